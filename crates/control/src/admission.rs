@@ -11,39 +11,41 @@ use crate::name::JobName;
 use crate::network::Network;
 use crate::refusal::Refusal;
 
-/// What a switch has to give.
+/// The limits of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes for all jobs over all shards.
     pub memory_bytes: u64,
     /// Independent parts of the switch.
     pub shards: u16,
-    /// Jobs at a time, those that still form included.
+    /// The most jobs at a time, including jobs that still form.
     pub max_jobs: u16,
-    /// What the operator allows to jobs by their names; the first whose pattern fits counts.
+    /// The operator's limits for jobs by their names; the first quota whose pattern fits counts.
     pub quotas: Vec<Quota>,
-    /// What each client may have.
+    /// The limits of each client.
     pub share: Share,
-    /// What tenants may have instead, where their own share says something.
+    /// The limits of tenants whose own share differs, by name.
     pub tenants: BTreeMap<Arc<str>, Share>,
-    /// Beside the switch's own machine: where servers may be that sum for everybody's jobs. Tenants have their own.
+    /// Where servers may be that sum for everybody's jobs, besides the switch's own machine. Tenants have servers of
+    /// their own.
     pub servers: Vec<Network>,
-    /// When silence means absence.
+    /// How long members may be silent.
     pub timers: Timers,
-    /// Where trees are planned, in a fabric: the most that a job may have. `None` where each part of the switch is a tree.
+    /// In a fabric, where trees are planned: the most trees that a job may have. `None` if each part of the switch is a
+    /// tree.
     pub planned_trees: Option<u16>,
 }
 
 impl Limits {
-    /// Fewest slots that a job is given; with less, hardly anything is in flight.
+    /// The fewest slots that a job is given; with fewer, hardly any packet is in flight.
     pub const MIN_SLOTS: u16 = 8;
-    /// Most slots that a job is given: slot numbers of packets have 15 bits.
+    /// The most slots that a job is given: slot numbers in packets have 15 bits.
     pub const MAX_SLOTS: u16 = 1 << 14;
 
-    /// Most jobs at a time: ids of packets have 16 bits and are not used again soon.
+    /// The most jobs at a time: ids in packets have 16 bits and are not used again soon.
     pub const MAX_JOBS: u16 = 1 << 12;
 
-    /// Limits of a switch with this memory and these shards, and the default for everything else.
+    /// The limits of a switch with this memory and these shards; everything else has its default.
     pub fn new(memory_bytes: u64, shards: u16) -> Limits {
         Limits {
             memory_bytes,
@@ -58,12 +60,12 @@ impl Limits {
         }
     }
 
-    /// Most slots of one job.
+    /// The most slots of one job.
     pub fn max_slots(&self) -> u16 {
         most_slots(self.shards)
     }
 
-    /// Fewest slots of one job.
+    /// The fewest slots of one job.
     pub fn min_slots(&self) -> u16 {
         least_slots(self.shards)
     }
@@ -72,7 +74,7 @@ impl Limits {
         self.quotas.iter().find(|quota| name.matches(&quota.jobs))
     }
 
-    /// What a client may have.
+    /// The limits of a client.
     pub(crate) fn share_of(&self, client: &Client) -> Share {
         let own = match client {
             Client::Tenant(name) => self.tenants.get(name).copied().unwrap_or_default(),
@@ -87,17 +89,17 @@ impl Limits {
     }
 }
 
-/// Most slots of a job that are dealt out in so many parts: shards of a switch, or servers.
+/// The most slots of a job that are divided into so many parts: shards of a switch, or servers.
 fn most_slots(parts: u16) -> u16 {
     slots_of(Limits::MAX_SLOTS / parts.next_power_of_two(), parts)
 }
 
-/// Fewest slots of such a job.
+/// The fewest slots of such a job.
 pub(crate) fn least_slots(parts: u16) -> u16 {
     slots_of(Limits::MIN_SLOTS.div_ceil(parts), parts)
 }
 
-/// A wish rounded up to what can be dealt out: a power of two in every part.
+/// A wish rounded up to a number that can be divided: a power of two in every part.
 pub(crate) fn round(wish: u16, parts: u16) -> u16 {
     slots_of(wish.min(Limits::MAX_SLOTS).div_ceil(parts), parts).clamp(least_slots(parts), most_slots(parts))
 }
@@ -106,52 +108,54 @@ fn slots_of(per_part: u16, parts: u16) -> u16 {
     per_part.next_power_of_two() * parts
 }
 
-/// When silence means absence.
+/// How long members may be silent, and what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers {
-    /// How often a member that has nothing to send shows that it lives.
+    /// How often a member that has nothing to send shows that it is alive.
     pub keepalive: Span,
     /// A member that is silent for this long is lost.
     pub lease: Span,
     /// A job with a lost member is removed this long after the loss.
     pub grace: Span,
-    /// Longest time that a rank may wait for the others.
+    /// The longest time that a rank may wait for the others.
     pub max_wait: Span,
-    /// What is being summed when the switch is asked to stop may take so long to end.
+    /// How long collectives under way may take to end when the switch is asked to stop.
     pub finish: Span,
 }
 
 impl Timers {
-    /// The period of signs of life that members and switches of one version share.
+    /// The period of signs of life, which members and switches of one version share.
     pub const KEEPALIVE: Span = Span::from_millis(500);
 
-    /// Silence after which a process that claims the rank anew is believed.
+    /// The silence of a member after which another process that claims its rank is believed.
     pub fn succession(&self) -> Span {
         self.keepalive.times(3)
     }
 
-    /// Silence after which a member is lost whose connection is closed: two hints, so less of each.
+    /// The silence after which a member whose connection is closed is lost. Both are hints, so less of each is needed.
     pub fn bereavement(&self) -> Span {
         self.keepalive.times(2)
     }
 
-    /// The same, if its host says that its socket is gone: what it sent last may still be in queues.
+    /// The same silence, if the member's host says that its socket is gone. Packets that it sent last may still be in
+    /// queues.
     pub fn confirmation(&self) -> Span {
         Span(self.keepalive.0 / 5)
     }
 
-    /// A process that dies has closed all its sockets so long after the first.
+    /// The time that a dying process takes to close all its sockets, from the first to the last.
     pub fn parting(&self) -> Span {
         Span(self.keepalive.0 / 25)
     }
 
-    /// How long a member is taken to live after its host has said that its socket is there. Hosts answer such questions
+    /// How long a member counts as alive after its host has said that its socket is there. Hosts answer such questions
     /// about once a second.
     pub fn alibi(&self) -> Span {
         self.keepalive.times(6)
     }
 
-    /// The same while the switch that the member is connected to cannot be reached: time to start it again.
+    /// How long a member counts as alive while the switch that it is connected to cannot be reached: time to start that
+    /// switch again.
     pub fn cut_off(&self) -> Span {
         self.keepalive.times(4)
     }
@@ -169,27 +173,27 @@ impl Default for Timers {
     }
 }
 
-/// What the operator allows to jobs whose names fit a pattern.
+/// The operator's limits for jobs whose names fit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// The pattern; `*` stands for any characters.
     pub jobs: String,
     /// Bytes for all of these jobs together.
     pub memory_bytes: Option<u64>,
-    /// Most slots of each.
+    /// The most slots of each job.
     pub max_slots: Option<u16>,
-    /// Most ranks of each.
+    /// The most ranks of each job.
     pub max_world: Option<u16>,
 }
 
-/// Memory at the time of an admission, in bytes.
+/// Free memory at the time of an admission, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Free {
     /// Free in the whole switch.
     pub switch: u64,
-    /// Free within the job's quota, if one limits its memory.
+    /// Free within the job's quota, if the quota limits memory.
     pub quota: Option<u64>,
-    /// Free within its client's share, if that limits its memory.
+    /// Free within the client's share, if the share limits memory.
     pub share: Option<u64>,
 }
 
@@ -201,7 +205,7 @@ pub(crate) struct Rule<'a> {
     pub over: Box<dyn Fn(String, String) -> Refusal + 'a>,
 }
 
-/// What bounds a job of this name and client.
+/// The rules that bound a job of this name and client.
 pub(crate) fn rules<'a>(limits: &'a Limits, name: &'a JobName, client: &'a Client, free: Free) -> Vec<Rule<'a>> {
     let share = limits.share_of(client);
     let of_client =
@@ -222,7 +226,8 @@ pub(crate) fn rules<'a>(limits: &'a Limits, name: &'a JobName, client: &'a Clien
     rules
 }
 
-/// The job's shape with as many slots as fit: the wish rounded up to a power of two per shard, halved until it fits.
+/// The job's shape with as many slots as fit: the wish is rounded up to a power of two per shard, and halved until it
+/// fits.
 pub(crate) fn grant(
     limits: &Limits,
     name: &JobName,

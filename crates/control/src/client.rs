@@ -1,20 +1,21 @@
-//! Whom a job is charged to, and what each may have: so that nobody takes all that a switch has.
+//! The client to whom a job is charged, and the limits of each client, so that no client takes all of a switch.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Whom a job is charged to: the one who came first to it.
+/// The client to whom a job is charged: the first that came to the job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Client {
-    /// Somebody who has shown a token.
+    /// A client that has shown a token.
     Tenant(Arc<str>),
-    /// An address, where nobody needs a token. Of IPv6 it is the network of 64 bits, of which a host has all addresses.
+    /// An address, if the switch needs no tokens. For IPv6 it is the network of 64 bits, since a host has all of its
+    /// addresses.
     Address(IpAddr),
 }
 
 impl Client {
-    /// Whoever comes from this address.
+    /// The client at this address.
     pub fn at(address: IpAddr) -> Client {
         Client::Address(match address.to_canonical() {
             IpAddr::V6(v6) => {
@@ -25,7 +26,8 @@ impl Client {
         })
     }
 
-    /// True if a job of this client is none of the other's business. Where there are no tokens, the hosts of a job are many.
+    /// True if the other client may take no part in a job of this client. Without tokens the hosts of one job are many
+    /// clients, so none is excluded.
     pub(crate) fn excludes(&self, other: &Client) -> bool {
         match (self, other) {
             (Client::Tenant(own), Client::Tenant(other)) => own != other,
@@ -44,16 +46,16 @@ impl fmt::Display for Client {
     }
 }
 
-/// What one client may have of a switch.
+/// The limits of one client at a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Jobs at a time, those that form included.
+    /// The most jobs at a time, including jobs that form.
     pub jobs: Option<u16>,
-    /// Bytes for all of its jobs together.
+    /// Bytes for all of the client's jobs together.
     pub memory_bytes: Option<u64>,
-    /// Most slots of each job.
+    /// The most slots of each job.
     pub max_slots: Option<u16>,
-    /// Most ranks of each job.
+    /// The most ranks of each job.
     pub max_world: Option<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! The switch's file: every setting that an operator may write, as TOML. `docs/switch.toml` shows all of them.
+//! The switch's file: all settings of an operator, as TOML. `docs/switch.toml` shows all of them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::admission::{Limits, Quota, Timers};
 use crate::network::Network;
 use crate::option_text::{OptionTable, of_switches};
 
-/// Why a switch's file is no good: one sentence that names the place.
+/// Why a switch's file is invalid: one sentence that names the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
@@ -23,7 +23,7 @@ impl ConfigError {
     }
 
     pub(crate) fn at(text: &str, error: &toml::de::Error) -> ConfigError {
-        // Messages of the parser may have several lines; the sentence has one.
+        // The parser's message may have several lines; the sentence has one.
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         match error.span() {
             Some(span) => ConfigError(format!("line {}: {message}", text[..span.start].matches('\n').count() + 1)),
@@ -32,7 +32,7 @@ impl ConfigError {
     }
 }
 
-/// A switch's file. What it leaves out has the default of the command line.
+/// A switch's file. Settings that it leaves out have the defaults of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchConfigFile {
@@ -46,7 +46,7 @@ pub struct SwitchConfigFile {
     pub cores: Option<u16>,
     /// Memory for all jobs, in MiB.
     pub memory_mib: Option<u32>,
-    /// Jobs at a time.
+    /// The most jobs at a time.
     pub max_jobs: Option<u16>,
     /// Where servers may be that sum for everybody's jobs.
     pub servers: Option<Vec<Network>>,
@@ -54,12 +54,12 @@ pub struct SwitchConfigFile {
     pub lease_s: Option<f64>,
     /// Seconds from a loss to the removal of its job.
     pub grace_s: Option<f64>,
-    /// Seconds that what is being summed has when the switch is asked to stop.
+    /// Seconds that collectives under way have to end when the switch is asked to stop.
     pub finish_s: Option<f64>,
-    /// What jobs of certain names may have; the first that fits counts.
+    /// Limits of jobs by their names; the first quota whose pattern fits counts.
     #[serde(default, rename = "quota")]
     pub quotas: Vec<QuotaFile>,
-    /// Which operators of jobs' own the switch serves.
+    /// Which of the jobs' own operators the switch serves.
     pub operators: Option<OperatorsFile>,
     /// What the switch holds for jobs that share its memory, by protocol: `[switches.NAME]`.
     #[serde(default)]
@@ -82,14 +82,14 @@ pub struct QuotaFile {
     pub jobs: String,
     /// MiB for all of these jobs together.
     pub memory_mib: Option<u32>,
-    /// Most slots of each.
+    /// The most slots of each job.
     pub max_slots: Option<u16>,
-    /// Most ranks of each.
+    /// The most ranks of each job.
     pub max_world: Option<u16>,
 }
 
 impl SwitchConfigFile {
-    /// Most threads of one switch.
+    /// The most threads of one switch.
     pub const MAX_CORES: u16 = 256;
 
     /// Reads and checks a file's text. The error names line, column and key.
@@ -126,14 +126,15 @@ impl SwitchConfigFile {
         }
     }
 
-    /// What jobs share at the switch: as the file says, or as `PROTOCOL.NAME=VALUE` in its place, the last one first.
+    /// The options of the machines that jobs share: those of the file, and those of the flags `PROTOCOL.NAME=VALUE` in
+    /// their place. The last flag counts.
     pub fn switch_options(&self, flags: &[String]) -> Result<SwitchOptions, SwitchOptionError> {
         let mut given = of_switches(&self.switches);
         flags.iter().try_for_each(|flag| switch_options::add(&mut given, flag))?;
         SwitchOptions::read(&given, Defaults::Real)
     }
 
-    /// Puts what the file sets in the place of what `limits` has.
+    /// Replaces the settings of `limits` that the file sets.
     pub fn apply(&self, limits: &mut Limits) {
         limits.shards = self.cores.unwrap_or(limits.shards);
         limits.memory_bytes = self.memory_mib.map_or(limits.memory_bytes, |mib| u64::from(mib) << 20);

@@ -1,5 +1,5 @@
-//! A job that forms: who has come, and what they ask for. `control/rendezvous.rs` is what happens to it,
-//! `control/ascending.rs` what it asks the switch above.
+//! A job that forms: which ranks have come, and what they ask for. `control/rendezvous.rs` is what happens to the job,
+//! `control/ascending.rs` its questions to the switch above.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use crate::plan::Ticket;
 use crate::refusal::Refusal;
 use crate::request::{JoinRequest, disagreement};
 
-/// A rank that waits for the others.
+/// A rank that waits for the other ranks.
 pub(crate) struct WaitingRank {
     pub ticket: Ticket,
     pub request: JoinRequest,
     pub fresh_key: JobKey,
     pub since: Time,
-    /// The switch below that it has come to, by its incarnation; `None` if it has come here.
+    /// The switch below to which the rank has come, by its incarnation; `None` if the rank has come here.
     pub via: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ impl WaitingRank {
     }
 }
 
-/// Who comes with one join: a worker, or all the ranks of a switch below. At least one seat, all with one ticket.
+/// The ranks that come with one join: a worker, or all ranks of a switch below. At least one seat; all have one ticket.
 pub(crate) struct Party {
     pub seats: Vec<WaitingRank>,
     pub switch: Option<(u64, SwitchSeat)>,
@@ -58,23 +58,23 @@ impl Party {
     }
 }
 
-/// A job whose ranks still come. It holds no memory yet.
+/// A job whose ranks are still coming. It holds no memory yet.
 pub(crate) struct Forming {
-    /// Whom it is charged to: who came first.
+    /// The client to whom the job is charged: the first that came.
     pub client: Client,
     pub seats: BTreeMap<u16, WaitingRank>,
-    /// The switches below that some ranks have come to.
+    /// The switches below to which some ranks have come.
     pub switches: BTreeMap<u64, SwitchSeat>,
     pub since: Time,
-    /// Since when it has been known that all ranks are there and a predecessor still holds memory.
+    /// Since when it is known that all ranks are there and a predecessor still holds memory.
     pub full_since: Option<Time>,
-    /// There is a switch above, which alone knows when all have come.
+    /// There is a switch above, which alone knows when all ranks have come.
     pub has_parent: bool,
-    /// The last question to it ...
+    /// The last question to the switch above.
     pub question: u64,
-    /// ... and its answer.
+    /// The answer of the switch above.
     pub ascent: Option<Ascent>,
-    /// The ranks that it misses, as far as it has said.
+    /// The ranks that the switch above misses, as far as it has said.
     pub missing_above: Option<Vec<u16>>,
 }
 
@@ -97,7 +97,7 @@ impl Forming {
         self.seats.values().map(|seat| &seat.request)
     }
 
-    /// What the ranks so far agree on. A forming job has at least one seat.
+    /// The number of ranks on which the ranks so far agree. A forming job has at least one seat.
     pub fn world(&self) -> u16 {
         self.requests().next().map_or(0, |request| request.world)
     }
@@ -137,18 +137,18 @@ impl Forming {
         party.seats.iter().find_map(|seat| {
             let JoinRequest { rank, addr, incarnation, .. } = seat.request;
             let rival = self.seats.get(&rank).filter(|there| there.request.incarnation != incarnation);
-            // Whom a switch no longer brings is gone.
+            // A rank that its switch no longer brings is gone.
             if let Some(rival) = rival.filter(|rival| via.is_none() || rival.via != via) {
                 return Some(Refusal::RankTaken { job: name.clone(), rank, holder: rival.request.addr });
             }
-            // Racks may be networks of their own, in which an address means something else.
+            // Racks may be networks of their own, in which an address means another host.
             let others = self.seats.values().filter(|other| other.request.rank != rank && other.via == seat.via);
             let same = others.map(|other| &other.request).find(|other| via.is_none() && other.addr == addr)?;
             Some(Refusal::AddressTaken { job: name.clone(), a: same.rank, b: rank, addr })
         })
     }
 
-    /// Gives a party its seats, in place of those that it had before; gives the joins that it has replaced.
+    /// Gives a party its seats, in place of its earlier ones; returns the joins that it has replaced.
     pub fn place(&mut self, party: Party) -> BTreeSet<Ticket> {
         let mut replaced = BTreeSet::new();
         if let Some(via) = party.via() {
@@ -173,13 +173,13 @@ impl Forming {
     pub fn missing(&self) -> Vec<u16> {
         match &self.missing_above {
             Some(missing) => missing.clone(),
-            // Only the switch above knows who has come elsewhere.
+            // Only the switch above knows which ranks have come elsewhere.
             None if self.has_parent => Vec::new(),
             None => (0..self.world()).filter(|rank| !self.seats.contains_key(rank)).collect(),
         }
     }
 
-    /// The shape that the ranks so far ask for, of a job without servers.
+    /// The shape that the ranks so far ask for, for a job without servers.
     pub fn wish(&self, shards: u16) -> JobShape {
         let below = self.switches.len() as u16;
         let workers = self.seats.values().filter(|seat| seat.via.is_none()).count() as u16;
@@ -219,7 +219,7 @@ impl Forming {
     }
 }
 
-/// A rendezvous that failed because ranks differ: told to the ranks that come late to it, once to each.
+/// A rendezvous that failed because ranks differ. Ranks that come late to it are told so, each once.
 pub(crate) struct Quarrel {
     pub refusal: Refusal,
     pub told: BTreeSet<u16>,
@@ -227,6 +227,6 @@ pub(crate) struct Quarrel {
 }
 
 impl Quarrel {
-    /// Ranks of one job start within a few seconds of each other.
+    /// How long a quarrel is remembered: ranks of one job start within a few seconds of each other.
     pub const MEMORY: Span = Span::from_millis(5_000);
 }

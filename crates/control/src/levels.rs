@@ -1,4 +1,4 @@
-//! Switches in levels (SwitchML §7), as control planes see each other: a switch below joins with the ranks that have
+//! Switches in levels (SwitchML §7), as control planes see each other. A switch below joins with the ranks that have
 //! come to it, and the switch above answers for the whole tree. `docs/control.md` has the rules.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::request::JoinRequest;
 /// A switch of a job's tree, and the ranks below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchPlace {
-    /// Its control API, as its neighbours reach it.
+    /// The switch's control API, as its neighbours reach it.
     pub addr: SocketAddr,
     /// The ranks below it, ascending.
     pub ranks: Vec<u16>,
@@ -24,21 +24,22 @@ pub struct SwitchPlace {
 pub struct SwitchJoin {
     /// Drawn at random by each switch process when it starts.
     pub incarnation: u64,
-    /// The address of the switch above that it asked at. It takes packets from no other.
+    /// The address of the switch above at which it asked. It takes packets from no other address.
     pub asked_at: IpAddr,
-    /// Counts the joins of that process: an earlier one that comes late does not replace a later one.
+    /// Counts the joins of this process: an earlier join that comes late does not replace a later one.
     pub question: u64,
-    /// Where the packets of each of its shards come from.
+    /// The source address of each shard's packets.
     pub shards: Vec<SocketAddr>,
-    /// The most slots that it has memory for.
+    /// The most slots for which the switch has memory.
     pub most_slots: u16,
-    /// The ranks that have come to it, each with the time that it has waited already. None: it takes its join back.
+    /// The ranks that have come to the switch, each with the time that it has waited already. If empty, the switch
+    /// withdraws its join.
     pub ranks: Vec<(JoinRequest, Span)>,
-    /// The switches of its part of the tree, itself first.
+    /// The switches of its part of the tree, beginning with itself.
     pub switches: Vec<SwitchPlace>,
 }
 
-/// What the switch above answers when all ranks have come and it has installed the job.
+/// The answer of the switch above, once all ranks have come and it has installed the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ascent {
     /// The job's id, the same at all levels.
@@ -49,44 +50,44 @@ pub struct Ascent {
     pub slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
-    /// This switch's number among the children of the one above.
+    /// This switch's number among the children of the switch above.
     pub wid: ChildId,
     /// The UDP address of each shard of the switch above.
     pub shards: Vec<SocketAddr>,
     /// The UDP address of each worker of the whole job, by rank.
     pub workers: Vec<SocketAddr>,
-    /// Where the job's servers are that are processes of their own, by number.
+    /// The addresses of the job's servers that are processes of their own, by number.
     pub servers: Vec<SocketAddr>,
     /// All switches of the tree.
     pub switches: Vec<SwitchPlace>,
 }
 
-/// A child of a switch: a worker, or a switch with all that is below it.
+/// A child of a switch: a worker, or a switch with all ranks below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// The ranks that it speaks for.
+    /// The ranks that the child is, or that are below it.
     pub below: Below,
-    /// Where its packets come from: one address for all shards, or one for each.
+    /// The source address of its packets: one address for all shards, or one for each shard.
     pub addrs: Vec<SocketAddr>,
-    /// This switch's address that it asked at. It takes packets from no other.
+    /// The address of this switch at which the child asked. It takes packets from no other address.
     pub asked_at: IpAddr,
-    /// A switch's process.
+    /// The process of a switch.
     pub incarnation: Option<u64>,
-    /// A switch's control API.
+    /// The control API of a switch.
     pub control: Option<SocketAddr>,
 }
 
 impl Child {
-    /// Where its packets to a shard come from.
+    /// The source address of its packets to a shard.
     pub fn addr(&self, shard: usize) -> Option<SocketAddr> {
         self.addrs.get(shard).or(self.addrs.first()).copied()
     }
 }
 
-/// The way up of an installed job.
+/// The way from an installed job to the switch above.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uplink {
-    /// This switch's number among the children of the one above.
+    /// This switch's number among the children of the switch above.
     pub wid: ChildId,
     /// The UDP address of each shard of the switch above.
     pub shards: Vec<SocketAddr>,

@@ -1,10 +1,11 @@
-//! The control plane of a switch, as pure planning: who may use it, with how much of its memory, and for how long.
+//! The control plane of a switch, as pure planning: which jobs may use the switch, with how much of its memory, and for
+//! how long.
 //!
-//! Start with [`Control`], the state machine of a switch's jobs. It owns no socket and no clock: a driver tells it of
-//! joins, leaves and signs of life together with the time, and carries out its [`Effect`]s. [`admission`] decides how
-//! many slots a job gets; [`config`] is the file that an operator writes. `docs/control.md` states every rule. [`fabric`]
-//! is the plan of several switches that work together, [`routes`] the way through a network of them, [`trees`] who sums for
-//! whom in it.
+//! Start with [`Control`], the state machine of a switch's jobs. It owns no socket and no clock: a driver reports
+//! joins, leaves and signs of life together with the time, and carries out the [`Effect`]s. [`admission`] decides how
+//! many slots a job gets; [`config`] is the file that an operator writes. `docs/control.md` states every rule.
+//! [`fabric`] is the plan of several switches that work together, [`routes`] are the ways through a network of them,
+//! and [`trees`] plans which switch sums for which.
 #![forbid(unsafe_code)]
 
 pub mod admission;

@@ -1,17 +1,17 @@
-//! What a job occupies in a switch, in bytes, before it is made.
+//! The memory that a job takes in a switch, in bytes, before the job is installed.
 
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::options::{Kind, Options};
 use tributary_proto::contract::protocol::{self, Protocol};
 
-/// Most elements that one packet carries: a UDP datagram over IPv4 or IPv6 holds them with every header.
+/// The most elements that one packet carries: they fit a UDP datagram over IPv4 or IPv6 with every header.
 pub const MAX_ELEMENTS_PER_PACKET: u16 = 16_128;
 
-/// The sizes of a job that its memory follows from.
+/// The sizes of a job from which its memory follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobShape {
-    /// What the switch runs for it.
+    /// The protocol that the switch runs for the job.
     pub protocol: &'static Protocol,
     /// Slots over all shards.
     pub slots: u16,
@@ -25,25 +25,26 @@ pub struct JobShape {
     pub neighbours: u16,
     /// Independent parts of the switch.
     pub shards: u16,
-    /// Trees that divide the slots of each part: in a fabric. 1 where each part is a tree.
+    /// In a fabric: trees that divide the slots of each part. 1 if each part is a tree.
     pub trees: u16,
-    /// Servers that share the slots in place of the switch's parts; 0 where the switch sums, or nobody.
+    /// Servers that share the slots in place of the switch's parts; 0 if no servers share them.
     pub servers: u16,
-    /// What its members have chosen.
+    /// The options that the job's members have chosen.
     pub options: Options,
 }
 
 impl JobShape {
-    /// One member in the tables of one shard: its port, address, sign of life, questions and place in the multicast group.
+    /// Bytes for one member in the tables of one shard: its port, address, sign of life, questions and place in the
+    /// multicast group.
     const MEMBER_BYTES: u64 = 256;
-    /// One neighbouring switch in the tables of one shard: what it last said, its address.
+    /// Bytes for one neighbouring switch in the tables of one shard: its last report, its address.
     const NEIGHBOUR_BYTES: u64 = 512;
-    /// One rank in the tables of one shard.
+    /// Bytes for one rank in the tables of one shard.
     const RANK_BYTES: u64 = 2;
-    /// A job in the tables of one shard, without slots and members.
+    /// Bytes for a job in the tables of one shard, without slots and members.
     const JOB_BYTES: u64 = 4_096;
 
-    /// The job that has this shape.
+    /// The configuration of a job with this shape.
     pub(crate) fn config(&self, job: JobId, key: JobKey) -> JobConfig {
         let JobShape { protocol, slots, elements_per_packet, world, ref options, .. } = *self;
         let shards = self.parts();
@@ -61,7 +62,7 @@ impl JobShape {
         }
     }
 
-    /// Equal parts that the slots are dealt out in.
+    /// The number of equal parts into which the slots are divided.
     pub fn parts(&self) -> u16 {
         if self.servers > 0 { self.servers } else { self.shards }
     }
@@ -71,8 +72,8 @@ impl JobShape {
         self.protocol.resizes
     }
 
-    /// Bytes that the job occupies in the whole switch, rounded up rather than down: what its protocol's machines take,
-    /// and its lines in the switch's tables.
+    /// Bytes that the job takes in the whole switch, rounded up rather than down: the memory of its protocol's
+    /// machines, and its entries in the switch's tables.
     pub fn bytes(&self) -> u64 {
         let in_tables = JobShape::JOB_BYTES
             + u64::from(self.children) * JobShape::MEMBER_BYTES
@@ -89,8 +90,8 @@ impl JobShape {
         u64::from(self.shards) * (in_tables + machine)
     }
 
-    /// What would need less memory, for a sentence: "with OPTION=VALUE it needs so much, ", for each option that counts,
-    /// and switches in levels where a switch with few children needs no more than half.
+    /// Settings that would need less memory, for a sentence: "with OPTION=VALUE it needs so much, " for each option
+    /// that counts; also switches in levels, if a switch with few children needs no more than half.
     pub fn savings(&self) -> String {
         let need = self.bytes();
         let chosen = self.options.to_text();
@@ -103,7 +104,7 @@ impl JobShape {
                 let options = options.provided(&modules);
                 Some((JobShape { options, ..self.clone() }.bytes(), *word))
             };
-            // The word that needs the least: of an option with many all others would be noise.
+            // Only the word that needs the least: for an option with many words, all others would be noise.
             let (bytes, word) = words.iter().filter_map(with).min().filter(|(bytes, _)| *bytes < need)?;
             Some(format!("with {}={word} it needs {}, ", spec.name, Bytes(bytes)))
         });
@@ -119,7 +120,7 @@ impl JobShape {
     }
 }
 
-/// A number of bytes as people read it.
+/// A number of bytes in a form for people.
 pub(crate) struct Bytes(pub u64);
 
 impl std::fmt::Display for Bytes {
@@ -163,8 +164,8 @@ mod tests {
 
     #[test]
     fn a_job_is_charged_two_versions_of_every_slot() {
-        // In fixed point one vector a version, floats of four children two; each with room for 16 bits widened to 32, unless
-        // half of a packet is enough, as it is in levels.
+        // In fixed point a version has one vector; with floats of four children it has two. Each vector has room for 16
+        // bits widened to 32, unless half of a packet is enough, as it is in levels.
         for (given, neighbours, vectors) in [
             (&["numbers=fixed"][..], 0, 2),
             (&["numbers=float"], 0, 4),

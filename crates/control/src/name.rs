@@ -1,8 +1,8 @@
-//! Names of jobs: what people type, what stands in URLs, metrics and log lines.
+//! Names of jobs: people type them, and they stand in URLs, metrics and log lines.
 
 use std::fmt;
 
-/// A name, shortened, that would need quoting.
+/// The text is no name, since it would need quoting. It is shortened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' cannot be a job's name: take 1 to 128 ASCII letters, digits and -_.:@+=")]
 pub struct BadName(pub String);
@@ -12,7 +12,7 @@ pub struct BadName(pub String);
 pub struct JobName(String);
 
 impl JobName {
-    /// Longest name in bytes.
+    /// The longest name in bytes.
     pub const MAX_LEN: usize = 128;
 
     /// Checks a name.

@@ -1,4 +1,5 @@
-//! Addresses as an operator names them: one, or a whole network by its prefix (RFC 4632 and RFC 4291, section 2.3).
+//! Addresses as an operator names them: one address, or a whole network by its prefix (RFC 4632 and RFC 4291, section
+//! 2.3).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +12,7 @@ use serde::Deserialize;
 #[serde(try_from = "String")]
 pub struct Network {
     address: IpAddr,
-    /// Bits that all have in common.
+    /// The number of bits that all addresses have in common.
     bits: u8,
 }
 
@@ -21,7 +22,7 @@ pub struct Network {
 pub struct NotANetwork(String);
 
 impl Network {
-    /// Whether an address is one of them. IPv4 is IPv4, however it is written.
+    /// True if the network has this address. An IPv4 address counts as IPv4 even if it is written as IPv6.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

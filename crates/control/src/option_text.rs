@@ -1,4 +1,4 @@
-//! Options of protocols as people write them in a file: words, whole numbers, true or false, all kept as text.
+//! Options of protocols as people write them in a file: words, whole numbers, true or false. All are kept as text.
 
 use std::collections::BTreeMap;
 
@@ -37,12 +37,12 @@ impl From<OptionText> for String {
     }
 }
 
-/// A table as `OptionSet::read` takes it.
+/// A table in the form that `OptionSet::read` takes.
 pub fn texts(table: &OptionTable) -> BTreeMap<String, String> {
     table.iter().map(|(name, text)| (name.clone(), text.0.clone())).collect()
 }
 
-/// A file's `[switches]`, a table of options for each protocol, as `SwitchOptions::read` takes it.
+/// A file's `[switches]`, a table of options for each protocol, in the form that `SwitchOptions::read` takes.
 pub fn of_switches(section: &BTreeMap<String, OptionTable>) -> Given {
     section.iter().map(|(protocol, table)| (protocol.clone(), texts(table))).collect()
 }

@@ -1,4 +1,4 @@
-//! What a switch is to do: the jobs that it installs, and what else its driver carries out.
+//! The plan of a switch: the jobs that it installs, and the other effects that its driver carries out.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,30 +18,31 @@ use crate::servers::Servers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A job as it is to be installed, and what its members are told.
+/// A job as it is installed, with all that its members are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The job's name.
     pub name: JobName,
-    /// What the switch runs for it.
+    /// The protocol that the switch runs for the job.
     pub protocol: &'static Protocol,
     /// Id, key, ranks of the whole job, slots, elements per packet, shards.
     pub config: JobConfig,
-    /// Workers and switches directly below, by their `wid`.
+    /// The workers and switches directly below, by their `wid`.
     pub children: Vec<Child>,
-    /// Aggregation trees, if some rank insists on a number.
+    /// The number of aggregation trees, if some rank insists on a number.
     pub trees: Option<u16>,
-    /// Where each worker's packets come from, by rank, of the whole job.
+    /// The source address of each worker's packets, by rank, for the whole job.
     pub workers: Vec<SocketAddr>,
-    /// Who makes the sums, where servers do.
+    /// The servers that make the sums, if servers do.
     pub servers: Servers,
-    /// All switches of the tree but this one.
+    /// All switches of the tree except this one.
     pub switches: Vec<SwitchPlace>,
     /// The way to the switch above, if there is one.
     pub uplink: Option<Uplink>,
-    /// Slots over all shards that this switch has for it when it is installed: those of the job, or its share of them.
+    /// The slots over all shards that this switch has for the job when it is installed: all slots of the job, or its
+    /// share of them.
     pub slots: u16,
-    /// What it is charged for them, in bytes over all shards.
+    /// The bytes that the job is charged for them, over all shards.
     pub memory_bytes: u64,
 }
 
@@ -64,45 +65,45 @@ impl Plan {
 /// The answer to a join.
 pub type Admitted = Result<Arc<Plan>, Refusal>;
 
-/// What the driver has to do.
+/// An effect that the driver has to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Install the job in every shard, then call [`Control::installed`](crate::Control::installed).
     Install(Arc<Plan>),
-    /// Give the job other slots, over all shards, in every shard.
+    /// Give the job another number of slots, over all shards, in every shard.
     Resize(JobId, u16),
-    /// Take the job out of every shard.
+    /// Remove the job from every shard.
     Remove(JobId),
-    /// Ask the switch above, in place of any earlier question for this name, and bring
-    /// [`Control::ascended`](crate::Control::ascended) the answer.
+    /// Ask the switch above, in place of any earlier question for this name, and bring its answer to
+    /// [`Control::ascended`](crate::Control::ascended).
     Ascend {
         /// The job.
         name: JobName,
-        /// Tells this question from earlier ones.
+        /// The question's number, which differs from that of earlier questions.
         question: u64,
         /// The ranks that have come; the driver adds what it knows of this switch.
         ranks: Vec<(JoinRequest, Span)>,
-        /// The most slots that there is memory for.
+        /// The most slots for which there is memory.
         most_slots: u16,
         /// The switches below this one.
         switches: Vec<SwitchPlace>,
     },
-    /// Tell the switch above that this one's part in a job is over.
+    /// Tell the switch above that this switch's part in a job is over.
     Descend {
         /// The job.
         name: JobName,
-        /// Its id.
+        /// The job's id.
         job: JobId,
-        /// Its key.
+        /// The job's key.
         key: JobKey,
-        /// This switch's number there.
+        /// This switch's number at the switch above.
         wid: ChildId,
-        /// It did not end well: not all members had left.
+        /// The part did not end well: not all members had left.
         lost: bool,
     },
-    /// Answer a join. Nothing is answered twice.
+    /// Answer a join. No join is answered twice.
     Answer {
-        /// Which join.
+        /// The join's ticket.
         ticket: Ticket,
         /// The answer.
         admitted: Admitted,

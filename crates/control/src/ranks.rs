@@ -1,4 +1,4 @@
-//! Ranks as a sentence names them.
+//! Ranks in the sentences of refusals and reports.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Every way in which the control plane says no: one sentence for people, one code for programs.
+//! Every refusal of the control plane: one sentence for people, one code for programs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,46 +13,46 @@ use crate::ranks::Ranks;
 /// Why a join or a leave was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A name that would need quoting.
+    /// The name would need quoting.
     #[error(transparent)]
     BadName(#[from] BadName),
-    /// A world of no ranks, or of too many.
+    /// The world has no ranks, or too many.
     #[error("a job has 1 to {most} ranks, not {world}", most = JobConfig::MAX_WORLD)]
     BadWorld {
-        /// What was asked for.
+        /// The world that was asked for.
         world: u16,
     },
-    /// A rank outside its world.
+    /// The rank is outside its world.
     #[error("rank {rank} is outside a world of {world}: ranks go from 0 to {}", world - 1)]
     BadRank {
         /// The rank.
         rank: u16,
-        /// Its world.
+        /// The rank's world.
         world: u16,
     },
-    /// A packet of no elements, or of more than a datagram holds.
+    /// The packet has no elements, or more than a datagram holds.
     #[error("a packet carries 1 to 16128 elements, not {asked}")]
     BadElements {
-        /// What was asked for.
+        /// The number that was asked for.
         asked: u16,
     },
-    /// A pool of no slots, or of more than the switch ever grants.
+    /// The pool has no slots, or more than the switch ever grants.
     #[error("a job has 1 to {most} slots on this switch, not {asked}")]
     BadSlots {
-        /// What was asked for.
+        /// The number that was asked for.
         asked: u16,
         /// The most that are granted.
         most: u16,
     },
-    /// No trees, or more than there can be.
+    /// The job has no trees, or more than there can be.
     #[error("a job has 1 to {most} trees, not {asked}")]
     BadTrees {
-        /// What was asked for.
+        /// The number that was asked for.
         asked: u16,
         /// The most that a job has.
         most: u16,
     },
-    /// More elements per packet than a rank's path carries.
+    /// The packet has more elements than the path of a rank carries.
     #[error(
         "rank {rank}'s path to the switch carries {fit} elements per packet, and job '{job}' asks for {asked}: ask for \
          fewer elements per packet or raise the MTU of that path"
@@ -67,15 +67,15 @@ pub enum Refusal {
         /// Elements that were asked for.
         asked: u16,
     },
-    /// Ranks that cannot be one job. Every rank of the job is told the same.
+    /// The ranks cannot be one job. Every rank of the job is told the same.
     #[error("the ranks of job '{job}' disagree on {what}; start all of them with the same")]
     Disagreement {
         /// The job.
         job: JobName,
-        /// On what, and who says what.
+        /// The setting on which they disagree, and which ranks say what.
         what: String,
     },
-    /// Another process is this rank, and alive.
+    /// Another process has this rank and is alive.
     #[error(
         "rank {rank} of job '{job}' is taken by a live process at {holder}: give this process another rank or another \
          job name, or stop that one"
@@ -85,10 +85,10 @@ pub enum Refusal {
         job: JobName,
         /// The rank.
         rank: u16,
-        /// Who has it.
+        /// The address of that process.
         holder: SocketAddr,
     },
-    /// The name belongs to a running job whose members are all there, and this rank is none of them.
+    /// The name belongs to a running job whose members are all there, and this rank is not one of them.
     #[error(
         "job '{job}' is running with {world} ranks, all alive, and rank {rank} is none of them: take another job name \
          or wait until it ends"
@@ -96,29 +96,29 @@ pub enum Refusal {
     JobBusy {
         /// The job.
         job: JobName,
-        /// Its world.
+        /// The job's world.
         world: u16,
         /// The rank that came.
         rank: u16,
     },
-    /// Two ranks that name one UDP address.
+    /// Two ranks name one UDP address.
     #[error("ranks {a} and {b} of job '{job}' both name the UDP address {addr}: each rank needs a socket of its own")]
     AddressTaken {
         /// The job.
         job: JobName,
         /// One rank.
         a: u16,
-        /// The other.
+        /// The other rank.
         b: u16,
-        /// What both name.
+        /// The address that both name.
         addr: SocketAddr,
     },
-    /// Two switches below that name one UDP address.
+    /// Two switches below name one UDP address.
     #[error("two switches below have come to job '{job}' with the UDP address {addr}: is one of them an old process?")]
     SwitchTwice {
         /// The job.
         job: JobName,
-        /// What both name.
+        /// The address that both name.
         addr: SocketAddr,
     },
     /// The process that joins does not answer at the address that it names.
@@ -132,7 +132,7 @@ pub enum Refusal {
         /// The address.
         addr: SocketAddr,
     },
-    /// The rendezvous is over and someone did not come.
+    /// The rendezvous is over, and some ranks did not come.
     #[error(
         "{} of {world} did not come within {} s (job '{job}'): start {}, or look why {} not reach the switch",
         Ranks(missing), waited.as_secs_f64(), if missing.len() == 1 { "it" } else { "them" },
@@ -141,7 +141,7 @@ pub enum Refusal {
     NotComing {
         /// The job.
         job: JobName,
-        /// Who did not come, ascending.
+        /// The ranks that did not come, ascending.
         missing: Vec<u16>,
         /// How many ranks were expected.
         world: u16,
@@ -169,16 +169,16 @@ pub enum Refusal {
         elements: u16,
         /// Ranks.
         world: u16,
-        /// What needs less memory: [`JobShape::savings`](crate::JobShape::savings).
+        /// Settings that need less memory: [`JobShape::savings`](crate::JobShape::savings).
         less: String,
     },
-    /// As many jobs as the switch takes.
+    /// The switch has as many jobs as it takes.
     #[error("the switch has all of the {most} jobs that it may: wait until one ends, or raise max_jobs in its file")]
     TooManyJobs {
         /// The most.
         most: u16,
     },
-    /// More than the operator allows to jobs of this name.
+    /// The job needs more than the operator allows to jobs of this name.
     #[error("the switch's quota for jobs named '{pattern}' allows {allowed}, and job '{job}' needs {needed}")]
     OverQuota {
         /// The job.
@@ -190,27 +190,27 @@ pub enum Refusal {
         /// What the job needs, in words.
         needed: String,
     },
-    /// More than one client may have.
+    /// The job needs more than one client may have.
     #[error(
         "this switch allows {client} {allowed}, and job '{job}' needs {needed}: end another job, or ask its operator for more"
     )]
     OverShare {
         /// The job.
         job: JobName,
-        /// Who.
+        /// The client.
         client: Client,
-        /// What it may have, in words.
+        /// What the client may have, in words.
         allowed: String,
         /// What the job needs, in words.
         needed: String,
     },
-    /// The name stands for a job of somebody else.
+    /// The name stands for a job of another tenant.
     #[error("the name '{job}' stands for a job of another tenant: take another name")]
     OtherTenant {
         /// The job.
         job: JobName,
     },
-    /// A member that keeps more connections than it needs.
+    /// A member keeps more connections than it needs.
     #[error("rank {rank} of job '{job}' watches over as many connections as one may")]
     WatchedAlready {
         /// The job.
@@ -246,17 +246,17 @@ pub enum Refusal {
         /// The cause.
         why: String,
     },
-    /// A switch below that cannot be joined with this one.
+    /// A switch below cannot be joined with this one.
     #[error(
         "the switch below{} has {theirs} shards and the one above it {ours}: start all switches of a tree with the same \
          --cores", below.map(|addr| format!(" ({addr})")).unwrap_or_default()
     )]
     ShardsDiffer {
-        /// Where it is.
+        /// The address of the switch below.
         below: Option<SocketAddr>,
-        /// Its shards.
+        /// The shards of the switch below.
         theirs: u16,
-        /// Those of this switch.
+        /// The shards of this switch.
         ours: u16,
     },
     /// The switch above has not answered in time.
@@ -270,39 +270,39 @@ pub enum Refusal {
     /// The switch above cannot be reached, or said no.
     #[error("{sentence}")]
     Above {
-        /// What it said, or how it cannot be reached.
+        /// What the switch above said, or why it cannot be reached.
         sentence: String,
-        /// Its word for programs.
+        /// The refusal's code, for programs.
         code: String,
-        /// The rank that it is about, if it is about one only.
+        /// The rank that the refusal is about, if it is about one only.
         rank: Option<u16>,
     },
-    /// A server at a switch that forms no jobs.
+    /// A server offers itself to a switch that forms no jobs.
     #[error("this switch is below another one, where its jobs are formed: offer the server to the switch at the top")]
     OfferBelow,
-    /// A server that ends, or whose address another process has now.
+    /// The server has ended, or another process has its address now.
     #[error("this server's offer is over: it has ended, or another process offers the same address")]
     OfferOver,
-    /// A server whose address is not its own.
+    /// The server's address is not its own.
     #[error(
         "no server answers at UDP {addr}, which this server names as its own: is a firewall in between, or does --listen \
          name another address than the way here has?"
     )]
     ServerUnproven {
-        /// What it names.
+        /// The address that the server names.
         addr: SocketAddr,
     },
-    /// A server where none may be.
+    /// No server may be at this address.
     #[error(
         "this switch takes servers that sum for everybody's jobs from its own machine and from addresses that its operator has \
          named, and {at} is neither: start the switch with --servers {at}, or with --tokens FILE, so that a tenant's servers \
          serve that tenant"
     )]
     NotAServer {
-        /// Where it asks from, or receives.
+        /// The address from which the server asks, or at which it receives.
         at: IpAddr,
     },
-    /// As many servers as a switch knows, or as one client may offer.
+    /// The switch has as many servers as it can know, or as one client may offer.
     #[error(
         "the switch knows {most} servers{} already, and takes no more",
         of.as_ref().map(|client| format!(" of {client}")).unwrap_or_default()
@@ -310,7 +310,7 @@ pub enum Refusal {
     TooManyServers {
         /// The most.
         most: usize,
-        /// Whose, if there is room for those of others.
+        /// The client, if there is still room for servers of other clients.
         of: Option<Client>,
     },
     /// The switch is ending.
@@ -319,7 +319,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A word that programs can rely on.
+    /// A code that programs can rely on.
     pub fn code(&self) -> &str {
         match self {
             Refusal::BadName(_) => "bad_name",
@@ -357,7 +357,7 @@ impl Refusal {
         }
     }
 
-    /// The rank that it is about, if it is about one process of a job that the others may still become.
+    /// The rank that the refusal is about, if it is about one process of a job that the other ranks may still become.
     pub fn rank(&self) -> Option<u16> {
         match self {
             Refusal::RankTaken { rank, .. } | Refusal::JobBusy { rank, .. } => Some(*rank),

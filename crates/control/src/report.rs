@@ -1,4 +1,4 @@
-//! The tables that an operator reads: jobs, members, who is missing.
+//! The tables that an operator reads: jobs, members, missing ranks.
 
 use std::net::SocketAddr;
 
@@ -10,20 +10,20 @@ use tributary_proto::contract::time::Time;
 use crate::name::JobName;
 use crate::servers::ServerPlace;
 
-/// Where a job stands.
+/// The phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// Ranks still come.
+    /// Ranks are still coming.
     Forming,
-    /// All have come; the shards take it in.
+    /// All ranks have come; the shards install the job.
     Installing,
     /// All members are there.
     Running,
-    /// Some members have left, none is lost.
+    /// Some members have left, and none is lost.
     Ending,
     /// Some members are lost.
     Failed,
-    /// Its name stands for a newer job.
+    /// The job's name stands for a newer job.
     Superseded,
 }
 
@@ -45,14 +45,14 @@ impl Phase {
     }
 }
 
-/// Where a member stands.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemberState {
-    /// It has joined and, if the job runs, been heard lately.
+    /// The member has joined and, if the job runs, was heard lately.
     Present,
-    /// It said that it has finished.
+    /// The member said that it has finished.
     Left,
-    /// It fell silent without a word.
+    /// The member fell silent without a word.
     Lost,
 }
 
@@ -70,60 +70,60 @@ impl MemberState {
 /// One member as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {
-    /// Its rank.
+    /// The member's rank.
     pub rank: u16,
-    /// Where its packets come from.
+    /// The source address of its packets.
     pub addr: SocketAddr,
-    /// Where it stands.
+    /// The member's state.
     pub state: MemberState,
-    /// Its newest sign of life.
+    /// The member's newest sign of life.
     pub heard: Option<Time>,
 }
 
 /// A switch below as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchView {
-    /// Its control API, as far as it is known.
+    /// The switch's control API, if known.
     pub addr: Option<SocketAddr>,
     /// The ranks below it, ascending.
     pub ranks: Vec<u16>,
-    /// Where it stands.
+    /// The switch's state.
     pub state: MemberState,
-    /// Its newest sign of life.
+    /// The switch's newest sign of life.
     pub heard: Option<Time>,
 }
 
 /// The switch above as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AboveView {
-    /// Where it stands.
+    /// The switch's state.
     pub state: MemberState,
-    /// Its newest sign of life.
+    /// The switch's newest sign of life.
     pub heard: Option<Time>,
 }
 
-/// One job as an operator sees it. Without its key, which nobody is shown.
+/// One job as an operator sees it. The key is left out, and is shown to no one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobView {
-    /// Its name.
+    /// The job's name.
     pub name: JobName,
-    /// Its id; `None` while it forms.
+    /// The job's id; `None` while the job forms.
     pub id: Option<JobId>,
-    /// Where it stands.
+    /// The job's phase.
     pub phase: Phase,
-    /// What the switch runs for it.
+    /// The protocol that the switch runs for the job.
     pub protocol: &'static Protocol,
-    /// The operators of its own.
+    /// The job's own operators.
     pub operators: Operators,
-    /// How many ranks it has when complete.
+    /// The number of ranks of the complete job.
     pub world: u16,
-    /// Slots over all shards; 0 while it forms.
+    /// Slots over all shards; 0 while the job forms.
     pub slots: u16,
-    /// Elements per packet; 0 while it forms.
+    /// Elements per packet; 0 while the job forms.
     pub elements_per_packet: u16,
-    /// What it is charged, in bytes.
+    /// The bytes that the job is charged.
     pub memory_bytes: u64,
-    /// When it began: its first rank came, or its members were told.
+    /// When the job began: when its first rank came, or when its members were told.
     pub since: Time,
     /// Workers that are or were there, by ascending rank.
     pub members: Vec<MemberView>,
@@ -142,21 +142,21 @@ pub struct JobView {
 /// A server as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferView {
-    /// Where it receives packets.
+    /// The address where the server receives packets.
     pub addr: SocketAddr,
-    /// Where it stands.
+    /// The server's state.
     pub state: MemberState,
-    /// When it last asked for work.
+    /// When the server last asked for work.
     pub heard: Time,
-    /// The jobs that it serves.
+    /// The jobs that the server serves.
     pub jobs: Vec<JobName>,
 }
 
 /// A job's server as an operator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobServerView {
-    /// Its number and its address.
+    /// The server's number and address.
     pub place: ServerPlace,
-    /// Where it stands.
+    /// The server's state.
     pub state: MemberState,
 }

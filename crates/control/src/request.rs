@@ -13,41 +13,42 @@ use crate::memory::MAX_ELEMENTS_PER_PACKET;
 use crate::ranks::Ranks;
 use crate::refusal::Refusal;
 
-/// One rank's wish to be a member of a job.
+/// The request of one rank to be a member of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinRequest {
-    /// Its rank, 0 to `world` - 1.
+    /// The rank, 0 to `world` - 1.
     pub rank: u16,
-    /// How many ranks it thinks there are.
+    /// The number of ranks that this rank expects.
     pub world: u16,
     /// The protocol.
     pub protocol: &'static Protocol,
-    /// Slots over all shards, if its caller insists on a number.
+    /// Slots over all shards, if the caller insists on a number.
     pub slots: Option<u16>,
-    /// Slots that suit its link (SwitchML, appendix C); the job is granted the most that any rank suggests, if it fits.
+    /// Slots that suit the rank's link (SwitchML, appendix C). The job is granted the most that any rank suggests, if
+    /// it fits.
     pub suggested_slots: u16,
-    /// Elements per packet, if its caller insists on a number.
+    /// Elements per packet, if the caller insists on a number.
     pub elements_per_packet: Option<u16>,
-    /// Elements per packet that its path holds; the job's are the fewest of any rank.
+    /// Elements per packet that the rank's path holds. The job has the fewest of any rank.
     pub max_elements_per_packet: u16,
-    /// Aggregation trees, if its caller insists on a number; a fabric has fewer where it has no more.
+    /// Aggregation trees, if the caller insists on a number. A fabric plans fewer if it has no more.
     pub trees: Option<u16>,
-    /// Where its packets come from.
+    /// The source address of the rank's packets.
     pub addr: SocketAddr,
-    /// The switch's address that it asked at. It takes packets from no other.
+    /// The address of the switch at which the rank asked. It takes packets from no other address.
     pub asked_at: IpAddr,
-    /// Drawn at random by each process when it starts: tells a process that asks again from its successor.
+    /// Drawn at random by each process when it starts; tells a process that asks again from its successor.
     pub incarnation: u64,
-    /// The protocol's options, as its caller chose them.
+    /// The protocol's options, as the caller chose them.
     pub options: Options,
-    /// How long it waits for the others.
+    /// How long the rank waits for the others.
     pub timeout: Span,
-    /// Whom its job is charged to, if it is the first of it.
+    /// The client to whom the job is charged, if this rank is the first of the job.
     pub client: Client,
 }
 
 impl JoinRequest {
-    /// Most trees of a job.
+    /// The most trees of a job.
     pub const MAX_TREES: u16 = 64;
 
     /// Checks the request by itself.
@@ -102,7 +103,7 @@ impl Setting {
         }
     }
 
-    /// What a rank says; `None` where it leaves the choice to the others.
+    /// What a rank says about a setting; `None` if it leaves the choice to the others.
     fn value(self, request: &JoinRequest) -> Option<String> {
         match self {
             Setting::World => Some(request.world.to_string()),

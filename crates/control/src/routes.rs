@@ -1,4 +1,4 @@
-//! For every switch and every destination, the ports that lie on a shortest path.
+//! For every switch and every destination: the ports that lie on a shortest path.
 //!
 //! In a tree-like network (leaf-spine, fat tree, folded Clos) the shortest paths are the up/down paths. The simulator and
 //! the daemons of a fabric both look their next hops up here.
@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tributary_proto::contract::ids::{NodeId, PortId};
 
-/// Who is connected to whom. Hosts are the nodes `0..hosts` and have one cable each; switches follow. A node's ports are
-/// numbered in the order of its cables.
+/// Which nodes are connected. Hosts are the nodes `0..hosts` and have one cable each; switches follow. A node's ports
+/// are numbered in the order of its cables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cabling {
     /// Number of hosts.
@@ -19,12 +19,12 @@ pub struct Cabling {
     pub cables: Vec<(NodeId, NodeId)>,
 }
 
-/// One end of a cable, as the node there sees it.
+/// One end of a cable, as the node at that end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Which cable.
+    /// The cable.
     pub cable: usize,
-    /// The node at its other end.
+    /// The node at the cable's other end.
     pub to: NodeId,
 }
 
@@ -39,7 +39,7 @@ impl Cabling {
         NodeId(self.hosts + index)
     }
 
-    /// Which switch a node is; `None` for hosts.
+    /// The number of a switch; `None` for hosts.
     pub fn switch_index(&self, node: NodeId) -> Option<u32> {
         node.0.checked_sub(self.hosts)
     }
@@ -75,23 +75,23 @@ struct Group {
     len: u16,
 }
 
-/// Next hops from every switch to every other; hosts are found through their switch.
+/// Next hops from every switch to every other switch. Hosts are reached through their switch.
 #[derive(Clone, Debug)]
 pub struct Routes {
     hosts: u32,
     switches: u32,
-    /// For each host its switch, as an index, and the port there.
+    /// For each host: its switch, as an index, and the port at that switch.
     attachment: Vec<(u32, u16)>,
-    /// For each pair of switches a group; row by row.
+    /// For each pair of switches a group, row by row.
     groups_of: Vec<u16>,
-    /// For each switch, where its groups begin.
+    /// For each switch: where its groups begin.
     first_group: Vec<u32>,
     groups: Vec<Group>,
     ports: Vec<u16>,
 }
 
 impl Routes {
-    /// Shortest paths over what `usable` allows: it is asked for each cable and the end that sends on it.
+    /// Finds the shortest paths over usable cables. `usable` is called for each cable with the end that sends on it.
     pub fn new(cabling: &Cabling, usable: impl Fn(usize, NodeId) -> bool) -> Routes {
         let switches = cabling.switches as usize;
         let all_ports = cabling.ports();
@@ -122,7 +122,7 @@ impl Routes {
         routes
     }
 
-    /// The ports of switch number `switch` towards a node; none if the node is that switch or out of reach.
+    /// The ports of switch number `switch` towards a node; empty if the node is that switch or cannot be reached.
     #[inline]
     pub fn next_hops(&self, switch: u32, to: NodeId) -> NextHops<'_> {
         let target = match self.attachment.get(to.index()) {
@@ -135,7 +135,7 @@ impl Routes {
         NextHops(&self.ports[group.start as usize..group.start as usize + usize::from(group.len)])
     }
 
-    /// The switch that a host is connected to, and the port there.
+    /// The switch that a host is connected to, and the port at that switch.
     pub fn attachment(&self, host: NodeId) -> (u32, u16) {
         self.attachment[host.index()]
     }
@@ -157,12 +157,12 @@ impl Neighbours {
 
 struct GroupBuilder {
     groups_of: Vec<u16>,
-    /// For each switch the sets of ports that it uses, numbered in the order in which they came up.
+    /// For each switch the sets of ports that it uses, numbered in the order in which they occurred.
     own: Vec<BTreeMap<Vec<u16>, u16>>,
 }
 
 impl GroupBuilder {
-    /// Breadth first from the target. Links are cables, so that distances are the same both ways.
+    /// Searches breadth first from the target. Links are cables, so distances are the same both ways.
     fn add_target(&mut self, neighbours: &Neighbours, target: usize) {
         let switches = neighbours.0.len();
         let mut distance = vec![u32::MAX; switches];
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_dead_cable_is_avoided_by_switches_that_it_is_not_plugged_into_too() {
         let cabling = leaf_spine();
-        // Cable 5 joins leaf 1 and spine 2: leaf 0 must not send there what is for leaf 1.
+        // Cable 5 joins leaf 1 and spine 2: leaf 0 must not send packets for leaf 1 there.
         let routes = Routes::new(&cabling, |cable, _| cable != 5);
         assert_eq!(routes.next_hops(0, NodeId(2)).0, [3]);
         assert_eq!(routes.next_hops(2, NodeId(2)).0, [0], "what is there already goes back");

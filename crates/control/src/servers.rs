@@ -1,8 +1,7 @@
-//! Servers: processes that offer themselves to the jobs whose sums are made by servers. Who is there, who serves which
-//! job, and who of them is gone. `docs/control.md` has the rules.
+//! Servers: processes that offer themselves to jobs whose sums are made by servers. `docs/control.md` has the rules.
 //!
-//! A server keeps a connection to the control plane while it lives, and asks again as soon as it is answered. One whose
-//! connection is closed is lost soon; one that vanishes with its host, by the lease.
+//! A server keeps a connection to the control plane while it is alive, and asks again as soon as it is answered. A
+//! server whose connection is closed is lost soon; a server that vanishes with its host is lost when its lease ends.
 
 use std::net::SocketAddr;
 
@@ -13,30 +12,30 @@ use crate::client::Client;
 pub struct ServerOffer {
     /// Drawn at random by each process when it starts.
     pub incarnation: u64,
-    /// Where it receives packets, and sends them from.
+    /// The address where the server receives packets, and from which it sends them.
     pub addr: SocketAddr,
-    /// Bytes of its receive buffer.
+    /// Bytes of the server's receive buffer.
     pub receive_buffer: u64,
-    /// Whose it is.
+    /// The client that offers the server.
     pub client: Client,
 }
 
 /// One server of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobServer {
-    /// Where it receives packets, and sends them from.
+    /// The address where the server receives packets, and from which it sends them.
     pub addr: SocketAddr,
-    /// Its process; `None` where the switch above knows it.
+    /// The server's process; `None` if only the switch above knows it.
     pub incarnation: Option<u64>,
 }
 
 /// The servers of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Servers {
-    /// The protocol has none.
+    /// The protocol has no servers.
     #[default]
     None,
-    /// One beside each worker, by rank.
+    /// One server beside each worker, by rank.
     Colocated,
     /// Processes of their own, by number.
     Dedicated(Vec<JobServer>),
@@ -55,8 +54,8 @@ impl Servers {
 /// A server of a job that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServerPlace {
-    /// Its number in the job.
+    /// The server's number in the job.
     pub server: u16,
-    /// Where it was.
+    /// The server's address.
     pub addr: SocketAddr,
 }

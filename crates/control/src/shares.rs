@@ -1,10 +1,10 @@
-//! How jobs divide a switch's memory whose machines can be resized: equally, as far as each has use for its part, so that
-//! who comes first does not take all (PANAMA §4.2.2: `packet_memory / num_jobs`).
+//! How jobs divide a switch's memory if their machines can be resized: equally, as far as each job has use for its
+//! part, so that the first job does not take all (PANAMA §4.2.2: `packet_memory / num_jobs`).
 
 use crate::memory::JobShape;
 
-/// The fewest slots of a tree of a job: windows begin with two packets, before any result has told what
-/// there is room for.
+/// The fewest slots in one tree of a job: windows begin with two packets, before any result has told for how many there
+/// is room.
 const FEWEST: u16 = 2;
 
 /// The fewest slots that a job is given.
@@ -12,12 +12,13 @@ pub(crate) fn least(shape: &JobShape) -> u16 {
     FEWEST.saturating_mul(shape.parts()).saturating_mul(shape.trees).min(shape.slots)
 }
 
-/// The same job with other slots.
+/// The same job with another number of slots.
 pub(crate) fn with(shape: &JobShape, slots: u16) -> JobShape {
     JobShape { slots, ..shape.clone() }
 }
 
-/// The most slots, the same in every part of the switch, for which a job takes no more than `bytes`; no fewer than its least.
+/// The most slots, equal in every part of the switch, with which a job takes no more than `bytes`; never fewer than its
+/// least.
 fn slots_within(shape: &JobShape, bytes: u64) -> u16 {
     let parts = shape.parts();
     let (mut fits, mut most) = (least(shape) / parts, shape.slots / parts);
@@ -31,8 +32,8 @@ fn slots_within(shape: &JobShape, bytes: u64) -> u16 {
     fits * parts
 }
 
-/// Each job's slots, of so much memory for all: as many as the same number of bytes for each job gives, or as the job may
-/// have. `None` if not even the fewest fit.
+/// The slots of each job, if they divide `memory`: as many as an equal number of bytes for each job allows, or the most
+/// that the job may have. `None` if not even the fewest slots fit.
 pub fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
     let slots = |bytes: u64| -> Vec<u16> { jobs.iter().map(|shape| slots_within(shape, bytes)).collect() };
     let taken = |slots: &[u16]| jobs.iter().zip(slots).map(|(shape, &slots)| with(shape, slots).bytes()).sum::<u64>();
@@ -40,7 +41,7 @@ pub fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
     if taken(&fewest) > memory {
         return None;
     }
-    // What each may take: found bit by bit from above.
+    // The bytes that each job may take, found bit by bit from above.
     let mut level = 0;
     for bit in (0..u64::BITS - memory.leading_zeros()).rev() {
         let higher = level | 1 << bit;
@@ -51,8 +52,8 @@ pub fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
     Some(slots(level))
 }
 
-/// Whether a job that has so many slots is given these, which others have left: half as many again are worth that it begins
-/// anew with them.
+/// True if a job that has `now` slots should get `then`: half as many slots again are worth that the job begins anew
+/// with them.
 pub fn is_worth_growing(now: u16, then: u16) -> bool {
     then >= now + now.div_ceil(2)
 }

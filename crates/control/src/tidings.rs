@@ -1,4 +1,4 @@
-//! What an operator must know of a switch's jobs as it happens: one is formed, has lost somebody, has ended.
+//! News of a switch's jobs for an operator: a job is formed, has lost members, has ended.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use crate::watch::Departed;
 /// Something that has happened to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tiding {
-    /// All ranks have come and it is installed.
+    /// All ranks have come, and the job is installed.
     Formed(Arc<Plan>),
-    /// It was there before this control plane.
+    /// The job was there before this control plane.
     Adopted(Arc<Plan>),
     /// Members, switches or servers have fallen silent without a word.
     Lost {
         /// The job.
         plan: Arc<Plan>,
-        /// Those that were there until now.
+        /// The members, switches and servers that are lost now.
         lost: Departed,
     },
     /// Members that were lost are heard again.
     Back {
         /// The job.
         plan: Arc<Plan>,
-        /// Who, ascending.
+        /// The members' ranks, ascending.
         ranks: Vec<u16>,
     },
-    /// It holds no memory any more.
+    /// The job holds no memory any more.
     Ended {
         /// The job.
         plan: Arc<Plan>,
-        /// How that came.
+        /// How the job ended.
         end: End,
     },
 }
@@ -40,18 +40,18 @@ pub enum Tiding {
 pub enum End {
     /// All members have said that they have finished.
     Left,
-    /// Somebody was lost.
+    /// Some member was lost.
     Lost,
-    /// The name stands for a newer job.
+    /// The job's name stands for a newer job.
     Superseded,
     /// The switch was stopped.
     Stopped,
-    /// It never began: some shard did not take it.
+    /// The job never began: some shard did not take it.
     NotInstalled,
 }
 
 impl End {
-    /// Every end, the happiest first.
+    /// Every end, the best first.
     pub const ALL: [End; 5] = [End::Left, End::Lost, End::Superseded, End::Stopped, End::NotInstalled];
 
     /// The name in metrics and in the log.

@@ -1,4 +1,4 @@
-//! The file of tokens: who may use a switch, and how much of it. `docs/tokens.toml` shows one.
+//! The file of tokens: which tenants may use a switch, and how much of it. `docs/tokens.toml` shows one.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::config::ConfigError;
 /// A tenant with its token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// What quotas and log lines name.
+    /// The name in quotas and log lines.
     pub name: Arc<str>,
     token: String,
-    /// What it may have.
+    /// The tenant's share.
     pub share: Share,
 }
 
-/// Everybody who may use a switch.
+/// All tenants that may use a switch.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tokens(Vec<Tenant>);
 
@@ -53,14 +53,14 @@ struct Entry {
 }
 
 impl Tokens {
-    /// Fewest characters of a token: 64 random bits in hexadecimal digits.
+    /// The fewest characters of a token: 64 random bits in hexadecimal digits.
     pub const SHORTEST: usize = 16;
-    /// Most.
+    /// The most characters of a token.
     pub const LONGEST: usize = 256;
 
     /// Reads and checks a file's text. The error names the place, and no token.
     pub fn parse(text: &str) -> Result<Tokens, ConfigError> {
-        // The parser's own message may quote the line, which holds a token.
+        // The parser's own message may quote the line, which contains a token.
         let line = |error: &toml::de::Error| {
             let before = error.span().map_or("", |span| &text[..span.start]);
             ConfigError::new(format!(
@@ -105,12 +105,12 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whose token it is. Takes as long whatever is wrong with it.
+    /// The tenant that has this token. The time that the search takes does not depend on the token.
     pub fn tenant(&self, token: &str) -> Option<&Tenant> {
         self.0.iter().fold(None, |found, tenant| if same(&tenant.token, token) { Some(tenant) } else { found })
     }
 
-    /// Everybody.
+    /// All tenants.
     pub fn tenants(&self) -> &[Tenant] {
         &self.0
     }
@@ -121,7 +121,7 @@ pub fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte)
 }
 
-/// Looks at every byte, so that the time tells nothing about where they differ.
+/// Looks at every byte, so that the time does not reveal where the texts differ.
 fn same(a: &str, b: &str) -> bool {
     let differ = a.bytes().zip(b.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
     a.len() == b.len() && differ == 0

@@ -1,13 +1,14 @@
-//! Members that keep a connection open while they live: its end is the first hint that a process is gone.
+//! Members keep a connection open while they are alive: its end is the first hint that a process is gone.
 //!
-//! A closed connection alone proves nothing; firewalls close them too. A member whose connection is gone *and* that is
-//! silent for [`Timers::bereavement`](crate::Timers::bereavement) is lost, well before its lease ends. Not so if its host
-//! says that the member's socket is there still ([`Suspect`]): then its process has only stalled. And sooner, within
-//! [`Timers::confirmation`](crate::Timers::confirmation), if its host says that the socket is gone, and was heard to say that
-//! it was there while the connection stood: a host that refuses whatever it is asked tells nothing.
+//! A closed connection alone proves nothing; firewalls close connections too. A member whose connection is gone *and*
+//! that is silent for [`Timers::bereavement`](crate::Timers::bereavement) is lost, well before its lease ends. It is
+//! not lost if its host says that the member's socket is still there ([`Suspect`]): then its process has only stalled.
+//! It is lost sooner, within [`Timers::confirmation`](crate::Timers::confirmation), if its host says that the socket is
+//! gone and has said, while the connection stood, that the socket was there. A host that refuses every question proves
+//! nothing.
 //!
-//! Switches in levels watch each other in the same way, and pass on who is gone: up what is gone below, down what is gone
-//! elsewhere. So every switch of a job knows of everybody.
+//! Switches in levels watch each other in the same way, and pass on which members are gone: up what is gone below, and
+//! down what is gone elsewhere. So every switch of a job knows of all members.
 
 use std::net::SocketAddr;
 
@@ -22,57 +23,59 @@ use crate::servers::ServerPlace;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
     open: u16,
-    /// When the last one was closed; `None` while one is open, and for members that never had one.
+    /// When the last connection was closed; `None` while one is open, and for members that never had one.
     closed: Option<Time>,
 }
 
-/// Someone whose host the driver is to ask whether it has the socket at this address: while it lives, to hear whether its
-/// host can be asked, and once its connection is closed. The driver calls [`Control::testify`] with the answer.
+/// A member or neighbour whose host the driver must ask whether it has the socket at this address. The driver asks
+/// while the member is alive, to learn whether the host answers such questions, and again once the member's connection
+/// is closed. It calls [`Control::testify`] with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// The job.
     pub job: JobId,
-    /// A child of this switch; `None`: the switch above.
+    /// A child of this switch; `None` for the switch above.
     pub child: Option<ChildId>,
-    /// Where its packets come from.
+    /// The source address of its packets.
     pub addr: SocketAddr,
 }
 
 /// What a host says of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Testimony {
-    /// It has the socket, and refuses a port that it has not.
+    /// The host has the socket, and refuses a port that it does not have.
     Held,
-    /// It refuses the socket's port.
+    /// The host refuses the socket's port.
     Refused,
-    /// Nothing that could be told from a firewall's doing.
+    /// The answer could also come from a firewall.
     Nothing,
 }
 
-/// What is asked and known of a suspect.
+/// What was asked of a suspect's host, and what is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Suspicion {
-    /// How often its host was asked while the connection stood.
+    /// How often the host was asked while the connection stood.
     vettings: u8,
-    /// An answer to that is under way.
+    /// An answer to such a question is under way.
     in_vetting: bool,
-    /// Its host has said, while the connection stood, that the socket was there: its word counts against the member too.
+    /// The host has said, while the connection stood, that the socket was there: its word then also counts against the
+    /// member.
     candid: bool,
-    /// For which closing of the connection its host was asked soon after it.
+    /// The closing of the connection soon after which the host was asked.
     asked_since: Option<Time>,
-    /// For which end of its time its host was asked last.
+    /// The end of its time for which the host was asked last.
     asked_for: Option<Time>,
-    /// When its host last said that the socket is there.
+    /// When the host last said that the socket is there.
     alibi: Option<Time>,
-    /// For which closing of the connection its host has said that the socket is gone.
+    /// The closing of the connection for which the host has said that the socket is gone.
     refused: Option<Time>,
 }
 
 impl Suspicion {
-    /// Hosts answer about one such question a second, and there may be several members on one.
+    /// Hosts answer about one such question a second, and there may be several members on one host.
     const MOST_VETTINGS: u8 = 8;
 
-    /// True if its host is to be asked now, while it lives.
+    /// True if the host must be asked now, while the member is alive.
     pub fn vets(&mut self) -> bool {
         let vets = !self.candid && !self.in_vetting && self.vettings < Suspicion::MOST_VETTINGS;
         if vets {
@@ -81,12 +84,13 @@ impl Suspicion {
         vets
     }
 
-    /// Its host says this; the connection is closed since then, if it is.
+    /// Takes what the host says. `closed`: since when the connection is closed, if it is.
     pub fn testify(&mut self, now: Time, closed: Option<Time>, said: Testimony) {
         self.in_vetting = false;
         match (said, closed) {
             (Testimony::Held, None) => self.candid = true,
-            // A process that dies closes one socket after the other: soon after the first it proves nothing.
+            // A process that dies closes one socket after the other: soon after the first, a socket that is still there
+            // proves nothing.
             (Testimony::Held, Some(_)) if self.asked_for.is_none() => {}
             (Testimony::Held, Some(_)) => self.alibi = Some(now),
             (Testimony::Refused, Some(closed)) if self.candid => self.refused = Some(closed),
@@ -94,7 +98,7 @@ impl Suspicion {
         }
     }
 
-    /// True if its host says that what closed its connection at this time was its end.
+    /// True if the host has confirmed that the member's end closed its connection at this time.
     pub fn is_confirmed(&self, closed: Time) -> bool {
         self.refused == Some(closed)
     }
@@ -103,8 +107,8 @@ impl Suspicion {
         self.alibi.map_or(Time::ZERO, |at| at + timers.alibi())
     }
 
-    /// When to ask about someone whose connection closed then and that is lost at `due` unless it has an alibi; `None` if that
-    /// was done.
+    /// When to ask about a member whose connection closed at `closed`, and which is lost at `due` unless it has an
+    /// alibi; `None` if that was done.
     pub fn ask_at(&self, closed: Time, due: Time, timers: &Timers) -> Option<Time> {
         if self.is_confirmed(closed) {
             return None;
@@ -115,7 +119,7 @@ impl Suspicion {
         (self.asked_for != Some(due)).then(|| Time(due.0.saturating_sub(timers.keepalive.0)))
     }
 
-    /// True if its host is to be asked now.
+    /// True if the host must be asked now.
     pub fn asks(&mut self, now: Time, closed: Time, due: Time, timers: &Timers) -> bool {
         let asks = self.ask_at(closed, due, timers).is_some_and(|at| at <= now);
         if asks && self.candid && self.asked_since != Some(closed) {
@@ -130,25 +134,26 @@ impl Suspicion {
 /// A member that takes no part in the job any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gone {
-    /// Who.
+    /// The member's rank.
     pub rank: u16,
-    /// It said so; otherwise it fell silent without a word.
+    /// The member said so; otherwise it fell silent without a word.
     pub left: bool,
 }
 
-/// Who of a job is gone.
+/// The members, switches and servers of a job that are gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departed {
     /// Members, by ascending rank.
     pub members: Vec<Gone>,
-    /// Switches that are lost, each with the ranks below it, which are gone with it; one without ranks is above.
+    /// Switches that are lost, each with the ranks below it, which are gone with it. A switch without ranks is the one
+    /// above.
     pub switches: Vec<SwitchPlace>,
     /// Servers, by ascending number.
     pub servers: Vec<ServerPlace>,
 }
 
 impl Departed {
-    /// True if nobody is gone.
+    /// True if no member, switch or server is gone.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.switches.is_empty() && self.servers.is_empty()
     }
@@ -160,7 +165,7 @@ impl Departed {
     }
 }
 
-/// A switch next to this one, which is told what the others said and not what it said itself.
+/// A neighbouring switch. It is told what others have reported, and not what it has reported itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Neighbour {
     Below(ChildId),
@@ -168,10 +173,10 @@ pub(crate) enum Neighbour {
 }
 
 impl Watch {
-    /// The kernel may give up an old connection long after the member has opened the next.
+    /// The most connections: the kernel may give up an old connection long after the member has opened the next one.
     const MOST: u16 = 4;
 
-    /// False if there are as many as a member may have.
+    /// Counts a connection; false if the member has as many as it may have.
     pub fn open(&mut self) -> bool {
         let may = self.open < Watch::MOST;
         if may {
@@ -195,13 +200,13 @@ impl Watch {
         self.closed
     }
 
-    /// The one connection there can be stands now, or does not.
+    /// The only connection that there can be stands now, or does not.
     pub fn stands(&mut self, now: Time, stands: bool) {
         let closed = if stands { None } else { self.closed.or(Some(now)) };
         *self = Watch { open: 0, closed };
     }
 
-    /// As if it had been closed only now.
+    /// Counts the connection as closed only now.
     pub fn forgive(&mut self, now: Time) {
         self.closed = self.closed.map(|_| now);
     }

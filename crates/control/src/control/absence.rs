@@ -1,4 +1,4 @@
-//! What the driver says of switches of the fabric that cannot be reached.
+//! The driver's reports on switches of the fabric that cannot be reached.
 
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::time::Time;
@@ -8,8 +8,8 @@ use crate::levels::SwitchPlace;
 use crate::running::Absence;
 
 impl Control {
-    /// All switches that cannot be reached now and that a job has ranks behind; with them the signs of life since the last
-    /// call were asked for in vain.
+    /// Takes all switches that now cannot be reached and have ranks of the job behind them. The driver asked these
+    /// switches for signs of life since the last call, in vain.
     pub fn absent(&mut self, now: Time, id: JobId, absent: &[SwitchPlace]) {
         let Some(job) = self.running.get_mut(&id) else { return };
         let (stay, back): (Vec<Absence>, Vec<Absence>) =
@@ -20,7 +20,7 @@ impl Control {
                 job.absences.push(Absence { place: place.clone(), since: now });
             }
         }
-        // Its ranks have their time to be heard through it again.
+        // The ranks of a switch that can be reached again get their time anew to be heard through it.
         for rank in back.into_iter().flat_map(|absence| absence.place.ranks) {
             if let Some(member) = job.members.get_mut(usize::from(rank)) {
                 member.watch.forgive(now);

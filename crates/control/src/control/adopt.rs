@@ -19,8 +19,8 @@ use crate::shares::with;
 use crate::tidings::Tiding;
 
 impl Control {
-    /// Takes a job over that runs already, all of whose ranks are workers here: this control plane was started anew. `most`
-    /// is the number of slots that its members have agreed on.
+    /// Takes over a job that runs already and whose ranks are all workers here, after this control plane was started
+    /// anew. `most` is the number of slots on which the job's members have agreed.
     pub fn adopt(
         &mut self,
         now: Time,
@@ -68,7 +68,7 @@ impl Control {
             slots: shape.slots,
             memory_bytes: shape.bytes(),
         };
-        // Of two jobs of a name, the one with the higher id is most likely the newer.
+        // Of two jobs with one name, the job with the higher id is most likely the newer one.
         let former = self.owners.insert(name.clone(), id).and_then(|former| self.running.get_mut(&former));
         if let Some(former) = former {
             former.superseded = true;

@@ -1,4 +1,4 @@
-//! A rendezvous at a switch with a parent: what it asks the switch above, and what it does with the answer.
+//! A rendezvous at a switch with a parent: its questions to the switch above, and what follows from the answers.
 
 use tributary_proto::contract::time::{Span, Time};
 
@@ -12,10 +12,10 @@ use crate::refusal::Refusal;
 use crate::servers::{JobServer, Servers};
 
 impl Control {
-    /// Tells the switch above who has come here.
+    /// Tells the switch above which ranks have come here.
     pub(super) fn ask_above(&mut self, now: Time, name: &JobName) {
         let Some(forming) = self.forming.get(name) else { return };
-        // Where jobs divide the memory, what all switches agree on is the most that the job may ever have.
+        // If jobs divide the memory, all switches agree on the most slots that the job may ever have.
         let wish = self.wish(forming);
         let granted = match wish.resizes() {
             true => self.division(name, &forming.client, wish, true).map(|division| division.most),
@@ -37,7 +37,7 @@ impl Control {
         self.effect(Effect::Ascend { name: name.clone(), question, ranks, most_slots, switches });
     }
 
-    /// Takes the question to the switch above back.
+    /// Withdraws the question to the switch above.
     pub(super) fn forget_above(&mut self, name: &JobName, forming: &Forming) {
         if let Some(ascent) = &forming.ascent {
             self.descend(name, ascent);
@@ -53,7 +53,7 @@ impl Control {
         self.effect(Effect::Descend { name: name.clone(), job, key, wid, lost: true });
     }
 
-    /// The answer of the switch above to a question.
+    /// Takes the answer of the switch above to a question.
     pub fn ascended(&mut self, now: Time, name: &JobName, question: u64, outcome: Result<Ascent, Refusal>) {
         let waits = self.forming.get_mut(name).filter(|forming| forming.question == question);
         match (waits, outcome) {
@@ -76,14 +76,14 @@ impl Control {
         }
     }
 
-    /// What the switch above misses, for people.
+    /// Notes the ranks that the switch above misses, for people.
     pub fn missing_above(&mut self, name: &JobName, missing: Vec<u16>) {
         if let Some(forming) = self.forming.get_mut(name) {
             forming.missing_above = Some(missing);
         }
     }
 
-    /// Installs what the switch above has admitted, as soon as there is memory for it.
+    /// Installs a job that the switch above has admitted, as soon as there is memory for it.
     pub(super) fn complete_below(&mut self, now: Time, name: &JobName) {
         let shards = self.limits.shards;
         let Some(forming) = self.forming.get_mut(name) else { return };
@@ -97,7 +97,7 @@ impl Control {
             (Some(_), dedicated) => dedicated,
         };
         let shape = JobShape { slots, elements_per_packet, servers, ..wish };
-        // The pool that the switch above has granted, or nothing; a share of it, where jobs divide the memory.
+        // The whole pool that the switch above has granted, or none; if jobs divide the memory, a share of it.
         let fits = |granted: Result<JobShape, Refusal>| match granted {
             Ok(granted) if granted.slots == slots || granted.resizes() => Ok(()),
             Ok(_) => Err(None),
@@ -137,7 +137,7 @@ impl Control {
                 Servers::Dedicated(servers.into_iter().map(known_above).collect())
             }
         };
-        // The switch above has given the id anew, so whatever has it here ended there long ago.
+        // The switch above has used the id anew, so any job with that id has ended there long ago.
         let orphans = self.remove(job);
         for ticket in orphans {
             self.answer(ticket, Err(Refusal::UnknownJob { job: name.clone() }));
@@ -148,7 +148,7 @@ impl Control {
     }
 
     /// True if all ranks below this switch that the name's former jobs had have come anew: the switch above waits for
-    /// their end.
+    /// the end of those jobs.
     pub(super) fn succeeds_below(&self, name: &JobName) -> bool {
         let anew = |forming: &Forming| {
             let mut former = self.predecessors(name).flat_map(|job| job.plan.ranks_below());
@@ -157,7 +157,8 @@ impl Control {
         self.has_parent && self.forming.get(name).is_some_and(anew)
     }
 
-    /// How much longer than its ranks a job waits here: the switch above is the one to say who did not come.
+    /// How much longer than its ranks a job waits here. The switch above should be the one that reports which ranks did
+    /// not come.
     pub(super) fn patience(&self) -> Span {
         const FOR_THE_SWITCH_ABOVE: Span = Span::from_millis(2_000);
         if self.has_parent { FOR_THE_SWITCH_ABOVE } else { Span::ZERO }

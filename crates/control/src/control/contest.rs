@@ -1,4 +1,5 @@
-//! Contests for a name, and the end of jobs: who of two processes lives, who is lost, which jobs are over.
+//! Contests for a name, and the end of jobs: which of two processes is alive, which members are lost, which jobs are
+//! over.
 
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::time::{Span, Time};
@@ -10,20 +11,20 @@ use crate::name::JobName;
 use crate::refusal::Refusal;
 use crate::running::{Member, Running};
 
-/// A join for a name whose running job is whole: one of two processes must be gone, or one too many.
+/// A join for a name whose running job is complete: one of two processes must be gone, or there is one too many.
 pub(crate) struct Contender {
     pub name: JobName,
     pub party: Party,
 }
 
 impl Contender {
-    /// A sign of life counts against the newcomer only if it is this much younger than the join: packets that a dead
+    /// A sign of life counts against the newcomer only if it is so much younger than the join: packets that a dead
     /// process sent may still wait in queues.
     fn margin(timers: &Timers) -> Span {
         Span(timers.keepalive.0 / 2)
     }
 
-    /// The sentence for a newcomer if the job's members have proven that they live.
+    /// The refusal for a newcomer if the job's members have proven that they are alive.
     fn refuted_by(&self, job: &Running, timers: &Timers) -> Option<Refusal> {
         let proven = self.party.seats.iter().map(|seat| seat.since).max()? + Contender::margin(timers);
         let lives = |member: &Member| member.heard.is_some_and(|heard| heard > proven);
@@ -34,7 +35,7 @@ impl Contender {
         (rivals().next().is_none() && job.members.iter().all(lives)).then(|| self.busy(job))
     }
 
-    /// The ranks that the job has too, each with the child that it is or is below.
+    /// The ranks that the job has too, each with the child that it is, or is below.
     fn rivals<'a>(&'a self, job: &'a Running) -> impl Iterator<Item = (u16, ChildId)> + 'a {
         let ranks = self.party.seats.iter().map(|seat| seat.request.rank);
         ranks.filter_map(|rank| job.plan.child_of(rank).map(|wid| (rank, wid)))
@@ -76,7 +77,7 @@ impl Control {
         self.running.values().filter(move |job| job.superseded && job.plan.name == *name)
     }
 
-    /// All ranks of a name have come anew: members of its former jobs that are silent are gone.
+    /// All ranks of a name have come anew, so silent members of its former jobs are gone.
     pub(crate) fn retire_predecessors(&mut self, now: Time, name: &JobName) {
         let succession = self.limits.timers.succession();
         for job in self.running.values_mut().filter(|job| job.superseded && job.plan.name == *name) {
@@ -85,7 +86,7 @@ impl Control {
         self.reap(now);
     }
 
-    /// Decides every contest that can be decided: the newcomer is turned away, or founds the name's next job.
+    /// Decides every contest that can be decided: the newcomer is refused, or founds the name's next job.
     pub(crate) fn settle_contests(&mut self, now: Time) {
         for contender in std::mem::take(&mut self.contenders) {
             let ticket = contender.party.ticket();
@@ -94,7 +95,7 @@ impl Control {
                 Some(Err(refusal)) => self.answer(ticket, Err(refusal)),
                 Some(Ok(())) => {
                     let Contender { name, party } = contender;
-                    // Not into another contest: the name's job is no longer whole, or gone.
+                    // No second contest follows: the name's job is no longer complete, or gone.
                     if let Err(refusal) = self.seat(now, &name, party) {
                         self.answer(ticket, Err(refusal));
                     }

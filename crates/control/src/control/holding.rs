@@ -1,4 +1,4 @@
-//! Jobs begin to hold memory, and cease to.
+//! Jobs begin and cease to hold memory.
 
 use tributary_proto::contract::ids::JobId;
 
@@ -8,7 +8,7 @@ use crate::running::Running;
 use crate::tidings::{End, Tiding};
 
 impl Control {
-    /// What operators must know and has not been told yet, the oldest first.
+    /// The next news for operators, the oldest first.
     pub fn poll_tiding(&mut self) -> Option<Tiding> {
         if self.tidings.is_empty() {
             let news: Vec<Tiding> = self.running.values_mut().flat_map(Running::tidings).collect();
@@ -26,13 +26,13 @@ impl Control {
         self.servers_changed(&plan);
     }
 
-    /// Takes a job out; returns the joins that still waited for its installation.
+    /// Removes a job; returns the joins that still waited for its installation.
     pub(crate) fn remove(&mut self, id: JobId) -> Vec<Ticket> {
         let Some(mut job) = self.running.remove(&id) else { return Vec::new() };
         let end = if self.stopping && job.is_whole() { End::Stopped } else { job.end() };
         self.tidings.extend(job.tidings());
         self.tidings.push_back(Tiding::Ended { plan: job.plan.clone(), end });
-        // Its name and its memory may be what others wait for.
+        // Other jobs may wait for its name or its memory.
         self.urgent |= self.awaits_signs();
         if self.owners.get(&job.plan.name) == Some(&id) {
             self.owners.remove(&job.plan.name);
@@ -48,7 +48,7 @@ impl Control {
         job.into_waiting()
     }
 
-    /// The next id that no job has: one that was given back comes again after 65,535 others, so that packets that are
+    /// The next id that no job has. An id that was given back comes again after 65,535 others, so that packets that are
     /// still under way for an old job do not reach a new one.
     pub(crate) fn next_id(&mut self) -> JobId {
         loop {

@@ -1,8 +1,8 @@
-//! The jobs of one switch as a state machine: joins, leaves and signs of life in, effects out.
+//! The jobs of one switch as a state machine: its inputs are joins, leaves and signs of life, its outputs are effects.
 //!
-//! After every input the driver carries out all of [`Control::poll_effect`], in order, then reads
-//! [`Control::poll_timeout`]. Before [`Control::handle_timeout`] it tells the newest signs of life. Nobody's silence is
-//! judged but there, so that nobody is called lost on old news. Same inputs, same outputs, always.
+//! After every input the driver carries out all effects of [`Control::poll_effect`], in order, then reads
+//! [`Control::poll_timeout`]. Before [`Control::handle_timeout`] it reports the newest signs of life. Silence is judged
+//! only there, so that no member is called lost on old news. The same inputs always give the same outputs.
 
 mod absence;
 mod adopt;
@@ -36,31 +36,31 @@ use crate::watch::Suspect;
 /// All jobs of one switch.
 pub struct Control {
     pub(crate) limits: Limits,
-    /// Jobs whose ranks still come, by name.
+    /// Jobs whose ranks are still coming, by name.
     pub(crate) forming: BTreeMap<JobName, Forming>,
-    /// Jobs that hold memory, superseded ones included.
+    /// Jobs that hold memory, including superseded ones.
     pub(crate) running: BTreeMap<JobId, Running>,
     /// The running job that a name stands for.
     pub(crate) owners: BTreeMap<JobName, JobId>,
-    /// Joins for ranks that a running job already has, until it is known which process lives.
+    /// Joins for ranks that a running job already has, until it is known which process is alive.
     pub(crate) contenders: Vec<Contender>,
-    /// Servers that offer themselves, and those that are gone and whose jobs are not over, by incarnation.
+    /// Servers that offer themselves, and servers that are gone but whose jobs are not over; by incarnation.
     pub(crate) servers: BTreeMap<u64, Offered>,
     /// The last servers that ended in good order, by incarnation.
     pub(crate) retired: VecDeque<u64>,
-    /// True if there is a switch above, which decides about every job.
+    /// True if there is a switch above. It decides about every job.
     pub(crate) has_parent: bool,
-    /// Recent disagreements, for the ranks that come late to them.
+    /// Recent disagreements, for ranks that come late to them.
     pub(crate) quarrels: BTreeMap<JobName, Quarrel>,
     pub(crate) last_id: JobId,
     last_ticket: Ticket,
     pub(crate) last_question: u64,
     pub(crate) effects: VecDeque<Effect>,
-    /// Whose hosts are to be asked.
+    /// Members and neighbours whose hosts must be asked.
     pub(crate) suspects: VecDeque<Suspect>,
-    /// Something may be decided as soon as the newest signs of life are known.
+    /// Something may be decidable once the newest signs of life are known.
     pub(crate) urgent: bool,
-    /// What the driver has not heard yet.
+    /// News that the driver has not taken yet.
     pub(crate) tidings: VecDeque<Tiding>,
     pub(crate) stopping: bool,
 }
@@ -94,7 +94,7 @@ impl Control {
         Control { has_parent: true, ..Control::new(limits) }
     }
 
-    /// A rank wants to be a member. The answer comes as an [`Effect::Answer`], now or later. `fresh_key` is from the
+    /// A rank wants to be a member. The answer comes as an [`Effect::Answer`], now or later. `fresh_key` comes from the
     /// operating system's random source; it becomes the job's key if this join founds the job.
     pub fn join(&mut self, now: Time, name: &JobName, request: JoinRequest, fresh_key: JobKey) -> Ticket {
         self.last_ticket.0 += 1;
@@ -112,7 +112,7 @@ impl Control {
         ticket
     }
 
-    /// Checks a join by itself, before anything is done for it.
+    /// Checks a join by itself, before anything else is done with it.
     pub fn check(&self, request: &JoinRequest) -> Result<(), Refusal> {
         request.check(&self.limits)
     }
@@ -127,7 +127,8 @@ impl Control {
         join.ranks.iter().try_for_each(|(request, _)| self.check(request))
     }
 
-    /// A switch below wants to be a member, with the ranks that have come to it; a later request replaces an earlier.
+    /// A switch below wants to be a member, with the ranks that have come to it. A later request replaces an earlier
+    /// one.
     pub fn join_switch(&mut self, now: Time, name: &JobName, join: SwitchJoin, fresh_key: JobKey) -> Ticket {
         self.last_ticket.0 += 1;
         let ticket = self.last_ticket;
@@ -168,7 +169,7 @@ impl Control {
         self.seat(now, name, Party { seats: seats.into_values().collect(), switch })
     }
 
-    /// Finds the place of a checked join: in the job that forms, in a new one, or in contest with a running one.
+    /// Finds the place of a checked join: in the job that forms, in a new job, or in a contest with a running job.
     pub(crate) fn seat(&mut self, now: Time, name: &JobName, party: Party) -> Result<(), Refusal> {
         let running = self.owners.get(name).and_then(|id| self.running.get(id)).map(|job| &job.client);
         let holder = self.forming.get(name).map(|forming| &forming.client).or(running);
@@ -179,7 +180,7 @@ impl Control {
             return self.enter(now, name, party);
         }
         if let Some(job) = self.owners.get(name).and_then(|id| self.running.get_mut(id)) {
-            // A switch that joins anew says that its ranks have come anew: it has looked after them.
+            // A switch that joins anew says that its ranks have come anew. It has checked them.
             if let Some((incarnation, _)) = party.switch {
                 job.renounce(incarnation);
             }
@@ -192,7 +193,7 @@ impl Control {
         self.found(now, name, party)
     }
 
-    /// The process behind a pending join has gone away; no answer follows. Harmless after the answer.
+    /// The process of a pending join has gone away; no answer follows. After the answer this call does nothing.
     pub fn withdraw(&mut self, now: Time, ticket: Ticket) {
         self.contenders.retain(|contender| contender.party.ticket() != ticket);
         self.withdraw_forming(now, ticket);
@@ -202,7 +203,7 @@ impl Control {
         self.reap(now);
     }
 
-    /// The driver's report on an [`Effect::Install`].
+    /// The driver's report after an [`Effect::Install`].
     pub fn installed(&mut self, now: Time, id: JobId, outcome: Result<(), String>) {
         let Some(job) = self.running.get_mut(&id) else { return };
         let tickets = job.start(now);
@@ -223,7 +224,7 @@ impl Control {
         self.reap(now);
     }
 
-    /// A member has ended its part of the job.
+    /// A member ends its part of the job.
     pub fn leave(&mut self, now: Time, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
@@ -234,7 +235,7 @@ impl Control {
         Ok(())
     }
 
-    /// A switch below has ended its part of the job; `lost`: not because all its members had left.
+    /// A switch below ends its part of the job. `lost`: it ends although not all its members had left.
     pub fn leave_switch(
         &mut self,
         now: Time,
@@ -254,7 +255,7 @@ impl Control {
         Ok(())
     }
 
-    /// True if the job is installed; only its members may ask.
+    /// An error unless the job is installed and the caller has its key.
     pub fn standing(&mut self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
         self.member_of(name, id, key).map(|_| ())
     }
@@ -267,25 +268,26 @@ impl Control {
         }
     }
 
-    /// A shard heard a child at a time that may be past.
+    /// A shard heard a child, at a time that may be past.
     pub fn heard(&mut self, id: JobId, wid: ChildId, at: Time) {
         if let Some(job) = self.running.get_mut(&id) {
             job.heard(wid, at);
         }
     }
 
-    /// A shard heard the switch above at a time that may be past.
+    /// A shard heard the switch above, at a time that may be past.
     pub fn heard_above(&mut self, id: JobId, at: Time) {
         if let Some(job) = self.running.get_mut(&id) {
             job.heard_above(at);
         }
     }
 
-    /// The time of [`Control::poll_timeout`] has come. Harmless when called early.
+    /// The time of [`Control::poll_timeout`] has come. An early call does no harm.
     pub fn handle_timeout(&mut self, now: Time) {
         self.quarrels.retain(|_, quarrel| now < quarrel.until);
         self.urgent = true;
-        // What one decision sets free may decide the next. Ends, because each removes a job or answers a join.
+        // One decision may free something for the next. The loop ends, because each decision removes a job or answers a
+        // join.
         while std::mem::take(&mut self.urgent) {
             self.expire_servers(now);
             self.expire_leases(now);
@@ -294,7 +296,7 @@ impl Control {
         }
     }
 
-    /// When to call [`Control::handle_timeout`], if nothing else happens before. A time that is past means now.
+    /// When to call [`Control::handle_timeout`], if nothing else happens before. A past time means now.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.urgent {
             return Some(Time::ZERO);
@@ -306,7 +308,7 @@ impl Control {
         forming.chain(running).chain(contests).chain(quarrels).chain(self.servers_due()).min()
     }
 
-    /// True while a decision hangs on members' signs of life, so that the driver should bring them often.
+    /// True while a decision depends on members' signs of life, so that the driver should report them often.
     pub fn awaits_signs(&self) -> bool {
         let succeeds = |(name, forming): (&JobName, &Forming)| {
             forming.is_full() || self.has_parent && self.predecessors(name).next().is_some()
@@ -314,7 +316,7 @@ impl Control {
         !self.contenders.is_empty() || self.forming.iter().any(succeeds)
     }
 
-    /// What to do next.
+    /// The next effect for the driver to carry out.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
@@ -328,7 +330,7 @@ impl Control {
         }
     }
 
-    /// Refuses every pending join and every later one. Jobs stay: they outlive this control plane.
+    /// Refuses every pending join and every later one. Jobs stay: they run on without this control plane.
     pub fn stop_joining(&mut self) {
         self.stopping = true;
         let names: Vec<JobName> = self.forming.keys().cloned().collect();
@@ -338,13 +340,13 @@ impl Control {
         }
     }
 
-    /// The world of the largest running job of a name; `None` if there is none.
+    /// The world of the largest running job of a name; `None` if no job of that name runs.
     pub fn world_of(&self, name: &JobName) -> Option<u16> {
         self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world).max()
     }
 
-    /// Quotas and tenants' shares, as operators have written them anew: they hold for who joins from now on, and where memory
-    /// is divided next. No job is touched.
+    /// Replaces quotas and tenants' shares. They hold for joins from now on, and when memory is divided next. Running
+    /// jobs are not touched.
     pub fn renew(&mut self, limits: Limits) {
         (self.limits.quotas, self.limits.tenants) = (limits.quotas, limits.tenants);
     }

@@ -1,4 +1,4 @@
-//! What ranks do to a rendezvous as they come and go, and when it ends: all have come, someone differs, or time is over.
+//! A rendezvous as ranks come and go, and its end: all have come, some rank differs, or time is over.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::servers::Servers;
 use crate::trees::DEFAULT_TREES;
 
 impl Control {
-    /// The first rank of a new job. It is refused at once where the job could not be admitted anyway.
+    /// Takes the first rank of a new job. It is refused at once if the job could not be admitted anyway.
     pub(crate) fn found(&mut self, now: Time, name: &JobName, party: Party) -> Result<(), Refusal> {
         if let Some(quarrel) = self.quarrels.get_mut(name).filter(|quarrel| now < quarrel.until) {
             let before = quarrel.told.len();
@@ -31,10 +31,10 @@ impl Control {
             if quarrel.told.len() > before {
                 return Err(quarrel.refusal.clone());
             }
-            // Who was told and comes again is a new attempt.
+            // A rank that was told and comes again begins a new attempt.
             self.quarrels.remove(name);
         }
-        // What runs under this name makes way, unless its members live on: hence the second bound.
+        // Jobs of this name make way, unless their members are alive: hence the second bound.
         let most = self.limits.max_jobs.min(Limits::MAX_JOBS);
         let others = self.forming.len() + self.running.values().filter(|job| job.plan.name != *name).count();
         if others >= usize::from(most) || self.running.len() >= 2 * usize::from(most) {
@@ -54,7 +54,7 @@ impl Control {
         forming.place(party);
         let check = match forming.contradiction(name) {
             Some(refusal) if !self.has_parent => Err(refusal),
-            // What jobs of this name hold is theirs to give back by the time that all ranks have come.
+            // Jobs of this name should have given their memory back by the time that all ranks have come.
             _ => self.grant(name, &client, self.wish(&forming), true).map(|_| ()),
         };
         check?;
@@ -66,7 +66,7 @@ impl Control {
         Ok(())
     }
 
-    /// One more party of a job that forms.
+    /// Takes one more party of a job that forms.
     pub(crate) fn enter(&mut self, now: Time, name: &JobName, party: Party) -> Result<(), Refusal> {
         let forming = self.forming.get_mut(name).expect("the caller has looked");
         if let Some(refusal) = forming.objection(name, &party) {
@@ -87,13 +87,13 @@ impl Control {
 
     fn fail_quarrel(&mut self, now: Time, name: &JobName, refusal: Refusal) {
         let told = self.fail_forming(name, &refusal);
-        // Bounded: at most as many quarrels as jobs may form.
+        // The number is bounded: there are at most as many quarrels as jobs may form.
         if self.quarrels.len() < usize::from(self.limits.max_jobs) {
             self.quarrels.insert(name.clone(), Quarrel { refusal, told, until: now + Quarrel::MEMORY });
         }
     }
 
-    /// Ends a rendezvous with the same sentence for everyone; returns who was told.
+    /// Ends a rendezvous with the same refusal for all its ranks; returns the ranks that were told.
     pub(crate) fn fail_forming(&mut self, name: &JobName, refusal: &Refusal) -> BTreeSet<u16> {
         let Some(forming) = self.forming.remove(name) else { return BTreeSet::new() };
         self.forget_above(name, &forming);
@@ -104,8 +104,8 @@ impl Control {
         forming.seats.into_keys().collect()
     }
 
-    /// Admits the job if all ranks are there, unless it has predecessors: whether they live is judged on the newest
-    /// signs of life only.
+    /// Admits the job if all ranks are there and it has no predecessors: only the newest signs of life decide whether
+    /// these are alive.
     fn try_complete(&mut self, now: Time, name: &JobName) {
         let Some(forming) = self.forming.get_mut(name) else { return };
         // A rank may have asked again, for a larger world.
@@ -159,25 +159,25 @@ impl Control {
         self.install_formed(now, name, forming, (shape, division), config, workers, servers, None);
     }
 
-    /// What a job has that was granted just now, if jobs divide the memory with it.
+    /// What a job gets that was granted just now, if jobs divide the memory with it.
     pub(super) fn divided(&self, name: &JobName, client: &Client, wish: JobShape) -> Option<Division> {
         if wish.resizes() { self.division(name, client, wish, false).ok() } else { None }
     }
 
-    /// What the ranks so far ask for, with the servers that there are now.
+    /// The shape that the ranks so far ask for, with the servers that are there now.
     pub(super) fn wish(&self, forming: &Forming) -> JobShape {
         let wish = forming.wish(self.limits.shards);
         let servers = match self.servers_for(wish.protocol, &forming.client).0 {
             Servers::None => 0,
             Servers::Colocated => wish.world,
-            // Behind a memory that jobs share, slots are blocks of a window, and nobody's part.
+            // If jobs share a memory, slots are blocks of a window, and no server owns a part of them.
             Servers::Dedicated(_) if wish.protocol.shared.is_some() => 0,
             Servers::Dedicated(servers) => servers.len() as u16,
         };
         JobShape { servers, trees: self.planned_trees(wish.protocol, forming.trees()), ..wish }
     }
 
-    /// The most trees that will divide the slots of a job which asks for so many, in each part of the switch.
+    /// The most trees that will divide the slots of a job that asks for `asked` trees, in each part of the switch.
     fn planned_trees(&self, protocol: &Protocol, asked: Option<u16>) -> u16 {
         match self.limits.planned_trees.filter(|_| protocol.placement == Placement::Trees) {
             Some(most) => asked.unwrap_or(DEFAULT_TREES).clamp(1, most.max(1)),
@@ -201,7 +201,7 @@ impl Control {
         let ticket = |child: &Child| forming.seats[&child.below.ranks()[0].0].ticket;
         let tickets = children.iter().map(ticket).collect();
         let (uplink, switches) = above.map_or((None, forming.places()), |(uplink, all)| (Some(uplink), all));
-        // What others lose is free before the newcomer takes it.
+        // The memory that other jobs lose is freed before the newcomer takes it.
         let sharing = division.map(|Division { most, slots, others }| {
             self.resize(&others);
             shape.slots = slots;
@@ -215,7 +215,7 @@ impl Control {
         self.install(Running { sharing, ..Running::new(now, Arc::new(plan), forming.client, tickets) });
     }
 
-    /// The shape that a job of this name and client gets, if it gets one; see [`Control::free`].
+    /// The shape that a job of this name and client gets, or why it gets none; see [`Control::free`].
     pub(super) fn grant(
         &self,
         name: &JobName,
@@ -230,7 +230,7 @@ impl Control {
         grant(&self.limits, name, client, wish, self.free(name, client, succeeding))
     }
 
-    /// Free memory for a job of this name and client; with `succeeding` as if its predecessors were gone already.
+    /// Free memory for a job of this name and client. `succeeding`: as if the job's predecessors were gone already.
     pub(super) fn free(&self, name: &JobName, client: &Client, succeeding: bool) -> Free {
         let counted = |job: &&Running| !(succeeding && job.plan.name == *name);
         let used: u64 = self.running.values().filter(counted).map(Running::memory_bytes).sum();
@@ -245,7 +245,7 @@ impl Control {
         Free { switch: self.limits.memory_bytes.saturating_sub(used), quota, share }
     }
 
-    /// Fails what has waited too long, and admits what waited for its predecessor's end.
+    /// Fails jobs that have waited too long, and admits jobs that waited for their predecessor's end.
     pub(crate) fn expire_rendezvous(&mut self, now: Time) {
         let names: Vec<JobName> = self.forming.keys().cloned().collect();
         for name in names {
@@ -297,7 +297,7 @@ impl Control {
         }
     }
 
-    /// A switch below takes its join back.
+    /// A switch below withdraws its join.
     pub(crate) fn withdraw_switch(&mut self, now: Time, name: &JobName, incarnation: u64, question: u64) {
         let Some(forming) = self.forming.get(name) else { return };
         if forming.switches.get(&incarnation).is_some_and(|there| there.question > question) {

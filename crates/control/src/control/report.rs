@@ -1,4 +1,4 @@
-//! Answers to an operator: all jobs as they stand, and whether any has a member at an address.
+//! Answers to an operator: all jobs, and whether any job has a member at an address.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ impl Control {
 }
 
 impl Control {
-    /// Every job: those that hold memory by ascending id, then those that form by name.
+    /// Every job: first the jobs that hold memory, by ascending id, then the jobs that form, by name.
     pub fn jobs(&self) -> Vec<JobView> {
         self.running_views().chain(self.forming_views()).collect()
     }
@@ -99,7 +99,7 @@ fn ranks(child: &Child) -> Vec<u16> {
     child.below.ranks().iter().map(|rank| rank.0).collect()
 }
 
-/// Workers and switches among children, each with its state and its newest sign of life.
+/// The workers and switches among children, each with its state and its newest sign of life.
 fn views(
     children: &[Child],
     state_of: impl Fn(usize) -> (MemberState, Option<Time>),

@@ -1,7 +1,7 @@
-//! Servers that offer themselves: who is there, who serves which job, and who of them is gone.
+//! Servers that offer themselves: which are there, which jobs they serve, and which are gone.
 //!
-//! A server keeps a connection to the control plane while it lives, and asks again as soon as it is answered. One whose
-//! connection is closed is lost soon; one that vanishes with its host, by the lease.
+//! A server keeps a connection to the control plane while it is alive, and asks again as soon as it is answered. A
+//! server whose connection is closed is lost soon; a server that vanishes with its host is lost when its lease ends.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::watch::Watch;
 pub(crate) struct Offered {
     offer: ServerOffer,
     state: MemberState,
-    /// When it last opened a connection.
+    /// When the server last opened a connection.
     heard: Time,
     watch: Watch,
-    /// Changes whenever its jobs do.
+    /// Changes whenever the server's jobs change.
     changes: u64,
 }
 
@@ -36,7 +36,7 @@ impl Offered {
         self.state == MemberState::Present
     }
 
-    /// When it is lost unless it asks again.
+    /// When the server is lost unless it asks again.
     fn due(&self, timers: &Timers) -> Option<Time> {
         let lease = self.heard + timers.lease;
         let closed = self.watch.closed().map(|closed| closed + timers.bereavement());
@@ -45,15 +45,16 @@ impl Offered {
 }
 
 impl Control {
-    /// Servers that one switch knows at most.
+    /// The most servers that one switch knows.
     pub const MAX_SERVERS: usize = 1_024;
 
-    /// Servers of one client.
+    /// The most servers of one client.
     pub const MAX_SERVERS_OF_A_CLIENT: usize = 256;
 
-    /// Whether a process may offer itself that asks `from` there at our address `asked_at`. Whoever serves a job reads its
-    /// tensors, and can end it: a tenant's servers serve that tenant alone; without tokens, servers serve everybody, and are
-    /// on the switch's own machine or where the operator has said.
+    /// Checks that a process may offer itself. It asks from the address `from`, at our address `asked_at`. A server
+    /// reads the tensors of the jobs that it serves, and can end these jobs. So a tenant's servers serve that tenant
+    /// alone. Without tokens, servers serve everybody, and must be on the switch's own machine or where the operator
+    /// has said.
     pub fn may_serve(&self, offer: &ServerOffer, from: IpAddr, asked_at: IpAddr) -> Result<(), Refusal> {
         let is_own = |address: IpAddr| address == asked_at || address.is_loopback();
         let is_named = |address| self.limits.servers.iter().any(|network| network.contains(address));
@@ -68,7 +69,7 @@ impl Control {
         }
     }
 
-    /// A server has opened a connection: it is there, for jobs to come and for those that it serves.
+    /// A server has opened a connection: it is there, for later jobs and for the jobs that it serves.
     pub fn offer(&mut self, now: Time, offer: ServerOffer) -> Result<(), Refusal> {
         if self.stopping {
             return Err(Refusal::Stopping);
@@ -79,7 +80,7 @@ impl Control {
         if self.retired.contains(&offer.incarnation) {
             return Err(Refusal::OfferOver);
         }
-        // One socket, one process: whoever had it before is gone.
+        // One socket belongs to one process: a process that offered this address before is gone.
         let former = |other: &&Offered| other.is_present() && other.offer.addr == offer.addr;
         let formers = self.servers.values().filter(former).map(|other| other.offer.incarnation);
         for former in formers.filter(|&former| former != offer.incarnation).collect::<Vec<_>>() {
@@ -115,7 +116,7 @@ impl Control {
         Ok(())
     }
 
-    /// A server's connection is closed, whoever closed it.
+    /// A server's connection is closed, by either end.
     pub fn close_offer(&mut self, now: Time, incarnation: u64) {
         if let Some(server) = self.servers.get_mut(&incarnation) {
             server.watch.close(now);
@@ -133,12 +134,12 @@ impl Control {
         self.lose_server(now, incarnation, MemberState::Left);
     }
 
-    /// A number that changes whenever a server's jobs do; `None` if it is not known.
+    /// A number that changes whenever a server's jobs change; `None` if the server is not known.
     pub fn server_changes(&self, incarnation: u64) -> Option<u64> {
         self.servers.get(&incarnation).filter(|server| server.is_present()).map(|server| server.changes)
     }
 
-    /// The jobs that a process serves, each with its number there.
+    /// The jobs that a process serves, each with the server's number in the job.
     pub fn served_by(&self, incarnation: u64) -> Vec<(Arc<Plan>, ServerId)> {
         let number = |job: &Running| {
             let mut servers = job.plan.servers.dedicated().iter();
@@ -161,13 +162,13 @@ impl Control {
         views
     }
 
-    /// True if a server is there that has made this offer before.
+    /// True if the server that makes this offer is known.
     pub fn knows_server(&self, offer: &ServerOffer) -> bool {
         let server = self.servers.get(&offer.incarnation).filter(|server| server.is_present());
         server.is_some_and(|server| server.offer.addr == offer.addr && server.offer.client == offer.client)
     }
 
-    /// The servers that a job of a protocol and a client would get now, and the least of their receive buffers.
+    /// The servers that a job of this protocol and client would get now, and the smallest of their receive buffers.
     pub fn servers_for(&self, protocol: &Protocol, client: &Client) -> (Servers, Option<u64>) {
         if protocol.server_machine().is_none() {
             return (Servers::None, None);
@@ -181,7 +182,7 @@ impl Control {
         let servers = match servers.is_empty() {
             false => Servers::Dedicated(servers),
             true if protocol.server.is_some() => Servers::Colocated,
-            // Its ranks serve by themselves, and nobody need be told.
+            // The job's ranks serve by themselves, and no server need be told.
             true => Servers::None,
         };
         (servers, buffer)
@@ -216,7 +217,7 @@ impl Control {
         self.urgent |= self.awaits_signs();
     }
 
-    /// A job came or went.
+    /// A job came or went, so its servers' jobs have changed.
     pub(crate) fn servers_changed(&mut self, plan: &Plan) {
         for incarnation in plan.servers.dedicated().iter().filter_map(|server| server.incarnation) {
             if let Some(server) = self.servers.get_mut(&incarnation) {
@@ -226,7 +227,7 @@ impl Control {
         self.forget_idle_servers();
     }
 
-    /// A server that is gone is remembered as long as a job is that it served: it may come back to it.
+    /// Forgets servers that are gone and serve no job. A server that is gone may come back to a job that it served.
     fn forget_idle_servers(&mut self) {
         let idle = |server: &Offered| !server.is_present() && self.served_by(server.offer.incarnation).is_empty();
         let idle: Vec<u64> =

@@ -1,7 +1,8 @@
 //! Running jobs and a newcomer divide the memory among themselves.
 //!
-//! A newcomer gets its share at once: the others' are cut before it is installed. What a job's members have agreed on is the
-//! most that it may ever have; a switch tells them what it has room for, packet by packet.
+//! A newcomer gets its share at once: the shares of other jobs are cut before the newcomer is installed. A job's
+//! members have agreed on the most slots that the job may ever have; a switch tells them packet by packet for how many
+//! it has room.
 
 use tributary_proto::contract::ids::JobId;
 
@@ -15,27 +16,27 @@ use crate::refusal::Refusal;
 use crate::running::Running;
 use crate::shares::{divide, is_worth_growing, least, with};
 
-/// What a newcomer and the others have.
+/// The result of a division: what the newcomer gets and what the other jobs keep.
 pub(crate) struct Division {
-    /// The newcomer with the most slots that it may ever have.
+    /// The newcomer's shape, with the most slots that it may ever have.
     pub most: JobShape,
-    /// What it has now.
+    /// The newcomer's slots now.
     pub slots: u16,
-    /// What the others have then.
+    /// The slots of the other jobs from now on.
     pub others: Vec<(JobId, u16)>,
 }
 
 /// A job that takes part in a division.
 struct Party<'a> {
-    /// None yet, if it is the newcomer.
+    /// `None` for the newcomer, which has no id yet.
     id: Option<JobId>,
     name: &'a JobName,
     client: &'a Client,
-    /// With the most slots that it may have.
+    /// The job's shape, with the most slots that it may have.
     shape: JobShape,
 }
 
-/// Jobs that may together have no more than so many bytes.
+/// Jobs that together may have no more than so many bytes.
 enum Group<'a> {
     Client(&'a Client, u64),
     Quota(&'a Quota, u64),
@@ -55,7 +56,7 @@ impl Group<'_> {
         }
     }
 
-    /// The sentence for a newcomer that does not fit beside the fewest slots of the others.
+    /// The refusal for a newcomer that does not fit beside the fewest slots of the other jobs.
     fn refusal(&self, job: &JobName, need: u64) -> Refusal {
         let (job, allowed) = (job.clone(), format!("{} for all of its jobs", Bytes(self.bytes())));
         let needed = format!("at least {} besides the others' least", Bytes(need));
@@ -66,17 +67,17 @@ impl Group<'_> {
     }
 }
 
-/// The jobs that a division is for, and what the others hold.
+/// The jobs among which memory is divided, and the jobs whose memory does not change.
 struct Parties<'a> {
     limits: &'a Limits,
-    /// Those that take part.
+    /// Jobs that take part in the division.
     parties: Vec<Party<'a>>,
-    /// Those that hold what they hold.
+    /// Jobs whose memory does not change.
     fixed: Vec<&'a Running>,
 }
 
 impl<'a> Parties<'a> {
-    /// All running jobs that `counts`.
+    /// All running jobs for which `counts` is true.
     fn running(control: &'a Control, counts: impl Fn(&Running) -> bool) -> Parties<'a> {
         let running = control.running.values().filter(|job| counts(job));
         let (sharing, fixed): (Vec<&Running>, Vec<&Running>) = running.partition(|job| job.sharing.is_some());
@@ -92,14 +93,14 @@ impl<'a> Parties<'a> {
         clients.into_iter().filter_map(limited).chain(quotas).collect()
     }
 
-    /// What jobs that take no part leave of so many bytes, among those for which `is_of` says so.
+    /// What the jobs that take no part leave of so many bytes. Only jobs for which `is_of` is true count.
     fn left(&self, bytes: u64, is_of: impl Fn(&Running) -> bool) -> u64 {
         let held = self.fixed.iter().filter(|job| is_of(job)).map(|job| job.memory_bytes());
         bytes.saturating_sub(held.sum())
     }
 
-    /// What each has. A group whose jobs do not fit with the fewest slots is an error where a newcomer is in it; `None` says
-    /// that the switch is full.
+    /// The slots of each job. An error if the jobs do not fit even with the fewest slots: it names a group that has the
+    /// newcomer; `None` means that the switch is full.
     fn divide(mut self) -> Result<Vec<u16>, Option<Group<'a>>> {
         for group in self.groups() {
             let is_in = |party: &Party<'_>| group.has(party.name, party.client);
@@ -118,8 +119,8 @@ impl<'a> Parties<'a> {
 }
 
 impl Control {
-    /// What a newcomer of this name and client would have, and the others then; with `succeeding` as if its predecessors
-    /// were gone already.
+    /// What a newcomer of this name and client would get, and what the other jobs would keep. `succeeding`: as if the
+    /// newcomer's predecessors were gone already.
     pub(crate) fn division(
         &self,
         name: &JobName,
@@ -142,7 +143,7 @@ impl Control {
         Ok(Division { most, slots: own, others: others.into_iter().zip(slots).collect() })
     }
 
-    /// The newcomer as it may be at most, by every rule that does not depend on others.
+    /// The newcomer's largest shape, by all rules that do not depend on other jobs.
     fn most(&self, name: &JobName, client: &Client, wish: JobShape) -> Result<JobShape, Refusal> {
         let mut most = round(wish.slots, wish.parts());
         for rule in rules(&self.limits, name, client, Free { switch: 0, quota: None, share: None }) {
@@ -162,7 +163,7 @@ impl Control {
         Ok(with(&wish, most))
     }
 
-    /// The sentence for a newcomer that does not fit beside the fewest slots of the others.
+    /// The refusal for a newcomer that does not fit beside the fewest slots of the other jobs.
     fn full(&self, name: &JobName, newcomer: &JobShape, free: u64) -> Refusal {
         Refusal::Full {
             job: name.clone(),
@@ -176,7 +177,7 @@ impl Control {
         }
     }
 
-    /// Gives running jobs these slots, where they have others.
+    /// Gives running jobs these slots, if they have others.
     pub(crate) fn resize(&mut self, slots: &[(JobId, u16)]) {
         for &(id, slots) in slots {
             let Some(sharing) = self.running.get_mut(&id).and_then(|job| job.sharing.as_mut()) else { continue };
@@ -187,7 +188,8 @@ impl Control {
         }
     }
 
-    /// A job has gone: the others take what it had, where that is worth a new epoch: half as much again as they have.
+    /// A job has gone. The other jobs take its memory if that is worth a new epoch: if they get half as many slots
+    /// again.
     pub(crate) fn spread_out(&mut self) {
         if self.stopping {
             return;

@@ -1,4 +1,4 @@
-//! Connections that members keep open while they live, and what neighbours say of who is gone.
+//! Connections that members keep open while they are alive, and what neighbours report on members that are gone.
 
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
 use tributary_proto::contract::time::Time;
@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 use crate::watch::{Departed, Neighbour, Suspect, Testimony};
 
 impl Control {
-    /// A member has opened a connection that it keeps while it lives. Returns which child it is.
+    /// A member has opened the connection that it keeps while it is alive. Returns the member's number as a child.
     pub fn watch(&mut self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<ChildId, Refusal> {
         let job = self.member_of(name, id, key)?;
         let world = job.plan.config.world;
@@ -22,12 +22,12 @@ impl Control {
         Ok(wid)
     }
 
-    /// Has a child's host asked while the child lives.
+    /// Lets the driver ask a child's host while the child is alive.
     fn vet(&mut self, id: JobId, wid: ChildId) {
         self.suspects.extend(self.running.get_mut(&id).and_then(|job| job.vet(wid)));
     }
 
-    /// A switch below has opened such a connection, and says who is gone below it.
+    /// A switch below has opened such a connection, and reports who is gone below it.
     pub fn watch_from_below(
         &mut self,
         name: &JobName,
@@ -43,7 +43,7 @@ impl Control {
         if !member.watch.open() {
             return Err(Refusal::WatchedAlready { job: name.clone(), rank: wid.0 });
         }
-        // It speaks for its own ranks alone.
+        // The switch speaks for its own ranks only.
         let is_there = |rank: u16| child.below.ranks().binary_search(&Rank(rank)).is_ok();
         let mut said = Departed { servers: Vec::new(), ..said };
         said.members.retain(|gone| is_there(gone.rank));
@@ -56,7 +56,7 @@ impl Control {
         Ok(())
     }
 
-    /// A child's connection is closed, whoever closed it.
+    /// A child's connection is closed, by either end.
     pub fn unwatch(&mut self, now: Time, id: JobId, wid: ChildId) {
         let member = self.running.get_mut(&id).and_then(|job| job.members.get_mut(wid.index()));
         if let Some(member) = member {
@@ -64,19 +64,19 @@ impl Control {
         }
     }
 
-    /// The jobs that the switch above runs too: what it must be told when the number is another than before, see
-    /// [`Control::gone_below`].
+    /// The jobs that the switch above runs too, each with a number. If the number differs from before, the switch above
+    /// must be told, see [`Control::gone_below`].
     pub fn watches_above(&self) -> impl Iterator<Item = (&Plan, u32)> {
         self.running.values().filter(|job| job.above.is_some()).map(|job| (&*job.plan, job.departures))
     }
 
-    /// Our connection to the switch above, over which it says who is gone elsewhere, stands or does not.
+    /// Our connection to the switch above stands or not. Over it the switch above reports who is gone elsewhere.
     pub fn watching_above(&mut self, now: Time, id: JobId, stands: bool) {
         let Some(above) = self.running.get_mut(&id).and_then(|job| job.above.as_mut()) else { return };
         above.watch.stands(now, stands);
     }
 
-    /// The switch above says who is gone elsewhere.
+    /// The switch above reports who is gone elsewhere.
     pub fn told_above(&mut self, id: JobId, said: Departed) {
         let Some(job) = self.running.get_mut(&id) else { return };
         if let Some(above) = job.above.as_mut().filter(|above| above.said != said) {
@@ -85,7 +85,7 @@ impl Control {
         }
     }
 
-    /// The switch above has no such job any more.
+    /// The switch above no longer has this job.
     pub fn forgotten_above(&mut self, now: Time, id: JobId) {
         let Some(job) = self.running.get_mut(&id) else { return };
         job.lose_above(now);
@@ -93,12 +93,12 @@ impl Control {
         self.reap(now);
     }
 
-    /// The next host to ask.
+    /// The next suspect whose host must be asked.
     pub fn poll_suspect(&mut self) -> Option<Suspect> {
         self.suspects.pop_front()
     }
 
-    /// What a suspect's host says of the socket.
+    /// Takes what a suspect's host says of the socket.
     pub fn testify(&mut self, now: Time, Suspect { job, child, .. }: Suspect, said: Testimony) {
         let Some(job) = self.running.get_mut(&job) else { return };
         let suspect = match child {
@@ -110,22 +110,22 @@ impl Control {
         }
     }
 
-    /// Who of a job is gone, wherever it was; `None` if there is no such job.
+    /// The members, switches and servers of a job that are gone, wherever they were; `None` if there is no such job.
     pub fn gone(&self, id: JobId) -> Option<Departed> {
         self.running.get(&id).map(|job| job.departed(None))
     }
 
-    /// Who is gone that is not below this switch below.
+    /// What of a job is gone that was not below this switch below.
     pub fn gone_beside(&self, id: JobId, wid: ChildId) -> Option<Departed> {
         self.running.get(&id).map(|job| job.departed(Some(Neighbour::Below(wid))))
     }
 
-    /// Who is gone below this switch.
+    /// What of a job is gone that was below this switch.
     pub fn gone_below(&self, id: JobId) -> Option<Departed> {
         self.running.get(&id).map(|job| job.departed(Some(Neighbour::Above)))
     }
 
-    /// A number that changes whenever [`Control::gone`] does: cheaper to look at.
+    /// A number that changes whenever [`Control::gone`] changes: cheaper to compare.
     pub fn departures(&self, id: JobId) -> Option<u32> {
         self.running.get(&id).map(|job| job.departures)
     }

@@ -1,5 +1,5 @@
-//! The fabric's file: which switches and hosts there are, how they are cabled, and what every port is like.
-//! `examples/fabric.toml` shows a small one, `docs/fabric.md` every key.
+//! The fabric's file: its switches, hosts and cables, and the properties of every port. `examples/fabric.toml` shows a
+//! small one, `docs/fabric.md` every key.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,38 +17,39 @@ use crate::option_text::{OptionTable, OptionText};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FabricFile {
-    /// What the fabric's switches know and nobody else does; at least 16 characters.
+    /// The secret of the fabric's switches; at least 16 characters.
     pub secret: String,
     /// The switch where jobs are formed; the last one, if left out.
     pub seat: Option<String>,
     /// UDP port of every switch, and TCP port of its control API.
     #[serde(default = "defaults::port")]
     pub port: u16,
-    /// What addresses are counted up from: hosts from its start, switches from its middle, control from three quarters.
+    /// The network from which addresses are counted up: hosts from its start, switches from its middle, control
+    /// addresses from three quarters.
     #[serde(default = "defaults::network")]
     pub network: Ipv4Addr,
-    /// Every port's rate, each way; as fast as the machines copy, if left out.
+    /// Every port's rate, each way. If left out, a port is as fast as the machines copy.
     pub rate_mbps: Option<u32>,
-    /// What a port's queue holds; a packet that does not fit is dropped.
+    /// The size of a port's queue; a packet that does not fit is dropped.
     #[serde(default = "defaults::queue_kib")]
     pub queue_kib: u32,
-    /// Packets that find more than this in a queue are marked (ECN); none, if left out.
+    /// Packets that find more than this in a queue are marked (ECN). If left out, none is marked.
     pub mark_above_kib: Option<u32>,
-    /// Switches tell senders to pause before a port overflows, so that nothing is dropped.
+    /// Switches tell senders to pause before a port overflows, so that no packet is dropped.
     #[serde(default)]
     pub lossless: bool,
-    /// A port that more than this has come in by, and has not left, pauses its sender; half of the smallest queue, if left
-    /// out.
+    /// A port pauses its sender if more than this has come in by the port and has not left the switch. If left out:
+    /// half of the smallest queue.
     pub pause_above_kib: Option<u32>,
     /// How a switch chooses among equally short ways.
     #[serde(default)]
     pub balancing: Balancing,
-    /// What switches hold for jobs that share their memory, by protocol: `[switches.NAME]`. The same at all of them.
+    /// The options of the machines that jobs share, by protocol: `[switches.NAME]`. They are the same at all switches.
     #[serde(default)]
     pub switches: BTreeMap<String, OptionTable>,
-    /// Which operators of jobs' own the switches serve; none, if left out.
+    /// Which of the jobs' own operators the switches serve. If left out: none.
     pub operators: Option<FabricOperators>,
-    /// Elements of four bytes in the longest packet that switches sum: what an ordinary packet carries.
+    /// Elements of four bytes in the longest packet that switches sum. The default fits an ordinary packet.
     #[serde(default = "defaults::elements_per_packet")]
     pub elements_per_packet: u16,
     /// Memory for jobs on each switch, in MiB.
@@ -58,10 +59,10 @@ pub struct FabricFile {
     pub leaf_spine: Option<LeafSpine>,
     /// Any other network.
     pub graph: Option<Graph>,
-    /// Addresses that are not those that `network` would give.
+    /// Addresses that differ from those of `network`.
     #[serde(default)]
     pub addresses: BTreeMap<String, IpAddr>,
-    /// Control addresses of switches that are not those that `network` would give.
+    /// Control addresses of switches that differ from those of `network`.
     #[serde(default)]
     pub control: BTreeMap<String, SocketAddr>,
     /// Links that differ from the others.
@@ -75,7 +76,7 @@ pub struct FabricFile {
 pub struct LeafSpine {
     /// Switches with hosts.
     pub leaves: u16,
-    /// Switches above them.
+    /// Switches above the leaves.
     pub spines: u16,
     /// Hosts on each leaf.
     pub hosts_per_leaf: u16,
@@ -93,15 +94,15 @@ pub struct Graph {
     pub links: Vec<[String; 2]>,
 }
 
-/// `[[link]]`: what differs on one link.
+/// `[[link]]`: the properties of one link that differ from the others.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFile {
-    /// Its two ends, in any order.
+    /// The link's two ends, in any order.
     pub between: [String; 2],
-    /// Its rate, each way.
+    /// The link's rate, each way.
     pub rate_mbps: Option<u32>,
-    /// Its queues.
+    /// The size of the link's queues.
     pub queue_kib: Option<u32>,
 }
 
@@ -131,7 +132,7 @@ impl FabricFile {
         FabricFile::parse_with(text, &Given::new())
     }
 
-    /// The same, with options of switches that take the place of the file's.
+    /// The same, with options of switches that replace the file's options.
     pub fn parse_with(text: &str, switches: &Given) -> Result<FabricLayout, ConfigError> {
         let mut file: FabricFile = toml::from_str(text).map_err(|error| ConfigError::at(text, &error))?;
         for (protocol, options) in switches {

@@ -1,20 +1,21 @@
 //! What a switch knows of dead cables anywhere in the fabric.
 //!
-//! Every switch says which of its own ports are down; neighbours tell each other all that they have heard, and newer
-//! words replace older ones. A leaf so learns that a spine has lost another leaf, and sends nothing there that is for it.
+//! Every switch reports which of its own ports are down. Neighbours pass on all reports that they have heard, and newer
+//! reports replace older ones. So a leaf learns that a spine has lost another leaf, and sends no packets for that leaf
+//! to the spine.
 
 use tributary_proto::contract::ids::{NodeId, PortId, PortSet};
 
 use crate::routes::{Cabling, Routes};
 
-/// What one switch says of its own ports.
+/// What one switch reports of its own ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advert {
-    /// Which switch, by its index.
+    /// The switch, by its index.
     pub switch: u16,
-    /// Newer words have higher numbers, modulo 2^64: no number is so high that nobody can be newer. 0 is none at all.
+    /// Newer reports have higher numbers, modulo 2^64, so no number is so high that none could be newer. 0: no report.
     pub seq: u64,
-    /// Its ports over which it hears nobody.
+    /// The switch's ports over which it hears no neighbour.
     pub down: PortSet,
 }
 
@@ -29,7 +30,7 @@ pub struct LinkState {
 }
 
 impl LinkState {
-    /// A switch that has heard of nothing.
+    /// A switch that has heard no report.
     pub fn new(cabling: &Cabling, own: NodeId) -> LinkState {
         let own = cabling.switch_index(own).unwrap_or(0) as u16;
         let ends = cabling.port_numbers();
@@ -39,7 +40,7 @@ impl LinkState {
         LinkState { cabling: cabling.clone(), ends, own, adverts }
     }
 
-    /// Our own ports that are down, now; true if that is news.
+    /// Sets our own ports that are down; true if that is new.
     pub fn set_own(&mut self, down: PortSet) -> bool {
         let own = &mut self.adverts[usize::from(self.own)];
         let news = own.down != down;
@@ -49,14 +50,14 @@ impl LinkState {
         news
     }
 
-    /// What a neighbour passed on; true if it changes a way.
+    /// Takes a report that a neighbour passed on; true if it changes a way.
     pub fn hear(&mut self, advert: Advert) -> bool {
         let Some(known) = self.adverts.get_mut(usize::from(advert.switch)) else { return false };
         if !is_newer(advert.seq, known.seq) {
             return false;
         }
         if advert.switch == self.own {
-            // Words of a former life of ours: what we say now is newer.
+            // This is a report of our own former process: our present report must be newer.
             known.seq = after(advert.seq);
             return false;
         }
@@ -65,7 +66,7 @@ impl LinkState {
         news
     }
 
-    /// All that is known, for the neighbours.
+    /// All reports, for the neighbours.
     pub fn adverts(&self) -> impl Iterator<Item = &Advert> {
         self.adverts.iter().filter(|advert| advert.seq > 0)
     }
@@ -75,19 +76,20 @@ impl LinkState {
         Routes::new(&self.cabling, |cable, _| self.is_up(cable))
     }
 
-    /// Whether both ends call a cable alive.
+    /// True if both ends call a cable alive.
     pub fn is_up(&self, cable: usize) -> bool {
         let (a, b) = self.cabling.cables[cable];
         let [at_a, at_b] = self.ends[cable];
         !self.says_down(a, at_a) && !self.says_down(b, at_b)
     }
 
-    /// The cables that some end calls dead.
+    /// The cables that at least one end calls dead.
     pub fn dead_cables(&self) -> Vec<usize> {
         (0..self.cabling.cables.len()).filter(|&cable| !self.is_up(cable)).collect()
     }
 
-    /// Whether no cable between a switch and others is alive: as far as anybody can tell, the switch is dead.
+    /// True if no cable between a switch and the others is alive: as far as other switches can tell, the switch is
+    /// dead.
     pub fn is_cut_off(&self, switch: NodeId) -> bool {
         let ends_at = |&(a, b): &(NodeId, NodeId)| {
             let other = if a == switch { b } else { a };
@@ -103,12 +105,12 @@ impl LinkState {
     }
 }
 
-/// Serial numbers: what is less than 2^63 ahead is newer.
+/// Compares serial numbers: a number that is less than 2^63 ahead is newer.
 fn is_newer(seq: u64, than: u64) -> bool {
     seq.wrapping_sub(than) as i64 > 0
 }
 
-/// The number of the next words.
+/// The number of the next report.
 fn after(seq: u64) -> u64 {
     seq.wrapping_add(1).max(1)
 }
@@ -145,7 +147,7 @@ mod tests {
     fn nobody_else_speaks_for_our_own_ports() {
         let mut state = LinkState::new(&cabling(), NodeId(2));
         assert!(!state.hear(Advert { switch: 40, seq: 1, down: PortSet::EMPTY }), "no such switch");
-        // What we said before we were restarted still goes round: our new words must count as newer.
+        // The report that we sent before we were restarted still goes round: our new report must count as newer.
         assert!(!state.hear(Advert { switch: 0, seq: 99, down: ports(&[1]) }));
         assert!(state.set_own(ports(&[2])) && !state.set_own(ports(&[2])));
         assert_eq!(state.adverts().map(|advert| (advert.switch, advert.seq)).collect::<Vec<_>>(), [(0, 101)]);

@@ -1,26 +1,27 @@
-//! When a switch of a lossless fabric tells the other end of a cable to pause: `lossless = true` in the fabric's file. The
-//! thresholds are the simulator's (docs/simulator.md, *Lossless networks*); the headroom is that of processes.
+//! When a switch of a lossless fabric tells the other end of a cable to pause: `lossless = true` in the fabric's file.
+//! The thresholds are the simulator's (docs/simulator.md, *Lossless networks*); the headroom is for processes.
 
 use super::file::FabricFile;
 use super::plan::Cable;
 
-/// A full packet as queues count it: 1,500 bytes and what Ethernet adds.
+/// A full packet as queues count it: 1,500 bytes and Ethernet's framing.
 const FULL_PACKET: u64 = 1_542;
-/// What may still come in, on top of three packets, after a port was told to pause: the sender's process may be late by so
-/// much, as may the receiver's.
+/// How late the sender's process and the receiver's may be. The packets of this time, and three more, may still come in
+/// after a port was told to pause.
 const LATE_MS: u64 = 5;
 
-/// When to stop senders, in bytes of each port where packets come in. A port's whole buffer is its cable's `queue_bytes`.
+/// When to stop senders, in bytes for each port by which packets come in. A port's whole buffer is its cable's
+/// `queue_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// More than this stops the sender ...
+    /// More bytes than this stop the sender.
     pub pause_above: u64,
-    /// ... until it is no more than this.
+    /// So many bytes or fewer let the sender go on.
     pub go_on_at: u64,
 }
 
 impl Thresholds {
-    /// What the file says; `None` where queues drop. An error is one sentence.
+    /// The thresholds of the file; `None` if queues drop packets. The error is one sentence.
     pub fn of(file: &FabricFile, cables: &[Cable]) -> Result<Option<Thresholds>, String> {
         if !file.lossless {
             return match file.pause_above_kib {

@@ -1,7 +1,7 @@
 //! A fabric: several switches that work for one set of hosts, as a plan without sockets.
 //!
-//! [`FabricFile`] is what an operator writes, [`FabricLayout`] what follows from it: node numbers, ports, addresses, the ways.
-//! [`LinkState`] is what a switch knows of dead cables anywhere in the fabric.
+//! [`FabricFile`] is what an operator writes. [`FabricLayout`] is what follows from it: node numbers, ports, addresses,
+//! ways. [`LinkState`] is what a switch knows of dead cables anywhere in the fabric.
 
 mod file;
 mod link_state;

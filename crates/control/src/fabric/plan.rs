@@ -1,4 +1,4 @@
-//! What follows from a fabric's file: numbers, addresses, ports and the ways between them.
+//! What follows from a fabric's file: numbers, addresses, ports and the ways between nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -32,11 +32,11 @@ pub enum Balancing {
 /// A host or a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name in the file.
+    /// The node's name in the file.
     pub name: String,
-    /// Where its packets come from.
+    /// The source address of the node's packets.
     pub address: IpAddr,
-    /// Where a switch's control API is; `None` for hosts.
+    /// The address of a switch's control API; `None` for hosts.
     pub control: Option<SocketAddr>,
     /// 0 for hosts, 1 for switches with hosts, one more with each switch between.
     pub level: u8,
@@ -45,38 +45,40 @@ pub struct Node {
 /// A cable between two nodes, the same both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cable {
-    /// Bits per second; `None` where nothing limits it.
+    /// Bits per second; `None` if nothing limits the rate.
     pub bits_per_s: Option<u64>,
     /// Bytes that may wait at each end.
     pub queue_bytes: u64,
 }
 
-/// A fabric as its file says. Hosts are the nodes `0..hosts`, switches follow; ports are numbered in the order of the cables.
+/// A fabric as its file describes it. Hosts are the nodes `0..hosts`, switches follow; ports are numbered in the order
+/// of the cables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FabricLayout {
     /// Hosts and switches, by node number.
     pub nodes: Vec<Node>,
-    /// Who is connected to whom.
+    /// Which nodes are connected.
     pub cabling: Cabling,
-    /// Each cable's properties, by number.
+    /// Each cable's properties, by the cable's number.
     pub cables: Vec<Cable>,
     /// The ports of each node.
     pub ports: Vec<Vec<Port>>,
-    /// Where jobs are formed.
+    /// The switch where jobs are formed.
     pub seat: NodeId,
     /// UDP port of every switch.
     pub port: u16,
-    /// What the fabric's switches know.
+    /// The secret of the fabric's switches.
     pub secret: String,
     /// Packets that find more than this in a queue are marked.
     pub mark_above_bytes: Option<u64>,
-    /// When a port pauses its sender, where nothing may be lost.
+    /// When a port pauses its sender, if no packet may be lost.
     pub lossless: Option<Thresholds>,
-    /// How a switch chooses.
+    /// How a switch chooses among equally short ways.
     pub balancing: Balancing,
-    /// What every switch holds for jobs that share its memory.
+    /// The options of the machines that jobs share, for every switch.
     pub switch_options: SwitchOptions,
-    /// Which operators of jobs' own a switch serves, as the file has it: by node, for those that it says something of.
+    /// Which of the jobs' own operators a switch serves, as the file says; by node, for the nodes that the file
+    /// mentions.
     pub operators: BTreeMap<NodeId, String>,
     /// Elements of four bytes in the longest packet that switches sum.
     pub elements_per_packet: u16,
@@ -84,11 +86,11 @@ pub struct FabricLayout {
     pub memory_bytes: u64,
 }
 
-/// Fewest characters of a secret.
+/// The fewest characters of a secret.
 const SECRET_LEN: usize = 16;
-/// Nodes of one fabric.
+/// The most nodes of one fabric.
 const MAX_NODES: usize = 1 << 14;
-/// Switches of one fabric: all their dead ports fit one packet of 1,500 bytes.
+/// The most switches of one fabric: all their dead ports fit one packet of 1,500 bytes.
 const MAX_SWITCHES: usize = 64;
 /// The smallest queue: two of the longest packets on ordinary Ethernet.
 const MIN_QUEUE_KIB: u32 = 4;
@@ -138,7 +140,7 @@ fn leaf(number: u16) -> String {
 }
 
 impl FabricLayout {
-    /// Numbers, addresses and ways; an error is one sentence.
+    /// Computes numbers, addresses and ways; the error is one sentence.
     pub fn new(file: &FabricFile) -> Result<FabricLayout, String> {
         check_settings(file)?;
         let shape = Shape::of(file)?;
@@ -215,12 +217,12 @@ impl FabricLayout {
         (self.cabling.hosts..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// True for switches.
+    /// True if the node is a switch.
     pub fn is_switch(&self, node: NodeId) -> bool {
         self.cabling.switch_index(node).is_some()
     }
 
-    /// Where a switch receives packets.
+    /// The address where a switch receives packets.
     pub fn udp(&self, switch: NodeId) -> SocketAddr {
         SocketAddr::new(self.nodes[switch.index()].address, self.port)
     }
@@ -230,15 +232,15 @@ impl FabricLayout {
         self.ports[host.index()][0].to
     }
 
-    /// The switches of the highest level: every way between hosts of different leaves may lead through one.
+    /// The switches of the highest level: every way between hosts of different leaves may lead through one of them.
     pub fn roots(&self) -> Vec<NodeId> {
         let level = |node: &NodeId| self.nodes[node.index()].level;
         let highest = self.switches().map(|node| level(&node)).max().unwrap_or(0);
         self.switches().filter(|node| level(node) == highest).collect()
     }
 
-    /// What packets between the fabric's own switches carry as their key. It follows from the secret and does not show
-    /// it: FNV-1a of its bytes.
+    /// The key in packets between the fabric's own switches. It is computed from the secret and does not reveal it:
+    /// FNV-1a of its bytes.
     pub fn key(&self) -> JobKey {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         JobKey(self.secret.bytes().fold(0xcbf2_9ce4_8422_2325, step))
@@ -272,7 +274,7 @@ fn check_settings(file: &FabricFile) -> Result<(), String> {
 fn number(names: &[String]) -> Result<BTreeMap<String, NodeId>, String> {
     let mut by_name = BTreeMap::new();
     for (number, name) in names.iter().enumerate() {
-        // Names are part of namespaces' names and of file names.
+        // Node names are part of the names of namespaces and of files.
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > 32 || !name.chars().all(plain) {
             return Err(format!("'{name}' cannot be a node's name: take 1 to 32 ASCII letters, digits and -_."));
@@ -311,7 +313,7 @@ fn check_cabling(cabling: &Cabling, ports: &[Vec<Port>], names: &[String]) -> Re
     if cabling.hosts == 0 { Err("a fabric has at least one host".into()) } else { Ok(()) }
 }
 
-/// Each node's distance from the nearest host, which hosts reach each other along.
+/// Each node's distance from the nearest host; an error if the fabric is not connected.
 fn levels(cabling: &Cabling, ports: &[Vec<Port>], names: &[String]) -> Result<Vec<u8>, String> {
     let distances = |from: &[usize]| {
         let mut distance = vec![u8::MAX; cabling.nodes()];
@@ -342,7 +344,7 @@ fn node(file: &FabricFile, name: &str, level: u8, number: u32, switch: Option<u3
         (None, None) => at(1 + number),
         (None, Some(switch)) => at(0x8000 + 1 + switch),
     };
-    // Whoever moves a switch by hand reaches its control API there too, unless it says otherwise.
+    // If a file moves a switch's address, the control API has the new address too, unless the file says otherwise.
     let control = switch.map(|switch| match (file.control.get(name), file.addresses.get(name)) {
         (Some(&control), _) => control,
         (None, Some(&address)) => SocketAddr::new(address, file.port),

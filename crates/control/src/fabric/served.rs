@@ -1,4 +1,4 @@
-//! Which operators of jobs' own the switches of a fabric serve: `[operators]` of its file.
+//! Which of the jobs' own operators the switches of a fabric serve: `[operators]` of the fabric's file.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tributary_proto::contract::ids::NodeId;
 
 use crate::routes::Cabling;
 
-/// `[operators]`: what every switch serves, and what some of them serve instead.
+/// `[operators]`: what every switch serves, and what some switches serve instead.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FabricOperators {
@@ -18,7 +18,7 @@ pub struct FabricOperators {
     pub at: BTreeMap<String, String>,
 }
 
-/// What the file says, for each switch; nothing where it has no such table. `find` knows nodes by name.
+/// What the file says for each switch; nothing if it has no such table. `find` looks nodes up by name.
 pub(super) fn by_switch(
     operators: Option<&FabricOperators>,
     cabling: &Cabling,

@@ -1,5 +1,6 @@
-//! Switches of a fabric that cannot be reached. Ranks behind one are cut off, and perhaps not for long: it may be started
-//! again. So they are not lost as soon as ranks whose processes die, and the others are told the switch that is gone.
+//! Switches of a fabric that cannot be reached. Ranks behind such a switch are cut off, perhaps not for long: the
+//! switch may be started again. So they are lost later than ranks whose processes die, and the other ranks are told
+//! which switch is gone.
 
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
@@ -17,7 +18,7 @@ pub(crate) struct Absence {
 }
 
 impl Running {
-    /// When a member is lost whose connection is closed and that is silent; `None` while that is not so.
+    /// When a silent member whose connection is closed is lost; `None` if the connection stands.
     pub(crate) fn bereft_at(&self, wid: ChildId, timers: &Timers) -> Option<Time> {
         let member = &self.members[wid.index()];
         let closed = member.watch.closed()?;
@@ -30,7 +31,7 @@ impl Running {
         Some(due.max(member.suspicion.alibi_ends(timers)))
     }
 
-    /// All that a switch cuts off are lost together, so that the others are told once and for all.
+    /// All ranks that a switch cuts off are lost together, so that the other ranks are told once.
     pub(crate) fn lose_companions(&mut self, now: Time, wid: ChildId) {
         let absence = self.absences.iter().find(|absence| absence.place.ranks.contains(&wid.0));
         let ranks = absence.map(|absence| absence.place.ranks.clone()).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Who of a job is gone, as this switch sees it and its neighbours have said; and who is lost because nothing comes from it.
+//! Which members of a job are gone, as this switch sees it and its neighbours have reported, and which are lost because
+//! nothing comes from them.
 
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
@@ -10,7 +11,7 @@ use crate::running::{Member, Running};
 use crate::watch::{Departed, Gone, Neighbour, Suspect};
 
 impl Running {
-    /// All that this switch sees and its neighbours have said, but for what `asker` has said or is.
+    /// All members, switches and servers that are gone, except those that `asker` is or has reported itself.
     pub(crate) fn departed(&self, asker: Option<Neighbour>) -> Departed {
         let mut gone = Departed::default();
         for wid in (0..self.members.len() as u16).map(ChildId).filter(|&wid| asker != Some(Neighbour::Below(wid))) {
@@ -30,7 +31,7 @@ impl Running {
         gone
     }
 
-    /// What a child has said, and all that was behind it if it is gone itself.
+    /// Adds what a child has reported, and all ranks behind it if the child itself is gone.
     fn add_child(&self, wid: ChildId, gone: &mut Departed) {
         let (member, child) = (&self.members[wid.index()], &self.plan.children[wid.index()]);
         if member.state == MemberState::Present {
@@ -41,7 +42,7 @@ impl Running {
         let untold = ranks().filter(|&rank| !said.iter().any(|gone| gone.rank == rank));
         gone.members.extend(said);
         gone.members.extend(untold.map(|rank| Gone { rank, left }));
-        // One that has told of a lost rank has ended its part because of that.
+        // A switch that has reported a lost rank has ended its part because of that loss.
         let innocent = left || said.iter().any(|gone| !gone.left);
         match child.control.filter(|_| !innocent) {
             Some(addr) => gone.switches.push(SwitchPlace { addr, ranks: ranks().collect() }),
@@ -49,7 +50,7 @@ impl Running {
         }
     }
 
-    /// Calls everyone lost whose connection is closed and that has been silent for long enough since.
+    /// Calls every member lost whose connection is closed and that has been silent for long enough since then.
     pub(crate) fn lose_bereft(&mut self, now: Time, timers: &Timers) {
         for wid in (0..self.members.len() as u16).map(ChildId) {
             if self.bereft_at(wid, timers).is_some_and(|due| due <= now) {
@@ -62,7 +63,7 @@ impl Running {
         }
     }
 
-    /// A child whose connection stands and whose host is to be asked about it now.
+    /// The suspect for a child whose connection stands, if its host must be asked about it now.
     pub(crate) fn vet(&mut self, wid: ChildId) -> Option<Suspect> {
         let addr = self.plan.children[wid.index()].addr(0)?;
         let member = &mut self.members[wid.index()];
@@ -70,7 +71,7 @@ impl Running {
         asks.then_some(Suspect { job: self.plan.config.job, child: Some(wid), addr })
     }
 
-    /// Those whose hosts are to be asked now.
+    /// The suspects whose hosts must be asked now.
     pub(crate) fn suspects(&mut self, now: Time, timers: &Timers) -> Vec<Suspect> {
         let job = self.plan.config.job;
         let mut suspects = Vec::new();

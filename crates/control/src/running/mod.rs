@@ -1,4 +1,4 @@
-//! Jobs that hold memory: who of their members lives, when they end, and who may take their names.
+//! Jobs that hold memory: which of their members are alive, when the jobs end, and which jobs may take their names.
 
 mod absence;
 mod departed;
@@ -27,15 +27,15 @@ pub(crate) struct Member {
     pub since: Time,
     /// The newest sign of life; `None` before the first.
     pub heard: Option<Time>,
-    /// The connections that it keeps open while it lives.
+    /// The connections that the member keeps open while it is alive.
     pub watch: Watch,
-    /// What its host was asked when that looked like its end.
+    /// What its host was asked when the closed connection looked like the member's end.
     pub suspicion: Suspicion,
-    /// Who is gone behind it, as a switch has said.
+    /// Who is gone behind the member, as it has reported if it is a switch.
     pub said: Departed,
     /// The join that is answered once the job is installed.
     ticket: Option<Ticket>,
-    /// A switch below has begun the name's next job.
+    /// The switch below has begun the name's next job.
     renounced: bool,
 }
 
@@ -53,7 +53,7 @@ impl Member {
         }
     }
 
-    /// True if it was lost until now.
+    /// Takes a sign of life; true if the member was lost until now.
     fn hear(&mut self, at: Time) -> bool {
         if self.heard.is_some_and(|heard| heard >= at) {
             return false;
@@ -62,7 +62,7 @@ impl Member {
         self.state == MemberState::Lost && self.enter(MemberState::Present, at)
     }
 
-    /// True if the state has changed.
+    /// Sets the state; true if it has changed.
     fn enter(&mut self, state: MemberState, since: Time) -> bool {
         let changes = self.state != state;
         if changes {
@@ -71,14 +71,14 @@ impl Member {
         changes
     }
 
-    /// Since when nothing came from a member that should be there; `None` for those that are gone.
+    /// Since when nothing has come from a member that should be there; `None` for members that are gone.
     pub fn silent_since(&self, started: Option<Time>) -> Option<Time> {
         let started = started?;
         (self.state == MemberState::Present).then(|| self.heard.map_or(started, |heard| heard.max(started)))
     }
 }
 
-/// Where a job's server stands.
+/// The state of a job's server.
 #[derive(Clone, Copy)]
 pub(crate) struct ServerSeat {
     pub state: MemberState,
@@ -86,36 +86,36 @@ pub(crate) struct ServerSeat {
     pub since: Time,
 }
 
-/// What a job has of the memory that jobs divide.
+/// A job's part of the memory that jobs divide.
 pub(crate) struct Sharing {
-    /// The job with the most slots that it may ever have.
+    /// The job's shape, with the most slots that it may ever have.
     pub most: JobShape,
-    /// What it has now.
+    /// The job's slots now.
     pub slots: u16,
 }
 
 /// A job that holds memory.
 pub(crate) struct Running {
     pub plan: Arc<Plan>,
-    /// Whom it is charged to.
+    /// The client to whom the job is charged.
     pub client: Client,
-    /// What it has now of the memory that jobs divide; `None` if its slots never change.
+    /// The job's part now of the memory that jobs divide; `None` if its slots never change.
     pub sharing: Option<Sharing>,
-    /// By `wid`.
+    /// The members by `wid`.
     pub members: Vec<Member>,
     /// The switch above, if there is one.
     pub above: Option<Member>,
-    /// When its members were told; `None` until it is installed.
+    /// When its members were told; `None` until the job is installed.
     pub started: Option<Time>,
-    /// Its name stands for a newer job.
+    /// The job's name stands for a newer job.
     pub superseded: bool,
     /// The servers that are processes of their own, by number.
     pub servers: Vec<ServerSeat>,
     /// Switches of the fabric that cannot be reached.
     pub absences: Vec<Absence>,
-    /// Changes of what is known of who is gone.
+    /// A number that changes whenever a member, switch or server is known to be gone or back.
     pub departures: u32,
-    /// What of it operators were told.
+    /// What operators were told of the job.
     pub(crate) told: Told,
 }
 
@@ -142,25 +142,25 @@ impl Running {
         }
     }
 
-    /// A job that was installed before this control plane was started; its members have their lease to be heard.
+    /// A job that was installed before this control plane was started. Its members have one lease to be heard.
     pub fn adopted(now: Time, plan: Arc<Plan>) -> Running {
         let members = plan.children.iter().map(|_| Member::new(now, None)).collect();
         let client = Client::at(plan.workers.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |first| first.ip()));
         Running { members, started: Some(now), ..Running::new(now, plan, client, Vec::new()) }
     }
 
-    /// Slots over all shards that it has here now.
+    /// The job's slots over all shards of this switch now.
     pub fn slots(&self) -> u16 {
         self.sharing.as_ref().map_or(self.plan.slots, |sharing| sharing.slots)
     }
 
-    /// What it is charged now.
+    /// The bytes that the job is charged now.
     pub fn memory_bytes(&self) -> u64 {
         let of_share = |sharing: &Sharing| JobShape { slots: sharing.slots, ..sharing.most.clone() }.bytes();
         self.sharing.as_ref().map_or(self.plan.memory_bytes, of_share)
     }
 
-    /// The job is installed: leases begin. Returns the joins to answer.
+    /// The job is installed and its leases begin. Returns the joins to answer.
     pub fn start(&mut self, now: Time) -> Vec<Ticket> {
         self.started = Some(now);
         self.members.iter_mut().filter_map(|member| member.ticket.take()).collect()
@@ -259,7 +259,7 @@ impl Running {
 
     fn first_loss(&self) -> Option<Time> {
         let members = self.all().map(|member| (member.state, member.since));
-        // A server's work cannot be done without it, however it went.
+        // A job cannot go on without a server, however the server ended.
         let gone = self.servers.iter().filter(|seat| seat.state != MemberState::Present);
         let servers = gone.map(|seat| (MemberState::Lost, seat.since));
         members.chain(servers).filter(|&(state, _)| state == MemberState::Lost).map(|(_, since)| since).min()
@@ -274,10 +274,10 @@ impl Running {
 
     pub fn is_over(&self, now: Time, timers: &Timers) -> bool {
         let all_gone = self.members.iter().all(|member| member.state != MemberState::Present);
-        // Joins that wait for the installation are answered before the job goes.
+        // Joins that wait for the installation are answered before the job is removed.
         let answered = self.started.is_some();
         let lost = self.first_loss();
-        // In other racks there may be members that still want to hear from this switch who is missing.
+        // Members in other racks may still want this switch's report on missing ranks.
         let is_asked = |above: &Member| above.state == MemberState::Present;
         let asked_from_above = self.above.as_ref().is_some_and(is_asked) && !self.superseded && lost.is_some();
         answered && (all_gone && !asked_from_above || lost.is_some_and(|loss| loss + timers.grace <= now))

@@ -1,19 +1,19 @@
-//! What of a job is news to operators: who is lost or heard again, and how it ends.
+//! What of a job is news to operators: members that are lost or heard again, and the job's end.
 
 use crate::running::Running;
 use crate::tidings::{End, Tiding};
 use crate::watch::Departed;
 
-/// What was told of who is gone.
+/// What operators were told of members that are gone.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// The changes that were seen.
+    /// The value of `departures` at the last call.
     departures: u32,
     lost: Departed,
 }
 
 impl Running {
-    /// How it has ended, if it ends now.
+    /// How the job has ended, if it ends now.
     pub(crate) fn end(&self) -> End {
         match (self.started, self.has_ended_well()) {
             (None, _) => End::NotInstalled,
@@ -23,7 +23,7 @@ impl Running {
         }
     }
 
-    /// Who is lost, or heard again, since the last call.
+    /// Members that were lost, or heard again, since the last call.
     pub(crate) fn tidings(&mut self) -> Vec<Tiding> {
         if self.told.departures == self.departures {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The servers of a running job, and who of them is gone.
+//! The servers of a running job, and which of them are gone.
 
 use tributary_proto::contract::time::Time;
 

@@ -1,4 +1,4 @@
-//! The tree under one root: shortest ways up, children in the order of their lowest rank.
+//! The tree under one root: shortest ways up, and children in the order of their lowest rank.
 
 use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::{ChildId, NodeId, PortId, Rank};
@@ -7,8 +7,8 @@ use super::network::Entry;
 use super::{Network, Place, Tree, TreeChild, TreeError, TreeParent, TreeSwitch};
 
 impl Network {
-    /// The tree of these hosts, by rank, with `root` on top. If all members are below one switch that is not the root, what
-    /// is above that switch is left out.
+    /// The tree of these hosts, by rank, with `root` on top. If all members are below one switch that is not the root,
+    /// the switches above that switch are left out.
     pub fn tree(&self, members: &[NodeId], root: NodeId) -> Result<Tree, TreeError> {
         self.tree_around(&self.entries(members)?, self.root_index(root)?, &self.dead_switches)
     }
@@ -19,7 +19,7 @@ impl Network {
         alive.ok_or_else(|| TreeError::NotARoot { node: self.name(root).to_owned() })
     }
 
-    /// The same, without the switches that are shut.
+    /// The tree that avoids the switches that are shut.
     pub(super) fn tree_around(&self, entries: &[Entry], root: u32, shut: &[bool]) -> Result<Tree, TreeError> {
         let mut builder = Builder::new(self, root, shut);
         for (rank, entry) in entries.iter().enumerate() {
@@ -43,11 +43,11 @@ struct Up {
 struct Builder<'a> {
     network: &'a Network,
     root: u32,
-    /// How far each switch is from the root.
+    /// Each switch's distance from the root.
     distance: Vec<u32>,
-    /// The way up, once a switch is part of the tree.
+    /// The way up from each switch that is part of the tree.
     up: Vec<Option<Up>>,
-    /// The place of each switch among the children of the one above, once it is there.
+    /// The place of each such switch among the children of the switch above.
     place: Vec<Option<ChildId>>,
     children: Vec<Vec<TreeChild>>,
 }
@@ -65,7 +65,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Joins a member's switch to the tree, and all those between it and the root.
+    /// Joins a member's switch to the tree, and all switches between it and the root.
     fn climb(&mut self, rank: Rank, entry: &Entry) -> Result<(), TreeError> {
         let mut switch = entry.switch;
         while switch != self.root && self.up[switch as usize].is_none() {
@@ -74,7 +74,7 @@ impl<'a> Builder<'a> {
                 distance != u32::MAX && self.distance[next as usize].checked_add(1) == Some(distance)
             };
             let ways: Vec<(PortId, u32)> = self.network.neighbours(switch).filter(closer).collect();
-            // Among equal ways the root's number decides, so that trees with different roots use different ones.
+            // Among equal ways the root's number decides, so that trees with different roots use different ways.
             let Some(&(port, above)) = ways.get(self.root as usize % ways.len().max(1)) else {
                 let (host, root) = (self.network.name(entry.host), self.network.switch_name(self.root as usize));
                 return Err(TreeError::NoWay { rank, host: host.to_owned(), root });
@@ -85,7 +85,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Adds a rank to its switch and to all those above. Ranks come in ascending order, and so do children by their lowest.
+    /// Adds a rank to its switch and to all switches above. Ranks come in ascending order, so children come in the
+    /// order of their lowest rank.
     fn add(&mut self, rank: Rank, entry: &Entry) {
         let worker = TreeChild { node: entry.host, port: entry.port, below: Below::Worker(rank) };
         self.children[entry.switch as usize].push(worker);
@@ -105,7 +106,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Goes down from the root as long as there is only one child, and that is a switch.
+    /// Lowers the root as long as it has only one child and that child is a switch.
     fn lower_root(&mut self) {
         while let [TreeChild { node, below: Below::Switch(_), .. }] = self.children[self.root as usize][..] {
             self.children[self.root as usize].clear();

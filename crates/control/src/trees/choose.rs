@@ -1,4 +1,4 @@
-//! Which switches a job's trees end in: the lowest that connect all members, the least loaded first.
+//! The switches in which a job's trees end: the lowest switches that connect all members, the least loaded first.
 //!
 //! PANAMA leaves the number of trees, the choice of roots and the awareness of load open (§3, §4.1).
 
@@ -7,21 +7,21 @@ use tributary_proto::contract::ids::NodeId;
 use super::network::{Entry, Ledger};
 use super::{Network, Tree, TreeError};
 
-/// What a job wants.
+/// What a job needs of its trees.
 pub struct Wish<'a> {
     /// The hosts, by rank.
     pub members: &'a [NodeId],
-    /// So many trees, if there are so many and switches have memory for them; else fewer.
+    /// The number of trees, if there are so many and switches have memory for them; otherwise fewer are planned.
     pub trees: u16,
-    /// What the job is expected to send, as in [`Network::add_load`].
+    /// The rate that the job is expected to send, as in [`Network::add_load`].
     pub rate: u64,
     /// The bytes that one tree takes of a switch with so many children.
     pub need: &'a dyn Fn(usize) -> u64,
 }
 
 impl Network {
-    /// The switches that a tree may end in, ascending: those that are the least far from the members that is possible, the
-    /// members' own switch if they have one in common.
+    /// The switches in which a tree may end, ascending: those at the least possible distance from the members. If the
+    /// members have one switch in common, it is that switch.
     pub fn candidates(&self, wish: &Wish<'_>) -> Result<Vec<NodeId>, TreeError> {
         let entries = self.entries(wish.members)?;
         let shut = self.shut(wish);
@@ -45,9 +45,9 @@ impl Network {
         }
     }
 
-    /// The job's trees, under some of these roots: each time the one whose cables between switches are the least loaded
-    /// (by the fullest cable, then by the sum), with this job's own trees counted; among equals the one that stands first
-    /// in `roots`. Trees that are the same count once.
+    /// The job's trees, under some of these roots. Each time the tree whose cables between switches are the least
+    /// loaded is taken (by the fullest cable, then by the sum), counting the trees taken before; among equals the tree
+    /// whose root is first in `roots`. Equal trees count once.
     pub fn choose(&self, wish: &Wish<'_>, roots: &[NodeId]) -> Result<Vec<Tree>, TreeError> {
         if wish.trees == 0 {
             return Err(TreeError::NoTrees);
@@ -82,13 +82,13 @@ impl Network {
         if chosen.is_empty() { Err(refused.unwrap_or_else(|| self.no_root(&shut))) } else { Ok(chosen) }
     }
 
-    /// Dead switches, and those without memory for a single child.
+    /// Switches that are dead, or have no memory for even one child.
     fn shut(&self, wish: &Wish<'_>) -> Vec<bool> {
         let least = (wish.need)(1);
         self.dead_switches.iter().zip(&self.ledger.rooms).map(|(&dead, &room)| dead || room < least).collect()
     }
 
-    /// No tree can do without the members' own switches.
+    /// Checks the members' own switches, which every tree needs.
     fn check_entries(&self, entries: &[Entry], wish: &Wish<'_>, shut: &[bool]) -> Result<(), TreeError> {
         match entries.iter().find(|entry| shut[entry.switch as usize]) {
             Some(entry) => {
@@ -109,7 +109,7 @@ impl Network {
         TreeError::NoRoot { shut: shut.map(|(switch, _)| self.switch_name(switch)).collect() }
     }
 
-    /// The tree under one root, around switches that have no memory for as many children as they would have.
+    /// The tree under one root that avoids switches without memory for as many children as they would have.
     fn tree_with_room(
         &self,
         entries: &[Entry],
@@ -129,13 +129,13 @@ impl Network {
         }
     }
 
-    /// A switch with too little memory for its part of a tree, and how many children it has there.
+    /// A switch with too little memory for its part of a tree, and the number of children that it has in the tree.
     fn lacks_room(&self, tree: &Tree, wish: &Wish<'_>, ledger: &Ledger) -> Option<(usize, usize)> {
         let part = |switch: &super::TreeSwitch| (self.index(switch.node), switch.children.len());
         tree.switches.iter().map(part).find(|&(switch, children)| (wish.need)(children) > ledger.rooms[switch])
     }
 
-    /// The fullest of a tree's cables between switches, and their sum.
+    /// The load of the fullest of a tree's cables between switches, and the sum of their loads.
     fn load_of(&self, tree: &Tree, ledger: &Ledger) -> (u64, u64) {
         let loads = || self.cables_between_switches(tree).into_iter().map(|cable| ledger.load[cable]);
         (loads().max().unwrap_or(0), loads().fold(0, u64::saturating_add))

@@ -2,50 +2,50 @@
 
 use tributary_proto::contract::ids::Rank;
 
-/// Why no tree can be planned, with the names of what is missing.
+/// Why no tree can be planned, with the names of the nodes that are missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// Nobody to sum for.
+    /// There are no members.
     #[error("a tree needs at least one member")]
     NoMembers,
-    /// No tree is wanted.
+    /// The job wants no trees.
     #[error("trees = 0: a job has at least one tree")]
     NoTrees,
-    /// A member that has no place in the network.
+    /// A member has no place in the network.
     #[error("rank {rank} is on node {node}, which is no host of the network")]
     NotAHost {
         /// The member.
         rank: Rank,
-        /// Where it is said to be.
+        /// The node on which it is said to be.
         node: u32,
     },
-    /// Two members on one host.
+    /// Two members are on one host.
     #[error("ranks {a} and {b} are both on {host}: a tree takes one rank from a host")]
     SameHost {
         /// One rank.
         a: Rank,
-        /// The other one.
+        /// The other rank.
         b: Rank,
         /// Their host.
         host: String,
     },
-    /// A root that is none.
+    /// The root is not a switch that is alive.
     #[error("{node} is no switch that is alive, so no tree can end in it")]
     NotARoot {
         /// The would-be root.
         node: String,
     },
-    /// A host's only cable is dead, or the switch there.
+    /// A host's only cable is dead, or the switch at its other end.
     #[error("rank {rank} on {host} is cut off: {dead} is dead")]
     CutOff {
-        /// The member.
+        /// The member's rank.
         rank: Rank,
         /// Its host.
         host: String,
         /// The cable or switch.
         dead: String,
     },
-    /// A switch that no tree can do without has no memory left.
+    /// A switch that every tree needs has no memory left.
     #[error("{switch} is full: a tree needs {need} bytes there for {children} children, and {room} are free")]
     Full {
         /// The switch.
@@ -57,10 +57,10 @@ pub enum TreeError {
         /// Bytes that are free there.
         room: u64,
     },
-    /// A root that some member cannot reach.
+    /// Some member cannot reach the root.
     #[error("no way that is alive and has memory leads from {host}, the host of rank {rank}, to {root}")]
     NoWay {
-        /// The member.
+        /// The member's rank.
         rank: Rank,
         /// Its host.
         host: String,

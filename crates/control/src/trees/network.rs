@@ -1,4 +1,5 @@
-//! What a planner of trees knows of a network: cables, deaths, free memory, and the load that is planned already.
+//! What a planner of trees knows of a network: cables, dead nodes and cables, free memory, and the load that is already
+//! planned.
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,7 @@ use tributary_proto::contract::ids::{NodeId, PortId, Rank};
 use super::{Tree, TreeError};
 use crate::routes::{Cabling, Port};
 
-/// A network as trees are planned over it.
+/// A network over which trees are planned.
 #[derive(Clone, Debug)]
 pub struct Network {
     pub(super) cabling: Cabling,
@@ -21,7 +22,7 @@ pub struct Network {
     pub(super) ledger: Ledger,
 }
 
-/// What is taken already.
+/// Memory and rate that are taken already.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     /// Bytes that are free in each switch.
@@ -39,8 +40,8 @@ pub(super) struct Entry {
 }
 
 impl Network {
-    /// A network that is all alive, whose switches have memory without end, and over which nothing runs. `names` are those
-    /// of the nodes, for errors.
+    /// A network in which everything is alive, switches have unlimited memory, and nothing runs. `names` are the nodes'
+    /// names, for errors.
     pub fn new(cabling: Cabling, names: Vec<String>) -> Network {
         debug_assert_eq!(names.len(), cabling.nodes());
         let switches = cabling.switches as usize;
@@ -55,30 +56,30 @@ impl Network {
         }
     }
 
-    /// Whether trees may use a cable.
+    /// Sets whether trees may use a cable.
     pub fn set_cable(&mut self, cable: usize, alive: bool) {
         self.dead_cables[cable] = !alive;
     }
 
-    /// Whether trees may use a switch.
+    /// Sets whether trees may use a switch.
     pub fn set_switch(&mut self, switch: NodeId, alive: bool) {
         let index = self.index(switch);
         self.dead_switches[index] = !alive;
     }
 
-    /// How many bytes of a switch are free for trees.
+    /// Sets how many bytes of a switch are free for trees.
     pub fn set_room(&mut self, switch: NodeId, bytes: u64) {
         let index = self.index(switch);
         self.ledger.rooms[index] = bytes;
     }
 
     /// From now on the job with these trees sends so much over each of its cables, in any unit that is the same for all
-    /// jobs; each tree carries its share.
+    /// jobs. Each tree carries its share.
     pub fn add_load(&mut self, trees: &[Tree], rate: u64) {
         self.each_load(trees, rate, |load, share| load.saturating_add(share));
     }
 
-    /// A job with these trees has ended, which had added so much.
+    /// A job with these trees has ended, for which so much was added.
     pub fn take_load(&mut self, trees: &[Tree], rate: u64) {
         self.each_load(trees, rate, |load, share| load.saturating_sub(share));
     }
@@ -92,7 +93,7 @@ impl Network {
         }
     }
 
-    /// The cables of a tree above its first switches: those that another tree may avoid.
+    /// The cables of a tree above its lowest switches: cables that another tree may avoid.
     pub(super) fn cables_between_switches(&self, tree: &Tree) -> Vec<usize> {
         let up = |switch: &super::TreeSwitch| {
             let parent = switch.parent?;
@@ -101,7 +102,7 @@ impl Network {
         tree.switches.iter().filter_map(up).collect()
     }
 
-    /// What a person calls a node.
+    /// A node's name, for people.
     pub fn name(&self, node: NodeId) -> &str {
         self.names.get(node.index()).map_or("a node that does not exist", String::as_str)
     }
@@ -114,7 +115,7 @@ impl Network {
         self.cabling.switch_index(switch).expect("only switches are marked") as usize
     }
 
-    /// Where each member enters, by rank.
+    /// Where each member enters the network, by rank.
     pub(super) fn entries(&self, members: &[NodeId]) -> Result<Vec<Entry>, TreeError> {
         if members.is_empty() {
             return Err(TreeError::NoMembers);
@@ -149,14 +150,14 @@ impl Network {
         Ok(Entry { host, switch, port: self.ends[cable][usize::from(first)] })
     }
 
-    /// The switches next to one, over cables that are alive: (port, switch), by ascending port.
+    /// The switches next to a switch, over cables that are alive: (port, switch), by ascending port.
     pub(super) fn neighbours(&self, switch: u32) -> impl Iterator<Item = (PortId, u32)> + '_ {
         let own = self.ports[self.cabling.switch(switch).index()].iter().enumerate();
         own.filter(|(_, port)| !self.dead_cables[port.cable])
             .filter_map(|(number, port)| Some((PortId(number as u16), self.cabling.switch_index(port.to)?)))
     }
 
-    /// How many cables each switch is away from one, around those that are shut.
+    /// Each switch's distance from a switch in cables, around the switches that are shut.
     pub(super) fn distances(&self, from: u32, shut: &[bool]) -> Vec<u32> {
         let mut distance = vec![u32::MAX; self.cabling.switches as usize];
         let mut reached = VecDeque::from([from]);

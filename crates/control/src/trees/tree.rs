@@ -9,9 +9,9 @@ use tributary_proto::contract::sum_tree::SumTree;
 pub struct TreeChild {
     /// The neighbour.
     pub node: NodeId,
-    /// The port that it is behind.
+    /// The port that the child is behind.
     pub port: PortId,
-    /// The ranks that it speaks for.
+    /// The ranks that the child is, or that are below it.
     pub below: Below,
 }
 
@@ -20,7 +20,7 @@ pub struct TreeChild {
 pub struct TreeParent {
     /// The neighbour.
     pub node: NodeId,
-    /// The port that it is behind.
+    /// The port that the upper switch is behind.
     pub port: PortId,
     /// The number of the lower switch among the children of the upper one.
     pub child: ChildId,
@@ -37,17 +37,17 @@ pub struct TreeSwitch {
     pub children: Vec<TreeChild>,
 }
 
-/// A rank's place: its first switch, and its number among the children there.
+/// A rank's place: its first switch, and its number among that switch's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The switch that the rank's host is connected to.
     pub switch: NodeId,
-    /// The rank's number there.
+    /// The rank's number at that switch.
     pub child: ChildId,
 }
 
-/// A static aggregation tree over shortest paths. Every switch on the way is part of it, also one with a single child, so
-/// that packets never leave the tree.
+/// A static aggregation tree over shortest paths. Every switch on the way is part of it, even a switch with a single
+/// child, so that packets never leave the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     /// The switches, in ascending order of their nodes.
@@ -62,7 +62,7 @@ impl Tree {
         self.switches.binary_search_by_key(&node, |switch| switch.node).ok().map(|index| &self.switches[index])
     }
 
-    /// Several switches sum: partial results travel between them.
+    /// True if several switches sum: partial results travel between them.
     pub fn has_levels(&self) -> bool {
         self.switches.len() > 1
     }
@@ -73,7 +73,7 @@ impl Tree {
         root.expect("a tree has a root").node
     }
 
-    /// Who is added to whom.
+    /// The order in which operands are added.
     pub fn sum_tree(&self) -> SumTree {
         self.sum_below(self.root())
     }

@@ -1,4 +1,4 @@
-//! Files, right and wrong.
+//! Files that are right, and files that are wrong.
 
 use tributary_proto::contract::options::{Kind, OptionSpec};
 use tributary_proto::switch_options::Given;
@@ -52,7 +52,7 @@ fn what_switches_hold_for_jobs_is_read_by_protocol_and_checked() {
             error.starts_with(&format!("switches: {protocol}'s option {} is two: it may be", spec.name)),
             "{error}"
         );
-        // What a flag says takes the place of what the file says.
+        // A flag replaces what the file says.
         let flag = Given::from([(protocol.to_owned(), [(spec.name.to_owned(), "3".to_owned())].into())]);
         let fabric = FabricFile::parse_with(&format!("{SECRET}{}", file("2")), &flag).unwrap();
         assert_eq!(fabric.switch_options.of(shared).count(spec.name), 3);
