@@ -1,6 +1,6 @@
-//! A switch's way to the control plane of the one above: joins that wait there, and leaves.
+//! A switch's way to the control plane of the switch above: joins that wait there, and leaves.
 //!
-//! Calls block, so each has a thread of the runtime's; what they bring comes back over a channel.
+//! Calls block, so each has a thread of the runtime; their results come back over a channel.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,16 +22,16 @@ use crate::rendezvous;
 use crate::token::Token;
 use crate::udp::path::Path;
 
-/// Ranks that come within this time are told to the switch above together.
+/// Ranks that come within this time are reported to the switch above together.
 const GATHER: Duration = Duration::from_millis(5);
-/// How often the switch above is asked whom it misses.
+/// How often the switch above is asked which ranks it misses.
 const ASK_EVERY: Duration = Duration::from_millis(1_000);
 
 /// What the switch above has said.
 pub(crate) enum Said {
     /// The answer to a question.
     Answer { name: JobName, question: u64, outcome: Result<Ascent, Refusal> },
-    /// The ranks that it misses.
+    /// The ranks that the switch above misses.
     Missing { name: JobName, ranks: Vec<u16> },
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Ascender {
 }
 
 impl Ascender {
-    /// The way to the switch whose control API is at `parent`, and where its answers come out.
+    /// The way to the switch whose control API is at `parent`, and the channel of its answers.
     pub fn new(
         parent: SocketAddr,
         listen: SocketAddr,
@@ -70,12 +70,12 @@ impl Ascender {
         (Ascender { above, listen, incarnation, open: Arc::default(), said, leaves: Mutex::default() }, heard)
     }
 
-    /// Where the switch above is.
+    /// The control API of the switch above.
     pub fn parent(&self) -> SocketAddr {
         self.above.addr()
     }
 
-    /// Asks, in place of any earlier question about the name; `shards` are this switch's own.
+    /// Asks, in place of any earlier question about the name. `shards` are this switch's own.
     pub fn ask(&self, question: Question, shards: Vec<SocketAddr>) {
         let (name, number, withdraws) = (question.name.clone(), question.number, question.ranks.is_empty());
         {
@@ -153,7 +153,7 @@ impl Ascender {
         (body, ranks)
     }
 
-    /// Tells the switch above that this one's part in a job is over.
+    /// Tells the switch above that this switch's part in a job is over.
     pub fn leave(&self, name: JobName, job: JobId, key: JobKey, wid: ChildId, lost: bool) {
         let above = Arc::clone(&self.above);
         let body = SwitchLeaveBody { job_id: job.0, key: hex(key.0), wid: wid.0, lost };
@@ -167,7 +167,7 @@ impl Ascender {
         leaves.push(task);
     }
 
-    /// Returns when all leaves were told, or had their time.
+    /// Returns once all leaves are told, or had their time.
     pub async fn settle(&self) {
         let leaves = std::mem::take(&mut *self.leaves.lock().expect("no call panics while it holds the leaves"));
         for task in leaves {

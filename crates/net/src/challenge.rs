@@ -1,7 +1,7 @@
-//! Proof of an address. Who joins names the UDP address that its packets come from. A switch believes that only after a
-//! question that it has sent *to* that address was answered *from* it by a process that knows of the join, as QUIC
-//! validates addresses (RFC 9000, section 8). So nobody takes the address of somebody else's member, and nobody makes a
-//! switch send a third party more than a few short packets.
+//! Proof of an address. A process that joins names the UDP address of its packets. A switch believes the address only
+//! after a question that it sent *to* the address was answered *from* the address by a process that knows of the join,
+//! as QUIC validates addresses (RFC 9000, section 8). So no process can take the address of another's member, and none
+//! can make a switch send more than a few short packets to a third party.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -20,7 +20,8 @@ use crate::wake::{self, Waker};
 
 /// Bytes of a question, and of its answer: the common header and the incarnation of the process that joins.
 pub const LEN: usize = COMMON_LEN + 8;
-/// How often one address is asked at most. A join has more than 200 bytes: these are fewer than thrice that.
+/// How often one address is asked at most. A join has more than 200 bytes: all questions together have fewer than
+/// thrice as many.
 pub const MOST_QUESTIONS: u32 = 6;
 /// Between the first question and the second; doubles from there on.
 const ASK_AGAIN: Span = Span::from_millis(100);
@@ -42,13 +43,13 @@ fn parse(bytes: &[u8]) -> Option<(u8, u64, u64)> {
     Some((common.kind, common.key.0, incarnation))
 }
 
-/// The answer to a question that is meant for the process with this incarnation.
+/// The answer to a question, if the question is for the process with this incarnation.
 pub fn answer(bytes: &[u8], incarnation: u64) -> Option<[u8; LEN]> {
     let (_, nonce, _) = parse(bytes).filter(|&(kind, _, whose)| kind == kind::CHALLENGE && whose == incarnation)?;
     Some(packet(kind::RESPONSE, nonce, incarnation))
 }
 
-/// Answers what comes to `socket` for as long as `join` lasts: a process that joins, before it has a job.
+/// Calls `join`, and meanwhile answers questions that come to `socket`: for a process that joins and has no job yet.
 pub fn answering<T>(socket: &UdpSocket, incarnation: u64, join: impl FnOnce() -> T) -> std::io::Result<T> {
     let ended = Waker::new()?;
     Ok(thread::scope(|scope| {
@@ -94,14 +95,15 @@ struct Open {
     answered: oneshot::Sender<bool>,
 }
 
-/// The questions that one shard has open, by the number drawn for each.
+/// The questions that one shard has open, by the number that was drawn for each.
 #[derive(Default)]
 pub struct Challenges {
     open: HashMap<u64, Open>,
 }
 
 impl Challenges {
-    /// Asks whether the process with this incarnation is at an address; false is the answer if it does not say so in time.
+    /// Asks whether the process with this incarnation is at an address. The answer is false if the process does not say
+    /// so in time.
     pub fn ask(
         &mut self,
         now: Time,
@@ -121,7 +123,7 @@ impl Challenges {
         self.open.insert(nonce, Open { whom, to, incarnation, left, pause: ASK_AGAIN, due: now, answered });
     }
 
-    /// True if the packet is an answer, or pretends to be one.
+    /// Takes an answer; false if the packet is no answer, nor looks like one.
     pub fn hear(&mut self, from: SocketAddr, bytes: &[u8]) -> bool {
         let Some((kind::RESPONSE, nonce, incarnation)) = parse(bytes) else { return false };
         let right = |open: &Open| open.whom == key_of(from) && open.incarnation == incarnation;
@@ -139,7 +141,7 @@ impl Challenges {
         self.open.values().map(|open| open.due).min()
     }
 
-    /// Asks again what is due, and gives up what was asked often enough.
+    /// Repeats questions that are due, and gives up those that were asked often enough.
     pub fn handle_timeout(&mut self, now: Time, udp: &mut UdpPort) {
         // Most of the time nobody joins.
         if self.open.is_empty() {

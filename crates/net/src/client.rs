@@ -1,4 +1,4 @@
-//! The control API as workers and operators use it: blocking calls, errors that are one sentence.
+//! The control API for workers and operators: blocking calls, with errors that are one sentence.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) use self::servers::ServerClient;
 /// Why a call to a switch failed: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answered, or somebody else did.
+    /// No switch answered, or another program did.
     #[error("{0}")]
     Unreachable(String),
     /// The switch answered with an error.
@@ -35,9 +35,9 @@ pub enum ClientError {
     Refused {
         /// The sentence.
         error: String,
-        /// The word for programs, as `docs/control.md` lists them.
+        /// The code for programs, as `docs/control.md` lists them.
         code: String,
-        /// The rank that it is about, if it is about one only.
+        /// The rank that the error is about, if it is about one only.
         rank: Option<u16>,
     },
 }
@@ -168,12 +168,12 @@ pub(crate) struct SwitchAbove {
 }
 
 impl SwitchAbove {
-    /// The switch whose control API is at this address, to which this one shows a token.
+    /// The switch whose control API is at this address. Calls show it the token.
     pub fn new(addr: SocketAddr, token: Option<Token>) -> SwitchAbove {
         SwitchAbove { client: Client::new(addr, token) }
     }
 
-    /// Where it is.
+    /// The address of its control API.
     pub fn addr(&self) -> SocketAddr {
         self.client.switch
     }
@@ -185,12 +185,12 @@ impl SwitchAbove {
         reply.ascent(self.client.switch.ip()).ok_or_else(|| self.client.stranger())
     }
 
-    /// The switch below has ended its part in a job.
+    /// Reports that the switch below has ended its part in a job.
     pub fn leave(&self, name: &JobName, body: &SwitchLeaveBody) -> Result<(), ClientError> {
         self.client.post::<Done>(&format!("/jobs/{name}/switches/leave"), body, BRIEF).map(|Done {}| ())
     }
 
-    /// The ranks that a job which forms there misses.
+    /// The ranks that are missing in a job that forms at the switch above.
     pub fn missing(&self, name: &JobName) -> Result<Vec<u16>, ClientError> {
         let jobs: Jobs = self.client.get(&format!("/jobs/{name}"), PROMPT)?;
         Ok(jobs.jobs.into_iter().filter(|job| job.state == "forming").flat_map(|job| job.missing).collect())
@@ -211,7 +211,7 @@ impl HttpRendezvous {
         HttpRendezvous::with_token(switch, Token::of_this_process().map_err(JoinError::Refused)?)
     }
 
-    /// The same, with another token or none.
+    /// A rendezvous with another token, or none.
     pub fn with_token(switch: SocketAddr, token: Option<Token>) -> Result<HttpRendezvous, JoinError> {
         let incarnation = getrandom::u64()
             .map_err(|error| JoinError::Unreachable(format!("the system gives no random numbers: {error}")))?;

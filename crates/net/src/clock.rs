@@ -1,4 +1,4 @@
-//! The machines' time from the operating system's: one origin for each driver.
+//! The machines' time, made from the operating system's time: each driver has one origin.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub fn span(duration: Duration) -> Span {
     Span(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1_000))
 }
 
-/// A span as the operating system counts it, rounded up to a nanosecond, so that a sleep is never too short.
+/// A span for the operating system, rounded up to a nanosecond, so that a sleep is never too short.
 pub fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.0.div_ceil(1_000))
 }

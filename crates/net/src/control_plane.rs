@@ -1,8 +1,8 @@
-//! Drives [`Control`] on a real switch: real time, real shards, real joins that wait.
+//! Drives [`Control`] on a real switch: with real time, real shards, and real joins that wait.
 //!
-//! One asynchronous task carries out the effects and watches the clock; requests only change the state and wake it.
-//! Shards are asked by message and answer by message, so that nothing here holds a thread up: a switch has a thread for
-//! each shard and one for its control plane, however much it is asked.
+//! One asynchronous task carries out the effects and watches the clock; requests only change the state and wake the
+//! task. Shards are asked by message and answer by message, so that no thread waits here. A switch has one thread for
+//! each shard and one for its control plane, however many requests there are.
 
 mod above;
 mod addresses;
@@ -79,13 +79,13 @@ const LOOK_OFTEN: Duration = Duration::from_millis(50);
 type WayUp = ((Ascender, UnboundedReceiver<Said>), Option<Token>);
 
 impl ControlPlane {
-    /// The control plane of a switch that has none above it.
+    /// The control plane of a switch without a switch above.
     pub fn new(limits: Limits, shards: Vec<Box<dyn Shard>>) -> ControlPlane {
         ControlPlane::with(Control::new(limits), shards, None)
     }
 
-    /// The control plane of a switch whose control API is at `listen`, below the one at `parent`, which knows it by its
-    /// incarnation and its token.
+    /// The control plane of a switch whose control API is at `listen`, below the switch at `parent`, which knows this
+    /// one by its incarnation and its token.
     pub fn below(
         limits: Limits,
         shards: Vec<Box<dyn Shard>>,
@@ -126,7 +126,7 @@ impl ControlPlane {
         }
     }
 
-    /// The same with the operators that this switch serves.
+    /// The same control plane, with the operators that this switch serves.
     pub fn serving(self, library: Arc<Library>) -> ControlPlane {
         ControlPlane { library, ..self }
     }
@@ -156,7 +156,7 @@ impl ControlPlane {
         self.state.lock().expect("the control plane did not panic")
     }
 
-    /// Joins a job; returns when it is complete or the join is refused. Dropping the future withdraws the join.
+    /// Joins a job; returns when the job is complete or the join is refused. Dropping the future withdraws the join.
     pub async fn join(&self, name: &JobName, mut request: JoinRequest) -> Admitted {
         self.with_control(|control| control.check(&request))?;
         self.prove_worker(name, &request).await?;
@@ -167,7 +167,7 @@ impl ControlPlane {
         self.admitted(name, |control, now, key| control.join(now, name, request, key)).await
     }
 
-    /// Joins a job with the ranks of a switch below; otherwise as [`ControlPlane::join`].
+    /// Joins a job with the ranks of a switch below; otherwise like [`ControlPlane::join`].
     pub async fn join_switch(&self, name: &JobName, mut join: SwitchJoin) -> Admitted {
         self.with_control(|control| control.check_switch(&join))?;
         self.prove_switch(name, &join).await?;
@@ -214,14 +214,14 @@ impl ControlPlane {
         pool_size::largest(buffer, used, senders, packet_bytes)
     }
 
-    /// A member has ended its part of the job.
+    /// A member ends its part of the job.
     pub fn leave(&self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
         let left = self.state().control.leave(self.now(), name, id, rank, key);
         self.changed.notify_one();
         left
     }
 
-    /// A switch below has ended its part of the job.
+    /// A switch below ends its part of the job.
     pub fn leave_switch(
         &self,
         name: &JobName,
@@ -235,17 +235,17 @@ impl ControlPlane {
         left
     }
 
-    /// True if the job is installed.
+    /// An error unless the job is installed and the caller has its key.
     pub fn standing(&self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
         self.state().control.standing(name, id, key)
     }
 
-    /// A look at the state machine.
+    /// Reads the state machine.
     pub fn with_control<T>(&self, look: impl FnOnce(&Control) -> T) -> T {
         look(&self.state().control)
     }
 
-    /// Takes over the jobs that outlived an earlier control plane. Until this is done, nobody is to be answered.
+    /// Takes over the jobs that outlived an earlier control plane. No request may be answered before this is done.
     pub async fn begin(&self) {
         let mut adopted = 0;
         for shard in &self.shards {
@@ -260,7 +260,7 @@ impl ControlPlane {
         }
     }
 
-    /// The task: runs until it is dropped.
+    /// The task. It runs until it is dropped.
     pub async fn run(&self) {
         let mut heard_above = self.heard_above.lock().await;
         let mut news_from_above = self.news_from_above.lock().await;

@@ -1,8 +1,9 @@
 //! One worker of a job: [`Group`].
 //!
-//! Below it, from the caller to the wire: `shared` (who drives), `engine` (the machine and its collectives under way),
-//! `link` (packets in runs). `submit` starts collectives over memory by its address. `connect` is how it comes to be, `pending` a collective that is under way.
-//! `watch` hears from the switch who is gone, `outlook` judges what can still complete, `explain` says what an error means.
+//! From the caller to the wire: `shared` decides which thread drives, `engine` is the machine with its collectives
+//! under way, and `link` sends and receives packets in runs. `submit` starts collectives over memory by its address.
+//! `connect` makes a group, and `pending` is a collective under way. `watch` hears from the switch which members are
+//! gone, `outlook` judges which collectives can still complete, and `explain` says what an error means.
 
 mod callers;
 mod connect;
@@ -41,10 +42,11 @@ pub use self::survey::Survey;
 use crate::client::HttpRendezvous;
 use crate::rendezvous::Rendezvous;
 
-/// Elements in one collective of a machine at most; larger tensors are several, cut at multiples of this.
+/// The most elements of one collective of a machine. A larger tensor becomes several collectives, cut at multiples of
+/// this.
 pub const MAX_ELEMENTS: usize = 1 << 31;
 
-/// One worker of a job. Ranks call the same collectives in the same order. Dropping it leaves the job.
+/// One worker of a job. All ranks call the same collectives in the same order. Dropping the group leaves the job.
 pub struct Group {
     shared: Arc<Shared>,
     info: GroupInfo,
@@ -71,8 +73,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Joins a job of one rank, asks its switch what the way there does to congestion marks and to the order of packets, and
-    /// leaves.
+    /// Joins a job of one rank, tests what the way to its switch does to congestion marks and to the order of packets,
+    /// and leaves.
     pub fn survey(options: &ConnectOptions) -> Result<Survey, ConnectError> {
         let switch = connect::resolve(&options.switch)?;
         survey::survey(options, &HttpRendezvous::new(switch)?)
@@ -102,7 +104,7 @@ impl Group {
         self.reduced(input.as_ptr(), output.as_mut_ptr(), input.len(), op, Primitive::Allreduce, timeout)
     }
 
-    /// As [`Group::allreduce`], over the same memory.
+    /// Like [`Group::allreduce`], over the same memory.
     pub fn allreduce_in_place<T: Element>(
         &self,
         data: &mut [T],
@@ -113,8 +115,8 @@ impl Group {
         self.reduced(output.cast_const(), output, data.len(), op, Primitive::Allreduce, timeout)
     }
 
-    /// `output[i] <- op over all ranks of input[i]`, on rank `root` alone, which all ranks name alike; elsewhere the
-    /// output is left as it is and may be empty.
+    /// `output[i] <- op over all ranks of input[i]`, on rank `root` only, which all ranks name alike. On other ranks
+    /// the output does not change and may be empty.
     pub fn reduce<T: Element>(
         &self,
         input: &[T],
@@ -140,8 +142,8 @@ impl Group {
         wait_for_all(started)
     }
 
-    /// `output[i] <- op over all ranks of input[rank * output.len() + i]`: all ranks bring the whole, and each gets its part of
-    /// the result. The input is as many times as long as the output as there are ranks.
+    /// `output[i] <- op over all ranks of input[rank * output.len() + i]`: all ranks bring the whole, and each rank
+    /// gets its part of the result. The input has as many times the output's length as there are ranks.
     pub fn reduce_scatter<T: Element>(
         &self,
         input: &[T],
@@ -158,8 +160,8 @@ impl Group {
         wait_for_all(started)
     }
 
-    /// `output[rank * input.len() + i] <- that rank's input[i]`, for all ranks and bit for bit. The output is as many times as
-    /// long as the input as there are ranks.
+    /// `output[rank * input.len() + i] <- that rank's input[i]`, for all ranks and bit for bit. The output has as many
+    /// times the input's length as there are ranks.
     pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T], timeout: Duration) -> Result<(), GroupError> {
         self.check_parts(output.len(), input.len())?;
         let place = usize::from(self.info.rank) * input.len();
@@ -170,7 +172,8 @@ impl Group {
         wait_for_all(started)
     }
 
-    /// Whether all ranks' parts, of this rank's length each, make the whole of a reduce-scatter or an all-gather.
+    /// Checks that the parts of all ranks, each as long as this rank's, make the whole of a reduce-scatter or an
+    /// all-gather.
     pub fn check_parts(&self, whole: usize, part: usize) -> Result<(), GroupError> {
         let world = self.info.world;
         if Some(whole) == part.checked_mul(world.into()) {
@@ -179,7 +182,7 @@ impl Group {
         Err(GroupError::Parts { whole, part, world })
     }
 
-    /// Waits until every rank is here.
+    /// Waits until every rank has called this.
     pub fn barrier(&self, timeout: Duration) -> Result<(), GroupError> {
         match self.is_sparse() {
             true => self.allreduce_sparse::<i32>(&[], &[], 0, ReduceOp::Sum, timeout).map(drop),
@@ -204,17 +207,17 @@ impl Group {
         wait_for_all(started)
     }
 
-    /// What was counted since the group was connected.
+    /// The counters since the group was connected.
     pub fn stats(&self) -> Result<GroupStats, GroupError> {
         self.shared.stats()
     }
 
-    /// What the protocol measures of its own here now, as its windows: gauges, under the same names at any time.
+    /// The protocol's own gauges at this worker, such as its windows; their names are the same at any time.
     pub fn metrics(&self) -> Result<Vec<Metric>, GroupError> {
         self.shared.metrics()
     }
 
-    /// What the group is.
+    /// The group's settings.
     pub fn info(&self) -> &GroupInfo {
         &self.info
     }

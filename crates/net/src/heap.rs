@@ -1,16 +1,16 @@
-//! How a process that is nothing but a switch keeps its heap.
+//! The heap of a process that is only a switch.
 #![allow(unsafe_code)]
 
 /// Allocations of so many bytes come from the kernel and go back to it: glibc's own limit at a process's start.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 128 * 1024;
 
-/// Has the slots of every job come from the kernel and go back to it when the job ends. For the daemon: it concerns the
-/// whole process, so a program that embeds a switch decides for itself.
+/// Makes the slots of every job come from the kernel, and return to it when the job ends. For the daemon: it concerns
+/// the whole process, so a program that embeds a switch decides for itself.
 ///
-/// Left alone, glibc raises its limit to the size of any such block that is freed, up to 32 MiB, and from then on keeps
-/// blocks of that size in its arenas, up to twice as much in each after they are freed. Every shard has an arena: each
-/// would hold on to the slots of the largest job that it ever had.
+/// Without this, glibc raises its limit to the size of any such block that is freed, up to 32 MiB, and from then on
+/// keeps blocks of that size in its arenas, up to twice as much in each. Every shard has an arena, and would keep the
+/// slots of the largest job that it ever had.
 pub fn return_slots_to_the_kernel() {
     // SAFETY: a call without pointers; it takes effect for later allocations.
     #[cfg(target_env = "gnu")]

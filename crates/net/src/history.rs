@@ -1,8 +1,8 @@
-//! What a switch did in the last minutes, as `GET /history` answers: who stands still since when, which ranks are slow, and
-//! goodput and losses look by look. No clock and no socket is here: the looks bring their times.
+//! What a switch did in the last minutes, as `GET /history` answers: which jobs stand still and since when, which ranks
+//! are slow, and goodput and losses at each look. There is no clock and no socket here: the looks bring their times.
 //!
-//! Its memory is bounded: [`LOOKS`] looks of some 40 bytes for each job that is there, and a bit for each of its ranks at each
-//! look of the last minute.
+//! The memory is bounded: [`LOOKS`] looks of some 40 bytes for each job that is there, and a bit for each of its ranks
+//! at each look of the last minute.
 
 mod job;
 
@@ -19,15 +19,15 @@ pub const LOOK_S: f64 = 1.0;
 /// Looks that are remembered: five minutes.
 pub const LOOKS: usize = 300;
 
-/// What `GET /history` answers.
+/// The answer to `GET /history`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct History {
-    /// Seconds from one look to the next, which is from one number of a list to the one behind it.
+    /// Seconds from one look to the next: from one number of a list to the next number.
     pub every_s: f64,
     /// The switch.
     pub switch: SwitchHistory,
-    /// Its jobs, as in `GET /status`.
+    /// The switch's jobs, as in `GET /status`.
     pub jobs: Vec<JobHistory>,
 }
 
@@ -41,7 +41,7 @@ pub struct SwitchHistory {
     pub tx_gbps: Vec<f64>,
     /// Packets per second that the kernel dropped because a receive buffer was full.
     pub overflows_per_s: Vec<f64>,
-    /// The same since the start.
+    /// Packets that the kernel dropped so since the start.
     pub overflows: u64,
 }
 
@@ -62,7 +62,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Takes in what the switch says now, `at_s` seconds after its start. Jobs that are gone are forgotten.
+    /// Takes in the switch's present status, `at_s` seconds after the start of the switch. Jobs that are gone are
+    /// forgotten.
     pub fn look(&mut self, at_s: f64, status: &SwitchStatus) {
         let total = |count: fn(&crate::status::ShardStatus) -> u64| status.switch.shards.iter().map(count).sum();
         let (rx_bytes, tx_bytes) = (total(|shard| shard.rx_bytes), total(|shard| shard.tx_bytes));
@@ -74,7 +75,7 @@ impl Recorder {
         }
     }
 
-    /// What the looks show. Jobs that came after the last look are not there yet.
+    /// What the looks show, without jobs that came after the last look.
     pub fn history(&self) -> History {
         let gbps =
             |bytes: fn(&Look) -> u64| rates(&self.looks, move |look| (look.at_s, bytes(look))).map(|rate| rate * 8e-9);

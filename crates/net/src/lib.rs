@@ -1,10 +1,10 @@
 //! The real driver: the machines of `tributary-proto` over UDP.
 //!
 //! Start with [`rendezvous`] (what a worker and a switch must know of each other), then [`shard`] (one core of a
-//! switch) and [`group`] (one worker). [`udp`] is the port that both sides send and receive through. [`switch_daemon`]
-//! is a whole switch, with its control plane over HTTP, its [`status`] and its [`history`]; [`client`] speaks to it. [`server`] is a process that sums for jobs
-//! whose protocol has servers. [`fabric`] is a switch that works with
-//! others.
+//! switch) and [`group`] (one worker). [`udp`] is the port through which both sides send and receive. [`switch_daemon`]
+//! is a whole switch, with its control plane over HTTP, its [`status`] and its [`history`]; [`client`] is the other end
+//! of that API. [`server`] is a process that sums for jobs whose protocol has servers. [`fabric`] is a switch that
+//! works with others.
 #![deny(unsafe_code)]
 
 mod api;

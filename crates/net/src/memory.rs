@@ -1,4 +1,4 @@
-//! A caller's tensor by its address. All that is unsafe about memory is here and in the calls that say so.
+//! A caller's tensor by its address. All unsafe code about memory is here and in the functions that say so.
 #![allow(unsafe_code)]
 
 mod words;
@@ -81,8 +81,8 @@ impl<T: Element> Storage for RawStorage<T> {
     }
 }
 
-/// The tensor at these addresses, of whose result only the elements `kept` are wanted. Where `kept` is not all of them, the
-/// tensor is for protocols whose hosts do not pass results on.
+/// The tensor at these addresses, of whose result only the elements `kept` are wanted. If these are not all elements,
+/// the tensor is for protocols whose hosts do not pass results on.
 ///
 /// # Safety
 /// Until the tensor is dropped, `input` is readable for `spec.elements` elements of `spec.dtype` and `output` writable
@@ -102,8 +102,8 @@ pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<
     }
 }
 
-/// The same for protocols whose hosts pass results on: a rank that wants a part of the result, or none of it, needs room
-/// for all of it all the same, room of the tensor's own. What is wanted is copied when the tensor is dropped.
+/// The same, for protocols whose hosts pass results on. A rank that wants only a part of the result, or none of it,
+/// still needs room for all of it: the tensor has that room itself, and copies the wanted part when it is dropped.
 ///
 /// # Safety
 /// As for [`tensor`].

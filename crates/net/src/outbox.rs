@@ -1,4 +1,4 @@
-//! What a machine wants sent, until there is enough of it for one call.
+//! The packets that a machine has written, until there are enough of them for one call.
 //!
 //! Packets lie in one memory in the order in which the machine wrote them, and leave in runs.
 
@@ -24,7 +24,7 @@ pub struct Outbox<const LANES: usize> {
     new_peers: Vec<Addr>,
 }
 
-/// Who hears to which address.
+/// The destination of each address.
 pub type Addresses = HashMap<Addr, Destination>;
 
 impl<const LANES: usize> Outbox<LANES> {
@@ -42,8 +42,8 @@ impl<const LANES: usize> Outbox<LANES> {
         }
     }
 
-    /// Memory for the machine's next packet, of at least `longest` bytes. Where there is too little, all that was gathered
-    /// leaves first.
+    /// Memory for the machine's next packet, of at least `longest` bytes. If too little is free, all packets that were
+    /// gathered leave first.
     pub fn room(&mut self, longest: usize, addresses: &Addresses, udp: &mut UdpPort) -> &mut [u8] {
         if self.memory.len() - self.end < longest {
             self.flush(addresses, udp);
@@ -57,22 +57,22 @@ impl<const LANES: usize> Outbox<LANES> {
         self.end = 0;
     }
 
-    /// True if something was sent to the switch since the last call.
+    /// True if a packet was sent to the switch since the last call.
     pub fn take_told_switch(&mut self) -> bool {
         std::mem::take(&mut self.told_switch)
     }
 
-    /// The peers that were sent something for the first time since the last call.
+    /// The peers to which a packet was sent for the first time since the last call.
     pub fn take_new_peers(&mut self) -> Vec<Addr> {
         std::mem::take(&mut self.new_peers)
     }
 
-    /// The packet that the machine has written there, which leaves another way.
+    /// The packet that the machine has written into this memory, for packets that leave another way.
     pub fn written(&self, len: usize) -> &[u8] {
         &self.memory[self.end..self.end + len]
     }
 
-    /// Takes the packet that the machine has written there; full runs leave at once.
+    /// Takes the packet that the machine has written into this memory. Full runs leave at once.
     pub fn push(&mut self, transmit: &Transmit, addresses: &Addresses, udp: &mut UdpPort) {
         self.told_switch |= matches!(transmit.to, Addr::Switch(_) | Addr::Node(_));
         if matches!(transmit.to, Addr::Worker(_)) && self.last_peer != Some(transmit.to) {
@@ -91,7 +91,7 @@ impl<const LANES: usize> Outbox<LANES> {
     }
 }
 
-/// Sends a run to whom it is for.
+/// Sends a run to its receiver.
 pub fn send(to: Addr, run: &Run, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
     // What every switch on the way handles goes to the first one.
     let to = if let Addr::Node(_) = to { Addr::Switch(TreeId(0)) } else { to };

@@ -1,4 +1,4 @@
-//! How large a job's packets are, and how many of them a switch has room for: the pool size `s` (SwitchML, appendix C).
+//! How large a job's packets are, and for how many of them a switch has room: the pool size `s` (SwitchML, appendix C).
 //!
 //! The pool is room, not a rate: hosts measure how many packets the path needs (`parts/slots/host/window.rs` in
 //! `tributary-proto`), and so does every protocol with congestion control. A worker proposes [`suggested`]; the switch
@@ -27,8 +27,8 @@ pub fn packet_bytes(protocol: &'static Protocol, elements_per_packet: u16) -> us
     protocol.header_len + 4 * usize::from(elements_per_packet)
 }
 
-/// The most elements of four bytes that fit a UDP payload of so many bytes: an even number, which elements of eight bytes
-/// fill too.
+/// The most elements of four bytes that fit a UDP payload of so many bytes: an even number, so that elements of eight
+/// bytes also fill it.
 pub fn elements_in(protocol: &'static Protocol, payload: usize) -> u16 {
     let elements = payload.saturating_sub(protocol.header_len) / 4;
     (elements / 2 * 2) as u16
@@ -40,7 +40,8 @@ pub fn longest_elements(protocol: &'static Protocol) -> u16 {
     elements_in(protocol, MAX_MTU as usize - IP_AND_UDP)
 }
 
-/// The pool size over all shards that keeps one worker's link busy: what two round trips take of it, or a short path's.
+/// The pool size over all shards that keeps one worker's link busy: the packets of two round trips, or those of a short
+/// path.
 pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_bytes: usize) -> u16 {
     let bytes_per_s = link_bits_per_s.unwrap_or(FASTEST_LINK_BITS_PER_S) / 8;
     let product = u128::from(bytes_per_s) * 2 * round_trip.as_nanos() / 1_000_000_000;
@@ -50,8 +51,8 @@ pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_byte
 }
 
 /// The largest pool over all shards whose packets, from all workers at once, fit the shards' receive buffers of
-/// `receive_buffer` bytes each: one more would be dropped by the switch's own kernel. A power of two. For a worker, whose
-/// one socket hears one packet for each slot, `shards` and `world` are 1.
+/// `receive_buffer` bytes each: the switch's own kernel would drop one more. A power of two. For a worker, whose one
+/// socket receives one packet for each slot, `shards` and `world` are 1.
 pub fn largest(receive_buffer: usize, shards: usize, world: u16, packet_bytes: usize) -> u16 {
     let for_one_slot = usize::from(world.max(1)) * (packet_bytes + packet_bytes / 2 + BUFFER_OVERHEAD);
     let slots = (receive_buffer / for_one_slot * shards).clamp(1, MOST as usize);

@@ -1,9 +1,9 @@
-//! Which process something with threads belongs to. A fork has its memory and none of its threads, so that the child
-//! must not wait for them, nor speak to anybody in its parent's place.
+//! The process that a value with threads belongs to. A fork has the memory of its parent and none of its threads, so
+//! the child must not wait for these threads, nor send packets in its parent's place.
 
 use std::process;
 
-/// The process that something was made in.
+/// The process in which something was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Home(u32);
 
@@ -13,7 +13,7 @@ impl Home {
         Home(process::id())
     }
 
-    /// Whether this process is the one, and not a fork of it.
+    /// True if this process is that process, and not a fork of it.
     pub fn is_here(self) -> bool {
         self.0 == process::id()
     }

@@ -1,5 +1,6 @@
-//! How far each member of a job is in its collectives: what members tell their switch with each sign of life, and what a shard keeps
-//! of it. Switches in levels pass it on upwards, so that each switch of a job knows of all ranks below it.
+//! How far each member of a job is in its collectives. Members tell their switch with each sign of life, and a shard
+//! keeps what they told. Switches in levels pass it on upwards, so that each switch of a job knows of all ranks below
+//! it.
 //!
 //! ```text
 //!  16          24          32                                    40     42         44        48
@@ -20,13 +21,13 @@ pub const LEN: usize = COMMON_LEN + BODY_LEN;
 /// How far a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Whose it is.
+    /// The rank.
     pub rank: Rank,
-    /// Collectives that it has begun since it joined.
+    /// Collectives that the rank has begun since it joined.
     pub submitted: u64,
-    /// Those of them that are over: the first ones.
+    /// How many of these collectives are over: the first ones.
     pub completed: u64,
-    /// The oldest one that is not, and how long the rank has been in it.
+    /// The oldest collective that is not over, and how long the rank has been in it.
     pub oldest: Option<(Spec, Span)>,
 }
 
@@ -39,12 +40,12 @@ impl Progress {
         bytes
     }
 
-    /// What a packet says whose common header was checked.
+    /// Reads a packet whose common header was checked.
     pub fn parse(packet: &[u8]) -> Result<Progress, DropReason> {
         Progress::parse_body(packet.get(COMMON_LEN..).unwrap_or_default())
     }
 
-    /// What the packet has behind the common header.
+    /// The packet behind the common header.
     pub fn body(&self) -> [u8; BODY_LEN] {
         let (spec, age) = self.oldest.unwrap_or((Spec::NOTHING, Span::ZERO));
         let age_us = u32::try_from(age.as_nanos() / 1_000).unwrap_or(u32::MAX);
@@ -57,7 +58,7 @@ impl Progress {
         body
     }
 
-    /// The inverse of [`Progress::body`].
+    /// Reads what [`Progress::body`] wrote.
     pub fn parse_body(body: &[u8]) -> Result<Progress, DropReason> {
         let body: &[u8; BODY_LEN] = body.try_into().map_err(|_| DropReason::BadLength)?;
         let count = |at| u64::from(wire::u32(body, at)) << 32 | u64::from(wire::u32(body, at + 4));
@@ -77,19 +78,19 @@ impl Progress {
 pub struct OfRanks(Vec<Option<(Time, Progress)>>);
 
 impl OfRanks {
-    /// Nothing was said of so many ranks.
+    /// No rank, of so many, has said anything yet.
     pub fn new(world: u16) -> OfRanks {
         OfRanks(vec![None; world.into()])
     }
 
-    /// A rank says this.
+    /// A rank reports how far it is.
     pub fn hear(&mut self, now: Time, progress: Progress) -> Result<(), DropReason> {
         let of_rank = self.0.get_mut(progress.rank.index()).ok_or(DropReason::BadField)?;
         *of_rank = Some((now, progress));
         Ok(())
     }
 
-    /// What was said and when, by ascending rank.
+    /// What ranks said and when, by ascending rank.
     pub fn iter(&self) -> impl Iterator<Item = &(Time, Progress)> + Clone {
         self.0.iter().flatten()
     }

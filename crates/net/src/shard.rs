@@ -1,6 +1,7 @@
 //! One shard of a switch: a thread that owns a UDP socket and a [`Pipeline`](tributary_proto::contract::pipeline::Pipeline).
 //!
-//! The control plane holds a [`ShardHandle`] for each. Shards share nothing; every call is a message to the thread.
+//! The control plane holds a [`ShardHandle`] for each shard. Shards share nothing; every call is a message to the
+//! thread.
 
 mod forward;
 mod jobs;
@@ -31,7 +32,7 @@ use crate::udp::{SocketCounters, UdpPort};
 /// How a shard is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardOptions {
-    /// Which part of the switch it is.
+    /// The part of the switch that the shard is.
     pub shard: TreeId,
     /// The UDP address to bind; port 0 lets the system choose.
     pub listen: SocketAddr,
@@ -39,9 +40,9 @@ pub struct ShardOptions {
     pub receive_buffer: usize,
     /// Bytes of send buffer to ask the kernel for, its own overhead included.
     pub send_buffer: usize,
-    /// What the switch's process is known by at the switch above, if there is one.
+    /// The incarnation of this switch's process, for the switch above, if there is one.
     pub incarnation: Option<u64>,
-    /// What the operator has chosen for the machines that jobs share.
+    /// The options of the machines that jobs share.
     pub switch_options: SwitchOptions,
 }
 
@@ -50,26 +51,27 @@ pub struct ShardOptions {
 pub struct JobInstall {
     /// The protocol that the job runs.
     pub protocol: &'static Protocol,
-    /// Id, key, world, slots that the switch has for it now (over all shards), elements per packet, number of shards.
+    /// Id, key, world, slots that the switch has for the job now (over all shards), elements per packet, number of
+    /// shards.
     pub config: JobConfig,
-    /// The slots that its members have agreed on: the most that it may ever have.
+    /// The slots on which the job's members have agreed: the most that it may ever have.
     pub most_slots: u16,
     /// The UDP address of each child of the switch, by its `wid`.
     pub members: Vec<SocketAddr>,
-    /// The switch's address that each child takes packets from, by its `wid`.
+    /// The switch's address from which each child takes packets, by the child's `wid`.
     pub asked_at: Vec<IpAddr>,
-    /// Who is behind each child.
+    /// The worker or switch behind each child.
     pub below: Vec<Below>,
-    /// Where the job's servers are that are processes of their own, if its packets pass the switch on the way to them.
+    /// The addresses of the job's servers that are processes of their own, if their packets pass the switch.
     pub servers: Vec<SocketAddr>,
-    /// Aggregation trees, if some rank insists on a number: for fabrics.
+    /// For fabrics: the number of aggregation trees, if some rank insists on one.
     pub trees: Option<u16>,
-    /// The switch above: the address of its shard of the same number, and the `wid` of this switch there.
+    /// The switch above: the address of its shard of the same number, and the `wid` of this switch at the switch above.
     pub parent: Option<(SocketAddr, ChildId)>,
 }
 
 impl JobInstall {
-    /// A job all of whose ranks are children of this switch, by rank, and know it by one address.
+    /// A job whose ranks are all children of this switch, by rank, and know the switch by one address.
     pub fn of_workers(
         protocol: &'static Protocol,
         config: JobConfig,
@@ -86,13 +88,13 @@ impl JobInstall {
 /// What an operator sees of one job in one shard.
 #[derive(Clone, Debug)]
 pub struct ShardJob {
-    /// Which job.
+    /// The job's id.
     pub id: JobId,
-    /// The pipeline's and the machine's account.
+    /// The counters of the pipeline and of the machine.
     pub report: JobReport,
     /// Members' packets per second, over the last second or so.
     pub packets_per_s: f64,
-    /// Completed sums per second, over the last second or so; `elements_per_packet` times that are the ATE/s.
+    /// Completed sums per second, over the last second or so; times `elements_per_packet` these are the ATE/s.
     pub blocks_per_s: f64,
     /// Switches of the fabric that cannot be reached, with the ranks behind them.
     pub absent: Vec<SwitchPlace>,
@@ -103,7 +105,7 @@ pub struct ShardJob {
 /// What an operator sees of one shard.
 #[derive(Clone, Debug)]
 pub struct ShardReport {
-    /// The shard's own time, in which `JobReport::last_seen` is told.
+    /// The shard's own time, in which `JobReport::last_seen` is given.
     pub now: Time,
     /// Every installed job, by ascending id.
     pub jobs: Vec<ShardJob>,
@@ -111,9 +113,9 @@ pub struct ShardReport {
     pub strangers: DropCounters,
     /// Packets whose verdict led to no port of this shard.
     pub unroutable: u64,
-    /// The socket's account.
+    /// The socket's counters.
     pub socket: SocketCounters,
-    /// What jobs share here: the protocol's code, the state, and its bytes.
+    /// What jobs share here: the protocol's code, the state, and bytes.
     pub shared: Vec<(u8, SharedReport, usize)>,
 }
 
@@ -131,21 +133,21 @@ pub enum ShardError {
     /// The socket could not be opened.
     #[error("cannot open UDP {listen}: {source}")]
     Open {
-        /// Where.
+        /// The address.
         listen: SocketAddr,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The shard's thread has ended.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// A job that the fabric cannot take.
+    /// The fabric cannot take the job.
     #[error("{0}")]
     Fabric(String),
-    /// More members than a shard has ports.
+    /// There are more members than a shard has ports.
     #[error("shard {0} of the switch has no free ports")]
     NoPorts(TreeId),
-    /// More members than a machine that jobs share can tell apart.
+    /// There are more members than a machine that jobs share can tell apart.
     #[error(
         "{0} tells the first {most} workers of a switch apart, those of all its jobs together, and they are there: wait \
          until a job has ended, or start another switch", most = PortSet::CAPACITY
@@ -168,24 +170,24 @@ impl ShardHandle {
         open().map(ShardHandle).map_err(|source| ShardError::Open { listen, source })
     }
 
-    /// Installs a job, in place of any with its id; answers when packets will find it.
+    /// Installs a job, in place of any job with its id; answers once packets will find the job.
     pub fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
         self.0.ask(|reply| Command::Install(Box::new(job), reply))
     }
 
-    /// Gives a job other slots in this shard; false if it has no machine of its own. Orders are carried out one after the
-    /// other: who asks for another job's installation next has the memory for it.
+    /// Gives a job another number of slots in this shard; false if it has no machine of its own. Orders are carried out
+    /// one after the other, so memory that this frees is there for a job that is installed next.
     pub fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
         self.0.ask(|reply| Command::Resize(job, slots, reply))
     }
 
-    /// Takes a job out and frees its memory; false if there was none.
+    /// Removes a job and frees its memory; false if there was no such job.
     pub fn remove(&self, job: JobId) -> Answer<bool> {
         self.0.ask(|reply| Command::Remove(job, reply))
     }
 
-    /// Whether the process with this incarnation, which asked at our address `asked_at`, is at a UDP address: asks it there,
-    /// so many times at most.
+    /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
+    /// `asked_at`, is at a UDP address.
     pub fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
         self.0.ask(|reply| Command::Challenge { whom, asked_at, incarnation, questions, reply })
     }
@@ -195,12 +197,12 @@ impl ShardHandle {
         self.0.ask(Command::Report)
     }
 
-    /// Which part of the switch it is.
+    /// The part of the switch that the shard is.
     pub fn shard(&self) -> TreeId {
         self.0.shard()
     }
 
-    /// The address that it receives at, with the port that the system chose.
+    /// The address at which the shard receives, with the port that the system chose.
     pub fn udp_addr(&self) -> SocketAddr {
         self.0.udp_addr()
     }

@@ -1,4 +1,4 @@
-//! The state of a switch for people and programs: what `GET /status` answers and `tributary status` prints.
+//! The state of a switch for people and programs, as `GET /status` answers and `tributary status` prints.
 
 pub mod lag;
 pub mod operation;
@@ -20,7 +20,7 @@ pub use self::trees::{OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus
 pub struct SwitchStatus {
     /// The switch itself.
     pub switch: SwitchInfo,
-    /// Its jobs: those that hold memory by ascending id, then those that form by name.
+    /// The switch's jobs: first the jobs that hold memory, by ascending id, then the jobs that form, by name.
     pub jobs: Vec<JobStatus>,
 }
 
@@ -28,9 +28,9 @@ pub struct SwitchStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchInfo {
-    /// Of the program.
+    /// The version of the program.
     pub version: String,
-    /// Seconds since it started.
+    /// Seconds since the switch started.
     pub uptime_s: f64,
     /// UDP address of shard 0 and TCP address of the control API.
     pub listen: SocketAddr,
@@ -42,7 +42,7 @@ pub struct SwitchInfo {
     pub memory_bytes: u64,
     /// Bytes that jobs hold.
     pub memory_used_bytes: u64,
-    /// Jobs that may be there at a time.
+    /// The most jobs at a time.
     pub max_jobs: u16,
     /// Independent parts.
     pub shards: Vec<ShardStatus>,
@@ -51,10 +51,10 @@ pub struct SwitchInfo {
     /// Servers that have offered themselves, by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerStatus>,
-    /// What jobs share there, protocol by protocol.
+    /// What jobs share at the switch, by protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<SharedStatus>,
-    /// Its part in a fabric of switches, if it is one's.
+    /// The switch's part in a fabric of switches, if it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricStatus>,
 }
@@ -63,13 +63,13 @@ pub struct SwitchInfo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerStatus {
-    /// Where it receives packets.
+    /// The address where the server receives packets.
     pub addr: SocketAddr,
     /// `present`, `left` or `lost`.
     pub state: String,
-    /// Seconds since it last asked for work.
+    /// Seconds since the server last asked for work.
     pub heard_s_ago: f64,
-    /// The jobs that it serves.
+    /// The jobs that the server serves.
     pub jobs: Vec<String>,
 }
 
@@ -77,9 +77,9 @@ pub struct ServerStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobServerStatus {
-    /// Its number in the job.
+    /// The server's number in the job.
     pub server: u16,
-    /// Where it receives packets.
+    /// The address where the server receives packets.
     pub addr: SocketAddr,
     /// `present`, `left` or `lost`.
     pub state: String,
@@ -89,13 +89,13 @@ pub struct JobServerStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FabricStatus {
-    /// Its name.
+    /// The switch's name.
     pub node: String,
     /// The switch where jobs are formed.
     pub seat: String,
-    /// It knows the running jobs.
+    /// True if the switch knows the running jobs.
     pub ready: bool,
-    /// Its ports, by number.
+    /// The switch's ports, by number.
     pub ports: Vec<PortStatus>,
 }
 
@@ -103,11 +103,11 @@ pub struct FabricStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortStatus {
-    /// Its number.
+    /// The port's number.
     pub port: u16,
-    /// Who is at the other end.
+    /// The neighbour at the other end.
     pub peer: String,
-    /// False if the switch there is silent.
+    /// False if the switch at the other end is silent.
     pub up: bool,
     /// Bytes that wait now, as on the wire.
     pub queued_bytes: u64,
@@ -124,13 +124,13 @@ pub struct PortStatus {
     /// How often the other end was told to pause, in a lossless fabric.
     #[serde(default)]
     pub pauses_given: u64,
-    /// How often the other end had this port pause.
+    /// How often the other end made this port pause.
     #[serde(default)]
     pub pauses_taken: u64,
-    /// Bytes that came in here and wait in the switch, in a lossless fabric.
+    /// Bytes that came in by this port and wait in the switch, in a lossless fabric.
     #[serde(default)]
     pub held_bytes: u64,
-    /// The most that ever did.
+    /// The most bytes that ever waited so.
     #[serde(default)]
     pub peak_held_bytes: u64,
     /// Packets that came in.
@@ -145,26 +145,26 @@ pub struct PortStatus {
 pub struct SharedStatus {
     /// The protocol.
     pub protocol: String,
-    /// Slots, descriptors, aggregators: what jobs hold one or more of.
+    /// Slots, descriptors or aggregators in all.
     pub slots: u32,
-    /// Those that some job holds.
+    /// Slots, descriptors or aggregators that some job holds.
     pub slots_held: u32,
     /// The most that were held at once.
     pub slots_peak: u32,
-    /// Bytes of all.
+    /// Bytes of the whole shared memory.
     pub bytes: u64,
-    /// What the protocol counts and measures of its own, all jobs together.
+    /// The protocol's own counters and gauges, all jobs together.
     pub metrics: Vec<MetricStatus>,
 }
 
-/// A figure of a protocol's own: `{"name": "collisions", "help": "...", "kind": "counter", "value": 3}`.
+/// A protocol's own figure: `{"name": "collisions", "help": "...", "kind": "counter", "value": 3}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricStatus {
-    /// Its name among those of its protocol.
+    /// The figure's name within its protocol.
     pub name: String,
-    /// What it says, as one sentence.
+    /// One sentence that says what the figure means.
     pub help: String,
-    /// Its kind, and what it is now.
+    /// The kind of the figure, and its present value.
     #[serde(flatten)]
     pub value: MetricNumber,
 }
@@ -173,7 +173,7 @@ pub struct MetricStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "value", rename_all = "lowercase")]
 pub enum MetricNumber {
-    /// How often something has happened: it never falls.
+    /// How often something has happened; it never falls.
     Counter(u64),
     /// How much there is of something now, or was at most.
     Gauge(f64),
@@ -207,11 +207,11 @@ impl From<MetricNumber> for MetricValue {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShardStatus {
-    /// Its number.
+    /// The shard's number.
     pub shard: u16,
-    /// Where it receives.
+    /// The address at which the shard receives.
     pub udp: SocketAddr,
-    /// False if its thread has ended; the other figures are then its last.
+    /// False if the shard's thread has ended; the other figures are then its last.
     pub alive: bool,
     /// Packets received.
     pub rx_packets: u64,
@@ -229,15 +229,15 @@ pub struct ShardStatus {
     pub tx_gbps: f64,
     /// Packets that the kernel dropped because the receive buffer was full.
     pub rx_overflows: u64,
-    /// Packets that could not be sent, for whatever reason.
+    /// Packets that could not be sent, for any reason.
     pub tx_failures: u64,
     /// Packets that led to no port of this shard.
     pub unroutable: u64,
     /// Bytes of receive buffer, as the kernel counts them.
     pub receive_buffer_bytes: u64,
-    /// The kernel takes runs of segments in one call.
+    /// True if the kernel takes runs of segments in one call.
     pub segmentation_offload: bool,
-    /// The kernel hands over coalesced runs.
+    /// True if the kernel hands over coalesced runs.
     pub receive_coalescing: bool,
 }
 
@@ -245,32 +245,32 @@ pub struct ShardStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobStatus {
-    /// Its name.
+    /// The job's name.
     pub name: String,
-    /// Its id in packets; none while it forms.
+    /// The job's id in packets; none while the job forms.
     pub id: Option<u16>,
     /// `forming`, `installing`, `running`, `ending`, `failed` or `superseded`; `docs/control.md` says when.
     pub state: String,
-    /// What the switch runs for it.
+    /// The protocol that the switch runs for the job.
     pub protocol: String,
-    /// The operators of its own, by number.
+    /// The job's own operators, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<OperatorStatus>,
-    /// Seconds since its first rank came (while it forms) or its members were told.
+    /// Seconds since the job's first rank came (while the job forms) or its members were told.
     pub age_s: f64,
-    /// How many ranks it has when complete.
+    /// The number of ranks of the complete job.
     pub world: u16,
     /// Workers that are or were there, by ascending rank.
     pub members: Vec<MemberStatus>,
     /// Switches below that are or were there, by ascending lowest rank.
     pub switches: Vec<SwitchBelowStatus>,
-    /// Servers that are processes of their own, by number; none where each worker is one besides.
+    /// Servers that are processes of their own, by number; none if each worker is a server too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<JobServerStatus>,
     /// The switch above, if there is one and the job is installed.
     pub above: Option<AboveStatus>,
     /// Ranks that have not come, or fell silent without a word, ascending. While a job forms below another switch: as
-    /// that one said a moment ago.
+    /// the switch above said a moment ago.
     pub missing: Vec<u16>,
     /// Slots over all shards.
     pub slots: u16,
@@ -278,10 +278,10 @@ pub struct JobStatus {
     pub slots_waiting: u32,
     /// Ranks that some incomplete sum waits for, ascending; for a switch below, all of its ranks.
     pub waiting_for: Vec<u16>,
-    /// The rank that is furthest behind the first, where results wait for it and the protocol tells.
+    /// The rank that is furthest behind the first, if results wait for it and the protocol tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<lag::LagStatus>,
-    /// Collectives that are over, on the rank that is furthest.
+    /// Collectives that are over on the rank that is furthest ahead.
     #[serde(default)]
     pub collectives: u64,
     /// The collective that ranks are in, if they are in one.
@@ -289,41 +289,41 @@ pub struct JobStatus {
     pub operation: Option<operation::OperationStatus>,
     /// Elements per packet.
     pub elements_per_packet: u16,
-    /// Bytes that it is charged.
+    /// The bytes that the job is charged.
     pub memory_bytes: u64,
     /// Packets of its members.
     pub packets: u64,
-    /// The same per second, lately.
+    /// Packets of its members per second, lately.
     pub packets_per_s: f64,
     /// Sums completed.
     pub blocks: u64,
     /// Contributions added.
     pub contributions: u64,
-    /// What its protocol counts and measures of its own for it.
+    /// The protocol's own counters and gauges for the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricStatus>,
     /// Bytes of tensor summed: 4 for each element of each completed block; a tensor's short last block counts as full.
     pub goodput_bytes: u64,
-    /// The same in Gbit/s, lately.
+    /// Goodput in Gbit/s, lately.
     pub goodput_gbps: f64,
     /// Aggregated tensor elements per second, lately.
     pub ate_per_s: f64,
-    /// Packets with the job's id that were of no use, by reason; reasons that never occurred are left out.
+    /// Packets with the job's id that were dropped, by reason; reasons that never occurred are left out.
     pub drops: BTreeMap<String, u64>,
-    /// Its trees by number: static ones through a fabric, and this switch's own part of them where packets are summed in
-    /// their order; none elsewhere.
+    /// The job's trees by number: static trees through a fabric, or this switch's own part of trees whose packets are
+    /// summed in their order; otherwise none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeStatus>,
-    /// Why it can never go on: a tree has lost a switch or a cable.
+    /// Why the job can never go on: a tree has lost a switch or a cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
 
-/// An operator of a job's own.
+/// One of a job's own operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorStatus {
-    /// Its name.
+    /// The operator's name.
     pub name: String,
     /// The hash of its module.
     pub sha256: String,
@@ -344,9 +344,9 @@ impl OperatorStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberStatus {
-    /// Its rank.
+    /// The member's rank.
     pub rank: u16,
-    /// Where its packets come from.
+    /// The source address of its packets.
     pub addr: SocketAddr,
     /// `present`, `left` or `lost`.
     pub state: String,

@@ -1,4 +1,4 @@
-//! A whole switch: shards, control plane and control API. The daemon runs one, and so does a process that embeds one.
+//! A whole switch: shards, control plane and control API. The daemon runs one; so does a process that embeds a switch.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -28,23 +28,23 @@ pub struct SwitchOptions {
     pub memory_bytes: usize,
     /// A further TCP address for operators.
     pub http: Option<SocketAddr>,
-    /// The control API of the switch above: this one sums for its rack, that one for all racks.
+    /// The control API of the switch above. This switch then sums for its rack, and the switch above for all racks.
     pub parent: Option<SocketAddr>,
-    /// Jobs at a time, those that form included.
+    /// The most jobs at a time, including jobs that form.
     pub max_jobs: u16,
-    /// What jobs of certain names may have.
+    /// Limits of jobs by their names.
     pub quotas: Vec<Quota>,
-    /// Who may use the switch, if only those with a token may.
+    /// The tenants that may use the switch, if it wants tokens.
     pub tokens: Option<Tokens>,
-    /// Without tokens: everybody may use the switch, and not only hosts at loopback, link-local and private addresses.
+    /// Without tokens: all hosts may use the switch, and not only hosts at loopback, link-local and private addresses.
     pub open: bool,
-    /// Without tokens: where servers may be that sum for everybody's jobs, beside the switch's own machine.
+    /// Without tokens: where servers may be that sum for everybody's jobs, besides the switch's own machine.
     pub servers: Vec<Network>,
-    /// When silence means absence.
+    /// How long members may be silent.
     pub timers: Timers,
-    /// What jobs of some protocols share, protocol by protocol.
+    /// The options of what jobs of some protocols share, by protocol.
     pub switch_options: switch_options::SwitchOptions,
-    /// Which operators of jobs' own it serves.
+    /// Which of the jobs' own operators the switch serves.
     pub operators: Allowed,
     /// Bytes of receive buffer to ask the kernel for, for each shard.
     pub receive_buffer: usize,
@@ -53,7 +53,7 @@ pub struct SwitchOptions {
 }
 
 impl SwitchOptions {
-    /// The UDP and TCP port of a switch, unless someone chooses another.
+    /// The UDP and TCP port of a switch, unless another is chosen.
     pub const DEFAULT_PORT: u16 = 17_777;
 
     /// A switch of one shard and 64 MiB at this address.
@@ -120,17 +120,17 @@ pub enum StartError {
     InUse {
         /// UDP or TCP.
         transport: &'static str,
-        /// Where.
+        /// The address.
         addr: SocketAddr,
-        /// The flag that moves it.
+        /// The flag that chooses another.
         flag: &'static str,
     },
-    /// The address is some other machine's.
+    /// The address belongs to another machine.
     #[error("{} is no address of this machine: `ip address` lists those that are; choose one with {flag}", addr.ip())]
     NotLocal {
         /// The address.
         addr: SocketAddr,
-        /// The flag that moves it.
+        /// The flag that chooses another.
         flag: &'static str,
     },
     /// The port needs a privilege.
@@ -138,18 +138,18 @@ pub enum StartError {
     Forbidden {
         /// UDP or TCP.
         transport: &'static str,
-        /// Where.
+        /// The address.
         addr: SocketAddr,
-        /// The flag that moves it.
+        /// The flag that chooses another.
         flag: &'static str,
     },
-    /// A number of shards that no switch has.
+    /// No switch has so many shards.
     #[error("a switch has 1 to 256 shards, not {0}: say --cores with one of these")]
     Shards(usize),
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("the switch cannot start at {addr}: {source}")]
     System {
-        /// Where.
+        /// The address.
         addr: SocketAddr,
         /// What the system says.
         source: io::Error,
@@ -177,7 +177,7 @@ pub struct RunningSwitch {
 }
 
 impl RunningSwitch {
-    /// Opens every socket and starts every thread; nothing is left behind on an error.
+    /// Opens every socket and starts every thread. If that fails, nothing is left behind.
     pub fn start(options: &SwitchOptions) -> Result<RunningSwitch, StartError> {
         const MAX_SHARDS: usize = 256;
         if !(1..=MAX_SHARDS).contains(&options.shards) {
@@ -223,7 +223,7 @@ impl RunningSwitch {
         self.plane.shard_addrs()
     }
 
-    /// Takes over quotas and tokens that operators have written anew. No job is touched.
+    /// Takes over quotas and tokens that operators have changed. Running jobs are not touched.
     pub fn renew(&self, options: &SwitchOptions) {
         self.plane.renew(options.limits(options.shards as u16));
         self.server.change_access(&options.access());
@@ -234,14 +234,14 @@ impl RunningSwitch {
         );
     }
 
-    /// Refuses joins from now on, and waits until nothing is being summed any more, for as long as the timers say or until
-    /// `hurry` says so. True if nothing is being summed.
+    /// Refuses joins from now on, and waits until nothing is being summed any more, for as long as the timers say or
+    /// until `hurry` returns true. True if nothing is being summed.
     pub fn finish(&self, hurry: impl FnMut() -> bool) -> io::Result<bool> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(runtime.block_on(self.plane.finish(hurry)))
     }
 
-    /// Refuses the joins that wait, removes every job, ends every thread and closes every socket.
+    /// Refuses pending joins, removes every job, ends every thread and closes every socket.
     pub fn stop(self) {
         let RunningSwitch { listen, server, plane, .. } = self;
         drop(server);

@@ -1,5 +1,5 @@
-//! The token that this process shows to switches, from its environment: never an argument, which everybody on the machine
-//! can read, and never in a log.
+//! The token that this process shows to switches. It comes from the environment, never from an argument, which all
+//! users of the machine can read, and never appears in a log.
 
 use std::env::{self, VarError};
 use std::fmt;
@@ -9,7 +9,7 @@ use tributary_control::tokens::is_token_byte;
 /// The environment variable.
 pub const VARIABLE: &str = "TRIBUTARY_TOKEN";
 
-/// What stands in a request's `Authorization`.
+/// The value of a request's `Authorization`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -28,7 +28,7 @@ impl Token {
         }
     }
 
-    /// That of this process, if it has one.
+    /// The token of this process, if it has one.
     pub fn of_this_process() -> Result<Option<Token>, String> {
         match env::var(VARIABLE) {
             Ok(token) => Token::new(token.trim()).map(Some),

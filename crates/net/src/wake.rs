@@ -1,4 +1,4 @@
-//! Sleeping until a packet, a call from another thread, or a time. All that is unsafe about it is here.
+//! Sleeping until a packet comes, another thread calls, or a time is reached. All unsafe code about sleeping is here.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -12,12 +12,12 @@ pub struct Waker {
     event: File,
 }
 
-/// Why a wait ended; neither, if its time was over.
+/// Why a wait ended. If both are false, its time was over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// The socket has packets, or an error to report.
     pub packets: bool,
-    /// Somebody called [`Waker::wake`].
+    /// True if [`Waker::wake`] was called.
     pub woken: bool,
 }
 
@@ -33,7 +33,7 @@ impl Waker {
         Ok(Waker { event: unsafe { File::from_raw_fd(fd) } })
     }
 
-    /// Ends the current wait, or else the next.
+    /// Ends the current wait, or the next one if there is none.
     pub fn wake(&self) {
         // Fails only when the counter is full, and then the other thread is about to wake up anyway.
         let _ = (&self.event).write_all(&1u64.to_ne_bytes());

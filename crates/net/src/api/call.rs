@@ -1,5 +1,5 @@
-//! How switches ask each other without holding a thread up: HTTP/1.1, one request a connection. Dropping the future closes
-//! the connection, which takes the request back at the other switch.
+//! Calls between switches that hold no thread up: HTTP/1.1, one request a connection. Dropping the future closes the
+//! connection, by which the other switch drops the request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,12 +42,12 @@ pub async fn post(to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &st
 }
 
 impl Call {
-    /// Waits for the answer as long as it takes.
+    /// Waits for the answer without a limit.
     pub async fn answer(self) -> io::Result<Answer> {
         self.answer_and_stay().await.map(|(answer, _)| answer)
     }
 
-    /// The same; our end of the connection stays open until the second is dropped.
+    /// Waits for the answer; our end of the connection stays open until the returned stream is dropped.
     pub async fn answer_and_stay(mut self) -> io::Result<(Answer, TcpStream)> {
         let mut bytes = Vec::new();
         (&mut self.0).take(MAX_ANSWER).read_to_end(&mut bytes).await?;

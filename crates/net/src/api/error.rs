@@ -1,4 +1,4 @@
-//! Errors of the control API: a status, a sentence and a word.
+//! Errors of the control API: a status, a sentence for people and a code for programs.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -23,7 +23,7 @@ impl ApiError {
         ApiError { status, body: ErrorBody { error, code: code.to_owned(), rank: None } }
     }
 
-    /// A request that does not say what it must.
+    /// The request lacks something that it must say.
     pub fn bad_request(error: String) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", error)
     }
@@ -35,13 +35,13 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "wire_version", error)
     }
 
-    /// Whoever asks speaks another version of this API.
+    /// The sender of the request speaks another version of this API.
     pub fn api_version(theirs: u16) -> ApiError {
         let error = version::differ("the control API", ("who asks", theirs), ("this switch", version::API_VERSION));
         ApiError::new(StatusCode::BAD_REQUEST, "api_version", error)
     }
 
-    /// A protocol whose jobs share a switch's memory, at a switch in levels.
+    /// The protocol's jobs share a switch's memory, and this switch is in levels.
     pub fn not_in_levels(protocol: &'static Protocol) -> ApiError {
         let error = format!(
             "{} sums in a switch that stands alone or in a fabric, and this switch is one of several in levels: name one \
@@ -51,7 +51,7 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "not_in_levels", error)
     }
 
-    /// A protocol of lone switches, in a fabric.
+    /// The protocol is for single switches, and this switch is in a fabric.
     pub fn not_for_fabrics(protocol: &'static Protocol) -> ApiError {
         let fit = protocols::ALL.iter().copied().filter(|protocol| protocol.placement != Placement::Hosts);
         let fit: Vec<&str> = fit.map(|protocol| protocol.name).collect();
@@ -63,12 +63,12 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "not_for_fabrics", error)
     }
 
-    /// Trees where there are none.
+    /// The request asks for trees where there are none.
     pub fn no_trees(asked: u16, why: &str) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "no_trees", format!("trees = {asked}: {why}"))
     }
 
-    /// A protocol that this build does not have.
+    /// This build does not have the protocol.
     pub fn unknown_protocol(name: &str) -> ApiError {
         let known = protocols::names().collect::<Vec<_>>().join(", ");
         let shown: String = name.chars().take(64).collect();
@@ -125,12 +125,12 @@ impl From<Refusal> for ApiError {
     }
 }
 
-/// What an answer says that is an error, for those it passes on its way out.
+/// The code and sentence of an answer that is an error, for the layers that the answer passes on its way out.
 #[derive(Clone)]
 pub struct Said {
-    /// The word.
+    /// The code, for programs.
     pub code: String,
-    /// The sentence.
+    /// The sentence, for people.
     pub error: String,
 }
 

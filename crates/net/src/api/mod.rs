@@ -1,6 +1,6 @@
 //! The JSON of the control API, shared by server and client. `docs/control.md` describes it. `switches.rs` is what
-//! switches in levels say to each other, `error.rs` what every refusal looks like,
-//! `version.rs` which version is spoken, and `call.rs` makes a call.
+//! switches in levels say to each other, `error.rs` the form of every refusal, `version.rs` the version that is spoken,
+//! and `call.rs` makes a call.
 
 pub(crate) mod call;
 pub mod error;
@@ -35,36 +35,36 @@ pub use switches::{Place, RankBody, SwitchJoinBody, SwitchJoinReply, SwitchLeave
 pub struct JoinBody {
     /// The wire format that the worker speaks.
     pub wire_version: u8,
-    /// Its rank.
+    /// The worker's rank.
     pub rank: u16,
-    /// How many ranks it thinks there are.
+    /// The number of ranks that the worker expects.
     pub world: u16,
     /// The protocol's name.
     pub protocol: String,
-    /// The UDP port that its packets come from; the address is that of this request.
+    /// The UDP port of the worker's packets; the address is that of this request.
     pub udp_port: u16,
-    /// Elements per packet that its caller insists on.
+    /// Elements per packet, if the caller insists on a number.
     #[serde(default)]
     pub elements_per_packet: Option<u16>,
-    /// Elements per packet that its path holds.
+    /// Elements per packet that the worker's path holds.
     pub max_elements_per_packet: u16,
-    /// Slots that its caller insists on.
+    /// Slots, if the caller insists on a number.
     #[serde(default)]
     pub slots: Option<u16>,
-    /// Slots that suit its link.
+    /// Slots that suit the worker's link.
     pub suggested_slots: u16,
-    /// The protocol's options by name, as text; those left out have their defaults.
+    /// The protocol's options by name, as text. Options that are left out have their defaults.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
     /// The modules of the job's own operators, each as hexadecimal digits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<String>,
-    /// Aggregation trees that its caller insists on.
+    /// Aggregation trees, if the caller insists on a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trees: Option<u16>,
-    /// Random, 16 hexadecimal digits: the same when one process asks again, another in its successor.
+    /// Random, 16 hexadecimal digits: the same when one process asks again, different in its successor.
     pub incarnation: String,
-    /// Seconds that it waits for the others.
+    /// Seconds that the worker waits for the others.
     pub timeout_s: f64,
 }
 
@@ -89,8 +89,8 @@ impl JoinBody {
         }
     }
 
-    /// The request that the control plane understands; it came from the address `from` to our address `asked_at`, and is
-    /// charged to `client`. Its operators are compiled, which may take a while, where the library does not have them.
+    /// The request as the control plane understands it. It came from the address `from` to our address `asked_at`, and
+    /// is charged to `client`. Its operators are compiled if the library does not have them, which may take a while.
     pub fn request(
         self,
         from: IpAddr,
@@ -136,13 +136,13 @@ impl JoinBody {
 pub struct JoinReply {
     /// The job's id in packets.
     pub job_id: u16,
-    /// What members know: 16 hexadecimal digits.
+    /// The members' secret: 16 hexadecimal digits.
     pub key: String,
     /// Slots over all shards.
     pub slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
-    /// The UDP port of each shard, at the address that the worker reached this API at.
+    /// The UDP port of each shard, at the address at which the worker reached this API.
     pub shard_ports: Vec<u16>,
     /// The UDP address of each member, by rank.
     pub peers: Vec<SocketAddr>,
@@ -153,39 +153,39 @@ pub struct JoinReply {
     /// The UDP address of each server, by number, where servers sum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<SocketAddr>,
-    /// The server that the member is besides.
+    /// The server that the member is too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serves: Option<u16>,
-    /// In a fabric of switches: who is where.
+    /// In a fabric of switches: where the members are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricReply>,
 }
 
-/// What a member is told of the fabric of switches.
+/// What a member learns of the fabric of switches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FabricReply {
-    /// The UDP address of the switch that its host is connected to.
+    /// The UDP address of the switch that the member's host is connected to.
     pub leaf: SocketAddr,
     /// The host of each member, by rank.
     pub hosts: Vec<u32>,
-    /// The switch that each of them is connected to, by rank.
+    /// The switch that each host is connected to, by rank.
     pub leaves: Vec<u32>,
     /// The switches of the highest level.
     pub roots: Vec<u32>,
     /// The member's number at its switch in each tree of the job; none for protocols without trees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<u16>,
-    /// Switches of some tree pass partial results on to each other.
+    /// True if switches of some tree pass partial results on to each other.
     #[serde(default)]
     pub levels: bool,
-    /// Where nothing may be lost: the rate of the member's cable, which it keeps to.
+    /// In a lossless fabric: the rate of the member's cable, which the member must not exceed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lossless_bits_per_s: Option<u64>,
 }
 
 impl JoinReply {
-    /// What a member is told.
+    /// The answer for one member.
     pub fn new(plan: &Plan, wid: ChildId, listen: SocketAddr, shard_ports: Vec<u16>) -> JoinReply {
         let colocated = plan.servers == Servers::Colocated;
         let dedicated = plan.servers.dedicated().iter().map(|server| server.addr);
@@ -205,7 +205,8 @@ impl JoinReply {
         }
     }
 
-    /// The answer as a worker understands it that reached the switch at `switch`; `None` if it makes no sense.
+    /// The answer as a worker understands it that reached the switch at the address `switch`; `None` if it makes no
+    /// sense.
     pub fn answer(self, switch: IpAddr) -> Option<rendezvous::JoinAnswer> {
         let shards = match &self.fabric {
             Some(fabric) => vec![fabric.leaf],
@@ -241,9 +242,9 @@ impl JoinReply {
 pub struct LeaveBody {
     /// The job's id.
     pub job_id: u16,
-    /// Its key.
+    /// The job's key.
     pub key: String,
-    /// Who leaves.
+    /// The rank that leaves.
     pub rank: u16,
 }
 
@@ -253,39 +254,40 @@ pub struct LeaveBody {
 pub struct StandingBody {
     /// The job's id.
     pub job_id: u16,
-    /// Its key.
+    /// The job's key.
     pub key: String,
 }
 
-/// `POST /jobs/{name}/watch`: answered when other members are gone than the asker knows of.
+/// `POST /jobs/{name}/watch`: answered when the members that are gone are no longer those that the caller knows of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchBody {
     /// The job's id.
     pub job_id: u16,
-    /// Its key.
+    /// The job's key.
     pub key: String,
-    /// Who asks, and shows by its connection that it lives.
+    /// The rank that asks. Its connection shows that it is alive.
     pub rank: u16,
-    /// Who is gone as far as it knows.
+    /// The members that are gone, as far as the rank knows.
     pub gone: GoneMembers,
 }
 
-/// The answer to a watch: who takes no part any more, each list of ranks ascending.
+/// The answer to a watch: the members that take no part any more, each list of ranks ascending.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GoneMembers {
-    /// Those that said so.
+    /// Members that said that they leave.
     pub left: Vec<u16>,
-    /// Those that fell silent without a word.
+    /// Members that fell silent without a word.
     pub lost: Vec<u16>,
-    /// Switches that fell silent, each with the ranks below it; one without ranks is above the switch that answers.
+    /// Switches that fell silent, each with the ranks below it. A switch without ranks is above the switch that
+    /// answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<Place>,
     /// Servers that are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<GoneServer>,
-    /// A tree of the job has lost a switch or a cable, and the job is over: a sentence.
+    /// A sentence, if the job is over because a tree of it has lost a switch or a cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
@@ -294,14 +296,14 @@ pub struct GoneMembers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GoneServer {
-    /// Its number in the job.
+    /// The server's number in the job.
     pub server: u16,
-    /// Where it received packets.
+    /// The address where the server received packets.
     pub addr: SocketAddr,
 }
 
 impl GoneMembers {
-    /// From a table.
+    /// Makes the answer from a table.
     pub fn new(gone: &Departed) -> GoneMembers {
         let ranks = |left| gone.members.iter().filter(|gone| gone.left == left).map(|gone| gone.rank).collect();
         let switches = gone.switches.iter().map(Place::new).collect();
@@ -315,7 +317,7 @@ impl GoneMembers {
         }
     }
 
-    /// As a table, as someone understands it who reached its sender at `sender`.
+    /// The table, as a receiver understands it that reached the sender at the address `sender`.
     pub fn table(self, sender: IpAddr) -> Departed {
         let left = self.left.iter().map(|&rank| Gone { rank, left: true });
         let mut members: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
@@ -326,7 +328,7 @@ impl GoneMembers {
     }
 }
 
-/// The answer to requests that have nothing else to say.
+/// The answer to requests that need no other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Done {}
@@ -339,7 +341,7 @@ pub struct Jobs {
     pub jobs: Vec<JobStatus>,
 }
 
-/// The word for a switch of a fabric that cannot ask the one where jobs are formed.
+/// The code for a switch of a fabric that cannot ask the switch where jobs are formed.
 pub const NO_SEAT: &str = "no_seat";
 
 /// Why a request failed.
@@ -350,7 +352,7 @@ pub struct ErrorBody {
     pub error: String,
     /// One word for programs.
     pub code: String,
-    /// The rank that it is about, where the others may still become a job.
+    /// The rank that the error is about, if the other ranks may still become a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u16>,
 }
@@ -360,7 +362,7 @@ pub fn hex(value: u64) -> String {
     format!("{value:016x}")
 }
 
-/// The inverse of [`hex`].
+/// Reads what [`hex`] wrote.
 pub fn from_hex(text: &str) -> Option<u64> {
     let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     digits.then(|| u64::from_str_radix(text, 16).ok())?

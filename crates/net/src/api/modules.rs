@@ -1,4 +1,5 @@
-//! The modules of a job's own operators as JSON: each rank brings them with its join, and a switch below hands them up once.
+//! The modules of a job's own operators as JSON. Each rank brings them with its join, and a switch below passes them up
+//! once.
 
 use tributary_operators::Library;
 use tributary_proto::contract::options::Options;
@@ -9,12 +10,12 @@ use axum::http::StatusCode;
 /// Bytes that the modules of one join may have as text: two of the longest.
 pub(crate) const MOST_BYTES: usize = 256 * 1024;
 
-/// Those that a job's options name.
+/// The modules of the operators that a job's options name.
 pub(crate) fn of(options: &Options) -> Vec<String> {
     options.operators().iter().map(|operator| hex(operator.module())).collect()
 }
 
-/// The options with the operators that they name, out of these modules.
+/// The options, with the operators that they name made from these modules.
 pub(crate) fn provide(options: Options, modules: &[String], library: &Library) -> Result<Options, ApiError> {
     let Some(first) = options.operators().lacks() else { return Ok(options) };
     let refused = |error: String| ApiError::new(StatusCode::BAD_REQUEST, "operator_refused", error);

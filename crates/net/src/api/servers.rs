@@ -1,4 +1,4 @@
-//! What servers and the control plane say to each other.
+//! The JSON that servers and the control plane exchange.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,17 +12,17 @@ use super::switches::reached;
 use super::{from_hex, hex};
 use crate::api::error::ApiError;
 
-/// `POST /servers/watch`: a server offers itself, and is answered when its jobs are others than it knows of.
+/// `POST /servers/watch`: a server offers itself. It is answered when its jobs are no longer those that it knows of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfferBody {
     /// The wire format that the server speaks.
     pub wire_version: u8,
-    /// Random, 16 hexadecimal digits: of the server's process.
+    /// Random, 16 hexadecimal digits: names the server's process.
     pub incarnation: String,
-    /// Where it receives packets; where that is everywhere, at the address of this request.
+    /// The address where the server receives packets. If that means every address, the address of this request counts.
     pub udp: SocketAddr,
-    /// Bytes of its receive buffer.
+    /// Bytes of the server's receive buffer.
     pub receive_buffer: u64,
     /// The number in the last answer; without one, the first answer comes at once.
     #[serde(default)]
@@ -36,7 +36,7 @@ impl OfferBody {
         OfferBody { wire_version, incarnation, udp, receive_buffer, known: None }
     }
 
-    /// What the control plane understands; it came from the address `from`, of this client.
+    /// The offer as the control plane understands it; it came from the address `from`, of this client.
     pub fn offer(&self, from: IpAddr, client: Client) -> Result<ServerOffer, ApiError> {
         if self.wire_version != wire::VERSION {
             return Err(ApiError::wire_version("this server", self.wire_version));
@@ -53,12 +53,12 @@ impl OfferBody {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetireBody {
-    /// Random, 16 hexadecimal digits: of the server's process.
+    /// Random, 16 hexadecimal digits: names the server's process.
     pub incarnation: String,
 }
 
 impl RetireBody {
-    /// Which process ends.
+    /// The process that ends.
     pub fn incarnation(&self) -> Result<u64, ApiError> {
         incarnation(&self.incarnation)
     }
@@ -72,23 +72,23 @@ fn incarnation(text: &str) -> Result<u64, ApiError> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfferReply {
-    /// Changes whenever the jobs do.
+    /// A number that changes whenever the server's jobs change.
     pub changes: u64,
     /// All jobs that the server serves.
     pub jobs: Vec<ServedBody>,
 }
 
-/// A job as a server of it is told.
+/// A job, for one of its servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServedBody {
-    /// Its name.
+    /// The job's name.
     pub name: String,
     /// The protocol's name.
     pub protocol: String,
-    /// Its id in packets.
+    /// The job's id in packets.
     pub job_id: u16,
-    /// What members know: 16 hexadecimal digits.
+    /// The members' secret: 16 hexadecimal digits.
     pub key: String,
     /// Slots over all servers.
     pub slots: u16,
@@ -96,9 +96,9 @@ pub struct ServedBody {
     pub elements_per_packet: u16,
     /// The protocol's options.
     pub options: BTreeMap<String, String>,
-    /// The server's number in the job ...
+    /// The server's number in the job.
     pub server: u16,
-    /// ... and how many there are.
+    /// The number of servers.
     pub servers: u16,
     /// The UDP address of each worker, by rank.
     pub workers: Vec<SocketAddr>,

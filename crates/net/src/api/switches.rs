@@ -1,4 +1,4 @@
-//! What switches of a tree say to each other, and of each other.
+//! The JSON that switches of a tree exchange, also about each other.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::clock::span;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Its control API; where its own address is everywhere, that at which the sender of this is reached.
+    /// The switch's control API. If its own address means every address, it is the address at which the sender was
+    /// reached.
     pub addr: SocketAddr,
     /// The ranks below it, ascending.
     pub ranks: Vec<u16>,
@@ -29,18 +30,18 @@ impl Place {
         Place { addr: place.addr, ranks: place.ranks.clone() }
     }
 
-    /// As someone understands it who reached its sender at `sender`.
+    /// The place as a receiver understands it that reached the sender at the address `sender`.
     pub fn seen_from(self, sender: IpAddr) -> SwitchPlace {
         SwitchPlace { addr: reached(self.addr, sender), ranks: self.ranks }
     }
 }
 
-/// An address that its owner knows as everywhere is where it was reached.
+/// Replaces an address that means every address by the address at which its owner was reached.
 pub(super) fn reached(addr: SocketAddr, at: IpAddr) -> SocketAddr {
     if addr.ip().is_unspecified() { SocketAddr::new(at.to_canonical(), addr.port()) } else { addr }
 }
 
-/// All switches of a job, as the one at `listen` knows them.
+/// All switches of a job, as the switch at `listen` knows them.
 pub fn places(plan: &Plan, listen: SocketAddr) -> Vec<Place> {
     let own = SwitchPlace { addr: listen, ranks: plan.ranks_below() };
     // A switch below another one was told of the whole tree, itself included.
@@ -54,20 +55,20 @@ pub fn places(plan: &Plan, listen: SocketAddr) -> Vec<Place> {
 pub struct SwitchJoinBody {
     /// The wire format that the switch speaks.
     pub wire_version: u8,
-    /// Random, 16 hexadecimal digits: of the switch's process.
+    /// Random, 16 hexadecimal digits: names the switch's process.
     pub incarnation: String,
-    /// Counts the questions of that process.
+    /// Counts the questions of this process.
     pub question: u64,
     /// The UDP address of each of its shards.
     pub shards: Vec<SocketAddr>,
-    /// The most slots that it has memory for.
+    /// The most slots for which the switch has memory.
     pub most_slots: u16,
     /// The modules of the job's own operators, which the ranks leave out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<String>,
-    /// The ranks that have come to it; none: it takes its join back.
+    /// The ranks that have come to the switch. If empty, the switch withdraws its join.
     pub ranks: Vec<RankBody>,
-    /// The switches of its part of the tree, itself first.
+    /// The switches of its part of the tree, beginning with itself.
     pub switches: Vec<Place>,
 }
 
@@ -75,16 +76,16 @@ pub struct SwitchJoinBody {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankBody {
-    /// What it asked for there.
+    /// What the rank asked for at the switch below.
     pub join: JoinBody,
-    /// Where its packets come from, as seen there.
+    /// The source address of the rank's packets, as the switch below saw it.
     pub udp: SocketAddr,
-    /// Seconds that it has waited there.
+    /// Seconds that the rank has waited at the switch below.
     pub waited_s: f64,
 }
 
 impl SwitchJoinBody {
-    /// What the control plane understands; all ranks are charged to the switch's client.
+    /// The join as the control plane understands it. All ranks are charged to the switch's client.
     pub fn join(
         self,
         from: IpAddr,
@@ -122,15 +123,15 @@ impl SwitchJoinBody {
 pub struct SwitchJoinReply {
     /// The job's id in packets, at all levels.
     pub job_id: u16,
-    /// What members know, at all levels: 16 hexadecimal digits.
+    /// The members' secret, at all levels: 16 hexadecimal digits.
     pub key: String,
     /// Slots over all shards.
     pub slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
-    /// The switch's number here.
+    /// The joining switch's number at this switch.
     pub wid: u16,
-    /// The UDP port of each shard, at the address that the switch reached this API at.
+    /// The UDP port of each shard, at the address at which the joining switch reached this API.
     pub shard_ports: Vec<u16>,
     /// The UDP address of each worker of the whole job, by rank.
     pub workers: Vec<SocketAddr>,
@@ -142,7 +143,7 @@ pub struct SwitchJoinReply {
 }
 
 impl SwitchJoinReply {
-    /// What a switch below is told.
+    /// The answer for one switch below.
     pub fn new(plan: &Plan, wid: ChildId, listen: SocketAddr, shard_ports: Vec<u16>) -> SwitchJoinReply {
         SwitchJoinReply {
             job_id: plan.config.job.0,
@@ -179,27 +180,27 @@ impl SwitchJoinReply {
 pub struct SwitchLeaveBody {
     /// The job's id.
     pub job_id: u16,
-    /// Its key.
+    /// The job's key.
     pub key: String,
-    /// The switch's number here.
+    /// The switch's number at the switch above.
     pub wid: u16,
     /// A member below it was lost.
     pub lost: bool,
 }
 
-/// `POST /jobs/{name}/switches/watch`: a switch below says who is gone below it, and is answered when others are gone than
-/// it knows of.
+/// `POST /jobs/{name}/switches/watch`: a switch below reports who is gone below it. It is answered when those gone
+/// elsewhere are no longer those that it knows of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchWatchBody {
     /// The job's id.
     pub job_id: u16,
-    /// Its key.
+    /// The job's key.
     pub key: String,
-    /// The switch's number here.
+    /// The switch's number at the switch above.
     pub wid: u16,
-    /// Who is gone below it.
+    /// What is gone below it.
     pub below: GoneMembers,
-    /// Who is gone elsewhere, as far as it knows.
+    /// What is gone elsewhere, as far as the switch knows.
     pub gone: GoneMembers,
 }

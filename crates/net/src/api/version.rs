@@ -1,6 +1,6 @@
-//! Versions of what processes say to each other: each request and each answer of the control API names its version in a
-//! header, which is read before anything else, since another version may write the rest in another way. Requests without the
-//! header are taken: people write those by hand. `docs/compatibility.md` says what may change when.
+//! Versions of the control API. Each request and each answer names its version in a header, which is read first, since
+//! another version may write the rest in another way. Requests without the header are accepted: people write those by
+//! hand. `docs/compatibility.md` says what may change when.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
@@ -9,13 +9,13 @@ use axum::response::{IntoResponse, Response};
 
 use crate::api::error::ApiError;
 
-/// Of the control API. It is raised when a path, a field or a meaning changes, since unknown fields are errors.
+/// The version of the control API. It rises when a path, a field or a meaning changes, since unknown fields are errors.
 pub const API_VERSION: u16 = 1;
 
-/// Where requests and answers name it.
+/// The header that names the version.
 pub const HEADER: &str = "x-tributary-api";
 
-/// The sentence for two that speak different versions: each is named as in "the switch at 10.0.0.1:17777".
+/// The sentence for two processes that speak different versions. Each is named as in "the switch at 10.0.0.1:17777".
 pub fn differ(what: &str, asker: (&str, u16), switch: (&str, u16)) -> String {
     let older = if asker.1 < switch.1 { asker.0 } else { switch.0 };
     format!(
@@ -25,7 +25,7 @@ pub fn differ(what: &str, asker: (&str, u16), switch: (&str, u16)) -> String {
     )
 }
 
-/// Why an answer with this header is none of ours, if so: a sentence about the switch that has answered.
+/// Refuses an answer with the header of another version: a sentence about the switch that has answered.
 pub fn refuse_answer(header: Option<&str>, switch: &str) -> Option<String> {
     match header?.parse() {
         Ok(API_VERSION) => None,
@@ -34,7 +34,7 @@ pub fn refuse_answer(header: Option<&str>, switch: &str) -> Option<String> {
     }
 }
 
-/// Refuses requests of another version whatever they ask for, and names ours in each answer.
+/// Refuses all requests of another version, and names our version in each answer.
 pub async fn check(request: Request, next: Next) -> Response {
     let mut response = match request.headers().get(HEADER).map(read) {
         Some(Err(error)) => error.into_response(),

@@ -1,4 +1,4 @@
-//! The control API as a server uses it.
+//! The control API for servers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,22 +17,22 @@ pub(crate) struct ServerClient {
 }
 
 impl ServerClient {
-    /// The switch whose control API is at this address, to which this process shows a token.
+    /// The switch whose control API is at this address. Calls show it the token.
     pub fn new(switch: SocketAddr, token: Option<Token>) -> ServerClient {
         ServerClient { client: Client::new(switch, token), switch }
     }
 
-    /// Where the control API is.
+    /// The address of its control API.
     pub fn switch(&self) -> SocketAddr {
         self.switch
     }
 
-    /// Offers the server; returns its jobs when they are others than it knows of, or after a while.
+    /// Offers the server. Returns its jobs when they are no longer those that it knows of, or after a while.
     pub fn offer(&self, body: &OfferBody) -> Result<OfferReply, ClientError> {
         self.client.post("/servers/watch", body, OFFER)
     }
 
-    /// The server ends.
+    /// Reports that the server ends.
     pub fn retire(&self, incarnation: String) -> Result<(), ClientError> {
         self.client.post::<Done>("/servers/leave", &RetireBody { incarnation }, BRIEF).map(|Done {}| ())
     }

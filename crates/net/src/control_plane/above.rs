@@ -1,5 +1,5 @@
-//! Watches at the switch above, one for each job that runs there too: it hears who is gone below this switch, and says who
-//! is gone elsewhere. The connections show both switches that the other lives.
+//! Watches at the switch above, one for each job that runs there too. By a watch the switch above learns who is gone
+//! below this switch, and tells who is gone elsewhere. The connections show both switches that the other is alive.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,15 +25,15 @@ const LONG_PAUSE: Duration = Duration::from_secs(10);
 /// Time for an answer, which the switch above gives after 30 s at the latest.
 const WATCH: Duration = Duration::from_secs(35);
 
-/// What a watch brings.
+/// What a watch reports.
 pub(crate) enum News {
     /// The connection stands, or does not.
     Stands(bool),
-    /// These are gone elsewhere.
+    /// What is gone elsewhere.
     Departed(Departed),
-    /// The job is over there or elsewhere: why.
+    /// The job is over at the switch above or elsewhere, for this reason.
     Broken(String),
-    /// The switch above has no such job any more.
+    /// The switch above no longer has this job.
     Forgotten,
 }
 
@@ -64,12 +64,12 @@ impl Drop for Watch {
 }
 
 impl WatchesAbove {
-    /// None yet; `above` is the control API of the switch above, which is shown the token.
+    /// No watch yet. `above` is the control API of the switch above, to which calls show the token.
     pub fn new(above: SocketAddr, token: Option<Token>, news: UnboundedSender<(JobId, News)>) -> WatchesAbove {
         WatchesAbove { above, token, news, jobs: Mutex::default() }
     }
 
-    /// Begins and ends watches as jobs come and go, and tells what is new below.
+    /// Begins and ends watches as jobs come and go, and reports changes below.
     pub fn keep(&self, control: &Control, faults: &BTreeMap<JobId, String>) {
         let mut jobs = self.jobs.lock().expect("no call panics while it holds the watches");
         let now: BTreeMap<JobId, (&Plan, u32)> =

@@ -1,4 +1,4 @@
-//! Addresses are asked before they are believed: a join goes on only when its process has answered there.
+//! Addresses are checked before they are believed: a join goes on only once its process has answered at its address.
 
 use std::net::{IpAddr, SocketAddr};
 

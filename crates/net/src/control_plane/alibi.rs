@@ -1,9 +1,10 @@
-//! Whether a process has died or only stands still, as its host tells. A stopped process keeps its sockets, and its kernel
-//! takes what comes for them. A dead one has none, and its kernel says so (ICMP: port unreachable), unless a firewall
-//! swallows that; so the host is asked about a port that nobody has, too. Only "I would say so, and I do not" is an alibi.
-//! That a port is refused proves less: firewalls refuse, too, and such messages can be forged. So it is asked from two
-//! sockets, whose ports a forger would have to guess, and the control plane believes it only of a host that has vouched for
-//! the member before, and once the member's connection is closed.
+//! Asks a member's host whether the member has died or only stands still. A stopped process keeps its sockets, and its
+//! kernel takes packets for them. A dead process has none, and its kernel says so (ICMP: port unreachable), unless a
+//! firewall drops that message. So the host is also asked about a port that no process has: only a host that refuses
+//! that port, and not the member's, gives an alibi. A refusal of the member's port proves less: firewalls refuse too,
+//! and such messages can be forged. So two sockets ask, whose ports a forger would have to guess. The control plane
+//! believes a refusal only from a host that has vouched for the member before, and only once the member's connection is
+//! closed.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,7 +20,7 @@ const QUESTIONS: usize = 3;
 /// Time for an answer to each.
 const PATIENCE: Duration = Duration::from_millis(60);
 
-/// What the host at this address says of the socket there.
+/// What the host at this address says of the socket.
 pub async fn testimony(addr: SocketAddr) -> Testimony {
     // An error means that there is no way to the host, which says nothing.
     let refuses = async |port| refuses(SocketAddr::new(addr.ip(), port)).await.ok();

@@ -1,5 +1,6 @@
-//! The books of a switch: what its jobs have done since the start, those that have ended included, and the lines of the log
-//! that tell of them. However many jobs come and go, the books stay as long as they are: what ended jobs leave is added up.
+//! The books of a switch: what its jobs have done since the start, including jobs that have ended, and the lines of the
+//! log about it. The size of the books does not grow with jobs that come and go: the figures of ended jobs are added
+//! up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,16 +31,16 @@ pub(crate) struct Totals {
     pub contributions: u64,
     /// Bytes of tensor summed.
     pub goodput_bytes: u64,
-    /// What the protocol counts and measures of its own for each job, all together.
+    /// The protocol's own counters and gauges, for all jobs together.
     pub metrics: Vec<Metric>,
 }
 
 /// What has happened since the switch was started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    /// By the protocol's name, every one.
+    /// The totals of every protocol, by its name.
     pub protocols: BTreeMap<&'static str, Totals>,
-    /// Packets of jobs that were of no use.
+    /// Packets of jobs that were dropped.
     pub drops: DropCounters,
     /// Jobs that were formed.
     pub formed: u64,
@@ -49,7 +50,7 @@ pub(crate) struct Account {
     pub lost: u64,
     /// Requests that were answered with an error, by code.
     pub errors: BTreeMap<String, u64>,
-    /// Seconds for which incomplete sums of some job have waited without any becoming complete, of the job where that is longest.
+    /// The longest time for which incomplete sums of a job have waited while none became complete, in seconds.
     pub stalled_s: f64,
 }
 
@@ -74,7 +75,7 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    /// Notes what has happened to a job, and tells operators.
+    /// Notes what has happened to a job, and logs it for operators.
     pub fn note(&mut self, now: Time, tiding: &Tiding) {
         match tiding {
             Tiding::Formed(plan) => {
@@ -125,7 +126,7 @@ impl Books {
         }
     }
 
-    /// Looks whether jobs go on.
+    /// Checks whether jobs make progress.
     pub fn look(&mut self, now: Time, sightings: &Sightings) {
         for (&id, entry) in &mut self.jobs {
             let parts = || parts(sightings, id);
@@ -147,7 +148,7 @@ impl Books {
         }
     }
 
-    /// A job holds nothing any more; `last` is what was seen of it last.
+    /// A job holds no memory any more; `last` is its last sighting.
     pub fn close(&mut self, now: Time, id: JobId, last: &Sightings) {
         let Some(entry) = self.jobs.remove(&id) else { return };
         let before = self.past.protocols.entry(entry.plan.protocol.name).or_default();

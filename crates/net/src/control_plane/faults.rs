@@ -1,5 +1,5 @@
-//! Jobs that can never go on, because an operator of their own has failed: their members are told why, here and, through the
-//! watches of switches in levels, everywhere else.
+//! Jobs that can never go on, because one of their own operators has failed. Their members are told why: here and,
+//! through the watches of switches in levels, everywhere else.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,7 +18,7 @@ impl ControlPlane {
         self.faults.lock().expect("nobody panics while it holds the faults")
     }
 
-    /// A job is over; the first sentence stays.
+    /// A job is over. The first reason stays.
     pub fn note_fault(&self, id: JobId, sentence: String) {
         if let Entry::Vacant(place) = self.faults().entry(id) {
             tracing::warn!(id = id.0, sentence, "job failed");
@@ -40,7 +40,7 @@ impl ControlPlane {
         }
     }
 
-    /// Returns why a job is over, as soon as it is.
+    /// Returns why a job is over, as soon as it is over.
     pub async fn fault(&self, id: JobId) -> String {
         let mut turns = self.departures.subscribe();
         loop {

@@ -1,4 +1,4 @@
-//! Looks at the shards: what they say of their jobs goes to the state machine, to operators, and into the books.
+//! Looks at the shards: their reports on their jobs go to the state machine, to operators, and into the books.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl ControlPlane {
         self.books.lock().expect("nobody panics while it holds the books")
     }
 
-    /// What the shards say, at most [`FRESH`] old and newer than every job.
+    /// The shards' reports, at most [`FRESH`] old and newer than every job.
     pub async fn sightings(&self) -> Sightings {
         self.look(FRESH).await
     }

@@ -1,6 +1,6 @@
-//! Members and switches below that wait to hear that somebody is gone. Their own connection tells us that they live, until
-//! *they* close it: a process that has stalled cannot ask anew when its question was answered, but its kernel keeps what
-//! it has open. So the answer ends the question, and not the watch.
+//! Members and switches below that wait for news that a member is gone. A member's connection shows that the member is
+//! alive until the *member* closes it: a stalled process cannot ask anew when its question was answered, but its kernel
+//! keeps its connections open. So an answer ends the question, and not the watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
 use super::ControlPlane;
 
-/// A watch is answered after this long even if nobody has gone, lest both sides hold dead connections for ever.
+/// A watch is answered after this long even if there is no news, so that no side holds a dead connection for ever.
 const LONGEST: Duration = Duration::from_secs(30);
 
 impl ControlPlane {
-    /// Returns who is gone as soon as that differs from `known`, or after [`LONGEST`]. Dropping the future, or the watch
-    /// that it gives, says that the member's connection is closed.
+    /// Returns what is gone as soon as that differs from `known`, or after [`LONGEST`]. Dropping the future, or the
+    /// watch that it returns, means that the member's connection is closed.
     pub async fn watch(
         self: &Arc<Self>,
         name: &JobName,
@@ -29,7 +29,7 @@ impl ControlPlane {
         self.keep_watch(name, id, open, |control, _| control.gone(id), known).await
     }
 
-    /// The same for a switch below, which says who is gone below it and is told who is gone elsewhere.
+    /// The same for a switch below, which reports what is gone below it and is told what is gone elsewhere.
     pub async fn watch_from_below(
         self: &Arc<Self>,
         name: &JobName,
@@ -90,7 +90,7 @@ async fn until_news(
     }
 }
 
-/// Tells the state machine that a watch is over: that its member's end of the connection is closed.
+/// Reports to the state machine that a watch is over: that the member has closed its end of the connection.
 pub(crate) struct OpenWatch {
     plane: Arc<ControlPlane>,
     id: JobId,

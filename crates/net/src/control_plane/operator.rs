@@ -1,4 +1,4 @@
-//! What an operator asks of a running switch: to take over other quotas, and to end, what is being summed first.
+//! Requests of an operator to a running switch: to take over new quotas, and to end, after collectives under way.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ struct Work {
 }
 
 impl ControlPlane {
-    /// Takes over what operators have written anew.
+    /// Takes over limits that operators have changed.
     pub fn renew(&self, limits: Limits) {
         self.state().control.renew(limits);
     }
 
-    /// Refuses joins from now on; returns when nothing is being summed any more (true), or when the time for that is over
-    /// or `hurry` says so.
+    /// Refuses joins from now on. Returns true once nothing is being summed any more, and false when the time for that
+    /// is over or `hurry` returns true.
     pub async fn finish(&self, mut hurry: impl FnMut() -> bool) -> bool {
         self.state().control.stop_joining();
         self.changed.notify_one();
@@ -46,7 +46,8 @@ impl ControlPlane {
         true
     }
 
-    /// Refuses what waits, and removes every job but those that outlive us; the task then ends by itself.
+    /// Refuses pending joins, and removes every job except those that outlive this process. The task then ends by
+    /// itself.
     pub async fn stop(&self) {
         match self.shards.iter().any(|shard| shard.outlives()) {
             true => self.state().control.stop_joining(),

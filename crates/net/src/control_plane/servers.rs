@@ -1,4 +1,5 @@
-//! Servers that wait for jobs. Their connections tell us that they live, until they close them, as members' watches do.
+//! Servers that wait for jobs. As with members' watches, a server's connection shows that the server is alive until the
+//! server closes it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::clock::duration;
 const SIGNS_IN_A_LEASE: u32 = 4;
 
 impl ControlPlane {
-    /// Asks a server that is new here at the address that it names.
+    /// Asks a server that is new here, at the address that it names.
     pub async fn prove_server(&self, offer: &ServerOffer, asked_at: IpAddr) -> Result<(), Refusal> {
         /// An offer has more than 130 bytes: these are fewer than thrice that.
         const QUESTIONS: u32 = 5;
@@ -29,8 +30,8 @@ impl ControlPlane {
         }
     }
 
-    /// Takes the offer of a server; returns its jobs as soon as their number is not `known`, or after a while. Dropping the
-    /// future, or what it gives, says that the server's connection is closed.
+    /// Takes the offer of a server. Returns its jobs as soon as their number is not `known`, or after a while. Dropping
+    /// the future, or the value that it returns, means that the server's connection is closed.
     pub async fn serve(
         self: &Arc<Self>,
         offer: ServerOffer,
@@ -73,15 +74,15 @@ impl ControlPlane {
         self.changed.notify_one();
     }
 
-    /// The least receive buffer of the servers that a job of this client would get, and how many they are; `None` where
-    /// each worker is one besides.
+    /// The smallest receive buffer of the servers that a job of this client would get, and the number of these servers;
+    /// `None` if each worker is a server too.
     pub(super) fn server_buffers(&self, protocol: &Protocol, client: &Client) -> Option<(usize, usize)> {
         let (servers, buffer) = self.with_control(|control| control.servers_for(protocol, client));
         Some((buffer? as usize, servers.dedicated().len()))
     }
 }
 
-/// Tells the state machine that a server's end of a connection is closed.
+/// Reports to the state machine that a server has closed its end of a connection.
 pub(crate) struct OpenOffer {
     plane: Arc<ControlPlane>,
     incarnation: u64,

@@ -1,4 +1,5 @@
-//! Shards as the control plane knows them: what it asks of them, what they last said, what it tells them of a job.
+//! Shards as the control plane knows them: their interface, their last reports, and the form in which they are told of
+//! a job.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,30 +12,30 @@ use tributary_proto::contract::time::{Span, Time};
 use crate::progress::Progress;
 use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
 
-/// What the control plane needs of a shard, or of what stands for one. Answers come in the order of asking.
+/// The interface of a shard, or of what stands for one. Answers come in the order of the calls.
 pub(crate) trait Shard: Send + Sync {
-    /// Installs a job, in place of any with its id; answers when packets will find it.
+    /// Installs a job, in place of any job with its id; answers once packets will find the job.
     fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>>;
-    /// Gives a job other slots in this shard; false if it has no machine of its own there.
+    /// Gives a job another number of slots in this shard; false if the job has no machine of its own there.
     fn resize(&self, job: JobId, slots: u16) -> Answer<bool>;
-    /// Takes a job out and frees its memory; false if there was none.
+    /// Removes a job and frees its memory; false if there was no such job.
     fn remove(&self, job: JobId) -> Answer<bool>;
-    /// Whether the process with this incarnation, which asked at our address `asked_at`, is at a UDP address: asks it there,
-    /// so many times at most. In a fabric nobody is asked: its file says which host is behind which cable.
+    /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
+    /// `asked_at`, is at a UDP address. A fabric does not ask: its file says which host is behind which cable.
     fn challenge(&self, _whom: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
         Answer::ready(true)
     }
     /// The state of the shard and of its jobs.
     fn report(&self) -> Answer<ShardReport>;
-    /// The jobs that run there although this control plane has not installed them: it was started anew.
+    /// The jobs that run in the shard although this control plane has not installed them: it was started anew.
     fn found(&self) -> Answer<Vec<(JobName, JobInstall)>> {
         Answer::ready(Vec::new())
     }
-    /// Its jobs outlive this control plane, which finds them again.
+    /// True if the shard's jobs outlive this control plane, which finds them again.
     fn outlives(&self) -> bool {
         false
     }
-    /// The address that it receives at.
+    /// The address at which the shard receives.
     fn udp_addr(&self) -> SocketAddr;
     /// Bytes of receive buffer that the kernel granted.
     fn receive_buffer(&self) -> usize;
@@ -64,7 +65,7 @@ impl Shard for ShardHandle {
     }
 }
 
-/// How many of a switch's shards have a job's machines: the first one, where jobs share memory, and all of them elsewhere.
+/// How many shards of a switch have a job's machines: only the first one if jobs share memory, otherwise all.
 pub(crate) fn used_by(protocol: &Protocol) -> usize {
     if protocol.shared.is_some() { 1 } else { usize::MAX }
 }
@@ -107,7 +108,7 @@ pub(super) async fn remove(shards: &[Box<dyn Shard>], id: JobId) {
     }
 }
 
-/// What a shard last said, and how fast it works.
+/// A shard's last report, and how fast the shard works.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sighting {
     /// The newest report; `None` before the first.
@@ -119,7 +120,7 @@ pub(crate) struct Sighting {
     pub tx_bytes_per_s: f64,
 }
 
-/// All that was seen of the shards at one time.
+/// All reports of the shards from one look.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sightings {
     pub at: Option<Time>,

@@ -1,14 +1,15 @@
-//! What a switch's thread will say to what it was asked.
+//! The answers that a switch's thread will give.
 
 use tokio::sync::oneshot;
 use tributary_proto::contract::ids::TreeId;
 
-/// The thread has ended: it answers nothing any more.
+/// The thread has ended and answers nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shard {0} of the switch has stopped")]
 pub struct Stopped(pub TreeId);
 
-/// What a shard will say. It carries out what it was asked in the order of asking, whether anybody waits or not.
+/// An answer that a shard will give. The shard carries out requests in the order in which they were made, whether or
+/// not a caller waits.
 #[must_use = "what was asked may fail"]
 pub struct Answer<T> {
     shard: TreeId,
@@ -16,7 +17,7 @@ pub struct Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// An answer that will come this way.
+    /// An answer that will come over this channel.
     pub(crate) fn new(shard: TreeId, answer: oneshot::Receiver<T>) -> Answer<T> {
         Answer { shard, answer }
     }
@@ -29,12 +30,12 @@ impl<T> Answer<T> {
         Answer { shard: TreeId(0), answer }
     }
 
-    /// The answer, without holding a thread up.
+    /// Waits for the answer without holding a thread up.
     pub async fn come(self) -> Result<T, Stopped> {
         self.answer.await.map_err(|_| Stopped(self.shard))
     }
 
-    /// The answer, on a thread that has nothing else to do; not within an asynchronous task.
+    /// Waits for the answer, on a thread that has nothing else to do; not within an asynchronous task.
     pub fn wait(self) -> Result<T, Stopped> {
         self.answer.blocking_recv().map_err(|_| Stopped(self.shard))
     }

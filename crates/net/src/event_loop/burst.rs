@@ -1,7 +1,7 @@
-//! A burst at a switch: the packets that one call has received, and those that machines make of them.
+//! A burst at a switch: the packets that one call has received, and the packets that machines make of them.
 //!
-//! Packets pass in the memory that they were received to. What machines make by themselves is gathered behind one
-//! another in a memory of its own, so that it leaves in runs as forwarded packets do.
+//! Packets are processed in the memory into which they were received. Packets that machines make by themselves are
+//! gathered one behind the other in memory of its own, so that they leave in runs as forwarded packets do.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// Room for some runs of the longest, and little enough to stay in a core's own cache.
+    /// Room for some runs of the longest packets, and little enough to stay in a core's own cache.
     pub fn new() -> Own {
         Own { memory: vec![0; 4 * LONGEST].into_boxed_slice(), end: 0 }
     }
@@ -50,13 +50,13 @@ pub struct Burst<'a, S> {
 }
 
 impl<'a, S: Site> Burst<'a, S> {
-    /// The messages of an inbox.
+    /// The burst of the messages of an inbox.
     pub fn new(now: Time, site: &'a mut S, udp: &'a mut UdpPort, inbox: &'a mut Inbox, own: &'a mut Own) -> Self {
         let (left, ingress, place, made) = (Segments::default(), PortId::UNKNOWN, 0..0, false);
         Burst { now, site, udp, inbox, own, begun: 0, left, ingress, place, made }
     }
 
-    /// Sends what is left of the machines' own packets.
+    /// Sends the rest of the machines' own packets.
     pub fn end(&mut self) {
         if std::mem::take(&mut self.made) {
             self.site.flush(self.now, &self.own.memory, self.udp);

@@ -1,4 +1,4 @@
-//! The control plane's end of a switch's thread: every call is a message to it.
+//! The control plane's end of a switch's thread: every call is a message to the thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub struct Handle<C> {
 }
 
 impl<C: Send + 'static> Handle<C> {
-    /// Starts the thread of a shard, by this name, with what is in its pipeline before any job.
+    /// Starts the thread of a shard under this name. `pipeline` has what is there before any job.
     pub fn start<S>(name: String, shard: TreeId, udp: UdpPort, pipeline: Pipeline, site: S) -> io::Result<Handle<C>>
     where
         S: Site<Command = C> + Send + 'static,
@@ -39,12 +39,12 @@ impl<C: Send + 'static> Handle<C> {
         Ok(Handle { shard, udp: addr, receive_buffer, orders, waker, thread })
     }
 
-    /// Which part of the switch it is.
+    /// The part of the switch that the thread runs.
     pub fn shard(&self) -> TreeId {
         self.shard
     }
 
-    /// The address that it receives at, with the port that the system chose.
+    /// The address at which the thread receives, with the port that the system chose.
     pub fn udp_addr(&self) -> SocketAddr {
         self.udp
     }
@@ -54,7 +54,7 @@ impl<C: Send + 'static> Handle<C> {
         self.receive_buffer
     }
 
-    /// Asks the thread for something.
+    /// Sends the thread a command; returns its answer.
     pub fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> C) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         // Where the thread has ended, the reply's sender ends here, and the answer says so.

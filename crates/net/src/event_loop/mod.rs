@@ -1,7 +1,7 @@
-//! The loop of every switch's thread: sleep, commands, packets in, through the pipeline, out, timers.
+//! The loop of every switch's thread: sleep, commands, packets through the pipeline, timers.
 //!
-//! A [`Site`] is what one kind of switch brings: a star its ports and uplinks, a fabric its crossbar and queues. What the
-//! machines are due is `drive::switch`'s; one [`burst`] is its surroundings here.
+//! A [`Site`] is what one kind of switch adds: a star its ports and uplinks, a fabric its crossbar and queues.
+//! `drive::switch` calls the machines; a [`burst`] is their surroundings here.
 
 pub mod answer;
 pub mod burst;

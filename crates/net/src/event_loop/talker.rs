@@ -1,4 +1,4 @@
-//! For tests: a machine that makes packets by itself, and what leaves a socket of them.
+//! For tests: a machine that makes packets by itself, and the packets that leave a socket.
 
 use std::net::Ipv4Addr;
 
@@ -50,12 +50,13 @@ impl Switch for Talker {
     }
 }
 
-/// A socket that hears what a test's switch sends.
+/// A socket that receives what a test's switch sends.
 pub fn socket() -> UdpPort {
     UdpPort::open((Ipv4Addr::LOCALHOST, 0).into(), 4 << 20, 4 << 20).expect("the loopback interface is there")
 }
 
-/// A job's machine makes packets of this length with these verdicts; all of it leaves through `site`. How many packets
+/// A job's machine makes packets of this length with these verdicts, and all of them leave through `site`. Returns how
+/// many packets left, and in how many calls.
 /// left, and in how many calls.
 pub fn talk(site: &mut impl Site, udp: &mut UdpPort, jobs: &[(JobId, usize, Vec<Verdict>)]) -> (u64, u64) {
     let mut pipeline = Pipeline::default();

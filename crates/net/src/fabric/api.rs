@@ -1,4 +1,4 @@
-//! The JSON that the seat and the other switches of a fabric exchange, and the headers that prove who they are.
+//! The JSON that the seat and the other switches of a fabric exchange, and the headers that prove the sender.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,20 +23,20 @@ use crate::shard::JobInstall;
 use crate::status::MetricStatus;
 use crate::status::lag::LagStatus;
 
-/// The fabric's secret: what only its switches send.
+/// The fabric's secret, which only its switches send.
 pub const SECRET_HEADER: &str = "x-tributary-fabric";
-/// Whom a request comes from that a switch passes on.
+/// The host from which a request came that a switch passes on.
 pub const HOST_HEADER: &str = "x-tributary-host";
 
-/// `POST /fabric/sync`: which jobs there are.
+/// `POST /fabric/sync`: the jobs of the fabric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyncBody {
-    /// Jobs that stay where they are installed.
+    /// Jobs that stay installed.
     pub keep: Vec<u16>,
     /// Jobs to install. All others are removed.
     pub install: Vec<JobBody>,
-    /// Slots over all trees that jobs have now whose machines can be given others.
+    /// The slots over all trees that jobs have now, for jobs whose machines can be resized.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shares: BTreeMap<u16, u16>,
     /// Jobs whose trees are broken, as far as the seat knows.
@@ -48,9 +48,9 @@ pub struct SyncBody {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BrokenBody {
-    /// Which.
+    /// The job's id.
     pub job_id: u16,
-    /// Why, and what to do: a sentence.
+    /// Why, and what to do: one sentence.
     pub why: String,
 }
 
@@ -58,17 +58,17 @@ pub struct BrokenBody {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobBody {
-    /// Its name.
+    /// The job's name.
     pub name: String,
     /// The protocol's name.
     pub protocol: String,
     /// The job's id in packets.
     pub job_id: u16,
-    /// Its key.
+    /// The job's key.
     pub key: String,
-    /// Slots over all trees that it has now.
+    /// The job's slots over all trees now.
     pub slots: u16,
-    /// Slots over all trees that its members have agreed on.
+    /// The slots over all trees on which the job's members have agreed.
     pub most_slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
@@ -84,7 +84,7 @@ pub struct JobBody {
     /// The number of trees that its ranks insist on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trees_wanted: Option<u16>,
-    /// Its static trees; none for protocols that find theirs themselves.
+    /// The job's static trees; empty for protocols that find their trees themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeBody>,
 }
@@ -110,7 +110,7 @@ impl JobBody {
         }
     }
 
-    /// The job, with operators that are put to the test here too; an error says why it cannot be installed.
+    /// The job, with operators that are tested here too. An error says why the job cannot be installed.
     pub fn job(self, library: &Library) -> Result<FabricJob, ApiError> {
         let modules = self.modules.clone();
         let senseless = || ApiError::bad_request("a job to install makes no sense here".into());
@@ -160,53 +160,53 @@ impl JobBody {
     }
 }
 
-/// The answer to `POST /fabric/jobs`, from a seat that was started: which jobs are installed there.
+/// The answer to `POST /fabric/jobs` from a seat that was just started: the jobs that are installed at this switch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FoundReply {
-    /// All of them.
+    /// All of these jobs.
     pub jobs: Vec<JobBody>,
 }
 
-/// The answer: what the switch lacks, and how it fares.
+/// The answer to a sync: the jobs that the switch lacks, and the state of the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyncReply {
-    /// Jobs to keep that are not here.
+    /// Jobs to keep that the switch does not have.
     pub lacking: Vec<u16>,
-    /// The jobs that are.
+    /// The jobs that it has.
     pub jobs: Vec<JobSign>,
 }
 
-/// What the seat wants to know of a job on another switch.
+/// What the seat wants to know of a job at another switch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobSign {
-    /// Which.
+    /// The job's id.
     pub job_id: u16,
     /// Packets of the job.
     pub packets: u64,
-    /// The same per second, lately.
+    /// Packets of the job per second, lately.
     pub packets_per_s: f64,
-    /// Sums completed there.
+    /// Sums completed at the switch.
     pub blocks: u64,
-    /// The same per second, lately.
+    /// Sums completed per second, lately.
     pub blocks_per_s: f64,
-    /// Contributions added there.
+    /// Contributions added at the switch.
     pub contributions: u64,
     /// Slots with a sum that is not complete.
     pub waiting: u32,
-    /// What its protocol counts and measures there.
+    /// The protocol's own counters and gauges at the switch.
     pub metrics: Vec<MetricStatus>,
-    /// Why its machine there can do no more.
+    /// Why the job's machine at the switch can do no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// Seconds since each member was heard there, by rank; none for those that are elsewhere.
+    /// Seconds since the switch heard each member, by rank; none for members elsewhere.
     pub heard_s_ago: Vec<Option<f64>>,
-    /// The rank there that results wait for.
+    /// The rank at the switch for which results wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagStatus>,
-    /// How far the ranks there are in their collectives.
+    /// How far the ranks at the switch are in their collectives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<ProgressSign>,
 }
@@ -215,9 +215,9 @@ pub struct JobSign {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgressSign {
-    /// Seconds since it said so.
+    /// Seconds since the rank said so.
     pub heard_s_ago: f64,
-    /// What it said: the packet behind the common header.
+    /// What the rank said: the packet behind the common header.
     pub body: Vec<u8>,
 }
 
@@ -256,7 +256,8 @@ impl JobSign {
     }
 }
 
-/// What a member is told of the fabric and its place in the job's trees; `None` if some member is on no host of it.
+/// What a member learns of the fabric and of its place in the job's trees; `None` if some member is on no host of the
+/// fabric.
 pub fn fabric_reply(fabric: &FabricLayout, rank: u16, members: &[SocketAddr], trees: &[Tree]) -> Option<FabricReply> {
     let host = |member: &SocketAddr| fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node));
     let hosts = members.iter().map(host).collect::<Option<Vec<NodeId>>>()?;

@@ -1,4 +1,5 @@
-//! The inside of a fabric switch: which port a packet came in on, which queues it goes to, and who is alive there.
+//! The inside of a fabric switch: the port by which a packet came in, the queues that it goes to, and the neighbours
+//! that are alive.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +24,7 @@ use crate::event_loop::Origin;
 use crate::pool_size::packet_bytes;
 use crate::udp::{Run, UdpPort, key_of};
 
-/// How often switches tell their neighbours that they live.
+/// How often switches tell their neighbours that they are alive.
 pub const HELLO_EVERY: Span = Span::from_millis(50);
 /// A neighbour that is silent for so long is dead. Six of its signs may be late: machines are busy.
 const DEAD_AFTER: Span = Span::from_millis(300);
@@ -64,7 +65,7 @@ enum Exit {
 }
 
 impl Crossbar {
-    /// A switch that has heard of nobody: its ports to other switches are dead until they speak.
+    /// A switch that has heard no neighbour: its ports to other switches are dead until these speak.
     pub fn new(fabric: Arc<FabricLayout>, node: NodeId, udp: &UdpPort) -> Crossbar {
         let mut state = LinkState::new(&fabric.cabling, node);
         let (mut ports, mut switches, mut hosts) = (Vec::new(), HashMap::new(), HashMap::new());
@@ -112,7 +113,7 @@ impl Crossbar {
         }
     }
 
-    /// The switch's own number.
+    /// The node number of the switch.
     pub fn node(&self) -> NodeId {
         self.node
     }
@@ -134,8 +135,8 @@ impl Crossbar {
         found.unwrap_or(PortId::UNKNOWN)
     }
 
-    /// True if a packet of this job may come from there: from another switch, or from the very socket of the member on
-    /// the host behind the port, who is alive then.
+    /// True if a packet of this job may come from this address: from another switch, or from the socket of the member
+    /// on the host behind the port. That member then counts as alive.
     pub fn admits(&mut self, now: Time, ingress: PortId, from: SocketAddr, job: JobId) -> bool {
         let Some(port) = self.ports.get_mut(ingress.index()) else { return false };
         if port.switch.is_some() {
@@ -273,13 +274,14 @@ impl Crossbar {
         self.order(now, udp);
     }
 
-    /// When some queue may send next.
+    /// When the next queue may send.
     pub fn due(&self) -> Option<Time> {
         let orders = self.rooms.as_ref().and_then(Rooms::due);
         self.ports.iter().filter_map(|port| port.egress.due()).chain(orders).min()
     }
 
-    /// Names the members of a job that are on our own hosts: node and address by rank. Its packets begin with this header.
+    /// Names the members of a job that are on our own hosts: node and address by rank. The job's packets begin with
+    /// this header.
     pub fn add_job(&mut self, header: Common, members: &[(NodeId, SocketAddr)], udp: &UdpPort) {
         let job = header.job;
         self.remove_job(job);
@@ -292,7 +294,8 @@ impl Crossbar {
         }
     }
 
-    /// Names nodes that a machine of a job sends to together, until the job is removed; `None` if there is no number left.
+    /// Makes a group of nodes to which a machine of a job sends the same packets, until the job is removed; `None` if
+    /// no group number is left.
     pub fn add_group(&mut self, job: JobId, nodes: impl Iterator<Item = NodeId>) -> Option<GroupId> {
         let number = (0..u16::MAX).map(GroupId).find(|number| !self.groups.contains_key(number))?;
         let port_to = |node| self.ports.iter().position(|port| port.peer == node);
@@ -307,7 +310,7 @@ impl Crossbar {
         self.ports.get(port.index()).is_some_and(|port| port.peer == node)
     }
 
-    /// What is known of cables anywhere.
+    /// What is known of cables anywhere in the fabric.
     pub fn link_state(&self) -> &LinkState {
         &self.state
     }
@@ -320,19 +323,19 @@ impl Crossbar {
         }
     }
 
-    /// The port that a host is connected to, if it is a host of ours.
+    /// The port that a host is connected to, if it is one of our hosts.
     pub fn port_to(&self, host: NodeId) -> Option<PortId> {
         let number = self.ports.iter().position(|port| port.peer == host && port.switch.is_none())?;
         Some(PortId(number as u16))
     }
 
-    /// When the member of a job on this host was last heard, if it is a host of ours.
+    /// When the member of a job on this host was last heard, if it is one of our hosts.
     pub fn heard(&self, job: JobId, host: NodeId) -> Option<Time> {
         let port = self.ports.iter().find(|port| port.peer == host)?;
         port.members.get(&job)?.heard
     }
 
-    /// A neighbour's sign of life, with what it knows of others.
+    /// Takes a neighbour's sign of life, with its reports on other switches.
     pub fn hear(&mut self, now: Time, ingress: PortId, hello: &super::wire::Hello) {
         let Some(port) = self.ports.get_mut(ingress.index()) else { return };
         if port.switch.is_none() || port.peer != hello.node {
@@ -346,7 +349,7 @@ impl Crossbar {
         self.look(now, news);
     }
 
-    /// Finds out who has fallen silent; learns the ways anew where something has changed.
+    /// Finds neighbours that have fallen silent, and computes the ways anew if something has changed.
     pub fn look(&mut self, now: Time, news: bool) {
         let mut down = PortSet::EMPTY;
         for (number, port) in self.ports.iter_mut().enumerate() {
@@ -366,8 +369,8 @@ impl Crossbar {
         }
     }
 
-    /// Tells every neighbour that we live; `ready` if we know the running jobs. By packets as long as those of jobs: a cable
-    /// that does not hold them is dead, and others are taken.
+    /// Tells every neighbour that this switch is alive; `ready`: it knows the running jobs. The packets are as long as
+    /// those of jobs: a cable that does not hold them is dead, and others are used.
     pub fn greet(&self, ready: bool, udp: &mut UdpPort) {
         let mut packets = super::wire::hellos(self.fabric.key(), self.node, ready, self.state.adverts());
         packets.iter_mut().for_each(|packet| packet.resize(packet.len().max(self.longest), 0));

@@ -25,16 +25,16 @@ use crate::switch_daemon::StartError;
 pub struct FabricSwitchOptions {
     /// The fabric.
     pub fabric: Arc<FabricLayout>,
-    /// Which of its switches this one is.
+    /// The switch's node number.
     pub node: NodeId,
     /// Bytes of receive and of send buffer to ask the kernel for.
     pub socket_buffer: usize,
-    /// Which operators of jobs' own it serves.
+    /// Which of the jobs' own operators the switch serves.
     pub operators: Allowed,
 }
 
 impl FabricSwitchOptions {
-    /// This switch of this fabric, with the buffers that every switch has, and no operators of jobs' own.
+    /// This switch of this fabric, with the buffers that every switch has; it serves no operators of jobs.
     pub fn new(fabric: Arc<FabricLayout>, node: NodeId) -> FabricSwitchOptions {
         FabricSwitchOptions { fabric, node, socket_buffer: 8 << 20, operators: Allowed::None }
     }
@@ -50,7 +50,7 @@ pub struct RunningFabricSwitch {
 }
 
 impl RunningFabricSwitch {
-    /// Opens every socket and starts every thread; nothing is left behind on an error.
+    /// Opens every socket and starts every thread. If that fails, nothing is left behind.
     pub fn start(options: &FabricSwitchOptions) -> Result<RunningFabricSwitch, StartError> {
         let FabricSwitchOptions { fabric, node, socket_buffer, operators } = options;
         let (node, udp) = (*node, fabric.udp(*node));
@@ -90,17 +90,18 @@ impl RunningFabricSwitch {
         Ok(RunningFabricSwitch { udp, control, server, plane })
     }
 
-    /// Where it receives packets.
+    /// The address where the switch receives packets.
     pub fn udp_addr(&self) -> SocketAddr {
         self.udp
     }
 
-    /// Where its control API is.
+    /// The addresses of its control API.
     pub fn control_addrs(&self) -> &[SocketAddr] {
         &self.control
     }
 
-    /// Ends every thread and closes every socket. Jobs go on at the other switches; a seat that is started again finds them.
+    /// Ends every thread and closes every socket. Jobs go on at the other switches; a seat that is started again finds
+    /// them.
     pub fn stop(self) {
         let RunningFabricSwitch { udp, server, plane, .. } = self;
         drop(server);

@@ -1,8 +1,9 @@
-//! The egress queue of one port: bounded in bytes, drop-tail, marks above a threshold, leaves at the port's rate, and stands
-//! still while the other end of the cable wants a pause. A host of a lossless fabric has one, too.
+//! The egress queue of one port. It is bounded in bytes, drops at the tail, marks above a threshold, leaves at the
+//! port's rate, and stands still while the other end of the cable wants a pause. A host of a lossless fabric has such a
+//! queue too.
 //!
-//! Packets are copied into memory that is taken once, and leave in runs of equal segments. A queue is as long as the
-//! machines' `PortView` and the choice among ways see it.
+//! Packets are copied into memory that is allocated once, and leave in runs of equal segments. The machines' `PortView`
+//! and the choice among ways see the queue's length.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ use tributary_proto::contract::time::{Span, Time};
 use super::rooms::Charge;
 use crate::udp::{Lanes, Run};
 
-/// What an Ethernet frame adds to a UDP payload over IPv4: the testbed's shapers count alike.
+/// What an Ethernet frame adds to a UDP payload over IPv4. The testbed's shapers count in the same way.
 pub const FRAME_BYTES: u64 = 14 + 20 + 8;
 /// What a timer that is late may make up for: a busy machine's are, by milliseconds ...
 const TIMER_SLACK: Span = Span::from_micros(2_000);
@@ -25,14 +26,14 @@ const PS_PER_S: u128 = 1_000_000_000_000;
 /// No order to pause holds longer, whoever gives it.
 const LONGEST_PAUSE: Span = Span::from_millis(1_000);
 
-/// Whom a packet is for, at the other end of the cable.
+/// The receiver of a packet, at the other end of the cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
-    /// The switch there.
+    /// The switch at the other end.
     Switch,
-    /// The member of a job on the host there.
+    /// The member of a job on the host at the other end.
     Member(JobId),
-    /// A UDP port of the host there.
+    /// A UDP port of the host at the other end.
     UdpPort(u16),
 }
 
@@ -44,20 +45,20 @@ struct Entry<K> {
     charge: Charge,
 }
 
-/// What a queue did.
+/// The counters of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EgressCounters {
     /// Packets that left.
     pub packets: u64,
     /// UDP payload bytes that left.
     pub bytes: u64,
-    /// Packets that did not fit.
+    /// Packets that did not fit the queue.
     pub drops: u64,
     /// Packets that were marked.
     pub marks: u64,
-    /// The longest that the queue was, in bytes on the wire.
+    /// The greatest length of the queue, in bytes on the wire.
     pub peak_bytes: u64,
-    /// How often the other end had it pause.
+    /// How often the other end wanted a pause.
     pub pauses: u64,
 }
 
@@ -103,8 +104,8 @@ impl<K: Copy + PartialEq> Egress<K> {
         }
     }
 
-    /// The same with room for `limit` bytes: where senders pause, all that the ports where packets come in may hold can wait
-    /// for one way out.
+    /// The same queue with room for `limit` bytes: in a lossless fabric, everything that the ports hold may wait for
+    /// one way out.
     pub fn with_room(self, limit: u64) -> Egress<K> {
         Egress { memory: memory(limit), limit, ..self }
     }
@@ -114,7 +115,7 @@ impl<K: Copy + PartialEq> Egress<K> {
         self.queued
     }
 
-    /// More than half of what fits waits.
+    /// True if more than half of what fits waits.
     pub fn is_over_half(&self) -> bool {
         self.queued * 2 > self.usual
     }
@@ -124,7 +125,7 @@ impl<K: Copy + PartialEq> Egress<K> {
         &self.counters
     }
 
-    /// Takes a packet, marked if the queue is long, or drops it if it does not fit; false then.
+    /// Takes a packet, marked if the queue is long. False if the packet does not fit and is dropped.
     pub fn offer(&mut self, packet: &[u8], ecn: Ecn, to: K, charge: Charge) -> bool {
         let wire = packet.len() as u64 + FRAME_BYTES;
         if self.queued + wire > self.limit {
@@ -148,7 +149,7 @@ impl<K: Copy + PartialEq> Egress<K> {
         self.counters.drops += 1;
     }
 
-    /// The other end wants nothing for so long from now on; for no time: it may go on.
+    /// The other end wants a pause of so long from now on; a pause of no time lets the queue go on.
     pub fn pause(&mut self, now: Time, span: Span) {
         self.counters.pauses += u64::from(self.paused_until <= now && span > Span(0));
         self.paused_until = now + span.min(LONGEST_PAUSE);
@@ -159,12 +160,13 @@ impl<K: Copy + PartialEq> Egress<K> {
         if self.memory.len() - self.tail >= len { self.tail } else { 0 }
     }
 
-    /// When something may leave; `None` while nothing waits.
+    /// When the next packet may leave; `None` while none waits.
     pub fn due(&self) -> Option<Time> {
         (!self.entries.is_empty()).then_some(self.busy_until.max(self.paused_until))
     }
 
-    /// Hands over what may leave by now, in runs for one receiver each, and says whose room is free again.
+    /// Hands over the packets that may leave by now, in runs for one receiver each, and reports the room that they
+    /// free.
     pub fn drain(&mut self, now: Time, mut free: impl FnMut(Charge, u64), mut send: impl FnMut(K, &Run, &[u8])) {
         if self.paused_until > now {
             return;
@@ -196,7 +198,7 @@ impl<K: Copy + PartialEq> Egress<K> {
         }
     }
 
-    /// Forgets all that waits: the other end is gone.
+    /// Forgets all packets that wait: the other end is gone.
     pub fn clear(&mut self, mut free: impl FnMut(Charge, u64)) {
         self.counters.drops += self.entries.len() as u64;
         self.entries.drain(..).for_each(|entry| free(entry.charge, entry.len as u64 + FRAME_BYTES));

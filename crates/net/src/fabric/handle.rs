@@ -17,7 +17,7 @@ use crate::udp::UdpPort;
 /// The only shard: a fabric switch has one thread.
 pub const ONLY: TreeId = TreeId(0);
 
-/// A running thread; dropping it stops the thread.
+/// A running thread. Dropping the handle stops the thread.
 pub struct FabricHandle {
     thread: Handle<Command>,
     broken: watch::Receiver<Broken>,
@@ -33,7 +33,7 @@ impl FabricHandle {
         Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, pipeline, site)?, broken })
     }
 
-    /// Makes the switch's jobs what the seat says; which of those to keep are not there.
+    /// Makes the switch's jobs those that the seat has told. Returns the jobs to keep that the switch does not have.
     pub fn sync(&self, told: Told) -> Answer<Vec<JobId>> {
         self.thread.ask(|reply| Command::Sync { told, reply })
     }
@@ -55,7 +55,7 @@ impl FabricHandle {
         self.thread.ask(Command::Report)
     }
 
-    /// Where it receives packets.
+    /// The address where the switch receives packets.
     pub fn udp_addr(&self) -> SocketAddr {
         self.thread.udp_addr()
     }

@@ -1,8 +1,8 @@
-//! A job as a switch of a fabric has it, and whether its trees stand.
+//! A job at a switch of a fabric, and whether the job's trees stand.
 //!
-//! What a switch of a static tree holds is nowhere else: contributions and sums of every slot. So a tree that has lost a
-//! switch or a cable is never mended under its job. The job ends by name on every rank, and is planned anew when the ranks
-//! connect again.
+//! A switch of a static tree holds contributions and sums of its slots that no other machine has. So a tree that has
+//! lost a switch or a cable is never mended under its job. The job ends on every rank, with an error that names the
+//! cause, and is planned anew when the ranks connect again.
 
 use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
@@ -20,18 +20,18 @@ const SILENT: Span = Span::from_millis(1_000);
 /// A job as the seat has planned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricJob {
-    /// Its name.
+    /// The job's name.
     pub name: JobName,
     /// Protocol, sizes, key, and the UDP address of each member. Each tree owns the slots of a shard.
     pub job: JobInstall,
     /// The host of each member, by rank.
     pub hosts: Vec<NodeId>,
-    /// Its static trees, by number; none where protocols find their trees themselves.
+    /// The job's static trees, by number; empty for protocols that find their trees themselves.
     pub trees: Vec<Tree>,
 }
 
 impl FabricJob {
-    /// The switches without which the job cannot run: those of its trees, or those with members.
+    /// The switches without which the job cannot run: the switches of its trees, or those with members.
     pub fn needs(&self, fabric: &FabricLayout) -> Vec<NodeId> {
         let leaves = self.hosts.iter().map(|&host| fabric.leaf_of(host));
         let trees = self.trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.node);
@@ -41,26 +41,27 @@ impl FabricJob {
         nodes
     }
 
-    /// True for the switches that are to have the job: those that it needs, where it has operators that others may not
-    /// serve; else all.
+    /// True for the switches that get the job. If the job has operators, which other switches may not serve, these are
+    /// the switches that it needs; otherwise all switches.
     pub fn is_for(&self, fabric: &FabricLayout, node: NodeId) -> bool {
         self.job.config.options.operators().is_empty() || self.needs(fabric).contains(&node)
     }
 
-    /// What every rank is told of the first tree that ran through a switch or over a cable; `why`: "which is dead".
+    /// What every rank is told of the first tree that ran through a switch or over a cable. `why`: as in "which is
+    /// dead".
     pub fn broken_by(&self, tree: usize, what: &str, why: &str, advice: &str) -> String {
         format!("tree {tree} of job \"{}\" ran {what}, {why}; {advice}", self.name)
     }
 }
 
-/// A job that is installed here.
+/// A job that is installed at this switch.
 pub struct Installed {
     pub job: FabricJob,
     pub rates: Rates,
-    /// How far the ranks here are.
+    /// How far the ranks at this switch are.
     pub progress: OfRanks,
     edges: Vec<Edge>,
-    /// Why it can never go on.
+    /// Why the job can never go on.
     pub broken: Option<String>,
 }
 
@@ -95,7 +96,7 @@ impl Installed {
         Installed { job, rates: Rates::default(), progress, edges, broken: None }
     }
 
-    /// Looks whether the trees stand; true if that is news.
+    /// Checks whether the trees stand; true if the answer has changed.
     pub fn look(&mut self, now: Time, crossbar: &Crossbar) -> bool {
         let state = crossbar.link_state();
         self.edges.iter_mut().filter(|edge| state.is_up(edge.cable)).for_each(|edge| edge.alive = now);

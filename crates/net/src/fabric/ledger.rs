@@ -1,4 +1,4 @@
-//! The seat's own account of jobs: which there are, which switch has had which, and which can never go on.
+//! The seat's own account of jobs: all jobs, the switches that have had them, and jobs that can never go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,20 @@ use tributary_proto::contract::ids::{JobId, NodeId};
 use super::job::FabricJob;
 use super::told::Told;
 
-/// What there is to install.
+/// The jobs of the fabric.
 #[derive(Default)]
 pub struct Jobs {
-    /// All of them.
+    /// All jobs.
     pub all: BTreeMap<JobId, FabricJob>,
-    /// Which switches have had which jobs with trees. One that lacks such a job was started again, without the sums.
+    /// Which switches have had which jobs with trees. A switch that lacks such a job was started again, and has lost
+    /// the sums.
     pub taken: BTreeSet<(NodeId, JobId)>,
-    /// Why jobs can never go on that cannot.
+    /// The jobs that can never go on, with the reason.
     pub broken: BTreeMap<JobId, String>,
 }
 
 impl Jobs {
-    /// Forgets a job; false if there was none.
+    /// Forgets a job; false if there was no such job.
     pub fn remove(&mut self, id: JobId) -> bool {
         self.taken.retain(|&(_, taken)| taken != id);
         self.broken.remove(&id);
@@ -34,20 +35,20 @@ impl Jobs {
         Told { keep, install, shares: self.shares().collect(), broken }
     }
 
-    /// The slots that jobs have now whose machines can be given others.
+    /// The slots that jobs have now, for jobs whose machines can be resized.
     pub fn shares(&self) -> impl Iterator<Item = (JobId, u16)> {
         let resizable = self.all.iter().filter(|(_, job)| job.job.protocol.resizes);
         resizable.map(|(&id, job)| (id, job.job.config.slots))
     }
 
-    /// A job's machine at a switch can do no more; true if that is news.
+    /// A job's machine at a switch can do no more; true if that is new.
     pub fn failed(&mut self, fabric: &FabricLayout, node: NodeId, id: JobId, fault: &str) -> bool {
         let why = || format!("{fault}, at {}; the job is over", fabric.name(node));
         let is_news = self.all.contains_key(&id) && !self.broken.contains_key(&id);
         is_news && self.broken.insert(id, why()).is_none()
     }
 
-    /// A switch that jobs were installed on before has lost these; true if that ends one.
+    /// A switch on which jobs were installed has lost these jobs; true if that ends one of them.
     pub fn lost(&mut self, fabric: &FabricLayout, node: NodeId, lacking: &[u16]) -> bool {
         let mut news = false;
         for id in lacking.iter().copied().map(JobId) {

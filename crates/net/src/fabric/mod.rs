@@ -1,13 +1,15 @@
-//! A switch of a fabric: several ports with queues of their own, next hops by how long those are, one machine that the jobs
-//! of a protocol share, and one for each tree of a job that has trees of its own. `docs/fabric.md` describes the whole.
+//! A switch of a fabric. It has several ports with queues of their own, chooses next hops by the length of these
+//! queues, and has one machine that the jobs of a protocol share, and one machine for each tree of a job with trees of
+//! its own. `docs/fabric.md` describes the whole.
 //!
-//! A packet's way: [`thread`] receives it and asks the pipeline, [`crossbar`] knows the ports and the ways, [`egress`] is
-//! one port's queue, [`rooms`] what keeps it from overflowing in a lossless fabric. [`wire`] are the packets that switches send each other, [`own`] does what they ask.
+//! A packet's way: [`thread`] receives the packet and gives it to the pipeline, [`crossbar`] has the ports and the
+//! ways, [`egress`] is one port's queue, and [`rooms`] keeps queues from overflowing in a lossless fabric. [`wire`] has
+//! the packets that switches send each other, and [`own`] handles them.
 //!
-//! [`daemon`] is the whole process; jobs are formed at one switch, the [`seat`], which tells the others over HTTP
-//! ([`api`], [`tree_body`]); the others pass workers' requests on to it ([`routes`]). [`planning`] says where trees run,
-//! [`planted`] are their machines at one switch, [`job`] knows whether they stand, [`replant`] plants them anew,
-//! and [`sharing`] gives them other room as jobs come and go.
+//! [`daemon`] is the whole process. Jobs are formed at one switch, the [`seat`], which tells the other switches over
+//! HTTP ([`api`], [`tree_body`]); these pass workers' requests on to it ([`routes`]). [`planning`] chooses where trees
+//! run, [`planted`] is the trees' machines at one switch, [`job`] checks whether trees stand, [`replant`] plants them
+//! anew, and [`sharing`] gives jobs other room as jobs come and go.
 
 mod api;
 pub mod crossbar;

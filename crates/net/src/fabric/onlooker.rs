@@ -1,4 +1,4 @@
-//! A switch of a fabric that is not the seat, to its own control plane.
+//! A switch of a fabric that is not the seat, as its own control plane sees it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::handle::{FabricHandle, ONLY};
 use crate::control_plane::Shard;
 use crate::shard::{Answer, JobInstall, ShardError, ShardReport};
 
-/// To its own control plane, which only looks.
+/// A shard for the control plane of such a switch, which only looks.
 pub struct Onlooker(pub Arc<FabricHandle>);
 
 impl Shard for Onlooker {

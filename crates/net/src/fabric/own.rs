@@ -1,4 +1,5 @@
-//! Packets of the fabric itself, of job 0 under the fabric's own key: signs of life, and what it only forwards.
+//! Packets of the fabric itself, of job 0 under the fabric's own key: signs of life, and packets that switches only
+//! forward.
 
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::PortId;
@@ -9,7 +10,7 @@ use tributary_proto::contract::wire::{Common, kind};
 use super::crossbar::Crossbar;
 use super::wire::{CARRY_LEN, Carry, NO_VIA, read_hello, read_pause};
 
-/// One such packet, whose common header was read; an error says why it was of no use.
+/// Handles one such packet, whose common header was read. An error says why the packet was dropped.
 pub fn handle(
     crossbar: &mut Crossbar,
     now: Time,

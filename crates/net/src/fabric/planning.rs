@@ -1,4 +1,5 @@
-//! Where the trees of a job run, by the planner of `control`: over what is alive, beside what runs already.
+//! Where the trees of a job run, chosen by the planner of `control`: over cables that are alive, beside the trees that
+//! run already.
 
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{DEFAULT_TREES, Network, Tree, TreeError, TreeParent, TreeSwitch, Wish};
@@ -17,7 +18,7 @@ fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
     network
 }
 
-/// What a job needs to know to be planned.
+/// The data from which a job is planned.
 pub struct Request<'a> {
     pub id: JobId,
     /// The hosts, by rank.
@@ -26,7 +27,7 @@ pub struct Request<'a> {
     pub trees: Option<u16>,
 }
 
-/// The job's trees, around dead cables and switches that do not take it, and beside those of other jobs.
+/// The job's trees. They avoid dead cables and switches that do not take the job, and the load of other jobs' trees.
 pub fn plan<'a>(
     fabric: &FabricLayout,
     request: &Request<'_>,
@@ -48,8 +49,8 @@ pub fn plan<'a>(
     network.choose(&wish, &roots)
 }
 
-/// The job's trees with others in place of those that run over dead cables; `None` if none does, an error if there is no
-/// other way. Those that stand stay.
+/// The job's trees, with new trees in place of those that run over dead cables; other trees stay. `None` if no tree
+/// does, and an error if there is no other way.
 pub fn replan<'a>(
     fabric: &FabricLayout,
     job: &FabricJob,
@@ -87,7 +88,7 @@ pub fn replan<'a>(
     Ok(Some(trees))
 }
 
-/// As many trees as the job wants would be there if every cable were alive.
+/// True if the job would have as many trees as it wants if every cable were alive.
 pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
     let whole = plan(fabric, request, &[], &[], std::iter::empty());
     match (planned, whole) {
@@ -97,7 +98,7 @@ pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<V
     }
 }
 
-/// What the ranks of a job can do whose tree is broken.
+/// What the ranks of a job can do if one of its trees is broken.
 pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> String {
     let seat = fabric.seat;
     let cut_off =
@@ -116,7 +117,7 @@ pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> 
     }
 }
 
-/// Says which trees were chosen for a job.
+/// Logs the trees that were chosen for a job.
 pub fn log(fabric: &FabricLayout, job: &FabricJob) {
     for (number, tree) in job.trees.iter().enumerate() {
         let switches: Vec<&str> = tree.switches.iter().map(|switch| fabric.name(switch.node)).collect();

@@ -1,5 +1,5 @@
-//! The machines of a job's trees at one switch, as the one machine that its pipeline knows. The slot of a packet says which
-//! tree it is for, and each tree takes packets from its own neighbours alone.
+//! The machines of a job's trees at one switch, as one machine for the pipeline. A packet's slot tells which tree the
+//! packet is for, and each tree takes packets from its own neighbours only.
 
 use tributary_control::trees::TreeSwitch;
 use tributary_proto::contract::config::{JobConfig, Parent, SwitchConfig};
@@ -16,7 +16,7 @@ use tributary_proto::contract::values::Values;
 use super::crossbar::Crossbar;
 use super::job::FabricJob;
 
-/// What a job has at one switch. Packets that no tree of the job brings here are nobody's.
+/// What a job has at one switch. Packets that no tree of the job brings to this switch are dropped.
 pub fn plant(job: &FabricJob, crossbar: &mut Crossbar) -> Option<InstalledJob> {
     let (protocol, config) = (job.job.protocol, &job.job.config);
     let (mut members, mut others, mut trees) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,12 +1,14 @@
-//! A tree that has lost a switch or a cable is planted anew under its running job, where its protocol can do with machines
-//! that know nothing.
+//! Plants a tree that has lost a switch or a cable anew under its running job, if the job's protocol can go on with
+//! machines that know nothing.
 //!
-//! The seat sees a dead cable as soon as neighbours call it dead, plans other trees in place of those that ran over it, and
-//! tells all switches at once. Each switch of the job begins with new machines. To the ranks that is a switch that was
-//! started again: they keep what may be asked for once more, and go back to where all of them are. No rank is told anything: its own
-//! switch speaks for every tree, and its place there is the same.
+//! The seat sees a dead cable as soon as neighbours call it dead. It plans other trees in place of those that ran over
+//! the cable, and tells all switches at once. Each switch of the job begins with new machines. To the ranks this looks
+//! like a switch that was started again: they keep what may be needed once more, and go back to where all ranks are.
+//! The ranks are told nothing: each rank's own switch speaks for every tree, and the rank's place at that switch is the
+//! same.
 //!
-//! Where no other way is left, or the seat itself is what died, the job ends by name, as other protocols' do ([`super::job`]).
+//! If no other way is left, or the seat itself has died, the job ends with an error, like jobs of other protocols
+//! ([`super::job`]).
 
 use std::sync::Arc;
 use std::time::Duration;

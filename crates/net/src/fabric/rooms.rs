@@ -1,9 +1,10 @@
-//! Lossless fabrics: what came in by each port and has not left, and when the sender there is told to pause.
+//! Lossless fabrics: how much came in by each port and has not left, and when the sender at the port is told to pause.
 //!
-//! The rules are the simulator's (`sim/net/lossless.rs`). A packet takes room in the port where it, or what it is made of,
-//! came in; when that holds more than the threshold, the other end of the cable is told to stop, and when enough has left, to go on. An order holds for
-//! [`PAUSE_FOR`] and is repeated, so that a lost one costs little. Which packets take no room keeps ports from waiting for
-//! each other in a circle: docs/fabric.md, *Lossless*.
+//! The rules are the simulator's (`sim/net/lossless.rs`). A packet takes room in the port by which it came in; a packet
+//! that a switch makes takes room where the packet came in that it is made of. When a port holds more than the
+//! threshold, the other end of its cable is told to stop, and to go on when enough has left. An order holds for
+//! [`PAUSE_FOR`] and is repeated, so that a lost order costs little. Some packets take no room, so that ports never
+//! wait for each other in a circle: docs/fabric.md, *Lossless*.
 
 use tributary_control::fabric::Thresholds;
 use tributary_proto::contract::ids::PortId;
@@ -11,20 +12,20 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::event_loop::Origin;
 
-/// How long an order to pause holds ...
+/// How long an order to pause holds.
 pub const PAUSE_FOR: Span = Span::from_millis(100);
 /// ... and how often it is repeated.
 const REPEAT: Span = Span::from_millis(20);
 
-/// Whose room a packet takes that waits in a queue.
+/// The room that a packet in a queue takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charge {
-    /// Nobody's.
+    /// No room.
     #[default]
     Nobody,
-    /// That of the port where it came in.
+    /// Room in the port by which it came in.
     Port(PortId),
-    /// One packet's, for several copies.
+    /// The room of one packet, for several copies.
     Copies(CopiesId),
 }
 
@@ -59,13 +60,13 @@ struct Room {
 pub struct RoomReport {
     /// Bytes that came in and have not left, as on the wire.
     pub held_bytes: u64,
-    /// The most that ever were.
+    /// The most bytes that were ever held.
     pub peak_bytes: u64,
     /// How often the sender was told to pause.
     pub pauses: u64,
 }
 
-/// There is no room for a packet where it came in: the headroom was too small.
+/// The port by which a packet came in has no room for it: the headroom was too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -78,7 +79,7 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    /// Empty rooms: for each port its bytes, and whether it leads down.
+    /// Empty rooms: for each port its size in bytes, and whether the port leads down.
     pub fn new(thresholds: Thresholds, ports: impl Iterator<Item = (u64, bool)>) -> Rooms {
         let room = |(limit, leads_down)| Room {
             leads_down,
@@ -158,12 +159,12 @@ impl Rooms {
         leads_down(from) || leads_down(over)
     }
 
-    /// When some sender is to be told something.
+    /// When the next order to a sender is due.
     pub fn due(&self) -> Option<Time> {
         self.ports.iter().filter_map(|room| room.tell_at).min()
     }
 
-    /// An order that is due: whom, and for how long to pause.
+    /// An order that is due: its port, and for how long to pause.
     pub fn next_order(&mut self, now: Time) -> Option<(PortId, Span)> {
         let is_due = |room: &Room| room.tell_at.is_some_and(|at| at <= now);
         let number = self.ports.iter().position(is_due)?;
@@ -174,7 +175,7 @@ impl Rooms {
         Some((PortId(number as u16), if room.pausing { PAUSE_FOR } else { Span(0) }))
     }
 
-    /// What a port holds.
+    /// The state of a port's room.
     pub fn report(&self, port: usize) -> RoomReport {
         let report = |room: &Room| RoomReport { held_bytes: room.held, peak_bytes: room.peak, pauses: room.pauses };
         self.ports.get(port).map(report).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What the control API of a fabric switch answers to: at the seat as every switch does, elsewhere by asking the seat.
+//! The control API of a fabric switch: the seat answers requests as every switch does, other switches ask the seat.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,17 +33,17 @@ use crate::shard::Stopped;
 /// Largest body of a watch: all ranks of a job may be gone, and the switches that they were behind.
 const MAX_WATCH_BODY: usize = 1_024 + 128 * JobConfig::MAX_WORLD as usize;
 
-/// What the handlers of a fabric switch work on.
+/// The data that the handlers of a fabric switch work on.
 #[derive(Clone)]
 pub struct Place {
     pub api: Api,
     pub fabric: Arc<FabricLayout>,
     pub handle: Arc<FabricHandle>,
-    /// At the seat: where jobs are planned.
+    /// At the seat: the planner of jobs.
     pub seat: Option<Seat>,
 }
 
-/// At the seat: jobs are formed here.
+/// The routes at the seat, where jobs are formed.
 pub fn seat(place: Place) -> Router {
     let own = Router::new().route("/jobs/{name}/join", post(join)).route("/jobs/{name}/watch", post(watch));
     let own = own.with_state(place.clone());
@@ -54,7 +54,7 @@ pub fn seat(place: Place) -> Router {
     routes::with_fallbacks(routes::readable(place.api.clone()).merge(own).merge(same), place.api.plane)
 }
 
-/// At every other switch: requests go on to the seat, which says what is to be installed here.
+/// The routes at every other switch. Requests go on to the seat, which decides what is installed here.
 pub fn elsewhere(place: Place) -> Router {
     let own = Router::new()
         .route("/jobs/{name}/join", post(pass_on))

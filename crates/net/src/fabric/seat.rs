@@ -1,6 +1,6 @@
-//! The seat: to its control plane the whole fabric looks like one shard. What is installed there goes to every switch, and
-//! every look brings each switch the jobs that it lacks: one that restarts gets them again by itself. A seat that restarts
-//! asks the others which jobs there are.
+//! The seat. To its control plane the whole fabric looks like one shard: a job that is installed there goes to every
+//! switch. Every look brings each switch the jobs that it lacks, so that a switch that restarts gets its jobs again. A
+//! seat that restarts asks the other switches for their jobs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

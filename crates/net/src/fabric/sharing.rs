@@ -1,14 +1,16 @@
-//! Jobs divide the memory of a fabric's switches as they come and go, where their protocols can.
+//! Jobs divide the memory of a fabric's switches as they come and go, if their protocols can.
 //!
-//! The seat's control plane divides it as if all jobs ran over one switch. Each switch of a job gives the job's trees there their
-//! new room when it is told; results say the least room on the way, so that switches need not be told at the same time.
+//! The seat's control plane divides the memory as if all jobs ran over one switch. Each switch of a job gives the job's
+//! trees their new room when it is told. Results carry the least room on the way, so that switches need not be told at
+//! the same time.
 
 use tributary_proto::contract::ids::JobId;
 
 use super::seat::{PROMPT, Switches};
 
 impl Switches {
-    /// Gives a job other slots at every switch; one that does not answer now is told with the next look. False if there is no
+    /// Gives a job another number of slots at every switch. A switch that does not answer now is told with the next
+    /// look. False if there is no such job.
     /// such job.
     pub(super) async fn resize(&self, id: JobId, slots: u16) -> bool {
         let mut jobs = self.jobs.lock().await;

@@ -1,4 +1,4 @@
-//! What the switches of a fabric say of a job, as one account of it at the seat.
+//! The reports of a fabric's switches on a job, as one account at the seat.
 
 use tributary_proto::contract::switch::Lag;
 use tributary_proto::contract::time::{Span, Time};

@@ -1,4 +1,4 @@
-//! A fabric switch in the loop: packets from the pipeline go into queues, and out at the ports' rates.
+//! A fabric switch in the loop: packets go from the pipeline into queues, and leave at the ports' rates.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use crate::progress::Progress;
 use crate::shard::{JobInstall, ShardJob, ShardReport};
 use crate::udp::{Message, UdpPort};
 
-/// What a handle asks of the thread, with the way back for the answer.
+/// A command from a handle to the thread, with the channel for the answer.
 pub enum Command {
     /// We know the running jobs after that.
     Sync {
@@ -42,18 +42,18 @@ pub enum Command {
 /// The jobs that can never go on, with their keys, and why.
 pub type Broken = BTreeMap<JobId, (JobKey, String)>;
 
-/// What an operator sees of a fabric switch beyond what every switch has.
+/// What an operator sees of a fabric switch, beyond what every switch has.
 #[derive(Clone, Debug)]
 pub struct FabricReport {
     /// What every switch has.
     pub shard: ShardReport,
-    /// It knows the running jobs.
+    /// True if the switch knows the running jobs.
     pub ready: bool,
-    /// Its ports, by number.
+    /// The ports, by number.
     pub ports: Vec<PortReport>,
-    /// The installed jobs, and why those can never go on that cannot.
+    /// The installed jobs. For jobs that can never go on: why.
     pub installed: Vec<(FabricJob, Option<String>)>,
-    /// The cables that somebody calls dead.
+    /// The cables that some switch calls dead.
     pub dead_cables: Vec<usize>,
 }
 
@@ -183,7 +183,7 @@ impl Site for FabricSite {
 }
 
 impl FabricSite {
-    /// A switch without jobs, which counts as dead until it is told which there are.
+    /// A switch without jobs. It counts as dead until it is told which jobs there are.
     pub fn new(fabric: Arc<FabricLayout>, node: NodeId, udp: &UdpPort, broken: watch::Sender<Broken>) -> FabricSite {
         FabricSite {
             crossbar: Crossbar::new(fabric, node, udp),

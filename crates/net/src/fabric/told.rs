@@ -1,4 +1,4 @@
-//! What the seat tells a switch of jobs, as the switch's thread takes it.
+//! What the seat tells a switch of jobs, in the form for the switch's thread.
 
 use tributary_proto::contract::ids::JobId;
 
@@ -7,12 +7,12 @@ use super::job::FabricJob;
 /// What the seat says of jobs.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// Those that stay where they are installed.
+    /// Jobs that stay installed.
     pub keep: Vec<JobId>,
-    /// Those to install. All others are removed.
+    /// Jobs to install. All others are removed.
     pub install: Vec<FabricJob>,
-    /// The slots over all trees that some have now.
+    /// The slots over all trees that some jobs have now.
     pub shares: Vec<(JobId, u16)>,
-    /// Those that can never go on, and why.
+    /// Jobs that can never go on, and why.
     pub broken: Vec<(JobId, String)>,
 }

@@ -1,4 +1,4 @@
-//! Trees as JSON, as the seat tells the other switches.
+//! Trees as JSON, in which the seat tells them to the other switches.
 
 use serde::{Deserialize, Serialize};
 use tributary_control::trees::{Place, Tree, TreeChild, TreeParent, TreeSwitch};
@@ -63,7 +63,8 @@ impl TreeBody {
         TreeBody { switches: tree.switches.iter().map(switch).collect() }
     }
 
-    /// The tree of a job of so many ranks; `None` if it makes no sense: a rank is missing or twice, or nobody is on top.
+    /// The tree of a job of so many ranks; `None` if it makes no sense: a rank is missing or occurs twice, or no switch
+    /// is the root.
     pub fn tree(self, world: u16) -> Option<Tree> {
         let mut places: Vec<Option<Place>> = vec![None; world.into()];
         let mut switches = Vec::with_capacity(self.switches.len());

@@ -1,4 +1,4 @@
-//! The fabric's own packets: signs of life between switches, and traffic that switches only forward.
+//! The fabric's own packets: signs of life between switches, and packets that switches only forward.
 //!
 //! ```text
 //! HELLO  | common header (16) | node (4) | ready (1) | adverts (1) | advert ... |
@@ -18,13 +18,13 @@ const HELLO_LEN: usize = COMMON_LEN + 6;
 const HELLO_FILL: usize = 1_200;
 /// Bytes of a CARRY's headers.
 pub const CARRY_LEN: usize = COMMON_LEN + 12;
-/// `via` of a packet that has no place to pass, or has passed it.
+/// The `via` of a packet that need not pass a certain switch, or has passed it.
 pub const NO_VIA: NodeId = NodeId(u32::MAX);
 
 /// Bytes of a PAUSE.
 pub const PAUSE_LEN: usize = COMMON_LEN + 4;
 
-/// How the fabric's own packets begin.
+/// The header with which the fabric's own packets begin.
 pub fn own_header(kind: u8, key: JobKey) -> Common {
     Common { protocol: 0, kind, job: JobId(0), key }
 }
@@ -35,7 +35,8 @@ fn common(kind: u8, key: JobKey) -> [u8; COMMON_LEN] {
     bytes
 }
 
-/// Send nothing for so long; no time: go on. To a switch under the fabric's header, to a member under its job's.
+/// An order to send nothing for so long; a span of no time lets the receiver go on. To a switch under the fabric's
+/// header, to a member under its job's.
 pub fn pause(header: Common, span: Span) -> [u8; PAUSE_LEN] {
     let mut bytes = [0; PAUSE_LEN];
     Common { kind: kind::PAUSE, ..header }.emit(&mut bytes);
@@ -43,13 +44,13 @@ pub fn pause(header: Common, span: Span) -> [u8; PAUSE_LEN] {
     bytes
 }
 
-/// Reads what follows a PAUSE's common header; `None` if that is too short.
+/// Reads what follows a PAUSE's common header; `None` if it is too short.
 pub fn read_pause(bytes: &[u8]) -> Option<Span> {
     let micros: &[u8; 4] = bytes.get(COMMON_LEN..)?.first_chunk()?;
     Some(Span::from_micros(u32::from_be_bytes(*micros).into()))
 }
 
-/// Signs of life of a switch, in as many packets as its adverts need; at least one.
+/// The signs of life of a switch, in as many packets as its adverts need; at least one.
 pub fn hellos<'a>(key: JobKey, node: NodeId, ready: bool, adverts: impl Iterator<Item = &'a Advert>) -> Vec<Vec<u8>> {
     let empty = || {
         let mut packet = common(kind::HELLO, key).to_vec();
@@ -78,15 +79,15 @@ pub fn hellos<'a>(key: JobKey, node: NodeId, ready: bool, adverts: impl Iterator
 /// A HELLO that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Who says so.
+    /// The switch that sent it.
     pub node: NodeId,
-    /// It knows the running jobs.
+    /// True if the switch knows the running jobs.
     pub ready: bool,
-    /// What it knows of dead cables.
+    /// What the switch knows of dead cables.
     pub adverts: Vec<Advert>,
 }
 
-/// Reads what follows a HELLO's common header; `None` if that is no HELLO.
+/// Reads what follows a HELLO's common header; `None` if it is no HELLO.
 pub fn read_hello(bytes: &[u8]) -> Option<Hello> {
     let (head, mut rest) = bytes.get(COMMON_LEN..)?.split_at_checked(HELLO_LEN - COMMON_LEN)?;
     let node = NodeId(u32::from_be_bytes(head[..4].try_into().ok()?));
@@ -108,11 +109,11 @@ pub fn read_hello(bytes: &[u8]) -> Option<Hello> {
 /// A packet that the fabric only forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carry {
-    /// A switch that it passes first; [`NO_VIA`] if any way will do.
+    /// A switch that the packet must pass first; [`NO_VIA`] if it may take any way.
     pub via: NodeId,
-    /// The host that it is for.
+    /// The receiving host.
     pub to: NodeId,
-    /// The UDP port there.
+    /// The receiving UDP port.
     pub udp_port: u16,
 }
 
@@ -131,7 +132,7 @@ impl Carry {
         bytes[26..28].fill(0);
     }
 
-    /// Reads what follows the common header; `None` if that is too short.
+    /// Reads what follows the common header; `None` if it is too short.
     pub fn read(bytes: &[u8]) -> Option<Carry> {
         let own: &[u8; 12] = bytes.get(COMMON_LEN..)?.first_chunk()?;
         let node = |at: usize| NodeId(u32::from_be_bytes([own[at], own[at + 1], own[at + 2], own[at + 3]]));

@@ -1,4 +1,5 @@
-//! The collectives of a group that are under way, with who waits for each; and how many there have been.
+//! The collectives of a group that are under way, with the callers that wait for them, and how many collectives there
+//! have been.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tributary_proto::contract::time::Time;
 use super::pending::Completion;
 use crate::progress::Progress;
 
-/// All that wait.
+/// All collectives that are waited for.
 #[derive(Default)]
 pub struct Callers {
     pending: BTreeMap<OpId, Call>,
@@ -39,13 +40,14 @@ impl Callers {
         self.elements_reduced
     }
 
-    /// One more waits.
+    /// Adds a collective that is waited for.
     pub fn add(&mut self, now: Time, op: OpId, spec: Spec, completion: Arc<Completion>) {
         self.submitted += 1;
         self.pending.insert(op, Call { spec, begun_at: now, completion });
     }
 
-    /// The machine says that a collective is over. The tensor is dropped before the caller hears of it: nothing refers to its
+    /// The machine reports that a collective is over. The tensor is dropped before the caller hears of it, so that
+    /// nothing refers to its memory any more.
     /// memory any more.
     pub fn hear(&mut self, event: HostEvent) {
         let (op, outcome) = match event {

@@ -1,4 +1,4 @@
-//! How a worker becomes a member: find the way, join, try the way with a packet of full length.
+//! How a worker becomes a member: it finds the way, joins, and tests the way with a packet of full length.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};

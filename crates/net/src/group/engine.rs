@@ -1,6 +1,6 @@
 //! What a group's threads share under one lock: the machine, its link, and the collectives under way.
 //!
-//! The engine never sleeps. Whoever leads (see `shared`) sleeps outside of the lock and then gives it a turn.
+//! The engine never sleeps. The leader (see `shared`) sleeps outside of the lock and then gives the engine a turn.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does what is due: packets that have arrived, timers, the sign of life, with which goes how far we are.
+    /// Does what is due: packets that have arrived, timers, and the sign of life, which tells how far this rank is.
     pub fn turn(&mut self, packets: bool) {
         if packets {
             self.receive();
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Gives up every collective; their memory is the callers' after that.
+    /// Gives up every collective. Their memory belongs to the callers after that.
     pub fn abort(&mut self) {
         let now = self.clock.now();
         self.host.abort(now);
@@ -90,12 +90,12 @@ impl Engine {
             .fold(self.link.ping_due(), Time::min)
     }
 
-    /// The switch has news of the job; `None` takes them back.
+    /// The switch has news of the job; `None` withdraws the news.
     pub fn hear(&mut self, news: Option<News>) {
         self.outlook.hear(self.clock.now(), news);
     }
 
-    /// The news that explain such an error, if there are any.
+    /// The news that explain this error, if there are any.
     pub fn news_behind(&self, error: &CollectiveError) -> Option<&News> {
         self.outlook.behind(error)
     }
@@ -104,19 +104,19 @@ impl Engine {
         if self.callers.is_empty() { None } else { self.outlook.hopeless_at() }
     }
 
-    /// Nothing more will be submitted: the machine tells its peers what they need to know of that.
+    /// Nothing more will be submitted: the machine tells its peers what they need to know.
     pub fn finish(&mut self) {
         let now = self.clock.now();
         self.host.finish(now);
         self.settle(now);
     }
 
-    /// No peer needs this worker any more.
+    /// True if no peer needs this worker any more.
     pub fn may_leave(&self) -> bool {
         self.host.may_leave()
     }
 
-    /// Collectives are under way, packets wait for the cable, or the machine has a timer that peers depend on.
+    /// True if collectives are under way, packets wait for the cable, or the machine has a timer on which peers depend.
     pub fn is_busy(&self) -> bool {
         !self.callers.is_empty() || self.host.poll_timeout().is_some() || self.link.due().is_some()
     }
@@ -126,7 +126,7 @@ impl Engine {
         self.callers.elements_reduced()
     }
 
-    /// No collective is under way.
+    /// True if no collective is under way.
     pub fn is_settled(&self) -> bool {
         self.callers.is_empty()
     }

@@ -15,29 +15,29 @@ use crate::rendezvous::JoinError;
 /// Why a worker could not join its job.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// An option that cannot be.
+    /// An option has a value that is not possible.
     #[error("{0}")]
     Option(String),
-    /// The switch's name means no address.
+    /// The switch's name has no address.
     #[error("cannot find the switch {switch}: {source}")]
     Resolve {
-        /// As it was given.
+        /// The name as it was given.
         switch: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// No socket, or no way to the switch.
+    /// There is no socket, or no way to the switch.
     #[error("cannot open a UDP socket towards the switch {switch}: {source}")]
     Socket {
         /// The switch.
         switch: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The control API did not let us in.
+    /// The control API refused the join.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// The control API works, packets do not arrive.
+    /// The control API works, but packets do not arrive.
     #[error(
         "the switch {switch} admitted job \"{job}\", but UDP packets to {shard} are not answered; is a firewall in \
          between, or does the switch listen at another address?"
@@ -62,10 +62,10 @@ pub enum ConnectError {
         job: String,
         /// The server's number in the job.
         server: ServerId,
-        /// Where it receives packets.
+        /// The address where the server receives packets.
         addr: SocketAddr,
     },
-    /// Short packets arrive, packets of the job's length do not.
+    /// Short packets arrive, but packets of the job's length do not.
     #[error(
         "short UDP packets reach {shard}, packets of {bytes} bytes do not: the way has a smaller MTU than the {mtu} \
          that the kernel believes; choose fewer elements per packet"
@@ -75,7 +75,7 @@ pub enum ConnectError {
         shard: SocketAddr,
         /// UDP payload bytes of the job's packets.
         bytes: usize,
-        /// The path MTU as the kernel knows it.
+        /// The path's MTU as the kernel knows it.
         mtu: u32,
     },
 }
@@ -93,12 +93,12 @@ pub enum GroupError {
         /// The machine's reason.
         cause: CollectiveError,
     },
-    /// The switch said that members are gone, or it is gone itself, and nothing moved any more.
+    /// The switch said that members are gone, or is gone itself, and no collective made progress any more.
     #[error("{place}: {news}")]
     Bereft {
         /// Job, switch and rank.
         place: String,
-        /// Who is gone.
+        /// What is gone.
         news: News,
     },
     /// An earlier collective failed.
@@ -109,7 +109,7 @@ pub enum GroupError {
         /// Why the earlier one failed.
         cause: CollectiveError,
     },
-    /// A wait was over before the collective.
+    /// The time of a wait was over before the collective was.
     #[error("{place}: the collective is still running; wait for it again")]
     StillRunning {
         /// Job, switch and rank.
@@ -123,15 +123,15 @@ pub enum GroupError {
         /// Elements of the output.
         output: usize,
     },
-    /// A part of the result that cannot be kept.
+    /// The part of the result cannot be kept.
     #[error("cannot keep the elements {kept:?} of {elements}")]
     Part {
-        /// What was wanted.
+        /// The part that was wanted.
         kept: Range<usize>,
         /// Elements of the whole.
         elements: usize,
     },
-    /// Of a reduce-scatter or an all-gather.
+    /// The lengths do not fit a reduce-scatter or an all-gather.
     #[error("{whole} elements are not those of {world} ranks with {part} each; all parts are of one length")]
     Parts {
         /// Elements of all ranks together.
@@ -141,13 +141,13 @@ pub enum GroupError {
         /// Ranks of the job.
         world: u16,
     },
-    /// What the protocol cannot do.
+    /// The protocol cannot do this.
     #[error(transparent)]
     Refused(Refusal),
-    /// Indices and values that are no sparse tensor.
+    /// Indices and values that do not make a sparse tensor.
     #[error(transparent)]
     Sparse(SparseError),
-    /// A reduce to nobody, or a broadcast of nobody's.
+    /// The root of a reduce or a broadcast is no rank of the job.
     #[error("rank {root} cannot be the root: the job has ranks 0 to {}", world - 1)]
     NoRoot {
         /// The rank that was named.
@@ -155,13 +155,13 @@ pub enum GroupError {
         /// Ranks of the job.
         world: u16,
     },
-    /// A fork used the group of the process that it was forked from.
+    /// A fork used the group of the process from which it was forked.
     #[error("{place}: this group was made before a fork; connect in the new process")]
     Forked {
         /// Job, switch and rank.
         place: String,
     },
-    /// A panic in the driver: a fault of ours.
+    /// A panic in the driver: a fault of this program.
     #[error("{place}: the driver has stopped after a fault of its own; connect again to go on")]
     DriverFault {
         /// Job, switch and rank.

@@ -1,4 +1,4 @@
-//! What a collective's error means: in a sentence that names whom it is about, from all that this worker can find out.
+//! What a collective's error means: a sentence that names the culprit, from all that this worker can find out.
 
 use std::net::SocketAddr;
 
@@ -13,8 +13,8 @@ use super::watch;
 use crate::rendezvous::{Standing, SwitchPlace};
 
 impl Shared {
-    /// The error for a collective that failed, with what the control API knows about a silent switch, and with the ways that
-    /// packets do not pass.
+    /// The error for a collective that failed, with what the control API says of a silent switch, and with the ways on
+    /// which packets do not pass.
     pub fn explain(&self, cause: CollectiveError) -> GroupError {
         if let Some(bereft) = self.lock().and_then(|state| self.bereft(&state, &cause)) {
             return bereft;

@@ -1,4 +1,5 @@
-//! A worker's way to its switch and peers: packets of its machine leave in runs, and runs that arrive are cut.
+//! A worker's way to its switch and peers: packets of its machine leave in runs, and runs that arrive are cut into
+//! packets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
@@ -26,18 +27,18 @@ use crate::udp::{Inbox, Reassembly, Segments, SocketCounters, UdpPort, key_of};
 /// and servers that a worker with a server beside it sends to in turn.
 const LANES: usize = 16;
 
-/// A way that signs of life pass, and nothing longer.
+/// A way that only signs of life pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// Whom it leads to.
+    /// The peer or shard to which it leads.
     pub to: Addr,
-    /// Where that is.
+    /// The address of that peer or shard.
     pub at: SocketAddr,
-    /// Of the shortest packet that did not come back.
+    /// Bytes of the shortest packet that did not come back.
     pub bytes: usize,
 }
 
-/// The socket, the addresses, and what waits to be sent.
+/// The socket, the addresses, and the packets that wait to be sent.
 pub struct Link {
     udp: UdpPort,
     header: Common,
@@ -71,14 +72,14 @@ pub struct Link {
     whole: Vec<u8>,
 }
 
-/// The trees of a job through a fabric: the worker's own switch speaks for all of them.
+/// The trees of a job through a fabric. The worker's own switch speaks for all of them.
 pub struct Trees {
     protocol: &'static Protocol,
     job: JobConfig,
 }
 
 impl Trees {
-    /// The trees of this job; `None` where it has one or none.
+    /// The trees of this job; `None` if the job has at most one tree.
     pub fn of(protocol: &'static Protocol, config: &HostConfig) -> Option<Trees> {
         (config.trees.len() > 1).then(|| Trees { protocol, job: config.job.clone() })
     }
@@ -91,7 +92,7 @@ impl Trees {
 }
 
 impl Link {
-    /// The way that the rendezvous has told, for packets of `full` bytes at most.
+    /// The way that the rendezvous has told, for packets of at most `full` bytes.
     pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer, full: usize, trees: Option<Trees>) -> Link {
         let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(TreeId(i as u16)), at));
         let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
@@ -129,23 +130,24 @@ impl Link {
         }
     }
 
-    /// The socket's account.
+    /// The socket's counters.
     pub fn counters(&self) -> &SocketCounters {
         self.udp.counters()
     }
 
-    /// Packets from addresses that are neither the switch's nor a peer's.
+    /// Packets from addresses that belong neither to the switch nor to a peer.
     pub fn strangers(&self) -> u64 {
         self.strangers
     }
 
-    /// Every shard and every server on another host: when it sent back a ping of at least `len` bytes, if it has.
+    /// Every shard and every server on another host, with the time at which it returned a ping of at least `len` bytes,
+    /// if it has.
     pub fn heard(&self, len: usize) -> impl Iterator<Item = (Addr, Option<Time>)> + '_ {
         let at = move |pong: &Option<(usize, Time)>| pong.filter(|&(bytes, _)| bytes >= len).map(|(_, at)| at);
         self.pongs.iter().map(move |(&addr, pong)| (addr, at(pong)))
     }
 
-    /// Asks all of these for a sign of life, with a packet of `len` bytes, and gives them one.
+    /// Asks all of these for a sign of life, with a packet of `len` bytes, which is a sign of life too.
     pub fn ping(&mut self, now: Time, len: usize) {
         for to in self.asked() {
             self.ping_one(to, len);
@@ -153,7 +155,7 @@ impl Link {
         self.switch_last_told = now;
     }
 
-    /// From now on the ways to them are watched; they hold packets of `limit` bytes.
+    /// From now on the ways to them are watched. They hold packets of `limit` bytes.
     pub fn watch_ways(&mut self, limit: usize) {
         if self.in_fabric {
             return;
@@ -170,7 +172,7 @@ impl Link {
         watched.unwrap_or(self.switch_last_told + Timers::KEEPALIVE)
     }
 
-    /// Shows shards and peers that we live, and looks how long a packet the ways to them hold.
+    /// Shows shards and peers that this worker is alive, and tests how long a packet the ways to them hold.
     pub fn keep_alive(&mut self, now: Time) {
         if self.paths.is_empty() {
             return self.ping(now, COMMON_LEN);
@@ -185,7 +187,7 @@ impl Link {
         }
     }
 
-    /// Tells our switch how far we are.
+    /// Tells this worker's switch how far this rank is.
     pub fn tell(&mut self, progress: &Progress) {
         if let Some(to) = self.addresses.get(&Addr::Switch(TreeId(0))) {
             let packet = progress.packet(self.header);
@@ -193,7 +195,7 @@ impl Link {
         }
     }
 
-    /// The ways that signs of life pass, and nothing longer.
+    /// The ways that only signs of life pass.
     pub fn blocked(&self) -> Vec<Blocked> {
         let of = |(&to, path): (&Addr, &PathProbe)| {
             Some(Blocked { to, at: self.addresses.get(&to)?.remote()?, bytes: path.blocked()? })
@@ -226,7 +228,8 @@ impl Link {
         self.udp.receive(&mut self.inbox)
     }
 
-    /// The next packet of the batch that is for the machine. Strangers' are counted, and the switch's signs of life noted.
+    /// The next packet of the batch that is for the machine. Counts packets of strangers, and notes the switch's signs
+    /// of life.
     pub fn next(&mut self, now: Time) -> Option<(Addr, Packet<'_>)> {
         let (place, message) = loop {
             let Some(place) = self.left.next() else {
@@ -306,7 +309,7 @@ impl Link {
         self.outbox.room(longest, &self.addresses, &mut self.udp)
     }
 
-    /// Takes the packet that the machine has written there; full runs leave at once.
+    /// Takes the packet that the machine has written into this memory. Full runs leave at once.
     pub fn send(&mut self, transmit: &Transmit) {
         if let Some(nic) = &mut self.nic {
             return nic.offer(self.outbox.written(transmit.len), transmit);
@@ -314,19 +317,19 @@ impl Link {
         self.outbox.push(transmit, &self.addresses, &mut self.udp);
     }
 
-    /// When something may leave that waits for the cable.
+    /// When the next packet that waits for the cable may leave.
     pub fn due(&self) -> Option<Time> {
         self.nic.as_ref().and_then(Nic::due)
     }
 
-    /// Sends what may leave by now of what waits for the cable.
+    /// Sends the packets that wait for the cable and may leave by now.
     pub fn drain(&mut self, now: Time) {
         if let Some(nic) = &mut self.nic {
             nic.drain(now, &self.addresses, &mut self.udp);
         }
     }
 
-    /// Sends all that was gathered.
+    /// Sends all packets that were gathered.
     pub fn flush(&mut self, now: Time) {
         self.outbox.flush(&self.addresses, &mut self.udp);
         self.drain(now);

@@ -1,5 +1,6 @@
-//! The way out of a host in a lossless fabric: a queue that leaves at the cable's rate, and stands still when the switch says
-//! so. What the kernel has been given cannot be stopped any more, so it is given no more than the cable takes.
+//! The way out of a host in a lossless fabric: a queue that leaves at the cable's rate, and stands still when the
+//! switch says so. Packets that the kernel has been given cannot be stopped any more, so the kernel gets no more than
+//! the cable takes.
 
 use tributary_proto::contract::packet::{Addr, Transmit};
 use tributary_proto::contract::time::{Span, Time};
@@ -18,7 +19,7 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// An empty one, at the cable's rate.
+    /// An empty queue, at the cable's rate.
     pub fn new(bits_per_s: u64) -> Nic {
         Nic { queue: Egress::new(LIMIT, None, Some(bits_per_s), Addr::Switch(Default::default())) }
     }
@@ -28,17 +29,17 @@ impl Nic {
         self.queue.offer(packet, transmit.ecn, transmit.to, Charge::Nobody);
     }
 
-    /// Sends what may leave by now.
+    /// Sends the packets that may leave by now.
     pub fn drain(&mut self, now: Time, addresses: &Addresses, udp: &mut UdpPort) {
         self.queue.drain(now, |_, _| {}, |to, run, memory| send(to, run, memory, addresses, udp));
     }
 
-    /// The switch wants nothing for so long from now on.
+    /// The switch wants a pause of so long from now on.
     pub fn pause(&mut self, now: Time, span: Span) {
         self.queue.pause(now, span);
     }
 
-    /// When something may leave; `None` while nothing waits.
+    /// When the next packet may leave; `None` while none waits.
     pub fn due(&self) -> Option<Time> {
         self.queue.due()
     }

@@ -28,11 +28,11 @@ pub struct ConnectOptions {
     pub protocol: &'static Protocol,
     /// The protocol's options; all ranks choose alike.
     pub options: Options,
-    /// Elements per packet; as many as the path MTU holds, if `None`.
+    /// Elements per packet; if `None`, as many as the path MTU holds.
     pub elements_per_packet: Option<u16>,
-    /// Slots over all shards; from the bandwidth-delay product, if `None`.
+    /// Slots over all shards; if `None`, computed from the bandwidth-delay product.
     pub slots: Option<u16>,
-    /// Aggregation trees in a fabric of switches; as many as are of use, if `None`.
+    /// Aggregation trees in a fabric of switches; if `None`, as many as are useful.
     pub trees: Option<u16>,
 }
 
@@ -54,7 +54,7 @@ impl ConnectOptions {
     }
 }
 
-/// What a group is, for people.
+/// The group's settings, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupInfo {
     /// The switch as the caller named it.
@@ -85,21 +85,21 @@ pub struct GroupInfo {
     pub round_trip: Duration,
 }
 
-/// What a group counted since it was connected.
+/// The counters of a group since it was connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStats {
-    /// The machine's account.
+    /// The machine's counters.
     pub host: HostStats,
-    /// The socket's account.
+    /// The socket's counters.
     pub socket: SocketCounters,
-    /// Packets from addresses that are neither the switch's nor a peer's.
+    /// Packets from addresses that belong neither to the switch nor to a peer.
     pub strangers: u64,
     /// Elements of completed collectives.
     pub elements_reduced: u64,
 }
 
 impl GroupStats {
-    /// The fraction of blocks that were summed in the network, 0 to 1; 0 before the first.
+    /// The fraction of blocks that were summed in the network, 0 to 1; 0 before the first block.
     pub fn in_network(&self) -> f64 {
         let blocks = self.host.blocks_in_network + self.host.blocks_at_hosts;
         if blocks == 0 { 0.0 } else { self.host.blocks_in_network as f64 / blocks as f64 }

@@ -1,7 +1,8 @@
-//! Whether collectives can still complete, from what the switch says of the members and from the progress so far.
+//! Whether collectives can still complete, judged by what the switch says of the members and by the progress so far.
 //!
-//! Who has left or died has contributed to some collectives and never will to others. Which, shows by progress: a
-//! collective that all contributed to completes block after block; one that lacks a contribution stands still.
+//! A member that has left or died has contributed to some collectives and never will to others. Progress shows to
+//! which: a collective to which all members have contributed completes block after block; a collective that lacks a
+//! contribution stands still.
 
 use std::fmt;
 
@@ -23,10 +24,10 @@ const SPREAD: Span = Span::from_millis(100);
 pub enum News {
     /// Members, switches or servers are gone.
     Gone(Departed),
-    /// The switch does not know the job, or does not answer: the sentence says which.
+    /// The switch does not know the job, or does not answer; the sentence says which.
     NoSwitch(String),
-    /// A tree of the job is broken: what is under way can never complete, whatever still moves over other trees. The
-    /// sentence says why, and what to do.
+    /// A tree of the job is broken: collectives under way can never complete, whatever still moves over other trees.
+    /// The sentence says why, and what to do.
     Broken(String),
 }
 
@@ -95,7 +96,7 @@ fn list(ranks: &[u16]) -> String {
     format!("{word} {}", ranks.join(", "))
 }
 
-/// What is known, and since when nothing moved.
+/// The news, and since when there was no progress.
 #[derive(Default)]
 pub struct Outlook {
     news: Option<(Time, News)>,
@@ -105,17 +106,17 @@ pub struct Outlook {
 }
 
 impl Outlook {
-    /// The control plane has said something; `None` takes it back.
+    /// The control plane has news; `None` withdraws them.
     pub fn hear(&mut self, now: Time, news: Option<News>) {
         self.news = news.map(|news| (now, news));
     }
 
-    /// Something new is under way.
+    /// A new collective is under way.
     pub fn progressed(&mut self, now: Time) {
         self.progress = now;
     }
 
-    /// Notes whether blocks have completed since the last look.
+    /// Notes whether blocks have completed since the last call.
     pub fn look(&mut self, now: Time, stats: &HostStats) {
         let blocks = stats.blocks_in_network + stats.blocks_at_hosts;
         if blocks != self.blocks {
@@ -123,7 +124,7 @@ impl Outlook {
         }
     }
 
-    /// When what is under way is given up if nothing moves until then.
+    /// When collectives under way are given up if there is no progress until then.
     pub fn hopeless_at(&self) -> Option<Time> {
         let (heard, news) = self.news.as_ref()?;
         if let News::Broken(_) = news {
@@ -139,12 +140,12 @@ impl Outlook {
         Some((self.progress + standstill).max(*heard + patience))
     }
 
-    /// What is under way is given up because of the news.
+    /// Collectives under way are given up because of the news.
     pub fn give_up(&mut self) {
         self.verdict = self.news.as_ref().map(|(_, news)| news.clone());
     }
 
-    /// The news that explain such an error: ours if we gave up, and those of a peer that did.
+    /// The news that explain this error: if this worker gave up, or a peer did.
     pub fn behind(&self, error: &CollectiveError) -> Option<&News> {
         match error {
             CollectiveError::Aborted => self.verdict.as_ref(),

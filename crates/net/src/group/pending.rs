@@ -12,7 +12,7 @@ use super::shared::Shared;
 /// How a collective ended.
 pub type Outcome = Result<(), CollectiveError>;
 
-/// The meeting point of a caller and whoever drives the machine.
+/// The meeting point of a caller and the thread that drives the machine.
 #[derive(Default)]
 pub struct Completion {
     done: AtomicBool,
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Completion {
-    /// The collective has ended: its memory is the caller's again.
+    /// The collective has ended: its memory belongs to the caller again.
     pub fn complete(&self, outcome: Outcome) {
         let mut state = self.lock();
         state.outcome = Some(outcome);
@@ -42,7 +42,7 @@ impl Completion {
         self.done.load(Ordering::Acquire)
     }
 
-    /// How it ended, if it has.
+    /// How the collective ended, if it has.
     pub fn outcome(&self) -> Option<Outcome> {
         if self.is_done() { self.lock().outcome.clone() } else { None }
     }
@@ -63,21 +63,23 @@ impl Completion {
     }
 }
 
-/// A collective that was submitted. Dropping it does not end the collective, nor free its memory.
+/// A collective that was submitted. Dropping this value does not end the collective, nor free its memory.
 pub struct Pending {
     pub(super) shared: Arc<Shared>,
     pub(super) completion: Arc<Completion>,
 }
 
 impl Pending {
-    /// True when the collective has ended, well or not: its memory is the caller's again. So is a fork's copy.
+    /// True once the collective has ended, well or not: its memory belongs to the caller again. It is also true in a
+    /// fork, for the fork's copy.
     pub fn is_done(&self) -> bool {
         self.completion.is_done() || self.shared.is_dead() || !self.shared.is_at_home()
     }
 
-    /// Waits until the collective has ended, or `timeout` has passed: then [`GroupError::StillRunning`], and the
-    /// memory must be left alone until a later wait, or [`Pending::is_done`], says otherwise. `None` waits for the
-    /// end, which the collective's own timeout bounds.
+    /// Waits until the collective has ended, or `timeout` has passed. In the second case the error is
+    /// [`GroupError::StillRunning`], and the caller must leave the memory alone until a later wait, or
+    /// [`Pending::is_done`], says that the collective has ended. `None` waits for the end, which the collective's own
+    /// timeout bounds.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<(), GroupError> {
         self.shared.refuse_fork()?;
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));

@@ -1,9 +1,9 @@
-//! Who runs a group's machine: one *leader* at a time.
+//! Which thread drives a group's machine: one *leader* at a time.
 //!
-//! A thread that waits for a collective leads by itself: it sleeps on the socket and gives the engine its turns, so
-//! that a small tensor costs no hand-over between threads. When nobody waits, the group's own I/O thread leads. The
-//! leader sleeps outside of the engine's lock; others may submit meanwhile, and call the leader awake if its sleep is
-//! too long for them.
+//! A thread that waits for a collective leads itself: it sleeps on the socket and gives the engine its turns, so that a
+//! small tensor costs no hand-over between threads. When no thread waits, the group's own I/O thread leads. The leader
+//! sleeps outside of the engine's lock. Other threads may submit meanwhile, and wake the leader if it would sleep too
+//! long for them.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,14 +35,14 @@ const LINGER: Duration = Duration::from_millis(500);
 /// How long it goes on for peers that cannot do without what it holds.
 const HELD: Duration = Duration::from_secs(5);
 
-/// Who this worker is, for messages and for the control API.
+/// This worker, for messages and for the control API.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The switch as the caller named it.
     pub switch: String,
     /// The job's name.
     pub job: String,
-    /// Its id in packets.
+    /// The job's id in packets.
     pub job_id: JobId,
     /// The members' secret.
     pub key: JobKey,
@@ -51,9 +51,9 @@ pub struct Identity {
     /// Number of ranks.
     pub world: u16,
     pub switches: Vec<SwitchPlace>,
-    /// Where the job's servers are, by number.
+    /// The addresses of the job's servers, by number.
     pub servers: Vec<SocketAddr>,
-    /// The job runs on a fabric of switches, one of which may be started again meanwhile.
+    /// True if the job runs on a fabric of switches, one of which may be started again meanwhile.
     pub in_fabric: bool,
 }
 
@@ -110,7 +110,7 @@ impl State {
 }
 
 impl Shared {
-    /// Shares an engine; `socket` is a second descriptor of its socket, to sleep on.
+    /// Shares an engine. `socket` is a second descriptor of its socket, to sleep on.
     pub fn new(
         identity: Identity,
         rendezvous: Arc<dyn Rendezvous>,
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Starts a collective. With `hand_over` somebody else is called to drive it; without, the caller drives it.
+    /// Starts a collective. With `hand_over` another thread is called to drive it; without, the caller drives it.
     pub fn submit(
         &self,
         tensor: Box<dyn Tensor>,
@@ -160,8 +160,8 @@ impl Shared {
         Ok(completion)
     }
 
-    /// Waits for a collective, and drives the machine meanwhile if nobody else does. `None` if it has not ended when
-    /// `until` is reached.
+    /// Waits for a collective, and drives the machine meanwhile if no other thread does. `None` if the collective has
+    /// not ended at `until`.
     pub fn drive(&self, completion: &Completion, until: Option<Instant>) -> Option<Outcome> {
         if let Some(outcome) = completion.outcome() {
             return Some(outcome);
@@ -193,7 +193,7 @@ impl Shared {
         }
     }
 
-    /// The I/O thread: leads while nobody else does.
+    /// The I/O thread. It leads while no other thread does.
     pub fn run_io_thread(&self) {
         let Some(mut state) = self.lock() else { return };
         while !state.closing {
@@ -249,14 +249,14 @@ impl Shared {
         }
     }
 
-    /// The control plane has news of the job; `None` takes them back.
+    /// The control plane has news of the job; `None` withdraws them.
     pub fn hear(&self, news: Option<News>) {
         let Some(mut state) = self.lock() else { return };
         state.engine.hear(news);
         self.call_leader(&state);
     }
 
-    /// True when nobody needs news any more.
+    /// True if news are not needed any more.
     pub fn is_closing(&self) -> bool {
         self.lock().is_none_or(|state| state.closing)
     }
@@ -266,13 +266,13 @@ impl Shared {
         Arc::clone(&self.rendezvous)
     }
 
-    /// Who this worker is.
+    /// This worker's identity.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Ends the group's part in the job: what is under way fails. Peers get a last chance to ask again, unless this worker
-    /// is `abrupt`.
+    /// Ends the group's part in the job: collectives under way fail. Peers get a last chance to ask again, unless this
+    /// worker is `abrupt`.
     pub fn close(&self, abrupt: bool) {
         let Some(mut state) = self.lock() else { return };
         state.closing = true;
@@ -305,8 +305,8 @@ impl Shared {
         }
     }
 
-    /// Whether this process is the group's own, and not a fork of it: there a thread that does not exist any more may
-    /// hold the lock.
+    /// True if this process is the group's own, and not a fork of it: in a fork the lock may be held by a thread that
+    /// does not exist any more.
     pub fn is_at_home(&self) -> bool {
         self.home.is_here()
     }
@@ -316,7 +316,7 @@ impl Shared {
         if self.is_at_home() { Ok(()) } else { Err(GroupError::Forked { place: self.place() }) }
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn stats(&self) -> Result<GroupStats, GroupError> {
         self.refuse_fork()?;
         let state = self.lock().ok_or_else(|| self.driver_fault())?;
@@ -328,14 +328,14 @@ impl Shared {
         })
     }
 
-    /// What the protocol measures of its own here now.
+    /// The protocol's own gauges at this worker now.
     pub fn metrics(&self) -> Result<Vec<Metric>, GroupError> {
         self.refuse_fork()?;
         let state = self.lock().ok_or_else(|| self.driver_fault())?;
         Ok(state.engine.host.metrics())
     }
 
-    /// A panic has stopped the machine; nobody touches it, nor any tensor, after that.
+    /// True if a panic has stopped the machine. The machine and its tensors are not touched after that.
     pub fn is_dead(&self) -> bool {
         self.state.is_poisoned()
     }

@@ -13,9 +13,9 @@ use super::{Group, GroupError, Pending};
 pub type SparseSum<T> = (Vec<u32>, Vec<T>);
 
 impl Group {
-    /// The operator over all ranks of the values at each index that any rank brings; averages are divided by all ranks. Indices
-    /// ascend, none is there twice, and each is below `size`, which all ranks name alike. Only in a job of sparse tensors.
-    /// Blocks, for about `timeout` at most.
+    /// The operator over all ranks of the values at each index that any rank brings; averages are divided by the number
+    /// of all ranks. Indices are ascending, distinct, and below `size`, which all ranks name alike. Only in a job of
+    /// sparse tensors. Blocks, for about `timeout` at most.
     pub fn allreduce_sparse<T: Element>(
         &self,
         indices: &[i64],
@@ -29,7 +29,7 @@ impl Group {
         Ok(result.take())
     }
 
-    /// Starts [`Group::allreduce_sparse`] and returns at once. The result is there when the collective is done.
+    /// Starts [`Group::allreduce_sparse`] and returns at once. The result is there once the collective is done.
     pub fn submit_sparse<T: Element>(
         &self,
         indices: &[i64],
@@ -41,7 +41,7 @@ impl Group {
         self.start_sparse(indices, values, size, op, timeout, true)
     }
 
-    /// True in a job whose tensors are sparse, all of them.
+    /// True in a job of sparse tensors: all its tensors are sparse.
     pub fn is_sparse(&self) -> bool {
         self.can_sparse(&Spec::NOTHING).is_ok()
     }

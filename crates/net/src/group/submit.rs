@@ -17,8 +17,8 @@ use crate::memory;
 const WORD: usize = 4;
 
 impl Group {
-    /// Starts a collective over memory by its address, and returns at once. Of a reduce the result goes to its root alone:
-    /// under Canary no vector comes back to the others, under SwitchML they do not look at theirs.
+    /// Starts a collective over memory by its address, and returns at once. The result of a reduce goes to its root
+    /// only: under Canary no vector comes back to the other ranks, under SwitchML they do not read theirs.
     ///
     /// # Safety
     /// Until the returned [`Pending`] is done, `input` is readable and `output` writable for `spec.elements` elements of
@@ -35,9 +35,9 @@ impl Group {
         self.start(input, output, spec, 0..spec.elements as usize, timeout, true)
     }
 
-    /// As [`Group::submit`] of `elements` elements, whatever `what` says of them, in several collectives where they are too
-    /// many for one. Of an allreduce's result this rank wants the elements `kept` only, and other ranks may keep others; of
-    /// a reduce's the root wants all.
+    /// Like [`Group::submit`], for `elements` elements, whatever `what` says of their number, in several collectives if
+    /// they are too many for one. Of an allreduce's result this rank wants the elements `kept` only, and other ranks
+    /// may keep others; of a reduce's result the root wants all.
     ///
     /// # Safety
     /// As for [`Group::submit`] until all of the returned are done, but `output` is writable for `kept.len()` elements, and
@@ -55,7 +55,7 @@ impl Group {
         unsafe { self.start_long(input, output, elements, kept, what, timeout, true) }
     }
 
-    /// Starts a reduce-scatter: of the result each rank gets its part, of as many elements as every other's.
+    /// Starts a reduce-scatter: each rank gets its part of the result. All parts have equally many elements.
     ///
     /// # Safety
     /// As for [`Group::submit_keeping`] of all ranks' parts together, with `kept` this rank's part.
@@ -71,7 +71,7 @@ impl Group {
         unsafe { self.start_reduce_scatter(input, output, part, what, timeout, true) }
     }
 
-    /// Starts an all-gather in place: `data` has `part` bytes for each rank, this rank's own among them.
+    /// Starts an all-gather in place: `data` has `part` bytes for each rank, including this rank's own.
     ///
     /// # Safety
     /// Until all of the returned are done, `data` is readable and writable for so many bytes, and nobody else touches it.
@@ -85,7 +85,7 @@ impl Group {
         unsafe { self.start_all_gather(data, part, timeout, true) }
     }
 
-    /// Starts a broadcast of rank `root`'s bytes, in place; in several collectives where they are too many for one.
+    /// Starts a broadcast of rank `root`'s bytes, in place; in several collectives if they are too many for one.
     ///
     /// # Safety
     /// Until all of the returned are done, `data` is readable on the root and writable elsewhere for `bytes`, and nobody
@@ -266,7 +266,8 @@ fn all_started<P: IntoIterator<Item = Pending>>(
     Ok(started)
 }
 
-/// Waits until all have let go of their memory: without a limit, as each ends with its own deadline. The first error.
+/// Waits until all collectives have let go of their memory. There is no limit, since each ends with its own deadline.
+/// Returns the first error.
 pub(super) fn wait_for_all(started: Vec<Pending>) -> Result<(), GroupError> {
     started.into_iter().map(|pending| pending.wait(None)).fold(Ok(()), Result::and)
 }

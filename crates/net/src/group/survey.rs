@@ -1,5 +1,6 @@
-//! What the way to a switch does to packets besides carrying them: whether congestion marks survive it, and whether it keeps the
-//! order. Protocols with windows depend on the one, and those that sum packets in their order on the other.
+//! What the way to a switch does to packets besides carrying them: whether congestion marks survive it, and whether it
+//! keeps the order of packets. Protocols with windows depend on marks, and protocols that sum packets in their order
+//! depend on the order.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -26,7 +27,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 /// Bytes of each question: room for its number behind what every ping has.
 const LEN: usize = 256;
 
-/// What came back of the questions that a switch was asked.
+/// The answers to the questions that a switch was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Questions that left.
@@ -55,7 +56,7 @@ impl Survey {
     }
 }
 
-/// Joins a job of one rank, whose options say where and under which name, asks its switch, and leaves.
+/// Joins a job of one rank, whose options name switch and job, asks its switch, and leaves.
 pub fn survey(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Result<Survey, ConnectError> {
     options.check()?;
     let switch = resolve(&options.switch)?;

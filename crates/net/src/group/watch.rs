@@ -1,5 +1,5 @@
-//! A thread for each worker that hears from the switch's control plane who is gone, and whether the switch still is
-//! there. The connection it waits on shows the switch that this worker lives.
+//! A thread for each worker that hears from the switch's control plane which members are gone, and whether the switch
+//! is still there. The connection on which it waits shows the switch that this worker is alive.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -18,7 +18,7 @@ const ATTEMPTS_IN_FABRIC: u32 = 6;
 /// The same for its seat: running jobs go on without it, and it finds them again.
 const ATTEMPTS_AT_SEAT: u32 = 11;
 
-/// Asks until the group is closed. Nobody waits for this thread: a call ends at the latest after half a minute.
+/// Asks until the group is closed. No thread waits for this one: a call ends after half a minute at the latest.
 pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
     let mut known = Departed::default();

@@ -1,4 +1,4 @@
-//! One job over the last minutes: when its last sum was completed, and for whom its sums waited.
+//! One job over the last minutes: when its last sum was completed, and which ranks its sums waited for.
 
 use std::collections::VecDeque;
 
@@ -15,38 +15,38 @@ pub const JUDGED_S: f64 = 60.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobHistory {
-    /// Its name.
+    /// The job's name.
     pub name: String,
-    /// Its id in packets; none while it forms.
+    /// The job's id in packets; none while the job forms.
     pub id: Option<u16>,
-    /// As in `GET /status`.
+    /// The job's state, as in `GET /status`.
     pub state: String,
-    /// What the switch runs for it.
+    /// The protocol that the switch runs for the job.
     pub protocol: String,
-    /// Its ranks.
+    /// The number of ranks.
     pub world: u16,
     /// Ranks that have not come, or are lost.
     pub missing: Vec<u16>,
     /// Ranks that some sum waited for at the last look.
     pub waiting_for: Vec<u16>,
-    /// Collectives that are over, on the rank that is furthest.
+    /// Collectives that are over on the rank that is furthest ahead.
     pub collectives: u64,
     /// The collective that ranks were in at the last look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationStatus>,
     /// Sums completed so far.
     pub blocks: u64,
-    /// The same per second over the last minute.
+    /// Sums completed per second over the last minute.
     pub blocks_per_s: f64,
-    /// Seconds without a completed sum, while one waits for somebody.
+    /// Seconds without a completed sum, while a sum waits for some rank.
     pub still_s: Option<f64>,
     /// Ranks that others waited for in the last minute, the one most waited for first.
     pub stragglers: Vec<Straggler>,
-    /// Seconds that the figures of the last minute look back.
+    /// Seconds that the figures of the last minute cover.
     pub watched_s: f64,
     /// Gbit/s of tensor summed.
     pub goodput_gbps: Vec<f64>,
-    /// Packets of no use per second.
+    /// Packets dropped per second.
     pub drops_per_s: Vec<f64>,
 }
 
@@ -56,7 +56,7 @@ pub struct JobHistory {
 pub struct Straggler {
     /// The rank.
     pub rank: u16,
-    /// Of all looks, those at which some sum had others' contributions and not this rank's: 0 to 1.
+    /// The share of looks at which some sum had contributions of other ranks and not this rank's: 0 to 1.
     pub share: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Who may use a switch: those with a token, or, where there are no tokens, the hosts of private networks, or everybody.
+//! Who may use a switch: clients with a token; without tokens, the hosts of private networks, or all hosts.
 
 use std::net::IpAddr;
 
@@ -11,17 +11,17 @@ use crate::api::error::ApiError;
 /// Who may use a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Those with a token may have jobs; hosts of private networks may look.
+    /// Clients with a token may have jobs; hosts of private networks may look.
     Tokens(Tokens),
     /// Hosts at loopback, link-local and private addresses.
     #[default]
     Private,
-    /// Everybody.
+    /// All hosts.
     Open,
 }
 
 impl Access {
-    /// Whether a request from this address is looked at. All paths but joins have keys of their own, or only read.
+    /// An error if a request from this address is refused. All paths except joins have keys of their own, or only read.
     pub fn admits(&self, from: IpAddr, headers: &HeaderMap) -> Result<(), ApiError> {
         match self {
             _ if is_private(from) => Ok(()),
@@ -38,7 +38,7 @@ impl Access {
         }
     }
 
-    /// Whom a join is charged to.
+    /// The client to whom a join is charged.
     pub fn client(&self, from: IpAddr, headers: &HeaderMap) -> Result<Client, ApiError> {
         let Access::Tokens(tokens) = self else { return Ok(Client::at(from)) };
         let refuse = |code, sentence: &str| Err(ApiError::new(StatusCode::UNAUTHORIZED, code, sentence.into()));

@@ -1,4 +1,5 @@
-//! Requests' bodies: read against their own limit, in bounded time and memory, however they are cut into chunks.
+//! The bodies of requests. Each is read against its own limit, in bounded time and memory, however it is cut into
+//! chunks.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,7 +23,7 @@ pub(crate) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError>
     from_json(&read_bytes(body, MAX_BODY).await?)
 }
 
-/// A body of JSON that may be long: there is room for a few from each client.
+/// A body of JSON that may be long. Each client has room for a few of them.
 pub(crate) async fn read_long<T: DeserializeOwned>(visit: &Visit, body: Body, most: usize) -> Result<T, ApiError> {
     let said = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let Some(_room) = visit.body(said.unwrap_or(most).min(most)) else {
@@ -32,7 +33,7 @@ pub(crate) async fn read_long<T: DeserializeOwned>(visit: &Visit, body: Body, mo
     from_json(&read_bytes(body, most).await?)
 }
 
-/// A join has some 400 bytes, or brings modules.
+/// The body of a join: some 400 bytes, more if it brings modules.
 pub(crate) async fn read_join<T: DeserializeOwned>(visit: &Visit, body: Body) -> Result<T, ApiError> {
     match body.size_hint().exact() {
         Some(bytes) if bytes > MAX_BODY as u64 => read_long(visit, body, MAX_BODY + modules::MOST_BYTES).await,
@@ -40,7 +41,7 @@ pub(crate) async fn read_join<T: DeserializeOwned>(visit: &Visit, body: Body) ->
     }
 }
 
-/// What may take long where operators are to be compiled: then in a thread of its own.
+/// Runs `work`, in a thread of its own if operators must be compiled, which may take long.
 pub(crate) async fn compiling<T: Send + 'static>(
     is_long: bool,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -83,7 +84,7 @@ async fn collect(mut body: Body, most: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What is wrong with it is a sentence.
+/// Reads JSON; the error is a sentence.
 pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ApiError::bad_request(format!("the request's body is wrong: {error}")))

@@ -1,5 +1,6 @@
-//! Who comes in, and how much room each may take: connections and bytes of bodies, by client address. So nobody holds a
-//! switch's whole control API, and the hosts of running jobs have room of their own when others fill the rest.
+//! Which clients come in, and how much room each may take: connections and bytes of bodies, by client address. So no
+//! client holds a switch's whole control API, and the hosts of running jobs have room of their own when others fill the
+//! rest.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -45,12 +46,12 @@ pub struct Door {
     rooms: Mutex<Rooms>,
 }
 
-/// Why somebody is not let in.
+/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// It has as many connections as one may.
+    /// The client has as many connections as one client may have.
     Client,
-    /// There are as many as the switch serves.
+    /// There are as many connections as the switch serves.
     Switch,
 }
 
@@ -65,7 +66,7 @@ impl Full {
 }
 
 impl Door {
-    /// A door that everybody with access may pass.
+    /// A door for all clients that have access.
     pub fn new(access: Access) -> Arc<Door> {
         Arc::new(Door { access: RwLock::new(Arc::new(access)), rooms: Mutex::default() })
     }
@@ -75,12 +76,12 @@ impl Door {
         Arc::clone(&self.access.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Others may use it from now on.
+    /// Replaces the rules of access.
     pub fn change_access(&self, access: Access) {
         *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);
     }
 
-    /// Lets a connection in; `has_members` says, if asked, whether there are members of running jobs at the address.
+    /// Lets a connection in. `has_members` is called if the answer depends on members of running jobs at the address.
     pub fn enter(self: &Arc<Self>, from: IpAddr, has_members: impl FnOnce() -> bool) -> Result<Visit, Full> {
         let client = Client::at(from);
         let mut rooms = self.lock();
@@ -121,7 +122,7 @@ impl Door {
     }
 }
 
-/// A connection that was let in; dropping it frees its room.
+/// A connection that was let in. Dropping it frees its room.
 pub struct Visit {
     door: Arc<Door>,
     client: Client,
@@ -134,8 +135,8 @@ impl Visit {
         self.door.access()
     }
 
-    /// It has shown that it is of a running job's member, and takes no guest's room any more; false if its client has too
-    /// many such already.
+    /// The connection has shown that it belongs to a member of a running job, and no longer takes a guest's room. False
+    /// if its client has too many such connections already.
     pub fn becomes_watch(&self) -> bool {
         let mut watches = self.watches.lock().expect("nobody panics while it holds this");
         if *watches {
@@ -150,7 +151,7 @@ impl Visit {
         true
     }
 
-    /// Room for a long body; `None` if this client, or all together, send too much already.
+    /// Room for a long body; `None` if this client, or all clients together, send too much already.
     pub fn body(&self, bytes: usize) -> Option<BodyRoom<'_>> {
         {
             let rooms = self.door.lock();

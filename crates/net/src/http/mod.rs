@@ -1,8 +1,8 @@
 //! The control API's server: HTTP/1 on one thread, with bounds on everything that a client can make it hold.
 //!
-//! One request a connection. A connection has [`HEAD_TIMEOUT`] to send its request's head, `body` bounds the body, the
-//! kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and `door` bounds how many
-//! there are, of each client and of all. So a slow client holds its own connection and nothing else.
+//! Each connection serves one request. It has [`HEAD_TIMEOUT`] to send its request's head, and `body` bounds the body.
+//! The kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and `door` bounds the
+//! number of connections, of each client and of all. So a slow client holds only its own connection.
 
 pub(crate) mod access;
 pub(crate) mod body;
@@ -45,22 +45,22 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that answers have to leave when the server stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// The code of an error: nobody more is let in.
+/// The code of the error for a connection that is refused because there are too many.
 const TOO_MANY: &str = "too_many_connections";
 
-/// Where a request came from, and which of our addresses it came to.
+/// The address from which a request came, and our address to which it came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub from: IpAddr,
     pub asked_at: IpAddr,
 }
 
-/// What stays until the client has closed its end of a connection, although its request was answered.
+/// A value that is kept until the client has closed its end of a connection, although its request was answered.
 #[derive(Clone, Default)]
 pub(crate) struct Held(Arc<Mutex<Option<Box<dyn Send>>>>);
 
 impl Held {
-    /// Keeps it, for this connection.
+    /// Keeps a value for this connection.
     pub fn keep(&self, what: impl Send + 'static) {
         *self.0.lock().expect("nobody panics while it holds this") = Some(Box::new(what));
     }
@@ -85,7 +85,7 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves everything on `listen`, and what operators read on `http`, to those who have access.
+    /// Serves everything on `listen`, and what operators read on `http`, to clients that have access.
     pub fn start(
         plane: Arc<ControlPlane>,
         access: &Access,
@@ -103,7 +103,7 @@ impl HttpServer {
         HttpServer::start_with(api, access, served)
     }
 
-    /// Serves these, drives the control plane, and keeps the history.
+    /// Serves these routes, drives the control plane, and keeps the history.
     pub fn start_with(api: Api, access: &Access, served: Vec<(TcpListener, Router)>) -> io::Result<HttpServer> {
         let served: Vec<_> =
             served.into_iter().map(|(listener, router)| (listener, router, Door::new(access.clone()))).collect();
@@ -120,7 +120,7 @@ impl HttpServer {
         Ok(HttpServer { stop, doors, thread: Some(thread) })
     }
 
-    /// Lets others in from now on.
+    /// Replaces the rules of access.
     pub fn change_access(&self, access: &Access) {
         self.doors.iter().for_each(|door| door.change_access(access.clone()));
     }

@@ -3,15 +3,15 @@
 use axum::http::{HeaderName, header};
 use axum::response::Html;
 
-/// Where it is.
+/// The page's path.
 pub(super) const PATH: &str = "/";
 
 const PAGE: &str = include_str!("page.html");
 /// Stands in the page where the nonce belongs.
 const NONCE: &str = "NONCE";
 
-/// The page. Its own script and style run because they name this answer's nonce; nothing else does, and nothing is loaded from
-/// anywhere else, whatever names the switch has heard.
+/// The page. Its own script and style run because they name this answer's nonce. No other script runs, and nothing is
+/// loaded from anywhere else, whatever names the switch has heard.
 pub(super) async fn page() -> ([(HeaderName, String); 4], Html<String>) {
     // Without random numbers the nonce is one that can be guessed, and there is nothing that could be put beside it.
     let nonce = format!("{:016x}", getrandom::u64().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What the control API answers to: members' requests, and what operators read.
+//! The routes of the control API: members' requests, and what operators read.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ const MAX_SWITCH_BODY: usize = 1024 * 1024 + modules::MOST_BYTES;
 /// Characters of a path that the log repeats: a job's name, and what is around it.
 const LOGGED_PATH: usize = 128;
 
-/// What the handlers work on.
+/// The data that the handlers work on.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub plane: Arc<ControlPlane>,
@@ -45,7 +45,7 @@ pub(crate) struct Api {
     pub listen: SocketAddr,
 }
 
-/// Everything: for the address that members know.
+/// All routes, for the address that members know.
 pub fn members(api: Api) -> Router {
     let posts = Router::new()
         .route("/jobs/{name}/join", post(join))
@@ -61,7 +61,7 @@ pub fn members(api: Api) -> Router {
     with_fallbacks(readable(api.clone()).merge(posts), api.plane)
 }
 
-/// What changes nothing: for the operators' own address.
+/// The routes that change nothing, for the operators' own address.
 pub fn operators(api: Api) -> Router {
     with_fallbacks(readable(api.clone()), api.plane)
 }

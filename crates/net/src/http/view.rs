@@ -1,4 +1,4 @@
-//! Puts together what the control plane decided and what the shards counted.
+//! Puts together the control plane's decisions and the shards' counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -27,31 +27,31 @@ use crate::status::{
     TreeSwitchStatus,
 };
 
-/// What a fabric's switch shows beyond what every switch does.
+/// What a fabric's switch shows beyond what every switch shows.
 pub struct FabricPart {
-    /// Its part in the fabric.
+    /// The switch's part in the fabric.
     pub status: FabricStatus,
-    /// What jobs share there.
+    /// What jobs share at the switch.
     pub shared: Vec<SharedStatus>,
     /// The jobs that were formed elsewhere.
     pub jobs: Vec<JobStatus>,
-    /// How each job runs through the fabric, those formed here too.
+    /// How each job runs through the fabric, including jobs that were formed here.
     pub planned: Vec<PlannedJob>,
 }
 
 /// A job's static trees.
 pub struct PlannedJob {
-    /// Which.
+    /// The job's id.
     pub id: u16,
-    /// By number; none for protocols that find theirs themselves.
+    /// The trees by number; empty for protocols that find their trees themselves.
     pub trees: Vec<TreeStatus>,
-    /// Why it can never go on.
+    /// Why the job can never go on.
     pub broken: Option<String>,
 }
 
 /// A switch of a fabric, as far as an operator sees it.
 pub trait FabricView: Send + Sync {
-    /// The switch's part as it is now; `None` if its thread has ended.
+    /// The switch's part in the fabric now; `None` if its thread has ended.
     fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>>;
 }
 
@@ -69,7 +69,7 @@ impl Viewer {
         Viewer { plane, identity, fabric, recorder: Mutex::default() }
     }
 
-    /// Remembers what the switch does, for as long as it is polled.
+    /// Remembers what the switch does, for as long as the future is polled.
     pub async fn keep_history(&self) {
         loop {
             tokio::time::sleep(Duration::from_secs_f64(LOOK_S)).await;
@@ -105,7 +105,7 @@ impl Viewer {
         status
     }
 
-    /// What monitoring is told.
+    /// The data for monitoring.
     pub async fn scene(&self) -> Scene {
         let account = self.plane.account(&self.plane.sightings().await);
         Scene { status: self.status().await, history: self.history(), account }
@@ -145,7 +145,7 @@ fn first_shard(sightings: &Sightings) -> Option<&ShardReport> {
     sightings.shards.first().and_then(|sighting| sighting.report.as_ref())
 }
 
-/// What jobs share in a shard, protocol by protocol.
+/// What jobs share in a shard, by protocol.
 pub(crate) fn shared(report: &ShardReport) -> Vec<SharedStatus> {
     let status = |(code, shared, bytes): &(u8, SharedReport, usize)| {
         Some(SharedStatus {

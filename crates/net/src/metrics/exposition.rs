@@ -2,20 +2,20 @@
 
 use std::fmt::Write;
 
-/// What begins every name.
+/// The prefix of every name.
 pub const PREFIX: &str = "tributary";
 
-/// What Prometheus makes of a family's values.
+/// The kind of a family, for Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It never falls while the switch runs.
+    /// The value never falls while the switch runs.
     Counter,
-    /// How much there is now.
+    /// The value is how much there is now.
     Gauge,
 }
 
 impl Kind {
-    /// The word for it.
+    /// Prometheus' word for the kind.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -24,15 +24,15 @@ impl Kind {
     }
 }
 
-/// One series of a family: what its labels say, in their order, and its value.
+/// One series of a family: the values of its labels, in their order, and its value.
 pub(crate) type Series = (Vec<String>, f64);
 
-/// A text under way.
+/// A text that is being written.
 #[derive(Default)]
 pub(crate) struct Exposition(String);
 
 impl Exposition {
-    /// A family with its series; one without series is told all the same, so that people find its name.
+    /// Writes a family with its series. A family without series is written too, so that people find its name.
     pub fn family(
         &mut self,
         name: &str,

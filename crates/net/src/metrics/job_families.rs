@@ -1,4 +1,5 @@
-//! What `/metrics/jobs` tells of each job that is there now: as many series as there are jobs, and new ones for each new job.
+//! What `/metrics/jobs` reports of each job that is there now: as many series as there are jobs, and new ones for each
+//! new job.
 
 use super::exposition::Kind::{Counter, Gauge};
 use super::exposition::Series;

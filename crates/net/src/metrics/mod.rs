@@ -1,5 +1,5 @@
-//! What Prometheus reads of a switch. `/metrics` tells of the switch and of all jobs together, in a number of series that
-//! does not grow with the jobs that come and go; `/metrics/jobs` of each job that is there.
+//! What Prometheus reads of a switch. `/metrics` reports on the switch and on all jobs together, in a number of series
+//! that does not grow with the jobs that come and go. `/metrics/jobs` reports on each job that is there.
 
 mod exposition;
 mod job_families;
@@ -20,7 +20,7 @@ use crate::status::{JobStatus, MetricNumber, MetricStatus, SwitchStatus};
 /// What a member, a server or a switch below is.
 const STATES: [&str; 3] = ["present", "left", "lost"];
 
-/// What the series are made from.
+/// The data from which the series are made.
 pub(crate) struct Scene {
     pub status: SwitchStatus,
     pub history: History,
@@ -31,11 +31,11 @@ pub(crate) struct Scene {
 pub struct Family {
     /// Its name, without what begins all names.
     name: &'static str,
-    /// What Prometheus makes of its values.
+    /// The kind of its values, for Prometheus.
     pub kind: Kind,
-    /// What its labels are called.
+    /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it says, as one sentence.
+    /// One sentence that says what the family means.
     pub help: &'static str,
     read: fn(&Scene) -> Vec<Series>,
 }
@@ -51,18 +51,18 @@ impl Family {
         Family { name, kind, labels, help, read }
     }
 
-    /// Its name.
+    /// The family's name.
     pub fn name(&self) -> String {
         format!("{PREFIX}_{}", self.name)
     }
 }
 
-/// The families of `/metrics`, without those that protocols name themselves.
+/// The families of `/metrics`, except those that protocols name themselves.
 pub fn of_switches() -> &'static [Family] {
     SWITCH
 }
 
-/// The families of `/metrics/jobs`, without those that protocols name themselves.
+/// The families of `/metrics/jobs`, except those that protocols name themselves.
 pub fn of_jobs() -> &'static [Family] {
     JOBS
 }

@@ -1,4 +1,4 @@
-//! What `/metrics` tells of a switch: series whose number does not grow with the jobs that come and go.
+//! What `/metrics` reports of a switch: series whose number does not grow with the jobs that come and go.
 
 use tributary_control::{End, Phase};
 use tributary_proto::contract::drop_reason::DropReason;

@@ -22,25 +22,26 @@ const MOST_ELEMENTS: u16 = tributary_control::MAX_ELEMENTS_PER_PACKET;
 
 /// One job with its machine.
 pub struct Job {
-    /// Its packets' header, without a kind.
+    /// The header of the job's packets, without a kind.
     pub header: Common,
     pub host: Box<dyn Host>,
     workers: Vec<SocketAddr>,
     /// The switch that the packets of workers pass, if they do.
     switch: Option<SocketAddr>,
-    /// Who sends from where.
+    /// The sender at each address.
     pub senders: HashMap<(IpAddr, u16), Addr>,
-    /// Who hears where.
+    /// The address of each receiver.
     pub addresses: Addresses,
-    /// What each worker has asked of late with pings.
+    /// How often each worker has asked of late with pings.
     pub asked: HashMap<Addr, Asked>,
-    /// Packets that came in pieces, and the one that was put together last.
+    /// Packets that came in pieces, and the packet that was put together last.
     pub pieces: Reassembly<Addr>,
     pub whole: Vec<u8>,
 }
 
 impl Job {
-    /// The job's machine, by what the switch at an address says; `None` if that makes no sense to this build.
+    /// The job's machine, from the description that the switch at an address has sent; `None` if that makes no sense to
+    /// this build.
     pub fn new(body: &ServedBody, switch: SocketAddr) -> Option<Job> {
         let world = u16::try_from(body.workers.len()).ok()?;
         JobName::new(&body.name).ok()?;
@@ -90,7 +91,7 @@ impl Job {
         Some(Job { header, host, workers, switch, senders, addresses, asked, pieces, whole })
     }
 
-    /// Finds the ways to its workers, and to the switch between.
+    /// Finds the ways to the job's workers, and to the switch between them.
     pub fn settle_at(&mut self, udp: &UdpPort) {
         let workers = || (0..).zip(&self.workers).map(|(rank, &at)| (Addr::Worker(Rank(rank)), at));
         let known = || workers().chain(self.switch.map(|at| (Addr::Switch(TreeId(0)), at)));

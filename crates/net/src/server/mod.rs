@@ -1,7 +1,7 @@
 //! A process that offers itself to a switch's jobs as a server, and runs one machine for each job that it is given.
 //!
-//! `offer` keeps the connection to the control plane and hears which jobs there are; `job` is one of them; `thread` is the
-//! one thread that receives and sends for all, at one UDP port.
+//! `offer` keeps the connection to the control plane and hears of jobs; `job` is one of these jobs; `thread` is the one
+//! thread that receives and sends for all jobs, at one UDP port.
 
 mod job;
 mod offer;
@@ -25,10 +25,10 @@ use crate::wake::Waker;
 /// How a server is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// The control API of the switch whose jobs it serves.
+    /// The control API of the switch whose jobs the server serves.
     pub switch: SocketAddr,
-    /// The UDP address to receive at: every address stands for the one on the way to the switch, and port 0 lets the
-    /// system choose one.
+    /// The UDP address at which to receive. Every address stands for the address on the way to the switch, and port 0
+    /// lets the system choose a port.
     pub listen: SocketAddr,
     /// Bytes of receive buffer to ask the kernel for.
     pub receive_buffer: usize,
@@ -47,15 +47,15 @@ impl ServerOptions {
 /// Why a server did not start: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// No socket.
+    /// The socket could not be opened.
     #[error("cannot receive at UDP {listen}: {source}; choose another address or port with --listen")]
     Open {
-        /// Where.
+        /// The address.
         listen: SocketAddr,
         /// What the system says.
         source: io::Error,
     },
-    /// No way to the switch.
+    /// There is no way to the switch.
     #[error("there is no way to the switch {switch}: {source}")]
     NoWay {
         /// The switch.
@@ -63,13 +63,13 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
-    /// A token that cannot be shown.
+    /// The token cannot be sent.
     #[error("{0}")]
     Token(String),
     /// The switch did not take the offer.
     #[error(transparent)]
     Switch(#[from] ClientError),
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("the server cannot start: {0}")]
     System(#[from] io::Error),
 }
@@ -130,12 +130,12 @@ impl RunningServer {
         Ok(server)
     }
 
-    /// Where it receives packets.
+    /// The address where the server receives packets.
     pub fn udp_addr(&self) -> SocketAddr {
         self.udp
     }
 
-    /// Tells the switch, gives its jobs up, and ends the thread.
+    /// Reports the end to the switch, gives up the server's jobs, and ends the thread.
     pub fn stop(self) {}
 }
 

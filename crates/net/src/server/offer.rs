@@ -1,4 +1,5 @@
-//! The server's side of the control plane: it keeps a connection there, and hears by its answer which jobs it serves.
+//! The server's side of the control plane: it keeps a connection to the switch, whose answers say which jobs the server
+//! serves.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,7 +18,7 @@ use crate::client::{ClientError, ServerClient};
 /// Between a question that failed and the next; a switch that was started again finds its servers so.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What is offered, and what came of it.
+/// The offer, and what came of it.
 pub struct Offering {
     client: ServerClient,
     desk: Desk,
@@ -38,7 +39,7 @@ impl Offering {
         Offering { client, desk, state, stopping: AtomicBool::new(false) }
     }
 
-    /// Asks again and again, until the server ends. Nobody waits for this thread.
+    /// Asks again and again, until the server ends. No thread waits for this one.
     pub fn run(&self) {
         let mut answered = true;
         while !self.stopping.load(Ordering::Acquire) {
@@ -95,7 +96,7 @@ impl Offering {
         }
     }
 
-    /// Takes the offer back.
+    /// Withdraws the offer.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         let incarnation = self.state().body.incarnation.clone();

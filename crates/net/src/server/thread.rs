@@ -1,4 +1,4 @@
-//! The thread that serves: packets in, to the machine of their job, and what it makes of them out, in runs.
+//! The thread that serves: it gives packets to the machine of their job, and sends the machine's packets in runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
@@ -29,9 +29,9 @@ const BATCHES_IN_A_TURN: usize = 16;
 /// Workers whose runs are gathered at the same time: results go to all in turn.
 const LANES: usize = 64;
 
-/// What the thread is told.
+/// An order to the thread.
 pub enum Order {
-    /// Serve a job, in place of any with its id.
+    /// Serve a job, in place of any job with its id.
     Serve(Box<Job>),
     /// A job is over.
     End(JobId),
@@ -39,7 +39,7 @@ pub enum Order {
     Stop,
 }
 
-/// The thread's state. Nothing of it is shared.
+/// The thread's state. No other thread shares it.
 pub struct ServerThread {
     clock: Clock,
     udp: UdpPort,
@@ -59,7 +59,7 @@ impl ServerThread {
         ServerThread { clock: Clock::start(), udp, inbox, outbox, jobs, incarnation, orders, waker }
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until the thread is told to stop.
     pub fn run(mut self) {
         loop {
             let due = self.jobs.values().filter_map(|job| job.host.poll_timeout()).min();

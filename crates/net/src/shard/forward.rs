@@ -1,5 +1,5 @@
 //! Verdicts become sends: equal packets with the same verdict leave in one call for each receiver, straight from the
-//! memory that they were received to.
+//! memory into which they were received.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ impl Forwarder {
         self.lanes.is_empty()
     }
 
-    /// Takes one packet at `place` in `memory`; sends a run that it does not continue, or has to give way.
+    /// Takes one packet at `place` in `memory`. Sends a run that the packet does not continue, or that must give way.
     pub fn push(
         &mut self,
         place: Range<usize>,
@@ -49,7 +49,7 @@ impl Forwarder {
         self.lanes.push(verdict, place, ecn, |to, run| *unroutable += send(to, run, memory, ports, udp));
     }
 
-    /// Sends what was gathered. The memory of the packets is free after that.
+    /// Sends all packets that were gathered. Their memory is free after that.
     pub fn flush(&mut self, memory: &[u8], ports: &Ports, udp: &mut UdpPort) {
         let unroutable = &mut self.unroutable;
         self.lanes.flush(|to, run| *unroutable += send(to, run, memory, ports, udp));

@@ -1,4 +1,4 @@
-//! What a shard keeps of its installed jobs beside their machines: rates, and how far ranks are.
+//! What a shard keeps of its installed jobs besides their machines: rates, and how far ranks are.
 
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, JobKey};

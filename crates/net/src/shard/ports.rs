@@ -1,4 +1,4 @@
-//! The ports of a shard: remote UDP addresses that some job has named, and the groups that jobs multicast to.
+//! The ports of a shard: remote UDP addresses that some job has named, and the groups to which jobs multicast.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -7,12 +7,12 @@ use tributary_proto::contract::ids::{GroupId, PortId};
 
 use crate::udp::{Destination, key_of};
 
-/// Whose an address is.
+/// The owner of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A worker's: of one job.
+    /// A worker, of one job.
     Worker(GroupId),
-    /// Another switch's or a server's: of all jobs that run on both.
+    /// Another switch or a server, for all jobs that run on both.
     Switch,
 }
 
@@ -25,11 +25,11 @@ struct Port {
     jobs: usize,
 }
 
-/// One that a group's packets go to.
+/// A member of a group.
 pub struct Member {
-    /// Where its packets come from.
+    /// The source address of its packets.
     pub address: SocketAddr,
-    /// Where ours go.
+    /// The destination of packets to it.
     pub destination: Destination,
     /// It is a switch or a server: all jobs that run there too name the same address.
     pub serves_several: bool,
@@ -53,12 +53,12 @@ impl Ports {
         self.by_address.get(&key_of(address)).copied().unwrap_or(PortId::UNKNOWN)
     }
 
-    /// Where a port leads.
+    /// The destination of a port.
     pub fn destination(&self, port: PortId) -> Option<&Destination> {
         self.ports.get(port.index())?.as_ref()?.destination.as_ref()
     }
 
-    /// What whoever is behind a port says of the longest packet that reaches it.
+    /// Sets the longest packet that reaches the remote behind a port, as that remote says.
     pub fn set_limit(&mut self, port: PortId, limit: Option<usize>) {
         let entry = self.ports.get_mut(port.index()).and_then(Option::as_mut);
         if let Some(destination) = entry.and_then(|port| port.destination.as_mut()) {
@@ -71,12 +71,12 @@ impl Ports {
         self.groups.get(&group).map_or(&[], Vec::as_slice)
     }
 
-    /// Where the switch above a group is, if there is one.
+    /// The switch above a group, if there is one.
     pub fn above(&self, group: GroupId) -> Option<&Destination> {
         self.destination(*self.uplinks.get(&group)?)
     }
 
-    /// Names the members of a group, by rank; `None` when there are no ports left, and then nothing has changed.
+    /// Names the members of a group, by rank; `None` if no ports are left, and then nothing has changed.
     pub fn add_group(&mut self, group: GroupId, members: Vec<Member>) -> Option<Vec<PortId>> {
         self.remove_group(group);
         if members.len() > PortId::UNKNOWN.index() - self.used() {
@@ -91,7 +91,7 @@ impl Ports {
         Some(ports)
     }
 
-    /// Names the switch above a group; `None` when there are no ports left.
+    /// Names the switch above a group; `None` if no ports are left.
     pub fn add_uplink(&mut self, group: GroupId, above: SocketAddr, destination: Destination) -> Option<PortId> {
         if self.used() >= PortId::UNKNOWN.index() {
             return None;
@@ -101,7 +101,8 @@ impl Ports {
         Some(port)
     }
 
-    /// Forgets a group and its uplink, and their addresses where no other group names them; gives the ports of these.
+    /// Forgets a group and its uplink, and their addresses if no other group names them; returns the ports of these
+    /// addresses.
     pub fn remove_group(&mut self, group: GroupId) -> Vec<PortId> {
         let mut gone = Vec::new();
         let uplink = self.uplinks.remove(&group);

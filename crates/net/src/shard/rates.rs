@@ -23,7 +23,7 @@ struct Look {
 }
 
 impl Rates {
-    /// Takes in the counters as they are now.
+    /// Takes in the present counters.
     pub fn update(&mut self, now: Time, report: &JobReport) {
         let blocks = report.machine.as_ref().map_or(0, |machine| machine.blocks_completed);
         let look = Look { at: now, packets: report.packets, blocks };

@@ -31,7 +31,7 @@ use crate::progress::Progress;
 use crate::udp::probe;
 use crate::udp::{Message, Reassembly, UdpPort};
 
-/// What a handle asks of the thread, with the way back for the answer.
+/// A command from a handle to the thread, with the channel for the answer.
 pub enum Command {
     Install(Box<JobInstall>, oneshot::Sender<Result<(), ShardError>>),
     Resize(JobId, u16, oneshot::Sender<bool>),

@@ -1,5 +1,5 @@
-//! Signs of life between a job's switches: the lower one pings, the upper one answers. Each then knows of the other, and
-//! how long a packet the way between them holds.
+//! Signs of life between a job's switches: the lower switch pings, the upper switch answers. Each then knows that the
+//! other is alive, and how long a packet the way between them holds.
 
 use std::io::IoSlice;
 
@@ -18,14 +18,14 @@ struct Uplink {
     path: PathProbe,
 }
 
-/// The ways up of all jobs of one shard.
+/// The ways to the switches above, for all jobs of one shard.
 #[derive(Default)]
 pub struct Uplinks {
     uplinks: Vec<Uplink>,
 }
 
 impl Uplinks {
-    /// A job's way up, and its longest packet; the first ping is due at once.
+    /// Adds a job's way to the switch above, with its longest packet; the first ping is due at once.
     pub fn add(&mut self, port: PortId, common: Common, full: usize) {
         self.uplinks.push(Uplink { common, port, path: PathProbe::new(full, full) });
     }
@@ -40,7 +40,7 @@ impl Uplinks {
         self.uplinks.iter().map(|uplink| uplink.path.due()).min()
     }
 
-    /// A ping has come back on this port, perhaps one of ours.
+    /// A ping has come back on this port, perhaps one of this switch's.
     pub fn hear(&mut self, ingress: PortId, pong: &[u8], ports: &mut Ports) {
         let Ok(common) = Common::parse(pong) else { return };
         let ours = |uplink: &&mut Uplink| uplink.port == ingress && uplink.common == Common { kind: 0, ..common };

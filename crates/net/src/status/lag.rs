@@ -1,16 +1,16 @@
-//! Whom a job waits for while that rank is merely slow.
+//! The rank that a job waits for while the rank is merely slow.
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::switch::Lag;
 
-/// A rank that others are ahead of.
+/// A rank that is behind the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LagStatus {
-    /// Which.
+    /// The rank.
     pub rank: u16,
-    /// Blocks from the first rank to this one.
+    /// Blocks by which it is behind the first rank.
     pub blocks: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The collective that a job's ranks are in, and which of them are not in it yet: put together from what each rank says.
+//! The collective that a job's ranks are in, and which ranks are not in it yet: put together from what each rank says.
 
 use std::fmt;
 
@@ -19,25 +19,26 @@ const SILENT: Span = Span::from_millis(2_600);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperationStatus {
-    /// Its number among the job's, counted from 1.
+    /// The collective's number within the job, counted from 1.
     pub number: u64,
     /// `allreduce`, `reduce` or `broadcast`.
     pub name: String,
-    /// How elements become one; none for a broadcast.
+    /// The operator; none for a broadcast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<String>,
     /// Type of the elements; a broadcast moves words of 32 bits.
     pub dtype: String,
-    /// How many there are.
+    /// The number of elements.
     pub elements: u32,
-    /// The rank that gets the result, or whose data all get.
+    /// The rank that gets the result, or whose data all ranks get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<u16>,
-    /// Seconds that some rank had been in it when it last said so: half a second ago at most, if it lives.
+    /// Seconds that some rank had been in the collective when it last said so: half a second ago at most, if that rank
+    /// is alive.
     pub for_s: f64,
     /// Ranks that have begun it, ascending.
     pub begun: Vec<u16>,
-    /// Ranks that have not, ascending. Ranks that said nothing to this switch are in neither list.
+    /// Ranks that have not begun it, ascending. Ranks that said nothing to this switch are in neither list.
     pub not_begun: Vec<u16>,
 }
 
@@ -55,8 +56,8 @@ impl fmt::Display for OperationStatus {
 }
 
 impl OperationStatus {
-    /// `train: rank 2 has not begun allreduce 42, sum of 100 f32 elements; ranks 0, 1 have, 3.2 s ago`; nothing where all ranks
-    /// have, as far as is known.
+    /// `train: rank 2 has not begun allreduce 42, sum of 100 f32 elements; ranks 0, 1 have, 3.2 s ago`; `None` if all
+    /// ranks have begun it, as far as is known.
     pub fn who_lacks(&self, job: &str) -> Option<String> {
         let have = |ranks: &[u16]| if ranks.len() == 1 { "has" } else { "have" };
         let (begun, lacking) = (&self.begun[..], &self.not_begun[..]);
@@ -67,8 +68,8 @@ impl OperationStatus {
     }
 }
 
-/// How many collectives are over on the rank that is furthest, and the one that ranks are in. Each rank's word comes with how long
-/// ago it was.
+/// How many collectives are over on the rank that is furthest ahead, and the collective that ranks are in. What a rank
+/// said comes with the time since then.
 pub(crate) fn current(said: impl Iterator<Item = (Span, Progress)> + Clone) -> (u64, Option<OperationStatus>) {
     let over = said.clone().map(|(_, progress)| progress.completed).max().unwrap_or(0);
     // Of one that has left, or is gone, nobody knows any more what it is in.

@@ -1,4 +1,5 @@
-//! The trees of a job for people and programs: who is below whom, and what a switch holds where packets are summed in their order.
+//! The trees of a job for people and programs: which nodes are below which, and what a switch holds if packets are
+//! summed in their order.
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::switch::OrderReport;
@@ -7,9 +8,9 @@ use tributary_proto::contract::switch::OrderReport;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreeStatus {
-    /// The switch on top.
+    /// The root of the tree.
     pub root: String,
-    /// All of its switches.
+    /// All switches of the tree.
     pub switches: Vec<TreeSwitchStatus>,
 }
 
@@ -17,11 +18,11 @@ pub struct TreeStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreeSwitchStatus {
-    /// Its name.
+    /// The switch's name.
     pub node: String,
-    /// Its children in their order: workers by rank, switches by name.
+    /// The switch's children in their order: workers by rank, switches by name.
     pub children: Vec<TreeChildStatus>,
-    /// What it holds, where the tree's packets are summed in their order and this switch was asked.
+    /// What the switch holds, if the tree's packets are summed in their order and this switch was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderStatus>,
 }
@@ -34,13 +35,13 @@ pub struct OrderStatus {
     pub expected_vid: u32,
     /// How often the tree went back, modulo 2^16.
     pub epoch: u16,
-    /// Packets that it has room for at each child's port.
+    /// Packets for which the switch has room at each child's port.
     pub wnd_cap: u16,
     /// Packets that wait, by child.
     pub held: Vec<u16>,
     /// Children that the next packet waits for.
     pub waits_for: Vec<String>,
-    /// The ranks behind them.
+    /// The ranks behind these children.
     pub waits_for_ranks: Vec<u16>,
 }
 
@@ -67,6 +68,6 @@ impl OrderStatus {
 pub struct TreeChildStatus {
     /// The host or the switch.
     pub node: String,
-    /// The ranks that it speaks for.
+    /// The ranks that the child is, or that are below it.
     pub ranks: Vec<u16>,
 }

@@ -19,15 +19,15 @@ pub struct SocketCounters {
     pub rx_overflows: u64,
     /// Packets not sent because buffers were full for too long.
     pub tx_no_buffers: u64,
-    /// Packets not sent because they do not fit the path's MTU (any more).
+    /// Packets not sent because they do not fit the path's MTU, or no longer fit it.
     pub tx_too_long: u64,
     /// Packets not sent for another reason: no route, a firewall's refusal.
     pub tx_errors: u64,
     /// Errors that the kernel reported for earlier packets, such as a dead peer's "port unreachable".
     pub soft_errors: u64,
-    /// The kernel takes runs of segments in one call (UDP_SEGMENT).
+    /// True if the kernel takes runs of segments in one call (UDP_SEGMENT).
     pub segmentation_offload: bool,
-    /// The kernel hands over coalesced runs (UDP_GRO).
+    /// True if the kernel hands over coalesced runs (UDP_GRO).
     pub receive_coalescing: bool,
     /// Bytes of receive buffer that the kernel granted, as it counts them (with its own overhead).
     pub receive_buffer: usize,

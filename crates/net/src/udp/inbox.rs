@@ -1,4 +1,4 @@
-//! Memory for received messages, taken once.
+//! Memory for received messages, allocated once.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -14,29 +14,29 @@ const LONG: usize = 1 << 14;
 /// Bytes for one message: the longest UDP payload fits.
 pub const MESSAGE_LEN: usize = 1 << 16;
 
-/// One message: a run of packets from one sender, all `segment` bytes long but the last, which may be shorter.
+/// One message: a run of packets from one sender. All have `segment` bytes, except the last, which may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     /// The sender.
     pub from: SocketAddr,
-    /// Where in the inbox's memory it begins.
+    /// Where the message begins in the inbox's memory.
     pub start: usize,
     /// Bytes of all packets.
     pub len: usize,
     /// Bytes of each packet.
     pub segment: usize,
-    /// As it arrived.
+    /// The congestion bits with which the message arrived.
     pub ecn: Ecn,
 }
 
 impl Message {
-    /// Where in the inbox's memory each packet lies. A message without any byte is one empty packet.
+    /// Where in the inbox's memory each packet is. A message without any byte is one empty packet.
     pub fn segments(&self) -> Segments {
         Segments { at: self.start, end: self.start + self.len, step: self.segment.max(1), empty: self.len == 0 }
     }
 }
 
-/// Where the packets of a message lie, one after the other. The default has none.
+/// Where the packets of a message are, one after the other. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct Segments {
     at: usize,
@@ -60,7 +60,7 @@ impl Iterator for Segments {
     }
 }
 
-/// What one call received.
+/// The messages that one call received.
 pub struct Inbox {
     /// The bytes of all messages.
     pub memory: Box<[u8]>,
@@ -84,7 +84,8 @@ impl Inbox {
         self.room
     }
 
-    /// Takes note of what a call has brought: true if it was all that was asked for, so that there may be more.
+    /// Notes how many messages a call has brought. True if they were as many as were asked for, so that there may be
+    /// more.
     pub(super) fn note_batch(&mut self) -> bool {
         let is_full = self.messages.len() == self.room;
         let long = self.messages.iter().any(|message| message.len >= LONG);

@@ -1,6 +1,6 @@
-//! Several runs that are being gathered at the same time, each for its own receivers.
+//! Several runs that are gathered at the same time, each for its own receivers.
 //!
-//! Packets for one receiver become one call even where they alternate with those for another: the data and the
+//! Packets for one receiver leave in one call even if they alternate with packets for another: the data and the
 //! acknowledgements of a ring, or the results for all members and the repetitions for one.
 
 use std::ops::Range;
@@ -9,8 +9,8 @@ use tributary_proto::contract::packet::Ecn;
 
 use super::run::Run;
 
-/// Runs by the key of their receivers, of `N` at the same time. All lie in one memory, which the caller keeps until they are
-/// sent.
+/// Runs by the key of their receivers, `N` at the same time. All packets lie in one memory, which the caller keeps
+/// until they are sent.
 pub struct Lanes<K, const N: usize> {
     lanes: [Lane<K>; N],
     /// The lane that gives way when all are taken.
@@ -28,7 +28,7 @@ impl<K: Copy + PartialEq, const N: usize> Lanes<K, N> {
         Lanes { lanes: std::array::from_fn(|_| Lane { to: idle, run: Run::new() }), next: 0 }
     }
 
-    /// Takes one packet; a run that has to leave for it, or that it fills, is handed to `send`.
+    /// Takes one packet. A run that must leave for it, or that it fills, is handed to `send`.
     pub fn push(&mut self, to: K, place: Range<usize>, ecn: Ecn, mut send: impl FnMut(K, &Run)) {
         let lane = self.lane(to);
         let lane = &mut self.lanes[lane];
@@ -47,7 +47,7 @@ impl<K: Copy + PartialEq, const N: usize> Lanes<K, N> {
         self.lanes.iter().all(|lane| lane.run.packets() == 0)
     }
 
-    /// Hands over all that was gathered. The memory of the packets is free after that.
+    /// Hands over all packets that were gathered. Their memory is free after that.
     pub fn flush(&mut self, mut send: impl FnMut(K, &Run)) {
         for lane in &mut self.lanes {
             lane.leave(&mut send);

@@ -1,6 +1,6 @@
-//! UDP as both sides of the driver use it: runs of equal segments in one call, each way.
+//! UDP for both sides of the driver: runs of equal segments in one call, each way.
 //!
-//! Start with [`UdpPort`]; [`Inbox`] is the memory that it receives to, [`path`] what is known of the way to a peer.
+//! Start with [`UdpPort`]; [`Inbox`] is the memory into which it receives, [`path`] what is known of the way to a peer.
 
 mod counters;
 mod inbox;
@@ -23,7 +23,8 @@ pub use pieces::Reassembly;
 pub use port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
 pub use run::Run;
 
-/// What identifies a remote socket: IPv4 is IPv4, however it is written, and flow labels do not count.
+/// What identifies a remote socket. An IPv4 address counts as IPv4 even if it is written as IPv6, and flow labels do
+/// not count.
 pub fn key_of(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }

@@ -1,4 +1,4 @@
-//! What the kernel knows of the way to a peer: our own address on it, its MTU, the speed of its first link.
+//! What the kernel knows of the way to a peer: our own address on it, its MTU, and the speed of its first link.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -13,12 +13,12 @@ const HEADERS_V6: u32 = 40 + 8;
 /// The way to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The address that our packets carry.
+    /// The source address of our packets.
     pub local: IpAddr,
-    /// Bytes of the longest IP packet that the first link holds. Whether the rest of the way does is asked with packets: the
-    /// kernel's own number follows messages that anybody can forge, and keeps them for ten minutes.
+    /// Bytes of the longest IP packet that the first link holds. Pings test whether the rest of the way holds it too:
+    /// the kernel's own number follows messages that can be forged, and keeps them for ten minutes.
     pub mtu: u32,
-    /// Speed of the first link in bits per second, where its driver tells.
+    /// Speed of the first link in bits per second, if its driver tells it.
     pub link_bits_per_s: Option<u64>,
 }
 

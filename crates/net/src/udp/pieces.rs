@@ -1,8 +1,9 @@
-//! Packets that are longer than the way to their receiver holds, in pieces. A job's packets have one length from beginning
-//! to end; a way may become narrower in the middle. Then the sender cuts, and the receiver puts together again before
-//! any machine sees the packet. Nobody on the way has a part in it: such pieces pass where IP's own fragments are dropped.
+//! Sends packets that are too long for the way to their receiver in pieces. A job's packets have one length from
+//! beginning to end, but a way may become narrower meanwhile. Then the sender cuts, and the receiver puts the packet
+//! together again before any machine sees it. No node on the way takes part, so that such pieces pass where IP's own
+//! fragments are dropped.
 //!
-//! A piece begins with the common header of its packet, but for its kind, so that strangers' pieces are turned away as
+//! A piece begins with the common header of its packet, except for the kind, so that pieces of strangers are dropped as
 //! their packets are: `| common header (16) | id (2) | offset (2) | total (2) | index (1) | count (1) | bytes |`.
 
 use std::collections::{HashMap, VecDeque};
@@ -19,8 +20,8 @@ const LONGEST: usize = 1 << 14;
 /// Bytes of all incomplete packets of all senders.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Appends the pieces of a packet to `pieces`, each of `limit` bytes but the last. False if it cannot be cut: its kind is
-/// not a protocol's own, which means that its length says something, or it would be too many pieces.
+/// Appends the pieces of a packet to `pieces`, each of `limit` bytes except the last. False if the packet cannot be
+/// cut: its kind is not a protocol's own, so that its length has a meaning, or there would be too many pieces.
 pub fn cut(packet: &[u8], limit: usize, id: u16, pieces: &mut Vec<u8>) -> bool {
     let is_own = packet.len() >= COMMON_LEN && packet[4] >= kind::FIRST_OWN;
     let Some(room) = limit.checked_sub(HEADER_LEN).filter(|&room| room > 0 && is_own) else { return false };
@@ -63,7 +64,7 @@ impl<Sender> Default for Reassembly<Sender> {
 }
 
 impl<Sender: Copy + Eq + Hash> Reassembly<Sender> {
-    /// Takes a piece whose common header was checked; gives the packet that it completes.
+    /// Takes a piece whose common header was checked; returns the packet that it completes.
     pub fn add(&mut self, from: Sender, piece: &[u8]) -> Option<Vec<u8>> {
         let (header, bytes) = piece.split_at_checked(HEADER_LEN)?;
         let field = |at| usize::from(wire::u16(header, COMMON_LEN + at));

@@ -13,15 +13,15 @@ use super::inbox::Inbox;
 use super::{key_of, pieces, sys};
 use crate::wake;
 
-/// Packets in one run at most: 44 of 1,472 bytes fill a UDP message.
+/// The most packets in one run: 44 of 1,472 bytes fill a UDP message.
 pub const MAX_RUN: usize = 44;
-/// Bytes in one run at most: below UDP's 65,507, so that the headers fit too.
+/// The most bytes in one run: below UDP's 65,507, so that the headers fit too.
 pub const MAX_RUN_BYTES: usize = 65_000;
 
 /// How long a send waits for room in the socket's buffer before the packets count as lost.
 const SEND_PATIENCE: Duration = Duration::from_millis(5);
 
-/// A remote address in the form that one socket sends to.
+/// A remote address in the form that one socket needs to send to it.
 #[derive(Clone, Debug)]
 pub struct Destination {
     pub(super) address: SockAddr,
@@ -39,7 +39,7 @@ impl Destination {
         Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
     }
 
-    /// What is known of the longest packet that the way there holds: longer ones leave in pieces.
+    /// Sets the longest packet that the way to the remote is known to hold. Longer packets leave in pieces.
     pub fn set_limit(&mut self, limit: Option<usize>) {
         let before = std::mem::replace(&mut self.limit, limit);
         match (before, limit, self.remote()) {
@@ -53,12 +53,12 @@ impl Destination {
         }
     }
 
-    /// The longest packet that the way there holds, if that is known to be little.
+    /// The longest packet that the way to the remote holds, if that is known to be short.
     pub fn limit(&self) -> Option<usize> {
         self.limit
     }
 
-    /// The same way as that one, which is known already.
+    /// Copies what is known of the same way from another destination.
     pub fn along(mut self, known: Option<&Destination>) -> Destination {
         self.limit = known.and_then(Destination::limit);
         self
@@ -112,12 +112,12 @@ impl UdpPort {
         self.local
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> &SocketCounters {
         &self.counters
     }
 
-    /// A remote address as this socket sends to it: IPv4 through an IPv6 socket needs the mapped form.
+    /// A remote address in the form for this socket: IPv4 through an IPv6 socket needs the mapped form.
     pub fn destination(&self, remote: SocketAddr) -> Destination {
         let v4 = key_of(remote).0.is_ipv4();
         let remote = match (self.local, remote.ip()) {
@@ -127,8 +127,8 @@ impl UdpPort {
         Destination { address: remote.into(), v4, from: None, limit: None }
     }
 
-    /// The same, for a remote that takes packets from our address `local` only. A socket that is bound to every address of
-    /// the machine would else send from the one that the route to the remote names first.
+    /// The same, for a remote that takes packets only from our address `local`. Otherwise a socket that is bound to
+    /// every address of the machine would send from the address that the route to the remote names first.
     pub fn destination_from(&self, local: IpAddr, remote: SocketAddr) -> Destination {
         let to = self.destination(remote);
         let local = local.to_canonical();
@@ -136,12 +136,12 @@ impl UdpPort {
         Destination { from: chosen.then_some(local), ..to }
     }
 
-    /// Sleeps until something has come, or the time is over.
+    /// Sleeps until a packet has come, or the time is over.
     pub fn wait(&self, timeout: Duration) {
         wake::wait_readable(self.as_fd(), timeout);
     }
 
-    /// Receives what is there, without waiting. False if that was all; true if there may be more.
+    /// Receives the packets that are there, without waiting. True if there may be more.
     pub fn receive(&mut self, inbox: &mut Inbox) -> bool {
         inbox.overflows = self.overflows_seen;
         while let Err(error) = sys::receive(self.socket.as_raw_fd(), inbox) {
@@ -165,8 +165,8 @@ impl UdpPort {
         inbox.note_batch()
     }
 
-    /// Sends a run: the bytes of `pieces`, packets of `segment` bytes each but the last, which may be shorter. What
-    /// cannot be sent is counted and is as good as lost on the way.
+    /// Sends a run: the bytes of `pieces`, packets of `segment` bytes each, except the last, which may be shorter.
+    /// Packets that cannot be sent are counted, and count as lost on the way.
     pub fn send(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
         match to.limit.filter(|&limit| limit < segment) {
             None => self.send_run(to, pieces, segment, ecn),

@@ -1,9 +1,9 @@
-//! How long a packet the way to a peer holds: asked with pings that the peer sends back (RFC 8899), never taken from a
-//! router's message, which anybody can forge.
+//! How long a packet the way to a peer holds. This is tested with pings that the peer sends back (RFC 8899), and never
+//! taken from a router's message, which can be forged.
 //!
-//! Beside each sign of life goes a ping as long as the job's longest packet. If short ones come back and two long ones in a
-//! row do not, pings of many lengths are sent at once, three times; the longest that comes back is the limit. While there
-//! is one, long pings go on, so that a way that widens again is noticed.
+//! With each sign of life goes a ping as long as the job's longest packet. If short pings come back and two long ones
+//! in a row do not, pings of many lengths are sent at once, three times; the longest that comes back is the limit.
+//! While there is a limit, long pings go on, so that a way that widens again is noticed.
 
 use tributary_control::Timers;
 use tributary_proto::contract::time::{Span, Time};
@@ -40,7 +40,7 @@ pub struct PathProbe {
     blocked: Option<usize>,
 }
 
-/// A ping of `len` bytes, which says what is known of the way back.
+/// A ping of `len` bytes, which tells what is known of the way back.
 pub fn ping(common: Common, len: usize, limit: Option<usize>) -> Vec<u8> {
     let mut packet = vec![0; len.max(SHORTEST)];
     Common { kind: kind::PING, ..common }.emit(&mut packet);
@@ -48,19 +48,19 @@ pub fn ping(common: Common, len: usize, limit: Option<usize>) -> Vec<u8> {
     packet
 }
 
-/// What a ping, or its echo, says of the longest packet that reaches its sender, if it says something.
+/// What a ping, or its echo, tells of the longest packet that reaches its sender; `None` if it tells nothing.
 pub fn said(ping: &[u8]) -> Option<Option<usize>> {
     let limit = usize::from(wire::u16(ping.get(..SHORTEST)?, COMMON_LEN));
     Some((limit > 0).then_some(limit))
 }
 
-/// The lengths that a search tries below `full`, the longest first.
+/// The lengths below `full` that a search tries, the longest first.
 pub fn ladder(full: usize) -> impl Iterator<Item = usize> {
     LADDER.into_iter().filter(move |&len| len < full)
 }
 
 impl PathProbe {
-    /// A way that holds packets of `limit` bytes for certain, of `full` that may come.
+    /// A way that certainly holds packets of `limit` bytes, of the `full` bytes that may come.
     pub fn new(full: usize, limit: usize) -> PathProbe {
         PathProbe {
             full,
@@ -74,13 +74,13 @@ impl PathProbe {
         }
     }
 
-    /// Where short pings come back and nothing does that a packet of the job could leave in: bytes of the shortest packet
-    /// that was missed.
+    /// Bytes of the shortest packet that was missed, if short pings come back but no length in which a packet of the
+    /// job could leave.
     pub fn blocked(&self) -> Option<usize> {
         self.blocked
     }
 
-    /// The longest packet that passes, if that is not every one.
+    /// The longest packet that passes, if not every packet does.
     pub fn limit(&self) -> Option<usize> {
         (self.limit < self.full).then_some(self.limit)
     }

@@ -1,5 +1,5 @@
-//! A run that is being gathered: packets for one receiver, wherever they lie in one memory, all of one length but the
-//! last, which may be shorter.
+//! A run that is being gathered: packets for one receiver, anywhere in one memory, all of one length except the last,
+//! which may be shorter.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -30,12 +30,12 @@ impl Run {
         self.packets
     }
 
-    /// Where in the memory they lie, in the order in which they leave; neighbours are joined.
+    /// Where in the memory the packets are, in the order in which they leave; neighbours are joined.
     pub fn pieces(&self) -> &[Range<usize>] {
         &self.pieces
     }
 
-    /// True if a packet can leave together with those that are here. There are some.
+    /// True if a packet can leave together with those of the run, which must have some.
     pub fn continues(&self, place: &Range<usize>, ecn: Ecn) -> bool {
         let all_equal = self.bytes == self.packets * self.segment;
         all_equal
@@ -51,7 +51,7 @@ impl Run {
         self.packets == MAX_RUN || self.bytes + self.segment > MAX_RUN_BYTES
     }
 
-    /// Takes one packet: the first of all, or one that [`Run::continues`].
+    /// Takes one packet: the first of the run, or one that [`Run::continues`].
     pub fn push(&mut self, place: Range<usize>, ecn: Ecn) {
         if self.packets == 0 {
             (self.segment, self.ecn) = (place.len(), ecn);

@@ -1,5 +1,5 @@
 //! The system calls under a [`UdpPort`](super::UdpPort): `sendmsg` with UDP_SEGMENT, `recvmmsg` with UDP_GRO, socket
-//! options and the list of interfaces. All that is unsafe about sockets is here.
+//! options and the list of interfaces. All unsafe code about sockets is here.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

@@ -1,4 +1,4 @@
-//! One port of a fabric switch: a cable, what is at its other end, and the queue towards it.
+//! One port of a fabric switch: a cable, the neighbour at its other end, and the queue towards it.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -19,26 +19,26 @@ use crate::udp::{Destination, UdpPort, key_of};
 /// Sockets of a host, other than members', that are told to pause: those that were heard last.
 const CARRIERS: usize = 8;
 
-/// A member of a job on a host of ours.
+/// A member of a job on one of our hosts.
 pub struct Member {
     pub key: (IpAddr, u16),
     pub destination: Destination,
     pub heard: Option<Time>,
-    /// How packets of the job begin.
+    /// The header with which packets of the job begin.
     pub header: Common,
 }
 
-/// One port: a cable and what is at its other end.
+/// One port: a cable and the neighbour at its other end.
 pub struct Port {
     pub peer: NodeId,
-    /// The switch there; `None` for hosts.
+    /// The switch at the other end; `None` for hosts.
     pub switch: Option<Destination>,
-    /// The members of jobs on the host there.
+    /// The members of jobs on the host at the other end.
     pub members: BTreeMap<JobId, Member>,
     /// Sockets there that other traffic comes from, the newest last.
     carriers: Vec<((IpAddr, u16), Destination)>,
     pub egress: Egress<Receiver>,
-    /// When the switch there last said that it lives and is ready.
+    /// When the switch at the other end last said that it is alive and ready.
     pub heard: Option<Time>,
     pub rx_packets: u64,
     pub rx_bytes: u64,
@@ -47,24 +47,24 @@ pub struct Port {
 /// What an operator sees of one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortReport {
-    /// Who is at the other end.
+    /// The neighbour at the other end.
     pub peer: NodeId,
-    /// False if the switch there is silent.
+    /// False if the switch at the other end is silent.
     pub up: bool,
     /// Bytes that wait now, as on the wire.
     pub queued_bytes: u64,
-    /// What left, was dropped, was marked.
+    /// Packets that left, were dropped, or were marked.
     pub egress: EgressCounters,
     /// Packets that came in.
     pub rx_packets: u64,
     /// UDP payload bytes that came in.
     pub rx_bytes: u64,
-    /// What came in and has not left, in a lossless fabric.
+    /// Bytes that came in and have not left, in a lossless fabric.
     pub room: RoomReport,
 }
 
 impl Port {
-    /// A port that has heard nothing.
+    /// A port over which nothing was heard.
     pub fn new(peer: NodeId, switch: Option<Destination>, egress: Egress<Receiver>) -> Port {
         Port {
             peer,
@@ -78,7 +78,7 @@ impl Port {
         }
     }
 
-    /// A socket of the host there has sent other traffic.
+    /// A socket of the host at the other end has sent other traffic.
     pub fn note_carrier(&mut self, from: SocketAddr, udp: &UdpPort) {
         let key = key_of(from);
         if self.switch.is_some() || self.carriers.last().is_some_and(|(last, _)| *last == key) {
@@ -91,7 +91,8 @@ impl Port {
         self.carriers.push((key, udp.destination(from)));
     }
 
-    /// Tells the other end to pause for so long, or to go on. A host has one cable, so every socket there is told.
+    /// Tells the other end to pause for so long, or to go on. A host has one cable, so every socket of the host is
+    /// told.
     pub fn order(&self, span: Span, fabric: Common, udp: &mut UdpPort) {
         let own = self.switch.iter().chain(self.carriers.iter().map(|(_, to)| to)).map(|to| (to, fabric));
         let members = self.members.values().map(|member| (&member.destination, member.header));
@@ -101,12 +102,12 @@ impl Port {
         }
     }
 
-    /// True if the other end lives, as far as we know.
+    /// True if the other end is alive, as far as this switch knows.
     pub fn is_up(&self, now: Time) -> bool {
         self.switch.is_none() || self.heard.is_some_and(|heard| now.since(heard) < DEAD_AFTER)
     }
 
-    /// Its state.
+    /// The port's state.
     pub fn report(&self, now: Time, room: RoomReport) -> PortReport {
         PortReport {
             peer: self.peer,

@@ -1,4 +1,4 @@
-//! The leaf of a small fabric: whom it hears, and where it sends.
+//! The leaf of a small fabric: which packets it takes, and where it sends them.
 
 use super::*;
 use crate::fabric::wire::Hello;
