@@ -1,4 +1,4 @@
-//! What a plan of faults does to the network when its time comes.
+//! What a plan of faults does to the network when the time of a fault comes.
 
 use tributary_proto::contract::ids::NodeId;
 

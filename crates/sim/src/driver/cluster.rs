@@ -1,8 +1,9 @@
-//! Jobs that come and go: they arrive, wait their turn for hosts and for memory of switches, run, and leave.
+//! Jobs that come and go: they arrive, wait for hosts and for memory of switches, run, and leave.
 //!
-//! All parts of a run on several threads must do the same at the same instant. So what happens during a window is looked at
-//! when that is over: a job whose last rank has ended during a window leaves at the window's end ([`Simulation::turn`]),
-//! and whoever waits may come then. The windows follow from the network alone, and are the same with one thread.
+//! All parts of a run on several threads must do the same at the same instant. So what happens during a window is
+//! looked at when the window is over: a job whose last rank has ended during a window leaves at the window's end
+//! ([`Simulation::turn`]), and jobs that wait may come then. The windows follow from the network alone, and are the
+//! same with one thread.
 
 use std::collections::{BTreeMap, VecDeque};
 

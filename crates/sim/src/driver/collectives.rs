@@ -1,4 +1,5 @@
-//! The members of jobs: what they submit, receive and say.
+//! The members of jobs: the collectives that they submit, the packets that they receive, and the events that they
+//! report.
 
 use tributary_proto::contract::drive;
 use tributary_proto::contract::host::{Collective, HostEvent};

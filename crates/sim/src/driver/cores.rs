@@ -1,7 +1,9 @@
-//! A switch whose handlers run on cores: packets wait, are handled for as long as their work takes, and leave when it is done.
+//! A switch whose handlers run on cores: packets wait, are handled for as long as their work takes, and leave when the
+//! work is done.
 //!
-//! A machine's call is atomic, as everywhere; it is made when the packet's handler has what it needs of its block, and what comes of
-//! it leaves when the handler has spent what that costs. What a timer sends costs nothing.
+//! A machine's call is atomic, as everywhere. It is made when the packet's handler has what it needs of its block, and
+//! the packets that follow from it leave when the handler has spent the time that they cost. Packets that a timer sends
+//! cost nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A job leaves: its programs go out of the switches, its machines out of the hosts; what they have to tell stays.
+//! A job leaves: its programs are removed from the switches and its machines from the hosts; their reports are kept.
 
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, SubmitError};

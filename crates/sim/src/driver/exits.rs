@@ -1,4 +1,4 @@
-//! A switch's ways out: next hops, multicast groups, and what a verdict means there.
+//! A switch's ways out: next hops, multicast groups, and the ports that a verdict means.
 
 use tributary_proto::contract::ids::{GroupId, NodeId, PortId};
 use tributary_proto::contract::switch::Verdict;

@@ -1,4 +1,4 @@
-//! Messages without a protocol: so many bytes from one host to another, as fast as the NIC sends, never sent again.
+//! Messages without a protocol: so many bytes from one host to another, as fast as the NIC sends, and never sent again.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;

@@ -1,4 +1,4 @@
-//! A host: whoever wants to send takes turns at its NIC, which holds only a few packets at a time.
+//! A host: its senders take turns at the NIC, which holds only a few packets at a time.
 
 use std::collections::VecDeque;
 

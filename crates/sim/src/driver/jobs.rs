@@ -1,4 +1,4 @@
-//! Jobs: who takes part, what they reduce, and what came of it.
+//! Jobs: which hosts take part, what they reduce, and the results.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
-//! What jobs lose for good: a rank that gets nowhere without it gives up, so that the run need not last until its end.
+//! What jobs lose for good. A rank that makes no progress without the lost part gives up, so that the run need not last
+//! until its end.
 //!
-//! A switch of a static tree, a rank or a server may die and not come back, a cable of a tree break, a rank be cut off.
-//! What a protocol makes of that is its own affair, and some results may be on their way. So each rank of the job is
-//! looked at from then on, and gives up when it has waited, without any progress, for as long as a few retransmissions
+//! A switch of a static tree, a rank or a server may die and not come back, a cable of a tree may break, or a rank may
+//! be cut off. Each protocol handles that in its own way, and some results may be on their way. So each rank of the job
+//! is watched from then on, and gives up when it has waited without any progress for as long as a few retransmissions
 //! take.
 
 use tributary_proto::contract::ids::NodeId;

@@ -1,7 +1,7 @@
-//! Runs hosts and switches on the fabric: takes the next event, and lets the node that it concerns act.
+//! Runs hosts and switches on the fabric: takes the next event, and lets the node of the event act.
 //!
-//! Start with [`Simulation`]. A host's machine in a job is a [`HostSeat`]; a switch's machines sit in pipelines, one for
-//! each tree of a job.
+//! Start with [`Simulation`]. A host's machine in a job is a [`HostSeat`]; a switch's machines are in pipelines, one
+//! for each tree of a job.
 
 mod actions;
 mod cluster;

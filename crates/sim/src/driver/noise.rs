@@ -1,4 +1,4 @@
-//! What a host's own doings do to the packets that it sends: operating system noise (Canary §5.2.5).
+//! How a host itself delays the packets that it sends: operating system noise (Canary §5.2.5).
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! What the programs in switches say: how much of their memory holds sums that are not complete, and what they dropped.
+//! What the programs in switches report: how much of their memory holds sums that are not complete, and which packets
+//! they dropped.
 
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::{JobId, Rank};

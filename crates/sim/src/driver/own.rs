@@ -1,8 +1,9 @@
-//! Jobs with an operator of their own (Flare §3): what their ranks bring, and what must become of it.
+//! Jobs with an operator of their own (Flare §3): the elements that their ranks bring, and the expected results.
 //!
-//! The operator is the module that real switches run. It reaches the machines in the job's options ([`Own::provide`]): a switch's
-//! machine takes its [`Instance`](tributary_proto::contract::operator::Instance) there and calls it once a packet, where elements are
-//! real. The same module, at home, says what each block must be, along the tree that the job's options promise.
+//! The operator is the module that real switches run. It reaches the machines in the job's options ([`Own::provide`]).
+//! If elements are real, a switch's machine takes its [`Instance`](tributary_proto::contract::operator::Instance) from
+//! there and calls it once a packet. The driver runs the same module to compute what each block must be, along the tree
+//! that the job's options promise.
 
 use std::fmt;
 use std::sync::Arc;

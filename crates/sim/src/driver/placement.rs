@@ -1,4 +1,4 @@
-//! Where the workers of a job that arrives go: as close together as there is room, on the emptiest hosts there.
+//! Where the workers of an arriving job go: as close together as there is room, and there on the emptiest hosts.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Asks the processor for the memory of hosts that the events to come will touch.
+//! Prefetches the memory of hosts that the next events will touch.
 //!
-//! A thousand hosts' machines, with their slots, are more than the inner caches hold, and each event is another host's. The
-//! events to come are known, so that waiting for memory can overlap with the work on those before: first the seat, then its
-//! machine, then what the machine holds on the heap, and at last, when the packet's own memory is there, the packet's slot.
+//! The machines of a thousand hosts, with their slots, are more than the inner caches hold, and each event is another
+//! host's. The next events are known, so that waiting for memory can overlap with the work on earlier events: first the
+//! seat is fetched, then its machine, then what the machine holds on the heap, and at last, when the packet's own
+//! memory is there, the packet's slot.
 
 use tributary_numeric::prefetch;
 use tributary_proto::contract::host::Upcoming;

@@ -1,4 +1,4 @@
-//! What every switch holds for all jobs of a protocol together, where a protocol's jobs share memory.
+//! The machines that all jobs of a protocol share in every switch, for protocols whose jobs share memory.
 
 use tributary_control::trees::Tree;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, TreePlace};

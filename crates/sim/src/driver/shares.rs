@@ -1,4 +1,5 @@
-//! What jobs have of a switch's memory, where a file says how much there is: as on real switches, by one code.
+//! The shares of a switch's memory that jobs have, if a file says how much memory there is. The code is that of real
+//! switches.
 
 use tributary_control::trees::TreeSwitch;
 use tributary_control::{JobShape, divide, is_worth_growing};

@@ -1,4 +1,4 @@
-//! A switch: forwards what is not for it, and lets its programs work on what is.
+//! A switch: forwards packets for other nodes, and gives the other packets to its programs.
 
 use tributary_proto::contract::drive;
 use tributary_proto::contract::drive::switch::{Arrival, Passed, SwitchIo};

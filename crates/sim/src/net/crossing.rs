@@ -1,7 +1,9 @@
-//! A network of which each thread runs a part: what crosses from one part into another, and how parts become whole.
+//! A network of which each thread runs a part: the packets that cross from one part into another, and how parts become
+//! one network again.
 //!
-//! Each part has the whole network and uses what belongs to its nodes: of a link that crosses, the sender's part uses the
-//! near end (queue, limits, marks, counters) and the receiver's the far end (the ring of packets on their way).
+//! Each part has the whole network and uses what belongs to its own nodes. Of a link that crosses, the sender's part
+//! uses the near end (queue, limits, marks, counters) and the receiver's part the far end (the ring of packets on their
+//! way).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! All links of a network, the events of their packets, and what is lost on the way.
+//! All links of a network, the events of their packets, and the packets that are lost on the way.
 
 use std::collections::BTreeMap;
 

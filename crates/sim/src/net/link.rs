@@ -1,8 +1,8 @@
-//! One direction of a cable with the output queue before it, as a pipe: when a packet joins the queue, its departure
+//! One direction of a cable with the output queue before it, as a pipe. When a packet joins the queue, its departure
 //! and arrival are known at once (`max(now, busy) + transmission`), and only the first arrival is an event.
 //!
-//! The queue is therefore never stored by itself. What waits is `busy_until - now`, in time; its limit and its marking
-//! threshold are kept in time too, so that no packet costs a division.
+//! So the queue itself is never stored. Its length is `busy_until - now`, in time; its limit and its marking threshold
+//! are kept in time too, so that no packet costs a division.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};

@@ -1,13 +1,14 @@
-//! Lossless links: each switch tells the sender of a port's packets to PAUSE before their buffer overflows (IEEE 802.3x,
-//! and 802.1Qbb with one class).
+//! Lossless links: each switch tells the sender of a port's packets to PAUSE before the port's buffer overflows (IEEE
+//! 802.3x, and 802.1Qbb with one class).
 //!
 //! A switch counts, for each port where packets come in, the bytes that still wait in its output queues. When they
-//! exceed `xoff` it orders the other end of the cable to stop; when they are down to `xon`, to go on. An order waits for
-//! the packet that the reverse link is sending, takes a frame's time and the link's delay, and then holds until the next
-//! one (real PAUSE frames expire and are repeated). It goes before all that waits and takes no bandwidth from it.
+//! exceed `xoff`, it orders the other end of the cable to stop; when they have fallen to `xon`, to go on. An order
+//! waits for the packet that the reverse link is sending, takes a frame's time and the link's delay, and then holds
+//! until the next order (real PAUSE frames expire and are repeated). An order passes all packets that wait, and takes
+//! no bandwidth from them.
 //!
-//! The sender finishes its packet and stops. So a packet's departure is not known when it joins the queue, as it is on
-//! other links: each transmission ends with an event of its own.
+//! The sender finishes its packet and stops. So a packet's departure is not known when the packet joins the queue, as
+//! it is on other links: each transmission ends with an event of its own.
 
 use std::collections::VecDeque;
 

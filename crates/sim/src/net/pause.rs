@@ -1,4 +1,4 @@
-//! When a lossless switch stops a sender, what counts towards that, and what may come in after it.
+//! When a lossless switch stops a sender, which packets count towards that, and how much may come in after the order.
 
 use serde::{Deserialize, Serialize};
 

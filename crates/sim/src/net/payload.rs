@@ -1,6 +1,6 @@
 //! What packets carry: pieces of memory of two sizes, shared by the copies of a multicast until one is rewritten.
 //!
-//! With fingerprints nearly all packets are short and a few notices are not; so the two sizes.
+//! With fingerprints nearly all packets are short, and a few notices are not: hence the two sizes.
 
 use tributary_numeric::prefetch;
 

@@ -1,4 +1,4 @@
-//! What happened: a hash of everything that always runs, and a full record for those who ask.
+//! What happened: a hash of all events, which is always computed, and a full record if it is wanted.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;

@@ -1,4 +1,4 @@
-//! What a troubled link does to the packets that come out of it.
+//! How a faulty link treats the packets that come out of it.
 
 use tributary_proto::contract::time::Span;
 
