@@ -85,9 +85,9 @@ impl<T: Element> Storage for RawStorage<T> {
 /// the tensor is for protocols whose hosts do not pass results on.
 ///
 /// # Safety
-/// Until the tensor is dropped, `input` is readable for `spec.elements` elements of `spec.dtype` and `output` writable
-/// for `kept.len()`, both aligned for them, nobody writes the input nor touches the output, and the output is the part
-/// `kept` of the input or does not overlap it. Where there are no elements, any address will do.
+/// Until the tensor is dropped: `input` must be readable for `spec.elements` elements of `spec.dtype` and `output`
+/// writable for `kept.len()`, both aligned for them; no other code may write the input or touch the output; the output
+/// must be the part `kept` of the input or not overlap it. Without elements any address will do.
 pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
     match spec.dtype {
         DType::F32 => typed::<f32>(input, output, spec, kept),

@@ -21,10 +21,10 @@ impl Group {
     /// only: under Canary no vector comes back to the other ranks, under SwitchML they do not read theirs.
     ///
     /// # Safety
-    /// Until the returned [`Pending`] is done, `input` is readable and `output` writable for `spec.elements` elements of
-    /// `spec.dtype`, aligned for them; nobody writes the input nor touches the output; the two are the same or do not
-    /// overlap. Without elements any addresses will do; so will any `output` on ranks that get no result, and any `input`
-    /// on those that bring nothing.
+    /// Until the returned [`Pending`] is done: `input` must be readable and `output` writable for `spec.elements`
+    /// elements of `spec.dtype`, and aligned for them; no other code may write the input or touch the output; the two
+    /// must be the same memory or must not overlap. Without elements any addresses will do; so will any `output` on
+    /// ranks that get no result, and any `input` on ranks that bring no data.
     pub unsafe fn submit(
         &self,
         input: *const u8,
@@ -40,8 +40,8 @@ impl Group {
     /// may keep others; of a reduce's result the root wants all.
     ///
     /// # Safety
-    /// As for [`Group::submit`] until all of the returned are done, but `output` is writable for `kept.len()` elements, and
-    /// is that part of the input or does not overlap it.
+    /// As for [`Group::submit`], until all returned values are done, with this difference: `output` must be writable
+    /// for `kept.len()` elements, and must be that part of the input or not overlap it.
     pub unsafe fn submit_keeping(
         &self,
         input: *const u8,
@@ -58,7 +58,7 @@ impl Group {
     /// Starts a reduce-scatter: each rank gets its part of the result. All parts have equally many elements.
     ///
     /// # Safety
-    /// As for [`Group::submit_keeping`] of all ranks' parts together, with `kept` this rank's part.
+    /// As for [`Group::submit_keeping`] with the parts of all ranks together, and `kept` as this rank's part.
     pub unsafe fn submit_reduce_scatter(
         &self,
         input: *const u8,
@@ -74,7 +74,8 @@ impl Group {
     /// Starts an all-gather in place: `data` has `part` bytes for each rank, including this rank's own.
     ///
     /// # Safety
-    /// Until all of the returned are done, `data` is readable and writable for so many bytes, and nobody else touches it.
+    /// Until all returned values are done, `data` must be readable and writable for that many bytes, and no other code
+    /// may touch it.
     pub unsafe fn submit_all_gather(
         &self,
         data: *mut u8,
@@ -88,8 +89,9 @@ impl Group {
     /// Starts a broadcast of rank `root`'s bytes, in place; in several collectives if they are too many for one.
     ///
     /// # Safety
-    /// Until all of the returned are done, `data` is readable on the root and writable elsewhere for `bytes`, and nobody
-    /// else writes it nor, elsewhere, touches it. Without bytes any address will do.
+    /// Until all returned values are done, `data` must be readable on the root, and writable on other ranks, for
+    /// `bytes`. No other code may write it, nor touch it on ranks other than the root. Without bytes any address will
+    /// do.
     pub unsafe fn submit_broadcast(
         &self,
         data: *mut u8,

@@ -22,8 +22,8 @@ unsafe impl Send for Words {}
 /// The tensor of a broadcast of the bytes at this address.
 ///
 /// # Safety
-/// Until the tensor is dropped, `data` is readable for `bytes` on the root and nobody writes them, and writable elsewhere
-/// and nobody touches them. Where there are no bytes, any address will do.
+/// Until the tensor is dropped, `data` must be readable for `bytes` on the root, where no other code may write them,
+/// and writable on other ranks, where no other code may touch them. Without bytes any address will do.
 pub unsafe fn words(data: *mut u8, bytes: usize, spec: Spec, is_root: bool) -> Box<dyn Tensor> {
     assert_eq!(bytes.div_ceil(WORD), spec.elements as usize, "a broadcast's words are its bytes");
     let data = if bytes == 0 { std::ptr::dangling_mut() } else { data };
