@@ -12,9 +12,9 @@ pub struct Work {
     pub copied: u64,
     /// Elements of a block's further packets, which were combined with what was there.
     pub combined: u64,
-    /// Pairs of an index and a value that found their index in the table and were combined with its value.
+    /// Pairs of an index and a value that found their index in the block and were combined with its value.
     pub hit: u64,
-    /// Pairs that found a free place in the table.
+    /// Pairs that found a free place in the block.
     pub inserted: u64,
     /// Pairs that found another index in their place, and were sent on by themselves.
     pub spilled: u64,
