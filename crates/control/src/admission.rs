@@ -154,8 +154,8 @@ impl Timers {
         self.keepalive.times(6)
     }
 
-    /// How long a member counts as alive while the switch that it is connected to cannot be reached: time to start that
-    /// switch again.
+    /// The silence after which a member whose connection is closed is lost while the switch that it is connected to cannot
+    /// be reached: time to start that switch again.
     pub fn cut_off(&self) -> Span {
         self.keepalive.times(4)
     }
