@@ -41,7 +41,7 @@ pub struct SwitchHistory {
     pub tx_gbps: Vec<f64>,
     /// Packets per second that the kernel dropped because a receive buffer was full.
     pub overflows_per_s: Vec<f64>,
-    /// Packets that the kernel dropped so since the start.
+    /// Packets that the kernel has dropped for this reason since the start.
     pub overflows: u64,
 }
 

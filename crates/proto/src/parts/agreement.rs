@@ -18,7 +18,7 @@ pub enum Stage {
     Idle,
     /// Ranks agree on the exponent of the slot's block.
     Probe,
-    /// Ranks agree on the exponent, and sum the block as if it were the slot's last exponent.
+    /// Ranks agree on the exponent, and sum the block with the slot's last exponent meanwhile.
     Guess,
     /// Ranks sum the slot's block.
     Update,
