@@ -9,8 +9,8 @@ const LARGE_BYTES: libc::c_int = 128 * 1024;
 /// the whole process, so a program that embeds a switch decides for itself.
 ///
 /// Without this, glibc raises its limit to the size of any such block that is freed, up to 32 MiB, and from then on
-/// keeps blocks of that size in its arenas, up to twice as much in each. Every shard has an arena, and would keep the
-/// slots of the largest job that it ever had.
+/// keeps freed blocks of that size in its arenas, up to twice as much in each. Every shard has an arena, and would keep
+/// the slots of the largest job that it ever had.
 pub fn return_slots_to_the_kernel() {
     // SAFETY: a call without pointers; it takes effect for later allocations.
     #[cfg(target_env = "gnu")]

@@ -123,7 +123,7 @@ impl fmt::Display for Spec {
 pub trait Tensor: Any + Send {
     /// Size, type, operator, and which ranks bring data and get the result. A machine calls `encode` and the other
     /// reading calls only on ranks that bring data. On ranks that get no result, it need not call `decode` and the
-    /// other writing calls.
+    /// other writing calls, nor bring the result to the rank.
     fn spec(&self) -> Spec;
 
     /// Bytes in the packet buffer for the fixed-point vector of a block of `elements`; on the wire it has 4 bytes for
