@@ -29,7 +29,7 @@ pub(crate) struct Watch {
 
 /// A member or neighbour whose host the driver must ask whether it has the socket at this address. The driver asks
 /// while the member is alive, to learn whether the host answers such questions, and again once the member's connection
-/// is closed. It calls [`Control::testify`] with the answer.
+/// is closed. It calls [`Control::testify`](crate::Control::testify) with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// The job.
