@@ -1,6 +1,6 @@
 //! A report as tables: one row a job, a collective, a flow, a link, a queue, a figure of a protocol, and one a step of time.
 
-use super::{CoresSample, Report, Samples};
+use super::{CoresSample, JobReport, Report, Samples};
 use crate::cores::steps::Kind;
 use crate::driver::Gauge;
 use crate::net::LossCause;
@@ -43,6 +43,7 @@ impl Report {
             .real("arrived_s", jobs().map(|job| Some(job.stay.as_ref()?.arrived)))
             .real("placed_s", jobs().map(|job| Some(job.stay.as_ref()?.placed)))
             .real("left_s", jobs().map(|job| job.stay.as_ref()?.left))
+            .flag("estimated", jobs().map(JobReport::has_estimates))
     }
 
     fn collective_table(&self) -> Table {
@@ -173,9 +174,10 @@ impl Report {
             .whole("working_peak_bytes", rows().map(|row| row.working_peak_bytes))
             .whole("crowded", rows().map(|row| row.crowded))
             .whole("lock_waiting_cycles", rows().map(|row| row.lock_waiting_cycles));
-        Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
+        let table = Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
             table.whole(format!("{}_cycles", kind.name()), rows().map(|row| row.cycles[place].cycles))
-        })
+        });
+        table.flag("estimated", rows().map(|row| row.estimated))
     }
 
     fn ends(&self, name: &'static str) -> Table {
