@@ -7,6 +7,7 @@ use std::{env, fs};
 use tributary_operators::shipped::{self, Shipped};
 use tributary_operators::{Sandbox, UserOperator, source};
 use tributary_proto::contract::operator::Operator;
+use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::cores::operators::build::{self, NotBuilt};
 use tributary_sim::cores::operators::{HEADER, OperatorCycles, Table, count, line};
@@ -77,9 +78,15 @@ fn a_program_that_computes_something_else_is_refused() {
     assert!(why.contains("other elements than in the sandbox"), "{why}");
 }
 
+/// The protocol whose switches take operators of jobs' own.
+fn protocol() -> &'static str {
+    protocols::ALL.iter().find(|protocol| protocol.options.own.is_some()).unwrap().name
+}
+
 fn ran(operator: &str, cores: &str) -> Report {
+    let protocol = protocol();
     let text = format!(
-        "[network]\nstar = {{ hosts = 4 }}\n[[job]]\nhosts = \"all\"\nprotocol = \"flare\"\noperator = \"{operator}\"\n\
+        "[network]\nstar = {{ hosts = 4 }}\n[[job]]\nhosts = \"all\"\nprotocol = \"{protocol}\"\noperator = \"{operator}\"\n\
          data = \"real\"\ntype = \"i32\"\ntensor = \"32 KiB\"\nslots = 16\nelements_per_packet = 256\n\
          options = {{ design = \"single\" }}\n[switches.cores]\nclusters = 4\ncold_misses = 0\n{cores}"
     );
@@ -132,8 +139,9 @@ fn a_file_of_counted_cycles_ends_the_estimate() {
     fs::write(&file, format!("{HEADER}\n{}\n", line(&Sandbox::new().load(&module).unwrap(), &counted))).unwrap();
     assert_eq!(cycles(&ran("xor", &format!("operators = {file:?}"))), counted);
     fs::write(&file, "something,else\n").unwrap();
+    let protocol = protocol();
     let text = format!(
-        "[network]\nstar = {{ hosts = 2 }}\n[[job]]\nprotocol = \"flare\"\noperator = \"xor\"\ntensor = \"4 KiB\"\nhosts = \"all\"\n\
+        "[network]\nstar = {{ hosts = 2 }}\n[[job]]\nprotocol = \"{protocol}\"\noperator = \"xor\"\ntensor = \"4 KiB\"\nhosts = \"all\"\n\
          [switches.cores]\noperators = {file:?}\n"
     );
     let error = run(&Config::parse(&text).unwrap()).unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::figure::Mark;
-use tributary_sim::report::{CoresSample, Report};
+use tributary_sim::report::Report;
 use tributary_sim::topology::LinkId;
 use tributary_sim::{run, run_on_threads};
 
@@ -77,37 +77,6 @@ fn the_memory_that_sums_take_is_seen_over_time() {
         assert!(0 < most && most <= seen.switch_memory_bytes as u64, "{protocol}: {most}");
         assert!(samples.switch_samples().any(|(.., occupancy)| occupancy.slots > 0), "{protocol}");
     }
-}
-
-#[test]
-fn what_cores_do_is_seen_over_time_and_adds_up() {
-    let file = "[network]\nstar = { hosts = 4 }\n[[job]]\nprotocol = 'flare'\ntensor = '256 KiB'\ntype = 'i32'\n\
-                options = { design = 'single' }\n[switches.cores]\nclusters = 1\n[report]\nsample = '1 us'\n";
-    let seen = run(&Config::parse(file).unwrap()).unwrap();
-    assert_eq!(seen.failure(), None);
-    let (samples, cores) = (seen.samples.as_ref().unwrap(), &seen.cores[0]);
-    assert_eq!(samples.cores_samples().count(), samples.switch_samples().count());
-    // A step is 1,000 cycles. What happened since the last one is not seen.
-    let seen_of = |value: &dyn Fn(&CoresSample) -> f64| samples.cores_samples().map(|one| value(&one)).sum::<f64>();
-    let holds = |what: &str, seen: f64, all: u64| {
-        assert!(seen <= all as f64 + 1.0 && seen > 0.95 * all as f64, "{what}: {seen} of {all}");
-    };
-    holds("waiting", 1e3 * seen_of(&|one| one.waiting_for_locks), cores.lock_waiting_cycles);
-    for (place, kind) in cores.cycles.iter().enumerate() {
-        if kind.cycles > 10_000 {
-            holds(kind.kind, 1e3 * seen_of(&|one| one.in_step[place]), kind.cycles);
-        }
-    }
-    let bits = 1e3 * seen_of(&|one| one.handled_gbps);
-    assert!(bits > 8.0 * 4.0 * 256.0 * 1024.0, "{bits} bits were handled, headers included");
-    let figures = seen.figures();
-    let of = |title: &str| figures.iter().find(|figure| figure.title == title).unwrap_or_else(|| panic!("{title}"));
-    assert_eq!(of("Packets that cores handle over time").series.len(), 1);
-    let lines: Vec<&str> = of("What cores do over time").series.iter().map(|line| line.name.as_str()).collect();
-    assert!(
-        lines.contains(&"combine") && lines.contains(&"waiting for locks") && !lines.contains(&"scan"),
-        "{lines:?}"
-    );
 }
 
 #[test]
