@@ -113,6 +113,21 @@ def test_the_page_is_right_word_by_word(tmp_path: Path) -> None:
         assert "C needs clang and wasm-ld" in ran.stderr or "wasm-ld" in ran.stderr, ran.stderr
 
 
+def test_cycles_on_a_small_core_are_counted_where_the_tools_are(tmp_path: Path) -> None:
+    file = tmp_path / "cycles.csv"
+    command = ["operator", "cycles", "maxloc", "-o", str(file)]
+    if shutil.which("wasm2c") and shutil.which("riscv64-unknown-elf-gcc"):
+        counted = [program.last_json(program.run(*command, "--json")) for _ in range(2)]
+        assert counted[0] == counted[1]
+        heading, *rows = file.read_text().splitlines()
+        assert heading.startswith("sha256,name,")
+        assert len(rows) == 2
+        assert all(row.startswith(counted[0]["sha256"]) for row in rows)
+    else:
+        assert "apt-get install wabt gcc-riscv64-unknown-elf" in program.sentence(program.run(*command))
+        assert not file.exists()
+
+
 @pytest.mark.parametrize(
     ("name", "make"),
     [

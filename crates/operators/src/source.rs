@@ -147,6 +147,18 @@ pub fn module(place: &str, element: Option<&Element>) -> Result<Vec<u8>, Operato
     named(bytes, name, element)
 }
 
+/// The same operator for machines without vector registers: an expression without vector instructions, anything else as it is.
+pub fn module_without_vectors(place: &str, element: Option<&Element>) -> Result<Vec<u8>, OperatorError> {
+    if let Some(shipped) = shipped::named(place) {
+        return expression::compile_without_vectors(shipped.source, &Element::parse(shipped.element)?);
+    }
+    if Language::of(Path::new(place))? != Language::Expression {
+        return module(place, element);
+    }
+    let (text, said) = expression(place)?;
+    expression::compile_without_vectors(&text, element.unwrap_or(&said))
+}
+
 /// An expression's file: its text, and what its elements are.
 pub fn expression(place: &str) -> Result<(String, Element), OperatorError> {
     if Language::of(Path::new(place))? != Language::Expression {

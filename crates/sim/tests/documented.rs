@@ -12,6 +12,7 @@ use tributary_sim::sweep::{Finished, Sweep, run_table, summarise, summary_table}
 const PAGE: &str = include_str!("../../../docs/simulator.md");
 const EVERY_KEY: &str = include_str!("../../../docs/experiment.toml");
 const FIRST: &str = include_str!("../../../experiments/first.toml");
+const CORES: &str = include_str!("../../../experiments/cores.toml");
 
 /// A protocol that needs nothing of switches.
 macro_rules! hosts_sum {
@@ -129,6 +130,7 @@ fn the_defaults_on_the_page_are_those_of_the_program() {
 #[test]
 fn the_first_experiment_is_the_one_on_the_page_and_is_short() {
     assert!(PAGE.contains(FIRST), "docs/simulator.md shows another experiments/first.toml");
+    assert!(PAGE.contains(CORES), "docs/simulator.md shows another experiments/cores.toml");
     assert!(FIRST.lines().count() <= 20);
     let report = run(&Config::parse(FIRST).unwrap()).unwrap();
     assert_eq!(report.failure(), None, "{report}");

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::experiment::{run, run_on_threads};
-use tributary_sim::report::{CoresReport, Report};
+use tributary_sim::report::{CoresReport, CoresSample, Report};
 
 /// Eight hosts round a switch; what the job and the cores are is to be filled in.
 fn config(job: &str, cores: &str) -> Config {
@@ -181,7 +181,7 @@ fn pause_keeps_the_packet_memory_from_losing_anything() {
 fn one_seed_has_one_trace_on_any_number_of_threads_with_cores_too() {
     for mode in ["fast", "exact"] {
         let text = format!(
-            "[network]\nleaf_spine = {{ leaves = 4, spines = 2, hosts_per_leaf = 4 }}\n{}{}",
+            "[report]\nsample = \"1 us\"\n[network]\nleaf_spine = {{ leaves = 4, spines = 2, hosts_per_leaf = 4 }}\n{}{}",
             job(
                 "protocol = \"flare\"\ntensor = \"64 KiB\"\ntype = \"i32\"\nslots = 64\noptions = { design = \"tree\" }"
             ),
@@ -195,17 +195,51 @@ fn one_seed_has_one_trace_on_any_number_of_threads_with_cores_too() {
         for threads in [2, 4] {
             let other = on(threads);
             assert_eq!((&other.trace_hash, &other.cores), (&one.trace_hash, &one.cores), "{threads} threads");
+            assert!(other.samples == one.samples, "{threads} threads: other samples");
         }
     }
+}
+
+#[test]
+fn what_cores_do_is_seen_over_time_and_adds_up() {
+    let file = "[network]\nstar = { hosts = 4 }\n[[job]]\nprotocol = 'flare'\ntensor = '256 KiB'\ntype = 'i32'\n\
+                options = { design = 'single' }\n[switches.cores]\nclusters = 1\n[report]\nsample = '1 us'\n";
+    let seen = run(&Config::parse(file).unwrap()).unwrap();
+    assert_eq!(seen.failure(), None);
+    let (samples, cores) = (seen.samples.as_ref().unwrap(), &seen.cores[0]);
+    assert_eq!(samples.cores_samples().count(), samples.switch_samples().count());
+    // A step is 1,000 cycles. What happened since the last one is not seen.
+    let seen_of = |value: &dyn Fn(&CoresSample) -> f64| samples.cores_samples().map(|one| value(&one)).sum::<f64>();
+    let holds = |what: &str, seen: f64, all: u64| {
+        assert!(seen <= all as f64 + 1.0 && seen > 0.95 * all as f64, "{what}: {seen} of {all}");
+    };
+    holds("waiting", 1e3 * seen_of(&|one| one.waiting_for_locks), cores.lock_waiting_cycles);
+    for (place, kind) in cores.cycles.iter().enumerate() {
+        if kind.cycles > 10_000 {
+            holds(kind.kind, 1e3 * seen_of(&|one| one.in_step[place]), kind.cycles);
+        }
+    }
+    let bits = 1e3 * seen_of(&|one| one.handled_gbps);
+    assert!(bits > 8.0 * 4.0 * 256.0 * 1024.0, "{bits} bits were handled, headers included");
+    let figures = seen.figures();
+    let of = |title: &str| figures.iter().find(|figure| figure.title == title).unwrap_or_else(|| panic!("{title}"));
+    assert_eq!(of("Packets that cores handle over time").series.len(), 1);
+    let lines: Vec<&str> = of("What cores do over time").series.iter().map(|line| line.name.as_str()).collect();
+    assert!(
+        lines.contains(&"combine") && lines.contains(&"waiting for locks") && !lines.contains(&"scan"),
+        "{lines:?}"
+    );
 }
 
 #[test]
 fn a_step_costs_two_events_at_most() {
     let plain = run(&config(&job(INTEGERS), "")).unwrap();
     let with = ran(INTEGERS, "");
-    let steps: u64 = 256 * 8 * 3 + 256 * 8;
+    // Each packet is fetched, and its handler starts and combines; the last one of a block sends.
+    let steps: u64 = 256 * (8 * 3 + 1);
     let more = with.speed.events.saturating_sub(plain.speed.events);
-    assert!(more <= 2 * steps, "{more} events for some {steps} steps");
+    println!("{more} events more for {steps} steps");
+    assert!(more <= 2 * steps, "{more} events for {steps} steps");
 }
 
 #[test]

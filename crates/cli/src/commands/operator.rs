@@ -1,6 +1,7 @@
 //! `tributary operator`: operators that people write themselves, from the first line to the switch.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use tributary_operators::source::{self, Language};
 use tributary_operators::{Sandbox, UserOperator, shipped};
 use tributary_proto::contract::operator::{Needs, Operator, Room};
 use tributary_proto::protocols;
+use tributary_sim::cores::operators::{self, OperatorCycles, build, count};
 
 use crate::failure::Failure;
 use crate::output;
@@ -27,6 +29,7 @@ Examples:
   tributary operator build loudest.expr -o loudest.wasm         the module, for whoever is to have it
   tributary operator show                                       the operators that come along
   tributary operator bench maxloc                               what a packet costs, beside our own kernel
+  tributary operator cycles loudest.expr -o cycles.csv          what an element costs on a small core of a switch
   tributary allreduce --protocol {protocol} --op loudest.expr --job hello --rank 0 --world 1 --elements 1000
 
 A FILE ends with .expr (as in Python), .wat, .c (where clang and wasm-ld are) or .wasm, or is the name of an
@@ -72,6 +75,14 @@ enum Command {
         #[arg(long)]
         wat: bool,
     },
+    /// Count the cycles of an operator on a core of a simulated switch, where wasm2c and the cores' compiler are
+    Cycles {
+        #[command(flatten)]
+        of: Source,
+        /// The file for `operators` of [switches.cores]; one that is there gets another line
+        #[arg(short, long, value_name = "FILE.csv")]
+        output: Option<PathBuf>,
+    },
     /// Measure what a packet costs, beside the sum of f32 by our own kernel
     Bench {
         #[command(flatten)]
@@ -114,6 +125,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Command::Check(of) => check(&of),
         Command::Show { file: None, .. } => show_all(),
         Command::Show { file: Some(file), wat } => show(file, wat),
+        Command::Cycles { of, output } => cycles(&of, output.as_deref()),
         Command::Bench { of, bytes } => bench(&of, bytes as usize),
     }
 }
@@ -211,6 +223,34 @@ fn show(file: String, wat: bool) -> Result<(), Failure> {
 fn show_all() -> Result<(), Failure> {
     let line = |shipped: &shipped::Shipped| format!("{:16} {:24} {}", shipped.name, shipped.element, shipped.about);
     output::line(&shipped::ALL.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+    Ok(())
+}
+
+/// Builds the operator for the cores, runs it there, and notes what it took.
+fn cycles(of: &Source, to: Option<&Path>) -> Result<(), Failure> {
+    let operator = of.operator()?;
+    let wrong = |why: String| Failure::new(format!("{}: {why}", operator.name()));
+    let module = source::module_without_vectors(&of.file, of.element()?.as_ref()).map_err(Failure::new)?;
+    let program = build::program(&module).map_err(|error| wrong(error.to_string()))?;
+    let counted = count::count(&operator, &program).map_err(wrong)?;
+    if let Some(path) = to {
+        let unwritten = |error| Failure::new(format!("cannot write {}: {error}", path.display()));
+        let row = operators::line(&operator, &counted);
+        let known = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => format!("{}\n", operators::HEADER),
+            Err(error) => return Err(Failure::new(format!("cannot read {}: {error}", path.display()))),
+        };
+        fs::write(path, format!("{known}{row}\n")).map_err(unwritten)?;
+    }
+    let OperatorCycles { per_call, per_element, .. } = counted;
+    let (name, hash) = (operator.name(), operator.hash());
+    match of.json {
+        true => output::json(&json!({
+            "name": name, "sha256": hash.to_string(), "cycles_per_call": per_call, "cycles_per_element": per_element,
+        }))?,
+        false => output::line(&format!("{name}: {per_element:.1} cycles an element, {per_call:.0} a call"))?,
+    }
     Ok(())
 }
 

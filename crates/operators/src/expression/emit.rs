@@ -14,7 +14,7 @@ use crate::error::OperatorError;
 const UNROLLED: usize = 4;
 const VECTOR_BYTES: usize = 16;
 
-pub fn module(lines: &[Line], element: &Element) -> Result<String, OperatorError> {
+pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<String, OperatorError> {
     for field in element.fields() {
         if Type::of(field.scalar).is_none() {
             return Err(error(format!(
@@ -29,7 +29,7 @@ pub fn module(lines: &[Line], element: &Element) -> Result<String, OperatorError
     let (mut locals, mut combine) = (single.locals.clone(), String::new());
     // Several vectors at a time, then one, then what is left.
     for number in [UNROLLED, 1] {
-        if let Some(vectors) = vectors(lines, element, number) {
+        if let Some(vectors) = vectors(lines, element, number).filter(|_| has_vectors) {
             let bytes = number * VECTOR_BYTES;
             let count = bytes / step;
             let is_over = format!("(i32.lt_u (local.get $n) (i32.const {count}))");

@@ -31,17 +31,29 @@ const MOST_CHARS: usize = 8 * 1024;
 
 /// The module's text (WAT) that an expression over elements of this type is.
 pub fn to_wat(source: &str, element: &Element) -> Result<String, OperatorError> {
+    emitted(source, element, true)
+}
+
+fn emitted(source: &str, element: &Element, has_vectors: bool) -> Result<String, OperatorError> {
     if source.len() > MOST_CHARS {
         return Err(error(format!("an expression of {} bytes is too long: {MOST_CHARS} are the most", source.len())));
     }
     let lines = parser::parse(source)?;
-    emit::module(&lines, element)
+    emit::module(&lines, element, has_vectors)
 }
 
 /// The module that an expression over elements of this type is.
 pub fn compile(source: &str, element: &Element) -> Result<Vec<u8>, OperatorError> {
-    let wat = to_wat(source, element)?;
-    wat::parse_str(&wat).map_err(|fault| error(format!("the expression gives no module: {fault}")))
+    parsed(&to_wat(source, element)?)
+}
+
+/// The same without vector instructions, for machines that have none.
+pub fn compile_without_vectors(source: &str, element: &Element) -> Result<Vec<u8>, OperatorError> {
+    parsed(&emitted(source, element, false)?)
+}
+
+fn parsed(wat: &str) -> Result<Vec<u8>, OperatorError> {
+    wat::parse_str(wat).map_err(|fault| error(format!("the expression gives no module: {fault}")))
 }
 
 pub(crate) fn error(sentence: String) -> OperatorError {

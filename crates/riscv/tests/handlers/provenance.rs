@@ -18,7 +18,7 @@ fn sources_and_programs_have_the_hashes_that_were_noted_when_they_were_built() {
         assert_eq!(sha256(&file), hash, "{name} has changed since `make -C dataplanes/pspin`");
         named.insert(name.to_owned());
     }
-    for folder in ["", "bin/"] {
+    for folder in ["", "bin/", "operators/", "operators/include/", "operators/bin/"] {
         for entry in fs::read_dir(dataplane().join(folder)).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{folder}{}", entry.file_name().to_string_lossy());

@@ -1,5 +1,7 @@
 //! `[switches.cores]`: switches whose handlers run on cores and take time.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::quantity::Bytes;
@@ -75,6 +77,9 @@ pub struct CoresSection {
     pub handlers: Code,
     /// What handlers cost.
     pub mode: CostMode,
+    /// A file with cycles of operators of jobs' own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operators: Option<PathBuf>,
 }
 
 impl Default for CoresSection {
@@ -96,6 +101,7 @@ impl Default for CoresSection {
             miss_cycles: 15,
             handlers: Code::Xpulp,
             mode: CostMode::Fast,
+            operators: None,
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod counters;
 pub mod exact;
 pub mod handlers;
 pub mod model;
+pub mod operators;
 pub mod prices;
 pub mod shape;
 pub mod steps;

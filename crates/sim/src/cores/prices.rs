@@ -3,6 +3,7 @@
 use tributary_numeric::DType;
 use tributary_proto::contract::work::{Needs, Work};
 
+use super::operators::OperatorCycles;
 use super::steps::{Called, Kind, Spent};
 
 /// The file, which is part of the program.
@@ -95,8 +96,16 @@ impl Steps {
     /// # Panics
     /// If there is no such step.
     pub fn of(&self, step: &str) -> f64 {
-        self.0[STEPS.iter().position(|name| *name == step).expect("a step of the list")]
+        self.0[place(step)]
     }
+
+    fn set(&mut self, step: &str, cycles: f64) {
+        self.0[place(step)] = cycles;
+    }
+}
+
+fn place(step: &str) -> usize {
+    STEPS.iter().position(|name| *name == step).expect("a step of the list")
 }
 
 /// What a type's handlers cost.
@@ -105,6 +114,8 @@ pub struct Prices {
     by_storage: [Steps; Storage::ALL.len()],
     /// Bytes of an element.
     size: u64,
+    /// Cycles of combining any number of elements, besides those of each.
+    call: f64,
 }
 
 /// Bytes that the DMA of a cluster copies in a cycle within its memory: 1 KiB in 64 (Flare §6.3).
@@ -130,7 +141,23 @@ impl Prices {
                 by_storage[place].0[at] = number(cycles) / number(elements);
             }
         }
-        Some(Prices { by_storage, size: dtype.size() as u64 })
+        Some(Prices { by_storage, size: dtype.size() as u64, call: 0.0 })
+    }
+
+    /// Those of an operator of a job's own, whose elements are given in units of so many bytes: the dense handlers of words, which
+    /// copy bytes whatever they are, and in place of their additions a call of the operator.
+    ///
+    /// # Panics
+    /// If the file has no handlers of words.
+    pub fn of_operator(code: Code, unit: u64, element: u64, cycles: OperatorCycles) -> Prices {
+        let words = Prices::new(code, DType::I32).expect("words have handlers");
+        let mut by_storage = words.by_storage;
+        for storage in [Storage::Single, Storage::Multi, Storage::Tree] {
+            let steps = &mut by_storage[storage as usize];
+            steps.set("copy", steps.of("copy") * unit as f64 / words.size as f64);
+            steps.set("combine", cycles.per_element * unit as f64 / element as f64);
+        }
+        Prices { by_storage, size: unit, call: cycles.per_call }
     }
 
     /// The steps of one handler.
@@ -148,6 +175,8 @@ impl Prices {
         let storage = Storage::of(needs);
         let steps = self.steps(storage);
         let cost = |count: u64, step: &str| (count as f64 * steps.of(step) * cycle as f64).round() as u64;
+        let call = (self.call * cycle as f64).round() as u64;
+        let combine = |count: u64| cost(count, "combine") + if count > 0 { call } else { 0 };
         let elements = work.copied + work.combined;
         let pairs = work.hit + work.inserted + work.spilled;
         let emitted = Spent::on(Kind::Send, cost(work.emitted, "send"));
@@ -161,20 +190,20 @@ impl Prices {
         match storage {
             Storage::Single => {
                 let spent = Spent::on(Kind::Copy, cost(work.copied, "copy"));
-                called.combine = spent.and(Kind::Combine, cost(work.combined, "combine"));
+                called.combine = spent.and(Kind::Combine, combine(work.combined));
                 called.copy = called.combine;
             }
             Storage::Multi => {
                 // Those before it were tried.
                 let tried = Spent::on(Kind::Start, cost(buffer.into(), "try"));
                 called.copy = tried.and(Kind::Copy, cost(elements, "copy"));
-                called.combine = tried.and(Kind::Combine, cost(elements, "combine"));
-                called.merge = Spent::on(Kind::Merge, cost(1, "merge") + cost(elements, "combine"));
+                called.combine = tried.and(Kind::Combine, combine(elements));
+                called.merge = Spent::on(Kind::Merge, cost(1, "merge") + combine(elements));
             }
             Storage::Tree => {
                 let copied = (elements * self.size).div_ceil(COPIED_PER_CYCLE) * cycle;
                 called.copy = Spent::on(Kind::Copy, copied);
-                called.merge = Spent::on(Kind::Merge, cost(1, "level") + cost(elements, "combine"));
+                called.merge = Spent::on(Kind::Merge, cost(1, "level") + combine(elements));
             }
             Storage::Hash | Storage::Array => {
                 let spent = Spent::on(Kind::Combine, cost(work.hit, "hit"));

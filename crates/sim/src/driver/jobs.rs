@@ -381,7 +381,12 @@ impl Jobs {
         }
     }
 
-    /// All jobs, by index.
+    /// All of them, to be changed.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Job> {
+        self.0.iter_mut()
+    }
+
+    /// All of them.
     pub fn all(&self) -> &[Job] {
         &self.0
     }

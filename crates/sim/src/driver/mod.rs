@@ -37,7 +37,7 @@ pub use install::InstallError;
 pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
 pub use losses::Loss;
 pub use noise::{Holds, Noise};
-pub use occupancy::{Gauge, HELD, Occupancy, SwitchMetrics};
+pub use occupancy::{Gauge, HELD, Handled, Occupancy, SwitchMetrics};
 pub use own::{Data, Own};
 pub use parts::{deal_out, look_ahead, window_end};
 pub use seat::{HostSeat, HostSeatId};

@@ -10,6 +10,8 @@ use super::jobs::{Job, JobIndex};
 use super::seat::HostSeat;
 use super::simulation::Simulation;
 use super::switch::SwitchNode;
+use crate::cores::counters::Counters;
+use crate::cores::steps::Spent;
 
 /// What of one switch's memory is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,17 @@ pub struct Occupancy {
     pub input_bytes: u64,
     /// ... and bytes of blocks in clusters.
     pub working_bytes: u64,
+}
+
+/// What the cores of one switch have done since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Bytes of packets whose handlers have ended.
+    pub bytes: u64,
+    /// Picoseconds in which cores waited for locks, ...
+    pub lock_waiting: u64,
+    /// ... and those of their steps.
+    pub spent: Spent,
 }
 
 /// What a protocol counts and measures in one switch.
@@ -80,6 +93,16 @@ impl Simulation {
             }
         }
         switches
+    }
+
+    /// What the cores of each switch have done, by number; nothing where switches have no cores.
+    pub fn handled(&self) -> Vec<Handled> {
+        let of = |counters: &Counters| Handled {
+            bytes: counters.handled_bytes,
+            lock_waiting: counters.lock_waiting,
+            spent: counters.busy,
+        };
+        self.switches.iter().filter_map(|switch| Some(of(switch.cores()?.counters()))).collect()
     }
 
     /// What there is of jobs to look at over time, and what it is now; always the same, in the same order.

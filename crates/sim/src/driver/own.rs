@@ -16,6 +16,7 @@ use tributary_proto::contract::sum_tree::{SumOrder, SumTree};
 use tributary_proto::contract::tensor::{Primitive, Spec};
 use tributary_proto::contract::values::Values;
 
+use crate::cores::operators::OperatorCycles;
 use crate::rng::{Purpose, Rng};
 
 /// Bytes of each rank that are drawn and combined at home at once.
@@ -46,6 +47,8 @@ pub struct Own {
     pub operator: Arc<UserOperator>,
     /// What it is given.
     pub data: Data,
+    /// What it costs, where switches have cores.
+    pub cycles: Option<OperatorCycles>,
 }
 
 impl fmt::Debug for Own {

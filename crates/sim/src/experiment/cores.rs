@@ -1,13 +1,16 @@
 //! Lets the switches of a file run their programs on cores.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use tributary_numeric::DType;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::numbers::Numbers;
+use tributary_proto::contract::operator::Operator;
 
-use crate::config::{Config, ConfigError, CostMode, Full, invalid};
+use crate::config::{Config, ConfigError, CoresSection, CostMode, Full, invalid};
 use crate::cores::exact::Setup;
+use crate::cores::operators::Table;
 use crate::cores::prices::Prices;
 use crate::driver::{CoresSpec, Job, JobIndex, Simulation};
 
@@ -20,9 +23,14 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
             "switches.cores: full = \"pause\" needs a network that can pause: write lossless = {} under [network]",
         ));
     }
+    count_operators(section, simulation)?;
     let (mut prices, mut exact) = (BTreeMap::new(), BTreeMap::new());
     for job in simulation.traffic.jobs.all().iter().filter(|job| job.plan.protocol.sums_in_network()) {
         let (id, dtype) = (JobId(job.index.0 + 1), handled_as(job));
+        if let Some(of_job) = prices_of_own(section, job)? {
+            prices.insert(id, of_job);
+            continue;
+        }
         let Some(of_job) = Prices::new(section.handlers, dtype) else {
             let known = Prices::TYPES.map(|dtype| dtype.to_string()).join(", ");
             let name = &job.plan.name;
@@ -46,6 +54,32 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
         let name = &simulation.traffic.jobs.get(JobIndex(job.0 - 1)).plan.name;
         invalid(format!("{name}: {why}; leave [switches.cores] out, or take another protocol"))
     })
+}
+
+/// What jobs' own operators cost.
+fn count_operators(section: &CoresSection, simulation: &mut Simulation) -> Result<(), ConfigError> {
+    let mut table = Table::shipped();
+    if let Some(file) = &section.operators {
+        let text = fs::read_to_string(file).map_err(|error| error.to_string());
+        let added = text.and_then(|text| table.add(&text));
+        added.map_err(|why| invalid(format!("switches.cores: operators = {file:?}: {why}")))?;
+    }
+    let own = simulation.traffic.jobs.all_mut().filter_map(|job| job.plan.own.as_mut());
+    own.for_each(|own| own.cycles = Some(table.find(&own.operator)));
+    Ok(())
+}
+
+/// The prices of a job with an operator of its own.
+fn prices_of_own(section: &CoresSection, job: &Job) -> Result<Option<Prices>, ConfigError> {
+    let Some((own, cycles)) = job.plan.own.as_ref().and_then(|own| Some((own, own.cycles?))) else { return Ok(None) };
+    if section.mode == CostMode::Exact {
+        return Err(invalid(format!(
+            "{}: the handlers of an operator of its own are priced, and do not run: leave mode = \"exact\" out",
+            job.plan.name
+        )));
+    }
+    let size = job.plan.spec.dtype.size() as u64;
+    Ok(Some(Prices::of_operator(section.handlers, size, own.operator.element_size() as u64, cycles)))
 }
 
 /// What a switch sums a job's elements as.

@@ -111,10 +111,13 @@ fn advance(
             }
             continue;
         }
+        // What comes after the end is not waited for: other threads do not know when it comes.
+        if simulation.open() == 0 {
+            break;
+        }
         let next = simulation.next_time();
         if next > end || next.0 == u64::MAX {
             why = match next.0 {
-                _ if simulation.open() == 0 => Stop::Finished,
                 u64::MAX => Stop::Idle,
                 _ => Stop::End,
             };

@@ -41,7 +41,7 @@ pub(super) fn own(section: &JobSection) -> Result<Option<Own>, String> {
             size.div_ceil(4)
         ));
     }
-    Ok(Some(Own { operator, data: section.data }))
+    Ok(Some(Own { operator, data: section.data, cycles: None }))
 }
 
 fn load(given: &OperatorSource, section: &JobSection) -> Result<UserOperator, String> {

@@ -67,6 +67,7 @@ impl Sampler {
                 samples.busy.push(link.busy_time(now));
             }
             samples.switches.extend(simulation.occupancy());
+            samples.handled.extend(simulation.handled());
             samples.measures.extend(simulation.gauges().into_iter().map(|(_, measure)| measure));
             samples.steps += 1;
         }

@@ -39,6 +39,8 @@ pub struct CoresReport {
     pub lock_waiting_cycles: u64,
     /// Cycles of steps, by kind.
     pub cycles: Vec<KindCycles>,
+    /// Those of some job's own operator are estimated.
+    pub estimated: bool,
     /// Under `mode = "exact"`, packets that cost what the table says as no handler could run.
     pub not_run: u64,
     /// Why.
@@ -66,7 +68,9 @@ impl CoresReport {
 pub fn reports(simulation: &Simulation) -> Vec<CoresReport> {
     let now = simulation.fabric.now.0;
     let used = simulation.cores().filter(|(_, cores)| cores.counters().finished + cores.counters().refused > 0);
-    used.map(|(switch, cores)| report(switch, cores, now)).collect()
+    let mut own = simulation.traffic.jobs.all().iter().filter_map(|job| job.plan.own.as_ref()?.cycles);
+    let estimated = own.any(|cycles| cycles.estimated);
+    used.map(|(switch, cores)| CoresReport { estimated, ..report(switch, cores, now) }).collect()
 }
 
 fn report(switch: u32, cores: &SwitchCores, now: u64) -> CoresReport {
@@ -91,6 +95,7 @@ fn report(switch: u32, cores: &SwitchCores, now: u64) -> CoresReport {
         crowded: counters.crowded,
         lock_waiting_cycles: cycles(counters.lock_waiting),
         cycles: Kind::ALL.into_iter().map(kind).collect(),
+        estimated: false,
         not_run,
         not_run_why: why.map(str::to_owned),
     }

@@ -10,6 +10,7 @@ use tributary_proto::contract::time::Time;
 use super::Samples;
 use super::metrics::{self, MetricReport};
 use super::training::{self, StayReport};
+use crate::cores::operators::OperatorCycles;
 use crate::driver::{Data, Iteration, Job, JobIndex, Own, Simulation, SwitchMetrics, Wrong};
 
 /// One job.
@@ -100,6 +101,9 @@ pub struct OperatorReport {
     pub element: String,
     /// What it was given.
     pub data: Data,
+    /// What it cost, where switches have cores; estimated, where nobody has counted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<OperatorCycles>,
 }
 
 impl OperatorReport {
@@ -109,6 +113,7 @@ impl OperatorReport {
             sha256: own.operator.hash().to_string(),
             element: own.operator.element().to_string(),
             data: own.data,
+            cycles: own.cycles,
         }
     }
 }
@@ -123,6 +128,11 @@ pub struct HeldReport {
 }
 
 impl JobReport {
+    /// Its times depend on cycles of its own operator that nobody has counted.
+    pub fn has_estimates(&self) -> bool {
+        self.operator.as_ref().and_then(|own| own.cycles).is_some_and(|cycles| cycles.estimated)
+    }
+
     /// What switches held for it while it was there, as far as samples tell.
     pub(super) fn held(&self, samples: &Samples, job: JobIndex) -> Option<HeldReport> {
         let from = self.iterations.first()?.start;

@@ -25,7 +25,7 @@ pub use files::{FileError, write_whole};
 pub use jobs::{HeldReport, IterationReport, JobReport, OperatorReport};
 pub use links::{LinkGroup, LinkRow};
 pub use metrics::{MetricReport, MetricRow, SharedMetrics};
-pub use samples::{LinkSample, Samples, SamplesReport};
+pub use samples::{CoresSample, LinkSample, Samples, SamplesReport};
 pub use training::{StayReport, TrainingReport};
 pub use transport::{FlowClass, TransportReport};
 pub use verdict::Stop;

@@ -4,7 +4,8 @@ use serde::Serialize;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::driver::{Gauge, HELD, JobIndex, Occupancy};
+use crate::cores::steps::Kind;
+use crate::driver::{Gauge, HELD, Handled, JobIndex, Occupancy};
 use crate::topology::LinkId;
 
 /// What was seen at each step, before anything happened in that instant. The first step is one from the beginning.
@@ -20,6 +21,8 @@ pub struct Samples {
     pub busy: Vec<Span>,
     /// What of switches' memory was in use: step after step, one for each switch.
     pub switches: Vec<Occupancy>,
+    /// What their cores had done, likewise; nothing where switches have no cores.
+    pub handled: Vec<Handled>,
     /// How many switches there are.
     pub switch_count: usize,
     /// What of jobs was looked at.
@@ -54,11 +57,34 @@ pub struct LinkSample {
     pub utilisation: f64,
 }
 
+/// The cores of one switch at one step: what they have done since the step before.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoresSample {
+    /// Gigabits in a second of packets whose handlers have ended.
+    pub handled_gbps: f64,
+    /// Cores that waited for locks, on average.
+    pub waiting_for_locks: f64,
+    /// Cores in each kind of step, on average. A step counts when it has ended.
+    pub in_step: [f64; Kind::ALL.len()],
+}
+
+impl CoresSample {
+    fn between(before: &Handled, after: &Handled, every: Span) -> CoresSample {
+        let share = |before: u64, after: u64| (after - before) as f64 / every.0 as f64;
+        CoresSample {
+            // Bits in a picosecond are terabits in a second.
+            handled_gbps: 8e3 * share(before.bytes, after.bytes),
+            waiting_for_locks: share(before.lock_waiting, after.lock_waiting),
+            in_step: Kind::ALL.map(|kind| share(before.spent[kind], after.spent[kind])),
+        }
+    }
+}
+
 impl Samples {
     /// None yet.
     pub fn new(every: Span, links: Vec<LinkId>, switch_count: usize, gauges: Vec<Gauge>) -> Samples {
-        let (queued, busy, switches, measures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Samples { every, links, queued, busy, switches, switch_count, gauges, measures, steps: 0 }
+        let (queued, busy, switches, handled, measures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Samples { every, links, queued, busy, switches, handled, switch_count, gauges, measures, steps: 0 }
     }
 
     /// When the next one is due.
@@ -75,6 +101,7 @@ impl Samples {
         keep_every_other(&mut self.queued, self.links.len());
         keep_every_other(&mut self.busy, self.links.len());
         keep_every_other(&mut self.switches, self.switch_count);
+        keep_every_other(&mut self.handled, self.switch_count);
         keep_every_other(&mut self.measures, self.gauges.len());
         self.steps /= 2;
         self.every = self.every.times(2);
@@ -98,6 +125,9 @@ impl Samples {
         for place in 0..self.switches.len() {
             if owns_switch(place % self.switch_count) {
                 self.switches[place] = other.switches[place];
+                if let (Some(own), Some(theirs)) = (self.handled.get_mut(place), other.handled.get(place)) {
+                    *own = *theirs;
+                }
             }
         }
         for (place, measure) in self.measures.iter_mut().enumerate() {
@@ -143,6 +173,14 @@ impl Samples {
     pub fn switch_samples(&self) -> impl Iterator<Item = (Time, usize, Occupancy)> + '_ {
         let place = |place: usize| (self.time(place / self.switch_count), place % self.switch_count);
         self.switches.iter().enumerate().map(move |(at, &occupancy)| (place(at).0, place(at).1, occupancy))
+    }
+
+    /// The cores of every switch at every step, in the order of [`Samples::switch_samples`]; none where switches have no cores.
+    pub fn cores_samples(&self) -> impl Iterator<Item = CoresSample> + '_ {
+        let before =
+            |place: usize| place.checked_sub(self.switch_count).map_or_else(Handled::default, |at| self.handled[at]);
+        let places = self.handled.iter().enumerate();
+        places.map(move |(place, after)| CoresSample::between(&before(place), after, self.every))
     }
 
     /// For the report.

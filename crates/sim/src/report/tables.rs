@@ -1,6 +1,6 @@
 //! A report as tables: one row a job, a collective, a flow, a link, a queue, a figure of a protocol, and one a step of time.
 
-use super::{Report, Samples};
+use super::{CoresSample, JobReport, Report, Samples};
 use crate::cores::steps::Kind;
 use crate::driver::Gauge;
 use crate::net::LossCause;
@@ -43,6 +43,7 @@ impl Report {
             .real("arrived_s", jobs().map(|job| Some(job.stay.as_ref()?.arrived)))
             .real("placed_s", jobs().map(|job| Some(job.stay.as_ref()?.placed)))
             .real("left_s", jobs().map(|job| job.stay.as_ref()?.left))
+            .flag("estimated", jobs().map(JobReport::has_estimates))
     }
 
     fn collective_table(&self) -> Table {
@@ -109,14 +110,26 @@ impl Report {
     /// Switches over time.
     fn switch_sample_table(&self) -> Table {
         let rows = || self.samples.iter().flat_map(Samples::switch_samples);
-        Table::new("switch_samples")
+        let table = Table::new("switch_samples")
             .real("time_s", rows().map(|(time, ..)| time.as_secs_f64()))
             .whole("switch", rows().map(|(_, switch, _)| switch as u64))
             .whole("slots_in_use", rows().map(|(.., occupancy)| occupancy.slots))
             .whole("memory_in_use_bytes", rows().map(|(.., occupancy)| occupancy.bytes))
             .whole("waiting_packets", rows().map(|(.., occupancy)| occupancy.waiting))
             .whole("input_bytes", rows().map(|(.., occupancy)| occupancy.input_bytes))
-            .whole("working_bytes", rows().map(|(.., occupancy)| occupancy.working_bytes))
+            .whole("working_bytes", rows().map(|(.., occupancy)| occupancy.working_bytes));
+        // Nobody has done anything where switches have no cores.
+        let cores = || {
+            self.samples.iter().flat_map(|samples| {
+                samples.cores_samples().chain(std::iter::repeat(CoresSample::default())).take(samples.switches.len())
+            })
+        };
+        let table = table
+            .real("handled_gbps", cores().map(|cores| cores.handled_gbps))
+            .real("cores_waiting", cores().map(|cores| cores.waiting_for_locks));
+        Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
+            table.real(format!("cores_{}", kind.name()), cores().map(|cores| cores.in_step[place]))
+        })
     }
 
     /// Jobs over time: what switches hold for them, and what their ranks' machines measure.
@@ -161,9 +174,10 @@ impl Report {
             .whole("working_peak_bytes", rows().map(|row| row.working_peak_bytes))
             .whole("crowded", rows().map(|row| row.crowded))
             .whole("lock_waiting_cycles", rows().map(|row| row.lock_waiting_cycles));
-        Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
+        let table = Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
             table.whole(format!("{}_cycles", kind.name()), rows().map(|row| row.cycles[place].cycles))
-        })
+        });
+        table.flag("estimated", rows().map(|row| row.estimated))
     }
 
     fn ends(&self, name: &'static str) -> Table {

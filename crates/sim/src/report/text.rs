@@ -6,6 +6,7 @@ use super::{
     CoresReport, FlowReport, JobReport, LinkGroup, MetricReport, OperatorReport, Report, SamplesReport, Stop,
     TransportReport,
 };
+use crate::cores::operators::OperatorCycles;
 use crate::driver::Data;
 
 impl fmt::Display for Report {
@@ -200,7 +201,13 @@ fn write_operator(f: &mut fmt::Formatter<'_>, operator: &OperatorReport, is_righ
         (Data::Fingerprints, true) => "; fingerprints in its place: every contribution is there once",
         (_, false) => "",
     };
-    writeln!(f, "  operator    {} {} of {}{proven}", operator.name, &operator.sha256[..8], operator.element)
+    writeln!(f, "  operator    {} {} of {}{proven}", operator.name, &operator.sha256[..8], operator.element)?;
+    let Some(OperatorCycles { per_call, per_element, estimated }) = operator.cycles else { return Ok(()) };
+    let how = match estimated {
+        true => "ESTIMATED from its fuel: `tributary operator cycles` counts them",
+        false => "counted",
+    };
+    writeln!(f, "  on cores    {per_element:.1} cycles an element and {per_call:.0} a call, {how}")
 }
 
 const MOST_COMPLAINTS: usize = 5;

@@ -1,6 +1,7 @@
 //! Samples as pictures: queues, links and switches over time.
 
-use super::{LinkSample, Report, Samples};
+use super::{CoresSample, LinkSample, Report, Samples};
+use crate::cores::steps::Kind;
 use crate::driver::Occupancy;
 use crate::figure::{Figure, Mark, Series};
 
@@ -39,6 +40,9 @@ impl Report {
         if [&input, &working].into_iter().flat_map(|line| &line.points).any(|point| point[1] > 0.0) {
             figures.push(figure("Packets that wait for cores over time", "packets", vec![waiting]));
             figures.push(figure("Memory of the fullest switch's processor over time", "KiB", vec![input, working]));
+            let [handled, cores] = of_cores(samples, &scale);
+            figures.push(figure("Packets that cores handle over time", "Gbit/s", handled));
+            figures.push(figure("What cores do over time", "cores of all switches", cores));
         }
         figures
     }
@@ -80,6 +84,24 @@ fn of_switches(samples: &Samples, scale: &Scale, name: &str, value: impl Fn(&Occ
         bins[place / samples.switch_count / scale.steps].add(value(&occupancy));
     }
     Series::new(name, scale.points(&bins, Of::Greatest))
+}
+
+/// What all switches' cores handle, and how many of them are at each kind of step.
+fn of_cores(samples: &Samples, scale: &Scale) -> [Vec<Series>; 2] {
+    let line = |name: &str, value: &dyn Fn(&CoresSample) -> f64| {
+        let all: Vec<f64> = samples.cores_samples().map(|sample| value(&sample)).collect();
+        let mut bins = vec![Bin::default(); scale.bins];
+        for (step, switches) in all.chunks(samples.switch_count).enumerate() {
+            bins[step / scale.steps].add(switches.iter().sum());
+        }
+        Series::new(name, scale.points(&bins, Of::Mean))
+    };
+    let handled = line("all switches", &|sample| sample.handled_gbps);
+    let kinds = Kind::ALL.into_iter().enumerate();
+    let kinds = kinds.map(|(place, kind)| line(kind.name(), &|sample| sample.in_step[place]));
+    let waiting = line("waiting for locks", &|sample| sample.waiting_for_locks);
+    let happens = |line: &Series| line.points.iter().any(|point| point[1] > 0.0);
+    [vec![handled], kinds.chain([waiting]).filter(happens).collect()]
 }
 
 /// Values of some steps.

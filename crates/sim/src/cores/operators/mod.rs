@@ -1,0 +1,110 @@
+//! What operators of jobs' own cost on cores.
+//!
+//! A table has the cycles of operators whose programs were run in the instruction simulator ([`count`]), by the hash of their
+//! modules: `experiments/operator-cycles.csv` has those that come along, and people add others (`tributary operator cycles`). The cycles of
+//! an operator that no table has are estimated from its fuel ([`Table::find`]), and are marked as such wherever they are shown.
+
+pub mod build;
+pub mod count;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tributary_operators::UserOperator;
+use tributary_proto::contract::operator::Operator;
+
+/// The table of operators that come along, which is part of the program.
+const COUNTED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/operator-cycles.csv"));
+
+/// The first line of a table.
+pub const HEADER: &str = "sha256,name,element,element_bytes,cycles_per_call,cycles_per_element,fuel_per_element";
+
+/// Cycles of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct OperatorCycles {
+    /// Of a call, besides its elements.
+    pub per_call: f64,
+    /// Of an element.
+    pub per_element: f64,
+    /// Nobody has counted them: they are what its fuel suggests.
+    pub estimated: bool,
+}
+
+/// Operators whose cycles were counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    by_hash: BTreeMap<String, OperatorCycles>,
+    /// Cycles of a unit of fuel, and of a call, as operators that come along have them.
+    per_fuel: f64,
+    per_call: f64,
+}
+
+impl Table {
+    /// The table of operators that come along.
+    ///
+    /// # Panics
+    /// If the committed file is no table.
+    pub fn shipped() -> Table {
+        let rows = rows(COUNTED).expect("the committed file is a table");
+        let mean = |of: &dyn Fn(&Row) -> f64| {
+            let logarithms: f64 = rows.iter().map(|row| of(row).ln()).sum();
+            (logarithms / rows.len().max(1) as f64).exp()
+        };
+        let per_fuel = mean(&|row| row.cycles.per_element / row.fuel);
+        let per_call = mean(&|row| row.cycles.per_call);
+        Table { by_hash: rows.into_iter().map(|row| (row.hash, row.cycles)).collect(), per_fuel, per_call }
+    }
+
+    /// Adds the rows of a file that [`line`] made. An error says which line is wrong.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        self.by_hash.extend(rows(text)?.into_iter().map(|row| (row.hash, row.cycles)));
+        Ok(())
+    }
+
+    /// An operator's cycles: counted, or else its fuel times the cycles of a unit of fuel, which is the geometric mean over the
+    /// operators that come along.
+    pub fn find(&self, operator: &UserOperator) -> OperatorCycles {
+        let known = self.by_hash.get(&operator.hash().to_string());
+        known.copied().unwrap_or_else(|| OperatorCycles {
+            per_call: self.per_call,
+            per_element: self.per_fuel * operator.verdict().fuel_per_element as f64,
+            estimated: true,
+        })
+    }
+}
+
+struct Row {
+    hash: String,
+    cycles: OperatorCycles,
+    fuel: f64,
+}
+
+fn rows(text: &str) -> Result<Vec<Row>, String> {
+    let mut lines = text.lines();
+    if lines.next() != Some(HEADER) {
+        return Err(format!("its first line is not {HEADER}"));
+    }
+    lines.filter(|line| !line.is_empty()).map(|line| row(line).ok_or_else(|| format!("{line:?} is no row"))).collect()
+}
+
+fn row(line: &str) -> Option<Row> {
+    // An element of several fields has commas: fields are found from both ends.
+    let (hash, _) = line.split_once(',')?;
+    let mut numbers = line.rsplit(',').map(|text| text.parse::<f64>().ok().filter(|number| *number > 0.0));
+    let (fuel, per_element, per_call) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    Some(Row { hash: hash.to_owned(), cycles: OperatorCycles { per_call, per_element, estimated: false }, fuel })
+}
+
+/// A row of a table.
+pub fn line(operator: &UserOperator, cycles: &OperatorCycles) -> String {
+    format!(
+        "{},{},\"{}\",{},{:.3},{:.3},{}",
+        operator.hash(),
+        operator.name().replace([',', '"', '\n', '\r'], " "),
+        operator.element(),
+        operator.element_size(),
+        cycles.per_call,
+        cycles.per_element,
+        operator.verdict().fuel_per_element
+    )
+}

@@ -1,0 +1,1 @@
+/* Included by what wasm2c makes, and not used. */
