@@ -47,9 +47,12 @@ pub fn first_line<T: ?Sized>(value: &T) {
 /// Fetches all cache lines of a value.
 #[inline(always)]
 pub fn whole<T: ?Sized>(value: &T) {
-    let start = std::ptr::from_ref(value).cast::<i8>();
-    for at in (0..size_of_val(value)).step_by(LINE) {
+    let (start, bytes) = (std::ptr::from_ref(value).cast::<i8>(), size_of_val(value));
+    // A loop by hand: iterators in steps take three times the instructions, and this runs some times for each event.
+    let mut at = 0;
+    while at < bytes {
         line(start.wrapping_add(at));
+        at += LINE;
     }
 }
 

@@ -10,6 +10,7 @@ pub mod asked;
 pub mod config;
 pub mod drive;
 pub mod drop_reason;
+mod few;
 pub mod host;
 pub mod ids;
 pub mod metric;

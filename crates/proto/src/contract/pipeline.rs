@@ -4,11 +4,10 @@
 //! This file has what is the same for every protocol: it drops and counts packets of strangers, answers pings, and
 //! keeps for the control plane when members were last heard.
 
-use std::collections::BTreeMap;
-
 use crate::contract::asked::Asked;
 use crate::contract::config::{JobConfig, SharedJob};
 use crate::contract::drop_reason::{DropCounters, DropReason};
+use crate::contract::few::Few;
 use crate::contract::ids::{JobId, JobKey, PortId, Rank};
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
@@ -50,9 +49,9 @@ struct Entry {
 /// All jobs of one shard.
 #[derive(Default)]
 pub struct Pipeline {
-    jobs: BTreeMap<JobId, Entry>,
+    jobs: Few<JobId, Entry>,
     /// Machines that all jobs of a protocol share, by the protocol's code.
-    shared: BTreeMap<u8, Box<dyn SharedSwitch>>,
+    shared: Few<u8, Box<dyn SharedSwitch>>,
     /// Packets that belong to no job, by reason.
     strangers: DropCounters,
 }
@@ -86,7 +85,7 @@ impl Pipeline {
     /// Removes the machine that a protocol's jobs share, after all of these jobs.
     pub fn unshare(&mut self, protocol: u8) {
         debug_assert!(self.jobs.values().all(|entry| entry.job.protocol != protocol), "a job is still there");
-        self.shared.remove(&protocol);
+        self.shared.remove(protocol);
     }
 
     /// Installs a job in place of any job with the same id.
@@ -102,7 +101,7 @@ impl Pipeline {
     pub fn install_shared(&mut self, plan: &SharedJob, members: Vec<PortId>) {
         let JobConfig { job: id, key, protocol, .. } = plan.job;
         self.remove(id);
-        let machine = self.shared.get_mut(&protocol);
+        let machine = self.shared.get_mut(protocol);
         debug_assert!(machine.is_some(), "the shared machine comes first");
         let shares = machine.map(|machine| machine.add_job(plan)).is_some();
         // Servers on hosts of their own, behind the ranks in the plan.
@@ -134,9 +133,9 @@ impl Pipeline {
 
     /// Removes a job and frees its memory; false if there was no such job.
     pub fn remove(&mut self, id: JobId) -> bool {
-        let Some(entry) = self.jobs.remove(&id) else { return false };
+        let Some(entry) = self.jobs.remove(id) else { return false };
         if entry.shares
-            && let Some(machine) = self.shared.get_mut(&entry.job.protocol)
+            && let Some(machine) = self.shared.get_mut(entry.job.protocol)
         {
             machine.remove_job(id);
         }
@@ -145,7 +144,7 @@ impl Pipeline {
 
     /// Gives a job's own machine another number of slots; false if the job has no machine. See [`Switch::resize`].
     pub fn resize(&mut self, id: JobId, slots: u16) -> bool {
-        let machine = self.jobs.get_mut(&id).and_then(|entry| entry.job.machine.as_mut());
+        let machine = self.jobs.get_mut(id).and_then(|entry| entry.job.machine.as_mut());
         machine.map(|machine| machine.resize(slots)).is_some()
     }
 
@@ -155,7 +154,7 @@ impl Pipeline {
             Ok(common) => common,
             Err(reason) => return self.turn_away(reason),
         };
-        let Some(entry) = self.jobs.get_mut(&common.job) else {
+        let Some(entry) = self.jobs.get_mut(common.job) else {
             return self.turn_away(DropReason::UnknownJob);
         };
         let verdict = entry.admit(now, ingress, &common).and_then(|()| {
@@ -167,7 +166,7 @@ impl Pipeline {
                 return Ok(Verdict::Consume);
             }
             if entry.shares {
-                let machine = self.shared.get_mut(&common.protocol).ok_or(DropReason::BadKind)?;
+                let machine = self.shared.get_mut(common.protocol).ok_or(DropReason::BadKind)?;
                 return Ok(machine.process(now, ingress, packet, ports));
             }
             let machine = entry.job.machine.as_mut().ok_or(DropReason::BadKind)?;
@@ -190,7 +189,7 @@ impl Pipeline {
                 return false;
             }
         };
-        let Some(entry) = self.jobs.get_mut(&common.job) else {
+        let Some(entry) = self.jobs.get_mut(common.job) else {
             self.turn_away(DropReason::UnknownJob);
             return false;
         };
@@ -213,10 +212,10 @@ impl Pipeline {
         if matches!(common.kind, kind::PING | kind::PONG) {
             return nothing;
         }
-        match self.jobs.get_mut(&common.job) {
+        match self.jobs.get_mut(common.job) {
             Some(Entry { shares: true, .. }) => {
                 // A shared machine has one number for all jobs.
-                let claim = self.shared.get_mut(&common.protocol).map(|machine| machine.claim(ingress, packet));
+                let claim = self.shared.get_mut(common.protocol).map(|machine| machine.claim(ingress, packet));
                 claim.map_or(nothing, |claim| (JobId(0), claim))
             }
             Some(Entry { job: InstalledJob { machine: Some(machine), .. }, .. }) => {
@@ -229,16 +228,16 @@ impl Pipeline {
     /// What a packet of so many bytes on the wire brings to its block: see [`Switch::brings`].
     pub fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
         let common = Common::parse(packet).ok()?;
-        let machine = self.jobs.get_mut(&common.job)?.job.machine.as_mut()?;
+        let machine = self.jobs.get_mut(common.job)?.job.machine.as_mut()?;
         machine.brings(ingress, packet, wire_len)
     }
 
     /// What the machine of a job has done since the last call; `None` if the machine does not count, or there is none.
     pub fn take_work(&mut self, id: JobId) -> Option<Work> {
-        let entry = self.jobs.get_mut(&id)?;
+        let entry = self.jobs.get_mut(id)?;
         match &mut entry.job.machine {
             Some(machine) => machine.take_work(),
-            None if entry.shares => self.shared.get_mut(&entry.job.protocol)?.take_work(),
+            None if entry.shares => self.shared.get_mut(entry.job.protocol)?.take_work(),
             None => None,
         }
     }
@@ -271,11 +270,11 @@ impl Pipeline {
 
     /// The state of one job.
     pub fn report(&self, id: JobId) -> Option<JobReport> {
-        self.jobs.get(&id).map(|entry| JobReport {
+        self.jobs.get(id).map(|entry| JobReport {
             fault: entry.job.machine.as_ref().and_then(|machine| machine.fault()),
             machine: match &entry.job.machine {
                 Some(machine) => Some(machine.report()),
-                None if entry.shares => self.shared.get(&entry.job.protocol).map(|machine| machine.report_job(id)),
+                None if entry.shares => self.shared.get(entry.job.protocol).map(|machine| machine.report_job(id)),
                 None => None,
             },
             memory_bytes: entry.job.machine.as_ref().map_or(0, |machine| machine.memory_bytes()),
@@ -288,17 +287,17 @@ impl Pipeline {
 
     /// True if there is a machine that a protocol's jobs share.
     pub fn has_shared(&self, protocol: u8) -> bool {
-        self.shared.contains_key(&protocol)
+        self.shared.get(protocol).is_some()
     }
 
     /// The state of the memory that a protocol's jobs share, if they share one.
     pub fn shared(&self, protocol: u8) -> Option<SharedReport> {
-        self.shared.get(&protocol).map(|machine| machine.report_shared())
+        self.shared.get(protocol).map(|machine| machine.report_shared())
     }
 
     /// For all protocols whose jobs share a machine: code, state, and bytes that the machine holds.
     pub fn all_shared(&self) -> impl Iterator<Item = (u8, SharedReport, usize)> + '_ {
-        self.shared.iter().map(|(&code, machine)| (code, machine.report_shared(), machine.memory_bytes()))
+        self.shared.iter().map(|(code, machine)| (code, machine.report_shared(), machine.memory_bytes()))
     }
 
     /// Packets that belonged to no job, by reason.

@@ -13,7 +13,12 @@ pub fn slots_of(job: &JobConfig, tree: TreeId) -> Range<u16> {
 
 /// The tree that owns a slot.
 pub fn tree_of_slot(job: &JobConfig, idx: u16) -> TreeId {
-    TreeId((u32::from(idx) * u32::from(job.trees) / u32::from(job.slots)) as u16)
+    tree_at(idx, job.slots, job.trees)
+}
+
+/// The same of a job of so many slots and trees.
+pub fn tree_at(idx: u16, slots: u16, trees: u16) -> TreeId {
+    TreeId((u32::from(idx) * u32::from(trees) / u32::from(slots)) as u16)
 }
 
 /// The tree that owns the slot that a packet names; `None` if the job has no such slot.

@@ -18,8 +18,8 @@ pub struct Life {
     pub stream: Stream,
     deadlines: Deadlines,
     /// The collective that must fail as soon as all collectives before it are complete.
-    failing: Option<(OpId, CollectiveError)>,
-    broken: Option<CollectiveError>,
+    failing: Option<Box<(OpId, CollectiveError)>>,
+    broken: Option<Box<CollectiveError>>,
     events: VecDeque<HostEvent>,
 }
 
@@ -38,7 +38,7 @@ impl Life {
 
     /// An error if no collective may be submitted any more: an earlier one has failed, or must.
     pub fn may_submit(&self) -> Result<(), SubmitError> {
-        match self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
+        match self.broken().or(self.failing()) {
             Some(error) => Err(SubmitError::Broken(error.clone())),
             None => Ok(()),
         }
@@ -56,26 +56,26 @@ impl Life {
 
     /// Ranks disagree on a collective: it must fail as soon as all collectives before it are complete.
     pub fn dispute(&mut self, op: OpId, Mismatch { a, a_spec, b, b_spec }: Mismatch) {
-        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
-            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
+        if self.failing.as_ref().is_none_or(|earlier| op < earlier.0) {
+            self.failing = Some(Box::new((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op })));
         }
     }
 
     /// The error of the next collective that must fail.
     pub fn failing(&self) -> Option<&CollectiveError> {
-        self.failing.as_ref().map(|(_, error)| error)
+        self.failing.as_ref().map(|failing| &failing.1)
     }
 
     /// The error with which everything has failed.
     pub fn broken(&self) -> Option<&CollectiveError> {
-        self.broken.as_ref()
+        self.broken.as_deref()
     }
 
     /// Ends the oldest collective if all its results have come. An error says that it must fail instead, and all others
     /// with it: see [`Life::fail`].
     pub fn complete_next(&mut self) -> Result<Option<Completed>, CollectiveError> {
         let Some(front) = self.stream.front() else { return Ok(None) };
-        if let Some((_, error)) = self.failing.as_ref().filter(|(op, _)| *op == front.id) {
+        if let Some((_, error)) = self.failing.as_deref().filter(|(op, _)| *op == front.id) {
             return Err(error.clone());
         }
         if front.remaining > 0 {
@@ -93,7 +93,7 @@ impl Life {
             self.deadlines.complete(id);
             self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
         }
-        self.broken.get_or_insert(error);
+        self.broken.get_or_insert_with(|| Box::new(error));
     }
 
     /// The deadline or question that is due, if any.

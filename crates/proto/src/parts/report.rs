@@ -155,19 +155,19 @@ impl Report {
 
 /// A switch's last report and its subject: a slot's phase, or a packet of a tree.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct Heard<A>(Option<(A, Report)>);
+pub struct Heard<A>(Option<Box<(A, Report)>>);
 
 impl<A: PartialEq> Heard<A> {
     /// A later report replaces an earlier one, unless it knows less: a switch forgets reports.
     pub fn hear(&mut self, about: A, report: Report) {
         if self.of(&about).is_none_or(|before| !before.knows_more_than(&report)) {
-            self.0 = Some((about, report));
+            self.0 = Some(Box::new((about, report)));
         }
     }
 
     /// The last report, if it was about this.
     pub fn of(&self, about: &A) -> Option<&Report> {
-        self.0.as_ref().filter(|(heard, _)| heard == about).map(|(_, report)| report)
+        self.0.as_deref().filter(|(heard, _)| heard == about).map(|(_, report)| report)
     }
 }
 

@@ -3,6 +3,8 @@
 //! A list to which a slot is appended at each send is ordered by age: the oldest slot is always at the front. A
 //! retransmission timer needs no more.
 
+use std::ops::Range;
+
 use tributary_numeric::prefetch;
 
 use crate::parts::memory::heap_bytes;
@@ -30,6 +32,7 @@ impl SlotNumber for u32 {
 }
 
 const NO_LIST: u16 = u16::MAX;
+const WORD_BITS: usize = u64::BITS as usize;
 
 #[derive(Clone, Copy, Hash)]
 struct Link<I> {
@@ -49,6 +52,8 @@ struct Ends<I> {
 pub struct SlotLists<I = u16> {
     links: Vec<Link<I>>,
     lists: Vec<Ends<I>>,
+    /// A bit for each list that is not empty: of many lists few are in use.
+    filled: Vec<u64>,
 }
 
 impl<I: SlotNumber> SlotLists<I> {
@@ -59,7 +64,24 @@ impl<I: SlotNumber> SlotLists<I> {
         SlotLists {
             links: vec![Link { list: NO_LIST, next: I::NONE, prev: I::NONE }; slots.index()],
             lists: vec![SlotLists::EMPTY; lists],
+            filled: vec![0; lists.div_ceil(WORD_BITS)],
         }
+    }
+
+    /// The first list of a range that is not empty; the range goes on behind it.
+    #[inline]
+    pub fn next_filled(&self, lists: &mut Range<usize>) -> Option<usize> {
+        while lists.start < lists.end {
+            let list = lists.start;
+            let rest = self.filled[list / WORD_BITS] >> (list % WORD_BITS);
+            if rest != 0 {
+                let list = list + rest.trailing_zeros() as usize;
+                lists.start = list + 1;
+                return (list < lists.end).then_some(list);
+            }
+            lists.start = (list / WORD_BITS + 1) * WORD_BITS;
+        }
+        None
     }
 
     /// The slot at the front.
@@ -81,6 +103,7 @@ impl<I: SlotNumber> SlotLists<I> {
         self.links[slot.index()] = Link { list: list as u16, next: I::NONE, prev: last };
         if last == I::NONE {
             self.lists[list].first = slot;
+            self.filled[list / WORD_BITS] |= 1 << (list % WORD_BITS);
         } else {
             self.links[last.index()].next = slot;
         }
@@ -101,13 +124,17 @@ impl<I: SlotNumber> SlotLists<I> {
         if list == NO_LIST {
             return;
         }
+        let list = usize::from(list);
         if prev == I::NONE {
-            self.lists[usize::from(list)].first = next;
+            self.lists[list].first = next;
         } else {
             self.links[prev.index()].next = next;
         }
+        if prev == I::NONE && next == I::NONE {
+            self.filled[list / WORD_BITS] &= !(1 << (list % WORD_BITS));
+        }
         if next == I::NONE {
-            self.lists[usize::from(list)].last = prev;
+            self.lists[list].last = prev;
         } else {
             self.links[next.index()].prev = prev;
         }
@@ -128,7 +155,7 @@ impl<I: SlotNumber> SlotLists<I> {
 
     /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        heap_bytes(&self.links) + heap_bytes(&self.lists)
+        heap_bytes(&self.links) + heap_bytes(&self.lists) + heap_bytes(&self.filled)
     }
 }
 
@@ -140,6 +167,19 @@ mod tests {
 
     fn contents(lists: &SlotLists, list: usize) -> Vec<u16> {
         std::iter::successors(lists.first(list), |&slot| lists.next(slot)).collect()
+    }
+
+    #[test]
+    fn of_many_lists_those_that_hold_any_slot_are_found() {
+        let mut lists = SlotLists::new(200, 8u16);
+        for (slot, list) in [(0, 3), (1, 63), (2, 64), (3, 199)] {
+            lists.push(list, slot);
+        }
+        lists.remove(1);
+        let found = |mut range: Range<usize>| std::iter::from_fn(|| lists.next_filled(&mut range)).collect::<Vec<_>>();
+        assert_eq!(found(0..200), [3, 64, 199]);
+        assert_eq!(found(4..199), [64]);
+        assert_eq!(found(65..128), [0usize; 0]);
     }
 
     proptest! {
@@ -161,6 +201,12 @@ mod tests {
                 }
                 for (list, expected) in model.iter().enumerate() {
                     prop_assert_eq!(&contents(&lists, list), expected);
+                }
+                for from in 0..3 {
+                    let mut range = from..3;
+                    let filled: Vec<_> = std::iter::from_fn(|| lists.next_filled(&mut range)).collect();
+                    let expected: Vec<_> = (from..3).filter(|&list| !model[list].is_empty()).collect();
+                    prop_assert_eq!(filled, expected);
                 }
             }
         }

@@ -87,6 +87,9 @@ impl Exits {
         }
         fabric.payloads.share(packet.payload, count as u32 - 1);
         let links = fabric.ports(self.node).len();
+        if count > 1 {
+            fabric.prefetch_exits(self.node, ports.clone());
+        }
         let room = match origin {
             Origin::Made(from) if count > 1 => fabric.copies_of(from, packet.bytes, self.node, ports.clone(), count),
             origin => Some(origin),

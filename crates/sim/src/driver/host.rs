@@ -67,7 +67,7 @@ pub struct HostNode {
     /// It is dead.
     pub is_silent: bool,
     /// Its own delays.
-    pub noise: Option<Noise>,
+    pub noise: Option<Box<Noise>>,
     /// It takes no packet while so much waits in the NIC.
     nic_limit: Span,
     /// When the next [`EventKind::Nic`] event comes.

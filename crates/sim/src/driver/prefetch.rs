@@ -38,6 +38,9 @@ impl Simulation {
         }
         if let Some((seat, _)) = self.seat_to_come(MACHINES_AHEAD) {
             prefetch::whole(&*seat.machine);
+            let host = &self.hosts[seat.host.index()];
+            prefetch::whole(&*host.seats);
+            prefetch::first_line(self.fabric.link(host.uplink));
         }
         if let Some((seat, _)) = self.seat_to_come(HEAPS_AHEAD) {
             seat.machine.prefetch(Upcoming::Something);

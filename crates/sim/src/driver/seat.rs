@@ -19,7 +19,8 @@ const FOR_SERVER: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostSeatId(pub u32);
 
-/// One member of one job.
+/// One member of one job: one line of the cache.
+#[repr(align(64))]
 pub struct HostSeat {
     /// Where it sits.
     pub host: NodeId,

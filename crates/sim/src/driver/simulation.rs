@@ -182,7 +182,7 @@ impl Simulation {
 
     /// Gives a host delays of its own.
     pub fn set_noise(&mut self, host: NodeId, noise: Option<Noise>) {
-        self.hosts[host.index()].noise = noise;
+        self.hosts[host.index()].noise = noise.map(Box::new);
     }
 
     /// From now on no host sends or hears anything.
@@ -249,7 +249,7 @@ impl Simulation {
                 if event.time > end {
                     return false;
                 }
-                self.fabric.queue.pop();
+                self.fabric.queue.take(event);
                 self.fabric.now = event.time;
                 self.events += 1;
                 self.prefetch();

@@ -103,12 +103,18 @@ impl EventQueue {
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
         let next = self.peek()?;
+        self.take(next);
+        Some(next)
+    }
+
+    /// Takes out the event that [`EventQueue::peek`] has just given.
+    #[inline]
+    pub fn take(&mut self, next: Event) {
         if self.current.last() == Some(&next) {
             self.current.pop();
         } else {
             self.late.pop();
         }
-        Some(next)
     }
 
     /// Keeps only some events; before any has come out.
@@ -121,7 +127,8 @@ impl EventQueue {
     /// The event that comes `ahead` events after the next one, if that is known without effort.
     #[inline]
     pub fn upcoming(&self, ahead: usize) -> Option<EventId> {
-        let place = self.current.len().checked_sub(1 + ahead)?;
+        // A place before the first is one behind the last.
+        let place = self.current.len().wrapping_sub(1 + ahead);
         self.current.get(place).map(|event| event.id)
     }
 

@@ -271,14 +271,8 @@ impl Fabric {
     /// port besides), then packets, then what they carry.
     #[inline]
     pub fn prefetch(&self) {
-        if let Some(lossless) = &self.lossless
-            && let Some(id) = self.queue.upcoming(LINKS_AHEAD)
-            && matches!(id.kind(), EventKind::Arrival | EventKind::Departure)
-        {
-            prefetch::whole(&self.links[id.number() as usize]);
-            if id.kind() == EventKind::Departure {
-                prefetch::whole(&lossless.ports[id.number() as usize]);
-            }
+        if let Some(lossless) = &self.lossless {
+            self.prefetch_ports(lossless);
         }
         if let Some(link) = self.arriving(PACKETS_AHEAD) {
             self.links[link.index()].prefetch_front();
@@ -286,6 +280,38 @@ impl Fabric {
         if let Some(link) = self.arriving(PAYLOADS_AHEAD) {
             self.payloads.prefetch(self.links[link.index()].front_payload());
         }
+    }
+
+    #[inline]
+    fn prefetch_ports(&self, lossless: &Lossless) {
+        if let Some(id) = self.queue.upcoming(LINKS_AHEAD)
+            && matches!(id.kind(), EventKind::Arrival | EventKind::Departure)
+        {
+            prefetch::whole(&self.links[id.number() as usize]);
+            if id.kind() == EventKind::Departure {
+                prefetch::first_line(&lossless.ports[id.number() as usize]);
+            }
+        }
+        if let Some(id) = self.queue.upcoming(PACKETS_AHEAD)
+            && id.kind() == EventKind::Departure
+        {
+            let waiting = lossless.ports[id.number() as usize].waiting.len();
+            self.links[id.number() as usize].prefetch_waiting(waiting);
+        }
+    }
+
+    /// Fetches what copies of a packet touch that join the queues of these ports: links and ports first, then their places.
+    #[inline]
+    pub fn prefetch_exits(&self, node: NodeId, ports: impl Iterator<Item = PortId> + Clone) {
+        let out = self.ports(node);
+        let links = ports.filter_map(|port| out.get(port.index()));
+        for link in links.clone() {
+            prefetch::whole(&self.links[link.index()]);
+            if let Some(lossless) = &self.lossless {
+                prefetch::first_line(&lossless.ports[link.index()]);
+            }
+        }
+        links.for_each(|link| self.links[link.index()].prefetch_end());
     }
 
     /// The link of an arrival that comes so many events from now.

@@ -11,6 +11,9 @@ use super::ring::Ring;
 use super::{LossCause, Packet, PacketFlags, PayloadId};
 use crate::topology::LinkSpec;
 
+/// The arrival of a packet that has not begun to leave.
+const UNKNOWN: Time = Time(u64::MAX);
+
 /// What went through one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
@@ -125,7 +128,8 @@ impl Link {
         Some(self.busy_until + self.delay)
     }
 
-    /// Puts a packet behind those that wait for their departure. There is room: PAUSE sees to it.
+    /// Counts a packet behind those that wait for their departure. There is room: PAUSE sees to it. It leaves at once (see
+    /// [`Link::begin`] and [`Link::come`]), or it waits ([`Link::wait`]).
     #[inline]
     pub(super) fn join_waiting(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) {
         let backlog = self.backlog(now);
@@ -152,6 +156,27 @@ impl Link {
         (self.waiting, self.max_backlog, self.excess) = (other.waiting, other.max_backlog, other.excess);
     }
 
+    /// A packet that was counted does not leave at once. It lies behind those on their way, where it stays.
+    #[inline]
+    pub(super) fn wait(&mut self, packet: Packet) {
+        *self.ring.push() = Packet { arrival: UNKNOWN, ..packet };
+    }
+
+    /// The first of those that wait leaves, and so many more wait. Gives its bytes, and its arrival if that is the link's next.
+    #[inline]
+    pub(super) fn begin_first(&mut self, now: Time, more: usize) -> (u16, Option<Time>) {
+        let index = self.ring.len() - 1 - more;
+        let bytes = self.ring.get_mut(index).bytes;
+        let arrival = self.begin(now, bytes);
+        self.ring.get_mut(index).arrival = arrival;
+        (bytes, (index == 0).then_some(arrival))
+    }
+
+    /// The last of those on their way, behind which so many wait.
+    pub(super) fn last_begun(&mut self, waiting: usize) -> Packet {
+        *self.ring.get_mut(self.ring.len() - 1 - waiting)
+    }
+
     /// One of those that wait begins to leave; says when it will arrive. The far end must be told (see [`Link::come`]).
     #[inline]
     pub(super) fn begin(&mut self, now: Time, bytes: u16) -> Time {
@@ -165,7 +190,12 @@ impl Link {
     #[inline]
     pub(super) fn arrive(&mut self) -> (Option<Packet>, Option<Time>) {
         let packet = self.ring.pop();
-        (packet, self.ring.front().map(|next| next.arrival))
+        (packet, self.ring.front().map(|next| next.arrival).filter(|&arrival| arrival != UNKNOWN))
+    }
+
+    /// Takes the first packet out.
+    pub(super) fn take_first(&mut self) -> Option<Packet> {
+        self.ring.pop()
     }
 
     /// Fetches the memory of the packet that arrives first.
@@ -174,16 +204,24 @@ impl Link {
         self.ring.prefetch_front();
     }
 
+    /// Fetches the memory of the first packet that waits, if so many do.
+    #[inline]
+    pub(super) fn prefetch_waiting(&self, waiting: usize) {
+        if waiting > 0 {
+            self.ring.prefetch_from_back(waiting - 1);
+        }
+    }
+
+    /// Fetches the memory where the next packet comes.
+    #[inline]
+    pub(super) fn prefetch_end(&self) {
+        self.ring.prefetch_end();
+    }
+
     /// The payload of the packet that arrives first.
     #[inline]
     pub(super) fn front_payload(&self) -> PayloadId {
         self.ring.front().map_or(PayloadId::NONE, |packet| packet.payload)
-    }
-
-    /// Packets in the queue and on the wire.
-    #[inline]
-    pub fn in_flight(&self) -> usize {
-        self.ring.len()
     }
 
     /// True if the head of the ring is the only one, that is, its arrival must be scheduled.
@@ -265,5 +303,44 @@ impl Link {
     /// Bytes of memory behind the link.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Link>() + self.ring.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Rate;
+
+    #[test]
+    fn a_packet_that_waits_behind_others_arrives_only_after_it_has_begun_to_leave() {
+        let spec = LinkSpec {
+            rate: Rate(100_000_000_000),
+            delay: Span::from_nanos(100),
+            queue_bytes: 1 << 20,
+            mark_bytes: None,
+        };
+        let mut link = Link::new(&spec, NodeId(0), NodeId(1), 0, Span::ZERO);
+        let now = Time::ZERO;
+        let packet = |serial| Packet { serial, bytes: 1_000, ..Packet::BLANK };
+        let serial = |packet: Option<Packet>| packet.map(|packet| packet.serial);
+        for _ in 0..3 {
+            link.join_waiting(now, 1_000, &mut PacketFlags::default());
+        }
+        let first = link.begin(now, 1_000);
+        *link.come() = Packet { arrival: first, ..packet(0) };
+        link.wait(packet(1));
+        link.wait(packet(2));
+
+        let (arrived, next) = link.arrive();
+        assert_eq!((serial(arrived), next), (Some(0), None), "the others have not begun to leave");
+        let second = first + link.transmission(1_000);
+        assert_eq!(link.begin_first(now, 1), (1_000, Some(second)), "nothing is on its way before it");
+        assert_eq!(link.begin_first(now, 0), (1_000, None), "the link's next arrival is another's");
+        assert_eq!(serial(Some(link.last_begun(0))), Some(2));
+
+        let (arrived, next) = link.arrive();
+        assert_eq!((serial(arrived), next), (Some(1), Some(second + link.transmission(1_000))));
+        let (arrived, next) = link.arrive();
+        assert_eq!((serial(arrived), next, link.is_empty()), (Some(2), None, true));
     }
 }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::time::Time;
 
-use super::pause::{Charges, LosslessSpec, PAUSE_BYTES};
+use super::pause::{Charges, LosslessSpec};
 use super::trace::{Happening, LossCause};
 use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
@@ -53,8 +53,8 @@ struct Copies {
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Port {
-    /// Packets that have not begun to leave.
-    pub waiting: VecDeque<(Packet, Origin)>,
+    /// The origins of the packets that have not begun to leave. They themselves lie in the link's ring, behind those on their way.
+    pub waiting: VecDeque<Origin>,
     /// Origin and bytes of the one that is leaving.
     pub leaving: Option<(Origin, u16)>,
     /// The near end was told to stop.
@@ -237,9 +237,11 @@ impl Fabric {
         let mut flags = packet.flags;
         link.join_waiting(self.now, packet.bytes, &mut flags);
         let packet = Packet { flags, ..packet };
-        let goes_at_once = lossless.ports[id.index()].is_idle();
+        let port = &mut lossless.ports[id.index()];
+        let goes_at_once = port.is_idle();
         if !goes_at_once {
-            lossless.ports[id.index()].waiting.push_back((packet, origin));
+            port.waiting.push_back(origin);
+            link.wait(packet);
         }
         if self.tracer.is_some() {
             self.record(self.near_end(id), Happening::Waits { link: id }, &{ packet });
@@ -326,17 +328,30 @@ impl Fabric {
     }
 
     /// The first packet that waits for a lossless link leaves, if none is leaving and nothing forbids it.
-    fn begin_next(&mut self, id: LinkId) {
+    pub(super) fn begin_next(&mut self, id: LinkId) {
         let Some(lossless) = &mut self.lossless else { return };
         let port = &mut lossless.ports[id.index()];
         if port.is_free()
-            && let Some((packet, origin)) = port.waiting.pop_front()
+            && let Some(origin) = port.waiting.pop_front()
         {
-            self.begin(id, packet, origin);
+            let (link, more) = (&mut self.links[id.index()], port.waiting.len());
+            let (bytes, next) = link.begin_first(self.now, more);
+            port.leaving = Some((origin, bytes));
+            self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
+            let traced = self.tracer.is_some().then(|| link.last_begun(more));
+            if link.crosses {
+                link.take_first().into_iter().for_each(|packet| self.outgoing = packet);
+                self.cross(id);
+            } else if let Some(arrival) = next {
+                self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+            }
+            if let Some(packet) = traced {
+                self.record_joined(id, &packet);
+            }
         }
     }
 
-    /// A packet leaves.
+    /// A packet leaves that has not waited.
     #[inline(always)]
     fn begin(&mut self, id: LinkId, packet: Packet, origin: Origin) {
         let Some(lossless) = &mut self.lossless else { return };
@@ -358,42 +373,5 @@ impl Fabric {
             self.give_room_back(id, origin, bytes);
         }
         self.begin_next(id);
-    }
-
-    /// Orders the near end of a link to stop or to go on.
-    fn order(&mut self, id: LinkId, stop: bool) {
-        let back = &self.links[id.reverse().index()];
-        let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
-        let at = sent + back.delay();
-        if self.order_across(id, at, stop) {
-            return;
-        }
-        if let Some(lossless) = &mut self.lossless {
-            lossless.ports[id.index()].orders.push_back((at, stop));
-            self.queue.push(at, EventId::new(EventKind::Pause, id.0));
-        }
-    }
-
-    /// An order has reached the near end of a link.
-    pub fn heed(&mut self, id: LinkId) {
-        let Some(lossless) = &mut self.lossless else { return };
-        let port = &mut lossless.ports[id.index()];
-        // Orders that were on a cable when it broke are gone.
-        if port.orders.front().is_some_and(|&(at, _)| at == self.now)
-            && let Some((_, stop)) = port.orders.pop_front()
-        {
-            port.paused = stop;
-            self.begin_next(id);
-        }
-    }
-
-    /// Whoever told whom to stop on a link is forgotten with it.
-    pub(super) fn forget_orders(&mut self, id: LinkId) {
-        if let Some(lossless) = &mut self.lossless {
-            let port = &mut lossless.ports[id.index()];
-            port.orders.clear();
-            (port.paused, port.pausing) = (false, false);
-            self.begin_next(id);
-        }
     }
 }

@@ -1,8 +1,11 @@
-//! When a lossless switch stops a sender, which packets count towards that, and how much may come in after the order.
+//! When a lossless switch stops a sender, which packets count towards that, how much may come in after the order, and the
+//! orders themselves.
 
 use serde::{Deserialize, Serialize};
 
-use crate::topology::{LinkSpec, Rate};
+use super::Fabric;
+use crate::events::{EventId, EventKind};
+use crate::topology::{LinkId, LinkSpec, Rate};
 
 /// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
 pub const PAUSE_BYTES: u64 = 84;
@@ -54,4 +57,43 @@ pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
     let Rate(bits) = link.rate;
     let round_trip = u128::from(link.delay.0) * 2 * u128::from(bits) / 8_000_000_000_000;
     round_trip as u64 + PAUSE_BYTES + 3 * longest_packet
+}
+
+impl Fabric {
+    /// Orders the near end of a link to stop or to go on.
+    pub(super) fn order(&mut self, id: LinkId, stop: bool) {
+        let back = &self.links[id.reverse().index()];
+        let sent = back.busy_until().max(self.now) + back.transmission(PAUSE_BYTES);
+        let at = sent + back.delay();
+        if self.order_across(id, at, stop) {
+            return;
+        }
+        if let Some(lossless) = &mut self.lossless {
+            lossless.ports[id.index()].orders.push_back((at, stop));
+            self.queue.push(at, EventId::new(EventKind::Pause, id.0));
+        }
+    }
+
+    /// An order has reached the near end of a link.
+    pub fn heed(&mut self, id: LinkId) {
+        let Some(lossless) = &mut self.lossless else { return };
+        let port = &mut lossless.ports[id.index()];
+        // Orders that were on a cable when it broke are gone.
+        if port.orders.front().is_some_and(|&(at, _)| at == self.now)
+            && let Some((_, stop)) = port.orders.pop_front()
+        {
+            port.paused = stop;
+            self.begin_next(id);
+        }
+    }
+
+    /// Whoever told whom to stop on a link is forgotten with it.
+    pub(super) fn forget_orders(&mut self, id: LinkId) {
+        if let Some(lossless) = &mut self.lossless {
+            let port = &mut lossless.ports[id.index()];
+            port.orders.clear();
+            (port.paused, port.pausing) = (false, false);
+            self.begin_next(id);
+        }
+    }
 }

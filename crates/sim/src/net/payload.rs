@@ -28,9 +28,9 @@ impl PayloadId {
     }
 }
 
-/// Bytes of a short payload: headers and a fingerprint. SwitchML's take 60: with the piece's own header four more than a
-/// line of the cache.
-const SHORT: usize = 120;
+/// Bytes of a short payload: headers and a fingerprint. SwitchML's take 60, which is one line of the cache.
+const SHORT: usize = 128;
+const LINE: usize = 64;
 const NIL: u32 = u32::MAX;
 
 /// Who holds a payload and how long it is.
@@ -46,79 +46,88 @@ struct Header {
 
 #[repr(C, align(64))]
 #[derive(Clone)]
-struct ShortPiece {
-    header: Header,
-    bytes: [u8; SHORT],
-}
+struct ShortPiece([u8; SHORT]);
 
 #[derive(Clone)]
-struct LongPiece {
-    header: Header,
-    bytes: Box<[u8]>,
-}
+struct LongPiece(Box<[u8]>);
 
 /// A piece of either size.
 trait Piece: Clone {
-    fn new(header: Header, bytes: &[u8]) -> Self;
-    fn header(&mut self) -> &mut Header;
-    fn bytes(&mut self) -> &mut [u8];
+    fn new(bytes: &[u8]) -> Self;
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 impl Piece for ShortPiece {
-    fn new(header: Header, bytes: &[u8]) -> ShortPiece {
-        let mut piece = ShortPiece { header, bytes: [0; SHORT] };
-        piece.bytes[..bytes.len()].copy_from_slice(bytes);
+    fn new(bytes: &[u8]) -> ShortPiece {
+        let mut piece = ShortPiece([0; SHORT]);
+        piece.0[..bytes.len()].copy_from_slice(bytes);
         piece
     }
-    fn header(&mut self) -> &mut Header {
-        &mut self.header
+    fn bytes(&self) -> &[u8] {
+        &self.0
     }
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 }
 
 impl Piece for LongPiece {
-    fn new(header: Header, bytes: &[u8]) -> LongPiece {
-        LongPiece { header, bytes: bytes.into() }
+    fn new(bytes: &[u8]) -> LongPiece {
+        LongPiece(bytes.into())
     }
-    fn header(&mut self) -> &mut Header {
-        &mut self.header
+    fn bytes(&self) -> &[u8] {
+        &self.0
     }
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 }
 
-/// Payloads of one size.
+/// Payloads of one size. Headers lie apart from bytes: eight of them are a line of the cache.
 struct Pieces<P> {
+    headers: Vec<Header>,
     pieces: Vec<P>,
     free: u32,
+    /// The longest payload so far.
+    longest: usize,
 }
 
 impl<P: Piece> Pieces<P> {
+    const EMPTY: Pieces<P> = Pieces { headers: Vec::new(), pieces: Vec::new(), free: NIL, longest: 0 };
+
     /// A place for a payload; what is in a place that was free is written over.
     fn store(&mut self, header: Header, bytes: &[u8]) -> u32 {
+        self.longest = self.longest.max(bytes.len());
         if self.free == NIL {
-            self.pieces.push(P::new(header, bytes));
+            self.headers.push(header);
+            self.pieces.push(P::new(bytes));
             return self.pieces.len() as u32 - 1;
         }
         let index = self.free;
-        let piece = &mut self.pieces[index as usize];
-        self.free = piece.header().holders;
-        match piece.bytes().get_mut(..bytes.len()) {
-            Some(place) => {
-                place.copy_from_slice(bytes);
-                *piece.header() = header;
-            }
-            None => *piece = P::new(header, bytes),
+        let (place, piece) = (&mut self.headers[index as usize], &mut self.pieces[index as usize]);
+        self.free = std::mem::replace(place, header).holders;
+        match piece.bytes_mut().get_mut(..bytes.len()) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => *piece = P::new(bytes),
         }
         index
     }
 
+    fn get(&self, index: usize) -> (&[u8], usize) {
+        let header = self.headers[index];
+        (&self.pieces[index].bytes()[..usize::from(header.len)], usize::from(header.wire_len))
+    }
+
+    fn get_mut(&mut self, index: usize) -> (&mut [u8], usize) {
+        let header = self.headers[index];
+        debug_assert_eq!(header.holders, 1);
+        (&mut self.pieces[index].bytes_mut()[..usize::from(header.len)], usize::from(header.wire_len))
+    }
+
     /// True if that was the last holder.
     fn release(&mut self, index: usize) -> bool {
-        let header = self.pieces[index].header();
+        let header = &mut self.headers[index];
         header.holders -= 1;
         if header.holders > 0 {
             return false;
@@ -130,11 +139,17 @@ impl<P: Piece> Pieces<P> {
 
     /// A copy with one holder, who holds the original no longer.
     fn copy(&mut self, index: usize) -> u32 {
-        let mut copy = self.pieces[index].clone();
-        self.pieces[index].header().holders -= 1;
-        copy.header().holders = 1;
-        let (header, len) = (*copy.header(), usize::from(copy.header().len));
-        self.store(header, &copy.bytes()[..len])
+        self.headers[index].holders -= 1;
+        let (header, copy) = (Header { holders: 1, ..self.headers[index] }, self.pieces[index].clone());
+        self.store(header, &copy.bytes()[..usize::from(header.len)])
+    }
+
+    #[inline]
+    fn prefetch(&self, index: usize) {
+        if let (Some(header), Some(piece)) = (self.headers.get(index), self.pieces.get(index)) {
+            prefetch::first_line(header);
+            piece.bytes().chunks(LINE).take(self.longest.div_ceil(LINE)).for_each(prefetch::first_line);
+        }
     }
 }
 
@@ -147,8 +162,7 @@ pub struct Payloads {
 
 impl Default for Payloads {
     fn default() -> Payloads {
-        let (short, long) = (Pieces { pieces: Vec::new(), free: NIL }, Pieces { pieces: Vec::new(), free: NIL });
-        Payloads { short, long, in_use: 0 }
+        Payloads { short: Pieces::EMPTY, long: Pieces::EMPTY, in_use: 0 }
     }
 }
 
@@ -203,31 +217,18 @@ impl Payloads {
 
     /// The bytes, and how many bytes of UDP payload they stand for on the wire.
     pub fn get(&self, id: PayloadId) -> (&[u8], usize) {
-        let (header, bytes) = if id.is_long() {
-            let piece = &self.long.pieces[id.index()];
-            (piece.header, &piece.bytes[..])
-        } else {
-            let piece = &self.short.pieces[id.index()];
-            (piece.header, &piece.bytes[..])
-        };
-        (&bytes[..usize::from(header.len)], usize::from(header.wire_len))
+        if id.is_long() { self.long.get(id.index()) } else { self.short.get(id.index()) }
     }
 
     /// Fetches a payload's memory.
     #[inline]
     pub fn prefetch(&self, id: PayloadId) {
-        if let Some(piece) = self.short.pieces.get(id.index()) {
-            prefetch::whole(piece);
-        }
+        self.short.prefetch(id.index());
     }
 
     /// The same as [`Payloads::get`], to be rewritten. The caller alone holds them (see [`Payloads::own`]).
     pub fn get_mut(&mut self, id: PayloadId) -> (&mut [u8], usize) {
-        let header = *self.header(id);
-        debug_assert_eq!(header.holders, 1);
-        let bytes =
-            if id.is_long() { self.long.pieces[id.index()].bytes() } else { self.short.pieces[id.index()].bytes() };
-        (&mut bytes[..usize::from(header.len)], usize::from(header.wire_len))
+        if id.is_long() { self.long.get_mut(id.index()) } else { self.short.get_mut(id.index()) }
     }
 
     /// Payloads that some packet carries.
@@ -237,12 +238,13 @@ impl Payloads {
 
     /// Bytes of memory behind them.
     pub fn memory_bytes(&self) -> usize {
-        let long: usize = self.long.pieces.iter().map(|piece| size_of::<LongPiece>() + piece.bytes.len()).sum();
-        self.short.pieces.capacity() * size_of::<ShortPiece>() + long
+        let long: usize = self.long.pieces.iter().map(|piece| size_of::<LongPiece>() + piece.bytes().len()).sum();
+        let headers = (self.short.headers.capacity() + self.long.headers.capacity()) * size_of::<Header>();
+        headers + self.short.pieces.capacity() * size_of::<ShortPiece>() + long
     }
 
     fn header(&mut self, id: PayloadId) -> &mut Header {
-        if id.is_long() { self.long.pieces[id.index()].header() } else { self.short.pieces[id.index()].header() }
+        if id.is_long() { &mut self.long.headers[id.index()] } else { &mut self.short.headers[id.index()] }
     }
 }
 

@@ -53,11 +53,36 @@ impl Ring {
         if self.len == 0 { None } else { Some(&self.places[self.place(0)]) }
     }
 
+    /// The packet that has so many before it.
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Packet {
+        debug_assert!(index < self.len());
+        let place = self.place(index as u32);
+        &mut self.places[place]
+    }
+
+    /// Fetches the memory of the packet that has so many behind it.
+    #[inline]
+    pub(super) fn prefetch_from_back(&self, behind: usize) {
+        let index = self.len.wrapping_sub(1 + behind as u32);
+        if let Some(packet) = self.places.get(self.place(index)) {
+            prefetch::first_line(packet);
+        }
+    }
+
     /// Fetches the first packet's memory.
     #[inline]
     pub(super) fn prefetch_front(&self) {
         if let Some(front) = self.front() {
             prefetch::first_line(front);
+        }
+    }
+
+    /// Fetches the memory of the next packet's place.
+    #[inline]
+    pub(super) fn prefetch_end(&self) {
+        if let Some(place) = self.places.get(self.place(self.len)) {
+            prefetch::first_line(place);
         }
     }
 
@@ -68,7 +93,7 @@ impl Ring {
 
     #[inline]
     fn place(&self, index: u32) -> usize {
-        self.head.wrapping_add(index) as usize & (self.places.len() - 1)
+        self.head.wrapping_add(index) as usize & self.places.len().wrapping_sub(1)
     }
 
     #[cold]

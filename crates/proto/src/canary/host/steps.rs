@@ -69,10 +69,9 @@ impl Steps {
         }
     }
 
-    /// How far a phase is ahead of another, modulo `phases`. The sum may need 33 bits.
+    /// How far a phase is ahead of another, modulo `phases`.
     fn distance(&self, phase: u32, held: u32) -> u32 {
-        let phases = u64::from(self.phases);
-        ((u64::from(phase) + phases - u64::from(held)) % phases) as u32
+        if phase >= held { phase - held } else { self.phases - (held - phase) }
     }
 }
 

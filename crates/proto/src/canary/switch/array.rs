@@ -264,7 +264,7 @@ impl Array {
 
     /// An entry that collects although its wait is over; true if no contribution is missing.
     pub fn due_to_send(&self, now: Time) -> Option<(u32, bool)> {
-        (FULL..OPEN + self.last_due.len()).find_map(|list| Some((self.first_due(list, now)?, list == FULL)))
+        self.filled(FULL).find_map(|list| Some((self.first_due(list, now)?, list == FULL)))
     }
 
     /// An entry whose lease is over.
@@ -279,7 +279,13 @@ impl Array {
 
     /// When the first wait or lease is over.
     pub fn next_due(&self) -> Option<Time> {
-        (SENT..OPEN + self.last_due.len()).filter_map(|list| Some(self.get(self.lists.first(list)?)?.due)).min()
+        self.filled(SENT).filter_map(|list| Some(self.get(self.lists.first(list)?)?.due)).min()
+    }
+
+    /// The lists that hold any entry, from this one on.
+    fn filled(&self, from: usize) -> impl Iterator<Item = usize> {
+        let mut lists = from..OPEN + self.last_due.len();
+        std::iter::from_fn(move || self.lists.next_filled(&mut lists))
     }
 
     /// Frees all entries of a job.

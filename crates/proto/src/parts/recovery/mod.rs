@@ -12,6 +12,9 @@
 mod gaps;
 #[cfg(test)]
 mod tests;
+mod timers;
+
+use std::ops::Range;
 
 use tributary_numeric::prefetch;
 
@@ -19,7 +22,7 @@ use self::gaps::Gaps;
 use super::layout;
 use super::send_queue::SendQueue;
 use crate::contract::config::{JobConfig, TimerConfig};
-use crate::contract::ids::{Rank, TreeId};
+use crate::contract::ids::{JobId, Rank, TreeId};
 use crate::contract::time::{Span, Time};
 use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
@@ -65,6 +68,11 @@ struct TreeFlow {
     in_order_at: Time,
 }
 
+/// The lists of a tree's slots, by the number of times that they were sent.
+fn lists_of(tree: usize) -> Range<usize> {
+    tree * BACK_OFFS..(tree + 1) * BACK_OFFS
+}
+
 /// The order in which answers are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
@@ -78,7 +86,8 @@ pub enum Order {
 #[derive(Clone, Hash)]
 pub struct Recovery {
     order: Order,
-    job: JobConfig,
+    job: JobId,
+    slots: u16,
     rank: Rank,
     timers: TimerConfig,
     rtt: RttEstimator,
@@ -97,8 +106,8 @@ pub struct Recovery {
 
 /// A part of a patience, up to a quarter, that differs from rank to rank, from tree to tree, and from one time to the next. Ranks
 /// whose patience ends at one moment would meet in a short queue again and again.
-pub(crate) fn apart(job: &JobConfig, rank: Rank, tree: usize, times: u32, patience: Span) -> Span {
-    let [job, rank, tree] = [job.job.0.into(), u64::from(rank.0), tree as u64];
+pub(crate) fn apart(job: JobId, rank: Rank, tree: usize, times: u32, patience: Span) -> Span {
+    let [job, rank, tree] = [job.0.into(), u64::from(rank.0), tree as u64];
     let hash = splitmix64(splitmix64(job << 32 | rank << 16 | tree) ^ u64::from(times));
     Span((patience.0 >> 18) * (hash % (1 << 16)))
 }
@@ -106,10 +115,10 @@ pub(crate) fn apart(job: &JobConfig, rank: Rank, tree: usize, times: u32, patien
 impl Recovery {
     /// Timers for all slots of a job; none runs.
     pub fn new(job: &JobConfig, rank: Rank, timers: TimerConfig, order: Order) -> Recovery {
-        let job = job.clone();
         let (trees, slots) = (usize::from(job.trees), job.slots);
         Recovery {
-            job,
+            job: job.job,
+            slots,
             rank,
             order,
             timers,
@@ -125,7 +134,7 @@ impl Recovery {
 
     /// The tree that owns a slot.
     pub fn tree_of_slot(&self, slot: u16) -> TreeId {
-        layout::tree_of_slot(&self.job, slot)
+        layout::tree_at(slot, self.slots, self.trees.len() as u16)
     }
 
     /// A packet leaves. `in_step`: the slot's last result has just come, so that this round trip measures the network
@@ -248,7 +257,8 @@ impl Recovery {
     fn resend_overtaken(&mut self, tree: usize, answered: u64, queue: &mut SendQueue) {
         let mut resends = 0;
         let reorder = self.reorder(tree);
-        for list in tree * BACK_OFFS..(tree + 1) * BACK_OFFS {
+        let mut lists = lists_of(tree);
+        while let Some(list) = self.lists.next_filled(&mut lists) {
             while let Some(slot) = self.lists.first(list) {
                 if self.flights[usize::from(slot)].number + reorder >= answered || resends == RESENDS_PER_ANSWER {
                     break;
@@ -269,15 +279,16 @@ impl Recovery {
     /// Queues the slots whose time has come.
     pub fn handle_timeout(&mut self, now: Time, queue: &mut SendQueue) {
         for tree in 0..self.trees.len() {
-            if self.trees[tree].waiting > 0 && self.probe_at(tree) <= now {
+            if self.trees[tree].waiting > 0 && self.probe_at(tree, self.stirred_last()) <= now {
                 self.probe(now, tree, queue);
             }
             if self.trees[tree].probes > 0 {
                 continue;
             }
-            for back_off in 0..BACK_OFFS {
-                while let Some(slot) = self.lists.first(tree * BACK_OFFS + back_off) {
-                    if self.due(tree, back_off, slot) > now {
+            let mut lists = lists_of(tree);
+            while let Some(list) = self.lists.next_filled(&mut lists) {
+                while let Some(slot) = self.lists.first(list) {
+                    if self.due(tree, list % BACK_OFFS, slot) > now {
                         break;
                     }
                     self.resend(slot, queue);
@@ -291,7 +302,8 @@ impl Recovery {
     fn probe(&mut self, now: Time, tree: usize, queue: &mut SendQueue) {
         let mut probes = [0; PROBES];
         let mut count = 0;
-        for list in tree * BACK_OFFS..(tree + 1) * BACK_OFFS {
+        let mut lists = lists_of(tree);
+        while let Some(list) = self.lists.next_filled(&mut lists) {
             while count < PROBES
                 && let Some(slot) = self.lists.first(list)
             {
@@ -310,44 +322,6 @@ impl Recovery {
         self.trees[tree].stirred_at = now;
     }
 
-    /// A tree that says nothing for two undisturbed round trips, while no other tree says anything either, is quiet; or
-    /// for twice as long as lately between two answers: drivers send runs of packets, which take long on a slow link.
-    /// As long as others answer, its packets may stand in the same queue behind theirs: it has its whole timeout then.
-    fn probe_at(&self, tree: usize) -> Time {
-        let TreeFlow { stirred_at, probes, gaps, .. } = self.trees[tree];
-        let stirred_last = self.trees.iter().map(|tree| tree.stirred_at).max().unwrap_or(stirred_at);
-        let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
-        // A straggler makes a gap too, which must not put off what is due at the end of the collective.
-        let gap = gaps.longest().times(2).min(self.timers.initial_rto);
-        let undisturbed = undisturbed.max(self.timers.min_rto).max(gap);
-        let doublings = probes.saturating_add(self.doubt).min(16);
-        let backed_off = |patience: Span| {
-            let patience = patience.times(1 << doublings).min(self.timers.max_rto);
-            patience - self.apart(tree, patience)
-        };
-        let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
-        alone.min(stirred_last + backed_off(undisturbed))
-    }
-
-    /// How much earlier than others' this rank's next probe of a tree is, after the first one: up to a quarter.
-    fn apart(&self, tree: usize, patience: Span) -> Span {
-        let probes = self.trees[tree].probes;
-        if probes == 0 {
-            return Span::ZERO;
-        }
-        apart(&self.job, self.rank, tree, probes, patience)
-    }
-
-    /// When the front of a list times out. As long as answers come in order, a packet that was sent once is not late,
-    /// however long the queue that it stands in.
-    fn due(&self, tree: usize, back_off: usize, slot: u16) -> Time {
-        let TreeFlow { resumed_at, in_order_at, .. } = self.trees[tree];
-        let flight = &self.flights[usize::from(slot)];
-        let from = flight.sent_at.max(flight.stirred_at).max(resumed_at);
-        let from = if back_off == 0 { from.max(in_order_at) } else { from };
-        from + self.rtt.rto(back_off as u32 + 1 + self.doubt)
-    }
-
     /// Asks for the memory that each answer touches.
     pub fn prefetch(&self) {
         prefetch::whole(&*self.trees);
@@ -360,25 +334,5 @@ impl Recovery {
             prefetch::first_line(flight);
             self.lists.prefetch(slot);
         }
-    }
-
-    /// When the first timer runs out.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        (0..self.trees.len()).filter_map(|tree| self.tree_timeout(tree)).min()
-    }
-
-    fn tree_timeout(&self, tree: usize) -> Option<Time> {
-        if self.trees[tree].waiting == 0 {
-            return None;
-        }
-        let probe = self.probe_at(tree);
-        if self.trees[tree].probes > 0 {
-            return Some(probe);
-        }
-        let front = |back_off| {
-            let slot = self.lists.first(tree * BACK_OFFS + back_off)?;
-            Some(self.due(tree, back_off, slot))
-        };
-        (0..BACK_OFFS).filter_map(front).chain([probe]).min()
     }
 }

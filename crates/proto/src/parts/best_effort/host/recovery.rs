@@ -147,7 +147,7 @@ impl BestEffortHost {
     pub(super) fn silence_due(&self) -> Option<Time> {
         let waits = self.window.first < self.window.next && self.life.broken().is_none();
         let Recovery { since, wait, asks, .. } = self.recovery;
-        let earlier = if asks == 0 { Span::ZERO } else { apart(&self.config.job, self.config.rank, 0, asks, wait) };
+        let earlier = if asks == 0 { Span::ZERO } else { apart(self.config.job.job, self.config.rank, 0, asks, wait) };
         since.filter(|_| waits).map(|since| since + (wait - earlier))
     }
 

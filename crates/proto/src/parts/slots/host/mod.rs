@@ -60,9 +60,9 @@ pub struct SlotHost<D: Dialect> {
     slots: Vec<Slot>,
     queue: SendQueue,
     /// Where blocks are not sent in the order of the tensor.
-    epochs: Option<Epochs>,
+    epochs: Option<Box<Epochs>>,
     /// Where fewer blocks may be under way than the pool has slots.
-    window: Option<Window>,
+    window: Option<Box<Window>>,
     recovery: Recovery,
     /// The slot to ask about.
     question: Option<u16>,
@@ -78,7 +78,7 @@ impl<D: Dialect> SlotHost<D> {
     pub fn new(values: Values, config: &HostConfig) -> SlotHost<D> {
         let job = &config.job;
         let dialect = D::of(&job.options, job.levels, job.world);
-        let epochs = dialect.epochs(config);
+        let epochs = dialect.epochs(config).map(Box::new);
         // Who sends in an order of its own gets results in another's.
         let order = if epochs.is_some() { Order::Any } else { Order::Sent };
         // In orders of their own ranks would not have the same blocks under way.
@@ -100,7 +100,7 @@ impl<D: Dialect> SlotHost<D> {
             slots: (0..job.slots).map(slot).collect(),
             dialect,
             epochs,
-            window: measures.then(|| Window::new(job, Self::HEADER_LEN)),
+            window: measures.then(|| Box::new(Window::new(job, Self::HEADER_LEN))),
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
@@ -386,8 +386,9 @@ impl<D: Dialect> Host for SlotHost<D> {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        let blocks =
-            |window: &Window| Metric::gauge("window_blocks", window.blocks().into(), "Blocks that may be under way.");
+        let blocks = |window: &Box<Window>| {
+            Metric::gauge("window_blocks", window.blocks().into(), "Blocks that may be under way.")
+        };
         self.window.iter().map(blocks).collect()
     }
 

@@ -1,0 +1,85 @@
+//! When timers run out: those of slots, and that of a tree that says nothing at all.
+
+use super::{BACK_OFFS, Recovery, TreeFlow, apart, lists_of};
+use crate::contract::time::{Span, Time};
+
+impl Recovery {
+    /// A tree that says nothing for two undisturbed round trips, while no other tree says anything either, is quiet; or
+    /// for twice as long as lately between two answers: drivers send runs of packets, which take long on a slow link.
+    /// As long as others answer, its packets may stand in the same queue behind theirs: it has its whole timeout then.
+    pub(super) fn probe_at(&self, tree: usize, stirred_last: Time) -> Time {
+        let TreeFlow { stirred_at, probes, gaps, .. } = self.trees[tree];
+        let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
+        // A straggler makes a gap too, which must not put off what is due at the end of the collective.
+        let gap = gaps.longest().times(2).min(self.timers.initial_rto);
+        let undisturbed = undisturbed.max(self.timers.min_rto).max(gap);
+        let doublings = probes.saturating_add(self.doubt).min(16);
+        let backed_off = |patience: Span| {
+            let patience = patience.times(1 << doublings).min(self.timers.max_rto);
+            patience - self.apart(tree, patience)
+        };
+        let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
+        alone.min(stirred_last + backed_off(undisturbed))
+    }
+
+    /// When any tree said something last, or was probed.
+    pub(super) fn stirred_last(&self) -> Time {
+        self.trees.iter().map(|tree| tree.stirred_at).max().unwrap_or(Time::ZERO)
+    }
+
+    /// How much earlier than others' this rank's next probe of a tree is, after the first one: up to a quarter.
+    fn apart(&self, tree: usize, patience: Span) -> Span {
+        let probes = self.trees[tree].probes;
+        if probes == 0 {
+            return Span::ZERO;
+        }
+        apart(self.job, self.rank, tree, probes, patience)
+    }
+
+    /// When the front of a list times out.
+    pub(super) fn due(&self, tree: usize, back_off: usize, slot: u16) -> Time {
+        let flight = &self.flights[usize::from(slot)];
+        let from = flight.sent_at.max(flight.stirred_at);
+        from.max(self.counts_from(tree, back_off)) + self.patience(back_off)
+    }
+
+    /// No slot of a list has waited since an earlier time. As long as answers come in order, a packet that was sent once is
+    /// not late, however long the queue that it stands in.
+    fn counts_from(&self, tree: usize, back_off: usize) -> Time {
+        let TreeFlow { resumed_at, in_order_at, .. } = self.trees[tree];
+        if back_off == 0 { resumed_at.max(in_order_at) } else { resumed_at }
+    }
+
+    /// How long a slot of a list waits.
+    fn patience(&self, back_off: usize) -> Span {
+        self.rtt.rto(back_off as u32 + 1 + self.doubt)
+    }
+
+    /// When the first timer runs out.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let stirred_last = self.stirred_last();
+        (0..self.trees.len()).filter_map(|tree| self.tree_timeout(tree, stirred_last)).min()
+    }
+
+    fn tree_timeout(&self, tree: usize, stirred_last: Time) -> Option<Time> {
+        if self.trees[tree].waiting == 0 {
+            return None;
+        }
+        let probe = self.probe_at(tree, stirred_last);
+        if self.trees[tree].probes > 0 {
+            return Some(probe);
+        }
+        let (mut lists, mut earliest) = (lists_of(tree), probe);
+        while let Some(list) = self.lists.next_filled(&mut lists) {
+            let back_off = list % BACK_OFFS;
+            // Mostly true where answers come in order, and then no slot need be looked at.
+            if self.counts_from(tree, back_off) + self.patience(back_off) >= earliest {
+                continue;
+            }
+            if let Some(slot) = self.lists.first(list) {
+                earliest = earliest.min(self.due(tree, back_off, slot));
+            }
+        }
+        Some(earliest)
+    }
+}
