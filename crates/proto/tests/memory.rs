@@ -121,10 +121,16 @@ fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
             let config = SharedSwitchConfig { node: NodeId(9), elements_per_packet, options };
             let (mut machine, mut held) = allocated(|| (shared.machine)(Values::Elements, &config));
             assert_eq!(machine.memory_bytes(), held, "{}: {config:?}", protocol.name);
+            assert_eq!((shared.memory)(Values::Elements, &config), held as u64, "{}: as charged", protocol.name);
+            let mut of_jobs = 0;
             for job in 1..100 {
                 let plan = shared_job(protocol, JobId(job));
-                held += allocated(|| machine.add_job(&plan)).1;
+                let taken = allocated(|| machine.add_job(&plan)).1;
+                (held, of_jobs) = (held + taken, of_jobs + taken as u64);
                 assert_eq!(machine.memory_bytes(), held, "{}: {job} jobs", protocol.name);
+                let charged = u64::from(job) * plan.share_bytes;
+                let charges_jobs = plan.share_bytes > 0;
+                assert!(!charges_jobs || of_jobs <= charged, "{}: {job} jobs, {of_jobs} bytes", protocol.name);
             }
         }
     }

@@ -39,6 +39,7 @@ static SPY: Protocol = Protocol {
     recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(Spy { node: config.node, canary: CanarySwitch::new(values, config) }),
+        memory: CanarySwitch::bytes_of,
         options: tributary_proto::canary::options::SWITCH,
         longest_wait: |_| Span::ZERO,
         room: |_| 1,

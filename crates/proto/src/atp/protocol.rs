@@ -10,6 +10,7 @@ use crate::parts::best_effort::apart::ServerHost;
 use crate::parts::best_effort::host::BestEffortHost;
 use crate::parts::best_effort::options::{LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
 use crate::parts::best_effort::switch::BestEffortSwitch;
+use crate::parts::best_effort::switch::job::Job;
 use crate::parts::best_effort::{Rules, wire};
 
 const NAME: &str = "atp";
@@ -60,7 +61,7 @@ pub static PROTOCOL: Protocol = Protocol {
     numbers: |_| Numbers::Fixed,
     can: |spec, _| can(NAME, spec),
     can_sparse: None,
-    memory: |_| 0,
+    memory: Job::bytes_of,
     host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
     switch: None,
     resizes: false,
@@ -68,6 +69,7 @@ pub static PROTOCOL: Protocol = Protocol {
     recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(BestEffortSwitch::new(values, RULES, config)),
+        memory: BestEffortSwitch::bytes_of,
         options: OptionSet { simulated: SIMULATED_SWITCH, ..OptionSet::new(NAME, SWITCH) },
         longest_wait: |_| Span::ZERO,
         room: |options| options.count("aggregators"),

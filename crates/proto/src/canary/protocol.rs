@@ -34,6 +34,7 @@ pub static PROTOCOL: Protocol = Protocol {
     recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(CanarySwitch::new(values, config)),
+        memory: CanarySwitch::bytes_of,
         options: options::SWITCH,
         longest_wait: |options| options.time("timeout"),
         server: None,

@@ -94,6 +94,8 @@ pub struct Shared {
     pub machine: MakeShared,
     /// The options of an operator, which are the same at every switch.
     pub options: OptionSet,
+    /// Bytes that the machine holds before any job has begun.
+    pub memory: fn(Values, &SharedSwitchConfig) -> u64,
     /// The longest time for which a switch keeps a packet to sum it with others.
     pub longest_wait: fn(&Options) -> Span,
     /// The most packets of one job that a switch has room for.
@@ -133,7 +135,7 @@ pub struct Protocol {
     pub can: Can,
     /// The same check for sparse collectives; `None` if no job of the protocol can do any.
     pub can_sparse: Option<Can>,
-    /// Bytes that a job's own machine takes in one shard of one switch; 0 if it has none.
+    /// Bytes that a job's own machine takes in one shard of one switch, or its tables in the machine that jobs share.
     pub memory: fn(&JobShape<'_>) -> u64,
     /// A worker's machine.
     pub host: MakeHost,

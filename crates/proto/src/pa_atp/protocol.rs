@@ -9,6 +9,7 @@ use crate::parts::best_effort::apart::ServerHost;
 use crate::parts::best_effort::host::BestEffortHost;
 use crate::parts::best_effort::options::{LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
 use crate::parts::best_effort::switch::BestEffortSwitch;
+use crate::parts::best_effort::switch::job::Job;
 use crate::parts::best_effort::{Rules, wire};
 
 const NAME: &str = "pa-atp";
@@ -55,12 +56,18 @@ pub static PROTOCOL: Protocol = Protocol {
                 default: "0",
                 help: "blocks that a worker may be ahead at first (the paper's AWD); 0: as many as it has slots",
             },
+            OptionSpec {
+                name: "aecn_weight_permille",
+                kind: Kind::Count { least: 1, most: 1000 },
+                default: "125",
+                help: "how much the newest round trip's AECN marks count for AWD's cuts (the paper's w)",
+            },
         ],
     ),
     numbers: |_| Numbers::Fixed,
     can: |spec, _| can(NAME, spec),
     can_sparse: None,
-    memory: |_| 0,
+    memory: Job::bytes_of,
     host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
     switch: None,
     resizes: false,
@@ -68,6 +75,7 @@ pub static PROTOCOL: Protocol = Protocol {
     recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(BestEffortSwitch::new(values, RULES, config)),
+        memory: BestEffortSwitch::bytes_of,
         options: OptionSet { simulated: SIMULATED_SWITCH, ..OptionSet::new(NAME, SWITCH) },
         longest_wait: |_| Span::ZERO,
         room: |options| options.count("aggregators"),
@@ -89,5 +97,6 @@ fn choices(options: &Options) -> Choices {
         limit: options.flag("limit"),
         initial_window: options.count("initial_window"),
         initial_ahead: options.count("initial_ahead"),
+        aecn_weight_permille: options.count("aecn_weight_permille"),
     }
 }

@@ -6,10 +6,8 @@ use std::hash::{Hash, Hasher};
 use crate::contract::time::{Span, Time};
 use crate::parts::best_effort::windows::{self, Ack, Answers};
 
-/// The weight `f` of a round's marks (section V-A) ...
+/// The weight `f` of a round's marks (section V-A).
 const MARK_WEIGHT: f64 = 0.125;
-/// ... and `w` of a round's AECN marks.
-const AECN_WEIGHT: f64 = 0.125;
 /// Neither window is ever smaller (A15, A17).
 const FEWEST: f64 = 2.0;
 
@@ -35,6 +33,8 @@ pub struct Choices {
     pub initial_window: u64,
     /// AWD at first; 0 for all places.
     pub initial_ahead: u64,
+    /// The weight `w` of a round's AECN marks: 125 in section V-A.
+    pub aecn_weight_permille: u64,
 }
 
 /// A count of marks among acknowledgements.
@@ -159,8 +159,8 @@ impl Windows {
     }
 
     fn end_results(&mut self) {
-        let share = self.results.share();
-        self.beta = (1.0 - AECN_WEIGHT) * self.beta + AECN_WEIGHT * share;
+        let (share, weight) = (self.results.share(), self.choices.aecn_weight_permille as f64 / 1000.0);
+        self.beta = (1.0 - weight) * self.beta + weight * share;
         self.ahead = match share > 0.0 {
             true => (self.ahead * (1.0 - self.beta / 2.0)).max(FEWEST),
             false => self.ahead + 1.0,

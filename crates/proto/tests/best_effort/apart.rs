@@ -183,3 +183,32 @@ fn nothing_is_taken_under_the_number_of_a_server() {
         assert_eq!(fabric.held(), 0);
     }
 }
+
+/// What a server holds is nowhere else, so a job does not outlive it. One that comes back without it gives no result rather than
+/// a wrong one, ranks end by their deadlines, and the switch keeps nothing.
+#[test]
+fn a_server_that_has_lost_all_that_it_knew_gives_no_wrong_result() {
+    for protocol in family() {
+        for us in [1, 3, 10, 30, 60, 100, 200] {
+            let choice = Choice { slots: 64, servers: 2, ..Choice::of(protocol) };
+            let mut fabric = Fabric::star(6, &choice);
+            for rank in 0..4 {
+                let tensor = collective(input(rank, ELEMENTS), ReduceOp::Sum);
+                fabric.submit(rank, Collective { deadline: Some(at_us(20_000)), ..tensor });
+            }
+            fabric.run_until(at_us(us));
+            fabric.restart_server(5);
+            fabric.run(Span::from_millis(40));
+            let (expected, mut ended) = (expected(4, ELEMENTS), 0);
+            for rank in 0..4 {
+                match fabric.events[rank].first() {
+                    Some(HostEvent::Failed { .. }) => ended += 1,
+                    _ => assert_eq!(output::<i32>(&mut fabric.events[rank]), expected, "{protocol}: rank {rank}"),
+                }
+            }
+            assert!(us > 3 || ended == 4, "{protocol}: in the middle, {ended} ranks are told");
+            fabric.run(LEASE + LEASE + LEASE);
+            assert_eq!(fabric.held(), 0, "{protocol}");
+        }
+    }
+}

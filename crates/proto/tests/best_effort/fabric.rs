@@ -49,6 +49,16 @@ impl Choice<'_> {
     }
 }
 
+/// The machine of a rank, or of a server on a host of its own: these are numbered after the ranks.
+fn machine(protocol: &'static Protocol, job: &JobConfig, plan: &FabricPlan, rank: Rank) -> Box<dyn Host> {
+    let (trees, serves) = (WorkerPlace::of_rank(rank), rank.0.checked_sub(job.world).map(ServerId));
+    let config = HostConfig { job: job.clone(), rank, trees, serves, timers: timers(), fabric: plan.clone() };
+    match serves {
+        Some(_) => protocol.server_machine().expect("jobs can have servers")(Values::Elements, &config),
+        None => protocol.host(Values::Elements, &config),
+    }
+}
+
 pub struct Fabric {
     pub now: Time,
     pub hosts: Vec<Box<dyn Host>>,
@@ -111,16 +121,7 @@ impl Fabric {
         let plan = plan(&cables, hosts);
         let world = hosts as u16 - choice.servers;
         let job = job(choice.protocol, world, choice.slots, choice.job);
-        let machine = |rank: u16| {
-            let (rank, job, fabric) = (Rank(rank), job.clone(), plan.clone());
-            let trees = WorkerPlace::of_rank(rank);
-            let serves = rank.0.checked_sub(world).map(ServerId);
-            let config = HostConfig { job, rank, trees, serves, timers: timers(), fabric };
-            match serves {
-                Some(_) => choice.protocol.server_machine().expect("jobs can have servers")(Values::Elements, &config),
-                None => choice.protocol.host(Values::Elements, &config),
-            }
-        };
+        let machine = |rank: u16| machine(choice.protocol, &job, &plan, Rank(rank));
         let nodes = cables.len();
         let mut fabric = Fabric {
             now: Time::ZERO,
@@ -164,6 +165,13 @@ impl Fabric {
     /// A switch has lost all that it knew.
     pub fn restart(&mut self, switch: usize) {
         self.switches[switch] = self.pipeline(NodeId((self.hosts.len() + switch) as u32));
+    }
+
+    /// A server has lost all that it knew.
+    pub fn restart_server(&mut self, host: usize) {
+        assert!(host >= usize::from(self.job.world), "it is a server");
+        self.hosts[host] = machine(self.protocol, &self.job, &self.plan, Rank(host as u16));
+        self.timers[host] = None;
     }
 
     /// The node of a switch.

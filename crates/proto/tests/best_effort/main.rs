@@ -5,6 +5,7 @@ mod harness;
 
 mod apart;
 mod cables;
+mod doubles;
 mod exchanges;
 mod fabric;
 mod floats;

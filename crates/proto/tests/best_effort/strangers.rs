@@ -186,3 +186,42 @@ fn one_that_lies_about_its_progress_slows_nobody_but_its_own_job_and_changes_no_
         fabric.events.iter_mut().for_each(|events| assert_eq!(output::<i32>(events), expected, "{protocol}"));
     }
 }
+
+/// A position holds one block at a time: whatever a member sends, its job holds no more aggregators than its window has
+/// positions, and the rest is another job's.
+#[test]
+fn a_job_that_floods_holds_no_more_than_its_window() {
+    for protocol in family() {
+        let mut fabric = waiting(protocol);
+        let (switch, before) = (fabric.switch(0), drops(&fabric, DropReason::Ahead));
+        for seq in (3..5_000).filter(|seq| (seq - 1) % 4 != 1) {
+            fabric.inject(NodeId(1), switch, packet(protocol, Kind::Gradient, &Header { seq, ..header() }, &[9; 32]));
+        }
+        fabric.run(Span::from_micros(5));
+        assert!(fabric.peak_of(0) <= 16, "{protocol}: {} of 1,024 aggregators", fabric.peak_of(0));
+        assert!(drops(&fabric, DropReason::Ahead) > before, "{protocol}");
+    }
+}
+
+/// Where a hash places blocks, packets carry how often the server has moved the position. The switch makes a place of it that
+/// it has, whatever the number.
+#[test]
+fn a_number_of_moves_beyond_all_aggregators_names_a_place_that_is_there() {
+    for protocol in family() {
+        for index in [7, 1_024, 1 << 31, u32::MAX] {
+            let switch = [("placement", "hash"), ("aggregators", "7")];
+            let mut fabric = Fabric::star(4, &Choice { switch: &switch, ..Choice::of(protocol) });
+            let body: Vec<u8> = input(1, 8).iter().flat_map(|value| value.to_be_bytes()).collect();
+            let header = Header { index, ..header() };
+            let to = fabric.switch(0);
+            fabric.inject(NodeId(1), to, packet(protocol, Kind::Gradient, &header, &body));
+            fabric.run_until(at_us(5));
+            assert_eq!(fabric.held(), 1, "{protocol}");
+            (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8), ReduceOp::Sum)));
+            fabric.run(Span::from_millis(20));
+            let expected = expected(4, 8);
+            fabric.events.iter_mut().for_each(|events| assert_eq!(output::<i32>(events), expected, "{protocol}"));
+            assert!(fabric.peak_of(0) <= 7, "{protocol}");
+        }
+    }
+}

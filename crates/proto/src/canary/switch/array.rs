@@ -131,6 +131,14 @@ impl Array {
         }
     }
 
+    /// Bytes on the heap of an array whose entries collect for one of so many waits.
+    pub fn bytes_of(values: Values, config: &SharedSwitchConfig, waits: usize) -> u64 {
+        let lane_bytes = values.buffer_len(4, usize::from(config.elements_per_packet));
+        let each = 2 * size_of::<u32>() + size_of::<Descriptor>() + lane_bytes;
+        let count = config.options.count("descriptors") as usize;
+        (count * each + waits * size_of::<Time>() + SlotLists::<u32>::bytes_of(OPEN + waits, count)) as u64
+    }
+
     /// Number of entries.
     pub fn len(&self) -> u32 {
         self.entries.len() as u32

@@ -72,6 +72,13 @@ impl CanarySwitch {
         }
     }
 
+    /// Bytes that a machine without jobs holds.
+    pub fn bytes_of(values: Values, config: &SharedSwitchConfig) -> u64 {
+        let timeout = Timeout::new(FlushTimeout::of(&config.options));
+        let tables = size_of::<Self>() + timeout.memory_bytes();
+        tables as u64 + Array::bytes_of(values, config, timeout.steps())
+    }
+
     fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
         let header = Header::parse(&packet.bytes[..packet.len])?;
         let job = self.job_at(job_of(packet))?;

@@ -143,8 +143,13 @@ impl Experiment for Cuts {
 
 impl Cuts {
     fn cut(&self, own: f64) -> (u64, u64) {
-        let choices =
-            Choices { progress: Progress::Printed, limit: true, initial_window: 2, initial_ahead: self.ahead };
+        let choices = Choices {
+            progress: Progress::Printed,
+            limit: true,
+            initial_window: 2,
+            initial_ahead: self.ahead,
+            aecn_weight_permille: 125,
+        };
         let mut windows = Windows::new(choices, u16::MAX);
         let (mut sent, progress) = (0, windows::Progress { own, average: own.max(1.0) });
         let mut round = |windows: &mut Windows, marked: bool| {

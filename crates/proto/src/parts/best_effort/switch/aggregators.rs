@@ -106,6 +106,14 @@ impl Aggregators {
         }
     }
 
+    /// Bytes on the heap that they take.
+    pub fn bytes_of(values: Values, memory: Memory, elements_per_packet: u16) -> u64 {
+        let place = if memory.by_hash { size_of::<bool>() } else { 0 };
+        let each = size_of::<Aggregator>() + widest_lanes(values, elements_per_packet) + size_of::<u32>() + place;
+        let count = memory.aggregators as usize;
+        (count * each + SlotLists::<u32>::bytes_of(2, count)) as u64
+    }
+
     /// How many there are.
     pub fn len(&self) -> u32 {
         self.memory.aggregators

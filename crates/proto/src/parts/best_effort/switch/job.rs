@@ -7,6 +7,7 @@ use super::super::wire::{Header, Kind, PROG_MASK};
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
+use crate::contract::protocol::JobShape;
 use crate::contract::state::not_acted_upon;
 use crate::contract::switch::{Lag, Verdict};
 use crate::contract::time::Time;
@@ -168,6 +169,16 @@ impl Job {
             counters: Counters::default(),
             places,
         }
+    }
+
+    /// Bytes that a job takes here, of whose servers each may be on a host of its own: as many as it has ranks.
+    pub fn bytes_of(shape: &JobShape<'_>) -> u64 {
+        let (world, window) = (usize::from(shape.world), usize::from(shape.slots.max(1)));
+        let of_seat = size_of::<Option<PortId>>() + size_of::<(u32, u32)>();
+        let of_rank = size_of::<(u32, bool)>() + 2 * of_seat;
+        let of_position = size_of::<Position>() + world.div_ceil(64) * size_of::<u64>();
+        // The list of jobs begins with room for four, and doubles as it grows.
+        (4 * size_of::<Job>() + world * of_rank + window * of_position) as u64
     }
 
     /// Where a sequence number's position is.

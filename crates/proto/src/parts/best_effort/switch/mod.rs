@@ -73,6 +73,12 @@ impl BestEffortSwitch {
         }
     }
 
+    /// Bytes that a machine without jobs holds.
+    pub fn bytes_of(values: Values, config: &SharedSwitchConfig) -> u64 {
+        let memory = Memory::of(&config.options);
+        size_of::<Self>() as u64 + Aggregators::bytes_of(values, memory, config.elements_per_packet)
+    }
+
     fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
         let header = Header::parse(&packet.bytes[..packet.len])?;
         let kind = Kind::of(packet.bytes)?;
