@@ -267,10 +267,15 @@ impl Pipeline {
         own.chain(self.shared.values().filter_map(|machine| machine.poll_timeout())).min()
     }
 
+    /// Why a job can never go on here.
+    pub fn fault(&self, id: JobId) -> Option<String> {
+        self.jobs.get(&id)?.job.machine.as_ref()?.fault()
+    }
+
     /// The state of one job.
     pub fn report(&self, id: JobId) -> Option<JobReport> {
         self.jobs.get(&id).map(|entry| JobReport {
-            fault: entry.job.machine.as_ref().and_then(|machine| machine.fault()),
+            fault: self.fault(id),
             machine: match &entry.job.machine {
                 Some(machine) => Some(machine.report()),
                 None if entry.shares => self.shared.get(&entry.job.protocol).map(|machine| machine.report_job(id)),
