@@ -72,6 +72,8 @@ reasons! {
     /// There is no room for it: more than its sender may have under way, which never happens in good order (PANAMA §4.2.2), or
     /// more than may collide in a full table, until what has collided before is where it should be (Flare §7).
     Overflow = "overflow",
+    /// For an operator of a job's own that has had its part of the switch's time, where other jobs' packets come too.
+    TooSlow = "too_slow",
     /// For a job that is over at this switch, because an operator of its own has failed.
     Faulty = "faulty",
 }

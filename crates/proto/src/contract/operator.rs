@@ -116,6 +116,8 @@ pub trait Instance: Send {
     fn accumulators(&self) -> Option<Accumulators<&[u8]>>;
     /// The same, to be written.
     fn accumulators_mut(&mut self) -> Option<Accumulators<&mut [u8]>>;
+    /// Instructions that its calls have taken since this was asked last.
+    fn take_instructions(&mut self) -> u64;
     /// All that it keeps from one call to the next.
     fn state(&self) -> &[u8];
     /// The same operator at work for another machine, with the same accumulators.

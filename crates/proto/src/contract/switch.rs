@@ -135,6 +135,10 @@ pub trait Switch: Send {
     fn fault(&self) -> Option<String> {
         None
     }
+    /// Instructions that operators of the job's own have taken since this was asked last; `None` of a job that has none.
+    fn take_instructions(&mut self) -> Option<u64> {
+        None
+    }
     /// The machine's state, for explorers; `None` of a machine that they cannot copy.
     fn state(&self) -> Option<&dyn SwitchState> {
         None
