@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
+import shutil
 import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +19,7 @@ import numpy.typing as npt
 import pytest
 
 import rank
+import rank_runs
 import tributary
 from conftest import Ranks
 from program import ENVIRONMENT, PROGRAM, Daemon
@@ -27,6 +33,13 @@ BITWISE = ["band", "bor", "bxor"]
 DESIGNS = ["auto", "single", "multi:3", "tree"]
 #: Around what a packet holds of the shortest types, and more than one has.
 SIZES = [0, 1, 63, 64, 65, 10_007]
+#: Hosts on links that lose packets, and the trees over them: as for `tributary.flare.reference`.
+RUNNERS = 4
+TREES: dict[str, Any] = {"flat": None, "levels": [list(range(rank_runs.RACK)), list(range(rank_runs.RACK, RUNNERS))]}
+NEEDS_HOSTS = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None,
+    reason="network namespaces need root, iproute2 and nftables",
+)
 
 
 def small(own: int, size: int, dtype: Any) -> Array:
@@ -140,3 +153,50 @@ def test_the_program_says_the_order(daemon: Daemon, job: str) -> None:
     assert len(said["order"]) == 8
     assert report(*reproducible)["order"] == said["order"]
     assert "order" not in report()
+
+
+def runs(meet: Path, levels: str, cores: str, *options: str) -> dict[str, Any]:
+    """What rank 0 says of all runs."""
+    star = [sys.executable, "-m", "tributary", "star", "--hosts", str(RUNNERS)]
+    star += ["--loss-percent", "5", "--shards", cores]
+    program = [sys.executable, rank_runs.__file__, "flare", levels, str(meet), *options]
+    variables = {**os.environ, "RUNS_CORES": cores}
+    ran = subprocess.run([*star, "--", *program], capture_output=True, text=True, timeout=300, env=variables)
+    assert ran.returncode == 0, ran.stderr
+    found = re.search(r"\{.*\}", ran.stdout)
+    assert found is not None, ran.stdout
+    said: dict[str, Any] = json.loads(found[0])
+    assert said["runs"] == rank_runs.RUNS
+    return said
+
+
+@NEEDS_HOSTS
+@pytest.mark.parametrize("levels", TREES)
+@pytest.mark.parametrize("cores", ["1", "4"])
+def test_twenty_runs_under_loss_have_the_bits_and_the_order_of_their_tree(
+    tmp_path: Path, levels: str, cores: str
+) -> None:
+    said = runs(tmp_path, levels, cores, "reproducible=tree")
+    arrays = [rank.data(own, rank_runs.SIZE, "f32") for own in range(RUNNERS)]
+    assert said["digests"] == [rank.digest(tributary.flare.reference(arrays, TREES[levels]))]
+    assert len(said["orders"]) == 1
+    assert said["orders"][0] is not None
+
+
+@NEEDS_HOSTS
+def test_without_the_option_twenty_runs_have_several_sums(tmp_path: Path) -> None:
+    """If this fails, the test above proves nothing."""
+    said = runs(tmp_path, "flat", "1", "reproducible=off")
+    assert len(said["digests"]) >= 2
+    assert said["orders"] == [None]
+
+
+@NEEDS_HOSTS
+def test_over_ranks_any_placement_has_the_bits_of_one_switch(tmp_path: Path) -> None:
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "levels").mkdir()
+    flat = runs(tmp_path / "flat", "flat", "1", "reproducible=ranks")
+    levels = runs(tmp_path / "levels", "levels", "4", "reproducible=ranks")
+    assert flat["digests"] == levels["digests"]
+    assert len(flat["digests"]) == 1
+    assert flat["orders"] == levels["orders"]

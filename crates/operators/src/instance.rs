@@ -42,6 +42,8 @@ pub(crate) struct WasmInstance {
     code: Arc<Code>,
     room: Room,
     guest: Result<Guest, OperatorError>,
+    /// Instructions since somebody asked.
+    instructions: u64,
 }
 
 /// Of the vectors in the guest's memory: the one that has just come. The accumulators are behind it.
@@ -55,7 +57,7 @@ pub(crate) fn host_bytes(room: Room) -> usize {
 impl WasmInstance {
     pub fn new(code: Arc<Code>, room: Room) -> WasmInstance {
         let guest = code.module.guest(host_bytes(room));
-        WasmInstance { code, room, guest }
+        WasmInstance { code, room, guest, instructions: 0 }
     }
 
     /// The guest, and where its vectors are.
@@ -72,7 +74,10 @@ impl WasmInstance {
         let elements = bytes / code.module.element.size();
         let fuel = code.fuel.of(elements);
         let called = guest.call(places.vector(left), places.vector(right), elements, fuel);
-        called.map_err(|error| code.sentence(&why(&error, fuel, elements)))
+        let took = fuel.saturating_sub(guest.fuel_left());
+        let called = called.map_err(|error| code.sentence(&why(&error, fuel, elements)));
+        self.instructions += took;
+        called
     }
 
     /// Where the accumulators lie in the guest's memory, and how far apart.
@@ -136,6 +141,10 @@ impl Instance for WasmInstance {
         let (range, stride) = self.all_accumulators(self.guest.as_ref().ok()?);
         let guest = self.guest.as_mut().ok()?;
         Some(Accumulators { bytes: &mut guest.data_mut()[range], stride })
+    }
+
+    fn take_instructions(&mut self) -> u64 {
+        std::mem::take(&mut self.instructions)
     }
 
     fn state(&self) -> &[u8] {

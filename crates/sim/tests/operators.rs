@@ -1,10 +1,13 @@
 //! Jobs with operators of their own: the module that real switches run is called by the simulated ones, and says at home what must
 //! come out.
 
+use std::ops::ControlFlow;
+
 use tributary_operators::shipped;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
+use tributary_sim::experiment::run_on_threads;
 use tributary_sim::report::Report;
 use tributary_sim::run;
 use tributary_sim::swarm::ORDERED;
@@ -93,23 +96,59 @@ fn fingerprints_stand_for_elements_where_nothing_else_is_said() {
     assert!(said.contains("fingerprints in its place: every contribution is there once"), "{said}");
 }
 
-/// A module that is fit in the self-test, whose vectors are short, and fails in the network.
-#[test]
-fn a_module_that_fails_in_a_switch_fails_its_job_with_a_sentence() {
+/// A module that is fit in the self-test, whose vectors are short, and fails in the network; as half a job.
+fn failing(name: &str) -> (std::path::PathBuf, String) {
     let wat = "(module (memory (export \"memory\") 1) (global (export \"tributary_abi\") i32 (i32.const 1))
         (global (export \"element_size\") i32 (i32.const 4)) (func (export \"combine\") (param i32 i32 i32)
         (if (i32.gt_u (local.get 2) (i32.const 200)) (then unreachable))))";
-    let path = std::env::temp_dir().join(format!("tributary-sim-{}.wat", std::process::id()));
+    let path = std::env::temp_dir().join(format!("tributary-sim-{name}-{}.wat", std::process::id()));
     std::fs::write(&path, format!(";; element: f32\n{wat}")).unwrap();
-    let job = format!("operator = '{}'\ndata = 'real'\ntensor = '100 kB'", path.display());
-    let report = run(&experiment(ONE_SWITCH, &job)).unwrap();
+    let job = format!("name = 'bad'\noperator = '{}'\ndata = 'real'\ntensor = '100 kB'", path.display());
+    (path, job)
+}
+
+fn assert_told(report: &Report, ranks: usize) {
+    let bad = &report.jobs[0];
+    assert_eq!(bad.complaints.len(), ranks, "{report}");
+    for complaint in &bad.complaints {
+        let whole = complaint.contains(": the operator tributary-sim-")
+            && complaint.contains("(SHA-256 ")
+            && complaint.contains("has trapped: wasm `unreachable`")
+            && complaint.contains(", at switch ")
+            && complaint.ends_with("; the job is over");
+        assert!(whole, "{complaint}");
+    }
+    let fault = bad.fault.as_ref().unwrap();
+    assert!(fault.starts_with("switch ") && fault.contains(": the operator"), "{fault}");
+    assert_eq!(bad.wrong_sums, 0, "{report}");
+    assert!(report.failure().unwrap().starts_with("bad: rank "), "{report}");
+}
+
+#[test]
+fn a_module_that_fails_in_a_switch_fails_its_job_on_every_rank_with_its_name_and_no_other_job() {
+    let (path, job) = failing("alone");
+    let good = "name = 'good'\nhosts = 'all'\noperator = 'xor'\ndata = 'real'\ntensor = '800 kB'\niterations = 3";
+    let protocol = protocol(true);
+    let both = format!("{job}\nhosts = 'all'\ntimeout = '5 s'\n[[job]]\nprotocol = '{protocol}'\n{good}");
+    let report = run(&experiment(ONE_SWITCH, &both)).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(report.jobs[0].complaints.len(), 5, "{report}");
-    let fault = report.jobs[0].fault.as_ref().unwrap();
-    assert!(
-        fault.starts_with("switch 0: the operator") && fault.contains("has trapped: wasm `unreachable`"),
-        "{fault}"
-    );
+    assert_told(&report, 5);
+    assert!(report.seconds < 5.0, "nobody waits for a deadline: {report}");
+    let good = &report.jobs[1];
+    assert!(good.complete && good.fault.is_none(), "{report}");
+}
+
+/// A rank that computes, and waits for nothing, is told too; and a run on two threads is the same.
+#[test]
+fn in_levels_ranks_of_all_racks_are_told_at_one_moment_on_any_number_of_threads() {
+    let (path, job) = failing("levels");
+    let job = format!("{job}\nstragglers = {{ ranks = [8], late = '20 ms' }}");
+    let config = experiment(LEVELS, &job);
+    let [one, two] =
+        [1, 2].map(|threads| run_on_threads(&config, threads, &mut |_| ControlFlow::Continue(())).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    assert_told(&one, 9);
+    assert_eq!((&one.jobs[0].complaints, &one.trace_hash), (&two.jobs[0].complaints, &two.trace_hash));
 }
 
 #[test]

@@ -43,6 +43,12 @@ fn worlds_whose_queues_have_room_for_one_gradient_end() {
     }
 }
 
+/// Questions between switches brought a shard each: a burst of them took all of a queue that has room for one shard that was lost.
+#[test]
+fn a_sparse_world_whose_queues_have_room_for_one_shard_ends() {
+    assert_eq!(run_seed(7427).failures, [""; 0]);
+}
+
 /// A question waited to be sent until its collective was over, and then nothing knew of its block.
 #[test]
 fn a_question_that_is_too_late_is_not_asked() {

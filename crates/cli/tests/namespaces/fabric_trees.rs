@@ -46,14 +46,19 @@ fn one_tree_uses_one_spine_and_floats_are_summed_within_their_bound() {
     assert!(up[1] > 1_000 && up[0] < up[1] / 10, "{up:?}");
 }
 
+/// Under every protocol whose trees nobody can plant anew while a job runs.
 #[test]
 fn a_spine_that_dies_is_named_to_every_rank_and_the_next_job_runs_over_the_other() {
-    let dir = tempfile::tempdir().unwrap();
-    let words = "job long 500000 100000; busy; end spine0; all; job next 100000 2; all";
-    let Some(output) = script_under("switchml", dir.path(), words) else { return };
-    assert_broken(dir.path(), "ran through spine0, which is dead; connect again to run over spine1", &output.stderr);
-    let next = complaints(dir.path(), "next");
-    assert!(next.iter().all(String::is_empty), "{next:?}");
+    let planned = |protocol: &&&Protocol| protocol.placement == Placement::Trees && !protocol.replants;
+    for protocol in protocols::ALL.iter().filter(planned) {
+        let dir = tempfile::tempdir().unwrap();
+        let words = "job long 500000 100000; busy; end spine0; all; job next 100000 2; all";
+        let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
+        let wanted = "ran through spine0, which is dead; connect again to run over spine1";
+        assert_broken(dir.path(), wanted, &output.stderr);
+        let next = complaints(dir.path(), "next");
+        assert!(next.iter().all(String::is_empty), "{protocol}: {next:?}");
+    }
 }
 
 /// Nobody can form jobs then; but every leaf sees for itself that a tree is broken.

@@ -172,6 +172,11 @@ impl Switch for TreeMachines {
         sum
     }
 
+    fn take_instructions(&mut self) -> Option<u64> {
+        let planted = self.trees.iter_mut().flatten();
+        planted.filter_map(|planted| planted.machine.take_instructions()).reduce(|sum, more| sum + more)
+    }
+
     fn fault(&self) -> Option<String> {
         self.planted().find_map(|planted| planted.machine.fault())
     }

@@ -70,7 +70,7 @@ pub struct FabricSite {
 
 /// The machines that a fabric's jobs share at one of its switches.
 pub fn pipeline(fabric: &FabricLayout, node: NodeId) -> Pipeline {
-    let mut pipeline = Pipeline::default();
+    let mut pipeline = Pipeline::on_a_thread();
     for protocol in protocols::ALL {
         let Some(shared) = &protocol.shared else { continue };
         let (elements_per_packet, options) = (fabric.elements_per_packet, fabric.switch_options.of(shared));

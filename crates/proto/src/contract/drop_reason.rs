@@ -73,6 +73,8 @@ reasons! {
     /// order (PANAMA §4.2.2); or a full hash table can take no more collisions until earlier ones have left it (Flare
     /// §7).
     Overflow = "overflow",
+    /// The packet is for a job's own operator that has had its part of the switch's time, and other jobs' packets come too.
+    TooSlow = "too_slow",
     /// The job is over at this switch, because one of its own operators has failed.
     Faulty = "faulty",
 }

@@ -17,6 +17,7 @@ pub mod metric;
 pub mod numbers;
 pub mod operator;
 pub mod options;
+pub mod pace;
 pub mod packet;
 pub mod pipeline;
 pub mod protocol;

@@ -117,6 +117,8 @@ pub trait Instance: Send {
     fn accumulators(&self) -> Option<Accumulators<&[u8]>>;
     /// All accumulators, to write to.
     fn accumulators_mut(&mut self) -> Option<Accumulators<&mut [u8]>>;
+    /// Instructions that the instance's calls have taken since the last call of this function.
+    fn take_instructions(&mut self) -> u64;
     /// All state that the instance keeps from one call to the next.
     fn state(&self) -> &[u8];
     /// A copy for another machine, with the same values in its accumulators.

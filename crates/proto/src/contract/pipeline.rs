@@ -9,6 +9,7 @@ use crate::contract::config::{JobConfig, SharedJob};
 use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::few::Few;
 use crate::contract::ids::{JobId, JobKey, PortId, Rank};
+use crate::contract::pace::{Company, Pace};
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
@@ -42,6 +43,8 @@ struct Entry {
     asked: Vec<Asked>,
     packets: u64,
     drops: DropCounters,
+    /// How fast its own operators work, if it has any and the pipeline bounds that.
+    pace: Option<Pace>,
     /// The job's packets go to the machine that its protocol's jobs share.
     shares: bool,
 }
@@ -54,6 +57,8 @@ pub struct Pipeline {
     shared: Few<u8, Box<dyn SharedSwitch>>,
     /// Packets that belong to no job, by reason.
     strangers: DropCounters,
+    /// Whose packets come, where operators of jobs' own take time that others wait for.
+    company: Option<Company>,
 }
 
 /// What an operator sees of one job in one shard.
@@ -76,6 +81,11 @@ pub struct JobReport {
 }
 
 impl Pipeline {
+    /// A pipeline whose jobs share one thread: operators of jobs' own take at most their part of it, before any job is installed.
+    pub fn on_a_thread() -> Pipeline {
+        Pipeline { company: Some(Company::default()), ..Pipeline::default() }
+    }
+
     /// Installs a machine that all jobs of a protocol share, before any of these jobs.
     pub fn share(&mut self, protocol: u8, machine: Box<dyn SharedSwitch>) {
         debug_assert!(self.jobs.values().all(|entry| entry.job.protocol != protocol), "a job was there before");
@@ -111,12 +121,14 @@ impl Pipeline {
         self.insert(id, InstalledJob { protocol, key, members, others, machine: None }, shares);
     }
 
-    fn insert(&mut self, id: JobId, job: InstalledJob, shares: bool) {
+    fn insert(&mut self, id: JobId, mut job: InstalledJob, shares: bool) {
         let ports = job.members.iter().map(|port| port.index() + 1).max().unwrap_or(0);
         let mut rank_by_port = vec![None; ports];
         for (rank, port) in job.members.iter().enumerate() {
             rank_by_port[port.index()] = Some(Rank(rank as u16));
         }
+        let machine = job.machine.as_deref_mut();
+        let pace = self.company.as_mut().zip(machine).and_then(|(company, machine)| company.pace_of(machine));
         let entry = Entry {
             rank_by_port,
             last_seen: vec![None; job.members.len()],
@@ -125,6 +137,7 @@ impl Pipeline {
             asked: vec![Asked::default(); job.members.len()],
             packets: 0,
             drops: DropCounters::default(),
+            pace,
             shares,
             job,
         };
@@ -139,6 +152,7 @@ impl Pipeline {
         {
             machine.remove_job(id);
         }
+        self.company.iter_mut().filter(|_| entry.pace.is_some()).for_each(Company::leave);
         true
     }
 
@@ -165,12 +179,19 @@ impl Pipeline {
             if common.kind == kind::PONG && entry.job.others.contains(&ingress) {
                 return Ok(Verdict::Consume);
             }
+            if let Some(company) = &mut self.company {
+                company.saw(now, common.job);
+            }
             if entry.shares {
                 let machine = self.shared.get_mut(common.protocol).ok_or(DropReason::BadKind)?;
                 return Ok(machine.process(now, ingress, packet, ports));
             }
             let machine = entry.job.machine.as_mut().ok_or(DropReason::BadKind)?;
-            Ok(machine.process(now, ingress, packet, ports))
+            let mut call = |machine: &mut dyn Switch| machine.process(now, ingress, packet, ports);
+            match (&mut entry.pace, &self.company) {
+                (Some(pace), Some(company)) => pace.call(now, company, &mut **machine, call),
+                _ => Ok(call(&mut **machine)),
+            }
         });
         let verdict = verdict.unwrap_or_else(Verdict::Drop);
         if let Verdict::Drop(reason) = verdict {
@@ -268,10 +289,15 @@ impl Pipeline {
         own.chain(self.shared.values().filter_map(|machine| machine.poll_timeout())).min()
     }
 
+    /// Why a job can never go on here.
+    pub fn fault(&self, id: JobId) -> Option<String> {
+        self.jobs.get(id)?.job.machine.as_ref()?.fault()
+    }
+
     /// The state of one job.
     pub fn report(&self, id: JobId) -> Option<JobReport> {
         self.jobs.get(id).map(|entry| JobReport {
-            fault: entry.job.machine.as_ref().and_then(|machine| machine.fault()),
+            fault: self.fault(id),
             machine: match &entry.job.machine {
                 Some(machine) => Some(machine.report()),
                 None if entry.shares => self.shared.get(entry.job.protocol).map(|machine| machine.report_job(id)),

@@ -136,6 +136,10 @@ pub trait Switch: Send {
     fn fault(&self) -> Option<String> {
         None
     }
+    /// Instructions that the job's own operators have taken since the last call of this function; `None` if the job has none.
+    fn take_instructions(&mut self) -> Option<u64> {
+        None
+    }
     /// The machine's state, for explorers; `None` if explorers cannot copy the machine.
     fn state(&self) -> Option<&dyn SwitchState> {
         None

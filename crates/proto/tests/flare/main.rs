@@ -7,6 +7,7 @@ mod harness;
 mod broadcasts;
 mod golden;
 mod own;
+mod pace;
 mod ranks;
 mod reproducible;
 mod setup;

@@ -22,6 +22,7 @@ struct Maps;
 struct AtWork {
     room: Room,
     accumulators: Vec<u8>,
+    instructions: u64,
 }
 
 impl AtWork {
@@ -35,7 +36,9 @@ fn stride(room: Room) -> usize {
 }
 
 const SIZE: usize = 6;
-const OWN: ReduceOp = ReduceOp::Own(0);
+/// Instructions of a call, of which the maps say that they take so many.
+pub const CALL: u64 = 400_000;
+pub const OWN: ReduceOp = ReduceOp::Own(0);
 
 fn parts(map: &[u8]) -> [u32; 2] {
     [0, 3].map(|at| u32::from_le_bytes([map[at], map[at + 1], map[at + 2], 0]))
@@ -79,7 +82,7 @@ impl Operator for Maps {
         1_000 + stride(room) * room.accumulators
     }
     fn instance(&self, room: Room) -> Box<dyn Instance> {
-        Box::new(AtWork { room, accumulators: vec![0; stride(room) * room.accumulators] })
+        Box::new(AtWork { room, accumulators: vec![0; stride(room) * room.accumulators], instructions: 0 })
     }
 }
 
@@ -90,10 +93,12 @@ impl Instance for AtWork {
         Ok(())
     }
     fn add(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault> {
+        self.instructions += CALL;
         let sum = compose(self.lanes(accumulator, vector.len()), vector)?;
         self.store(accumulator, &sum)
     }
     fn add_left(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault> {
+        self.instructions += CALL;
         let sum = compose(vector, self.lanes(accumulator, vector.len()))?;
         self.store(accumulator, &sum)
     }
@@ -112,6 +117,9 @@ impl Instance for AtWork {
         let stride = self.stride();
         Some(Accumulators { bytes: &mut self.accumulators, stride })
     }
+    fn take_instructions(&mut self) -> u64 {
+        std::mem::take(&mut self.instructions)
+    }
     fn state(&self) -> &[u8] {
         &self.accumulators
     }
@@ -124,19 +132,19 @@ impl Instance for AtWork {
 }
 
 /// A job with the operator.
-fn own_job(world: u16, slots: u16, elements_per_packet: u16, reproducible: &str) -> JobConfig {
+pub fn own_job(world: u16, slots: u16, elements_per_packet: u16, reproducible: &str) -> JobConfig {
     let hash = Maps.hash().to_string();
     let given = [("operators", hash.as_str()), ("reproducible", reproducible)];
     let job = job(world, slots, elements_per_packet, &given);
     JobConfig { options: job.options.clone().provided(&[Arc::new(Maps)]), ..job }
 }
 
-fn inputs(world: u16, elements: usize) -> Vec<Vec<u8>> {
+pub fn inputs(world: u16, elements: usize) -> Vec<Vec<u8>> {
     let element = |rank: usize, i: usize| map([(rank * 77 + i * 5) as u32 | 1, (rank * 3 + i * i) as u32]);
     (0..usize::from(world)).map(|rank| (0..elements).flat_map(|i| element(rank, i)).collect()).collect()
 }
 
-fn composed(inputs: &[Vec<u8>]) -> Vec<u8> {
+pub fn composed(inputs: &[Vec<u8>]) -> Vec<u8> {
     inputs.iter().skip(1).fold(inputs[0].clone(), |left, right| compose(&left, right).unwrap())
 }
 

@@ -2,6 +2,7 @@
 
 use tributary_proto::contract::ids::NodeId;
 
+use super::jobs::JobIndex;
 use super::simulation::Simulation;
 use crate::net::{LinkTrouble, TroubleSpec};
 use crate::routing::Table;
@@ -24,6 +25,8 @@ pub enum Action {
     Reroute,
     /// Jobs that come and go have their turn.
     Turn,
+    /// The ranks of a job hear that its own operator has failed.
+    Fail(JobIndex),
 }
 
 impl Simulation {
@@ -47,6 +50,7 @@ impl Simulation {
                 self.table = Table::new(&self.graph, |link| !fabric.link(link).down);
             }
             Action::Turn => self.turn(),
+            Action::Fail(job) => self.fail(job),
         }
     }
 

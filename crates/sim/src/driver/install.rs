@@ -290,6 +290,7 @@ impl Simulation {
         let sum_trees = plan.own.as_ref().map(|_| sum_trees(order, &trees, config.world)).unwrap_or_default();
         let mut job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
         job.sum_trees = sum_trees;
+        self.failures.watch(index, job.plan.own.as_ref().map(|own| own.data));
         self.traffic.jobs.push(job);
         Ok(index)
     }

@@ -17,6 +17,7 @@ use tributary_proto::contract::values::Values;
 use tributary_proto::tensors::{CheckedBytes, FingerprintTensor, Roster, SparseDraw, SparseFingerprint, Verification};
 
 use super::cluster::Stay;
+use super::failed::Failure;
 use super::losses::Loss;
 use super::own::{Brought, Data, Own};
 
@@ -103,6 +104,8 @@ pub enum Wrong {
     Differs(Rank),
     /// A collective that failed.
     Failed(CollectiveError),
+    /// The job's own operator has failed in a switch, and the job is over.
+    Over,
 }
 
 /// Where and when it happened.
@@ -123,6 +126,9 @@ impl Complaint {
     pub fn sentence(&self, job: &Job) -> String {
         let what = match &self.what {
             Wrong::Failed(error) => error.to_string(),
+            Wrong::Over => job.failed.as_ref().map_or_else(String::new, |Failure { switch, why, .. }| {
+                format!("{why}, at switch {switch}; the job is over")
+            }),
             Wrong::Differs(other) => format!("wrong result: it is not that of rank {other}"),
             Wrong::Sum(sum) => {
                 let (faulty, missing) = (sum.faulty.len(), sum.missing.len());
@@ -162,6 +168,8 @@ pub struct Job {
     pub losses: Vec<Loss>,
     /// When the first rank gave up for want of that.
     pub gave_up: Option<Time>,
+    /// Why its own operator can combine no more, once its ranks were told.
+    pub failed: Option<Failure>,
     /// The hosts that sum for it instead of switches, by number; those of the ranks, where servers are colocated.
     pub servers: Vec<NodeId>,
     /// By rank, how late it submits; none is where this is empty.
@@ -199,6 +207,7 @@ impl Job {
             iterations: vec![Iteration::default(); plan.iterations as usize],
             complaints: Vec::new(),
             losses: Vec::new(),
+            failed: None,
             gave_up: None,
             servers: Vec::new(),
             late: Vec::new(),
@@ -288,6 +297,7 @@ impl Job {
     /// What a rank's machine says.
     pub fn hear(&mut self, rank: Rank, event: HostEvent, now: Time) {
         let (op, what) = match event {
+            HostEvent::Failed { op, .. } if self.failed.is_some() => (op, Some(Wrong::Over)),
             HostEvent::Failed { op, error, .. } => (op, Some(Wrong::Failed(error))),
             HostEvent::Done { op, tensor } => {
                 let (verification, digest) = outcome(&*tensor);

@@ -168,15 +168,6 @@ impl Simulation {
         reports.for_each(|report| sum.add(&report.drops));
         sum
     }
-
-    /// The first switch in which a job's machine can combine no more, and why.
-    pub fn fault_in_switches(&self, job: &Job) -> Option<(u32, String)> {
-        let id = JobId(job.index.0 + 1);
-        self.switches.iter().find_map(|switch| {
-            let fault = switch.pipelines.iter().find_map(|pipeline| pipeline.report(id)?.fault)?;
-            Some((switch.exits.index, fault))
-        })
-    }
 }
 
 /// What a job's programs in one switch count and measure, if anything.

@@ -7,6 +7,7 @@ use tributary_proto::contract::time::Time;
 
 use super::actions::Action;
 use super::cluster::Cluster;
+use super::failed::Failures;
 use super::flows::{FlowId, Flows};
 use super::host::{Background, HostNode};
 use super::install::Program;
@@ -94,6 +95,7 @@ pub struct Simulation {
     pub(super) programs: Vec<Program>,
     pub(super) sharers: Vec<Sharer>,
     pub(super) gone: Gone,
+    pub(super) failures: Failures,
     pub(super) cluster: Option<Box<Cluster>>,
     /// Of jobs that have left.
     pub(super) past_metrics: Vec<SwitchMetrics>,
@@ -136,6 +138,7 @@ impl Simulation {
             programs: Vec::new(),
             sharers: Vec::new(),
             gone: Gone::default(),
+            failures: Failures::default(),
             cluster: None,
             past_metrics: Vec::new(),
             most_memory: 0,
@@ -311,6 +314,7 @@ impl Simulation {
         }
         switch.process(&mut self.fabric, &self.table, from, packet, &mut self.traffic.scratch);
         self.node_timers.set(to.0, switch.next_timeout(packet.lane));
+        self.look_for_failures(to.0 - self.hosts.len() as u32);
     }
 
     #[inline]
@@ -390,5 +394,6 @@ impl Simulation {
         switch.handle_timeout(&mut self.fabric, &self.table, &mut self.traffic.scratch);
         let node = switch.exits.node.0;
         self.node_timers.set(node, switch.next_timeout_of_all());
+        self.look_for_failures(index);
     }
 }

@@ -6,14 +6,14 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tributary_proto::contract::time::{Span, Time};
 
 use super::sampling::Sampler;
 use super::{Progress, RunError, build};
 use crate::config::Config;
-use crate::driver::{JobIndex, Simulation, deal_out, window_end};
+use crate::driver::{Failure, JobIndex, Simulation, deal_out, window_end};
 use crate::net::{Outbox, Share};
 use crate::report::Stop;
 
@@ -34,6 +34,8 @@ struct Meeting {
     boxes: Vec<Vec<Mutex<Outbox>>>,
     /// By part: the ranks of jobs that come and go that have ended since the last meeting.
     ended: Vec<Mutex<Vec<JobIndex>>>,
+    /// By part: the operators of jobs' own that have failed since then.
+    failed: Vec<Mutex<Vec<(JobIndex, Failure)>>>,
     stopped: AtomicBool,
 }
 
@@ -65,6 +67,7 @@ pub fn advance(
         events: zeros(),
         boxes: (0..parts).map(|_| (0..parts).map(|_| Mutex::default()).collect()).collect(),
         ended: (0..parts).map(|_| Mutex::default()).collect(),
+        failed: (0..parts).map(|_| Mutex::default()).collect(),
         stopped: AtomicBool::new(false),
     };
     let part_of = deal_out(first.graph(), threads);
@@ -117,10 +120,12 @@ impl Meeting {
             self.open[me].store(simulation.open().wrapping_sub(self.total), Ordering::Relaxed);
             self.events[me].store(simulation.events(), Ordering::Relaxed);
             self.tell_ended(me, &mut simulation);
+            *lock(&self.failed[me]) = simulation.take_failures();
             self.barrier.wait();
             let turn = self.hear_ended(last_window, &mut simulation);
-            let earliest =
-                self.next.iter().map(|next| next.load(Ordering::Relaxed)).chain(turn.map(|turn| turn.0)).min();
+            let failed = self.failed.iter().flat_map(|failed| lock(failed).clone()).collect();
+            let turns = turn.into_iter().chain(simulation.note_failures(failed, last_window)).map(|turn| turn.0);
+            let earliest = self.next.iter().map(|next| next.load(Ordering::Relaxed)).chain(turns).min();
             let earliest = Time(earliest.unwrap_or(u64::MAX));
             let open = self.open.iter().fold(self.total, |sum, open| sum.wrapping_add(open.load(Ordering::Relaxed)));
             let finished = open == 0;
@@ -158,7 +163,7 @@ impl Meeting {
 
     fn tell_ended(&self, me: usize, simulation: &mut Simulation) {
         if simulation.cluster().is_some() {
-            *self.ended[me].lock().unwrap_or_else(PoisonError::into_inner) = simulation.take_ended();
+            *lock(&self.ended[me]) = simulation.take_ended();
         }
     }
 
@@ -166,25 +171,28 @@ impl Meeting {
     fn hear_ended(&self, window_end: Time, simulation: &mut Simulation) -> Option<Time> {
         simulation.cluster()?;
         let mut all = Vec::new();
-        self.ended
-            .iter()
-            .for_each(|ended| all.extend_from_slice(&ended.lock().unwrap_or_else(PoisonError::into_inner)));
+        self.ended.iter().for_each(|ended| all.extend_from_slice(&lock(ended)));
         simulation.note_ended(&all, window_end)
     }
 
     fn post(&self, me: usize, simulation: &mut Simulation) {
         for (part, place) in self.boxes[me].iter().enumerate().filter(|&(part, _)| part != me) {
             if let Some(outbox) = simulation.fabric.outbox(part) {
-                std::mem::swap(outbox, &mut place.lock().unwrap_or_else(PoisonError::into_inner));
+                std::mem::swap(outbox, &mut lock(place));
             }
         }
     }
 
     fn accept(&self, me: usize, simulation: &mut Simulation) {
         for from in self.boxes.iter().map(|boxes| &boxes[me]) {
-            simulation.fabric.accept(&mut from.lock().unwrap_or_else(PoisonError::into_inner));
+            simulation.fabric.accept(&mut lock(from));
         }
     }
+}
+
+/// Another thread's panic is reported where it is joined.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where threads wait for each other: shortly, so they look again and again, and let others run between.

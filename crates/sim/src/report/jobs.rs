@@ -215,9 +215,13 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         drops: by_name(&drops),
         switch_drops: by_name(&simulation.drops_in_switches(job)),
         switch_metrics: metrics::of_job(metrics, job.index),
-        fault: simulation.fault_in_switches(job).map(|(switch, why)| format!("switch {switch}: {why}")),
+        fault: job.failed.as_ref().map(|failure| format!("switch {}: {}", failure.switch, failure.why)),
         stuck: stuck(job),
-        wrong_sums: job.complaints.iter().filter(|complaint| !matches!(complaint.what, Wrong::Failed(_))).count(),
+        wrong_sums: job
+            .complaints
+            .iter()
+            .filter(|complaint| matches!(complaint.what, Wrong::Sum(_) | Wrong::Differs(_)))
+            .count(),
         complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
     }
 }

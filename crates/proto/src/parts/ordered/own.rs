@@ -46,6 +46,11 @@ impl Own {
         }
     }
 
+    /// Instructions that calls have taken since this was asked last; `None` where there are no operators.
+    pub(super) fn take_instructions(&mut self) -> Option<u64> {
+        (!self.instances.is_empty()).then(|| self.instances.iter_mut().map(|each| each.take_instructions()).sum())
+    }
+
     /// What a node has come to.
     pub(super) fn load(&self, number: u8, node: usize, vector: &mut [u8]) {
         if self.fault.is_none() {
@@ -124,6 +129,11 @@ impl OrderedAccumulator {
             Some(number) => self.own.step(number, step, node, vector),
             None => rule.step(form, step, &mut self.memory_mut()[lanes], vector),
         }
+    }
+
+    /// Instructions that the job's own operators have taken since this was asked last; `None` where it has none.
+    pub fn take_instructions(&mut self) -> Option<u64> {
+        self.own.take_instructions()
     }
 
     /// Why one of the job's own operators has failed, if one has: sums mean nothing since.

@@ -3,6 +3,7 @@
 mod golden;
 mod levels;
 mod patience;
+mod questions;
 mod rules;
 mod storage;
 mod strangers;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use self::trouble::Notices;
-use self::version::{Again, OfChild, State, Version};
+use self::version::{Again, OfChild, Resume, State, Version};
 use super::block::{Block, Scratch, Sizes};
 use super::layout::{Choices, Layout, Storage};
 use super::wire::{HEADER_LEN, Header, Kind, bits};
@@ -196,6 +196,7 @@ impl SparseSwitch {
             (Relation::Same, _) if header.shard > version.sent.next => return Err(DropReason::BadField),
             (Relation::Same, _) => {}
         }
+        version.is_known_above = true;
         if version.release(header.shard) {
             version.resume();
         }
@@ -229,6 +230,10 @@ impl SparseSwitch {
             *has = header.shard.max(*has);
         }
         let all_have = version.all_have();
+        if kind == Kind::Want && !version.children[child].received.is_complete() {
+            // The sum waits for what this child has lost on the way here.
+            version.owe(child, Resume::All);
+        }
         if is_root {
             if version.release(all_have) {
                 version.resume();
@@ -240,7 +245,9 @@ impl SparseSwitch {
             // Who waits may wait because that was lost.
             version.tells_have |= all_have > before || is_repeated || kind == Kind::Want;
             if kind == Kind::Want {
-                version.send_again(Again::Parent, version.sent.last());
+                if !version.is_known_above {
+                    version.send_again(Again::Parent, version.sent.last());
+                }
                 let earlier = version.wants.filter(|&(next, _)| next < header.shard);
                 version.wants = Some(earlier.unwrap_or((header.shard, bits)));
             }

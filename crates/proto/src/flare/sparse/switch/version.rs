@@ -74,6 +74,8 @@ pub struct Version {
     pub complete: u16,
     /// Shards that went on: up, or from the root to all children.
     pub sent: Sent,
+    /// The switch above has said which of them it has: it knows of the block, and can be asked without sending it anything.
+    pub is_known_above: bool,
     /// Those that go again, and to whom.
     pub again: Option<(Again, Lacking)>,
     /// Some child is owed an answer.
@@ -101,6 +103,7 @@ impl Version {
             children: vec![OfChild::default(); children],
             complete: 0,
             sent: Sent::default(),
+            is_known_above: false,
             again: None,
             owes: false,
             tells_have: false,
@@ -116,7 +119,7 @@ impl Version {
         self.children.fill(OfChild::default());
         (self.phase, self.state, self.spec, self.layout) = (phase, State::Open, spec, Some(layout));
         (self.complete, self.sent, self.again, self.wants) = (0, Sent::default(), None, None);
-        (self.owes, self.tells_have, self.mismatch) = (false, false, None);
+        (self.is_known_above, self.owes, self.tells_have, self.mismatch) = (false, false, false, None);
     }
 
     /// All children's shards are here, or the slot is new.

@@ -346,6 +346,10 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
         }
     }
 
+    fn take_instructions(&mut self) -> Option<u64> {
+        self.pool.take_instructions()
+    }
+
     fn fault(&self) -> Option<String> {
         self.pool.fault().map(|fault| fault.to_string())
     }

@@ -342,6 +342,11 @@ impl<D: Dialect> Pool<D> {
         (0..self.children as u16).map(ChildId).find(|&wid| self.places.any(wid, |place| self.has_seen(id, place)))
     }
 
+    /// Instructions that the job's own operators have taken since this was asked last; `None` where it has none.
+    pub fn take_instructions(&mut self) -> Option<u64> {
+        self.sums.take_instructions()
+    }
+
     /// Why one of the job's own operators has failed, if one has.
     #[inline]
     pub fn fault(&self) -> Option<&Fault> {

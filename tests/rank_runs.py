@@ -1,0 +1,81 @@
+"""Many runs of one sum on links that lose packets, ranks starting in another order each time: a host's part."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import rank
+
+SIZE = 40_003
+#: Jobs, and runs of the sum in each: connections take seconds where links lose the packets of TCP.
+JOBS = 4
+RUNS = 20
+#: Ranks of the first rack; the rest are in the second.
+RACK = 3
+
+
+def own_address(switch: str) -> str:
+    """This host's address on the way to the switch."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((switch.split(":")[0], 9))
+        return str(probe.getsockname()[0])
+
+
+def lower(own: int, switch: str, meet: Path) -> tuple[str, subprocess.Popen[bytes] | None]:
+    """The address of the switch of this rank's rack; the first rank of a rack starts it, below the other switch."""
+    place = meet / f"rack{own // RACK}"
+    if own % RACK:
+        while not place.exists():
+            time.sleep(0.05)
+        return place.read_text(), None
+    address = f"{own_address(switch)}:17800"
+    command = [sys.executable, "-m", "tributary", "switch", "--listen", address, "--parent", switch]
+    cores = os.environ.get("RUNS_CORES", "1")
+    started = subprocess.Popen([*command, "--cores", cores], stdout=subprocess.DEVNULL)
+    while True:
+        try:
+            socket.create_connection((address.split(":")[0], 17800), timeout=1).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    place.with_suffix(".new").write_text(address)
+    place.with_suffix(".new").rename(place)
+    return address, started
+
+
+def main(protocol: str, levels: str, meet: str, *options: str) -> None:
+    """All runs of this host; prints how many different results and orders there were."""
+    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    switch = os.environ["TRIBUTARY_SWITCH"]
+    started = None
+    at = switch
+    if levels == "levels":
+        at, started = lower(own, switch, Path(meet))
+    given = dict(option.split("=") for option in options)
+    digests, orders = [], set()
+    for job in range(JOBS):
+        with rank.connect(own, world, at, f"job{job}", timeout=60.0, protocol=protocol, options=given) as group:
+            for run in range(job, RUNS, JOBS):
+                # Some rank is the last, another one each time.
+                time.sleep(random.Random(1_000 * run + own).random() / 20)
+                digests.append(rank.digest(group.allreduce(rank.data(own, SIZE, "f32"))))
+                orders.add(group.stats().order)
+    # Who has a rack's switch ends last: the others may still be asking.
+    (Path(meet) / f"done{own}").touch()
+    while started is not None and len(list(Path(meet).glob("done*"))) < world:
+        time.sleep(0.05)
+    if started is not None:
+        started.terminate()
+        started.wait()
+    print(json.dumps({"digests": sorted(set(digests)), "orders": sorted(orders, key=str), "runs": len(digests)}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
