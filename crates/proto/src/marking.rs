@@ -36,7 +36,9 @@ impl Marking {
     fn draw(&mut self, waiting: u64) -> bool {
         self.draw = self.draw.wrapping_add(1);
         let band = u128::from(self.all_above - self.above);
-        u128::from(splitmix64(self.draw)) * band >> 64 < u128::from(waiting - self.above)
+        // A length between the two, each as likely.
+        let drawn = (u128::from(splitmix64(self.draw)) * band) >> 64;
+        drawn < u128::from(waiting - self.above)
     }
 }
 
