@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import rank
 import tributary
 
+PROTOCOL = "panama"
 WORLD = 3
 SIZE = 100_003
 
@@ -18,7 +19,7 @@ SIZE = 100_003
 def one(own: int, switch: str, job: str) -> tuple[str, int]:
     """A rank of one run, which comes when it comes."""
     time.sleep(random.random() / 20)
-    with rank.connect(own, WORLD, switch, job, timeout=60.0, protocol="panama") as group:
+    with rank.connect(own, WORLD, switch, job, timeout=60.0, protocol=PROTOCOL) as group:
         first = rank.digest(group.allreduce(rank.data(own, SIZE, "f32")))
         time.sleep(random.random() / 50)
         again = rank.digest(group.allreduce(rank.data(own, SIZE, "f32")))

@@ -164,6 +164,29 @@ def test_what_may_not_lack_ranks_is_refused_in_a_sentence_and_an_average_still_w
         rank.connect(0, 1, daemon.address, job, protocol="panama", options={"partial": "13/16"})
 
 
+@pytest.mark.parametrize(("options", "lacks"), [("partial=14/16", 1), ("", 0)])
+def test_ddp_averages_over_the_ranks_that_are_in_time_and_says_how_many(
+    ranks: Ranks, tmp_path: Path, options: str, lacks: int
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+    import torch_rank_partial
+
+    size = 6
+    whole = 2**size - 1
+    told = ranks(torch_rank_partial.lacking, size, str(tmp_path / "meet"), "panama", options)
+    assert all(seen == told[0][0] for seen, _, _ in told), "the same gradients on every rank"
+    allowed = {whole / size}
+    if lacks:
+        allowed |= {(whole - 2**left_out) / (size - lacks) for left_out in range(size)}
+    for _, contributed, values in told:
+        assert all(min(abs(value - one) for one in allowed) < 1e-5 for value in values), values
+        if lacks:
+            assert contributed is not None
+            assert (size - lacks) / size <= contributed < 1.0
+        else:
+            assert contributed is None
+
+
 #: Loses one train of packets in a hundred, and lets one in twenty wait behind the others: on the loopback interface of
 #: a network namespace.
 FAULTS = """

@@ -9,6 +9,7 @@ pub mod atp;
 pub mod canary;
 pub mod contract;
 pub mod flare;
+pub mod marking;
 pub mod pa_atp;
 pub mod panama;
 pub mod parts;

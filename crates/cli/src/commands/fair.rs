@@ -34,10 +34,11 @@ Examples:
 A flow under DCTCP has a cable of 200 Mbit/s between two switches by itself; then a job of two ranks
 joins, whose contributions go the same way. SHARE is what each has over the last half of the time
 that both are there, in parts of half the cable, headers and framing counted: 1 is fair. A queue
-marks what finds more than 128 KiB waiting. Needs root and iproute2; pictures need matplotlib.";
+marks nothing of what finds 64 KiB waiting or less, all that finds more than 512 KiB, and between
+them a share that rises. Needs root and iproute2; pictures need matplotlib.";
 
 /// What the cable between the switches is like, and everything else.
-const FILE: &str = "secret = \"a fabric of this machine alone\"\nrate_mbps = 200\nqueue_kib = 1024\nlossless = true\nmark_above_kib = 128\n\
+const FILE: &str = "secret = \"a fabric of this machine alone\"\nrate_mbps = 200\nqueue_kib = 1024\nlossless = true\nmark_above_kib = 64\nmark_all_above_kib = 512\n\
                     [graph]\nhosts = [\"job0\", \"flow0\", \"job1\", \"flow1\"]\nswitches = [\"left\", \"right\"]\n\
                     links = [[\"job0\", \"left\"], [\"flow0\", \"left\"], [\"job1\", \"right\"], [\"flow1\", \"right\"], \
                     [\"left\", \"right\"]]\n[[link]]\nbetween = [\"left\", \"right\"]\n";

@@ -151,3 +151,38 @@ fn a_kill_that_comes_too_late_is_said_to_be_none() {
     let Some(report) = sum(&words) else { return };
     assert_eq!((&report["killed"], &report["spared"]), (&Value::Null, &"spine0".into()), "{report}");
 }
+
+/// Nothing can be planned around a leaf: it is the only way of its hosts.
+#[test]
+fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_planted_anew() {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.replants) {
+        let dir = tempfile::tempdir().unwrap();
+        let words = "job long 500000 100000; busy; end leaf1; all";
+        let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
+        for (rank, complaint) in complaints(dir.path(), "long").iter().enumerate() {
+            let wanted: &[&str] = match rank {
+                0..4 => &[
+                    "ran through leaf1, which is dead",
+                    "the switch 10.77.128.2:17777 is gone, and ranks 4, 5, 6, 7 with it",
+                ],
+                _ => &["the switch 10.77.128.2:17777 does not answer any more"],
+            };
+            let whole = wanted.iter().any(|part| complaint.contains(part)) && complaint.lines().count() == 1;
+            assert!(whole, "{}, rank {rank}: {complaint}", protocol.name);
+        }
+        let elapsed = seconds(dir.path(), "told") - seconds(dir.path(), "ended");
+        assert!(elapsed < TOLD_S, "{}, after {elapsed} s: {}", protocol.name, text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_leaf_that_is_started_again_at_once_costs_no_sum_where_trees_can_be_planted_anew() {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.replants) {
+        let dir = tempfile::tempdir().unwrap();
+        let words = "job long 500000 30; busy; end leaf1; again leaf1; all; end leaf1";
+        let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
+        let complaints = complaints(dir.path(), "long");
+        let told = text(&output.stderr);
+        assert!(complaints.iter().all(String::is_empty), "{}: {complaints:?} {told}", protocol.name);
+    }
+}

@@ -35,6 +35,9 @@ pub struct FabricFile {
     pub queue_kib: u32,
     /// Packets that find more than this in a queue are marked (ECN). If left out, none is marked.
     pub mark_above_kib: Option<u32>,
+    /// Packets that find more than this are all marked, and of those that find less a share that rises from `mark_above_kib`
+    /// on; the same as `mark_above_kib`, if left out.
+    pub mark_all_above_kib: Option<u32>,
     /// Switches tell senders to pause before a port overflows, so that no packet is dropped.
     #[serde(default)]
     pub lossless: bool,

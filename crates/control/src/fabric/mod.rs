@@ -6,11 +6,13 @@
 mod file;
 mod link_state;
 mod lossless;
+mod marks;
 mod plan;
 mod served;
 
 pub use file::{FabricFile, Graph, LeafSpine, LinkFile};
 pub use link_state::{Advert, LinkState};
 pub use lossless::Thresholds;
+pub use marks::Marks;
 pub use plan::{Balancing, Cable, FabricLayout, Node};
 pub use served::FabricOperators;

@@ -10,6 +10,7 @@ use tributary_proto::switch_options::SwitchOptions;
 
 use super::file::{FabricFile, LinkFile};
 use super::lossless::Thresholds;
+use super::marks::Marks;
 use super::served;
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
 use crate::option_text::of_switches;
@@ -69,8 +70,8 @@ pub struct FabricLayout {
     pub port: u16,
     /// The secret of the fabric's switches.
     pub secret: String,
-    /// Packets that find more than this in a queue are marked.
-    pub mark_above_bytes: Option<u64>,
+    /// Which packets queues mark.
+    pub marks: Option<Marks>,
     /// When a port pauses its sender, if no packet may be lost.
     pub lossless: Option<Thresholds>,
     /// How a switch chooses among equally short ways.
@@ -182,7 +183,7 @@ impl FabricLayout {
             seat,
             port: file.port,
             secret: file.secret.clone(),
-            mark_above_bytes: file.mark_above_kib.map(kib),
+            marks: Marks::of(file)?,
             balancing: file.balancing,
             switch_options,
             operators,

@@ -13,6 +13,7 @@ use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::Common;
+use tributary_proto::marking::Marking;
 use tributary_proto::protocols;
 
 use self::lossless::{free, lossless_room, rooms};
@@ -78,8 +79,11 @@ impl Crossbar {
                 false => drop(hosts.insert(address.ip().to_canonical(), id)),
             }
             let cable = fabric.cables[port.cable];
-            let mut egress =
-                Egress::new(cable.queue_bytes, fabric.mark_above_bytes, cable.bits_per_s, Receiver::Switch);
+            let marking = fabric.marks.map_or(Marking::never(), |marks| {
+                // Each queue draws other packets.
+                Marking::new(marks.above, marks.all_above, u64::from(node.0) << 16 | number as u64)
+            });
+            let mut egress = Egress::new(cable.queue_bytes, marking, cable.bits_per_s, Receiver::Switch);
             if fabric.lossless.is_some() {
                 egress = egress.with_room(lossless_room(&fabric, node));
             }

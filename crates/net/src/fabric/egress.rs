@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::marking::Marking;
 
 use super::rooms::Charge;
 use crate::udp::{Lanes, Run};
@@ -73,7 +74,7 @@ pub struct Egress<K> {
     limit: u64,
     /// What counts as full where ways are chosen.
     usual: u64,
-    mark_above: u64,
+    marking: Marking,
     bits_per_s: Option<u64>,
     /// When what has left will be on the wire.
     busy_until: Time,
@@ -86,7 +87,7 @@ pub struct Egress<K> {
 
 impl<K: Copy + PartialEq> Egress<K> {
     /// An empty queue that holds `limit` bytes; `idle` is any receiver.
-    pub fn new(limit: u64, mark_above: Option<u64>, bits_per_s: Option<u64>, idle: K) -> Egress<K> {
+    pub fn new(limit: u64, marking: Marking, bits_per_s: Option<u64>, idle: K) -> Egress<K> {
         Egress {
             memory: memory(limit),
             tail: 0,
@@ -94,7 +95,7 @@ impl<K: Copy + PartialEq> Egress<K> {
             queued: 0,
             limit,
             usual: limit,
-            mark_above: mark_above.unwrap_or(u64::MAX),
+            marking,
             bits_per_s,
             busy_until: Time::ZERO,
             paused_until: Time::ZERO,
@@ -132,9 +133,10 @@ impl<K: Copy + PartialEq> Egress<K> {
             self.refuse();
             return false;
         }
-        let long = self.queued > self.mark_above;
-        let ecn = if long && ecn == Ecn::Capable { Ecn::CongestionExperienced } else { ecn };
-        self.counters.marks += u64::from(long && ecn == Ecn::CongestionExperienced);
+        // A packet that was marked before counts as one of those that this queue marks.
+        let marks = ecn != Ecn::NotCapable && self.marking.strikes(self.queued);
+        let ecn = if marks { Ecn::CongestionExperienced } else { ecn };
+        self.counters.marks += u64::from(marks);
         let at = self.place(packet.len());
         self.memory[at..at + packet.len()].copy_from_slice(packet);
         self.tail = at + packet.len();
@@ -224,7 +226,7 @@ mod tests {
 
     /// 8 Mbit/s: a packet of 1,000 bytes on the wire lasts a millisecond.
     fn queue(limit: u64) -> Egress<Receiver> {
-        Egress::new(limit, Some(2_000), Some(8_000_000), Receiver::Switch)
+        Egress::new(limit, Marking::new(2_000, 2_000, 0), Some(8_000_000), Receiver::Switch)
     }
 
     fn ms(ms: u64) -> Time {
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_may_leave_at_once_after_a_pause_is_a_part_of_the_queue() {
-        let mut queue = Egress::new(4_000, None, Some(8_000_000), Receiver::Switch);
+        let mut queue = Egress::new(4_000, Marking::never(), Some(8_000_000), Receiver::Switch);
         (0..4).for_each(|_| assert!(offer(&mut queue, &PACKET, Ecn::NotCapable)));
         assert_eq!(drain(&mut queue, ms(50)), 2, "one for the slack of a millisecond, one for now");
     }
@@ -304,7 +306,7 @@ mod tests {
 
     #[test]
     fn memory_comes_round_and_no_packet_is_overwritten_before_it_leaves() {
-        let mut queue = Egress::new(20_000, None, None, Receiver::Switch);
+        let mut queue = Egress::new(20_000, Marking::never(), None, Receiver::Switch);
         let mut waiting: VecDeque<Vec<u8>> = VecDeque::new();
         let mut passed = 0;
         for number in 0..6_000usize {
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_run_is_for_one_receiver_though_others_come_between() {
-        let mut queue = Egress::new(100_000, None, None, Receiver::Switch);
+        let mut queue = Egress::new(100_000, Marking::never(), None, Receiver::Switch);
         for job in [1, 1, 2, 1] {
             assert!(queue.offer(&PACKET, Ecn::NotCapable, Receiver::Member(JobId(job)), Charge::Nobody));
         }

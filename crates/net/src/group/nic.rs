@@ -4,6 +4,7 @@
 
 use tributary_proto::contract::packet::{Addr, Transmit};
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::marking::Marking;
 
 use crate::fabric::egress::Egress;
 use crate::fabric::rooms::Charge;
@@ -21,7 +22,7 @@ pub struct Nic {
 impl Nic {
     /// An empty queue, at the cable's rate.
     pub fn new(bits_per_s: u64) -> Nic {
-        Nic { queue: Egress::new(LIMIT, None, Some(bits_per_s), Addr::Switch(Default::default())) }
+        Nic { queue: Egress::new(LIMIT, Marking::never(), Some(bits_per_s), Addr::Switch(Default::default())) }
     }
 
     /// Takes a packet.

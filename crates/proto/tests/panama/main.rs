@@ -12,6 +12,7 @@ mod rooms;
 mod setup;
 mod strangers;
 mod sums;
+mod trains;
 mod trouble;
 mod windows;
 mod worker;
