@@ -386,10 +386,9 @@ impl<D: Dialect> Host for SlotHost<D> {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        let blocks = |window: &Box<Window>| {
-            Metric::gauge("window_blocks", window.blocks().into(), "Blocks that may be under way.")
-        };
-        self.window.iter().map(blocks).collect()
+        let blocks =
+            |window: &Window| Metric::gauge("window_blocks", window.blocks().into(), "Blocks that may be under way.");
+        self.window.as_deref().map(blocks).into_iter().collect()
     }
 
     fn state(&self) -> Option<&dyn HostState> {
