@@ -1,5 +1,8 @@
 //! Which packets the queues of a fabric's ports mark: `mark_above_kib` and `mark_all_above_kib` in the fabric's file.
 
+use tributary_proto::contract::ids::{NodeId, PortId};
+use tributary_proto::marking::Marking;
+
 use super::file::FabricFile;
 
 /// Which packets a queue marks, by the bytes that they find waiting.
@@ -22,6 +25,11 @@ impl Marks {
             }
             (Some(above), all) => Ok(Some(Marks { above: kib(above), all_above: kib(all.unwrap_or(above)) })),
         }
+    }
+
+    /// The rule of the queue at one port of one switch. Each queue draws other packets.
+    pub fn at(self, node: NodeId, port: PortId) -> Marking {
+        Marking::new(self.above, self.all_above, u64::from(node.0) << 16 | u64::from(port.0))
     }
 }
 

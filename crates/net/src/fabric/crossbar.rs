@@ -79,10 +79,7 @@ impl Crossbar {
                 false => drop(hosts.insert(address.ip().to_canonical(), id)),
             }
             let cable = fabric.cables[port.cable];
-            let marking = fabric.marks.map_or(Marking::never(), |marks| {
-                // Each queue draws other packets.
-                Marking::new(marks.above, marks.all_above, u64::from(node.0) << 16 | number as u64)
-            });
+            let marking = fabric.marks.map_or(Marking::never(), |marks| marks.at(node, id));
             let mut egress = Egress::new(cable.queue_bytes, marking, cable.bits_per_s, Receiver::Switch);
             if fabric.lossless.is_some() {
                 egress = egress.with_room(lossless_room(&fabric, node));

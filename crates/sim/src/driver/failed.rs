@@ -9,7 +9,8 @@ use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::time::Time;
 
 use super::actions::Action;
-use super::jobs::{Complaint, JobIndex, Wrong};
+use super::complaints::{Complaint, Wrong};
+use super::jobs::JobIndex;
 use super::own::Data;
 use super::parts::{look_ahead, window_end};
 use super::seat::HostSeatId;

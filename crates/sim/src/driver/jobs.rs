@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_proto::contract::drop_reason::DropCounters;
-use tributary_proto::contract::host::{CollectiveError, HostEvent};
+use tributary_proto::contract::host::HostEvent;
 use tributary_proto::contract::ids::{JobKey, NodeId, Rank, ServerId};
-use tributary_proto::contract::operator::Operator;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::sum_tree::SumTree;
@@ -17,6 +16,7 @@ use tributary_proto::contract::values::Values;
 use tributary_proto::tensors::{CheckedBytes, FingerprintTensor, Roster, SparseDraw, SparseFingerprint, Verification};
 
 use super::cluster::Stay;
+use super::complaints::{Complaint, Wrong};
 use super::failed::Failure;
 use super::losses::Loss;
 use super::own::{Brought, Data, Own};
@@ -93,63 +93,6 @@ pub struct Iteration {
     pub completed: u32,
     /// The first rank that has, and a hash of its results, where those may lack ranks.
     pub first: Option<(Rank, u64)>,
-}
-
-/// What must not happen.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Wrong {
-    /// A sum that is not every contribution exactly once, or not what the job's own operator makes of them.
-    Sum(Verification),
-    /// Results that may lack ranks are others than those of this rank.
-    Differs(Rank),
-    /// A collective that failed.
-    Failed(CollectiveError),
-    /// The job's own operator has failed in a switch, and the job is over.
-    Over,
-}
-
-/// Where and when it happened.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Complaint {
-    /// When.
-    pub time: Time,
-    /// Whose.
-    pub rank: Rank,
-    /// Which collective.
-    pub iteration: u32,
-    /// What.
-    pub what: Wrong,
-}
-
-impl Complaint {
-    /// Whose it is, when, and what.
-    pub fn sentence(&self, job: &Job) -> String {
-        let what = match &self.what {
-            Wrong::Failed(error) => error.to_string(),
-            Wrong::Over => job.failed.as_ref().map_or_else(String::new, |Failure { switch, why, .. }| {
-                format!("{why}, at switch {switch}; the job is over")
-            }),
-            Wrong::Differs(other) => format!("wrong result: it is not that of rank {other}"),
-            Wrong::Sum(sum) => {
-                let (faulty, missing) = (sum.faulty.len(), sum.missing.len());
-                match job.plan.own.as_ref().filter(|own| own.data == Data::Real) {
-                    None => format!(
-                        "wrong sum: {} elements are proven, {faulty} ranges are faulty, {missing} are missing",
-                        sum.verified
-                    ),
-                    Some(own) => format!(
-                        "wrong result: {} bytes are what {} makes of all ranks' elements at home, {faulty} ranges are \
-                         not, {missing} are missing",
-                        sum.verified,
-                        own.operator.name()
-                    ),
-                }
-            }
-        };
-        let at = self.time.as_secs_f64() * 1e6;
-        let host = job.members.get(self.rank.index()).map_or(0, |host| host.0);
-        format!("rank {} (host {host}) in collective {} at {at:.3} us: {what}", self.rank, self.iteration)
-    }
 }
 
 /// A job under way.

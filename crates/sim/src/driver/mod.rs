@@ -6,6 +6,7 @@
 mod actions;
 mod cluster;
 mod collectives;
+mod complaints;
 mod cores;
 mod departure;
 mod exits;
@@ -31,12 +32,13 @@ mod switch;
 
 pub use actions::Action;
 pub use cluster::{Arrival, Cluster, Stay, Tenants};
+pub use complaints::{Complaint, Wrong};
 pub use cores::{CoresSpec, SwitchCores};
 pub use failed::Failure;
 pub use flows::{Flow, FlowId, Flows, Received};
 pub use host::Background;
 pub use install::InstallError;
-pub use jobs::{Complaint, Iteration, Job, JobIndex, JobPlan, Jobs, Wrong};
+pub use jobs::{Iteration, Job, JobIndex, JobPlan, Jobs};
 pub use losses::Loss;
 pub use noise::{Holds, Noise};
 pub use occupancy::{Gauge, HELD, Handled, Occupancy, SwitchMetrics};

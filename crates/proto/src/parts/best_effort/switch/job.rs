@@ -4,11 +4,11 @@
 use super::super::plan::{Level, Places};
 use super::super::seq::is_after;
 use super::super::wire::{Header, Kind, PROG_MASK};
+use super::counters::Counters;
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
 use crate::contract::protocol::JobShape;
-use crate::contract::state::not_acted_upon;
 use crate::contract::switch::{Lag, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
@@ -56,34 +56,6 @@ pub struct Position {
     pub state: State,
     /// Its aggregator, while one is held.
     pub entry: u32,
-}
-
-/// What has happened of one job.
-#[derive(Clone, Copy, Default)]
-pub struct Counters {
-    /// Contributions that were added.
-    pub contributions: u64,
-    /// Results that went by.
-    pub results: u64,
-    /// Of those, results that were marked with AECN.
-    pub marked: u64,
-    /// Contributions that found no room.
-    pub overflowed: u64,
-    /// Aggregators that left before they were complete.
-    pub released: u64,
-}
-
-not_acted_upon!(Counters);
-
-impl Counters {
-    /// Both together.
-    pub fn add(&mut self, other: &Counters) {
-        self.contributions += other.contributions;
-        self.results += other.results;
-        self.marked += other.marked;
-        self.overflowed += other.overflowed;
-        self.released += other.released;
-    }
 }
 
 /// A job at one switch.

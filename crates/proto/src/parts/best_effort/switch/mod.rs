@@ -7,6 +7,7 @@
 
 mod adding;
 mod aggregators;
+pub mod counters;
 pub mod job;
 mod leaving;
 mod passing;
@@ -14,7 +15,8 @@ mod reports;
 
 use self::adding::Misfit;
 use self::aggregators::Aggregators;
-use self::job::{Counters, Job, Key, State};
+use self::counters::Counters;
+use self::job::{Job, Key, State};
 use super::Rules;
 use super::options::Memory;
 use super::plan::Level;

@@ -5,8 +5,8 @@
 //! its sender had nothing to bring, or where there are two answers, one of them waits for a packet of its own.
 
 use super::block::Block;
-use super::pool::VersionId;
 use super::slot::State;
+use super::version::VersionId;
 use super::{Answer, SlotSwitch};
 use crate::contract::ids::{ChildId, PortId};
 use crate::contract::packet::{Ecn, PacketMut};

@@ -1,7 +1,8 @@
 //! The memory that a job is charged for its slots, before it is allocated.
 
 use super::places::Places;
-use super::pool::{Pool, Version};
+use super::pool::Pool;
+use super::version::Version;
 use crate::contract::operator::Room;
 use crate::contract::protocol::JobShape;
 use crate::contract::values::Values;

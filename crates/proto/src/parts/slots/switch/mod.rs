@@ -10,15 +10,17 @@ mod pool;
 mod slot;
 mod trouble;
 mod upwards;
+mod version;
 
 use std::collections::VecDeque;
 
 use self::block::Block;
 use self::notices::{Audience, Notices};
-use self::pool::{Pool, VersionId};
+use self::pool::Pool;
 pub use self::slot::Relation;
 use self::slot::{Action, on_contribution};
 use self::upwards::Partial;
+use self::version::VersionId;
 use super::wire::{Header, Kind, header_len, put_word};
 use super::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};

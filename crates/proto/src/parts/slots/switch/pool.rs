@@ -8,6 +8,7 @@ use tributary_numeric::{ReduceOp, Scale};
 use super::block::Block;
 use super::places::Places;
 use super::slot::{Relation, State};
+use super::version::{UNKNOWN, Version, VersionId};
 use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
@@ -23,35 +24,6 @@ use crate::parts::memory::heap_bytes;
 use crate::parts::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, Scaled};
 use crate::parts::slots::wire::{Header, Kind, Mismatch};
 use crate::parts::slots::{Dialect, Word};
-
-/// One version of one slot.
-#[derive(Clone, Copy, Debug, Hash)]
-pub struct Version<W> {
-    /// The phase that the version serves or served last.
-    pub phase: u32,
-    /// What the version holds.
-    pub state: State,
-    /// The contributors' words, joined.
-    pub word: W,
-    /// The block that they contribute to.
-    pub block: Block,
-    /// What ranks have agreed on in this slot, this phase included once it is complete.
-    agreement: Agreement,
-    /// When all contributions were in; later, when the parent's result came.
-    completed_at: Time,
-    /// The time from the slot's previous result to the first contribution, if that may be a round trip; otherwise
-    /// [`UNKNOWN`].
-    turnaround: Span,
-    /// At most a round trip of the quickest child: see [`Pool::crossed`]. Zero if no round trip is known.
-    round: Span,
-}
-
-/// No turnaround was measured.
-const UNKNOWN: Span = Span(u64::MAX);
-
-/// Where a version lies in the pool: twice the slot within the tree, plus the parity of the phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct VersionId(usize);
 
 /// All slots of one job in one tree.
 #[derive(Clone, Hash)]

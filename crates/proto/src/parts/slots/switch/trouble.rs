@@ -2,8 +2,8 @@
 
 use super::block::Block;
 use super::notices::Audience;
-use super::pool::VersionId;
 use super::slot::{Relation, on_mismatch};
+use super::version::VersionId;
 use super::{Answer, SlotSwitch};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::packet::PacketMut;

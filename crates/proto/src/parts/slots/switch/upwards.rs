@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::pool::VersionId;
 use super::slot::{Relation, State, on_parent_result};
+use super::version::VersionId;
 use super::{Answer, Contribution, SlotSwitch};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::PortId;
