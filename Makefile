@@ -9,6 +9,9 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 
+# Most long tests wait for packets that were lost or for ranks that died, and leave the processors to others meanwhile.
+TESTS_AT_ONCE := 4
+
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
@@ -30,14 +33,14 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 test: test-build test-tools check without-protocol site ## Everything that must hold; where PyTorch cannot be installed, all but its tests
-	cargo test --workspace --quiet
+	RUST_TEST_THREADS=$(TESTS_AT_ONCE) cargo test --workspace --quiet
 	# Each of the machines' benches once, so that none stands still unseen. With --package, cargo would compile all they need anew.
 	cargo test --workspace --bench switches --bench switchml --quiet > /dev/null
 	@without=$$(scripts/install-torch $(PYTHON) $(TORCH) 2>&1) || true; \
 	if [ -n "$$without" ]; then \
 	    trap 'echo "left out: the tests of the PyTorch backend, of its conformance and of the examples. $$without"' EXIT; \
 	fi; \
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n $(TESTS_AT_ONCE) --dist loadfile
 
 # With the profile of the tests, whose dependencies are compiled anyway: a build with --release takes five minutes more.
 test-build: $(VENV)/.tools
@@ -60,7 +63,7 @@ test-tools: $(VENV)/.test-tools
 $(VENV)/.test-tools: $(VENV)/.tools pyproject.toml
 	scripts/apt-install iproute2 nftables tshark systemd prometheus curl openssl
 	@scripts/apt-install chromium || echo "left out: the tests of the switch's page, as chromium cannot be installed here"
-	$(PYTHON) -m pip install --quiet 'pytest>=8' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
+	$(PYTHON) -m pip install --quiet 'pytest>=8' 'pytest-xdist>=3.6' 'ruff>=0.12' 'mypy>=1.16' 'ml_dtypes>=0.4' \
 	    'matplotlib>=3.7' 'pandas>=2.0' 'pyarrow>=15' 'distributed>=2024.1'
 	@touch $@
 
