@@ -1,5 +1,6 @@
 //! From a file to a report: builds what a [`Config`] describes, runs it, and measures.
 
+mod barrier;
 mod build;
 mod cores;
 mod faults;

@@ -5,11 +5,12 @@
 //! window in which the last job or flow finished.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tributary_proto::contract::time::{Span, Time};
 
+use super::barrier::Barrier;
 use super::sampling::Sampler;
 use super::{Progress, RunError, build};
 use crate::config::Config;
@@ -193,56 +194,4 @@ impl Meeting {
 /// Another thread's panic is reported where it is joined.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where threads wait for each other: shortly, so they look again and again, and let others run between.
-struct Barrier {
-    threads: usize,
-    waiting: AtomicUsize,
-    round: AtomicUsize,
-    /// A thread has ended that others may wait for.
-    broken: AtomicBool,
-}
-
-/// Looks before a thread that waits lets others run.
-const LOOKS: u32 = 1000;
-
-impl Barrier {
-    fn new(threads: usize) -> Barrier {
-        Barrier { threads, waiting: AtomicUsize::new(0), round: AtomicUsize::new(0), broken: AtomicBool::new(false) }
-    }
-
-    fn wait(&self) {
-        let round = self.round.load(Ordering::Acquire);
-        if self.waiting.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            self.waiting.store(0, Ordering::Relaxed);
-            self.round.store(round.wrapping_add(1), Ordering::Release);
-            return;
-        }
-        let mut looks = 0;
-        while self.round.load(Ordering::Acquire) == round {
-            assert!(!self.broken.load(Ordering::Relaxed), "another thread of this run panicked");
-            looks += 1;
-            if looks < LOOKS {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    /// Lets the others know when this thread panics.
-    fn guard(&self) -> Guard<'_> {
-        Guard(self)
-    }
-}
-
-struct Guard<'a>(&'a Barrier);
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.broken.store(true, Ordering::Relaxed);
-        }
-    }
 }
