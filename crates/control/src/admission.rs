@@ -10,12 +10,15 @@ use crate::memory::{Bytes, JobShape};
 use crate::name::JobName;
 use crate::network::Network;
 use crate::refusal::Refusal;
+use crate::shared_memory::SharedMemory;
 
 /// The limits of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes for all jobs over all shards.
+    /// Bytes for all jobs over all shards, and for what they share.
     pub memory_bytes: u64,
+    /// What all jobs of a protocol share, if there is such a job.
+    pub shared: SharedMemory,
     /// Independent parts of the switch.
     pub shards: u16,
     /// The most jobs at a time, including jobs that still form.
@@ -49,6 +52,7 @@ impl Limits {
     pub fn new(memory_bytes: u64, shards: u16) -> Limits {
         Limits {
             memory_bytes,
+            shared: SharedMemory::default(),
             shards,
             max_jobs: 256,
             quotas: Vec::new(),

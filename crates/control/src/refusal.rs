@@ -172,6 +172,24 @@ pub enum Refusal {
         /// Settings that need less memory: [`JobShape::savings`](crate::JobShape::savings).
         less: String,
     },
+    /// There is no room for what the jobs of the protocol share.
+    #[error(
+        "the switch is full: {} of {} are free, and job '{job}' would be the first of {protocol}, whose jobs share {}: wait \
+         until another job ends, start the switch with more memory, or choose fewer entries for {protocol} there",
+        Bytes(*free), Bytes(*total), Bytes(*need)
+    )]
+    NothingToShare {
+        /// The job.
+        job: JobName,
+        /// The protocol's name.
+        protocol: &'static str,
+        /// Free bytes.
+        free: u64,
+        /// All bytes.
+        total: u64,
+        /// Bytes of what its jobs share.
+        need: u64,
+    },
     /// The switch has as many jobs as it takes.
     #[error("the switch has all of the {most} jobs that it may: wait until one ends, or raise max_jobs in its file")]
     TooManyJobs {
@@ -335,7 +353,7 @@ impl Refusal {
             Refusal::AddressTaken { .. } | Refusal::SwitchTwice { .. } => "address_taken",
             Refusal::AddressUnproven { .. } => "address_unproven",
             Refusal::NotComing { .. } => "rendezvous_timeout",
-            Refusal::Full { .. } => "full",
+            Refusal::Full { .. } | Refusal::NothingToShare { .. } => "full",
             Refusal::TooManyJobs { .. } => "too_many_jobs",
             Refusal::OverQuota { .. } => "over_quota",
             Refusal::OverShare { .. } => "over_share",

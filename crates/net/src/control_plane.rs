@@ -352,6 +352,7 @@ impl ControlPlane {
                 Effect::Install(plan) => self.install(plan).await,
                 Effect::Resize(id, slots) => shards::resize(&self.shards, id, slots).await,
                 Effect::Remove(id) => self.remove(id).await,
+                Effect::Unshare(protocol) => shards::unshare(&self.shards, protocol).await,
                 Effect::Ascend { name, question, mut ranks, most_slots, switches } => {
                     if let Some(ascender) = &self.ascender {
                         let here = ranks.len() as u16;

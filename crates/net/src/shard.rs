@@ -186,6 +186,11 @@ impl ShardHandle {
         self.0.ask(|reply| Command::Remove(job, reply))
     }
 
+    /// Gives up what the jobs of a protocol share, none of which is installed; false if there is no such machine.
+    pub fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
+        self.0.ask(|reply| Command::Unshare(protocol, reply))
+    }
+
     /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
     /// `asked_at`, is at a UDP address.
     pub fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {

@@ -76,6 +76,9 @@ impl Control {
         self.last_id = self.last_id.max(id);
         let plan = Arc::new(plan);
         self.tidings.push_back(Tiding::Adopted(plan.clone()));
+        if protocol.shared.is_some() {
+            self.shared.insert(protocol.code, protocol);
+        }
         let slots = shape.slots;
         let sharing = shape.resizes().then(|| Sharing { most: with(&shape, most), slots });
         self.running.insert(id, Running { sharing, ..Running::adopted(now, plan) });

@@ -142,6 +142,8 @@ impl FabricFile {
             let options = options.iter().map(|(name, text)| (name.clone(), OptionText(text.clone())));
             file.switches.entry(protocol.clone()).or_default().extend(options);
         }
-        FabricLayout::new(&file).map_err(ConfigError::new)
+        let layout = FabricLayout::new(&file).map_err(ConfigError::new)?;
+        layout.check_shared().map_err(|error| ConfigError::new(error.to_string()))?;
+        Ok(layout)
     }
 }

@@ -54,6 +54,8 @@ pub struct World {
     pub installed: BTreeMap<JobId, Arc<Plan>>,
     /// The slots that each job has now.
     pub slots: BTreeMap<JobId, u16>,
+    /// Protocols whose jobs share nothing any more, in the order in which that was given up.
+    pub unshared: Vec<&'static str>,
     next_key: u64,
 }
 
@@ -69,6 +71,7 @@ impl World {
             answers: BTreeMap::new(),
             installed: BTreeMap::new(),
             slots: BTreeMap::new(),
+            unshared: Vec::new(),
             next_key: 1,
         }
     }
@@ -162,6 +165,11 @@ impl World {
                 Effect::Remove(id) => {
                     self.slots.remove(&id);
                     assert!(self.installed.remove(&id).is_some(), "id {id} is not installed");
+                }
+                Effect::Unshare(protocol) => {
+                    let is_used = self.installed.values().any(|plan| plan.protocol == protocol);
+                    assert!(!is_used, "{protocol} is in use");
+                    self.unshared.push(protocol.name);
                 }
                 Effect::Ascend { .. } | Effect::Descend { .. } => panic!("there is no switch above"),
                 Effect::Answer { ticket, admitted } => {

@@ -111,6 +111,7 @@ impl From<Refusal> for ApiError {
             | Refusal::OfferOver => StatusCode::CONFLICT,
             Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Full { .. }
+            | Refusal::NothingToShare { .. }
             | Refusal::TooManyJobs { .. }
             | Refusal::TooManyServers { .. }
             | Refusal::WatchedAlready { .. }

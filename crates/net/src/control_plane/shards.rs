@@ -20,6 +20,8 @@ pub(crate) trait Shard: Send + Sync {
     fn resize(&self, job: JobId, slots: u16) -> Answer<bool>;
     /// Removes a job and frees its memory; false if there was no such job.
     fn remove(&self, job: JobId) -> Answer<bool>;
+    /// Gives up what the jobs of a protocol share, none of which is there; false if nothing was shared.
+    fn unshare(&self, protocol: &'static Protocol) -> Answer<bool>;
     /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
     /// `asked_at`, is at a UDP address. A fabric does not ask: its file says which host is behind which cable.
     fn challenge(&self, _whom: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
@@ -50,6 +52,9 @@ impl Shard for ShardHandle {
     }
     fn remove(&self, job: JobId) -> Answer<bool> {
         ShardHandle::remove(self, job)
+    }
+    fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
+        ShardHandle::unshare(self, protocol)
     }
     fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
         ShardHandle::challenge(self, whom, asked_at, incarnation, questions)
@@ -105,6 +110,16 @@ pub(super) async fn remove(shards: &[Box<dyn Shard>], id: JobId) {
     match failed {
         None => tracing::info!(id = id.0, "job removed"),
         Some(error) => tracing::warn!(id = id.0, %error, "job not removed everywhere"),
+    }
+}
+
+/// Gives up what the jobs of a protocol share.
+pub(super) async fn unshare(shards: &[Box<dyn Shard>], protocol: &'static Protocol) {
+    for shard in shards.iter().take(used_by(protocol)) {
+        match shard.unshare(protocol).come().await {
+            Ok(_) => tracing::info!(%protocol, "what its jobs shared has given way to other jobs"),
+            Err(error) => tracing::warn!(%protocol, %error, "what its jobs shared is still there"),
+        }
     }
 }
 

@@ -39,6 +39,9 @@ pub struct SyncBody {
     /// The slots over all trees that jobs have now, for jobs whose machines can be resized.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shares: BTreeMap<u16, u16>,
+    /// Protocols whose jobs share a machine that stays, whether such a job is there or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<String>,
     /// Jobs whose trees are broken, as far as the seat knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<BrokenBody>,

@@ -7,9 +7,10 @@
 //! the packets that switches send each other, and [`own`] handles them.
 //!
 //! [`daemon`] is the whole process. Jobs are formed at one switch, the [`seat`], which tells the other switches over
-//! HTTP ([`api`], [`tree_body`]); these pass workers' requests on to it ([`routes`]). [`planning`] chooses where trees
+//! HTTP ([`api`], [`tree_body`]), and is one shard to its control plane (`seated`). These pass workers' requests on to it ([`routes`]). [`planning`] chooses where trees
 //! run, [`planted`] is the trees' machines at one switch, [`job`] checks whether trees stand, [`replant`] plants them
-//! anew, and [`sharing`] gives jobs other room as jobs come and go.
+//! anew, [`sharing`] gives jobs other room as jobs come and go, and
+//! [`shared`] has the machines that all jobs of a protocol use.
 
 mod api;
 pub mod crossbar;
@@ -26,6 +27,8 @@ mod replant;
 pub(crate) mod rooms;
 mod routes;
 mod seat;
+mod seated;
+mod shared;
 mod sharing;
 mod signs;
 mod thread;

@@ -14,6 +14,7 @@ use tributary_control::{Client, JobName, JoinRequest};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::protocol::Placement;
+use tributary_proto::protocols;
 
 use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
 use super::handle::FabricHandle;
@@ -239,15 +240,16 @@ fn stopped(error: Stopped) -> ApiError {
 async fn sync(State(place): State<Place>, headers: HeaderMap, bytes: Body) -> Result<Json<SyncReply>, ApiError> {
     is_ours(&place, &headers)?;
     let bytes = body::read_bytes(bytes, MAX_SYNC_BODY).await?;
-    let SyncBody { keep, install, shares, broken } = body::from_json(&bytes)?;
+    let SyncBody { keep, install, shares, shared, broken } = body::from_json(&bytes)?;
     let library = place.api.plane.library();
     let has_modules = install.iter().any(|job| !job.modules.is_empty());
     let read = move || install.into_iter().map(|job| job.job(&library)).collect::<Result<Vec<_>, _>>();
     let install = body::compiling(has_modules, read).await?;
     let keep = keep.into_iter().map(JobId).collect();
     let shares = shares.into_iter().map(|(id, slots)| (JobId(id), slots)).collect();
+    let shared = shared.iter().filter_map(|name| protocols::named(name)).collect();
     let broken = broken.into_iter().map(|broken| (JobId(broken.job_id), broken.why)).collect();
-    let lacking = place.handle.sync(Told { keep, install, shares, broken }).come().await.map_err(stopped)?;
+    let lacking = place.handle.sync(Told { keep, install, shares, shared, broken }).come().await.map_err(stopped)?;
     let report = place.handle.report().come().await.map_err(stopped)?;
     Ok(Json(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: JobSign::all(&report) }))
 }

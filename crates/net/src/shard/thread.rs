@@ -36,6 +36,7 @@ pub enum Command {
     Install(Box<JobInstall>, oneshot::Sender<Result<(), ShardError>>),
     Resize(JobId, u16, oneshot::Sender<bool>),
     Remove(JobId, oneshot::Sender<bool>),
+    Unshare(&'static Protocol, oneshot::Sender<bool>),
     Report(oneshot::Sender<ShardReport>),
     Challenge { whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
 }
@@ -67,6 +68,7 @@ impl Site for Star {
             Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
             Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
             Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
+            Command::Unshare(protocol, reply) => drop(reply.send(core.pipeline.unshare(protocol.code))),
             Command::Report(reply) => drop(reply.send(self.report(core))),
             Command::Challenge { whom, asked_at, incarnation, questions, reply } => {
                 let to = core.udp.destination_from(asked_at, whom);
@@ -241,8 +243,8 @@ impl Star {
         Ok(())
     }
 
-    /// A job that uses the machine that its protocol's jobs share. The first one brings the machine, which then stays: what
-    /// it has counted is of all jobs.
+    /// A job that uses the machine that its protocol's jobs share. The first one brings the machine. It then stays until others
+    /// need its memory: what it has counted is of all jobs.
     fn install_shared(
         &mut self,
         protocol: &'static Protocol,
@@ -252,14 +254,14 @@ impl Star {
         core: &mut Core,
     ) -> Result<(), ShardError> {
         let JobConfig { job: id, key, world, .. } = job;
-        if members.iter().any(|port| port.index() >= PortSet::CAPACITY) {
-            self.ports.remove_group(group_of(id));
-            return Err(ShardError::Crowded(protocol.name));
-        }
         if !core.pipeline.has_shared(protocol.code) {
             let (elements_per_packet, options) = (longest_elements(protocol), self.switch_options.of(shared));
             let config = SharedSwitchConfig { node: FabricPlan::STAR, elements_per_packet, options };
             core.pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
+        }
+        if members.iter().any(|port| port.index() >= PortSet::CAPACITY) {
+            self.ports.remove_group(group_of(id));
+            return Err(ShardError::Crowded(protocol.name));
         }
         let servers = members.len().saturating_sub(world.into()) as u16;
         let plan = SharedJob {
