@@ -17,7 +17,7 @@ use crate::shared_memory::SharedMemory;
 pub struct Limits {
     /// Bytes for all jobs over all shards, and for what they share.
     pub memory_bytes: u64,
-    /// What all jobs of a protocol share, if there is such a job.
+    /// What jobs share.
     pub shared: SharedMemory,
     /// Independent parts of the switch.
     pub shards: u16,
@@ -29,8 +29,7 @@ pub struct Limits {
     pub share: Share,
     /// The limits of tenants whose own share differs, by name.
     pub tenants: BTreeMap<Arc<str>, Share>,
-    /// Where servers may be that sum for everybody's jobs, besides the switch's own machine. Tenants have servers of
-    /// their own.
+    /// Where servers for everybody's jobs may be, besides the switch's own machine. Tenants have servers of their own.
     pub servers: Vec<Network>,
     /// How long members may be silent.
     pub timers: Timers,

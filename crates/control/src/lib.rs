@@ -37,6 +37,7 @@ mod watch;
 pub use admission::{Limits, Quota, Timers};
 pub use client::{Client, Share};
 pub use control::Control;
+pub use control::adopt::FoundJob;
 pub use levels::{Ascent, Child, SwitchJoin, SwitchPlace, Uplink};
 pub use memory::{JobShape, MAX_ELEMENTS_PER_PACKET};
 pub use name::{BadName, JobName};

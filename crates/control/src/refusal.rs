@@ -301,6 +301,12 @@ pub enum Refusal {
     /// The server has ended, or another process has its address now.
     #[error("this server's offer is over: it has ended, or another process offers the same address")]
     OfferOver,
+    /// Another server is on the same host of a fabric.
+    #[error("a host of a fabric has one server, and {at} is there already: end that one first")]
+    HostServes {
+        /// The address of the other server.
+        at: SocketAddr,
+    },
     /// The server's address is not its own.
     #[error(
         "no server answers at UDP {addr}, which this server names as its own: is a firewall in between, or does --listen \
@@ -370,6 +376,7 @@ impl Refusal {
             Refusal::ServerUnproven { .. } => "server_unproven",
             Refusal::NotAServer { .. } => "not_a_server",
             Refusal::OfferOver => "offer_over",
+            Refusal::HostServes { .. } => "host_serves",
             Refusal::TooManyServers { .. } => "too_many_servers",
             Refusal::Stopping => "stopping",
         }

@@ -12,7 +12,7 @@ mod uplink;
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_control::SwitchPlace;
+use tributary_control::{JobServer, SwitchPlace};
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::{ChildId, JobId, PortSet, TreeId};
@@ -62,8 +62,8 @@ pub struct JobInstall {
     pub asked_at: Vec<IpAddr>,
     /// The worker or switch behind each child.
     pub below: Vec<Below>,
-    /// The addresses of the job's servers that are processes of their own, if their packets pass the switch.
-    pub servers: Vec<SocketAddr>,
+    /// The job's servers that are processes of their own, by number, if their packets pass the switch.
+    pub servers: Vec<JobServer>,
     /// For fabrics: the number of aggregation trees, if some rank insists on one.
     pub trees: Option<u16>,
     /// The switch above: the address of its shard of the same number, and the `wid` of this switch at the switch above.

@@ -5,7 +5,7 @@
 //! only there, so that no member is called lost on old news. The same inputs always give the same outputs.
 
 mod absence;
-mod adopt;
+pub(crate) mod adopt;
 mod ascending;
 mod contest;
 mod holding;

@@ -52,6 +52,9 @@ pub struct FabricFile {
     pub switches: BTreeMap<String, OptionTable>,
     /// Which of the jobs' own operators the switches serve. If left out: none.
     pub operators: Option<FabricOperators>,
+    /// Hosts where servers may be that sum for everybody's jobs. If left out: none.
+    #[serde(default)]
+    pub servers: Vec<String>,
     /// Elements of four bytes in the longest packet that switches sum. The default fits an ordinary packet.
     #[serde(default = "defaults::elements_per_packet")]
     pub elements_per_packet: u16,

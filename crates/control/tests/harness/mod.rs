@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_control::{Admitted, Client, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
+use tributary_control::{
+    Admitted, Client, Control, Effect, FoundJob, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers,
+};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::time::{Span, Time};
@@ -44,6 +46,18 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
         incarnation,
         timeout: secs(30.0),
         client: Client::at([10, 0, 0, 1].into()),
+    }
+}
+
+/// A job as it is found after its control plane was started anew.
+pub fn found(plan: &Plan) -> FoundJob {
+    FoundJob {
+        name: plan.name.clone(),
+        protocol: plan.protocol,
+        config: plan.config.clone(),
+        most_slots: plan.config.slots,
+        workers: plan.workers.clone(),
+        servers: plan.servers.dedicated().to_vec(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_control::{JobName, Plan};
+use tributary_control::{FoundJob, JobName, Plan};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
@@ -169,6 +169,12 @@ impl Sighting {
     }
 }
 
+/// A job that runs in a shard although this control plane has not installed it.
+pub(super) fn found(name: JobName, job: JobInstall) -> FoundJob {
+    let JobInstall { protocol, config, most_slots, members: workers, servers, .. } = job;
+    FoundJob { name, protocol, config, most_slots, workers, servers }
+}
+
 /// What one shard is told of a job.
 fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
     let uplink = plan.uplink.as_ref();
@@ -180,7 +186,7 @@ fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
         asked_at: plan.children.iter().map(|child| child.asked_at).collect(),
         below: plan.children.iter().map(|child| child.below.clone()).collect(),
         servers: match plan.protocol.shared.is_some() {
-            true => plan.servers.dedicated().iter().map(|server| server.addr).collect(),
+            true => plan.servers.dedicated().to_vec(),
             false => Vec::new(),
         },
         trees: plan.trees,

@@ -16,10 +16,11 @@ use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 
-use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
+use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::FabricHandle;
 use super::seat::{MAX_SYNC_BODY, Seat};
 use super::told::Told;
+use super::{places, servers};
 use crate::api::call;
 use crate::api::error::ApiError;
 use crate::api::modules;
@@ -46,11 +47,15 @@ pub struct Place {
 
 /// The routes at the seat, where jobs are formed.
 pub fn seat(place: Place) -> Router {
-    let own = Router::new().route("/jobs/{name}/join", post(join)).route("/jobs/{name}/watch", post(watch));
-    let own = own.with_state(place.clone());
+    let own = Router::new()
+        .route("/jobs/{name}/join", post(join))
+        .route("/jobs/{name}/watch", post(watch))
+        .route("/servers/watch", post(servers::serve))
+        .with_state(place.clone());
     let same = Router::new()
         .route("/jobs/{name}/leave", post(routes::leave))
         .route("/jobs/{name}/standing", post(routes::standing))
+        .route("/servers/leave", post(routes::retire))
         .with_state(place.api.clone());
     routes::with_fallbacks(routes::readable(place.api.clone()).merge(own).merge(same), place.api.plane)
 }
@@ -62,6 +67,8 @@ pub fn elsewhere(place: Place) -> Router {
         .route("/jobs/{name}/leave", post(pass_on))
         .route("/jobs/{name}/standing", post(pass_on))
         .route("/jobs/{name}/watch", post(watch_elsewhere))
+        .route("/servers/watch", post(pass_on))
+        .route("/servers/leave", post(pass_on))
         .route("/fabric/sync", post(sync))
         .route("/fabric/jobs", post(installed))
         .with_state(place.clone());
@@ -69,7 +76,7 @@ pub fn elsewhere(place: Place) -> Router {
 }
 
 /// Whom a request is from: the host that a switch passes it on for, or who has sent it.
-fn sender(place: &Place, headers: &HeaderMap, peer: Peer) -> Result<IpAddr, ApiError> {
+pub(super) fn sender(place: &Place, headers: &HeaderMap, peer: Peer) -> Result<IpAddr, ApiError> {
     let Some(host) = headers.get(HOST_HEADER) else { return Ok(peer.from) };
     is_ours(place, headers)?;
     let host = host.to_str().ok().and_then(|host| host.parse().ok());
@@ -115,12 +122,14 @@ async fn join(
     fit(&place.fabric, &mut request);
     let rank = request.rank;
     let plan = place.api.plane.join(&name, request).await?;
+    // No rank can ask a server itself: each speaks to its own switch alone.
+    place.api.plane.until_served(&plan).await;
     let mut reply = JoinReply::new(&plan, ChildId(rank), place.api.listen, vec![place.fabric.port]);
     // Gone already, if it could not be told to all: then it is no use to its members either.
     let planned = async { place.seat.as_ref()?.job(plan.config.job).await };
     if let Some(planned) = planned.await {
         reply.slots = planned.job.most_slots;
-        reply.fabric = fabric_reply(&place.fabric, rank, &plan.workers, &planned.trees);
+        reply.fabric = places::told(&place.fabric, &planned, rank);
     }
     Ok(Json(reply))
 }

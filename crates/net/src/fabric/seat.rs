@@ -19,6 +19,7 @@ use super::api::{BrokenBody, FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBo
 use super::handle::FabricHandle;
 use super::job::FabricJob;
 use super::ledger::Jobs;
+use super::places;
 use super::planning::{self, Request};
 use super::replant;
 use super::signs::add;
@@ -103,32 +104,9 @@ impl Switches {
         jobs.all.values().map(|job| (job.name.clone(), job.job.clone())).collect()
     }
 
-    /// A job with its members' places, before its trees are planned; an error says which rank cannot take part.
-    fn place(&self, name: JobName, job: JobInstall) -> Result<FabricJob, ShardError> {
-        let fabric = &self.fabric;
-        let mut hosts: Vec<NodeId> = Vec::with_capacity(job.members.len());
-        for (rank, member) in job.members.iter().enumerate() {
-            let host = fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node)).ok_or_else(|| {
-                ShardError::Fabric(format!(
-                    "rank {rank} comes from {}, which is no host of the fabric: start it on one, and name the switch \
-                     that the host is connected to",
-                    member.ip()
-                ))
-            })?;
-            if let Some(other) = hosts.iter().position(|&there| there == host) {
-                let name = fabric.name(host);
-                return Err(ShardError::Fabric(format!(
-                    "ranks {other} and {rank} are both on {name}: a job has one rank on a host of a fabric"
-                )));
-            }
-            hosts.push(host);
-        }
-        Ok(FabricJob { name, job, hosts, trees: Vec::new() })
-    }
-
     /// Plans and installs a job: around switches of trees that do not take it in, if others do.
     pub(super) async fn install(self: Arc<Self>, name: JobName, job: JobInstall) -> Result<(), ShardError> {
-        let placed = self.place(name, job)?;
+        let placed = places::find(&self.fabric, name, job)?;
         let has_trees = placed.job.protocol.placement == Placement::Trees;
         if has_trees {
             self.await_cables(&placed).await?;
@@ -144,8 +122,12 @@ impl Switches {
                 return Ok(());
             };
             let name = self.fabric.name(node);
-            if placed.hosts.iter().any(|&host| self.fabric.leaf_of(host) == node) {
-                return Err(ShardError::Fabric(format!("switch {name}, which has members, does not take it: {why}")));
+            let is_behind = |hosts: &[NodeId]| hosts.iter().any(|&host| self.fabric.leaf_of(host) == node);
+            for (hosts, whom) in [(&placed.hosts, "members"), (&placed.server_hosts, "servers")] {
+                if is_behind(hosts) {
+                    let sentence = format!("switch {name}, which has {whom}, does not take it: {why}");
+                    return Err(ShardError::Fabric(sentence));
+                }
             }
             tracing::warn!(switch = name, %why, "its trees are planned without a switch that does not take the job");
             without.push(node);

@@ -28,11 +28,12 @@ pub fn give_up(jobs: &BTreeMap<JobId, Installed>, stay: &[&Protocol], pipeline: 
     idle.into_iter().for_each(|code| drop(pipeline.unshare(code)));
 }
 
-/// A job as the machine that its protocol's jobs share is told of it. Nobody has planned trees for it.
+/// A job as the machine that its protocol's jobs share is told of it: `hosts` are those of its members, then of its servers.
+/// Nobody has planned trees for it.
 pub fn plan(crossbar: &Crossbar, protocol: &Protocol, job: &JobConfig, hosts: &[NodeId]) -> SharedJob {
     let fabric = crossbar.fabric();
     let ports: Vec<Option<PortId>> = hosts.iter().map(|&host| crossbar.port_to(host)).collect();
-    let children = ports.iter().flatten().count() as u16;
+    let children = ports.iter().take(job.world.into()).flatten().count() as u16;
     let switches = hosts.iter().map(|&host| fabric.leaf_of(host)).collect();
     SharedJob {
         job: job.clone(),
@@ -83,12 +84,17 @@ mod tests {
                 levels: false,
                 options: protocol.options.defaults(),
             };
-            let plan = plan(&crossbar, protocol, &job, &[2, 1, 0].map(NodeId));
-            assert_eq!(*plan.fabric.hosts, [2, 1, 0].map(NodeId));
-            assert_eq!(*plan.fabric.switches, [5, 4, 4].map(NodeId));
-            assert_eq!(plan.ports, [None, Some(PortId(1)), Some(PortId(0))]);
-            assert_eq!((plan.job.world, plan.trees.len()), (3, 0));
-            assert_eq!(plan.share_bytes, protocol.share_bytes(&job, 2));
+            let told = plan(&crossbar, protocol, &job, &[2, 1, 0].map(NodeId));
+            assert_eq!(*told.fabric.hosts, [2, 1, 0].map(NodeId));
+            assert_eq!(*told.fabric.switches, [5, 4, 4].map(NodeId));
+            assert_eq!(told.ports, [None, Some(PortId(1)), Some(PortId(0))]);
+            assert_eq!((told.job.world, told.trees.len()), (3, 0));
+            assert_eq!(told.share_bytes, protocol.share_bytes(&job, 2));
+            // A server comes after the ranks.
+            let job = JobConfig { world: 2, ..job };
+            let told = plan(&crossbar, protocol, &job, &[2, 0, 1].map(NodeId));
+            assert_eq!(told.ports, [None, Some(PortId(0)), Some(PortId(1))]);
+            assert_eq!(told.share_bytes, protocol.share_bytes(&job, 1), "{protocol}: it is no member");
         }
     }
 

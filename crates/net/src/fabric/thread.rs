@@ -48,6 +48,8 @@ pub struct FabricReport {
     pub ports: Vec<PortReport>,
     /// The installed jobs. For jobs that can never go on: why.
     pub installed: Vec<(FabricJob, Option<String>)>,
+    /// By job: its servers on hosts of this switch that were heard.
+    pub servers_heard: BTreeMap<JobId, Vec<u16>>,
     /// The cables that some switch calls dead.
     pub dead_cables: Vec<usize>,
 }
@@ -199,7 +201,7 @@ impl FabricSite {
     }
 
     fn install(&mut self, job: FabricJob, core: &mut Core) {
-        let JobInstall { protocol, ref config, ref members, .. } = job.job;
+        let JobInstall { protocol, ref config, .. } = job.job;
         let (id, key) = (config.job, config.key);
         // The same again changes nothing: sums are under way. Over other trees it begins anew, where its protocol can.
         let known = self.jobs.get(&id).filter(|known| known.job.job.config.key == key);
@@ -207,13 +209,13 @@ impl FabricSite {
             return;
         }
         self.remove(id, core);
-        let placed: Vec<(NodeId, SocketAddr)> = job.hosts.iter().copied().zip(members.iter().copied()).collect();
         let header = Common { protocol: protocol.code, kind: 0, job: id, key };
-        self.crossbar.add_job(header, &placed, &core.udp);
+        self.crossbar.add_job(header, &job.placed(), &core.udp);
         if job.trees.is_empty() {
             // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
             shared::share(protocol, self.crossbar.fabric(), self.crossbar.node(), &mut core.pipeline);
-            core.pipeline.install_shared(&shared::plan(&self.crossbar, protocol, config, &job.hosts), Vec::new());
+            let seats: Vec<NodeId> = job.seats().collect();
+            core.pipeline.install_shared(&shared::plan(&self.crossbar, protocol, config, &seats), Vec::new());
         } else if let Some(planted) = planted::plant(&job, &mut self.crossbar) {
             core.pipeline.install(id, planted);
         } else {
@@ -262,6 +264,11 @@ impl FabricSite {
         self.broken.send_modify(|broken| drop(broken.insert(id, (job.job.job.config.key, why))));
     }
 
+    fn servers_heard(&self, id: JobId, job: &FabricJob) -> Vec<u16> {
+        let numbered = (0..).zip(&job.server_hosts);
+        numbered.filter(|&(_, &host)| self.crossbar.heard(id, host).is_some()).map(|(server, _)| server).collect()
+    }
+
     fn report(&mut self, core: &Core) -> FabricReport {
         let now = core.clock.now();
         let mut jobs = Vec::new();
@@ -287,6 +294,7 @@ impl FabricSite {
             ready: self.ready,
             ports: self.crossbar.report(now),
             installed: self.jobs.values().map(|job| (job.job.clone(), job.broken.clone())).collect(),
+            servers_heard: self.jobs.iter().map(|(&id, job)| (id, self.servers_heard(id, &job.job))).collect(),
             dead_cables: self.crossbar.link_state().dead_cables(),
         }
     }

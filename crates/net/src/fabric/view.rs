@@ -18,7 +18,7 @@ use crate::shard::ShardReport;
 use crate::status::lag::LagStatus;
 use crate::status::operation;
 use crate::status::{
-    FabricStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus,
+    FabricStatus, JobServerStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus,
     TreeSwitchStatus,
 };
 
@@ -102,6 +102,14 @@ fn orders(report: &FabricReport, job: JobId) -> &[OrderReport] {
     own.and_then(|own| own.report.machine.as_ref()).map_or(&[], |machine| &machine.orders)
 }
 
+/// The job's servers on hosts of this switch that were heard.
+fn servers(report: &FabricReport, job: &FabricJob) -> Vec<JobServerStatus> {
+    let heard = report.servers_heard.get(&job.job.config.job);
+    let is_heard = |number: &u16| heard.is_some_and(|heard| heard.contains(number));
+    let here = (0..).zip(&job.job.servers).filter(|(number, _)| is_heard(number));
+    here.map(|(server, place)| JobServerStatus { server, addr: place.addr, state: "present".into() }).collect()
+}
+
 /// Bytes of all machines: jobs' own, and those that jobs share.
 fn held(report: &ShardReport) -> u64 {
     let own: usize = report.jobs.iter().map(|job| job.report.memory_bytes).sum();
@@ -133,7 +141,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             world: config.world,
             members: members.collect(),
             switches: Vec::new(),
-            servers: Vec::new(),
+            servers: servers(report, job),
             above: None,
             missing: Vec::new(),
             slots: config.slots,

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use tokio::sync::oneshot;
+use tributary_control::JobServer;
 use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
 };
@@ -214,8 +215,8 @@ impl Star {
             destination: core.udp.destination_from(asked_at, address),
             serves_several: matches!(below, Below::Switch(_)),
         };
-        let to_server = |&address: &SocketAddr| {
-            let destination = core.udp.destination(address);
+        let to_server = |server: &JobServer| {
+            let (address, destination) = (server.addr, core.udp.destination(server.addr));
             Member { address, destination, serves_several: true }
         };
         let members = members.iter().zip(&asked_at).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
