@@ -10,12 +10,15 @@ use crate::memory::{Bytes, JobShape};
 use crate::name::JobName;
 use crate::network::Network;
 use crate::refusal::Refusal;
+use crate::shared_memory::SharedMemory;
 
 /// The limits of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes for all jobs over all shards.
+    /// Bytes for all jobs over all shards, and for what they share.
     pub memory_bytes: u64,
+    /// What jobs share.
+    pub shared: SharedMemory,
     /// Independent parts of the switch.
     pub shards: u16,
     /// The most jobs at a time, including jobs that still form.
@@ -26,8 +29,7 @@ pub struct Limits {
     pub share: Share,
     /// The limits of tenants whose own share differs, by name.
     pub tenants: BTreeMap<Arc<str>, Share>,
-    /// Where servers may be that sum for everybody's jobs, besides the switch's own machine. Tenants have servers of
-    /// their own.
+    /// Where servers for everybody's jobs may be, besides the switch's own machine. Tenants have servers of their own.
     pub servers: Vec<Network>,
     /// How long members may be silent.
     pub timers: Timers,
@@ -49,6 +51,7 @@ impl Limits {
     pub fn new(memory_bytes: u64, shards: u16) -> Limits {
         Limits {
             memory_bytes,
+            shared: SharedMemory::default(),
             shards,
             max_jobs: 256,
             quotas: Vec::new(),

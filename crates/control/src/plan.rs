@@ -74,6 +74,8 @@ pub enum Effect {
     Resize(JobId, u16),
     /// Remove the job from every shard.
     Remove(JobId),
+    /// Give up what the jobs of a protocol share. None of them is there.
+    Unshare(&'static Protocol),
     /// Ask the switch above, in place of any earlier question for this name, and bring its answer to
     /// [`Control::ascended`](crate::Control::ascended).
     Ascend {

@@ -172,6 +172,24 @@ pub enum Refusal {
         /// Settings that need less memory: [`JobShape::savings`](crate::JobShape::savings).
         less: String,
     },
+    /// There is no room for what the jobs of the protocol share.
+    #[error(
+        "the switch is full: {} of {} are free, and job '{job}' would be the first of {protocol}, whose jobs share {}: wait \
+         until another job ends, start the switch with more memory, or choose fewer entries for {protocol} there",
+        Bytes(*free), Bytes(*total), Bytes(*need)
+    )]
+    NothingToShare {
+        /// The job.
+        job: JobName,
+        /// The protocol's name.
+        protocol: &'static str,
+        /// Free bytes.
+        free: u64,
+        /// All bytes.
+        total: u64,
+        /// Bytes of what its jobs share.
+        need: u64,
+    },
     /// The switch has as many jobs as it takes.
     #[error("the switch has all of the {most} jobs that it may: wait until one ends, or raise max_jobs in its file")]
     TooManyJobs {
@@ -283,6 +301,12 @@ pub enum Refusal {
     /// The server has ended, or another process has its address now.
     #[error("this server's offer is over: it has ended, or another process offers the same address")]
     OfferOver,
+    /// Another server is on the same host of a fabric.
+    #[error("a host of a fabric has one server, and {at} is there already: end that one first")]
+    HostServes {
+        /// The address of the other server.
+        at: SocketAddr,
+    },
     /// The server's address is not its own.
     #[error(
         "no server answers at UDP {addr}, which this server names as its own: is a firewall in between, or does --listen \
@@ -335,7 +359,7 @@ impl Refusal {
             Refusal::AddressTaken { .. } | Refusal::SwitchTwice { .. } => "address_taken",
             Refusal::AddressUnproven { .. } => "address_unproven",
             Refusal::NotComing { .. } => "rendezvous_timeout",
-            Refusal::Full { .. } => "full",
+            Refusal::Full { .. } | Refusal::NothingToShare { .. } => "full",
             Refusal::TooManyJobs { .. } => "too_many_jobs",
             Refusal::OverQuota { .. } => "over_quota",
             Refusal::OverShare { .. } => "over_share",
@@ -352,6 +376,7 @@ impl Refusal {
             Refusal::ServerUnproven { .. } => "server_unproven",
             Refusal::NotAServer { .. } => "not_a_server",
             Refusal::OfferOver => "offer_over",
+            Refusal::HostServes { .. } => "host_serves",
             Refusal::TooManyServers { .. } => "too_many_servers",
             Refusal::Stopping => "stopping",
         }

@@ -93,6 +93,7 @@ impl Tree {
                     Effect::Remove(id) => self.forget(RACKS, id),
                     Effect::Answer { ticket, admitted } => self.answer_below(ticket, admitted),
                     Effect::Ascend { .. } | Effect::Descend { .. } => panic!("nothing is above"),
+                    Effect::Unshare(_) => panic!("nothing is shared in levels"),
                 }
             }
             for rack in (0..RACKS).filter(|rack| !self.dead.contains(rack)).collect::<Vec<_>>() {
@@ -117,6 +118,7 @@ impl Tree {
             }
             Effect::Resize(id, slots) => drop(self.slots[rack].insert(id, slots)),
             Effect::Remove(id) => self.forget(rack, id),
+            Effect::Unshare(_) => panic!("nothing is shared in levels"),
             Effect::Answer { ticket, admitted } => drop(self.answers.insert((rack, ticket), admitted)),
             Effect::Ascend { name, question, ranks, most_slots, switches } => {
                 let addr = format!("10.9.0.{}:17777", rack + 1).parse().unwrap();

@@ -4,8 +4,8 @@ mod harness;
 
 use std::sync::Arc;
 
-use harness::{MIB, World, name, request};
-use tributary_control::{Client, JoinRequest, Limits, Plan, Quota, Share};
+use harness::{MIB, World, found, name, request};
+use tributary_control::{Client, FoundJob, JoinRequest, Limits, Plan, Quota, Share};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::protocols;
@@ -135,9 +135,8 @@ fn jobs_that_were_there_before_divide_the_memory_with_those_that_come() {
     let old = start(&mut before, "old", 1);
     let mut world = World::with(Limits { planned_trees: Some(4), ..Limits::new(MIB, 1) });
     let config = JobConfig { trees: 4, slots: old.slots, ..old.config.clone() };
-    let (name, workers) = (name("old"), old.workers.clone());
     world.slots.insert(config.job, config.slots);
-    world.control.adopt(world.now, &name, old.protocol, config, old.config.slots, workers);
+    world.control.adopt(world.now, FoundJob { config, ..found(&old) });
     let new = start(&mut world, "new", 2);
     assert!(world.control.memory_used() <= MIB && world.control.memory_used() > MIB * 9 / 10);
     assert_eq!(world.slots[&old.config.job], world.slots[&new.config.job]);

@@ -38,7 +38,6 @@ pub(crate) use self::shards::{Shard, Sighting, Sightings, used_by};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
-use crate::shard::JobInstall;
 use crate::token::Token;
 
 struct State {
@@ -250,8 +249,7 @@ impl ControlPlane {
         let mut adopted = 0;
         for shard in &self.shards {
             for (name, job) in shard.found().come().await.unwrap_or_default() {
-                let JobInstall { protocol, config, most_slots, members, .. } = job;
-                self.state().control.adopt(self.now(), &name, protocol, config, most_slots, members);
+                self.state().control.adopt(self.now(), shards::found(name, job));
                 adopted += 1;
             }
         }
@@ -352,6 +350,7 @@ impl ControlPlane {
                 Effect::Install(plan) => self.install(plan).await,
                 Effect::Resize(id, slots) => shards::resize(&self.shards, id, slots).await,
                 Effect::Remove(id) => self.remove(id).await,
+                Effect::Unshare(protocol) => shards::unshare(&self.shards, protocol).await,
                 Effect::Ascend { name, question, mut ranks, most_slots, switches } => {
                     if let Some(ascender) = &self.ascender {
                         let here = ranks.len() as u16;

@@ -72,9 +72,9 @@ pub struct JoinAnswer {
 /// Where the members are in a fabric of switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricAnswer {
-    /// The host of each member, by rank.
+    /// The host of each member, by rank, and then of each server on a host of its own.
     pub hosts: Vec<NodeId>,
-    /// The switch that each host is connected to, by rank.
+    /// The switch that each of these hosts is connected to.
     pub leaves: Vec<NodeId>,
     /// The switches of the highest level.
     pub roots: Vec<NodeId>,

@@ -12,7 +12,7 @@ mod uplink;
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_control::SwitchPlace;
+use tributary_control::{JobServer, SwitchPlace};
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::{ChildId, JobId, PortSet, TreeId};
@@ -62,8 +62,8 @@ pub struct JobInstall {
     pub asked_at: Vec<IpAddr>,
     /// The worker or switch behind each child.
     pub below: Vec<Below>,
-    /// The addresses of the job's servers that are processes of their own, if their packets pass the switch.
-    pub servers: Vec<SocketAddr>,
+    /// The job's servers that are processes of their own, by number, if their packets pass the switch.
+    pub servers: Vec<JobServer>,
     /// For fabrics: the number of aggregation trees, if some rank insists on one.
     pub trees: Option<u16>,
     /// The switch above: the address of its shard of the same number, and the `wid` of this switch at the switch above.
@@ -184,6 +184,11 @@ impl ShardHandle {
     /// Removes a job and frees its memory; false if there was no such job.
     pub fn remove(&self, job: JobId) -> Answer<bool> {
         self.0.ask(|reply| Command::Remove(job, reply))
+    }
+
+    /// Gives up what the jobs of a protocol share, none of which is installed; false if there is no such machine.
+    pub fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
+        self.0.ask(|reply| Command::Unshare(protocol, reply))
     }
 
     /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address

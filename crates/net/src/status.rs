@@ -38,9 +38,9 @@ pub struct SwitchInfo {
     pub http: Option<SocketAddr>,
     /// The control API of the switch above, if there is one.
     pub parent: Option<SocketAddr>,
-    /// Bytes for all jobs.
+    /// Bytes for all jobs, and for what they share.
     pub memory_bytes: u64,
-    /// Bytes that jobs hold.
+    /// Bytes that jobs are charged, and what they share; at a switch of a fabric that is not the seat, what machines hold.
     pub memory_used_bytes: u64,
     /// The most jobs at a time.
     pub max_jobs: u16,
@@ -151,7 +151,7 @@ pub struct SharedStatus {
     pub slots_held: u32,
     /// The most that were held at once.
     pub slots_peak: u32,
-    /// Bytes of the whole shared memory.
+    /// Bytes of the whole shared memory; 0 where it has given way to other jobs.
     pub bytes: u64,
     /// The protocol's own counters and gauges, all jobs together.
     pub metrics: Vec<MetricStatus>,
@@ -289,7 +289,7 @@ pub struct JobStatus {
     pub operation: Option<operation::OperationStatus>,
     /// Elements per packet.
     pub elements_per_packet: u16,
-    /// The bytes that the job is charged.
+    /// The bytes that the job is charged; at a switch of a fabric that is not the seat, what its own machines hold.
     pub memory_bytes: u64,
     /// Packets of its members.
     pub packets: u64,

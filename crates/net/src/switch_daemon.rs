@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tributary_control::tokens::{Tenant, Tokens};
-use tributary_control::{Limits, Network, Quota, Share, Timers};
+use tributary_control::{Limits, Network, Quota, Share, SharedMemory, Timers, TooMuchToShare};
 use tributary_operators::{Allowed, Library};
 use tributary_proto::contract::ids::TreeId;
 use tributary_proto::contract::options::Defaults;
@@ -14,6 +14,7 @@ use tributary_proto::switch_options;
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::HttpServer;
 use crate::http::access::Access;
+use crate::pool_size::longest_elements;
 use crate::shard::{ShardError, ShardHandle, ShardOptions};
 use crate::token::Token;
 
@@ -24,7 +25,7 @@ pub struct SwitchOptions {
     pub listen: SocketAddr,
     /// Threads that sum, each with its own part of the slots, 1 to 256.
     pub shards: usize,
-    /// Bytes for all jobs.
+    /// Bytes for all jobs, and for what they share.
     pub memory_bytes: usize,
     /// A further TCP address for operators.
     pub http: Option<SocketAddr>,
@@ -83,6 +84,7 @@ impl SwitchOptions {
     fn limits(&self, shards: u16) -> Limits {
         Limits {
             memory_bytes: self.memory_bytes as u64,
+            shared: SharedMemory::of(&self.switch_options, longest_elements),
             shards,
             max_jobs: self.max_jobs,
             quotas: self.quotas.clone(),
@@ -146,6 +148,9 @@ pub enum StartError {
     /// No switch has so many shards.
     #[error("a switch has 1 to 256 shards, not {0}: say --cores with one of these")]
     Shards(usize),
+    /// Jobs would share more than the switch has for all of them.
+    #[error("{0} (--memory)")]
+    Shared(#[from] TooMuchToShare),
     /// Any other error of the system.
     #[error("the switch cannot start at {addr}: {source}")]
     System {
@@ -183,6 +188,8 @@ impl RunningSwitch {
         if !(1..=MAX_SHARDS).contains(&options.shards) {
             return Err(StartError::Shards(options.shards));
         }
+        let limits = options.limits(options.shards as u16);
+        limits.shared.check(&options.switch_options, limits.memory_bytes)?;
         let system = |source| StartError::System { addr: options.listen, source };
         let incarnation = getrandom::u64().map_err(|error| system(io::Error::other(error.to_string())))?;
         let (tcp, first) = open_pair(options, incarnation)?;
@@ -194,7 +201,6 @@ impl RunningSwitch {
             let addr = SocketAddr::new(options.listen.ip(), 0);
             shards.push(Box::new(open_shard(options, TreeId(shard), addr, incarnation)?));
         }
-        let limits = options.limits(options.shards as u16);
         let plane = match options.parent {
             None => ControlPlane::new(limits, shards),
             Some(parent) => {

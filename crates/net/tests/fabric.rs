@@ -280,6 +280,55 @@ fn a_job_that_does_not_fit_beside_the_least_parts_of_others_is_refused_in_a_sent
     }
 }
 
+/// What is held is what machines take: at the seat as jobs are charged, elsewhere as the machines say.
+#[test]
+fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
+    let chosen = protocols::ALL.iter().copied().filter(|protocol| protocol.sums_in_network());
+    for (number, protocol) in (60..).zip(chosen) {
+        let fabric = fabric(number, "0123456789abcdef");
+        let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+        until(&leaf, "a greeting", ready);
+        let used = |switch| client::status(RunningFabricSwitch::udp_addr(switch)).unwrap().switch.memory_used_bytes;
+        assert_eq!((used(&leaf), used(&top)), (0, 0));
+        let group = Group::connect(&options(&leaf, protocol)).unwrap();
+        let (here, seat) = (client::status(leaf.udp_addr()).unwrap(), client::status(top.udp_addr()).unwrap());
+        let shared: u64 = here.switch.shared.iter().map(|shared| shared.bytes).sum();
+        assert_eq!(here.switch.memory_used_bytes, shared + here.jobs[0].memory_bytes, "{protocol}");
+        assert!(here.switch.memory_used_bytes > 1_000, "{protocol}: {}", here.switch.memory_used_bytes);
+        assert!(seat.switch.memory_used_bytes >= here.switch.memory_used_bytes, "{protocol}: it is charged for all");
+        group.close();
+        until(&leaf, "the removal", |status| status.jobs.is_empty());
+        let idle: u64 = client::status(leaf.udp_addr()).unwrap().switch.shared.iter().map(|shared| shared.bytes).sum();
+        assert_eq!(used(&leaf), idle, "{protocol}: what jobs share stays");
+        assert_eq!(idle > 0, protocol.shared.is_some(), "{protocol}");
+    }
+}
+
+#[test]
+fn what_jobs_share_in_a_fabric_gives_way_at_every_switch_or_is_refused_with_a_sentence() {
+    let sharing: Vec<&'static Protocol> = protocols::ALL.iter().copied().filter(|own| own.shared.is_some()).collect();
+    // Room for one of these machines, but not for two.
+    let fabric = fabric_with(80, "0123456789abcdef", "memory_mib = 9\n");
+    let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
+    until(&leaf, "a greeting", ready);
+    for protocol in &sharing {
+        let group = Group::connect(&options(&leaf, protocol)).unwrap();
+        for switch in [&leaf, &top] {
+            until(switch, "what jobs share now", |status| {
+                let there = status.switch.shared.iter().filter(|shared| shared.bytes > 0);
+                there.map(|shared| shared.protocol.as_str()).eq([protocol.name])
+            });
+        }
+        for other in sharing.iter().filter(|other| *other != protocol) {
+            let other = ConnectOptions { job: "other".into(), ..options(&leaf, other) };
+            let refusal = Group::connect(&other).map(drop).unwrap_err().to_string();
+            let expected = format!("would be the first of {}, whose jobs share ", other.protocol);
+            assert!(refusal.contains(&expected), "{refusal}");
+        }
+        group.close();
+    }
+}
+
 #[test]
 fn a_switch_with_another_secret_is_no_part_of_the_fabric() {
     let ours = fabric(2, "0123456789abcdef");

@@ -16,8 +16,10 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{JobId, JobKey, PortSet};
+use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::protocols;
+use tributary_proto::switch_options::{Given, add};
+use tributary_proto::{protocols, switch_options};
 
 /// The protocols whose jobs share memory.
 fn sharing() -> impl Iterator<Item = &'static Protocol> {
@@ -186,6 +188,64 @@ fn members_are_heard_while_their_job_stands_still() {
             // Nobody leaves before the other one has seen it.
             sum(group, rank, 2, 10);
         });
+    }
+}
+
+/// A switch with so much memory, and as many entries as a switch has whose operator chooses nothing.
+fn switch_of(memory_bytes: usize) -> RunningSwitch {
+    RunningSwitch::start(&SwitchOptions { memory_bytes, ..SwitchOptions::new(any_port()) }).unwrap()
+}
+
+#[test]
+fn what_jobs_share_is_part_of_the_switchs_memory_and_gives_way_when_no_job_uses_it() {
+    // Less than two of these machines take.
+    let switch = switch_of(60 << 20);
+    let mut protocols = sharing().collect::<Vec<_>>();
+    protocols.push(protocols[0]);
+    for protocol in protocols {
+        on_ranks(&switch, protocol, protocol.name, 2, |group, rank| {
+            sum(group, rank, 2, 10_007);
+            let status = client::status(switch.listen_addr()).unwrap();
+            let there: Vec<_> = status.switch.shared.iter().filter(|shared| shared.bytes > 0).collect();
+            let [shared] = there[..] else { panic!("{:?}", status.switch.shared) };
+            let jobs: u64 = status.jobs.iter().map(|job| job.memory_bytes).sum();
+            let used = status.switch.memory_used_bytes;
+            assert_eq!(shared.protocol, protocol.name);
+            assert!(
+                shared.bytes > 30 << 20 && used >= shared.bytes && used <= shared.bytes + jobs,
+                "{used}: {shared:?}"
+            );
+            assert!(used < 60 << 20);
+            sum(group, rank, 2, 7);
+        });
+        let status = until(&switch, "the end", nothing_held);
+        assert!(status.switch.memory_used_bytes > 30 << 20, "it stays: {:?}", status.switch.shared);
+    }
+}
+
+#[test]
+fn a_switch_without_room_for_what_jobs_share_refuses_them_and_serves_others() {
+    let switch = switch_of(8 << 20);
+    for protocol in sharing() {
+        let refusal = Group::connect(&options(&switch, protocol, "large", 0, 2)).err().expect("a refusal").to_string();
+        let expected = format!("job 'large' would be the first of {protocol}, whose jobs share ");
+        assert!(refusal.contains(&expected) && refusal.contains("the switch is full"), "{refusal}");
+    }
+    assert!(client::status(switch.listen_addr()).unwrap().switch.shared.is_empty());
+    let other = protocols::ALL.iter().copied().find(|protocol| protocol.switch.is_some()).unwrap();
+    on_ranks(&switch, other, "small", 2, |group, rank| sum(group, rank, 2, 10_007));
+}
+
+#[test]
+fn a_switch_whose_operator_chooses_more_for_jobs_to_share_than_it_has_does_not_start() {
+    for protocol in with_aggregators() {
+        let mut given = Given::new();
+        add(&mut given, &format!("{}.aggregators={}", protocol.name, 1 << 20)).unwrap();
+        let switch_options = switch_options::SwitchOptions::read(&given, Defaults::Real).unwrap();
+        let chosen = SwitchOptions { switch_options, ..SwitchOptions::new(any_port()) };
+        let error = RunningSwitch::start(&chosen).err().expect("an error").to_string();
+        assert!(error.starts_with(&format!("the jobs of {protocol} would share 8.")), "{error}");
+        assert!(error.contains("GiB here, and the switch has 64.0 MiB for all jobs"), "{error}");
     }
 }
 

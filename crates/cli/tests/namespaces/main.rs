@@ -8,6 +8,7 @@ mod fabric_deaths;
 mod fabric_lossless;
 mod fabric_memory;
 mod fabric_operators;
+mod fabric_servers;
 mod fabric_shares;
 mod fabric_trees;
 mod fair;

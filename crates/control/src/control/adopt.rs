@@ -14,22 +14,30 @@ use crate::memory::JobShape;
 use crate::name::JobName;
 use crate::plan::Plan;
 use crate::running::{Running, Sharing};
-use crate::servers::Servers;
+use crate::servers::{JobServer, Servers};
 use crate::shares::with;
 use crate::tidings::Tiding;
 
+/// A job that runs already and whose ranks are all workers here.
+pub struct FoundJob {
+    /// The job's name.
+    pub name: JobName,
+    /// The protocol that the switch runs for the job.
+    pub protocol: &'static Protocol,
+    /// Id, key, ranks, slots now, elements per packet, trees.
+    pub config: JobConfig,
+    /// The slots on which the job's members have agreed.
+    pub most_slots: u16,
+    /// The source address of each worker's packets, by rank.
+    pub workers: Vec<SocketAddr>,
+    /// The job's servers on hosts of their own, by number.
+    pub servers: Vec<JobServer>,
+}
+
 impl Control {
-    /// Takes over a job that runs already and whose ranks are all workers here, after this control plane was started
-    /// anew. `most` is the number of slots on which the job's members have agreed.
-    pub fn adopt(
-        &mut self,
-        now: Time,
-        name: &JobName,
-        protocol: &'static Protocol,
-        config: JobConfig,
-        most: u16,
-        workers: Vec<SocketAddr>,
-    ) {
+    /// Takes over a job after this control plane was started anew.
+    pub fn adopt(&mut self, now: Time, job: FoundJob) {
+        let FoundJob { name, protocol, config, most_slots, workers, servers } = job;
         let id = config.job;
         let world = workers.len() as u16;
         let child = |(rank, &addr): (usize, &SocketAddr)| Child {
@@ -62,7 +70,7 @@ impl Control {
             children: workers.iter().enumerate().map(child).collect(),
             trees: None,
             workers,
-            servers: Servers::None,
+            servers: if servers.is_empty() { Servers::None } else { Servers::Dedicated(servers) },
             switches: Vec::new(),
             uplink: None,
             slots: shape.slots,
@@ -75,9 +83,13 @@ impl Control {
         }
         self.last_id = self.last_id.max(id);
         let plan = Arc::new(plan);
+        self.expect_servers(now, plan.servers.dedicated());
         self.tidings.push_back(Tiding::Adopted(plan.clone()));
+        if protocol.shared.is_some() {
+            self.shared.insert(protocol.code, protocol);
+        }
         let slots = shape.slots;
-        let sharing = shape.resizes().then(|| Sharing { most: with(&shape, most), slots });
+        let sharing = shape.resizes().then(|| Sharing { most: with(&shape, most_slots), slots });
         self.running.insert(id, Running { sharing, ..Running::adopted(now, plan) });
     }
 }

@@ -5,7 +5,7 @@
 //! only there, so that no member is called lost on old news. The same inputs always give the same outputs.
 
 mod absence;
-mod adopt;
+pub(crate) mod adopt;
 mod ascending;
 mod contest;
 mod holding;
@@ -13,11 +13,13 @@ mod rendezvous;
 mod report;
 mod servers;
 mod shares;
+mod sharing;
 mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 use crate::admission::Limits;
@@ -44,6 +46,8 @@ pub struct Control {
     pub(crate) owners: BTreeMap<JobName, JobId>,
     /// Joins for ranks that a running job already has, until it is known which process is alive.
     pub(crate) contenders: Vec<Contender>,
+    /// The protocols whose jobs share a machine that is there, by code.
+    pub(crate) shared: BTreeMap<u8, &'static Protocol>,
     /// Servers that offer themselves, and servers that are gone but whose jobs are not over; by incarnation.
     pub(crate) servers: BTreeMap<u64, Offered>,
     /// The last servers that ended in good order, by incarnation.
@@ -76,6 +80,7 @@ impl Control {
             running: BTreeMap::new(),
             owners: BTreeMap::new(),
             contenders: Vec::new(),
+            shared: BTreeMap::new(),
             servers: BTreeMap::new(),
             retired: VecDeque::new(),
             quarrels: BTreeMap::new(),
@@ -354,11 +359,6 @@ impl Control {
     /// The switch's limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
-    }
-
-    /// Bytes that jobs hold.
-    pub fn memory_used(&self) -> u64 {
-        self.running.values().map(Running::memory_bytes).sum()
     }
 
     pub(crate) fn answer(&mut self, ticket: Ticket, admitted: Admitted) {

@@ -201,6 +201,12 @@ impl Control {
         let ticket = |child: &Child| forming.seats[&child.below.ranks()[0].0].ticket;
         let tickets = children.iter().map(ticket).collect();
         let (uplink, switches) = above.map_or((None, forming.places()), |(uplink, all)| (Some(uplink), all));
+        let (others, slots) = match &division {
+            Some(division) => (&division.others[..], division.slots),
+            None => (&[][..], shape.slots),
+        };
+        let bytes = JobShape { slots, ..shape.clone() }.bytes();
+        self.make_way(others, Some((shape.protocol, bytes)));
         // The memory that other jobs lose is freed before the newcomer takes it.
         let sharing = division.map(|Division { most, slots, others }| {
             self.resize(&others);
@@ -227,13 +233,17 @@ impl Control {
             let Division { most, slots, .. } = self.division(name, client, wish, succeeding)?;
             return Ok(JobShape { slots, ..most });
         }
-        grant(&self.limits, name, client, wish, self.free(name, client, succeeding))
+        let counted = |job: &Running| !(succeeding && job.plan.name == *name);
+        let free = self.free(name, client, succeeding);
+        let switch = self.left_beside_shared(name, wish.protocol, free.switch, counted)?;
+        grant(&self.limits, name, client, wish, Free { switch, ..free })
     }
 
     /// Free memory for a job of this name and client. `succeeding`: as if the job's predecessors were gone already.
     pub(super) fn free(&self, name: &JobName, client: &Client, succeeding: bool) -> Free {
         let counted = |job: &&Running| !(succeeding && job.plan.name == *name);
-        let used: u64 = self.running.values().filter(counted).map(Running::memory_bytes).sum();
+        let jobs: u64 = self.running.values().filter(counted).map(Running::memory_bytes).sum();
+        let used = jobs + self.shared_by(|job| counted(&job));
         let quota = self.limits.quota(name).and_then(|quota| {
             let same = self.running.values().filter(counted).filter(|job| job.plan.name.matches(&quota.jobs));
             Some(quota.memory_bytes?.saturating_sub(same.map(Running::memory_bytes).sum()))

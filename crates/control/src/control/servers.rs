@@ -29,6 +29,10 @@ pub(crate) struct Offered {
     watch: Watch,
     /// Changes whenever the server's jobs change.
     changes: u64,
+    /// The number with which it was last told of its jobs, as it says.
+    known: Option<u64>,
+    /// The server has asked here. Otherwise it is known from a job that outlived a former control plane.
+    asked: bool,
 }
 
 impl Offered {
@@ -80,6 +84,7 @@ impl Control {
         if self.retired.contains(&offer.incarnation) {
             return Err(Refusal::OfferOver);
         }
+        self.has_the_host_for_itself(now, &offer)?;
         // One socket belongs to one process: a process that offered this address before is gone.
         let former = |other: &&Offered| other.is_present() && other.offer.addr == offer.addr;
         let formers = self.servers.values().filter(former).map(|other| other.offer.incarnation);
@@ -91,10 +96,10 @@ impl Control {
         }
         let server = self.servers.entry(offer.incarnation).or_insert_with(|| {
             let (state, watch) = (MemberState::Present, Watch::default());
-            Offered { offer: offer.clone(), state, heard: now, watch, changes: 0 }
+            Offered { offer: offer.clone(), state, heard: now, watch, changes: 0, known: None, asked: true }
         });
         let incarnation = offer.incarnation;
-        (server.offer, server.heard) = (offer, now);
+        (server.offer, server.heard, server.asked) = (offer, now, true);
         if !server.watch.open() {
             return Err(Refusal::OfferOver);
         }
@@ -103,6 +108,41 @@ impl Control {
             self.mark_server(now, incarnation, MemberState::Present);
         }
         Ok(())
+    }
+
+    /// A host of a fabric has one cable, and one socket in a job: it has one server at most. A server whose connection is
+    /// closed makes way for the next, unless it may just be about to ask again.
+    fn has_the_host_for_itself(&mut self, now: Time, offer: &ServerOffer) -> Result<(), Refusal> {
+        if self.limits.planned_trees.is_none() {
+            return Ok(());
+        }
+        let is_beside = |other: &&Offered| {
+            let (own, theirs) = (offer.addr, other.offer.addr);
+            other.is_present()
+                && theirs != own
+                && theirs.ip() == own.ip()
+                && other.offer.incarnation != offer.incarnation
+        };
+        let Some(beside) = self.servers.values().find(is_beside) else { return Ok(()) };
+        let patience = self.limits.timers.confirmation();
+        if beside.watch.closed().is_none_or(|closed| now < closed + patience) {
+            return Err(Refusal::HostServes { at: beside.offer.addr });
+        }
+        let incarnation = beside.offer.incarnation;
+        self.lose_server(now, incarnation, MemberState::Lost);
+        Ok(())
+    }
+
+    /// Notes the servers of a job that outlived a former control plane. They have a lease to ask.
+    pub(crate) fn expect_servers(&mut self, now: Time, servers: &[JobServer]) {
+        for &JobServer { addr, incarnation } in servers {
+            let Some(incarnation) = incarnation else { continue };
+            let client = Client::at(addr.ip());
+            let offer = ServerOffer { incarnation, addr, receive_buffer: 0, client };
+            let (state, watch) = (MemberState::Present, Watch::default());
+            let expected = Offered { offer, state, heard: now, watch, changes: 0, known: None, asked: false };
+            self.servers.entry(incarnation).or_insert(expected);
+        }
     }
 
     fn has_room_for(&self, client: &Client) -> Result<(), Refusal> {
@@ -139,6 +179,20 @@ impl Control {
         self.servers.get(&incarnation).filter(|server| server.is_present()).map(|server| server.changes)
     }
 
+    /// A server that has asked says which number it was told last.
+    pub fn server_knows(&mut self, incarnation: u64, known: Option<u64>) {
+        if let Some(server) = self.servers.get_mut(&incarnation) {
+            server.known = known;
+        }
+    }
+
+    /// True if every server of a job that is there has said that it knows of all of its jobs.
+    pub fn is_known_to_servers(&self, id: JobId) -> bool {
+        let servers = self.running.get(&id).map_or(&[][..], |job| job.plan.servers.dedicated());
+        let mut offered = servers.iter().filter_map(|server| self.servers.get(&server.incarnation?));
+        offered.all(|server| !server.is_present() || server.known == Some(server.changes))
+    }
+
     /// The jobs that a process serves, each with the server's number in the job.
     pub fn served_by(&self, incarnation: u64) -> Vec<(Arc<Plan>, ServerId)> {
         let number = |job: &Running| {
@@ -157,7 +211,9 @@ impl Control {
             heard: server.heard,
             jobs: self.served_by(server.offer.incarnation).iter().map(|(plan, _)| plan.name.clone()).collect(),
         };
-        let mut views: Vec<OfferView> = self.servers.values().map(view).collect();
+        // Of a server that has not asked yet it is not known whether it is there.
+        let is_known = |server: &&Offered| server.asked || !server.is_present();
+        let mut views: Vec<OfferView> = self.servers.values().filter(is_known).map(view).collect();
         views.sort_by_key(|view| view.addr);
         views
     }
@@ -173,7 +229,7 @@ impl Control {
         if protocol.server_machine().is_none() {
             return (Servers::None, None);
         }
-        let own = |server: &&Offered| server.is_present() && !server.offer.client.excludes(client);
+        let own = |server: &&Offered| server.is_present() && server.asked && !server.offer.client.excludes(client);
         let present = || self.servers.values().filter(own).map(|server| &server.offer);
         let of = |offer: &ServerOffer| JobServer { addr: offer.addr, incarnation: Some(offer.incarnation) };
         let mut servers: Vec<JobServer> = present().map(of).collect();

@@ -74,14 +74,18 @@ struct Parties<'a> {
     parties: Vec<Party<'a>>,
     /// Jobs whose memory does not change.
     fixed: Vec<&'a Running>,
+    /// Bytes that some of all these jobs share.
+    shared: u64,
 }
 
 impl<'a> Parties<'a> {
     /// All running jobs for which `counts` is true.
     fn running(control: &'a Control, counts: impl Fn(&Running) -> bool) -> Parties<'a> {
+        let shared = control.shared_by(&counts);
         let running = control.running.values().filter(|job| counts(job));
         let (sharing, fixed): (Vec<&Running>, Vec<&Running>) = running.partition(|job| job.sharing.is_some());
-        Parties { limits: &control.limits, parties: sharing.into_iter().filter_map(Party::running).collect(), fixed }
+        let parties = sharing.into_iter().filter_map(Party::running).collect();
+        Parties { limits: &control.limits, parties, fixed, shared }
     }
 
     fn groups(&self) -> Vec<Group<'a>> {
@@ -99,6 +103,11 @@ impl<'a> Parties<'a> {
         bytes.saturating_sub(held.sum())
     }
 
+    /// What the jobs that take no part, and what jobs share, leave of the switch.
+    fn left_of_switch(&self) -> u64 {
+        self.left(self.limits.memory_bytes, |_| true).saturating_sub(self.shared)
+    }
+
     /// The slots of each job. An error if the jobs do not fit even with the fewest slots: it names a group that has the
     /// newcomer; `None` means that the switch is full.
     fn divide(mut self) -> Result<Vec<u16>, Option<Group<'a>>> {
@@ -114,7 +123,7 @@ impl<'a> Parties<'a> {
             }
         }
         let shapes: Vec<JobShape> = self.parties.iter().map(|party| party.shape.clone()).collect();
-        divide(self.left(self.limits.memory_bytes, |_| true), &shapes).ok_or(None)
+        divide(self.left_of_switch(), &shapes).ok_or(None)
     }
 }
 
@@ -131,7 +140,7 @@ impl Control {
         let most = self.most(name, client, wish)?;
         let mut all = Parties::running(self, |job| !(succeeding && job.plan.name == *name));
         let fewest: u64 = all.parties.iter().map(|party| with(&party.shape, least(&party.shape)).bytes()).sum();
-        let free = all.left(self.limits.memory_bytes, |_| true).saturating_sub(fewest);
+        let free = all.left_of_switch().saturating_sub(fewest);
         let others: Vec<JobId> = all.parties.iter().filter_map(|party| party.id).collect();
         all.parties.push(Party { id: None, name, client, shape: most.clone() });
         let newcomer = with(&most, least(&most));
@@ -203,6 +212,7 @@ impl Control {
         };
         let larger: Vec<(JobId, u16)> =
             ids.into_iter().zip(slots).filter(|(id, slots)| is_worth_it(id, *slots)).collect();
+        self.make_way(&larger, None);
         self.resize(&larger);
     }
 }

@@ -52,6 +52,9 @@ pub struct FabricFile {
     pub switches: BTreeMap<String, OptionTable>,
     /// Which of the jobs' own operators the switches serve. If left out: none.
     pub operators: Option<FabricOperators>,
+    /// Hosts where servers may be that sum for everybody's jobs. If left out: none.
+    #[serde(default)]
+    pub servers: Vec<String>,
     /// Elements of four bytes in the longest packet that switches sum. The default fits an ordinary packet.
     #[serde(default = "defaults::elements_per_packet")]
     pub elements_per_packet: u16,
@@ -142,6 +145,8 @@ impl FabricFile {
             let options = options.iter().map(|(name, text)| (name.clone(), OptionText(text.clone())));
             file.switches.entry(protocol.clone()).or_default().extend(options);
         }
-        FabricLayout::new(&file).map_err(ConfigError::new)
+        let layout = FabricLayout::new(&file).map_err(ConfigError::new)?;
+        layout.check_shared().map_err(|error| ConfigError::new(error.to_string()))?;
+        Ok(layout)
     }
 }

@@ -4,6 +4,7 @@
 //! ways. [`LinkState`] is what a switch knows of dead cables anywhere in the fabric.
 
 mod file;
+mod limits;
 mod link_state;
 mod lossless;
 mod marks;

@@ -81,6 +81,8 @@ pub struct FabricLayout {
     /// Which of the jobs' own operators a switch serves, as the file says; by node, for the nodes that the file
     /// mentions.
     pub operators: BTreeMap<NodeId, String>,
+    /// The hosts where servers may be.
+    pub servers: Vec<NodeId>,
     /// Elements of four bytes in the longest packet that switches sum.
     pub elements_per_packet: u16,
     /// Bytes for jobs on each switch.
@@ -173,6 +175,7 @@ impl FabricLayout {
         let switch_options = SwitchOptions::read(&of_switches(&file.switches), Defaults::Real);
         let switch_options = switch_options.map_err(|error| error.to_string())?;
         let operators = served::by_switch(file.operators.as_ref(), &cabling, find)?;
+        let servers = served::servers(file, &cabling, find)?;
         let cables = cable_properties(file, &cabling, find)?;
         Ok(FabricLayout {
             lossless: Thresholds::of(file, &cables)?,
@@ -187,6 +190,7 @@ impl FabricLayout {
             balancing: file.balancing,
             switch_options,
             operators,
+            servers,
             elements_per_packet: file.elements_per_packet,
             memory_bytes: u64::from(file.memory_mib) << 20,
         })

@@ -1,10 +1,12 @@
-//! Which of the jobs' own operators the switches of a fabric serve: `[operators]` of the fabric's file.
+//! Who serves jobs in a fabric, as its file says: which of the jobs' own operators switches serve (`[operators]`), and on which
+//! hosts servers may be (`servers`).
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use tributary_proto::contract::ids::NodeId;
 
+use super::file::FabricFile;
 use crate::routes::Cabling;
 
 /// `[operators]`: what every switch serves, and what some switches serve instead.
@@ -36,11 +38,45 @@ pub(super) fn by_switch(
     Ok(served)
 }
 
+/// The hosts where servers may be.
+pub(super) fn servers(
+    file: &FabricFile,
+    cabling: &Cabling,
+    find: impl Fn(&String) -> Result<NodeId, String>,
+) -> Result<Vec<NodeId>, String> {
+    if file.lossless && !file.servers.is_empty() {
+        return Err(
+            "servers: these do not wait when a switch tells them to pause; leave out servers or lossless".into()
+        );
+    }
+    let host = |name: &String| match find(name).map_err(|error| format!("servers: {error}"))? {
+        node if cabling.switch_index(node).is_none() => Ok(node),
+        _ => Err(format!("servers: '{name}' is a switch, and servers are on hosts")),
+    };
+    file.servers.iter().map(host).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::fabric::FabricFile;
 
     const FABRIC: &str = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 1\nspines = 2\nhosts_per_leaf = 2\n";
+
+    #[test]
+    fn the_file_names_the_hosts_where_servers_may_be() {
+        let parse = |keys: &str| FabricFile::parse(&format!("{keys}\n{FABRIC}"));
+        assert!(parse("").unwrap().servers.is_empty());
+        let fabric = parse("servers = [\"host1\"]").unwrap();
+        assert_eq!(fabric.servers, [fabric.node_named("host1").unwrap()]);
+        for (keys, error) in [
+            ("servers = [\"pigeon\"]", "servers: there is no node 'pigeon'"),
+            ("servers = [\"leaf0\"]", "servers: 'leaf0' is a switch, and servers are on hosts"),
+            ("servers = [\"host1\"]\nrate_mbps = 100\nlossless = true", "leave out servers or lossless"),
+        ] {
+            let told = parse(keys).unwrap_err().to_string();
+            assert!(told.contains(error), "{told}");
+        }
+    }
 
     #[test]
     fn a_switch_serves_what_the_file_says_of_it_or_else_of_all() {

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_control::{Admitted, Client, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers};
+use tributary_control::{
+    Admitted, Client, Control, Effect, FoundJob, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers,
+};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::time::{Span, Time};
@@ -47,6 +49,18 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
     }
 }
 
+/// A job as it is found after its control plane was started anew.
+pub fn found(plan: &Plan) -> FoundJob {
+    FoundJob {
+        name: plan.name.clone(),
+        protocol: plan.protocol,
+        config: plan.config.clone(),
+        most_slots: plan.config.slots,
+        workers: plan.workers.clone(),
+        servers: plan.servers.dedicated().to_vec(),
+    }
+}
+
 pub struct World {
     pub control: Control,
     pub now: Time,
@@ -54,6 +68,8 @@ pub struct World {
     pub installed: BTreeMap<JobId, Arc<Plan>>,
     /// The slots that each job has now.
     pub slots: BTreeMap<JobId, u16>,
+    /// Protocols whose jobs share nothing any more, in the order in which that was given up.
+    pub unshared: Vec<&'static str>,
     next_key: u64,
 }
 
@@ -69,6 +85,7 @@ impl World {
             answers: BTreeMap::new(),
             installed: BTreeMap::new(),
             slots: BTreeMap::new(),
+            unshared: Vec::new(),
             next_key: 1,
         }
     }
@@ -162,6 +179,11 @@ impl World {
                 Effect::Remove(id) => {
                     self.slots.remove(&id);
                     assert!(self.installed.remove(&id).is_some(), "id {id} is not installed");
+                }
+                Effect::Unshare(protocol) => {
+                    let is_used = self.installed.values().any(|plan| plan.protocol == protocol);
+                    assert!(!is_used, "{protocol} is in use");
+                    self.unshared.push(protocol.name);
                 }
                 Effect::Ascend { .. } | Effect::Descend { .. } => panic!("there is no switch above"),
                 Effect::Answer { ticket, admitted } => {

@@ -108,9 +108,11 @@ impl From<Refusal> for ApiError {
             | Refusal::SwitchTwice { .. }
             | Refusal::ShardsDiffer { .. }
             | Refusal::AskedAgain { .. }
+            | Refusal::HostServes { .. }
             | Refusal::OfferOver => StatusCode::CONFLICT,
             Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Full { .. }
+            | Refusal::NothingToShare { .. }
             | Refusal::TooManyJobs { .. }
             | Refusal::TooManyServers { .. }
             | Refusal::WatchedAlready { .. }

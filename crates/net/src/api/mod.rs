@@ -26,7 +26,7 @@ use crate::clock::span;
 use crate::rendezvous;
 use crate::status::JobStatus;
 
-pub use servers::{OfferBody, OfferReply, RetireBody, ServedBody};
+pub use servers::{OfferBody, OfferReply, RetireBody, ServedBody, ServedInFabric};
 pub use switches::{Place, RankBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, places};
 
 /// `POST /jobs/{name}/join`.
@@ -167,9 +167,9 @@ pub struct JoinReply {
 pub struct FabricReply {
     /// The UDP address of the switch that the member's host is connected to.
     pub leaf: SocketAddr,
-    /// The host of each member, by rank.
+    /// The host of each member, by rank, and then of each server on a host of its own.
     pub hosts: Vec<u32>,
-    /// The switch that each host is connected to, by rank.
+    /// The switch that each of these hosts is connected to.
     pub leaves: Vec<u32>,
     /// The switches of the highest level.
     pub roots: Vec<u32>,

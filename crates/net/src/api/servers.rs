@@ -102,6 +102,21 @@ pub struct ServedBody {
     pub servers: u16,
     /// The UDP address of each worker, by rank.
     pub workers: Vec<SocketAddr>,
+    /// In a fabric of switches: where members and servers are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<ServedInFabric>,
+}
+
+/// What a server learns of the fabric of switches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServedInFabric {
+    /// The UDP address of the switch that the server's host is connected to.
+    pub leaf: SocketAddr,
+    /// The host of each member, by rank, and then of each server.
+    pub hosts: Vec<u32>,
+    /// The switch that each of these hosts is connected to.
+    pub leaves: Vec<u32>,
 }
 
 impl ServedBody {
@@ -118,6 +133,7 @@ impl ServedBody {
             server: server.0,
             servers: plan.servers.dedicated().len() as u16,
             workers: plan.workers.clone(),
+            fabric: None,
         }
     }
 }

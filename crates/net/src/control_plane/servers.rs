@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tributary_control::{Client, Plan, Refusal, ServerOffer};
 use tributary_proto::contract::ids::ServerId;
@@ -45,6 +46,7 @@ impl ControlPlane {
                 tracing::info!(%addr, "a server offers itself");
             }
             state.control.offer(self.now(), offer)?;
+            state.control.server_knows(incarnation, known);
             duration(state.control.limits().timers.lease) / SIGNS_IN_A_LEASE
         };
         let open = OpenOffer { plane: Arc::clone(self), incarnation };
@@ -66,6 +68,24 @@ impl ControlPlane {
             control.server_changes(incarnation).map(|changes| (changes, control.served_by(incarnation)))
         });
         served.map(|(changes, jobs)| (changes, jobs, open)).ok_or(Refusal::OfferOver)
+    }
+
+    /// Returns when all servers of a job that are there have said that they know of it, or after a while.
+    pub async fn until_served(&self, plan: &Plan) {
+        const PATIENCE: Duration = Duration::from_millis(1_000);
+        let mut changed = self.departures.subscribe();
+        let wait = async {
+            loop {
+                changed.mark_unchanged();
+                if self.with_control(|control| control.is_known_to_servers(plan.config.job)) {
+                    return;
+                }
+                // Fails only if the control plane is gone, and then this future is too.
+                let _ = changed.changed().await;
+            }
+        };
+        // A server that does not ask any more is lost soon, and then the members are told.
+        let _ = tokio::time::timeout(PATIENCE, wait).await;
     }
 
     /// A server ends in good order.

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_control::{JobName, Plan};
+use tributary_control::{FoundJob, JobName, Plan};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
@@ -20,6 +20,8 @@ pub(crate) trait Shard: Send + Sync {
     fn resize(&self, job: JobId, slots: u16) -> Answer<bool>;
     /// Removes a job and frees its memory; false if there was no such job.
     fn remove(&self, job: JobId) -> Answer<bool>;
+    /// Gives up what the jobs of a protocol share, none of which is there; false if nothing was shared.
+    fn unshare(&self, protocol: &'static Protocol) -> Answer<bool>;
     /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
     /// `asked_at`, is at a UDP address. A fabric does not ask: its file says which host is behind which cable.
     fn challenge(&self, _whom: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
@@ -50,6 +52,9 @@ impl Shard for ShardHandle {
     }
     fn remove(&self, job: JobId) -> Answer<bool> {
         ShardHandle::remove(self, job)
+    }
+    fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
+        ShardHandle::unshare(self, protocol)
     }
     fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
         ShardHandle::challenge(self, whom, asked_at, incarnation, questions)
@@ -108,6 +113,16 @@ pub(super) async fn remove(shards: &[Box<dyn Shard>], id: JobId) {
     }
 }
 
+/// Gives up what the jobs of a protocol share.
+pub(super) async fn unshare(shards: &[Box<dyn Shard>], protocol: &'static Protocol) {
+    for shard in shards.iter().take(used_by(protocol)) {
+        match shard.unshare(protocol).come().await {
+            Ok(_) => tracing::info!(%protocol, "what its jobs shared has given way to other jobs"),
+            Err(error) => tracing::warn!(%protocol, %error, "what its jobs shared is still there"),
+        }
+    }
+}
+
 /// A shard's last report, and how fast the shard works.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sighting {
@@ -154,6 +169,12 @@ impl Sighting {
     }
 }
 
+/// A job that runs in a shard although this control plane has not installed it.
+pub(super) fn found(name: JobName, job: JobInstall) -> FoundJob {
+    let JobInstall { protocol, config, most_slots, members: workers, servers, .. } = job;
+    FoundJob { name, protocol, config, most_slots, workers, servers }
+}
+
 /// What one shard is told of a job.
 fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
     let uplink = plan.uplink.as_ref();
@@ -165,7 +186,7 @@ fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
         asked_at: plan.children.iter().map(|child| child.asked_at).collect(),
         below: plan.children.iter().map(|child| child.below.clone()).collect(),
         servers: match plan.protocol.shared.is_some() {
-            true => plan.servers.dedicated().iter().map(|server| server.addr).collect(),
+            true => plan.servers.dedicated().to_vec(),
             false => Vec::new(),
         },
         trees: plan.trees,

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::JobName;
-use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
+use tributary_control::{JobName, JobServer};
 use tributary_operators::Library;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
@@ -17,7 +16,7 @@ use super::job::FabricJob;
 use super::thread::FabricReport;
 use super::tree_body::TreeBody;
 use crate::api::error::ApiError;
-use crate::api::{FabricReply, from_hex, hex, modules};
+use crate::api::{from_hex, hex, modules};
 use crate::progress::Progress;
 use crate::shard::JobInstall;
 use crate::status::MetricStatus;
@@ -39,6 +38,9 @@ pub struct SyncBody {
     /// The slots over all trees that jobs have now, for jobs whose machines can be resized.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shares: BTreeMap<u16, u16>,
+    /// Protocols whose jobs share a machine that stays, whether such a job is there or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<String>,
     /// Jobs whose trees are broken, as far as the seat knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<BrokenBody>,
@@ -81,12 +83,37 @@ pub struct JobBody {
     pub members: Vec<SocketAddr>,
     /// The host's number of each member, by rank.
     pub hosts: Vec<u32>,
+    /// The servers on hosts of their own, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerBody>,
     /// The number of trees that its ranks insist on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trees_wanted: Option<u16>,
     /// The job's static trees; empty for protocols that find their trees themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeBody>,
+}
+
+/// A server of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerBody {
+    /// The address where the server receives packets.
+    pub addr: SocketAddr,
+    /// The number of its host.
+    pub host: u32,
+    /// Random, 16 hexadecimal digits: names the server's process.
+    pub incarnation: String,
+}
+
+impl ServerBody {
+    /// The servers of a job; none of them is known to the switch above alone, since a fabric has none.
+    fn all(job: &FabricJob) -> Vec<ServerBody> {
+        let server = |(server, host): (&JobServer, &NodeId)| {
+            Some(ServerBody { addr: server.addr, host: host.0, incarnation: hex(server.incarnation?) })
+        };
+        job.job.servers.iter().zip(&job.server_hosts).filter_map(server).collect()
+    }
 }
 
 impl JobBody {
@@ -105,6 +132,7 @@ impl JobBody {
             modules: modules::of(&config.options),
             members: members.clone(),
             hosts: job.hosts.iter().map(|host| host.0).collect(),
+            servers: ServerBody::all(job),
             trees_wanted: job.job.trees,
             trees: job.trees.iter().map(TreeBody::new).collect(),
         }
@@ -143,8 +171,12 @@ impl JobBody {
         let whole = self.hosts.len() == self.members.len() && self.job_id != 0 && divides;
         // A switch of a fabric has one address.
         let (below, asked_at) = (Below::workers(world), Vec::new());
-        let (most_slots, members, servers, trees_wanted) =
-            (self.most_slots, self.members, Vec::new(), self.trees_wanted);
+        let (most_slots, members, trees_wanted) = (self.most_slots, self.members, self.trees_wanted);
+        let server = |server: &ServerBody| {
+            Some(JobServer { addr: server.addr, incarnation: Some(from_hex(&server.incarnation)?) })
+        };
+        let servers = self.servers.iter().map(server).collect::<Option<Vec<_>>>()?;
+        let server_hosts = self.servers.iter().map(|server| NodeId(server.host)).collect();
         let job = JobInstall {
             protocol,
             config,
@@ -156,7 +188,8 @@ impl JobBody {
             trees: trees_wanted,
             parent: None,
         };
-        whole.then(|| FabricJob { name, job, hosts: self.hosts.into_iter().map(NodeId).collect(), trees })
+        let hosts = self.hosts.into_iter().map(NodeId).collect();
+        whole.then_some(FabricJob { name, job, hosts, server_hosts, trees })
     }
 }
 
@@ -254,23 +287,4 @@ impl JobSign {
         };
         report.shard.jobs.iter().map(sign).collect()
     }
-}
-
-/// What a member learns of the fabric and of its place in the job's trees; `None` if some member is on no host of the
-/// fabric.
-pub fn fabric_reply(fabric: &FabricLayout, rank: u16, members: &[SocketAddr], trees: &[Tree]) -> Option<FabricReply> {
-    let host = |member: &SocketAddr| fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node));
-    let hosts = members.iter().map(host).collect::<Option<Vec<NodeId>>>()?;
-    let cable = fabric.cables[fabric.ports[hosts.get(usize::from(rank))?.index()].first()?.cable];
-    let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
-    let leaves: Vec<NodeId> = hosts.iter().map(|&host| fabric.leaf_of(host)).collect();
-    Some(FabricReply {
-        leaf: fabric.udp(*leaves.get(usize::from(rank))?),
-        hosts: numbers(&hosts),
-        leaves: numbers(&leaves),
-        roots: numbers(&fabric.roots()),
-        trees: trees.iter().map(|tree| tree.places[usize::from(rank)].child.0).collect(),
-        levels: trees.iter().any(Tree::has_levels),
-        lossless_bits_per_s: fabric.lossless.and(cable.bits_per_s),
-    })
 }

@@ -3,7 +3,6 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use tributary_control::Limits;
 use tributary_control::fabric::FabricLayout;
 use tributary_operators::{Allowed, Library};
 use tributary_proto::contract::ids::NodeId;
@@ -73,9 +72,7 @@ impl RunningFabricSwitch {
             None => Box::new(Onlooker(Arc::clone(&handle))),
         };
         // What each switch has for jobs is divided as if all jobs ran over one: only the seat has a control plane.
-        let planned_trees = Some(fabric.roots().len() as u16);
-        let limits = Limits { planned_trees, ..Limits::new(fabric.memory_bytes, 1) };
-        let plane = Arc::new(ControlPlane::new(limits, vec![shard]).serving(library));
+        let plane = Arc::new(ControlPlane::new(fabric.limits(), vec![shard]).serving(library));
         let view = SwitchView { fabric: Arc::clone(fabric), node, handle: Arc::clone(&handle) };
         let identity = Identity { listen: udp, http: control.get(1).copied() };
         let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(Box::new(view))));

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, TreeId};
+use tributary_proto::contract::pipeline::Pipeline;
 
-use super::thread::{self, Broken, Command, FabricReport, FabricSite};
+use super::thread::{Broken, Command, FabricReport, FabricSite};
 use super::told::Told;
 use crate::event_loop::answer::Answer;
 use crate::event_loop::handle::Handle;
@@ -27,7 +28,7 @@ impl FabricHandle {
     /// Opens the socket and starts the thread.
     pub fn start(fabric: Arc<FabricLayout>, node: NodeId, socket_buffer: usize) -> io::Result<FabricHandle> {
         let udp = UdpPort::open(fabric.udp(node), socket_buffer, socket_buffer)?;
-        let (name, pipeline) = (format!("switch-{}", fabric.name(node)), thread::pipeline(&fabric, node));
+        let (name, pipeline) = (format!("switch-{}", fabric.name(node)), Pipeline::on_a_thread());
         let (broken_here, broken) = watch::channel(Broken::new());
         let site = FabricSite::new(fabric, node, &udp, broken_here);
         Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, pipeline, site)?, broken })

@@ -4,6 +4,8 @@
 //! lost a switch or a cable is never mended under its job. The job ends on every rank, with an error that names the
 //! cause, and is planned anew when the ranks connect again.
 
+use std::net::SocketAddr;
+
 use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
@@ -26,14 +28,27 @@ pub struct FabricJob {
     pub job: JobInstall,
     /// The host of each member, by rank.
     pub hosts: Vec<NodeId>,
+    /// The host of each server, by number.
+    pub server_hosts: Vec<NodeId>,
     /// The job's static trees, by number; empty for protocols that find their trees themselves.
     pub trees: Vec<Tree>,
 }
 
 impl FabricJob {
-    /// The switches without which the job cannot run: the switches of its trees, or those with members.
+    /// The hosts of all members, and then of all servers.
+    pub fn seats(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.hosts.iter().chain(&self.server_hosts).copied()
+    }
+
+    /// Each member's host and address, and then each server's.
+    pub fn placed(&self) -> Vec<(NodeId, SocketAddr)> {
+        let JobInstall { members, servers, .. } = &self.job;
+        self.seats().zip(members.iter().copied().chain(servers.iter().map(|server| server.addr))).collect()
+    }
+
+    /// The switches without which the job cannot run: the switches of its trees, or those with members or servers.
     pub fn needs(&self, fabric: &FabricLayout) -> Vec<NodeId> {
-        let leaves = self.hosts.iter().map(|&host| fabric.leaf_of(host));
+        let leaves = self.seats().map(|host| fabric.leaf_of(host));
         let trees = self.trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.node);
         let mut nodes: Vec<NodeId> = leaves.chain(trees).collect();
         nodes.sort_unstable();
@@ -160,7 +175,8 @@ mod tests {
         };
         let members = (1..5).map(|host| ([127, 77, 0, host], 4_000).into()).collect();
         let job = JobInstall::of_workers(protocol, config, members, [127, 77, 128, 1].into());
-        let job = FabricJob { name: JobName::new("sum").unwrap(), job, hosts: hosts.to_vec(), trees };
+        let hosts = hosts.to_vec();
+        let job = FabricJob { name: JobName::new("sum").unwrap(), job, hosts, server_hosts: Vec::new(), trees };
         let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
         let installed = Installed::new(Time::ZERO, job, &fabric);
         (Crossbar::new(fabric, LEAF, &udp), udp, installed)

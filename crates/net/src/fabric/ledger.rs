@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::protocol::Protocol;
 
 use super::job::FabricJob;
 use super::told::Told;
@@ -16,11 +17,22 @@ pub struct Jobs {
     /// Which switches have had which jobs with trees. A switch that lacks such a job was started again, and has lost
     /// the sums.
     pub taken: BTreeSet<(NodeId, JobId)>,
+    /// The protocols whose jobs share a machine at each switch that has had such a job, by code.
+    pub shared: BTreeMap<u8, &'static Protocol>,
     /// The jobs that can never go on, with the reason.
     pub broken: BTreeMap<JobId, String>,
 }
 
 impl Jobs {
+    /// Takes a job, in place of any with its id.
+    pub fn insert(&mut self, job: FabricJob) {
+        let protocol = job.job.protocol;
+        if protocol.shared.is_some() {
+            self.shared.insert(protocol.code, protocol);
+        }
+        self.all.insert(job.job.config.job, job);
+    }
+
     /// Forgets a job; false if there was no such job.
     pub fn remove(&mut self, id: JobId) -> bool {
         self.taken.retain(|&(_, taken)| taken != id);
@@ -32,7 +44,8 @@ impl Jobs {
     pub fn told(&self, install: Vec<FabricJob>) -> Told {
         let keep = self.all.keys().copied().collect();
         let broken = self.broken.iter().map(|(&id, why)| (id, why.clone())).collect();
-        Told { keep, install, shares: self.shares().collect(), broken }
+        let shared = self.shared.values().copied().collect();
+        Told { keep, install, shares: self.shares().collect(), shared, broken }
     }
 
     /// The slots that jobs have now, for jobs whose machines can be resized.

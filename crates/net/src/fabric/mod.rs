@@ -7,9 +7,10 @@
 //! the packets that switches send each other, and [`own`] handles them.
 //!
 //! [`daemon`] is the whole process. Jobs are formed at one switch, the [`seat`], which tells the other switches over
-//! HTTP ([`api`], [`tree_body`]); these pass workers' requests on to it ([`routes`]). [`planning`] chooses where trees
+//! HTTP ([`api`], [`tree_body`]), and is one shard to its control plane ([`seated`]). These pass workers' requests on to it ([`routes`], [`servers`]). [`places`] finds members and servers, [`planning`] chooses where trees
 //! run, [`planted`] is the trees' machines at one switch, [`job`] checks whether trees stand, [`replant`] plants them
-//! anew, and [`sharing`] gives jobs other room as jobs come and go.
+//! anew, [`sharing`] gives jobs other room as jobs come and go, and
+//! [`shared`] has the machines that all jobs of a protocol use.
 
 mod api;
 pub mod crossbar;
@@ -20,12 +21,16 @@ mod job;
 mod ledger;
 mod onlooker;
 pub mod own;
+mod places;
 mod planning;
 mod planted;
 mod replant;
 pub(crate) mod rooms;
 mod routes;
 mod seat;
+mod seated;
+mod servers;
+mod shared;
 mod sharing;
 mod signs;
 mod thread;

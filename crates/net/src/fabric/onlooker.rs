@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tributary_control::JobName;
 use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::protocol::Protocol;
 
 use super::handle::{FabricHandle, ONLY};
 use crate::control_plane::Shard;
@@ -24,6 +25,10 @@ impl Shard for Onlooker {
     }
 
     fn remove(&self, _job: JobId) -> Answer<bool> {
+        Answer::ready(false)
+    }
+
+    fn unshare(&self, _protocol: &'static Protocol) -> Answer<bool> {
         Answer::ready(false)
     }
 

@@ -157,7 +157,8 @@ mod tests {
         };
         let members = (1..3).map(|host| ([10, 77, 0, host], 4_000).into()).collect();
         let job = JobInstall::of_workers(protocol, config, members, [10, 77, 128, 1].into());
-        (fabric, FabricJob { name: JobName::new("sum").unwrap(), job, hosts: hosts.to_vec(), trees })
+        let (name, hosts) = (JobName::new("sum").unwrap(), hosts.to_vec());
+        (fabric, FabricJob { name, job, hosts, server_hosts: Vec::new(), trees })
     }
 
     /// Cables of a switch to its neighbours.

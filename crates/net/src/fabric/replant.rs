@@ -46,7 +46,7 @@ pub async fn watch(switches: Arc<Switches>, id: JobId) {
         let job = FabricJob { trees, ..job.clone() };
         let roots: Vec<&str> = job.trees.iter().map(|tree| switches.fabric.name(tree.root())).collect();
         tracing::warn!(job = %job.name, ?roots, "a tree has lost its way: trees are planted anew");
-        jobs.all.insert(id, job.clone());
+        jobs.insert(job.clone());
         switches.plant(&job, &mut jobs).await;
     }
 }

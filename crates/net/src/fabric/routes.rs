@@ -14,11 +14,13 @@ use tributary_control::{Client, JobName, JoinRequest};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::protocol::Placement;
+use tributary_proto::protocols;
 
-use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, fabric_reply};
+use super::api::{FoundReply, HOST_HEADER, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply};
 use super::handle::FabricHandle;
 use super::seat::{MAX_SYNC_BODY, Seat};
 use super::told::Told;
+use super::{places, servers};
 use crate::api::call;
 use crate::api::error::ApiError;
 use crate::api::modules;
@@ -45,11 +47,15 @@ pub struct Place {
 
 /// The routes at the seat, where jobs are formed.
 pub fn seat(place: Place) -> Router {
-    let own = Router::new().route("/jobs/{name}/join", post(join)).route("/jobs/{name}/watch", post(watch));
-    let own = own.with_state(place.clone());
+    let own = Router::new()
+        .route("/jobs/{name}/join", post(join))
+        .route("/jobs/{name}/watch", post(watch))
+        .route("/servers/watch", post(servers::serve))
+        .with_state(place.clone());
     let same = Router::new()
         .route("/jobs/{name}/leave", post(routes::leave))
         .route("/jobs/{name}/standing", post(routes::standing))
+        .route("/servers/leave", post(routes::retire))
         .with_state(place.api.clone());
     routes::with_fallbacks(routes::readable(place.api.clone()).merge(own).merge(same), place.api.plane)
 }
@@ -61,6 +67,8 @@ pub fn elsewhere(place: Place) -> Router {
         .route("/jobs/{name}/leave", post(pass_on))
         .route("/jobs/{name}/standing", post(pass_on))
         .route("/jobs/{name}/watch", post(watch_elsewhere))
+        .route("/servers/watch", post(pass_on))
+        .route("/servers/leave", post(pass_on))
         .route("/fabric/sync", post(sync))
         .route("/fabric/jobs", post(installed))
         .with_state(place.clone());
@@ -68,7 +76,7 @@ pub fn elsewhere(place: Place) -> Router {
 }
 
 /// Whom a request is from: the host that a switch passes it on for, or who has sent it.
-fn sender(place: &Place, headers: &HeaderMap, peer: Peer) -> Result<IpAddr, ApiError> {
+pub(super) fn sender(place: &Place, headers: &HeaderMap, peer: Peer) -> Result<IpAddr, ApiError> {
     let Some(host) = headers.get(HOST_HEADER) else { return Ok(peer.from) };
     is_ours(place, headers)?;
     let host = host.to_str().ok().and_then(|host| host.parse().ok());
@@ -114,12 +122,14 @@ async fn join(
     fit(&place.fabric, &mut request);
     let rank = request.rank;
     let plan = place.api.plane.join(&name, request).await?;
+    // No rank can ask a server itself: each speaks to its own switch alone.
+    place.api.plane.until_served(&plan).await;
     let mut reply = JoinReply::new(&plan, ChildId(rank), place.api.listen, vec![place.fabric.port]);
     // Gone already, if it could not be told to all: then it is no use to its members either.
     let planned = async { place.seat.as_ref()?.job(plan.config.job).await };
     if let Some(planned) = planned.await {
         reply.slots = planned.job.most_slots;
-        reply.fabric = fabric_reply(&place.fabric, rank, &plan.workers, &planned.trees);
+        reply.fabric = places::told(&place.fabric, &planned, rank);
     }
     Ok(Json(reply))
 }
@@ -239,15 +249,16 @@ fn stopped(error: Stopped) -> ApiError {
 async fn sync(State(place): State<Place>, headers: HeaderMap, bytes: Body) -> Result<Json<SyncReply>, ApiError> {
     is_ours(&place, &headers)?;
     let bytes = body::read_bytes(bytes, MAX_SYNC_BODY).await?;
-    let SyncBody { keep, install, shares, broken } = body::from_json(&bytes)?;
+    let SyncBody { keep, install, shares, shared, broken } = body::from_json(&bytes)?;
     let library = place.api.plane.library();
     let has_modules = install.iter().any(|job| !job.modules.is_empty());
     let read = move || install.into_iter().map(|job| job.job(&library)).collect::<Result<Vec<_>, _>>();
     let install = body::compiling(has_modules, read).await?;
     let keep = keep.into_iter().map(JobId).collect();
     let shares = shares.into_iter().map(|(id, slots)| (JobId(id), slots)).collect();
+    let shared = shared.iter().filter_map(|name| protocols::named(name)).collect();
     let broken = broken.into_iter().map(|broken| (JobId(broken.job_id), broken.why)).collect();
-    let lacking = place.handle.sync(Told { keep, install, shares, broken }).come().await.map_err(stopped)?;
+    let lacking = place.handle.sync(Told { keep, install, shares, shared, broken }).come().await.map_err(stopped)?;
     let report = place.handle.report().come().await.map_err(stopped)?;
     Ok(Json(SyncReply { lacking: lacking.into_iter().map(|id| id.0).collect(), jobs: JobSign::all(&report) }))
 }

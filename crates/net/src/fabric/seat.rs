@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
 use tributary_control::{JobName, SwitchPlace};
@@ -16,15 +16,15 @@ use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::protocol::Placement;
 
 use super::api::{BrokenBody, FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, json};
-use super::handle::{FabricHandle, ONLY};
+use super::handle::FabricHandle;
 use super::job::FabricJob;
 use super::ledger::Jobs;
+use super::places;
 use super::planning::{self, Request};
 use super::replant;
 use super::signs::add;
 use crate::api::{ErrorBody, call};
-use crate::control_plane::Shard;
-use crate::shard::{Answer, JobInstall, ShardError, ShardReport, Stopped};
+use crate::shard::{JobInstall, ShardError, ShardReport, Stopped};
 
 pub(super) const SYNC: &str = "/fabric/sync";
 /// Time for a switch to answer a look: it has nothing to wait for.
@@ -39,7 +39,7 @@ pub const MAX_SYNC_BODY: usize = 64 << 20;
 
 /// All switches of a fabric, as one shard. Its calls are made within the control plane's tasks.
 #[derive(Clone)]
-pub struct Seat(Arc<Switches>);
+pub struct Seat(pub(super) Arc<Switches>);
 
 /// All switches of a fabric, as the seat sees them.
 pub(super) struct Switches {
@@ -64,63 +64,12 @@ impl Seat {
     pub async fn job(&self, id: JobId) -> Option<FabricJob> {
         self.0.jobs.lock().await.all.get(&id).cloned()
     }
-
-    /// Asks all switches without holding the asker up.
-    fn ask<T: Send + 'static>(&self, question: impl Future<Output = Option<T>> + Send + 'static) -> Answer<T> {
-        let (reply, answer) = oneshot::channel();
-        tokio::spawn(async move {
-            // No answer means that our own thread has ended; one that nobody waits for is of no use.
-            if let Some(answer) = question.await {
-                let _ = reply.send(answer);
-            }
-        });
-        Answer::new(ONLY, answer)
-    }
-}
-
-impl Shard for Seat {
-    fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        let (switches, name) = (Arc::clone(&self.0), name.clone());
-        self.ask(async move { Some(switches.install(name, job).await) })
-    }
-
-    fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.resize(job, slots).await) })
-    }
-
-    fn remove(&self, job: JobId) -> Answer<bool> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.remove(job).await) })
-    }
-
-    fn report(&self) -> Answer<ShardReport> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { switches.report().await })
-    }
-
-    fn found(&self) -> Answer<Vec<(JobName, JobInstall)>> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.find().await) })
-    }
-
-    fn outlives(&self) -> bool {
-        true
-    }
-
-    fn udp_addr(&self) -> SocketAddr {
-        self.0.own.udp_addr()
-    }
-
-    fn receive_buffer(&self) -> usize {
-        self.0.own.receive_buffer()
-    }
 }
 
 impl Switches {
     /// Asks every switch for its jobs: those of the seat that was before us. One that does not answer has to do without
     /// the jobs that no other knows.
-    async fn find(self: Arc<Self>) -> Vec<(JobName, JobInstall)> {
+    pub(super) async fn find(self: Arc<Self>) -> Vec<(JobName, JobInstall)> {
         let mut asked = Vec::new();
         for &(node, control) in &self.others {
             let fabric = Arc::clone(&self.fabric);
@@ -141,7 +90,9 @@ impl Switches {
                         let id = job.job.config.job;
                         // Ours had it too, before we were started again.
                         jobs.taken.extend([(node, id), (self.fabric.seat, id)]);
-                        jobs.all.entry(id).or_insert(job);
+                        if !jobs.all.contains_key(&id) {
+                            jobs.insert(job);
+                        }
                     }
                 }
                 Err(why) => tracing::debug!(switch = self.fabric.name(node), %why, "its jobs are not known"),
@@ -153,32 +104,9 @@ impl Switches {
         jobs.all.values().map(|job| (job.name.clone(), job.job.clone())).collect()
     }
 
-    /// A job with its members' places, before its trees are planned; an error says which rank cannot take part.
-    fn place(&self, name: JobName, job: JobInstall) -> Result<FabricJob, ShardError> {
-        let fabric = &self.fabric;
-        let mut hosts: Vec<NodeId> = Vec::with_capacity(job.members.len());
-        for (rank, member) in job.members.iter().enumerate() {
-            let host = fabric.node_at(member.ip()).filter(|&node| !fabric.is_switch(node)).ok_or_else(|| {
-                ShardError::Fabric(format!(
-                    "rank {rank} comes from {}, which is no host of the fabric: start it on one, and name the switch \
-                     that the host is connected to",
-                    member.ip()
-                ))
-            })?;
-            if let Some(other) = hosts.iter().position(|&there| there == host) {
-                let name = fabric.name(host);
-                return Err(ShardError::Fabric(format!(
-                    "ranks {other} and {rank} are both on {name}: a job has one rank on a host of a fabric"
-                )));
-            }
-            hosts.push(host);
-        }
-        Ok(FabricJob { name, job, hosts, trees: Vec::new() })
-    }
-
     /// Plans and installs a job: around switches of trees that do not take it in, if others do.
-    async fn install(self: Arc<Self>, name: JobName, job: JobInstall) -> Result<(), ShardError> {
-        let placed = self.place(name, job)?;
+    pub(super) async fn install(self: Arc<Self>, name: JobName, job: JobInstall) -> Result<(), ShardError> {
+        let placed = places::find(&self.fabric, name, job)?;
         let has_trees = placed.job.protocol.placement == Placement::Trees;
         if has_trees {
             self.await_cables(&placed).await?;
@@ -194,8 +122,12 @@ impl Switches {
                 return Ok(());
             };
             let name = self.fabric.name(node);
-            if placed.hosts.iter().any(|&host| self.fabric.leaf_of(host) == node) {
-                return Err(ShardError::Fabric(format!("switch {name}, which has members, does not take it: {why}")));
+            let is_behind = |hosts: &[NodeId]| hosts.iter().any(|&host| self.fabric.leaf_of(host) == node);
+            for (hosts, whom) in [(&placed.hosts, "members"), (&placed.server_hosts, "servers")] {
+                if is_behind(hosts) {
+                    let sentence = format!("switch {name}, which has {whom}, does not take it: {why}");
+                    return Err(ShardError::Fabric(sentence));
+                }
             }
             tracing::warn!(switch = name, %why, "its trees are planned without a switch that does not take the job");
             without.push(node);
@@ -236,7 +168,7 @@ impl Switches {
     /// Every switch that the job needs must take it in; the others get it when they are there. An error names the switch.
     async fn install_planned(&self, job: FabricJob, jobs: &mut Jobs) -> Result<(), (NodeId, String)> {
         let (id, needs) = (job.job.config.job, job.needs(&self.fabric));
-        jobs.all.insert(id, job);
+        jobs.insert(job);
         for (node, answer) in self.sync(jobs, INSTALL).await {
             let Err(why) = answer else { continue };
             if needs.contains(&node) {
@@ -249,7 +181,7 @@ impl Switches {
         Ok(())
     }
 
-    async fn remove(&self, id: JobId) -> bool {
+    pub(super) async fn remove(&self, id: JobId) -> bool {
         let mut jobs = self.jobs.lock().await;
         let was = jobs.remove(id);
         for (node, answer) in self.sync(&mut jobs, PROMPT).await {
@@ -261,7 +193,7 @@ impl Switches {
     }
 
     /// The seat's own report, with what the others have counted and heard; `None` if our own switch has stopped.
-    async fn report(&self) -> Option<ShardReport> {
+    pub(super) async fn report(&self) -> Option<ShardReport> {
         let mut jobs = self.jobs.lock().await;
         let answers = self.sync(&mut jobs, PROMPT).await;
         let mut report = self.own.report().come().await.ok()?.shard;
@@ -358,7 +290,8 @@ impl Switches {
         let keep = here.map(|(id, _)| id.0).collect();
         let broken = jobs.broken.iter().map(|(id, why)| BrokenBody { job_id: id.0, why: why.clone() }).collect();
         let shares = jobs.shares().map(|(id, slots)| (id.0, slots)).collect();
-        SyncBody { keep, install, shares, broken }
+        let shared = jobs.shared.values().map(|protocol| protocol.name.to_owned()).collect();
+        SyncBody { keep, install, shares, shared, broken }
     }
 
     async fn sync_own(&self, jobs: &Jobs) -> Result<SyncReply, String> {

@@ -7,26 +7,22 @@ use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
 use tributary_control::fabric::FabricLayout;
-use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId};
 use tributary_proto::contract::packet::Ecn;
-use tributary_proto::contract::pipeline::Pipeline;
-use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{self, Common, kind};
-use tributary_proto::protocols;
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
 use super::job::{FabricJob, Installed};
 use super::told::Told;
-use super::{own, planted};
+use super::{own, planted, shared};
 use crate::api::version;
 use crate::event_loop::{Core, Origin, Site};
 use crate::progress::Progress;
 use crate::shard::{JobInstall, ShardJob, ShardReport};
+use crate::sharers::Sharers;
 use crate::udp::{Message, UdpPort};
 
 /// A command from a handle to the thread, with the channel for the answer.
@@ -53,6 +49,8 @@ pub struct FabricReport {
     pub ports: Vec<PortReport>,
     /// The installed jobs. For jobs that can never go on: why.
     pub installed: Vec<(FabricJob, Option<String>)>,
+    /// By job: its servers on hosts of this switch that were heard.
+    pub servers_heard: BTreeMap<JobId, Vec<u16>>,
     /// The cables that some switch calls dead.
     pub dead_cables: Vec<usize>,
 }
@@ -61,23 +59,12 @@ pub struct FabricReport {
 pub struct FabricSite {
     crossbar: Crossbar,
     jobs: BTreeMap<JobId, Installed>,
+    sharers: Sharers,
     broken: watch::Sender<Broken>,
     /// Packets from no port of ours, or from the wrong socket behind one.
     strangers: DropCounters,
     ready: bool,
     next_hello: Time,
-}
-
-/// The machines that a fabric's jobs share at one of its switches.
-pub fn pipeline(fabric: &FabricLayout, node: NodeId) -> Pipeline {
-    let mut pipeline = Pipeline::on_a_thread();
-    for protocol in protocols::ALL {
-        let Some(shared) = &protocol.shared else { continue };
-        let (elements_per_packet, options) = (fabric.elements_per_packet, fabric.switch_options.of(shared));
-        let config = SharedSwitchConfig { node, elements_per_packet, options };
-        pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
-    }
-    pipeline
 }
 
 impl Site for FabricSite {
@@ -87,9 +74,10 @@ impl Site for FabricSite {
     fn obey(&mut self, command: Command, core: &mut Core) {
         // An answer that nobody waits for any more is of no use to anyone.
         match command {
-            Command::Sync { told: Told { keep, install, shares, broken }, reply } => {
+            Command::Sync { told: Told { keep, install, shares, shared, broken }, reply } => {
                 let lacking = self.sync(&keep, install, core);
                 shares.into_iter().for_each(|(id, slots)| self.resize(id, slots, core));
+                shared::give_up(&self.jobs, &shared, &mut self.sharers, &mut core.pipeline);
                 drop(reply.send(lacking));
                 self.note_broken(broken);
             }
@@ -188,6 +176,7 @@ impl FabricSite {
         FabricSite {
             crossbar: Crossbar::new(fabric, node, udp),
             jobs: BTreeMap::new(),
+            sharers: Sharers::default(),
             broken,
             strangers: DropCounters::default(),
             ready: false,
@@ -215,7 +204,7 @@ impl FabricSite {
     }
 
     fn install(&mut self, job: FabricJob, core: &mut Core) {
-        let JobInstall { protocol, ref config, ref members, .. } = job.job;
+        let JobInstall { protocol, ref config, .. } = job.job;
         let (id, key) = (config.job, config.key);
         // The same again changes nothing: sums are under way. Over other trees it begins anew, where its protocol can.
         let known = self.jobs.get(&id).filter(|known| known.job.job.config.key == key);
@@ -223,12 +212,13 @@ impl FabricSite {
             return;
         }
         self.remove(id, core);
-        let placed: Vec<(NodeId, SocketAddr)> = job.hosts.iter().copied().zip(members.iter().copied()).collect();
         let header = Common { protocol: protocol.code, kind: 0, job: id, key };
-        self.crossbar.add_job(header, &placed, &core.udp);
+        self.crossbar.add_job(header, &job.placed(), &core.udp);
         if job.trees.is_empty() {
             // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
-            core.pipeline.install_shared(&self.plan(protocol, config, &job.hosts), Vec::new());
+            shared::share(protocol, self.crossbar.fabric(), self.crossbar.node(), &mut core.pipeline);
+            let seats: Vec<NodeId> = job.seats().collect();
+            core.pipeline.install_shared(&shared::plan(&self.crossbar, protocol, config, &seats), Vec::new());
         } else if let Some(planted) = planted::plant(&job, &mut self.crossbar) {
             core.pipeline.install(id, planted);
         } else {
@@ -236,21 +226,6 @@ impl FabricSite {
             return self.remove(id, core);
         }
         self.jobs.insert(id, Installed::new(core.clock.now(), job, self.crossbar.fabric()));
-    }
-
-    /// A job as the machine that its protocol's jobs share is told of it. Nobody has planned trees for it.
-    fn plan(&self, protocol: &Protocol, job: &JobConfig, hosts: &[NodeId]) -> SharedJob {
-        let fabric = self.crossbar.fabric();
-        let ports: Vec<Option<PortId>> = hosts.iter().map(|&host| self.crossbar.port_to(host)).collect();
-        let children = ports.iter().flatten().count() as u16;
-        let switches = hosts.iter().map(|&host| fabric.leaf_of(host)).collect();
-        SharedJob {
-            job: job.clone(),
-            fabric: FabricPlan { hosts: hosts.into(), switches, roots: [].into() },
-            ports,
-            trees: Vec::new(),
-            share_bytes: protocol.share_bytes(job, children),
-        }
     }
 
     fn remove(&mut self, id: JobId, core: &mut Core) {
@@ -292,6 +267,11 @@ impl FabricSite {
         self.broken.send_modify(|broken| drop(broken.insert(id, (job.job.job.config.key, why))));
     }
 
+    fn servers_heard(&self, id: JobId, job: &FabricJob) -> Vec<u16> {
+        let numbered = (0..).zip(&job.server_hosts);
+        numbered.filter(|&(_, &host)| self.crossbar.heard(id, host).is_some()).map(|(server, _)| server).collect()
+    }
+
     fn report(&mut self, core: &Core) -> FabricReport {
         let now = core.clock.now();
         let mut jobs = Vec::new();
@@ -312,11 +292,12 @@ impl FabricSite {
                 strangers,
                 unroutable: self.crossbar.unroutable(),
                 socket: *core.udp.counters(),
-                shared: core.pipeline.all_shared().collect(),
+                shared: self.sharers.report(&core.pipeline),
             },
             ready: self.ready,
             ports: self.crossbar.report(now),
             installed: self.jobs.values().map(|job| (job.job.clone(), job.broken.clone())).collect(),
+            servers_heard: self.jobs.iter().map(|(&id, job)| (id, self.servers_heard(id, &job.job))).collect(),
             dead_cables: self.crossbar.link_state().dead_cables(),
         }
     }
@@ -365,29 +346,5 @@ mod tests {
         let verdicts = || vec![Verdict::Port(PortId(1)); 20];
         assert_eq!(talk(&mut site, &mut udp, &JOBS.map(|job| (job, LEN, verdicts()))), (40, 2));
         assert!([1, 3].into_iter().all(|member: usize| heard(&mut members[member]).into_iter().eq(0..20)));
-    }
-
-    #[test]
-    fn what_jobs_share_is_told_where_members_are_and_by_which_ports_its_own_are_reached() {
-        let (site, ..) = leaf();
-        for protocol in protocols::ALL.iter().filter(|protocol| protocol.shared.is_some()) {
-            let job = JobConfig {
-                job: JOBS[0],
-                key: JobKey(7),
-                protocol: protocol.code,
-                world: 3,
-                slots: 64,
-                elements_per_packet: 352,
-                trees: 1,
-                levels: false,
-                options: protocol.options.defaults(),
-            };
-            let plan = site.plan(protocol, &job, &[2, 1, 0].map(NodeId));
-            assert_eq!(*plan.fabric.hosts, [2, 1, 0].map(NodeId));
-            assert_eq!(*plan.fabric.switches, [5, 4, 4].map(NodeId));
-            assert_eq!(plan.ports, [None, Some(PortId(1)), Some(PortId(0))]);
-            assert_eq!((plan.job.world, plan.trees.len()), (3, 0));
-            assert_eq!(plan.share_bytes, protocol.share_bytes(&job, 2));
-        }
     }
 }

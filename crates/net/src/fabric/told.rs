@@ -1,6 +1,7 @@
 //! What the seat tells a switch of jobs, in the form for the switch's thread.
 
 use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::protocol::Protocol;
 
 use super::job::FabricJob;
 
@@ -13,6 +14,8 @@ pub struct Told {
     pub install: Vec<FabricJob>,
     /// The slots over all trees that some jobs have now.
     pub shares: Vec<(JobId, u16)>,
+    /// Protocols whose jobs share a machine that stays, whether such a job is there or not.
+    pub shared: Vec<&'static Protocol>,
     /// Jobs that can never go on, and why.
     pub broken: Vec<(JobId, String)>,
 }

@@ -14,11 +14,12 @@ use super::handle::FabricHandle;
 use super::job::FabricJob;
 use super::thread::FabricReport;
 use crate::http::view::{FabricPart, FabricView, PlannedJob, by_reason, shared};
+use crate::shard::ShardReport;
 use crate::status::lag::LagStatus;
 use crate::status::operation;
 use crate::status::{
-    FabricStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus,
-    TreeSwitchStatus,
+    FabricStatus, JobServerStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus,
+    TreeStatus, TreeSwitchStatus,
 };
 
 /// Makes the view of one switch.
@@ -34,7 +35,9 @@ impl FabricView for SwitchView {
         Box::pin(async {
             let report = self.handle.report().come().await.ok()?;
             // The seat's own control plane knows its jobs better.
-            let jobs = if self.node == self.fabric.seat { Vec::new() } else { jobs(&report) };
+            let is_seat = self.node == self.fabric.seat;
+            let jobs = if is_seat { Vec::new() } else { jobs(&report) };
+            let memory_used_bytes = (!is_seat).then(|| held(&report.shard));
             let planned = report.installed.iter().map(|(job, broken)| {
                 let id = job.job.config.job;
                 let orders = orders(&report, id);
@@ -43,7 +46,8 @@ impl FabricView for SwitchView {
                 PlannedJob { id: id.0, trees, broken: broken.clone() }
             });
             let planned = planned.collect();
-            Some(FabricPart { status: self.status(&report), shared: shared(&report.shard), jobs, planned })
+            let (status, shared) = (self.status(&report), shared(&report.shard));
+            Some(FabricPart { status, shared, jobs, memory_used_bytes, planned })
         })
     }
 }
@@ -98,6 +102,21 @@ fn orders(report: &FabricReport, job: JobId) -> &[OrderReport] {
     own.and_then(|own| own.report.machine.as_ref()).map_or(&[], |machine| &machine.orders)
 }
 
+/// The job's servers on hosts of this switch that were heard.
+fn servers(report: &FabricReport, job: &FabricJob) -> Vec<JobServerStatus> {
+    let heard = report.servers_heard.get(&job.job.config.job);
+    let is_heard = |number: &u16| heard.is_some_and(|heard| heard.contains(number));
+    let here = (0..).zip(&job.job.servers).filter(|(number, _)| is_heard(number));
+    here.map(|(server, place)| JobServerStatus { server, addr: place.addr, state: "present".into() }).collect()
+}
+
+/// Bytes of all machines: jobs' own, and those that jobs share.
+fn held(report: &ShardReport) -> u64 {
+    let own: usize = report.jobs.iter().map(|job| job.report.memory_bytes).sum();
+    let shared: usize = report.shared.iter().map(|(_, _, bytes)| bytes).sum();
+    (own + shared) as u64
+}
+
 /// The jobs that were formed at the seat, as far as this switch knows them.
 fn jobs(report: &FabricReport) -> Vec<JobStatus> {
     let signs = JobSign::all(report);
@@ -122,7 +141,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             world: config.world,
             members: members.collect(),
             switches: Vec::new(),
-            servers: Vec::new(),
+            servers: servers(report, job),
             above: None,
             missing: Vec::new(),
             slots: config.slots,
@@ -132,7 +151,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             collectives,
             operation,
             elements_per_packet: config.elements_per_packet,
-            memory_bytes: 0,
+            memory_bytes: own.map_or(0, |own| own.report.memory_bytes as u64),
             packets: sign.packets,
             packets_per_s: sign.packets_per_s,
             blocks: sign.blocks,

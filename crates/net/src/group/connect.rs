@@ -152,9 +152,9 @@ pub(super) fn control_round_trip(switch: SocketAddr) -> Duration {
 
 /// A protocol that addresses nodes must know the node of every rank: a fabric says it, and in a star it is plain.
 fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
-    let world = usize::from(options.world);
+    let seats = usize::from(options.world) + answer.servers.len();
     let is_known = match &answer.fabric {
-        Some(fabric) => fabric.hosts.len() == world && fabric.leaves.len() == world,
+        Some(fabric) => fabric.hosts.len() == seats && fabric.leaves.len() == seats,
         None => answer.switches.len() <= 1 && answer.shards.len() == 1,
     };
     if options.protocol.placement != Placement::EveryHop || is_known {

@@ -97,6 +97,9 @@ impl Link {
         let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(TreeId(i as u16)), at));
         let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
         let servers = answer.servers.iter().enumerate().map(|(i, &at)| (Addr::Server(ServerId(i as u16)), at));
+        // In a fabric the worker speaks to its own switch alone, which knows the ways to servers.
+        let in_fabric = answer.fabric.is_some();
+        let servers = servers.filter(|_| !in_fabric);
         // Where a worker's host is a server besides, its packets come from a worker: see `Addr`.
         let known = servers.chain(peers).chain(shards);
         let asked = known.clone().map(|(addr, _)| addr).filter(|addr| match addr {
@@ -123,7 +126,7 @@ impl Link {
             strangers: 0,
             full,
             paths: BTreeMap::new(),
-            in_fabric: answer.fabric.is_some(),
+            in_fabric,
             pieces: Reassembly::default(),
             whole: Vec::new(),
             udp,

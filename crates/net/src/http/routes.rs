@@ -324,7 +324,7 @@ async fn serve(
     Ok(Json(OfferReply { changes, jobs: jobs.iter().map(|(plan, server)| ServedBody::new(plan, *server)).collect() }))
 }
 
-async fn retire(State(api): State<Api>, body: Body) -> Result<Json<Done>, ApiError> {
+pub(crate) async fn retire(State(api): State<Api>, body: Body) -> Result<Json<Done>, ApiError> {
     api.plane.retire(read::<RetireBody>(body).await?.incarnation()?);
     Ok(Json(Done {}))
 }

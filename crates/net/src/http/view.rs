@@ -35,6 +35,8 @@ pub struct FabricPart {
     pub shared: Vec<SharedStatus>,
     /// The jobs that were formed elsewhere.
     pub jobs: Vec<JobStatus>,
+    /// Bytes that machines hold here, if jobs are formed elsewhere, where they are charged.
+    pub memory_used_bytes: Option<u64>,
     /// How each job runs through the fabric, including jobs that were formed here.
     pub planned: Vec<PlannedJob>,
 }
@@ -94,6 +96,7 @@ impl Viewer {
             && let Some(part) = fabric.look().await
         {
             status.switch.shared = part.shared;
+            status.switch.memory_used_bytes = part.memory_used_bytes.unwrap_or(status.switch.memory_used_bytes);
             status.switch.fabric = Some(part.status);
             status.jobs.extend(part.jobs);
             for PlannedJob { id, trees, broken } in part.planned {

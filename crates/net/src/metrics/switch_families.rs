@@ -34,10 +34,10 @@ pub(super) const SWITCH: &[Family] = &[
     Family::new("uptime_seconds", Gauge, &[], "Time since the switch started.", |scene| {
         one(scene.status.switch.uptime_s)
     }),
-    Family::new("memory_bytes", Gauge, &[], "Memory for all jobs.", |scene| {
+    Family::new("memory_bytes", Gauge, &[], "Memory for all jobs, and for what they share.", |scene| {
         one(scene.status.switch.memory_bytes as f64)
     }),
-    Family::new("memory_used_bytes", Gauge, &[], "Memory that jobs hold.", |scene| {
+    Family::new("memory_used_bytes", Gauge, &[], "Memory that jobs hold, and what they share.", |scene| {
         one(scene.status.switch.memory_used_bytes as f64)
     }),
     Family::new("jobs", Gauge, &["state"], "Jobs by state.", |scene| {

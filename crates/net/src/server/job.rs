@@ -7,7 +7,7 @@ use tributary_control::{JobName, Limits};
 use tributary_proto::contract::asked::Asked;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::Host;
-use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId, TreeId};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId, Rank, ServerId, TreeId};
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
@@ -37,6 +37,20 @@ pub struct Job {
     /// Packets that came in pieces, and the packet that was put together last.
     pub pieces: Reassembly<Addr>,
     pub whole: Vec<u8>,
+}
+
+/// Where the job's members and servers are, if packets pass switches; `None` if the description makes no sense.
+fn plan(body: &ServedBody, world: u16, passes_switch: bool) -> Option<FabricPlan> {
+    let Some(fabric) = &body.fabric else {
+        return Some(match passes_switch {
+            true => FabricPlan::star_with_servers(world, body.servers),
+            false => FabricPlan::default(),
+        });
+    };
+    let seats = usize::from(world) + usize::from(body.servers);
+    let whole = passes_switch && fabric.hosts.len() == seats && fabric.leaves.len() == seats;
+    let nodes = |numbers: &[u32]| numbers.iter().copied().map(NodeId).collect();
+    whole.then(|| FabricPlan { hosts: nodes(&fabric.hosts), switches: nodes(&fabric.leaves), roots: [].into() })
 }
 
 impl Job {
@@ -76,18 +90,15 @@ impl Job {
             trees: WorkerPlace::of_rank(rank),
             serves: Some(ServerId(body.server)),
             timers: TimerConfig::default(),
-            fabric: match passes_switch {
-                true => FabricPlan::star_with_servers(world, body.servers),
-                false => FabricPlan::default(),
-            },
+            fabric: plan(body, world, passes_switch)?,
         };
         let host = make(Values::Elements, &config);
         let workers = body.workers.clone();
         let (senders, addresses) = (HashMap::new(), Addresses::new());
         let (pieces, whole) = (Reassembly::default(), Vec::new());
         let asked = HashMap::new();
-        // Its first shard, which has the memory that jobs share, receives where the control API is.
-        let switch = passes_switch.then_some(switch);
+        // The first shard of one that stands alone, which has the memory that jobs share, receives where the control API is.
+        let switch = passes_switch.then(|| body.fabric.as_ref().map_or(switch, |fabric| fabric.leaf));
         Some(Job { header, host, workers, switch, senders, addresses, asked, pieces, whole })
     }
 

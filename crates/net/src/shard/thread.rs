@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use tokio::sync::oneshot;
+use tributary_control::JobServer;
 use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
 };
@@ -28,6 +29,7 @@ use crate::challenge::{self, Challenges};
 use crate::event_loop::{Core, Origin, Site};
 use crate::pool_size::{longest_elements, packet_bytes};
 use crate::progress::Progress;
+use crate::sharers::Sharers;
 use crate::udp::probe;
 use crate::udp::{Message, Reassembly, UdpPort};
 
@@ -36,6 +38,7 @@ pub enum Command {
     Install(Box<JobInstall>, oneshot::Sender<Result<(), ShardError>>),
     Resize(JobId, u16, oneshot::Sender<bool>),
     Remove(JobId, oneshot::Sender<bool>),
+    Unshare(&'static Protocol, oneshot::Sender<bool>),
     Report(oneshot::Sender<ShardReport>),
     Challenge { whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
 }
@@ -55,6 +58,7 @@ pub struct Star {
     pieces: Reassembly<PortId>,
     /// What the operator has chosen for the machines that jobs share.
     switch_options: SwitchOptions,
+    sharers: Sharers,
 }
 
 impl Site for Star {
@@ -67,6 +71,9 @@ impl Site for Star {
             Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
             Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
             Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
+            Command::Unshare(protocol, reply) => {
+                drop(reply.send(self.sharers.give_up(&mut core.pipeline, protocol.code)));
+            }
             Command::Report(reply) => drop(reply.send(self.report(core))),
             Command::Challenge { whom, asked_at, incarnation, questions, reply } => {
                 let to = core.udp.destination_from(asked_at, whom);
@@ -179,6 +186,7 @@ impl Star {
             cut: Vec::new(),
             pieces: Reassembly::default(),
             switch_options,
+            sharers: Sharers::default(),
         }
     }
 
@@ -212,8 +220,8 @@ impl Star {
             destination: core.udp.destination_from(asked_at, address),
             serves_several: matches!(below, Below::Switch(_)),
         };
-        let to_server = |&address: &SocketAddr| {
-            let destination = core.udp.destination(address);
+        let to_server = |server: &JobServer| {
+            let (address, destination) = (server.addr, core.udp.destination(server.addr));
             Member { address, destination, serves_several: true }
         };
         let members = members.iter().zip(&asked_at).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
@@ -241,8 +249,8 @@ impl Star {
         Ok(())
     }
 
-    /// A job that uses the machine that its protocol's jobs share. The first one brings the machine, which then stays: what
-    /// it has counted is of all jobs.
+    /// A job that uses the machine that its protocol's jobs share. The first one brings the machine. It then stays until others
+    /// need its memory: what it has counted is of all jobs.
     fn install_shared(
         &mut self,
         protocol: &'static Protocol,
@@ -252,14 +260,14 @@ impl Star {
         core: &mut Core,
     ) -> Result<(), ShardError> {
         let JobConfig { job: id, key, world, .. } = job;
-        if members.iter().any(|port| port.index() >= PortSet::CAPACITY) {
-            self.ports.remove_group(group_of(id));
-            return Err(ShardError::Crowded(protocol.name));
-        }
         if !core.pipeline.has_shared(protocol.code) {
             let (elements_per_packet, options) = (longest_elements(protocol), self.switch_options.of(shared));
             let config = SharedSwitchConfig { node: FabricPlan::STAR, elements_per_packet, options };
             core.pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
+        }
+        if members.iter().any(|port| port.index() >= PortSet::CAPACITY) {
+            self.ports.remove_group(group_of(id));
+            return Err(ShardError::Crowded(protocol.name));
         }
         let servers = members.len().saturating_sub(world.into()) as u16;
         let plan = SharedJob {
@@ -307,7 +315,7 @@ impl Star {
         let now = core.clock.now();
         let jobs = self.jobs.report(now, &core.pipeline);
         let (strangers, socket) = (core.pipeline.strangers().clone(), *core.udp.counters());
-        let shared = core.pipeline.all_shared().collect();
+        let shared = self.sharers.report(&core.pipeline);
         ShardReport { now, jobs, strangers, unroutable: self.forwarder.unroutable(), socket, shared }
     }
 }

@@ -44,7 +44,7 @@ pub fn connect_options(
     }
 }
 
-/// A switch of two shards, on which these protocols have so many aggregators.
+/// A switch of two shards, with room for all, on which these protocols have so many aggregators.
 pub fn switch_with(protocols: impl Iterator<Item = &'static Protocol>, aggregators: u32) -> RunningSwitch {
     let mut given = switch_options::Given::new();
     for protocol in protocols {
@@ -52,8 +52,12 @@ pub fn switch_with(protocols: impl Iterator<Item = &'static Protocol>, aggregato
     }
     let switch_options = SwitchOptions::read(&given, Defaults::Real).unwrap();
     let any_port = (Ipv4Addr::LOCALHOST, 0).into();
-    let options =
-        switch_daemon::SwitchOptions { shards: 2, switch_options, ..switch_daemon::SwitchOptions::new(any_port) };
+    let options = switch_daemon::SwitchOptions {
+        shards: 2,
+        memory_bytes: 512 << 20,
+        switch_options,
+        ..switch_daemon::SwitchOptions::new(any_port)
+    };
     RunningSwitch::start(&options).unwrap()
 }
 

@@ -92,10 +92,10 @@ impl Pipeline {
         self.shared.insert(protocol, machine);
     }
 
-    /// Removes the machine that a protocol's jobs share, after all of these jobs.
-    pub fn unshare(&mut self, protocol: u8) {
+    /// Removes the machine that a protocol's jobs share, after all of these jobs; false if there was none.
+    pub fn unshare(&mut self, protocol: u8) -> bool {
         debug_assert!(self.jobs.values().all(|entry| entry.job.protocol != protocol), "a job is still there");
-        self.shared.remove(protocol);
+        self.shared.remove(protocol).is_some()
     }
 
     /// Installs a job in place of any job with the same id.

@@ -4,6 +4,7 @@ use tributary_numeric::{BlockExponent, DType, ReduceOp};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent};
 use tributary_proto::contract::ids::{JobId, NodeId, Rank, ServerId};
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire::Common;
@@ -18,14 +19,19 @@ const ELEMENTS: usize = 8 * 300;
 fn sums(ranks: usize, servers: u16, choice: &Choice<'_>, spoil: impl FnOnce(&mut Fabric)) -> Fabric {
     let mut fabric = Fabric::star(ranks as u32 + u32::from(servers), &Choice { servers, ..choice.clone() });
     spoil(&mut fabric);
+    all_sum(fabric, ranks, choice.protocol)
+}
+
+/// All ranks sum two tensors.
+fn all_sum(mut fabric: Fabric, ranks: usize, protocol: &Protocol) -> Fabric {
     for _ in 0..2 {
         (0..ranks).for_each(|rank| fabric.submit(rank, collective(input(rank, ELEMENTS), ReduceOp::Sum)));
     }
     fabric.run(Span::from_millis(300));
     let expected = expected(ranks, ELEMENTS);
     for rank in 0..ranks {
-        assert_eq!(output::<i32>(&mut fabric.events[rank]), expected, "{}: rank {rank}", choice.protocol);
-        assert_eq!(output::<i32>(&mut fabric.events[rank]), expected, "{}: rank {rank}", choice.protocol);
+        assert_eq!(output::<i32>(&mut fabric.events[rank]), expected, "{protocol}: rank {rank}");
+        assert_eq!(output::<i32>(&mut fabric.events[rank]), expected, "{protocol}: rank {rank}");
     }
     assert_eq!(fabric.held(), 0);
     fabric
@@ -52,6 +58,29 @@ fn the_switch_sums_for_all_ranks_and_each_server_answers_for_its_share() {
             let to_server =
                 |sent: &&Sent| sent.kind == Kind::Gradient && (first..first + u32::from(servers)).contains(&sent.to.0);
             assert_eq!(fabric.sent.iter().filter(to_server).count(), 0, "{protocol}: sums alone go on");
+        }
+    }
+}
+
+/// On two levels of switches, with ranks behind the servers' switch and without.
+#[test]
+fn in_a_fabric_one_sum_of_each_rack_comes_to_the_switch_next_to_a_server() {
+    for protocol in family() {
+        for (leaves, per_leaf, servers) in [(2, 4, 2u16), (3, 2, 2), (3, 3, 1)] {
+            let choice = Choice { slots: 64, servers, ..Choice::of(protocol) };
+            let hosts = leaves * per_leaf;
+            let ranks = hosts - u32::from(servers);
+            let fabric = all_sum(Fabric::leaf_spine(leaves, 2, per_leaf, &choice), ranks as usize, protocol);
+            let to =
+                |kind, node: NodeId| fabric.sent.iter().filter(|sent| sent.kind == kind && sent.to == node).count();
+            let by_server = |server: u32| results(&fabric, |sent| sent.from == NodeId(ranks + server));
+            // 600 blocks, and a result for each switch with ranks.
+            let racks = ranks.div_ceil(per_leaf) as usize;
+            let shares: usize = (0..u32::from(servers)).map(by_server).sum();
+            assert_eq!(shares, 600 * racks, "{protocol}, {leaves} leaves");
+            let gradients: usize = (ranks..hosts).map(|server| to(Kind::Gradient, NodeId(server))).sum();
+            let sums: usize = (ranks..hosts).map(|server| to(Kind::Sum, NodeId(server))).sum();
+            assert_eq!((gradients, sums), (0, 600), "{protocol}, {leaves} leaves: one sum of all for a block");
         }
     }
 }

@@ -88,7 +88,8 @@ impl Plan {
             let kind = if switch { "switch" } else { "host" };
             found.ok_or_else(|| Failure::usage(format!("the fabric has no {kind} '{name}'")))
         };
-        let mut busy = Vec::new();
+        // Servers bring nothing to the sums.
+        let mut busy = fabric.servers.clone();
         let mut streams = Vec::new();
         for stream in &args.traffic {
             let from = find(&stream.from, false)?;
@@ -98,7 +99,7 @@ impl Plan {
         }
         let workers: Vec<NodeId> = fabric.hosts().filter(|host| !busy.contains(host)).collect();
         if workers.is_empty() {
-            return Err(Failure::usage("no host is left to sum: those of --traffic do not"));
+            return Err(Failure::usage("no host is left to sum: those of --traffic and the file's servers do not"));
         }
         let kill = args.kill.clone().map(|kill| Ok::<_, Failure>((find(&kill.switch, true)?, kill))).transpose()?;
         let protocol = protocol(&args.protocol)?;

@@ -113,6 +113,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let mut stage = FabricStage::open(program, Arc::clone(&fabric), file, &interrupt)?;
     progress.set_message("waiting until the switches hear each other");
     stage.wait_ready()?;
+    stage.start_servers()?;
     let outcome = match (&args.run, plan) {
         (Some(command), _) => {
             progress.finish_and_clear();

@@ -26,18 +26,26 @@ pub fn commands(fabric: &FabricLayout, chosen: &ChosenFile) -> String {
         ));
         lines.push(format!("tributary switch --fabric {file} --node {}{options}", plan.name));
     }
+    if !fabric.servers.is_empty() {
+        lines.extend([String::new(), "# Servers, for the protocols whose jobs can have some".to_string()]);
+    }
+    for &host in &fabric.servers {
+        let plan = &fabric.nodes[host.index()];
+        lines.push(format!("# {}: {}", plan.name, plan.address));
+        lines.push(format!("tributary ps --switch {}", fabric.udp(fabric.leaf_of(host))));
+    }
     lines.push(String::new());
     lines.push(
         "# A job of all hosts; --input mine.npy --output sum.npy in place of --elements for your own data".to_string(),
     );
-    for host in fabric.hosts() {
+    let workers: Vec<_> = fabric.hosts().filter(|host| !fabric.servers.contains(host)).collect();
+    for (rank, &host) in workers.iter().enumerate() {
         let plan = &fabric.nodes[host.index()];
         lines.push(format!("# {}: {}", plan.name, plan.address));
         lines.push(format!(
-            "tributary allreduce --protocol {PROTOCOL} --switch {} --job sum --rank {} --world {} --elements 1000000",
+            "tributary allreduce --protocol {PROTOCOL} --switch {} --job sum --rank {rank} --world {} --elements 1000000",
             fabric.udp(fabric.leaf_of(host)),
-            host.0,
-            fabric.cabling.hosts
+            workers.len()
         ));
     }
     lines.join("\n")
@@ -58,5 +66,16 @@ mod tests {
         assert_eq!((count("tributary switch --fabric f.toml"), count("tributary allreduce")), (4, 4));
         assert!(commands.contains("--switch 10.77.128.2:17777 --job sum --rank 2 --world 4"));
         assert_eq!(commands.matches("jobs are formed here").count(), 1);
+    }
+
+    #[test]
+    fn a_host_that_the_file_names_as_a_server_offers_itself_and_has_no_rank() {
+        let text = "secret = \"0123456789abcdef\"\nservers = [\"host1\"]\n[leaf_spine]\nleaves = 2\nspines = 2\n\
+                    hosts_per_leaf = 2\n";
+        let file = ChosenFile { path: "f.toml".into(), switch_options: Vec::new() };
+        let commands = commands(&FabricFile::parse(text).unwrap(), &file);
+        assert!(commands.contains("# host1: 10.77.0.2\ntributary ps --switch 10.77.128.1:17777\n"), "{commands}");
+        assert_eq!(commands.matches("tributary allreduce").count(), 3);
+        assert!(commands.contains("--switch 10.77.128.2:17777 --job sum --rank 1 --world 3"), "{commands}");
     }
 }

@@ -33,6 +33,7 @@ pub struct FabricStage {
     program: Program,
     file: ChosenFile,
     // Before the network: processes end before their namespaces do.
+    servers: Vec<Process>,
     switches: BTreeMap<NodeId, Process>,
     network: Network,
 }
@@ -51,6 +52,7 @@ impl FabricStage {
             interrupt: interrupt.clone(),
             program: program.clone(),
             file,
+            servers: Vec::new(),
             switches: BTreeMap::new(),
             network,
         };
@@ -69,6 +71,21 @@ impl FabricStage {
         let process = Process::spawn(format!("switch {}", self.fabric.name(node)), command, &self.interrupt)?;
         self.switches.insert(node, process);
         Ok(())
+    }
+
+    /// Offers a server on each host that the file names for that; returns when the fabric knows all of them.
+    pub fn start_servers(&mut self) -> Result<(), Failure> {
+        for &host in &Arc::clone(&self.fabric).servers {
+            let leaf = self.fabric.udp(self.fabric.leaf_of(host)).to_string();
+            let mut command = self.command(host)?;
+            command.args(["ps", "--switch", &leaf, "--json"]);
+            self.servers.push(Process::spawn(
+                format!("server on {}", self.fabric.name(host)),
+                command,
+                &self.interrupt,
+            )?);
+        }
+        self.servers.iter_mut().try_for_each(|server| server.next_line(START_TIMEOUT).map(drop))
     }
 
     /// This program where a node is; the caller adds the subcommand.
@@ -127,8 +144,8 @@ impl FabricStage {
     /// Waits until somebody asks us to stop, or a switch has ended by itself.
     pub fn wait_for_the_end(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         while !interrupt.is_set() {
-            for switch in self.switches.values_mut() {
-                switch.check_alive()?;
+            for process in self.switches.values_mut().chain(&mut self.servers) {
+                process.check_alive()?;
             }
             std::thread::sleep(LOOK);
         }
@@ -161,11 +178,11 @@ impl FabricStage {
         }
     }
 
-    /// Ends the switches as an operator does, and fails if one did not end well.
+    /// Ends servers and switches as an operator does, and fails if one did not end well.
     pub fn close(self) -> Result<(), Failure> {
         let mut outcome = Ok(());
-        for (_, switch) in self.switches {
-            outcome = outcome.and(switch.terminate_regardless(START_TIMEOUT));
+        for process in self.servers.into_iter().chain(self.switches.into_values()) {
+            outcome = outcome.and(process.terminate_regardless(START_TIMEOUT));
         }
         outcome
     }

@@ -1,0 +1,44 @@
+//! What a fabric's switches have for jobs. Each has the same, and it is divided as if all jobs ran over one of them.
+
+use super::FabricLayout;
+use crate::admission::Limits;
+use crate::shared_memory::{SharedMemory, TooMuchToShare};
+
+impl FabricLayout {
+    /// The limits of each switch.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            planned_trees: Some(self.roots().len() as u16),
+            shared: SharedMemory::of(&self.switch_options, |_| self.elements_per_packet),
+            ..Limits::new(self.memory_bytes, 1)
+        }
+    }
+
+    /// An error if the file chooses more for jobs to share than a switch has.
+    pub(super) fn check_shared(&self) -> Result<(), TooMuchToShare> {
+        self.limits().shared.check(&self.switch_options, self.memory_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_proto::protocols;
+
+    use crate::fabric::FabricFile;
+
+    const FABRIC: &str = "[leaf_spine]\nleaves = 1\nspines = 2\nhosts_per_leaf = 2\n";
+
+    #[test]
+    fn a_file_that_chooses_more_for_jobs_to_share_than_there_is_memory_is_refused_with_a_sentence() {
+        for protocol in protocols::ALL {
+            let Some(shared) = &protocol.shared else { continue };
+            let chosen = format!("[switches.{}]\n{} = 65536\n", protocol.name, shared.options.specs[0].name);
+            let parse =
+                |keys: &str| FabricFile::parse(&format!("secret = \"0123456789abcdef\"\n{keys}{FABRIC}{chosen}"));
+            let error = parse("").unwrap_err().to_string();
+            assert!(error.contains(&format!("the jobs of {protocol} would share")), "{error}");
+            let limits = parse("memory_mib = 256\n").unwrap().limits();
+            assert!(limits.shared.bytes(protocol) > 64 << 20 && limits.planned_trees == Some(2));
+        }
+    }
+}

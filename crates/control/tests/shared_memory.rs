@@ -1,0 +1,139 @@
+//! What all jobs of a protocol share is part of the switch's memory from the first of these jobs on, until others need it.
+
+mod harness;
+
+use std::sync::Arc;
+
+use harness::{MIB, World, request};
+use tributary_control::{JoinRequest, Limits, Plan, SharedMemory};
+use tributary_proto::contract::options::Defaults;
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::protocols;
+use tributary_proto::switch_options::{Given, SwitchOptions, add};
+
+/// Elements of the longest packet that is summed.
+const ELEMENTS: u16 = 352;
+
+fn sharing() -> impl Iterator<Item = &'static Protocol> {
+    protocols::ALL.iter().copied().filter(|protocol| protocol.shared.is_some())
+}
+
+fn shared() -> SharedMemory {
+    SharedMemory::of(&SwitchOptions::defaults(Defaults::Real), |_| ELEMENTS)
+}
+
+fn world(memory_bytes: u64) -> World {
+    World::with(Limits { shared: shared(), ..Limits::new(memory_bytes, 1) })
+}
+
+fn of(protocol: &'static Protocol, rank: u16, incarnation: u64) -> JoinRequest {
+    JoinRequest { protocol, options: protocol.options.defaults(), ..request(rank, 2, incarnation) }
+}
+
+/// A job of two ranks.
+fn start(world: &mut World, protocol: &'static Protocol, job: &str, incarnation: u64) -> Arc<Plan> {
+    let tickets = [0, 1].map(|rank| world.join(job, of(protocol, rank, incarnation)));
+    world.answer(tickets[1]).unwrap()
+}
+
+fn end(world: &mut World, plan: &Plan) {
+    [0, 1].iter().for_each(|&rank| world.leave(plan, rank));
+}
+
+#[test]
+fn the_first_job_of_a_protocol_is_charged_with_what_all_of_them_share_and_the_next_is_not() {
+    for protocol in sharing() {
+        let mut world = world(64 * MIB);
+        assert_eq!(world.control.memory_used(), 0);
+        let (first, machine) = (start(&mut world, protocol, "first", 1), shared().bytes(protocol));
+        assert!(machine > MIB, "{protocol}: {machine}");
+        assert_eq!(world.control.memory_used(), machine + first.memory_bytes, "{protocol}");
+        let second = start(&mut world, protocol, "second", 2);
+        let jobs = first.memory_bytes + second.memory_bytes;
+        assert_eq!(world.control.memory_used(), machine + jobs, "{protocol}");
+        end(&mut world, &first);
+        end(&mut world, &second);
+        assert_eq!(world.control.memory_used(), machine, "{protocol}: it stays");
+        assert!(world.unshared.is_empty());
+    }
+}
+
+#[test]
+fn what_no_job_shares_any_more_gives_way_to_another_protocols_jobs() {
+    for protocol in sharing() {
+        let machine = shared().bytes(protocol);
+        for other in protocols::ALL.iter().copied().filter(|other| *other != protocol && other.server.is_none()) {
+            // What the other one takes, once more than the memory has beside the idle machine.
+            let mut alone = world(64 * MIB);
+            start(&mut alone, other, "other", 1);
+            let room = machine.max(alone.control.memory_used());
+            let mut world = world(room + MIB);
+            let former = start(&mut world, protocol, "former", 1);
+            end(&mut world, &former);
+            start(&mut world, other, "newer", 2);
+            assert!(world.control.memory_used() <= room + MIB, "{other} after {protocol}");
+            let gave_way = alone.control.memory_used() + machine > room + MIB;
+            let expected = if gave_way { vec![protocol.name] } else { Vec::new() };
+            assert_eq!(world.unshared, expected, "{other} after {protocol}");
+        }
+    }
+}
+
+#[test]
+fn what_jobs_share_never_gives_way_while_one_of_them_runs() {
+    for protocol in sharing() {
+        let machine = shared().bytes(protocol);
+        let mut world = world(machine + MIB);
+        let first = start(&mut world, protocol, "first", 1);
+        let greedy = protocols::ALL.iter().copied().find(|other| other.switch.is_some() && !other.resizes).unwrap();
+        let wish = |rank| JoinRequest { slots: Some(1 << 14), ..of(greedy, rank, 2) };
+        let tickets = [0, 1].map(|rank| world.join("greedy", wish(rank)));
+        let plan = world.answer(tickets[1]).unwrap();
+        assert!(plan.slots < 1 << 14, "it gets what is left: {}", plan.slots);
+        assert!(world.control.memory_used() <= machine + MIB && world.unshared.is_empty());
+        end(&mut world, &plan);
+        end(&mut world, &first);
+        // Now nobody uses it, and the same wish gets all.
+        let tickets = [0, 1].map(|rank| world.join("greedy", JoinRequest { incarnation: 3, ..wish(rank) }));
+        assert!(world.answer(tickets[1]).unwrap().slots > plan.slots);
+        assert_eq!(world.unshared, [protocol.name]);
+    }
+}
+
+#[test]
+fn a_protocol_whose_jobs_would_share_more_than_is_free_is_refused_with_a_sentence_at_once() {
+    for protocol in sharing() {
+        let machine = shared().bytes(protocol);
+        let mut world = world(machine - 1);
+        let first = world.join("first", of(protocol, 0, 1));
+        let (code, sentence) = world.refusal(first);
+        assert_eq!(code, "full");
+        let named = format!("job 'first' would be the first of {protocol}, whose jobs share ");
+        assert!(sentence.contains(&named) && sentence.contains("MiB are free"), "{sentence}");
+        assert_eq!(world.control.memory_used(), 0);
+        // Others have the memory for themselves.
+        world.start("other", 2, 2);
+    }
+}
+
+#[test]
+fn a_choice_of_more_than_the_switch_has_is_an_error_and_a_default_is_none() {
+    for protocol in sharing() {
+        let specs = protocol.shared.as_ref().unwrap().options.specs;
+        // The first of its options is the number of entries.
+        let most = format!("{}.{}={}", protocol.name, specs[0].name, 1 << 20);
+        let mut given = Given::new();
+        add(&mut given, &most).unwrap();
+        let chosen = SwitchOptions::read(&given, Defaults::Real).unwrap();
+        let shared = SharedMemory::of(&chosen, |_| 2_220);
+        let error = shared.check(&chosen, 64 * MIB).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("the jobs of {protocol} would share ")) && error.contains("64.0 MiB"),
+            "{error}"
+        );
+        assert!(error.contains(" GiB here"), "{error}");
+        assert_eq!(shared.check(&chosen, 1 << 40), Ok(()));
+    }
+    let defaults = SwitchOptions::defaults(Defaults::Real);
+    assert_eq!(SharedMemory::of(&defaults, |_| 2_220).check(&defaults, MIB), Ok(()));
+}
