@@ -160,7 +160,7 @@ impl Timers {
     /// The silence after which a member whose connection is closed is lost while the switch that it is connected to cannot
     /// be reached: time to start that switch again.
     pub fn cut_off(&self) -> Span {
-        self.keepalive.times(4)
+        self.keepalive.times(3)
     }
 }
 

@@ -35,12 +35,27 @@ fn close(world: &mut World, plan: &Plan, rank: u16) {
 fn a_switch_that_is_gone_is_named_with_the_ranks_behind_it() {
     let (mut world, plan) = world();
     [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));
-    absent(&mut world, &plan, 1.9);
+    absent(&mut world, &plan, 1.4);
     assert_eq!(world.control.gone(plan.config.job), Some(Departed::default()), "it may be started again");
     absent(&mut world, &plan, 0.2);
     let members = [2, 3].map(|rank| Gone { rank, left: false }).to_vec();
     let gone = Departed { members, switches: vec![leaf()], servers: Vec::new() };
     assert_eq!(world.control.gone(plan.config.job), Some(gone));
+}
+
+/// A driver looks at what it knows of switches whenever a timeout has come, and otherwise once a second.
+#[test]
+fn the_death_of_a_switch_is_told_within_two_seconds_though_nobody_knew_of_it_when_connections_closed() {
+    let (mut world, plan) = world();
+    let died = world.now;
+    [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));
+    let look = world.control.poll_timeout().unwrap().since(died);
+    assert!(look <= secs(0.1), "the driver looks after {} s", look.as_secs_f64());
+    world.pass(look, &[(&plan, &[0, 1])]);
+    absent(&mut world, &plan, 1.55);
+    assert_eq!(world.control.gone(plan.config.job).unwrap().switches, [leaf()]);
+    // Ranks that hear of it give up 0.1 s later.
+    assert!(world.now.since(died) <= secs(1.7));
 }
 
 #[test]
@@ -49,7 +64,7 @@ fn all_that_a_switch_cuts_off_are_lost_at_one_time_though_their_connections_end_
     close(&mut world, &plan, 2);
     absent(&mut world, &plan, 0.3);
     close(&mut world, &plan, 3);
-    absent(&mut world, &plan, 1.8);
+    absent(&mut world, &plan, 1.3);
     assert_eq!(world.control.gone(plan.config.job).unwrap().switches, [leaf()]);
 }
 
@@ -57,7 +72,7 @@ fn all_that_a_switch_cuts_off_are_lost_at_one_time_though_their_connections_end_
 fn a_switch_that_comes_back_costs_nobody() {
     let (mut world, plan) = world();
     [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));
-    absent(&mut world, &plan, 1.9);
+    absent(&mut world, &plan, 1.4);
     world.control.absent(world.now, plan.config.job, &[]);
     world.pass(secs(0.9), &[(&plan, &[0, 1])]);
     assert_eq!(

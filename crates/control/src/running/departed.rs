@@ -52,6 +52,7 @@ impl Running {
 
     /// Calls every member lost whose connection is closed and that has been silent for long enough since then.
     pub(crate) fn lose_bereft(&mut self, now: Time, timers: &Timers) {
+        self.judged = now;
         for wid in (0..self.members.len() as u16).map(ChildId) {
             if self.bereft_at(wid, timers).is_some_and(|due| due <= now) {
                 self.lose(now, wid);
@@ -93,11 +94,14 @@ impl Running {
         suspects
     }
 
-    /// The earliest time at which [`Running::lose_bereft`] or [`Running::suspects`] has something to do.
+    /// The earliest time at which [`Running::lose_bereft`] or [`Running::suspects`] has something to do, or at which the
+    /// driver must look: soon after a connection is closed it can tell whether the switch in between is gone.
     pub(crate) fn next_bereft(&self, timers: &Timers) -> Option<Time> {
         let next = |member: &Member, due: Time| {
-            let asks = member.watch.closed().and_then(|closed| member.suspicion.ask_at(closed, due, timers));
-            asks.unwrap_or(due)
+            let Some(closed) = member.watch.closed() else { return due };
+            let look = Some(closed + timers.parting()).filter(|&at| self.judged < at);
+            let asks = member.suspicion.ask_at(closed, due, timers);
+            look.into_iter().chain(asks).min().unwrap_or(due)
         };
         let members = (0..self.members.len() as u16).filter_map(|wid| {
             let due = self.bereft_at(ChildId(wid), timers)?;

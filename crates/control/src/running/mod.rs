@@ -113,6 +113,8 @@ pub(crate) struct Running {
     pub servers: Vec<ServerSeat>,
     /// Switches of the fabric that cannot be reached.
     pub absences: Vec<Absence>,
+    /// When members were last judged, by all that the driver knew then.
+    pub judged: Time,
     /// A number that changes whenever a member, switch or server is known to be gone or back.
     pub departures: u32,
     /// What operators were told of the job.
@@ -137,6 +139,7 @@ impl Running {
             superseded: false,
             servers,
             absences,
+            judged: now,
             departures,
             told: Told::default(),
         }

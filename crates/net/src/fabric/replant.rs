@@ -27,6 +27,7 @@ const PLANT: Duration = Duration::from_millis(1_000);
 
 /// Watches a job's trees until the job is gone, if they can be planted anew.
 pub async fn watch(switches: Arc<Switches>, id: JobId) {
+    let mut is_stuck = false;
     loop {
         tokio::time::sleep(LOOK).await;
         // Without our own switch there is no seat.
@@ -34,13 +35,17 @@ pub async fn watch(switches: Arc<Switches>, id: JobId) {
         let mut jobs = switches.jobs.lock().await;
         let Some(job) = jobs.all.get(&id).filter(|job| job.job.protocol.replants) else { return };
         let others = jobs.all.iter().filter(|&(&other, _)| other != id).map(|(_, other)| other);
-        let trees = match planning::replan(&switches.fabric, job, &report.dead_cables, others) {
+        let replanned = planning::replan(&switches.fabric, job, &report.dead_cables, others);
+        let was_stuck = std::mem::replace(&mut is_stuck, replanned.is_err());
+        let trees = match replanned {
             Ok(None) => continue,
             Ok(Some(trees)) => trees,
-            // Every switch will find the tree broken by itself, and say so.
+            // Every switch will find the tree broken by itself, and say so, unless what is dead is started again first.
             Err(error) => {
-                tracing::warn!(job = %job.name, %error, "a tree has lost its way, and there is no other");
-                return;
+                if !was_stuck {
+                    tracing::warn!(job = %job.name, %error, "a tree has lost its way, and there is no other");
+                }
+                continue;
             }
         };
         let job = FabricJob { trees, ..job.clone() };

@@ -11,19 +11,46 @@ use crate::rendezvous::{Departed, Rendezvous, Standing, Watched};
 
 /// Between news and the next question: they can change back, but not often.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Failed calls in a row before the switch counts as gone.
-const ATTEMPTS: u32 = 3;
-/// The same for a switch of a fabric: there is time to start it again.
-const ATTEMPTS_IN_FABRIC: u32 = 6;
-/// The same for its seat: running jobs go on without it, and it finds them again.
-const ATTEMPTS_AT_SEAT: u32 = 11;
+/// Between a call that failed and the next one. A switch that stands still fails none: its kernel takes calls, and a call
+/// waits for its answer.
+const RETRY: Duration = Duration::from_millis(250);
+/// Failed calls in a row before the switch counts as gone: 1 s.
+const ATTEMPTS: u32 = 5;
+/// The same for a switch of a fabric: there is time, 1.5 s, to start it again.
+const ATTEMPTS_IN_FABRIC: u32 = 7;
+/// The same for its seat, 5 s: running jobs go on without it, and it finds them again.
+const ATTEMPTS_AT_SEAT: u32 = 21;
+
+/// Calls that failed one after the other.
+struct Failures {
+    in_fabric: bool,
+    in_a_row: u32,
+}
+
+impl Failures {
+    /// Counts what came of a call.
+    fn count(&mut self, watched: &Watched) {
+        let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoSeat(_));
+        self.in_a_row = if failed { self.in_a_row + 1 } else { 0 };
+    }
+
+    /// True if the switch counts as gone.
+    fn prove_no_switch(&self) -> bool {
+        self.in_a_row >= if self.in_fabric { ATTEMPTS_IN_FABRIC } else { ATTEMPTS }
+    }
+
+    /// True if the fabric's seat counts as gone.
+    fn prove_no_seat(&self) -> bool {
+        self.in_a_row >= ATTEMPTS_AT_SEAT
+    }
+}
 
 /// Asks until the group is closed. No thread waits for this one: a call ends after half a minute at the latest.
 pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
     let mut known = Departed::default();
-    let attempts = if identity.in_fabric { ATTEMPTS_IN_FABRIC } else { ATTEMPTS };
-    let (mut failures, mut told) = (0, false);
+    let mut failures = Failures { in_fabric: identity.in_fabric, in_a_row: 0 };
+    let mut told = false;
     loop {
         // A watch would not say for half a minute that the switch is there again.
         if told && rendezvous.standing(*job_id, *key) == Standing::Installed {
@@ -33,8 +60,7 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
         }
         let watched = rendezvous.watch(*job_id, *key, *rank, &known);
         let Some(group) = group.upgrade().filter(|group| !group.is_closing()) else { return };
-        let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoSeat(_));
-        failures = if failed { failures + 1 } else { 0 };
+        failures.count(&watched);
         match watched {
             Watched::Unwatched => return,
             Watched::Gone(gone) => {
@@ -52,19 +78,21 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
                 group.hear(Some(News::Broken(sentence)));
                 return;
             }
-            Watched::Unreachable(how) if failures >= attempts => {
+            Watched::Unreachable(how) if failures.prove_no_switch() => {
                 group.hear(Some(News::NoSwitch(format!("the switch {switch} does not answer any more: {how}"))));
                 told = true;
             }
-            Watched::NoSeat(why) if failures >= ATTEMPTS_AT_SEAT => {
+            Watched::NoSeat(why) if failures.prove_no_seat() => {
                 group.hear(Some(News::NoSwitch(why)));
                 told = true;
             }
             Watched::Unreachable(_) | Watched::NoSeat(_) => {}
         }
         drop(group);
-        if failures > 0 || !known.is_empty() {
-            thread::sleep(PAUSE);
+        match failures.in_a_row {
+            0 if known.is_empty() => {}
+            0 => thread::sleep(PAUSE),
+            _ => thread::sleep(RETRY),
         }
     }
 }
@@ -75,4 +103,56 @@ pub fn unknown(switch: &str, job: &str) -> String {
         "the switch {switch} no longer knows job \"{job}\": it was restarted, or took the job's slots back; connect \
          again to go on"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_proto::contract::time::{Span, Time};
+
+    use super::*;
+    use crate::group::outlook::Outlook;
+
+    /// After how long without an answer the switch counts as gone, and collectives that have stood still since are given
+    /// up.
+    fn after_its_death(in_fabric: bool) -> (Duration, Duration) {
+        let mut failures = Failures { in_fabric, in_a_row: 0 };
+        let (mut outlook, mut waited) = (Outlook::default(), Duration::ZERO);
+        outlook.progressed(Time::ZERO);
+        loop {
+            failures.count(&Watched::Unreachable("nothing listens".into()));
+            if failures.prove_no_switch() {
+                break;
+            }
+            waited += RETRY;
+        }
+        let now = Time::ZERO + Span::from_secs_f64(waited.as_secs_f64());
+        outlook.hear(now, Some(News::NoSwitch("it is gone".into())));
+        (waited, Duration::from_secs_f64(outlook.hopeless_at().unwrap().since(Time::ZERO).as_secs_f64()))
+    }
+
+    #[test]
+    fn a_switch_that_died_is_named_within_two_seconds_and_one_of_a_fabric_may_be_started_again_before() {
+        let (alone, in_fabric) = (after_its_death(false), after_its_death(true));
+        assert_eq!(alone, (Duration::from_millis(1_000), Duration::from_millis(1_100)));
+        assert_eq!(in_fabric, (Duration::from_millis(1_500), Duration::from_millis(1_600)));
+    }
+
+    #[test]
+    fn calls_that_fail_with_answers_in_between_prove_nothing() {
+        let mut failures = Failures { in_fabric: false, in_a_row: 0 };
+        for _ in 0..ATTEMPTS {
+            (1..ATTEMPTS).for_each(|_| failures.count(&Watched::Unreachable("reset".into())));
+            assert!(!failures.prove_no_switch());
+            failures.count(&Watched::Gone(Departed::default()));
+        }
+    }
+
+    #[test]
+    fn a_seat_has_longer_than_a_switch() {
+        let mut failures = Failures { in_fabric: true, in_a_row: 0 };
+        (1..ATTEMPTS_AT_SEAT).for_each(|_| failures.count(&Watched::NoSeat("it is asked in vain".into())));
+        assert!(!failures.prove_no_seat());
+        failures.count(&Watched::NoSeat("it is asked in vain".into()));
+        assert!(failures.prove_no_seat());
+    }
 }
