@@ -27,6 +27,11 @@ impl Marking {
         Marking::new(u64::MAX, u64::MAX, 0)
     }
 
+    /// Other lengths from now on.
+    pub fn rescale(&mut self, above: u64, all_above: u64) {
+        (self.above, self.all_above) = (above, all_above.max(above));
+    }
+
     /// Whether a packet that finds so much waiting is marked.
     #[inline]
     pub fn strikes(&mut self, waiting: u64) -> bool {

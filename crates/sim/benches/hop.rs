@@ -10,7 +10,7 @@ use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::net::LosslessSpec;
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::leaf_spine;
-use tributary_sim::topology::{LinkSpec, Rate};
+use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
 
 const PACKETS: u64 = 64;
 const PACKET_BYTES: u16 = 1024;
@@ -21,7 +21,7 @@ fn ready(size: u32, settings: &Settings) -> Simulation {
         rate: Rate(100_000_000_000),
         delay: Span::from_micros(1),
         queue_bytes: 1 << 20,
-        mark_bytes: Some(100_000),
+        mark_bytes: Some(MarkBytes::threshold(100_000)),
     };
     let mut simulation = Simulation::new(leaf_spine(size, size, size, spec, spec, Span::ZERO), settings.clone());
     let hosts: Vec<NodeId> = (0..simulation.graph().hosts()).map(NodeId).collect();

@@ -9,7 +9,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
 use tributary_sim::topology::leaf_spine;
-use tributary_sim::topology::{LinkSpec, Rate};
+use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -21,7 +21,7 @@ fn main() {
         rate: Rate(100_000_000_000),
         delay: Span::from_micros(1),
         queue_bytes: 1 << 20,
-        mark_bytes: Some(100_000),
+        mark_bytes: Some(MarkBytes::threshold(100_000)),
     };
     let mut sim = Simulation::new(leaf_spine(32, 32, 32, spec, spec, Span::from_nanos(300)), Settings::default());
     let installed = sim.install(JobPlan {

@@ -9,7 +9,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::leaf_spine;
-use tributary_sim::topology::{LinkSpec, Rate};
+use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
 
 fn main() {
     let runs: u64 = std::env::args().nth(1).and_then(|runs| runs.parse().ok()).unwrap_or(5);
@@ -17,7 +17,7 @@ fn main() {
         rate: Rate(100_000_000_000),
         delay: Span::from_micros(1),
         queue_bytes: 1 << 20,
-        mark_bytes: Some(100_000),
+        mark_bytes: Some(MarkBytes::threshold(100_000)),
     };
     for _ in 0..runs {
         let start = Instant::now();

@@ -29,6 +29,8 @@ pub enum Purpose {
     Numbers = 11,
     /// When jobs of a training arrive, and what they are.
     Training = 12,
+    /// Which packets a queue marks, where chance decides.
+    Marks = 13,
 }
 
 /// A generator.

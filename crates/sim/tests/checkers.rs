@@ -11,7 +11,7 @@ use tributary_sim::driver::{Complaint, Settings, Simulation, Wrong};
 use tributary_sim::experiment::build;
 use tributary_sim::net::{Happening, LossCause, Packet, PayloadId, TraceEvent, Tracer};
 use tributary_sim::topology::{Graph, star};
-use tributary_sim::topology::{LinkId, LinkSpec, Rate};
+use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
 
 fn graph() -> Graph {
     let spec =
@@ -171,8 +171,12 @@ fn checkers_find_a_loss_where_there_is_room() {
 
 #[test]
 fn checkers_find_a_mark_that_is_missing() {
-    let spec =
-        LinkSpec { rate: Rate(10_000_000_000), delay: Span::from_micros(1), queue_bytes: 9000, mark_bytes: Some(1500) };
+    let spec = LinkSpec {
+        rate: Rate(10_000_000_000),
+        delay: Span::from_micros(1),
+        queue_bytes: 9000,
+        mark_bytes: Some(MarkBytes::threshold(1500)),
+    };
     let graph = star(2, spec, Span::ZERO);
     let mut unmarked = Vec::new();
     let mut first = trace()[0].packet;

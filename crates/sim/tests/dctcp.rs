@@ -4,7 +4,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::net::LossCause;
-use tributary_sim::topology::{LinkId, LinkSpec, Rate};
+use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
 use tributary_sim::topology::{dumbbell, leaf_spine, star};
 use tributary_sim::workload::{FlowSizes, PoissonGroup};
 
@@ -29,7 +29,7 @@ impl Bottleneck {
         // Hosts are faster than the bottleneck, so the queue is there.
         let delay = Span::from_nanos(16_100);
         let host = LinkSpec { rate: Rate(40 * GBIT), delay, queue_bytes: u64::MAX, mark_bytes: None };
-        let middle = LinkSpec { rate: Rate(10 * GBIT), mark_bytes: Some(mark * PACKET), ..host };
+        let middle = LinkSpec { rate: Rate(10 * GBIT), mark_bytes: Some(MarkBytes::threshold(mark * PACKET)), ..host };
         let graph = dumbbell(flows, flows, host, middle, Span::ZERO);
         let base = delay.times(6) + host.rate.time_of(2 * PACKET) + middle.rate.time_of(PACKET);
         let path = base.as_secs_f64() / middle.rate.time_of(PACKET).as_secs_f64();
@@ -173,7 +173,7 @@ fn an_incast_that_overflows_the_queue_arrives_whole() {
         rate: Rate(10 * GBIT),
         delay: Span::from_micros(5),
         queue_bytes: 100 * PACKET,
-        mark_bytes: Some(65 * PACKET),
+        mark_bytes: Some(MarkBytes::threshold(65 * PACKET)),
     };
     let mut sim = Simulation::new(star(41, spec, Span::ZERO), Settings::default());
     for host in 1..=40 {
@@ -195,7 +195,7 @@ fn poisson_arrivals_finish_after_their_end_and_repeat_with_their_seed() {
             rate: Rate(10 * GBIT),
             delay: Span::from_micros(1),
             queue_bytes: 1 << 20,
-            mark_bytes: Some(65 * PACKET),
+            mark_bytes: Some(MarkBytes::threshold(65 * PACKET)),
         };
         let graph = leaf_spine(4, 4, 4, spec, spec, Span::ZERO);
         let mut sim = Simulation::new(graph, Settings { seed, ..Settings::default() });

@@ -6,7 +6,7 @@ use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::net::LossCause;
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
-use tributary_sim::topology::{LinkId, LinkSpec, Rate};
+use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
 
 const GBIT: u64 = 1_000_000_000;
 const END: Time = Time(u64::MAX);
@@ -52,7 +52,7 @@ fn two_senders_share_a_bottleneck_and_its_queue_overflows() {
 
 #[test]
 fn packets_are_marked_once_the_queue_is_over_the_threshold() {
-    let middle = LinkSpec { mark_bytes: Some(20_000), ..spec(10, 1 << 30) };
+    let middle = LinkSpec { mark_bytes: Some(MarkBytes::threshold(20_000)), ..spec(10, 1 << 30) };
     let graph = dumbbell(2, 2, spec(10, 1 << 30), middle, Span::ZERO);
     let mut sim = simulation(&graph, Balancing::Ecmp);
     sim.send_message(NodeId(0), NodeId(2), 100 * 1000, 1000);
@@ -62,6 +62,27 @@ fn packets_are_marked_once_the_queue_is_over_the_threshold() {
     let counters = sim.fabric.counters(LinkId(8));
     assert!(counters.marks.abs_diff(200 - 40) <= 2, "{} marks", counters.marks);
     assert_eq!(counters.losses, [0; LossCause::ALL.len()]);
+}
+
+#[test]
+fn between_two_lengths_a_share_of_packets_is_marked_that_rises_with_the_queue() {
+    let marks = |above, all_above, seed| {
+        let middle = LinkSpec { mark_bytes: Some(MarkBytes { above, all_above }), ..spec(10, 1 << 30) };
+        let graph = dumbbell(2, 2, spec(10, 1 << 30), middle, Span::ZERO);
+        let mut sim = Simulation::new(graph, Settings { seed, ..Settings::default() });
+        sim.send_message(NodeId(0), NodeId(2), 1000 * 1000, 1000);
+        sim.send_message(NodeId(1), NodeId(3), 1000 * 1000, 1000);
+        sim.run(END);
+        sim.fabric.counters(LinkId(8)).marks
+    };
+    // Of 2,000 packets the first finds none and the last 1,000 before it, and the others what lies between.
+    let half = marks(0, 1_000_000, 0);
+    assert!(half.abs_diff(1_000) <= 60, "{half} marks");
+    // Below the band no packet is marked, above it all are: 400 + 800 / 2.
+    let most = marks(400_000, 800_000, 0);
+    assert!(most.abs_diff(800) <= 60, "{most} marks");
+    assert_eq!(marks(0, 1_000_000, 7), marks(0, 1_000_000, 7), "the seed decides");
+    assert_ne!(marks(0, 1_000_000, 7), marks(0, 1_000_000, 8));
 }
 
 #[test]

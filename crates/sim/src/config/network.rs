@@ -10,7 +10,7 @@ use crate::driver::Holds;
 use crate::net::{Charges, Framing, LosslessSpec, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
-use crate::topology::{LinkSpec, Rate};
+use crate::topology::{LinkSpec, MarkBytes, Rate};
 
 /// `[network]`: one shape, and what all links and switches have in common.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -43,6 +43,10 @@ pub struct Network {
     /// A packet that finds more than this in a queue is marked; nothing is marked if this is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_above: Option<Bytes>,
+    /// All packets that find more than this are marked, and of those that find less a share that rises from `mark_above`
+    /// on; as `mark_above` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_all_above: Option<Bytes>,
     /// Links between switches, where they differ.
     #[serde(default, skip_serializing_if = "LinkOverride::is_empty")]
     pub core: LinkOverride,
@@ -117,9 +121,12 @@ pub struct LinkOverride {
     /// Output queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Bytes>,
-    /// Marking threshold.
+    /// Where marks begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_above: Option<Bytes>,
+    /// Where everything is marked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_all_above: Option<Bytes>,
 }
 
 impl LinkOverride {
@@ -127,13 +134,13 @@ impl LinkOverride {
         *self == LinkOverride::default()
     }
 
-    /// A link that is like `base` where nothing else is said.
+    /// A link that is like `base` where nothing else is said; marks are its own.
     pub(super) fn over(&self, base: LinkSpec) -> LinkSpec {
         LinkSpec {
             rate: self.rate.map_or(base.rate, |rate| rate.0),
             delay: self.delay.map_or(base.delay, |delay| delay.0),
             queue_bytes: self.queue.map_or(base.queue_bytes, |bytes| bytes.0),
-            mark_bytes: self.mark_above.map(|bytes| bytes.0).or(base.mark_bytes),
+            ..base
         }
     }
 }
@@ -183,6 +190,10 @@ mod defaults {
     }
 }
 
+fn mark_bytes(above: Option<Bytes>, all_above: Option<Bytes>) -> Option<MarkBytes> {
+    above.map(|above| MarkBytes { above: above.0, all_above: all_above.unwrap_or(above).0 })
+}
+
 /// Bytes on a link of a full Ethernet packet.
 const FULL_PACKET: u64 = 1538;
 
@@ -207,6 +218,7 @@ impl Network {
             ));
         }
         self.check_size()?;
+        self.check_marks()?;
         let latency = self.switch_latency.0;
         let (host, core) = (self.host_link(), self.core_link());
         let graph = if let Some(shape) = &self.star {
@@ -278,12 +290,32 @@ impl Network {
             rate: self.rate.0,
             delay: self.delay.0,
             queue_bytes: self.queue.0,
-            mark_bytes: self.mark_above.map(|bytes| bytes.0),
+            mark_bytes: mark_bytes(self.mark_above, self.mark_all_above),
         }
     }
 
     fn core_link(&self) -> LinkSpec {
-        self.core.over(self.host_link())
+        let (above, all_above) = self.core_marks();
+        LinkSpec { mark_bytes: mark_bytes(above, all_above), ..self.core.over(self.host_link()) }
+    }
+
+    fn core_marks(&self) -> (Option<Bytes>, Option<Bytes>) {
+        (self.core.mark_above.or(self.mark_above), self.core.mark_all_above.or(self.mark_all_above))
+    }
+
+    fn check_marks(&self) -> Result<(), ConfigError> {
+        for (above, all) in [(self.mark_above, self.mark_all_above), self.core_marks()] {
+            match (above, all) {
+                (None, Some(_)) => return Err(invalid("mark_all_above is for queues with mark_above")),
+                (Some(above), Some(all)) if all.0 < above.0 => {
+                    return Err(invalid(format!(
+                        "mark_all_above = {all}: it is at least mark_above, which is {above}"
+                    )));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Refuses what would take all memory before it is built.

@@ -117,7 +117,7 @@ impl GraphShape {
             let [a, b] = link.between;
             let base = if a.is_host() || b.is_host() { host } else { core };
             let GraphLink { rate, delay, queue, .. } = *link;
-            let spec = LinkOverride { rate, delay, queue, mark_above: None }.over(base);
+            let spec = LinkOverride { rate, delay, queue, ..LinkOverride::default() }.over(base);
             let (a, b) = (a.node(&graph)?, b.node(&graph)?);
             graph.connect(a, b, spec);
         }

@@ -108,7 +108,7 @@ pub struct Simulation {
 impl Simulation {
     /// The network of a graph that was checked, at rest.
     pub fn new(graph: Graph, settings: Settings) -> Simulation {
-        let mut fabric = Fabric::new(&graph, settings.framing);
+        let mut fabric = Fabric::new(&graph, settings.framing, settings.seed);
         settings.lossless.into_iter().for_each(|spec| fabric.set_lossless(spec, &graph));
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);

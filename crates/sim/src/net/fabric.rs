@@ -15,6 +15,7 @@ use super::trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
 use super::trouble::LinkTrouble;
 use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
+use crate::rng::{Purpose, Rng};
 use crate::topology::{Graph, LinkId, LinkSpec};
 
 /// How many events ahead links, packets and payloads are fetched: time enough for main memory.
@@ -69,8 +70,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// The network of a graph, at rest.
-    pub fn new(graph: &Graph, framing: Framing) -> Fabric {
+    /// The network of a graph, at rest. `seed` is the experiment's.
+    pub fn new(graph: &Graph, framing: Framing, seed: u64) -> Fabric {
         let nodes = graph.nodes();
         let (first_port, ports) = graph.ports();
         let mut port_of = vec![0u16; graph.edges().len() * 2];
@@ -87,7 +88,9 @@ impl Fabric {
                 // What a host's NIC holds is up to the host.
                 let own = LinkSpec { queue_bytes: u64::MAX, mark_bytes: None, ..*spec };
                 let spec = if from.0 < graph.hosts() { &own } else { spec };
-                links.push(Link::new(spec, from, to, port_of[id.reverse().index()], graph.latency(to)));
+                let (to_port, latency) = (port_of[id.reverse().index()], graph.latency(to));
+                let seed = Rng::new(seed, Purpose::Marks, id.0.into()).bits();
+                links.push(Link::new(spec, from, to, to_port, latency, seed));
             }
         }
         let horizon = links.iter().map(|link| link.delay() + link.transmission(1500)).max().unwrap_or(Span::ZERO);

@@ -1,11 +1,12 @@
 //! One direction of a cable with the output queue before it, as a pipe. When a packet joins the queue, its departure
 //! and arrival are known at once (`max(now, busy) + transmission`), and only the first arrival is an event.
 //!
-//! So the queue itself is never stored. Its length is `busy_until - now`, in time; its limit and its marking threshold
-//! are kept in time too, so that no packet costs a division.
+//! So the queue itself is never stored. Its length is `busy_until - now`, in time; its limit and the lengths from which on it
+//! marks are kept in time too, so that no packet costs a division.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::marking::Marking;
 
 use super::ring::Ring;
 use super::{LossCause, Packet, PacketFlags, PayloadId};
@@ -41,7 +42,7 @@ pub struct Link {
     delay: Span,
     /// The queue's size, as time.
     limit: Span,
-    /// The marking threshold, as time; never reached if there is none.
+    /// The length above which packets are marked, as time; never reached if there is none.
     mark_above: Span,
     packets: u64,
     bytes: u64,
@@ -63,19 +64,37 @@ pub struct Link {
     pub(super) crosses: bool,
     marks: u64,
     max_backlog: Span,
+    /// What few links need; it keeps a link within two cache lines.
+    seldom: Option<Box<Seldom>>,
+}
+
+/// What most links do without.
+#[derive(Clone, Default)]
+struct Seldom {
     /// Picoseconds that all bytes so far took more than at today's rate: other rates were slower, or faster.
     excess: i64,
+    /// Where chance decides about marks: the lengths, as time.
+    marking: Option<Marking>,
+}
+
+/// The lengths from which on packets are marked by chance and all are, as time.
+fn marks(spec: &LinkSpec) -> (Span, Span) {
+    let time = |bytes| spec.rate.time_of(bytes);
+    spec.mark_bytes.map_or((Span(u64::MAX), Span(u64::MAX)), |marks| (time(marks.above), time(marks.all_above)))
 }
 
 impl Link {
     /// A link between two nodes. `latency` is what packets spend inside the far one before they reach an output queue.
-    pub fn new(spec: &LinkSpec, from: NodeId, to: NodeId, to_port: u16, latency: Span) -> Link {
+    /// `seed` decides which packets are marked where chance does.
+    pub fn new(spec: &LinkSpec, from: NodeId, to: NodeId, to_port: u16, latency: Span, seed: u64) -> Link {
+        let (mark_above, all_above) = marks(spec);
+        let marking = (all_above > mark_above).then(|| Marking::new(mark_above.0, all_above.0, seed));
         Link {
             busy_until: Time::ZERO,
             ps_per_byte: spec.rate.ps_per_byte(),
             delay: spec.delay + latency,
             limit: spec.rate.time_of(spec.queue_bytes),
-            mark_above: spec.mark_bytes.map_or(Span(u64::MAX), |bytes| spec.rate.time_of(bytes)),
+            mark_above,
             packets: 0,
             bytes: 0,
             waiting: Span::ZERO,
@@ -88,7 +107,7 @@ impl Link {
             crosses: false,
             marks: 0,
             max_backlog: Span::ZERO,
-            excess: 0,
+            seldom: marking.map(|marking| Box::new(Seldom { excess: 0, marking: Some(marking) })),
         }
     }
 
@@ -97,14 +116,36 @@ impl Link {
         let (taken, most) = (self.sending_time(), self.bytes_of(self.max_backlog));
         self.ps_per_byte = spec.rate.ps_per_byte();
         self.limit = spec.rate.time_of(spec.queue_bytes);
-        self.mark_above = spec.mark_bytes.map_or(Span(u64::MAX), |bytes| spec.rate.time_of(bytes));
         self.max_backlog = self.transmission(most);
-        self.excess = taken.0 as i64 - self.transmission(self.bytes).0 as i64;
+        let excess = taken.0 as i64 - self.transmission(self.bytes).0 as i64;
+        let (mark_above, all_above) = marks(spec);
+        self.mark_above = mark_above;
+        let seldom = self.seldom.get_or_insert_default();
+        seldom.excess = excess;
+        if let Some(marking) = &mut seldom.marking {
+            marking.rescale(mark_above.0, all_above.0);
+        }
     }
 
     /// Time that everything takes or has taken which joined the queue.
     fn sending_time(&self) -> Span {
-        Span(self.transmission(self.bytes).0.saturating_add_signed(self.excess))
+        let excess = self.seldom.as_ref().map_or(0, |seldom| seldom.excess);
+        Span(self.transmission(self.bytes).0.saturating_add_signed(excess))
+    }
+
+    /// Counts a packet that finds so much waiting as marked, and marks it, if it is to be.
+    #[inline]
+    fn mark(&mut self, backlog: Span, flags: &mut PacketFlags) {
+        if backlog > self.mark_above && self.strikes(backlog) && flags.mark() {
+            self.marks += 1;
+        }
+    }
+
+    /// Whether a packet is marked that finds more than `mark_above`.
+    #[inline]
+    fn strikes(&mut self, backlog: Span) -> bool {
+        let marking = self.seldom.as_mut().and_then(|seldom| seldom.marking.as_mut());
+        marking.is_none_or(|marking| marking.strikes(backlog.0))
     }
 
     /// Puts a packet into the queue, and says when it will arrive; `None` if the queue has no room. The far end must be
@@ -118,9 +159,7 @@ impl Link {
         if filled > self.limit {
             return None;
         }
-        if backlog > self.mark_above && flags.mark() {
-            self.marks += 1;
-        }
+        self.mark(backlog, flags);
         self.busy_until = start + transmission;
         self.packets += 1;
         self.bytes += u64::from(bytes);
@@ -133,9 +172,7 @@ impl Link {
     #[inline]
     pub(super) fn join_waiting(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) {
         let backlog = self.backlog(now);
-        if backlog > self.mark_above && flags.mark() {
-            self.marks += 1;
-        }
+        self.mark(backlog, flags);
         let transmission = self.transmission(u64::from(bytes));
         self.waiting = self.waiting + transmission;
         self.max_backlog = self.max_backlog.max(backlog + transmission);
@@ -153,7 +190,8 @@ impl Link {
     pub(super) fn absorb_near_end(&mut self, other: &Link) {
         self.busy_until = other.busy_until;
         (self.packets, self.bytes, self.marks) = (other.packets, other.bytes, other.marks);
-        (self.waiting, self.max_backlog, self.excess) = (other.waiting, other.max_backlog, other.excess);
+        (self.waiting, self.max_backlog) = (other.waiting, other.max_backlog);
+        self.seldom.clone_from(&other.seldom);
     }
 
     /// A packet that was counted does not leave at once. It lies behind those on their way, where it stays.
@@ -319,7 +357,7 @@ mod tests {
             queue_bytes: 1 << 20,
             mark_bytes: None,
         };
-        let mut link = Link::new(&spec, NodeId(0), NodeId(1), 0, Span::ZERO);
+        let mut link = Link::new(&spec, NodeId(0), NodeId(1), 0, Span::ZERO, 0);
         let now = Time::ZERO;
         let packet = |serial| Packet { serial, bytes: 1_000, ..Packet::BLANK };
         let serial = |packet: Option<Packet>| packet.map(|packet| packet.serial);

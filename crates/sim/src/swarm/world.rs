@@ -124,6 +124,7 @@ impl Draw {
             delay: Duration(Span::from_nanos(self.of(&[0, 50, 300, 1000, 10_000]))),
             queue: Bytes(self.of(&[9_000, 30_000, 100_000, 1_000_000])),
             mark_above: self.0.chance(0.5).then_some(Bytes(20_000)),
+            mark_all_above: None,
             core: Default::default(),
             switch_memory: None,
             switch_latency: Duration(Span::from_nanos(self.of(&[0, 1, 300, 2000]))),
@@ -149,6 +150,9 @@ impl Draw {
         if self.0.chance(0.3) {
             network.core.rate = Some(DataRate(Rate(self.of(&[1, 10, 40]) * 1_000_000_000)));
         }
+        // Where queues have room for it, marks rise with their length. It takes no draw, so that worlds stay what they are.
+        let rises = network.mark_above.is_some() && network.queue == Bytes(100_000);
+        network.mark_all_above = rises.then_some(Bytes(60_000));
         let (hosts, switches) = self.shape(&mut network);
         (network, hosts, switches)
     }

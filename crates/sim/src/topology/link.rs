@@ -27,8 +27,25 @@ pub struct LinkSpec {
     pub delay: Span,
     /// Bytes that the output queue holds, the packet in transmission included.
     pub queue_bytes: u64,
-    /// A packet that finds more bytes than this in the queue is marked, if its sender takes part in ECN.
-    pub mark_bytes: Option<u64>,
+    /// Which packets the queue marks, if their senders take part in ECN.
+    pub mark_bytes: Option<MarkBytes>,
+}
+
+/// A packet that finds more than `above` bytes in a queue is marked by chance, the more likely the more it finds; one that
+/// finds more than `all_above` is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkBytes {
+    /// Packets that find no more are not marked.
+    pub above: u64,
+    /// As `above`, if one length decides.
+    pub all_above: u64,
+}
+
+impl MarkBytes {
+    /// One length decides.
+    pub fn threshold(bytes: u64) -> MarkBytes {
+        MarkBytes { above: bytes, all_above: bytes }
+    }
 }
 
 /// Bits per second.

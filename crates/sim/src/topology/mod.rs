@@ -7,5 +7,5 @@ mod link;
 mod shapes;
 
 pub use graph::{Edge, Graph, GraphError};
-pub use link::{LinkId, LinkSpec, Rate};
+pub use link::{LinkId, LinkSpec, MarkBytes, Rate};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};
