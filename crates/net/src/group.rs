@@ -217,6 +217,11 @@ impl Group {
         self.shared.metrics()
     }
 
+    /// True if collectives were given up because somebody is gone whom they need.
+    pub fn is_bereft(&self) -> bool {
+        self.shared.is_bereft()
+    }
+
     /// The group's settings.
     pub fn info(&self) -> &GroupInfo {
         &self.info

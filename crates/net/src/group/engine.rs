@@ -121,6 +121,11 @@ impl Engine {
         !self.callers.is_empty() || self.host.poll_timeout().is_some() || self.link.due().is_some()
     }
 
+    /// True if collectives were given up because of news.
+    pub fn has_given_up(&self) -> bool {
+        self.outlook.has_given_up()
+    }
+
     /// Elements of completed collectives.
     pub fn elements_reduced(&self) -> u64 {
         self.callers.elements_reduced()

@@ -145,6 +145,11 @@ impl Outlook {
         self.verdict = self.news.as_ref().map(|(_, news)| news.clone());
     }
 
+    /// True if collectives were given up.
+    pub fn has_given_up(&self) -> bool {
+        self.verdict.is_some()
+    }
+
     /// The news that explain this error: if this worker gave up, or a peer did.
     pub fn behind(&self, error: &CollectiveError) -> Option<&News> {
         match error {

@@ -261,6 +261,11 @@ impl Shared {
         self.lock().is_none_or(|state| state.closing)
     }
 
+    /// True if collectives were given up because of news.
+    pub fn is_bereft(&self) -> bool {
+        self.lock().is_some_and(|state| state.engine.has_given_up())
+    }
+
     /// The control plane.
     pub fn rendezvous(&self) -> Arc<dyn Rendezvous> {
         Arc::clone(&self.rendezvous)

@@ -66,7 +66,7 @@ With --json the last line is one object: collective, protocol, job, rank, world,
 op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
 retransmissions, in_network (fraction), blocks_at_hosts, order (of the sum, as a
 hash, where there is one), contributed (fraction of the ranks that averages are over, where they
-may lack some), elements_per_packet, cpu_seconds (of the collectives), checked.";
+may lack some), elements_per_packet, slots, cpu_seconds (of the collectives), checked.";
 
 const REDUCE_HELP: &str = "\
 Examples:
@@ -245,7 +245,13 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     let group = Group::connect(&member.options()?)?;
     let cpu_start = cpu::own_seconds();
     let every = member.watch.map(Duration::from_millis);
-    let (result, seconds) = watch::watched(&group, every, || work_on(&group, &array.data, &member, work))?;
+    let worked = watch::watched(&group, every, || work_on(&group, &array.data, &member, work));
+    if worked.is_err() && group.is_bereft() {
+        // The others have heard it too, and need nothing of this rank any more.
+        group.abandon();
+        return worked.map(drop);
+    }
+    let (result, seconds) = worked?;
     let cpu_seconds = cpu::own_seconds() - cpu_start;
     let measured = Measured::of(&group, &member, seconds, cpu_seconds)?;
     group.close();
