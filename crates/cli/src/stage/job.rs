@@ -76,6 +76,8 @@ pub struct WorkerReport {
     pub in_network: f64,
     /// Elements of one block.
     pub elements_per_packet: u16,
+    /// The job's slots.
+    pub slots: u16,
     /// CPU time of the worker's process during the collectives.
     pub cpu_seconds: f64,
     /// On rank 0: the static trees through a fabric that the job ran over.

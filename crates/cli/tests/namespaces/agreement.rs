@@ -1,4 +1,5 @@
-//! Real and simulated agree: the same experiment on a star of namespaces and in the simulator, side by side.
+//! Real and simulated agree: the same experiment on a star of namespaces and in the simulator, side by side; fabrics are in
+//! `agreement_fabric.rs`.
 //!
 //! What is held is the ratio of the two times. The links are slow beside the machine, and of several tries the fastest
 //! counts: others that use the machine can only make a try longer. Every run of the tests holds a few cases, tries until
@@ -7,7 +8,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
-use std::process::Command;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -19,15 +19,15 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::experiment;
-use tributary_testbed::{Shaping, Star, requirements};
+use tributary_testbed::{Shaping, Star};
 
 use crate::fabric_memory::with_aggregators;
-use crate::network::{Network, alone, checked};
+use crate::network::{Network, checked};
 
 /// Bits per second of every link.
 const RATES: [u64; 2] = [200_000_000, 1_000_000_000];
 /// How near a real time must come to the simulated one.
-struct Nearness {
+pub struct Nearness {
     /// The ratio of the two on a machine at rest: who has reached it need not try again.
     aim: RangeInclusive<f64>,
     /// The ratio that the fastest try must reach.
@@ -38,17 +38,17 @@ struct Nearness {
 
 impl Nearness {
     /// On a machine with little else to do.
-    fn at_rest(aim: RangeInclusive<f64>) -> Nearness {
+    pub fn at_rest(aim: RangeInclusive<f64>) -> Nearness {
         Nearness { room: aim.clone(), aim, tries: 3 }
     }
 
     /// On any machine. Links set the least time, so that room is for longer ones alone.
-    fn with_room(aim: RangeInclusive<f64>, most: f64) -> Nearness {
+    pub fn with_room(aim: RangeInclusive<f64>, most: f64) -> Nearness {
         Nearness { room: *aim.start()..=most, aim, tries: 6 }
     }
 
     /// The fastest of some tries; `None` if the first one is none.
-    fn fastest<T: Copy>(
+    pub fn fastest<T: Copy>(
         &self,
         simulated: f64,
         seconds: impl Fn(T) -> f64,
@@ -68,7 +68,7 @@ impl Nearness {
     }
 
     /// Prints a line, and says whether the two are as near as they must be.
-    fn compare(&self, what: &str, real: f64, simulated: f64) -> bool {
+    pub fn compare(&self, what: &str, real: f64, simulated: f64) -> bool {
         let ratio = real / simulated;
         let verdict = if self.room.contains(&ratio) { "" } else { "  <-- does not agree" };
         println!("| {what} | {:.2} ms | {:.2} ms | {ratio:.3} |{verdict}", real * 1e3, simulated * 1e3);
@@ -90,7 +90,7 @@ fn star(hosts: usize, rate: u64) -> String {
 }
 
 /// Integers: a simulated tensor of floats draws each block's exponent anew, so that who guesses it guesses wrong.
-const TYPE: &str = "i32";
+pub const TYPE: &str = "i32";
 
 /// The protocol of who chooses none.
 fn usual() -> &'static Protocol {
@@ -112,18 +112,26 @@ struct Granted {
     elements_per_packet: u64,
 }
 
-/// One collective, simulated, with the timers of the real driver and as much memory in a switch.
-fn simulated(protocol: &Protocol, hosts: usize, rate: u64, elements: u64, granted: Granted) -> Measure {
-    let Granted { slots, elements_per_packet } = granted;
+/// The timers of the real driver.
+pub fn timers() -> String {
     let TimerConfig { initial_rto, min_rto, max_rto } = TimerConfig::default();
     let ms = |span: Span| span.as_secs_f64() * 1e3;
-    let job = format!(
-        "[[job]]\nprotocol = \"{protocol}\"\nhosts = \"all\"\ntensor = \"{} B\"\niterations = 9\ntype = \"{TYPE}\"\n\
-         elements_per_packet = {elements_per_packet}\nslots = {slots}\nrto = {{ initial = \"{} ms\", min = \"{} ms\", max = \"{} ms\" }}\n",
-        4 * elements,
+    format!(
+        "rto = {{ initial = \"{} ms\", min = \"{} ms\", max = \"{} ms\" }}\n",
         ms(initial_rto),
         ms(min_rto),
         ms(max_rto)
+    )
+}
+
+/// One collective, simulated, with the timers of the real driver and as much memory in a switch.
+fn simulated(protocol: &Protocol, hosts: usize, rate: u64, elements: u64, granted: Granted) -> Measure {
+    let Granted { slots, elements_per_packet } = granted;
+    let job = format!(
+        "[[job]]\nprotocol = \"{protocol}\"\nhosts = \"all\"\ntensor = \"{} B\"\niterations = 9\ntype = \"{TYPE}\"\n\
+         elements_per_packet = {elements_per_packet}\nslots = {slots}\n{}",
+        4 * elements,
+        timers()
     );
     let memory = protocol.shared.as_ref().map_or(String::new(), |shared| {
         let real = shared.options.defaults().to_text();
@@ -308,68 +316,4 @@ fn an_incast_agrees_but_for_noise() {
 fn an_incast_agrees_within_10_percent() {
     let nearness = Nearness { tries: 6, ..Nearness::at_rest(0.9..=1.1) };
     assert!(incast_agrees(&RATES, &nearness), "see the table");
-}
-
-/// The file of a fabric, and the same in the simulator.
-const FABRIC: [&str; 2] = [
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/fabric.toml"),
-];
-
-/// Seconds of the slowest rank, and packets that the leaves sent to each host, by collective.
-fn real_fabric(elements: u64, iters: u64) -> Option<(f64, f64)> {
-    if let Err(reason) = requirements() {
-        eprintln!("skipped: {reason}");
-        return None;
-    }
-    let _turn = alone();
-    let program = env!("CARGO_BIN_EXE_tributary");
-    let mut command = Command::new(program);
-    command.args(["fabric", FABRIC[0], "--json", "--dtype", "i32", "--timeout", "100"]).env("TRIBUTARY", program);
-    command.args(["--allreduce", &elements.to_string(), "--iters", &iters.to_string()]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let ranks = report["ranks"].as_array().unwrap();
-    let seconds = ranks.iter().map(|rank| rank["seconds"].as_f64().unwrap()).fold(0.0, f64::max);
-    let ports = report["switches"].as_array().unwrap().iter().flat_map(|switch| switch["ports"].as_array().unwrap());
-    let to_hosts = ports.filter(|port| port["peer"].as_str().unwrap().starts_with("host"));
-    let packets: f64 = to_hosts.map(|port| port["tx_packets"].as_f64().unwrap()).sum();
-    Some((seconds, packets / (ranks.len() as u64 * iters) as f64))
-}
-
-fn simulated_fabric(elements: u64, iters: u64) -> (f64, f64) {
-    let text = std::fs::read_to_string(FABRIC[1]).unwrap();
-    let text = text.replace("tensor = \"4 MiB\"", &format!("tensor = \"{} B\"", 4 * elements));
-    let text = text.replace("iterations = 9", &format!("iterations = {iters}"));
-    let report = tributary_sim::run(&Config::parse(&text).unwrap()).unwrap();
-    assert_eq!(report.failure(), None);
-    let down = report.links.iter().find(|group| group.name == "host down").unwrap();
-    (report.jobs[0].seconds.unwrap(), down.packets as f64 / (down.links as u64 * iters) as f64)
-}
-
-/// A table of Canary's sums on the fabric.
-fn fabric_agrees(mebibytes: &[u64], nearness: &Nearness) -> bool {
-    let mut agree = true;
-    println!("| tensor | packets to a host, real, simulated | real | simulated | ratio |\n|---|---|---:|---:|---:|");
-    for mebibytes in mebibytes {
-        let (elements, iters) = (mebibytes << 18, 9);
-        let (simulated, expected) = simulated_fabric(elements, iters);
-        let one = |_| real_fabric(elements, iters);
-        let Some((real, packets)) = nearness.fastest(simulated, |(seconds, _)| seconds, one) else { return true };
-        let what = format!("{mebibytes} MiB | {packets:.0}, {expected:.0}");
-        agree &= nearness.compare(&what, real, simulated);
-    }
-    agree
-}
-
-#[test]
-fn a_fabric_agrees_but_for_noise() {
-    assert!(fabric_agrees(&[1, 4], &Nearness::with_room(0.85..=1.15, 1.6)), "see the table");
-}
-
-#[test]
-#[ignore = "no room for noise: run it by hand, on a machine that has little else to do"]
-fn a_fabric_agrees_within_15_percent() {
-    assert!(fabric_agrees(&[1, 4, 16], &Nearness::at_rest(0.85..=1.15)), "see the table");
 }

@@ -2,6 +2,7 @@
 //! Needs root, iproute2 and nftables: without them every test says so and passes.
 
 mod agreement;
+mod agreement_fabric;
 mod crowds;
 mod fabric;
 mod fabric_deaths;

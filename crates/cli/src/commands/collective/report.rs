@@ -68,6 +68,8 @@ pub struct Report {
     pub elsewhere: Option<String>,
     /// Elements of one packet.
     pub elements_per_packet: u16,
+    /// The job's slots over all parts of its switch, or trees, when it was joined.
+    pub slots: u16,
     /// CPU time of this process, user and system, over all collectives.
     pub cpu_seconds: f64,
     /// True if the result was compared with what it should be (`--elements`).
@@ -84,6 +86,7 @@ pub struct Measured {
     seconds: f64,
     cpu_seconds: f64,
     elements_per_packet: u16,
+    slots: u16,
     servers: usize,
     trees: Vec<TreeStatus>,
 }
@@ -91,10 +94,10 @@ pub struct Measured {
 impl Measured {
     /// Asks the worker, and on rank 0 its switch, before it leaves.
     pub fn of(group: &Group, member: &Member, seconds: f64, cpu_seconds: f64) -> Result<Measured, GroupError> {
-        let elements_per_packet = group.info().elements_per_packet;
+        let (elements_per_packet, slots) = (group.info().elements_per_packet, group.info().slots);
         let servers = group.info().servers.len();
         let trees = if member.rank == 0 { static_trees(member) } else { Vec::new() };
-        Ok(Measured { stats: group.stats()?, seconds, cpu_seconds, elements_per_packet, servers, trees })
+        Ok(Measured { stats: group.stats()?, seconds, cpu_seconds, elements_per_packet, slots, servers, trees })
     }
 }
 
@@ -108,7 +111,7 @@ fn static_trees(member: &Member) -> Vec<TreeStatus> {
 impl Report {
     /// A worker's report of a tensor of so many elements, which nobody has compared with anything.
     pub fn of(member: &Member, work: Work, (elements, dtype): (usize, DType), measured: &Measured) -> Report {
-        let Measured { stats, seconds, cpu_seconds, elements_per_packet, servers, trees } = measured;
+        let Measured { stats, seconds, cpu_seconds, elements_per_packet, slots, servers, trees } = measured;
         Report {
             collective: work.name(),
             root: work.root(),
@@ -133,6 +136,7 @@ impl Report {
             servers: *servers,
             elsewhere: None,
             elements_per_packet: *elements_per_packet,
+            slots: *slots,
             cpu_seconds: *cpu_seconds,
             checked: false,
             sparse: None,

@@ -186,6 +186,7 @@ mod tests {
             retransmissions: 1,
             in_network: 1.0,
             elements_per_packet: 360,
+            slots: 512,
             cpu_seconds: 0.1,
             trees: Vec::new(),
         };

@@ -24,6 +24,9 @@ pub struct Report {
     elements: usize,
     dtype: &'static str,
     iters: u32,
+    elements_per_packet: u16,
+    /// The job's, over all of its trees.
+    slots: u16,
     /// The switch that was killed while hosts summed.
     killed: Option<String>,
     /// The switch that was to be killed, but all hosts had summed before.
@@ -79,6 +82,8 @@ impl Report {
         death: Option<Death>,
     ) -> Report {
         let trees = ranks.first().map(|report| report.trees.clone()).unwrap_or_default();
+        let granted = ranks.first().map(|report| (report.elements_per_packet, report.slots));
+        let (elements_per_packet, slots) = granted.unwrap_or_default();
         let bits = (plan.elements * plan.dtype.size() * 8) as f64;
         let rank = |(host, report): (String, WorkerReport)| Rank {
             host,
@@ -97,6 +102,8 @@ impl Report {
             elements: plan.elements,
             dtype: plan.dtype.name(),
             iters: plan.iters,
+            elements_per_packet,
+            slots,
             killed: death.as_ref().filter(|death| death.in_time).map(|death| death.switch.clone()),
             spared: death.filter(|death| !death.in_time).map(|death| death.switch),
             trees,
