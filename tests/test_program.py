@@ -331,6 +331,7 @@ def test_doctor_checks_the_way_to_a_switch(daemon: Daemon) -> None:
     report = program.last_json(program.run("doctor", "--switch", daemon.address, "--json"))
     levels = {check["name"]: check["level"] for check in report["checks"]}
     assert levels["TCP"] == levels["switch"] == levels["smoke test"] == "ok"
+    assert levels["ECN"] == levels["order"] == "ok"
     assert report["ok"] is True
     for check in report["checks"]:
         assert check["found"]

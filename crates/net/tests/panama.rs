@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::{LocalSwitch, PATIENCE, connect_options, on_every_rank, speak};
 use tributary_net::client;
@@ -282,4 +282,48 @@ fn a_job_that_has_summed_is_in_status_with_its_tree_however_lately_somebody_look
         assert_eq!((told.trees.len(), told.blocks > 0), (2, true), "a tree in each shard, in turn {turn}");
         group.close();
     }
+}
+
+/// Two racks below one switch, and a rank that does not come before both say that they wait for it.
+#[test]
+fn status_names_the_port_that_the_head_waits_for_and_the_ranks_behind_it() {
+    let start = |parent: Option<&RunningSwitch>| {
+        let any = SwitchOptions::new("127.0.0.1:0".parse().unwrap());
+        RunningSwitch::start(&SwitchOptions { parent: parent.map(RunningSwitch::listen_addr), ..any }).unwrap()
+    };
+    let root = start(None);
+    let racks = [start(Some(&root)), start(Some(&root))];
+    let seen = Barrier::new(2);
+    let work = |rank: u16| {
+        let group = Group::connect(&at(&racks[usize::from(rank / 2)], "head", rank, 4)).unwrap();
+        if rank == 3 {
+            seen.wait();
+        }
+        group.allreduce_in_place(&mut input(rank, 100_003), ReduceOp::Sum, PATIENCE).unwrap();
+    };
+    // What the head of the first tree waits for, once something waits at its switch.
+    let head = |switch: &RunningSwitch| {
+        let job = client::status(switch.listen_addr()).unwrap().jobs.into_iter().find(|job| job.name == "head")?;
+        let part = job.trees.into_iter().next()?.switches.into_iter().find(|part| part.order.is_some())?;
+        let order = part.order?;
+        let ports = part.children.iter().filter(|child| order.waits_for.contains(&child.node));
+        let behind: Vec<u16> = ports.flat_map(|child| child.ranks.clone()).collect();
+        assert_eq!(behind, order.waits_for_ranks, "{:?} of {:?}", order.waits_for, part.children);
+        let holds = order.held.iter().any(|&held| held > 0);
+        holds.then_some((order.waits_for.len(), order.waits_for_ranks, order.expected_vid))
+    };
+    let until = |switch: &RunningSwitch, ranks: &[u16]| {
+        let began = Instant::now();
+        while head(switch) != Some((1, ranks.to_vec(), 0)) {
+            assert!(began.elapsed() < PATIENCE, "{:?}, not {ranks:?}", head(switch));
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        (0..4).for_each(|rank| drop(scope.spawn(move || work(rank))));
+        until(&racks[1], &[3]);
+        until(&root, &[2, 3]);
+        seen.wait();
+    });
 }

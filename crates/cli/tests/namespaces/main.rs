@@ -4,6 +4,7 @@
 mod agreement;
 mod agreement_fabric;
 mod crowds;
+mod doctor;
 mod fabric;
 mod fabric_deaths;
 mod fabric_lossless;
