@@ -24,6 +24,7 @@ pub static PAPER: Paper = Paper {
         "panama-fig8c"
         "panama-fig9"
         "panama-fig10"
+        "panama-fig10-live"
         "panama-table2"
         "panama-appA"
     },
