@@ -2,6 +2,7 @@
 
 mod canary;
 mod flare;
+mod panama;
 mod switchml;
 
 use std::hint::black_box;
@@ -110,5 +111,6 @@ criterion_group! {
         switchml::switch,
         canary::switch,
         flare::switch,
+        panama::switch,
 }
 criterion_main!(benches);
