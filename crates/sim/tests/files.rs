@@ -301,11 +301,6 @@ fn a_wrong_file_is_refused_with_a_sentence() {
             "until is not after start",
         ),
         (format!("{star}queue = \"20 kB\"\nlossless = {{}}"), "a queue needs"),
-        (format!("{star}mark_all_above = \"10 kB\""), "mark_all_above is for queues with mark_above"),
-        (
-            format!("{star}mark_above = \"20 kB\"\ncore = {{ mark_all_above = \"10 kB\" }}"),
-            "mark_all_above = 10 kB: it is at least mark_above, which is 20 kB",
-        ),
         (format!("{star}lossless = {{ xoff = 10, xon = 20 }}"), "xon = 20 B is more than xoff = 10 B"),
         (
             with("[[traffic]]\npattern = \"uniform\"\nmessage = 9999\nhosts = \"all\"\nexchange = true"),
@@ -326,6 +321,14 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         let refusal = refusal(&text);
         assert!(refusal.contains(sentence), "{text}\ngives: {refusal}");
     }
+}
+
+#[test]
+fn marks_that_rise_end_no_lower_than_they_begin() {
+    let file = |marks: &str| refusal(&format!("[network]\nstar = {{ hosts = 4 }}\n{marks}"));
+    assert!(file("mark_all_above = \"10 kB\"").contains("mark_all_above is for queues with mark_above"));
+    let sentence = file("mark_above = \"20 kB\"\ncore = { mark_all_above = \"10 kB\" }");
+    assert!(sentence.contains("mark_all_above = 10 kB: it is at least mark_above, which is 20 kB"), "{sentence}");
 }
 
 const FLOWS: &str = r#"
