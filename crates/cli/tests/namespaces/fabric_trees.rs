@@ -179,8 +179,8 @@ fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_planted_anew() 
 fn a_leaf_that_is_started_again_at_once_costs_no_sum_nor_does_a_spine_that_dies_after_it() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.replants) {
         let dir = tempfile::tempdir().unwrap();
-        // While the leaf is dead no tree can be planned. The links alone keep the ranks busy for 8 s.
-        let words = "job long 500000 100; busy; end leaf1; again leaf1; sleep 2; end spine0; all; end leaf1";
+        // Neighbours call the leaf dead after 0.3 s, and then no tree can be planned. The links alone keep the ranks busy for 8 s.
+        let words = "job long 500000 100; busy; end leaf1; sleep 0.4; again leaf1; sleep 2; end spine0; all; end leaf1";
         let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
         let complaints = complaints(dir.path(), "long");
         let told = text(&output.stderr);
