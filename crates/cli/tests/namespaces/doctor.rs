@@ -11,7 +11,8 @@ fn findings(network: &Network) -> BTreeMap<String, (String, String)> {
     let mut command = tributary(network.star.host(0));
     command.args(["doctor", "--switch", &network.switch_addr().to_string(), "--json"]);
     let output = ended(command.spawn().unwrap());
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&text(&output.stderr));
+    let report: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     let word = |check: &serde_json::Value, key: &str| check[key].as_str().unwrap().to_owned();
     let checks = report["checks"].as_array().unwrap().iter();
     checks.map(|check| (word(check, "name"), (word(check, "level"), word(check, "found")))).collect()
