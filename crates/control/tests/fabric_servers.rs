@@ -63,8 +63,10 @@ fn a_host_of_a_fabric_has_one_server_and_the_next_comes_when_it_has_ended() {
     let refused = world.control.offer(world.now, second.clone()).unwrap_err();
     assert_eq!((refused.code(), &refused), ("host_serves", &Refusal::HostServes { at: first.addr }));
     world.control.offer(world.now, offer(2, 2)).unwrap();
-    // Its connection is closed: it makes way at once, though it might have come back.
+    // Between two questions a server has no connection; soon after that it makes way, though it might have come back.
     world.control.close_offer(world.now, first.incarnation);
+    assert_eq!(world.control.offer(world.now, second.clone()), Err(Refusal::HostServes { at: first.addr }));
+    world.pass(secs(0.2), &[]);
     world.control.offer(world.now, second.clone()).unwrap();
     let present: Vec<SocketAddr> = world.control.offers().iter().map(|offer| offer.addr).collect();
     assert_eq!(present, [second.addr, offer(2, 2).addr]);

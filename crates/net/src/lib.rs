@@ -28,6 +28,7 @@ mod progress;
 pub mod rendezvous;
 pub mod server;
 pub mod shard;
+mod sharers;
 pub mod status;
 pub mod switch_daemon;
 pub mod token;

@@ -151,7 +151,7 @@ pub struct SharedStatus {
     pub slots_held: u32,
     /// The most that were held at once.
     pub slots_peak: u32,
-    /// Bytes of the whole shared memory.
+    /// Bytes of the whole shared memory; 0 where it has given way to other jobs.
     pub bytes: u64,
     /// The protocol's own counters and gauges, all jobs together.
     pub metrics: Vec<MetricStatus>,

@@ -315,7 +315,8 @@ fn what_jobs_share_in_a_fabric_gives_way_at_every_switch_or_is_refused_with_a_se
         let group = Group::connect(&options(&leaf, protocol)).unwrap();
         for switch in [&leaf, &top] {
             until(switch, "what jobs share now", |status| {
-                status.switch.shared.iter().map(|shared| shared.protocol.as_str()).eq([protocol.name])
+                let there = status.switch.shared.iter().filter(|shared| shared.bytes > 0);
+                there.map(|shared| shared.protocol.as_str()).eq([protocol.name])
             });
         }
         for other in sharing.iter().filter(|other| *other != protocol) {

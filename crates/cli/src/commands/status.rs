@@ -51,7 +51,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
 fn text(status: &SwitchStatus) -> String {
     let mut lines = about_switch(&status.switch);
     lines.extend(status.switch.fabric.iter().flat_map(about_fabric));
-    lines.extend(status.switch.shared.iter().map(about_shared));
+    // What has given way to other jobs has only counted.
+    lines.extend(status.switch.shared.iter().filter(|shared| shared.bytes > 0).map(about_shared));
     lines.push(String::new());
     if status.jobs.is_empty() {
         lines.push("no jobs".to_string());

@@ -55,7 +55,8 @@ fn servers_sum_what_a_fabrics_switches_have_no_room_for() {
                 let share = rank["in_network"].as_f64().unwrap();
                 assert!(expected.contains(&share), "{protocol}, {aggregators} aggregators: {rank}");
             }
-            let shared = report["switches"].as_array().unwrap().iter().flat_map(|own| own["shared"].as_array().unwrap());
+            let shared =
+                report["switches"].as_array().unwrap().iter().flat_map(|own| own["shared"].as_array().unwrap());
             assert!(shared.into_iter().all(|shared| shared["slots_held"] == 0), "{report}");
         }
     }

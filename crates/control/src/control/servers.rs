@@ -111,24 +111,26 @@ impl Control {
     }
 
     /// A host of a fabric has one cable, and one socket in a job: it has one server at most. A server whose connection is
-    /// closed makes way for the next.
+    /// closed makes way for the next, unless it may just be about to ask again.
     fn has_the_host_for_itself(&mut self, now: Time, offer: &ServerOffer) -> Result<(), Refusal> {
         if self.limits.planned_trees.is_none() {
             return Ok(());
         }
         let is_beside = |other: &&Offered| {
             let (own, theirs) = (offer.addr, other.offer.addr);
-            other.is_present() && theirs != own && theirs.ip() == own.ip() && other.offer.incarnation != offer.incarnation
+            other.is_present()
+                && theirs != own
+                && theirs.ip() == own.ip()
+                && other.offer.incarnation != offer.incarnation
         };
-        let beside = self.servers.values().find(is_beside);
-        match beside.map(|other| (other.offer.incarnation, other.offer.addr, other.watch.is_open())) {
-            Some((_, at, true)) => Err(Refusal::HostServes { at }),
-            Some((incarnation, ..)) => {
-                self.lose_server(now, incarnation, MemberState::Lost);
-                Ok(())
-            }
-            None => Ok(()),
+        let Some(beside) = self.servers.values().find(is_beside) else { return Ok(()) };
+        let patience = self.limits.timers.confirmation();
+        if beside.watch.closed().is_none_or(|closed| now < closed + patience) {
+            return Err(Refusal::HostServes { at: beside.offer.addr });
         }
+        let incarnation = beside.offer.incarnation;
+        self.lose_server(now, incarnation, MemberState::Lost);
+        Ok(())
     }
 
     /// Notes the servers of a job that outlived a former control plane. They have a lease to ask.
@@ -209,7 +211,9 @@ impl Control {
             heard: server.heard,
             jobs: self.served_by(server.offer.incarnation).iter().map(|(plan, _)| plan.name.clone()).collect(),
         };
-        let mut views: Vec<OfferView> = self.servers.values().map(view).collect();
+        // Of a server that has not asked yet it is not known whether it is there.
+        let is_known = |server: &&Offered| server.asked || !server.is_present();
+        let mut views: Vec<OfferView> = self.servers.values().filter(is_known).map(view).collect();
         views.sort_by_key(|view| view.addr);
         views
     }

@@ -65,7 +65,8 @@ impl Control {
             self.shared.insert(protocol.code, protocol);
         }
         while jobs + self.shared_bytes() > self.limits.memory_bytes {
-            let is_idle = |protocol: &&&'static Protocol| newcomer != Some(**protocol) && !self.uses(protocol, |_| true);
+            let is_idle =
+                |protocol: &&&'static Protocol| newcomer != Some(**protocol) && !self.uses(protocol, |_| true);
             let Some(&idle) = self.shared.values().find(is_idle) else { return };
             self.shared.remove(&idle.code);
             self.effect(Effect::Unshare(idle));

@@ -33,7 +33,8 @@ mod tests {
         for protocol in protocols::ALL {
             let Some(shared) = &protocol.shared else { continue };
             let chosen = format!("[switches.{}]\n{} = 65536\n", protocol.name, shared.options.specs[0].name);
-            let parse = |keys: &str| FabricFile::parse(&format!("secret = \"0123456789abcdef\"\n{keys}{FABRIC}{chosen}"));
+            let parse =
+                |keys: &str| FabricFile::parse(&format!("secret = \"0123456789abcdef\"\n{keys}{FABRIC}{chosen}"));
             let error = parse("").unwrap_err().to_string();
             assert!(error.contains(&format!("the jobs of {protocol} would share")), "{error}");
             let limits = parse("memory_mib = 256\n").unwrap().limits();

@@ -45,7 +45,9 @@ pub(super) fn servers(
     find: impl Fn(&String) -> Result<NodeId, String>,
 ) -> Result<Vec<NodeId>, String> {
     if file.lossless && !file.servers.is_empty() {
-        return Err("servers: these do not wait when a switch tells them to pause; leave out servers or lossless".into());
+        return Err(
+            "servers: these do not wait when a switch tells them to pause; leave out servers or lossless".into()
+        );
     }
     let host = |name: &String| match find(name).map_err(|error| format!("servers: {error}"))? {
         node if cabling.switch_index(node).is_none() => Ok(node),

@@ -161,9 +161,8 @@ impl Running {
 
     /// The bytes that the job is charged if it has so many slots of the memory that jobs divide, or as many as now.
     pub fn memory_bytes_with(&self, slots: Option<u16>) -> u64 {
-        let of_share = |sharing: &Sharing| {
-            JobShape { slots: slots.unwrap_or(sharing.slots), ..sharing.most.clone() }.bytes()
-        };
+        let of_share =
+            |sharing: &Sharing| JobShape { slots: slots.unwrap_or(sharing.slots), ..sharing.most.clone() }.bytes();
         self.sharing.as_ref().map_or(self.plan.memory_bytes, of_share)
     }
 

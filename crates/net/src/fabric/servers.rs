@@ -61,7 +61,7 @@ fn may_serve(fabric: &FabricLayout, offer: &ServerOffer, from: IpAddr) -> Result
     match (host_of(offer.addr.ip()), host_of(from)) {
         (None, _) => refused(offer.addr.ip()),
         // Nobody but processes of a switch's own machine has such an address.
-        (Some(_), None) if from.is_loopback() => Ok(()),
+        (Some(_), _) if from.is_loopback() => Ok(()),
         (Some(_), None) => refused(from),
         (Some(at), Some(own)) if at != own => refused(offer.addr.ip()),
         (Some(_), Some(_)) => Ok(()),

@@ -11,6 +11,7 @@ use tributary_proto::contract::values::Values;
 
 use super::crossbar::Crossbar;
 use super::job::Installed;
+use crate::sharers::Sharers;
 
 /// Brings the machine, unless it is there, at the switch `node`.
 pub fn share(protocol: &Protocol, fabric: &FabricLayout, node: NodeId, pipeline: &mut Pipeline) {
@@ -21,11 +22,13 @@ pub fn share(protocol: &Protocol, fabric: &FabricLayout, node: NodeId, pipeline:
 }
 
 /// Gives up the machines that no job uses, but for those of the protocols `stay`.
-pub fn give_up(jobs: &BTreeMap<JobId, Installed>, stay: &[&Protocol], pipeline: &mut Pipeline) {
+pub fn give_up(jobs: &BTreeMap<JobId, Installed>, stay: &[&Protocol], sharers: &mut Sharers, pipeline: &mut Pipeline) {
     let is_used = |code: &u8| jobs.values().any(|job| job.job.job.protocol.code == *code);
     let may_go = |code: &u8| !stay.iter().any(|protocol| protocol.code == *code) && !is_used(code);
     let idle: Vec<u8> = pipeline.all_shared().map(|(code, ..)| code).filter(may_go).collect();
-    idle.into_iter().for_each(|code| drop(pipeline.unshare(code)));
+    for code in idle {
+        sharers.give_up(pipeline, code);
+    }
 }
 
 /// A job as the machine that its protocol's jobs share is told of it: `hosts` are those of its members, then of its servers.
@@ -50,6 +53,7 @@ mod tests {
 
     use tributary_control::fabric::FabricFile;
     use tributary_proto::contract::ids::JobKey;
+    use tributary_proto::contract::switch::SharedReport;
     use tributary_proto::protocols;
 
     use super::*;
@@ -103,7 +107,15 @@ mod tests {
         let (crossbar, mut pipeline) = (leaf(), Pipeline::on_a_thread());
         let all: Vec<&Protocol> = sharing().collect();
         all.iter().for_each(|protocol| share(protocol, crossbar.fabric(), LEAF, &mut pipeline));
-        give_up(&BTreeMap::new(), &all[1..], &mut pipeline);
+        let mut sharers = Sharers::default();
+        let before = sharers.report(&pipeline);
+        give_up(&BTreeMap::new(), &all[1..], &mut sharers, &mut pipeline);
         assert!(pipeline.all_shared().map(|(code, ..)| code).eq(all[1..].iter().map(|protocol| protocol.code)));
+        // What it has counted is told as before.
+        let names = |report: &[(u8, SharedReport, usize)]| {
+            report.iter().map(|(code, own, _)| (*code, own.metrics.iter().map(|own| own.name).collect())).collect()
+        };
+        let (before, after): (Vec<(u8, Vec<&str>)>, _) = (names(&before), names(&sharers.report(&pipeline)));
+        assert_eq!(before, after);
     }
 }

@@ -22,6 +22,7 @@ use crate::api::version;
 use crate::event_loop::{Core, Origin, Site};
 use crate::progress::Progress;
 use crate::shard::{JobInstall, ShardJob, ShardReport};
+use crate::sharers::Sharers;
 use crate::udp::{Message, UdpPort};
 
 /// A command from a handle to the thread, with the channel for the answer.
@@ -58,6 +59,7 @@ pub struct FabricReport {
 pub struct FabricSite {
     crossbar: Crossbar,
     jobs: BTreeMap<JobId, Installed>,
+    sharers: Sharers,
     broken: watch::Sender<Broken>,
     /// Packets from no port of ours, or from the wrong socket behind one.
     strangers: DropCounters,
@@ -75,7 +77,7 @@ impl Site for FabricSite {
             Command::Sync { told: Told { keep, install, shares, shared, broken }, reply } => {
                 let lacking = self.sync(&keep, install, core);
                 shares.into_iter().for_each(|(id, slots)| self.resize(id, slots, core));
-                shared::give_up(&self.jobs, &shared, &mut core.pipeline);
+                shared::give_up(&self.jobs, &shared, &mut self.sharers, &mut core.pipeline);
                 drop(reply.send(lacking));
                 self.note_broken(broken);
             }
@@ -174,6 +176,7 @@ impl FabricSite {
         FabricSite {
             crossbar: Crossbar::new(fabric, node, udp),
             jobs: BTreeMap::new(),
+            sharers: Sharers::default(),
             broken,
             strangers: DropCounters::default(),
             ready: false,
@@ -289,7 +292,7 @@ impl FabricSite {
                 strangers,
                 unroutable: self.crossbar.unroutable(),
                 socket: *core.udp.counters(),
-                shared: core.pipeline.all_shared().collect(),
+                shared: self.sharers.report(&core.pipeline),
             },
             ready: self.ready,
             ports: self.crossbar.report(now),

@@ -18,8 +18,8 @@ use crate::shard::ShardReport;
 use crate::status::lag::LagStatus;
 use crate::status::operation;
 use crate::status::{
-    FabricStatus, JobServerStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus,
-    TreeSwitchStatus,
+    FabricStatus, JobServerStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus,
+    TreeStatus, TreeSwitchStatus,
 };
 
 /// Makes the view of one switch.

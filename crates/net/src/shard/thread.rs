@@ -29,6 +29,7 @@ use crate::challenge::{self, Challenges};
 use crate::event_loop::{Core, Origin, Site};
 use crate::pool_size::{longest_elements, packet_bytes};
 use crate::progress::Progress;
+use crate::sharers::Sharers;
 use crate::udp::probe;
 use crate::udp::{Message, Reassembly, UdpPort};
 
@@ -57,6 +58,7 @@ pub struct Star {
     pieces: Reassembly<PortId>,
     /// What the operator has chosen for the machines that jobs share.
     switch_options: SwitchOptions,
+    sharers: Sharers,
 }
 
 impl Site for Star {
@@ -69,7 +71,9 @@ impl Site for Star {
             Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
             Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
             Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
-            Command::Unshare(protocol, reply) => drop(reply.send(core.pipeline.unshare(protocol.code))),
+            Command::Unshare(protocol, reply) => {
+                let _ = reply.send(self.sharers.give_up(&mut core.pipeline, protocol.code));
+            }
             Command::Report(reply) => drop(reply.send(self.report(core))),
             Command::Challenge { whom, asked_at, incarnation, questions, reply } => {
                 let to = core.udp.destination_from(asked_at, whom);
@@ -182,6 +186,7 @@ impl Star {
             cut: Vec::new(),
             pieces: Reassembly::default(),
             switch_options,
+            sharers: Sharers::default(),
         }
     }
 
@@ -310,7 +315,7 @@ impl Star {
         let now = core.clock.now();
         let jobs = self.jobs.report(now, &core.pipeline);
         let (strangers, socket) = (core.pipeline.strangers().clone(), *core.udp.counters());
-        let shared = core.pipeline.all_shared().collect();
+        let shared = self.sharers.report(&core.pipeline);
         ShardReport { now, jobs, strangers, unroutable: self.forwarder.unroutable(), socket, shared }
     }
 }

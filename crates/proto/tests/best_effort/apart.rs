@@ -71,7 +71,8 @@ fn in_a_fabric_one_sum_of_each_rack_comes_to_the_switch_next_to_a_server() {
             let hosts = leaves * per_leaf;
             let ranks = hosts - u32::from(servers);
             let fabric = all_sum(Fabric::leaf_spine(leaves, 2, per_leaf, &choice), ranks as usize, protocol);
-            let to = |kind, node: NodeId| fabric.sent.iter().filter(|sent| sent.kind == kind && sent.to == node).count();
+            let to =
+                |kind, node: NodeId| fabric.sent.iter().filter(|sent| sent.kind == kind && sent.to == node).count();
             let by_server = |server: u32| results(&fabric, |sent| sent.from == NodeId(ranks + server));
             // 600 blocks, and a result for each switch with ranks.
             let racks = ranks.div_ceil(per_leaf) as usize;

@@ -99,7 +99,9 @@ impl Simulation {
         for sharer in &self.sharers {
             pipeline.remove(sharer.job.job);
         }
-        self.sharers.iter().for_each(|sharer| drop(pipeline.unshare(sharer.protocol.code)));
+        for sharer in &self.sharers {
+            pipeline.unshare(sharer.protocol.code);
+        }
         self.share_in(switch, 0..self.sharers.len());
     }
 

@@ -79,7 +79,11 @@ impl FabricStage {
             let leaf = self.fabric.udp(self.fabric.leaf_of(host)).to_string();
             let mut command = self.command(host)?;
             command.args(["ps", "--switch", &leaf, "--json"]);
-            self.servers.push(Process::spawn(format!("server on {}", self.fabric.name(host)), command, &self.interrupt)?);
+            self.servers.push(Process::spawn(
+                format!("server on {}", self.fabric.name(host)),
+                command,
+                &self.interrupt,
+            )?);
         }
         self.servers.iter_mut().try_for_each(|server| server.next_line(START_TIMEOUT).map(drop))
     }
