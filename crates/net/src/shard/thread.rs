@@ -72,7 +72,7 @@ impl Site for Star {
             Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
             Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
             Command::Unshare(protocol, reply) => {
-                drop(reply.send(self.sharers.give_up(&mut core.pipeline, protocol.code)));
+                let _ = reply.send(self.sharers.give_up(&mut core.pipeline, protocol.code));
             }
             Command::Report(reply) => drop(reply.send(self.report(core))),
             Command::Challenge { whom, asked_at, incarnation, questions, reply } => {
