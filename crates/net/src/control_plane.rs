@@ -38,7 +38,6 @@ pub(crate) use self::shards::{Shard, Sighting, Sightings, used_by};
 use crate::ascent::{Ascender, Question, Said};
 use crate::clock::{Clock, duration};
 use crate::pool_size;
-use crate::shard::JobInstall;
 use crate::token::Token;
 
 struct State {
@@ -243,21 +242,6 @@ impl ControlPlane {
     /// Reads the state machine.
     pub fn with_control<T>(&self, look: impl FnOnce(&Control) -> T) -> T {
         look(&self.state().control)
-    }
-
-    /// Takes over the jobs that outlived an earlier control plane. No request may be answered before this is done.
-    pub async fn begin(&self) {
-        let mut adopted = 0;
-        for shard in &self.shards {
-            for (name, job) in shard.found().come().await.unwrap_or_default() {
-                let JobInstall { protocol, config, most_slots, members, .. } = job;
-                self.state().control.adopt(self.now(), &name, protocol, config, most_slots, members);
-                adopted += 1;
-            }
-        }
-        if adopted > 0 || self.shards.iter().any(|shard| shard.outlives()) {
-            self.look(Duration::ZERO).await;
-        }
     }
 
     /// The task. It runs until it is dropped.

@@ -24,6 +24,7 @@ use crate::admission::Limits;
 use crate::control::contest::Contender;
 use crate::control::servers::Offered;
 use crate::forming::{Forming, Party, Quarrel, WaitingRank};
+use crate::holding::held;
 use crate::levels::{SwitchJoin, SwitchSeat};
 use crate::name::JobName;
 use crate::plan::{Admitted, Effect, Ticket};
@@ -358,7 +359,8 @@ impl Control {
 
     /// Bytes that jobs hold.
     pub fn memory_used(&self) -> u64 {
-        self.running.values().map(Running::memory_bytes).sum()
+        // A job whose trees are not planned yet counts with the most that it may need.
+        held(self.running.values()).min(self.limits.memory_bytes)
     }
 
     pub(crate) fn answer(&mut self, ticket: Ticket, admitted: Admitted) {

@@ -7,6 +7,7 @@ mod file;
 mod link_state;
 mod lossless;
 mod marks;
+mod memory;
 mod plan;
 mod served;
 

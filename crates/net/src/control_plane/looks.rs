@@ -11,7 +11,7 @@ use super::ControlPlane;
 use super::books::{Account, Books};
 use super::shards::{self, Sightings};
 use crate::clock::duration;
-use crate::shard::ShardReport;
+use crate::shard::{JobInstall, ShardReport};
 
 /// An operator's view is at most this old; a flood of requests does not become a flood of questions to the shards.
 const FRESH: Duration = Duration::from_millis(200);
@@ -25,7 +25,34 @@ impl ControlPlane {
         }
         // What was seen before knows nothing of the job: whoever asks from now on sees its figures.
         self.sightings.lock().await.at = None;
+        self.place(id).await;
         self.state().control.installed(self.now(), id, outcome);
+    }
+
+    /// Takes over the jobs that outlived an earlier control plane. No request may be answered before this is done.
+    pub async fn begin(&self) {
+        let mut adopted = 0;
+        for shard in &self.shards {
+            for (name, job) in shard.found().come().await.unwrap_or_default() {
+                let JobInstall { protocol, config, most_slots, members, .. } = job;
+                let id = config.job;
+                self.state().control.adopt(self.now(), &name, protocol, config, most_slots, members);
+                self.place(id).await;
+                adopted += 1;
+            }
+        }
+        if adopted > 0 || self.shards.iter().any(|shard| shard.outlives()) {
+            self.look(Duration::ZERO).await;
+        }
+    }
+
+    /// Charges a job what it holds of a fabric's switches, if it has trees of its own there.
+    pub(super) async fn place(&self, id: JobId) {
+        for shard in &self.shards {
+            if let Ok(Some(holding)) = shard.holding(id).come().await {
+                self.state().control.placed(id, holding);
+            }
+        }
     }
 
     pub(super) async fn remove(&self, id: JobId) {

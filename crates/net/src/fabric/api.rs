@@ -87,6 +87,9 @@ pub struct JobBody {
     /// The job's static trees; empty for protocols that find their trees themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeBody>,
+    /// The switches around which these are planned, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub around: Vec<String>,
 }
 
 impl JobBody {
@@ -107,6 +110,7 @@ impl JobBody {
             hosts: job.hosts.iter().map(|host| host.0).collect(),
             trees_wanted: job.job.trees,
             trees: job.trees.iter().map(TreeBody::new).collect(),
+            around: job.around.clone(),
         }
     }
 
@@ -156,7 +160,8 @@ impl JobBody {
             trees: trees_wanted,
             parent: None,
         };
-        whole.then(|| FabricJob { name, job, hosts: self.hosts.into_iter().map(NodeId).collect(), trees })
+        let (hosts, around) = (self.hosts.into_iter().map(NodeId).collect(), self.around);
+        whole.then(|| FabricJob { name, job, hosts, trees, around })
     }
 }
 

@@ -28,6 +28,8 @@ pub struct FabricJob {
     pub hosts: Vec<NodeId>,
     /// The job's static trees, by number; empty for protocols that find their trees themselves.
     pub trees: Vec<Tree>,
+    /// The switches around which these are planned, each with the reason.
+    pub around: Vec<String>,
 }
 
 impl FabricJob {
@@ -145,7 +147,7 @@ mod tests {
         let fabric = Arc::new(FabricFile::parse(&text).unwrap());
         let hosts = [0, 1, 2, 3].map(NodeId);
         let request = Request { id: JobId(2), hosts: &hosts, trees: Some(2) };
-        let trees = planning::plan(&fabric, &request, &[], &[], std::iter::empty()).unwrap();
+        let trees = planning::plan(&fabric, &request, &[]).unwrap();
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.switch.is_some()).unwrap();
         let config = JobConfig {
             job: JobId(2),
@@ -160,7 +162,8 @@ mod tests {
         };
         let members = (1..5).map(|host| ([127, 77, 0, host], 4_000).into()).collect();
         let job = JobInstall::of_workers(protocol, config, members, [127, 77, 128, 1].into());
-        let job = FabricJob { name: JobName::new("sum").unwrap(), job, hosts: hosts.to_vec(), trees };
+        let job =
+            FabricJob { name: JobName::new("sum").unwrap(), job, hosts: hosts.to_vec(), trees, around: Vec::new() };
         let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
         let installed = Installed::new(Time::ZERO, job, &fabric);
         (Crossbar::new(fabric, LEAF, &udp), udp, installed)

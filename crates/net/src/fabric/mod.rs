@@ -8,7 +8,7 @@
 //!
 //! [`daemon`] is the whole process. Jobs are formed at one switch, the [`seat`], which tells the other switches over
 //! HTTP ([`api`], [`tree_body`]); these pass workers' requests on to it ([`routes`]). [`planning`] chooses where trees
-//! run, [`planted`] is the trees' machines at one switch, [`job`] checks whether trees stand, [`replant`] plants them
+//! run, [`housing`] where there is room for them, [`planted`] is the trees' machines at one switch, [`job`] checks whether trees stand, [`replant`] plants them
 //! anew, and [`sharing`] gives jobs other room as jobs come and go.
 
 mod api;
@@ -16,6 +16,7 @@ pub mod crossbar;
 mod daemon;
 pub(crate) mod egress;
 mod handle;
+mod housing;
 mod job;
 mod ledger;
 mod onlooker;
