@@ -5,6 +5,7 @@ use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::Control;
+use crate::holding::{held, held_with};
 use crate::name::JobName;
 use crate::plan::Effect;
 use crate::refusal::Refusal;
@@ -13,8 +14,8 @@ use crate::running::Running;
 impl Control {
     /// Bytes that jobs hold, and what they share.
     pub fn memory_used(&self) -> u64 {
-        let jobs: u64 = self.running.values().map(Running::memory_bytes).sum();
-        jobs + self.shared_bytes()
+        // A job whose trees are not planned yet counts with the most that it may need.
+        (held(self.running.values()) + self.shared_bytes()).min(self.limits.memory_bytes)
     }
 
     /// Bytes of the machines that are there, whether jobs use them or not.
@@ -58,8 +59,8 @@ impl Control {
     /// newcomer of this protocol takes so many bytes.
     pub(super) fn make_way(&mut self, slots: &[(JobId, u16)], newcomer: Option<(&'static Protocol, u64)>) {
         let slots_of = |id: JobId| slots.iter().find(|(other, _)| *other == id).map(|&(_, slots)| slots);
-        let later = |(&id, job): (&JobId, &Running)| job.memory_bytes_with(slots_of(id));
-        let jobs: u64 = self.running.iter().map(later).sum::<u64>() + newcomer.map_or(0, |(_, bytes)| bytes);
+        let later = held_with(self.running.values(), |job| job.memory_bytes_with(slots_of(job.plan.config.job)));
+        let jobs = later.saturating_add(newcomer.map_or(0, |(_, bytes)| bytes));
         let newcomer = newcomer.map(|(protocol, _)| protocol);
         if let Some(protocol) = newcomer.filter(|protocol| protocol.shared.is_some()) {
             self.shared.insert(protocol.code, protocol);

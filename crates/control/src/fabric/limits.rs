@@ -1,4 +1,5 @@
-//! What a fabric's switches have for jobs. Each has the same, and it is divided as if all jobs ran over one of them.
+//! The limits by which the seat of a fabric admits jobs: those of one switch. [`memory`](super::memory) has the switches
+//! that have less or more.
 
 use super::FabricLayout;
 use crate::admission::Limits;
@@ -14,9 +15,10 @@ impl FabricLayout {
         }
     }
 
-    /// An error if the file chooses more for jobs to share than a switch has.
+    /// An error if the file chooses more for jobs to share than the smallest switch has.
     pub(super) fn check_shared(&self) -> Result<(), TooMuchToShare> {
-        self.limits().shared.check(&self.switch_options, self.memory_bytes)
+        let least = self.switches().map(|switch| self.memory_of(switch)).min().unwrap_or(self.memory_bytes);
+        self.limits().shared.check(&self.switch_options, least)
     }
 }
 
