@@ -9,7 +9,7 @@ use tributary_proto::contract::ids::JobId;
 use super::Control;
 use crate::admission::{Free, Limits, Quota, least_slots, round, rules};
 use crate::client::Client;
-use crate::holding::held;
+use crate::control::holding::held;
 use crate::memory::{Bytes, JobShape};
 use crate::name::JobName;
 use crate::plan::Effect;

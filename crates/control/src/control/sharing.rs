@@ -5,7 +5,7 @@ use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::Control;
-use crate::holding::{held, held_with};
+use super::holding::{held, held_with};
 use crate::name::JobName;
 use crate::plan::Effect;
 use crate::refusal::Refusal;
