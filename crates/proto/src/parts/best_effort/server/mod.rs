@@ -227,9 +227,9 @@ impl Server {
         Ok(())
     }
 
-    /// The first question about a block, and then one question in as many as there are ranks, makes the server prompt the
-    /// ranks of which it knows nothing. Those ranks ask seldom themselves, if everything that they wait for was late
-    /// before.
+    /// The first question about a block, and then one question in as many as there are ranks, makes the server prompt
+    /// the ranks of which it knows nothing. Those ranks ask seldom themselves, if everything that they wait for was
+    /// late before.
     fn prompt(&mut self, block: u64) {
         let world = u32::from(self.world);
         let Some(served) = self.blocks.get_mut(block) else { return };
