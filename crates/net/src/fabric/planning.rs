@@ -1,5 +1,5 @@
-//! Where the trees of a job run, chosen by the planner of `control`: over cables that are alive, beside the trees that
-//! run already.
+//! Chooses where the trees of a job run. The planner of `control` takes only cables that are alive, and takes the load
+//! of other trees into account.
 
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{DEFAULT_TREES, Network, Tree, TreeError, TreeParent, TreeSwitch, Wish};
@@ -7,10 +7,10 @@ use tributary_proto::contract::ids::{JobId, NodeId};
 
 use super::job::FabricJob;
 
-/// What a job is expected to send: the same as any other.
+/// The rate that a job is expected to send. It is the same for all jobs.
 const RATE: u64 = 1 << 20;
 
-/// The fabric as trees are planned over it.
+/// The fabric as the planner sees it.
 fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
     let names = fabric.nodes.iter().map(|node| node.name.clone()).collect();
     let mut network = Network::new(fabric.cabling.clone(), names);
@@ -18,7 +18,7 @@ fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
     network
 }
 
-/// The data from which a job is planned.
+/// The data from which the trees of a job are planned.
 pub struct Request<'a> {
     pub id: JobId,
     /// The hosts, by rank.
@@ -38,19 +38,19 @@ pub fn plan<'a>(
     let mut network = network(fabric, dead_cables);
     without.iter().for_each(|&switch| network.set_switch(switch, false));
     others.for_each(|job| network.add_load(&job.trees, RATE));
-    // The control plane has admitted the job with all of its memory on one switch, which is more than a tree takes.
+    // A tree takes less memory than the control plane has admitted, which is that of the whole job on one switch.
     let members = request.hosts;
     let mut wish = Wish { members, trees: request.trees.unwrap_or(DEFAULT_TREES), rate: RATE, need: &|_| 0 };
     let mut roots = network.candidates(&wish)?;
     wish.trees = request.trees.unwrap_or(DEFAULT_TREES.min(roots.len() as u16));
-    // Jobs that find equal loads begin with different roots.
+    // Jobs that see equal loads begin with different roots.
     let first = request.id.index() % roots.len();
     roots.rotate_left(first);
     network.choose(&wish, &roots)
 }
 
-/// The job's trees, with new trees in place of those that run over dead cables; other trees stay. `None` if no tree
-/// does, and an error if there is no other way.
+/// The job's trees, with new trees in place of those that use dead cables. Other trees stay. `None` if no tree uses a
+/// dead cable, and an error if there is no other way.
 pub fn replan<'a>(
     fabric: &FabricLayout,
     job: &FabricJob,
@@ -88,7 +88,7 @@ pub fn replan<'a>(
     Ok(Some(trees))
 }
 
-/// True if the job would have as many trees as it wants if every cable were alive.
+/// True if the planned trees are as many as there would be if every cable were alive.
 pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
     let whole = plan(fabric, request, &[], &[], std::iter::empty());
     match (planned, whole) {
@@ -98,7 +98,7 @@ pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<V
     }
 }
 
-/// What the ranks of a job can do if one of its trees is broken.
+/// What the ranks of a job can do when one of its trees is broken.
 pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> String {
     let seat = fabric.seat;
     let cut_off =
@@ -174,7 +174,7 @@ mod tests {
         let dead = cables(&fabric, roots[1]);
         let trees = replan(&fabric, &job, &dead, [].iter()).unwrap().unwrap();
         assert_eq!((&trees[0], trees[1].root()), (&job.trees[0], unused));
-        // The places of ranks at their own switches are what the ranks know, and stay.
+        // The ranks know their places at their own switches, so these places stay the same.
         assert_eq!(trees[1].places, job.trees[1].places);
         let dead: Vec<usize> = [roots[1], unused].into_iter().flat_map(|root| cables(&fabric, root)).collect();
         let trees = replan(&fabric, &job, &dead, [].iter()).unwrap().unwrap();

@@ -1,8 +1,8 @@
-//! Jobs divide the memory of a fabric's switches as they come and go, if their protocols can.
+//! The jobs of a fabric divide the memory of its switches anew as jobs come and go, if their protocols can do so.
 //!
-//! The seat's control plane divides the memory as if all jobs ran over one switch. Each switch of a job gives the job's
-//! trees their new room when it is told. Results carry the least room on the way, so that switches need not be told at
-//! the same time.
+//! The seat's control plane divides the memory as if all jobs ran over one switch. Each switch gives the trees of a job
+//! their new room when the seat tells it. Results carry the least room on their way, so the switches need not be told
+//! at the same time.
 
 use tributary_proto::contract::ids::JobId;
 
@@ -11,7 +11,6 @@ use super::seat::{PROMPT, Switches};
 impl Switches {
     /// Gives a job another number of slots at every switch. A switch that does not answer now is told with the next
     /// look. False if there is no such job.
-    /// such job.
     pub(super) async fn resize(&self, id: JobId, slots: u16) -> bool {
         let mut jobs = self.jobs.lock().await;
         let Some(job) = jobs.all.get_mut(&id) else { return false };

@@ -1,18 +1,18 @@
-//! What the seat tells a switch of jobs, in the form for the switch's thread.
+//! What the seat tells a switch about jobs, in the form for the switch's thread.
 
 use tributary_proto::contract::ids::JobId;
 
 use super::job::FabricJob;
 
-/// What the seat says of jobs.
+/// The seat's message about jobs.
 #[derive(Debug, Default)]
 pub struct Told {
     /// Jobs that stay installed.
     pub keep: Vec<JobId>,
     /// Jobs to install. All others are removed.
     pub install: Vec<FabricJob>,
-    /// The slots over all trees that some jobs have now.
+    /// The slots over all trees that jobs have now, for jobs whose machines can be resized.
     pub shares: Vec<(JobId, u16)>,
-    /// Jobs that can never go on, and why.
+    /// The jobs that can never go on, with the reason.
     pub broken: Vec<(JobId, String)>,
 }

@@ -29,11 +29,11 @@ pub struct SwitchView {
 }
 
 impl FabricView for SwitchView {
-    /// Ports, what jobs share, the jobs that were formed elsewhere, and the trees of all.
+    /// The ports, the memory that jobs share, the jobs that were formed elsewhere, and the trees of all jobs.
     fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>> {
         Box::pin(async {
             let report = self.handle.report().come().await.ok()?;
-            // The seat's own control plane knows its jobs better.
+            // The seat's own control plane knows more about its jobs.
             let jobs = if self.node == self.fabric.seat { Vec::new() } else { jobs(&report) };
             let planned = report.installed.iter().map(|(job, broken)| {
                 let id = job.job.config.job;
@@ -49,7 +49,7 @@ impl FabricView for SwitchView {
 }
 
 impl SwitchView {
-    /// A tree, with what this switch holds of it.
+    /// A tree, with the state at this switch if the tree's packets are summed in their order.
     fn tree(&self, tree: &Tree, order: Option<&OrderReport>) -> TreeStatus {
         let name = |node: NodeId| self.fabric.name(node).to_owned();
         let child = |child: &TreeChild| TreeChildStatus {
@@ -92,13 +92,13 @@ impl SwitchView {
     }
 }
 
-/// What a job's machines hold here, tree by tree.
+/// The state at this switch of each tree of a job whose packets are summed in their order.
 fn orders(report: &FabricReport, job: JobId) -> &[OrderReport] {
     let own = report.shard.jobs.iter().find(|own| own.id == job);
     own.and_then(|own| own.report.machine.as_ref()).map_or(&[], |machine| &machine.orders)
 }
 
-/// The jobs that were formed at the seat, as far as this switch knows them.
+/// The jobs that were formed at the seat, with what this switch knows about them.
 fn jobs(report: &FabricReport) -> Vec<JobStatus> {
     let signs = JobSign::all(report);
     let of = |(job, _): &(FabricJob, Option<String>)| {
