@@ -120,7 +120,7 @@ pub struct ShardReport {
 }
 
 impl ShardReport {
-    /// What ranks of a job said of their collectives, and how long before the report.
+    /// The reports of a job's ranks about their collectives, each with its age at the time of this report.
     pub(crate) fn said_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
         let parts = self.jobs.iter().filter(move |part| Some(part.id) == job);
         parts.flat_map(|part| part.progress.iter().map(|&(at, progress)| (self.now.since(at), progress)))
@@ -186,8 +186,8 @@ impl ShardHandle {
         self.0.ask(|reply| Command::Remove(job, reply))
     }
 
-    /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
-    /// `asked_at`, is at a UDP address.
+    /// Asks whether a process is at a UDP address. The process has this incarnation and asked at our address
+    /// `asked_at`. There are at most `questions` questions.
     pub fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
         self.0.ask(|reply| Command::Challenge { whom, asked_at, incarnation, questions, reply })
     }
