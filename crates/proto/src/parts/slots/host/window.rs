@@ -88,7 +88,7 @@ pub struct Window {
     round_trip: Option<Span>,
 }
 
-/// The rates are not part of a state's hash. Like each [`Span`] in a state, they depend only on measured times.
+/// The hash does not have the rates. They come from measured times, and explorers look at times only as [`Span`]s.
 impl Hash for Window {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Window { blocks, least, most, queue, under_way, waiting, oldest, round, rounds, round_trip, rates: _ } =
