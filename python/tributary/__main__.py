@@ -8,7 +8,7 @@ from tributary import _core
 
 def main() -> int:
     """Run the program on ``sys.argv`` and return its exit code."""
-    # The program minds its signals itself, as the plain binary does; Python's own handler would wait for the
+    # The program handles its signals itself, as the plain binary does. Python's own handler would wait for the
     # interpreter, which is busy until the program ends.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stdout.flush()

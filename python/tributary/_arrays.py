@@ -1,4 +1,4 @@
-"""Between numpy arrays of any layout and the flat memory that travels: elements in C order, native, aligned."""
+"""Conversion between numpy arrays of any layout and flat memory for the network: C order, native, aligned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPS = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
 
 
 class Flat:
-    """The input and the output of one collective as flat memory, and the way back to the caller's array."""
+    """The input and the output of one collective as flat memory, and the conversion back to the caller's array."""
 
     def __init__(self, x: npt.ArrayLike, out: Array | None, parts: int = 1) -> None:
         """Check the arrays; copy the input where its memory cannot travel as it is.
@@ -43,23 +43,23 @@ class Flat:
             like = array[: shape[0]]
         if out is not None:
             check_out(shape, array.dtype, out)
-        #: What the caller gets.
+        #: The caller's result.
         self.result: Array = np.empty_like(like, subok=False) if out is None else out
-        #: What is sent and what is received into.
+        #: The memory that is sent, and the memory that receives the result.
         self.input: Array = array if is_flat(array) else native_copy(array)
         self.output: Array = self.result if is_flat(self.result) else np.empty(shape, dtype=self.input.dtype)
         if overlap_apart(self.input, self.output):
             self.input = self.input.copy()
 
     def finish(self) -> Array:
-        """Bring what was received into the caller's layout."""
+        """Convert the received result to the caller's layout."""
         if self.output is not self.result:
             np.copyto(self.result, self.output)
         return self.result
 
 
 class Gathered:
-    """The output of an all-gather as flat memory, with this rank's part in place, and the way back to the caller."""
+    """The output of an all-gather as flat memory, with this rank's part in place, and the conversion back."""
 
     def __init__(self, x: npt.ArrayLike, out: Array | None, rank: int, parts: int) -> None:
         """Check the arrays; copy this rank's part."""
@@ -69,22 +69,22 @@ class Gathered:
         shape = (parts * array.shape[0], *array.shape[1:])
         if out is not None:
             check_out(shape, array.dtype, out)
-        #: What the caller gets.
+        #: The caller's result.
         self.result: Array = np.empty(shape, dtype=array.dtype) if out is None else out
-        #: What is sent from and received into.
+        #: The memory that is sent from and received into.
         self.output: Array = self.result if self.result.flags.c_contiguous else np.empty(shape, dtype=array.dtype)
         self.output[rank * array.shape[0] : (rank + 1) * array.shape[0]] = array
         #: Bytes of each rank.
         self.part: int = array.nbytes
 
     def finish(self) -> Array:
-        """Bring what was received into the caller's layout."""
+        """Convert the received result to the caller's layout."""
         if self.output is not self.result:
             np.copyto(self.result, self.output)
         return self.result
 
 
-#: What was looked up already: numpy's own names are slow to ask for.
+#: Names that were looked up already, since numpy's own names are slow to look up.
 _known: dict[np.dtype[Any], str] = {}
 
 
@@ -142,5 +142,5 @@ def native_copy(array: Array) -> Array:
 
 
 def overlap_apart(a: Array, b: Array) -> bool:
-    """Whether two flat arrays share memory without being the same memory."""
+    """Whether two flat arrays overlap without being the same memory."""
     return a is not b and np.may_share_memory(a, b) and a.__array_interface__["data"] != b.__array_interface__["data"]

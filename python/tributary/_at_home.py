@@ -1,4 +1,4 @@
-"""Sums at home: the bits that follow from the inputs and the tree alone, where a protocol promises that they do."""
+"""Sums computed on one machine: their bits follow from the inputs and the tree, where a protocol promises that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tributary import _core
 from tributary._arrays import Array, check_op, dtype_name
 from tributary.errors import ConfigError
 
-#: A rank, or what a switch adds in the order of its children.
+#: A rank, or a list of what a switch adds, in the order of its children.
 Tree = int | list["Tree"]
 
 
@@ -77,7 +77,7 @@ def from_status(tree: Mapping[str, Any]) -> Tree:
 
 
 def rank_of(child: Mapping[str, Any]) -> int:
-    """The one rank of a child that is no switch of the tree."""
+    """The single rank of a child that is not a switch of the tree."""
     ranks = child["ranks"]
     if len(ranks) != 1:
         raise ConfigError(

@@ -12,7 +12,7 @@ class ConnectError(TributaryError, ConnectionError):
 
 
 class CollectiveError(TributaryError):
-    """A collective cannot complete. The group is of no use after it; connect again."""
+    """A collective cannot complete. The group cannot be used after it; connect again."""
 
 
 class CollectiveTimeout(CollectiveError, TimeoutError):
@@ -68,7 +68,7 @@ class Closed(TributaryError):
 
 
 class ConfigError(TributaryError, ValueError):
-    """What is described wrongly: an experiment for the simulator, or a sum that is to be computed at home."""
+    """A wrong description: of an experiment for the simulator, or of a sum to be computed on this machine."""
 
 
 class SimulationError(TributaryError):

@@ -20,13 +20,13 @@ from tributary.sparse import SparseBytes, SparseHandle, sparse_bytes
 
 @dataclass(frozen=True)
 class Memory:
-    """Elements in this process's memory, in C order: for libraries whose tensors are no NumPy arrays."""
+    """Elements in this process's memory, in C order: for libraries whose tensors are not NumPy arrays."""
 
     address: int
     elements: int
     #: A type of :meth:`Group.allreduce`, by its name here: "f32", "bf16", "i64" ...
     dtype: str
-    #: Lives until the collective has ended, and keeps the memory where it is.
+    #: An object that lives until the collective has ended, and keeps the memory in place.
     owner: object
 
 
@@ -51,12 +51,12 @@ class Handle:
         return self._result
 
     def done(self) -> bool:
-        """Whether the collective has ended, well or not."""
+        """Whether the collective has ended, successfully or not."""
         return self._pending.is_done()
 
     @property
     def result(self) -> Array:
-        """The result of a collective that is done."""
+        """The result of a collective that has ended."""
         if not self.done():
             raise TributaryError("the collective is still under way; wait() for it first")
         return self.wait()
@@ -111,7 +111,7 @@ class Group:
     def allreduce_async(
         self, x: npt.ArrayLike, op: str | Operator = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Handle:
-        """Start :meth:`allreduce` and return at once. Several collectives under way travel back to back."""
+        """Start :meth:`allreduce` and return at once. Several collectives under way are sent back to back."""
         if isinstance(op, Operator):
             own = OwnFlat(op, x, out)
             number = self._number(op)
@@ -122,7 +122,7 @@ class Group:
         return Handle(pending, flat)
 
     def _number(self, op: Operator) -> str:
-        """Return what one of the group's own operators is called in it."""
+        """Return the group's name for one of its own operators."""
         if op.sha256 not in self._operators:
             raise ConfigError(f"the group does not have {op!r}: give connect(..., operators=[op])")
         return f"own:{self._operators.index(op.sha256)}"
@@ -321,11 +321,11 @@ class Group:
         return root
 
     def stats(self) -> GroupStats:
-        """What this worker counted since it joined."""
+        """The counts of this worker since it joined."""
         return GroupStats(**self._core.stats())
 
     def close(self) -> None:
-        """Leave the job. Collectives that are under way fail. Harmless when called again."""
+        """Leave the job. Collectives that are under way fail. Calling it again has no effect."""
         self._core.close()
 
     def abandon(self) -> None:

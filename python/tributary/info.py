@@ -1,4 +1,4 @@
-"""What a group is, and what it has counted."""
+"""The description of a group, and its counts."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ class GroupInfo:
 
 @dataclass(frozen=True)
 class GroupStats:
-    """What this worker counted since it joined."""
+    """The counts of this worker since it joined."""
 
     packets_sent: int
     retransmissions: int
     packets_received: int
-    #: The share of blocks whose sum was made in the network, 0.0 to 1.0.
+    #: The share of blocks that were summed in the network, 0.0 to 1.0.
     in_network: float
-    #: The share of ranks whose data is in the results, 0.0 to 1.0, of a job whose averages need not wait for all ranks.
-    #: None of any other, and before the first result.
+    #: The share of ranks whose data is in the results, 0.0 to 1.0, in a job whose averages need not wait for all ranks.
+    #: None in other jobs, and before the first result.
     contributed: float | None
-    #: The expression that the last block was summed by, as a hash in hexadecimal digits: the same in two runs whose
-    #: sums have the same bits for the same inputs. None where arrival decides, or the protocol names none.
+    #: A hash, in hexadecimal digits, of the expression by which the last block was summed: the same in two runs whose
+    #: sums have the same bits for the same inputs. None if the expression depends on arrival, or the protocol names
+    #: none.
     order: str | None
-    #: Packets of no use, by reason.
+    #: Dropped packets, by reason.
     drops: dict[str, int]

@@ -88,22 +88,22 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The operator's name."""
         return self._core.name
 
     @property
     def sha256(self) -> str:
-        """What it is known by: the same on every rank and at every switch."""
+        """The hash that identifies it: the same on every rank and at every switch."""
         return self._core.sha256
 
     @property
     def element(self) -> str:
-        """What its elements are, as `tributary operator` writes it."""
+        """The type of its elements, as `tributary operator` writes it."""
         return self._core.element
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type of its elements; raw bytes where it does not say what they are."""
+        """The numpy type of its elements; raw bytes if the operator does not tell their type."""
         return dtype_of(self.element)
 
     @property
@@ -118,7 +118,7 @@ class Operator:
 
     @property
     def module(self) -> bytes:
-        """The module, for whoever is to have it."""
+        """The module's bytes, to be stored or sent."""
         return self._core.module
 
     def reduce(self, arrays: Sequence[npt.ArrayLike]) -> Array:
@@ -201,7 +201,7 @@ def dtype_of(element: str) -> np.dtype[Any]:
 
 
 class OwnFlat:
-    """The input and the output of a collective of an operator of one's own, as the bytes that travel."""
+    """The input and the output of a collective with an own operator, as bytes."""
 
     dtype = "u8"
 
@@ -216,7 +216,7 @@ class OwnFlat:
         if out is not None:
             check_out(array.shape, array.dtype, out)
         self.input: Array = np.ascontiguousarray(array).reshape(array.shape)
-        #: What the caller gets.
+        #: The caller's result.
         self.result: Array = np.empty(array.shape, array.dtype) if out is None else out
         self.output: Array = self.result if self.result.flags.c_contiguous else np.empty(array.shape, array.dtype)
         self.bytes_in: Array = _bytes(self.input)
@@ -225,7 +225,7 @@ class OwnFlat:
             self.bytes_in = self.bytes_in.copy()
 
     def finish(self) -> Array:
-        """Bring what was received into the caller's layout."""
+        """Convert the received result to the caller's layout."""
         if self.output is not self.result:
             np.copyto(self.result, self.output)
         return self.result

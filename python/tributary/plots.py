@@ -17,13 +17,13 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-#: Lines with more points than these are drawn without marks.
+#: Lines with more points are drawn without marks.
 MOST_MARKS = 40
 
-#: Lines that lie on each other stay visible.
+#: Styles that keep lines visible that lie on each other.
 STYLES = ("solid", "dashed", "dashdot", "dotted")
 
-#: So many figures stand side by side; more go below.
+#: How many figures stand side by side; more figures go below.
 COLUMNS = 3
 
 
@@ -57,7 +57,7 @@ def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:
         marker = "o" if len(x) <= MOST_MARKS else None
         (line,) = axis.plot(x, y, linestyle=style, marker=marker, markersize=4, label=series["name"])
         if ranges := series.get("ranges"):
-            # From the least to the greatest over seeds, through the mean.
+            # Error bars from the least to the greatest value over seeds, through the mean.
             errors = [[max(m - low, 0) for m, (low, _) in zip(y, ranges, strict=True)]]
             errors.append([max(high - m, 0) for m, (_, high) in zip(y, ranges, strict=True)])
             axis.errorbar(x, y, yerr=errors, fmt="none", ecolor=line.get_color(), capsize=3)
@@ -71,7 +71,7 @@ def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:
     elif whole and max(xs, default=0) <= 20:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set(title=figure["title"], xlabel=figure["x"], ylabel=figure["y"])
-    # A level line would lie on the frame.
+    # Without room above, a level line would lie on the frame.
     tops = [y for series in figure["series"] for _, y in (*series["points"], *series.get("ranges", ()))]
     axis.set_ylim(0, 1.1 * max(tops, default=1.0) or 1.0)
     axis.grid(alpha=0.3)
@@ -79,7 +79,7 @@ def _draw_lines(axis: Any, figure: dict[str, Any]) -> None:
 
 
 def _draw_mark(axis: Any, mark: dict[str, Any]) -> None:
-    """Shade the stretch over which something happened, and draw a line where it began."""
+    """Shade the time over which something happened, and draw a line at its beginning."""
     right = mark["to"] if mark["to"] is not None else axis.get_xlim()[1]
     axis.axvspan(mark["from"], right, color="tab:red", alpha=0.12, linewidth=0)
     axis.axvline(mark["from"], color="tab:red", linewidth=1, linestyle="dotted", label=mark["name"])

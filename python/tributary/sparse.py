@@ -1,4 +1,4 @@
-"""Sparse arrays, indices and values, between numpy and the flat memory that travels."""
+"""Sparse arrays, indices and values, between numpy and flat memory for the network."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tributary.errors import TributaryError
 
 @dataclass(frozen=True)
 class SparseBytes:
-    """What a rank brings to a sparse collective, as flat memory."""
+    """A rank's contribution to a sparse collective, as flat memory."""
 
-    #: int64, ascending.
+    #: Ascending indices, int64.
     indices: Array
-    #: The bytes of a value for each, big-endian, as they travel.
+    #: The bytes of a value for each index, big-endian.
     values: Array
     #: A type of :meth:`tributary.Group.allreduce`, by its name here: "f32", "bf16", "i64" ...
     dtype: str
@@ -29,7 +29,7 @@ class SparseBytes:
 
 
 def sparse_bytes(indices: npt.ArrayLike, values: npt.ArrayLike, size: int) -> tuple[SparseBytes, np.dtype[Any]]:
-    """Check the types, and say that of the result's values; what indices must be is checked where they are sent."""
+    """Check the types, and return the type of the result's values; indices are checked where they are sent."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"values are a list of one for each index, not an array of shape {list(array.shape)}")
@@ -42,19 +42,19 @@ def sparse_bytes(indices: npt.ArrayLike, values: npt.ArrayLike, size: int) -> tu
 
 
 def _flat_indices(indices: Array) -> Array:
-    """The indices as native int64, which the errors of wrong ones are told in."""
+    """The indices as native int64, in which errors name wrong ones."""
     if indices.ndim != 1:
         raise ValueError(f"indices are a list of numbers, not an array of shape {list(indices.shape)}")
     if indices.size and not np.issubdtype(indices.dtype, np.integer):
         raise TypeError(f"indices are integers, not {indices.dtype}")
     if indices.dtype == np.uint64:
-        # Too large all the same, and not negative.
+        # Indices beyond int64 stay too large, and do not become negative.
         indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
     return np.ascontiguousarray(indices, dtype=np.int64)
 
 
 def big_endian(values: Array) -> Array:
-    """The bytes of flat values, swapped where this machine has them the other way round; or back again."""
+    """The bytes of flat values, swapped if this machine is little-endian; or swapped back."""
     words = values.view(f"u{values.itemsize}")
     return (words.byteswap() if sys.byteorder == "little" else words).view(np.uint8)
 
@@ -82,12 +82,12 @@ class SparseHandle:
         return self._result
 
     def done(self) -> bool:
-        """Whether the collective has ended, well or not."""
+        """Whether the collective has ended, successfully or not."""
         return self._pending.is_done()
 
     @property
     def result(self) -> tuple[Array, Array]:
-        """The result of a collective that is done."""
+        """The result of a collective that has ended."""
         if not self.done():
             raise TributaryError("the collective is still under way; wait() for it first")
         return self.wait()

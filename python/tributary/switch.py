@@ -27,13 +27,13 @@ class Switch:
 
         """
         self._core = _core.Switch(listen, cores, memory_mib, http)
-        #: Where workers connect to.
+        #: The address to which workers connect.
         self.address: str = self._core.address()
-        #: Where /metrics and /jobs are served besides, if asked for.
+        #: The address of /metrics and /jobs, if they are served.
         self.http_address: str | None = self._core.http_address()
 
     def close(self) -> None:
-        """Stop serving. Jobs that are running fail. Harmless when called again."""
+        """Stop serving. Jobs that are running fail. Calling it again has no effect."""
         self._core.stop()
 
     def __enter__(self) -> Switch:

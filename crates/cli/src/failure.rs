@@ -1,4 +1,4 @@
-//! What went wrong, as one sentence and an exit code.
+//! Failures: one sentence and an exit code.
 
 use std::fmt;
 use std::io;
@@ -7,16 +7,16 @@ use serde_json::json;
 
 use crate::output;
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The command was called wrongly: exit code 2.
     Usage(String),
-    /// It could not be done: exit code 1.
+    /// The command failed: exit code 1.
     Failed(String),
-    /// As `Failed`, where stdout holds the JSON object already.
+    /// Like `Failed`, when stdout has the JSON object already.
     Told(String),
-    /// Whoever read our output went away: nothing to say, and nobody to say it to.
+    /// The reader of the output went away, so nothing is reported.
     ReaderGone,
 }
 
@@ -31,7 +31,7 @@ impl Failure {
         Failure::Usage(sentence.to_string())
     }
 
-    /// What is wrong, and what to do about it.
+    /// The sentence: the error, and what to do about it.
     pub fn sentence(&self) -> &str {
         match self {
             Failure::Usage(sentence) | Failure::Failed(sentence) | Failure::Told(sentence) => sentence,
@@ -48,7 +48,7 @@ impl Failure {
         };
         let sentence = self.sentence();
         if json && !matches!(self, Failure::Told(_)) {
-            // The sentence goes to stderr whatever becomes of stdout.
+            // The sentence goes to stderr, even if stdout fails.
             let _ = output::json(&json!({ "error": sentence }));
         }
         output::complain(&format!("tributary: error: {sentence}"));
@@ -56,7 +56,7 @@ impl Failure {
     }
 }
 
-/// Every typed error of ours is a sentence already.
+/// Every typed error of this project is a sentence already.
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Failure {
         let any: &(dyn std::error::Error + 'static) = &error;

@@ -1,7 +1,7 @@
 //! The program `tributary` as a library: the plain binary and the Python package's console script run the same code.
 //!
 //! Start with [`run`], then `commands/mod.rs`, which declares every subcommand; each has a file or folder of its own
-//! with its flags (`Args`) and its `run`. What people and scripts see goes through `output.rs`, what goes wrong through
+//! with its flags (`Args`) and its `run`. Output for people and scripts goes through `output.rs`, failures through
 //! `failure.rs`.
 
 mod address;
@@ -37,7 +37,7 @@ pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
         Err(failure) => return failure.report(json),
     };
     let outcome = cli.command.run(program);
-    // The complaint is the last line.
+    // The complaint must be the last line, so the log ends first.
     drop(log);
     match outcome {
         Ok(()) => 0,
@@ -45,7 +45,7 @@ pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-/// Help and version are no errors; everything else is told as all our errors are.
+/// Help and version are no errors; everything else is reported like all other errors.
 fn not_parsed(error: &clap::Error) -> i32 {
     let code = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
@@ -57,7 +57,7 @@ fn not_parsed(error: &clap::Error) -> i32 {
     code
 }
 
-/// What clap says, without its own "error:".
+/// Clap's message without its "error:".
 fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_string()

@@ -16,12 +16,12 @@ pub fn json(value: &impl Serialize) -> io::Result<()> {
     line(&serde_json::to_string(value)?)
 }
 
-/// Prints a line to stderr; where even that is impossible, nobody is there to be told.
+/// Prints a line to stderr. If even that fails, the error cannot be reported.
 pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Numbers in a row: `0, 2, 3`; a dash where there are none.
+/// Formats numbers as `0, 2, 3`; a dash if there are none.
 pub fn list(numbers: &[u16]) -> String {
     match numbers {
         [] => "-".to_string(),
@@ -29,7 +29,7 @@ pub fn list(numbers: &[u16]) -> String {
     }
 }
 
-/// Rows under headings, columns as wide as their widest cell; numbers to the right.
+/// Rows under headings, with columns as wide as their widest cell; numbers are aligned to the right.
 #[derive(Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,

@@ -1,4 +1,4 @@
-//! How to start this program once more: the demo and the bench run a switch and workers as processes of their own.
+//! How to start this program again: the demo and the bench run a switch and workers as processes of their own.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,7 +11,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// This process's own executable, or its name where no /proc tells the path; wrong inside an interpreter.
+    /// This process's own executable, or its name if /proc does not tell the path; wrong inside an interpreter.
     pub fn this_binary() -> io::Result<Program> {
         let path = match (std::env::current_exe(), std::env::args_os().next()) {
             (Ok(path), _) => path.into_os_string(),
@@ -21,7 +21,7 @@ impl Program {
         Ok(Program { launcher: vec![path] })
     }
 
-    /// What the embedding interpreter says; never empty.
+    /// The words that the embedding interpreter gives; never empty.
     pub fn launched_by(launcher: Vec<OsString>) -> Program {
         assert!(!launcher.is_empty(), "a program has at least a path");
         Program { launcher }
@@ -32,7 +32,7 @@ impl Program {
         &self.launcher
     }
 
-    /// The Python interpreter that this program is started with, if it is.
+    /// The Python interpreter with which this program was started, if there is one.
     pub fn interpreter(&self) -> Option<&OsString> {
         (self.launcher.len() > 1).then(|| &self.launcher[0])
     }

@@ -1,4 +1,4 @@
-//! Programs of the Python package that this one starts for what it cannot do itself: pictures, and Dask.
+//! Programs of the Python package that this program starts, for pictures and for Dask.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 
 use crate::program::Program;
 
-/// One of the package's modules, as a program of its own.
+/// One of the package's modules, run as a program.
 pub struct Module {
     interpreter: OsString,
     name: &'static str,
-    /// The part of the package that brings what the module needs.
+    /// The extra of the package that installs what the module needs.
     extra: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl Module {
         format!("{} does not start ({error})", self.interpreter.to_string_lossy())
     }
 
-    /// Why it failed, in a sentence, from what it said.
+    /// Why it failed, in a sentence, from its output.
     pub fn failed(&self, stderr: &str) -> String {
         let last = stderr.lines().last().unwrap_or("it said nothing").trim();
         let Some(place) = last.find("No module named") else { return last.to_string() };
@@ -41,7 +41,8 @@ impl Module {
     }
 }
 
-/// Lets the package draw a file of figures as a picture beside it, where it and matplotlib are; says what is missing.
+/// Makes the package draw a file of figures as a picture beside it, if matplotlib is installed; the error says what is
+/// missing.
 pub fn draw(data: &Path, program: &Program) -> Result<(), String> {
     let module = Module::new(program, "tributary.plots", "plots");
     let run = module.command().arg(data).output().map_err(|error| module.not_started(&error))?;

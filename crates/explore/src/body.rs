@@ -6,22 +6,22 @@ use tributary_proto::contract::time::Time;
 
 use crate::fingerprint::{Fingerprint, StateHasher};
 
-/// A machine and what its driver knows of it.
+/// A machine, and what its driver knows about it.
 pub enum Body {
-    /// A rank's, which may be a server besides.
+    /// The machine of a rank, which may also be a server.
     Host {
         /// The machine.
         machine: Box<dyn Host>,
-        /// Collectives submitted.
+        /// How many collectives were submitted.
         submitted: u8,
-        /// Those of them that are complete.
+        /// How many of them are complete.
         completed: u8,
-        /// Hashes of their results, where those may lack ranks; 0 where not.
+        /// Hashes of their results if results may lack ranks, else 0.
         digests: Vec<u64>,
     },
-    /// A switch's for one job.
+    /// The machine of a switch for one job.
     Switch(Box<dyn Switch>),
-    /// One that jobs share.
+    /// The machine of a switch that jobs share.
     Shared(Box<dyn SharedSwitch>),
 }
 
@@ -31,7 +31,7 @@ impl Body {
         Body::Host { machine, submitted: 0, completed: 0, digests: Vec::new() }
     }
 
-    /// The same in the same state; `None` of a machine that cannot be copied.
+    /// A copy in the same state; `None` if the machine cannot be copied.
     pub fn fork(&self) -> Option<Body> {
         Some(match self {
             Body::Host { machine, submitted, completed, digests } => Body::Host {
@@ -54,7 +54,7 @@ impl Body {
         }
     }
 
-    /// What its state is known by at a time; `None` of a machine that has none.
+    /// The fingerprint of its state at a time; `None` if the machine has none.
     pub fn fingerprint(&self, now: Time) -> Option<Fingerprint> {
         let mut hasher = StateHasher::default();
         match self {

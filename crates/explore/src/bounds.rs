@@ -1,4 +1,4 @@
-//! What a world consists of, and how much may go wrong in it.
+//! The parts of a world, and how much may go wrong in it.
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::options::{Defaults, Kind, Options};
@@ -7,7 +7,7 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::protocols;
 use tributary_proto::switch_options::{Given, SwitchOptionError, SwitchOptions};
 
-/// Of what jobs share in a switch, so many are enough for a small world.
+/// How much of what jobs share in a switch is enough for a small world.
 const FEW: u64 = 8;
 
 /// A small world. Its states are finite because faults and early timers are counted.
@@ -17,48 +17,49 @@ pub struct Bounds {
     pub protocol: &'static Protocol,
     /// Its options, as the job's members chose them.
     pub options: Options,
-    /// What switches were told about memory that jobs share.
+    /// The options of switches for memory that jobs share.
     pub switches: SwitchOptions,
-    /// Ranks, each on a host of its own.
+    /// How many ranks there are, each on a host of its own.
     pub ranks: u16,
-    /// Slots of the job.
+    /// How many slots the job has.
     pub slots: u16,
-    /// Blocks of each collective: full packets.
+    /// How many blocks each collective has: full packets.
     pub blocks: u32,
     /// The elements' type.
     pub dtype: DType,
-    /// Collectives, which each rank submits in their order, each when it likes.
+    /// How many collectives there are. Each rank submits them in their order, each at any time.
     pub collectives: u8,
     /// Leaf switches; 0 for one switch with all hosts on it.
     pub leaves: u16,
     /// Spine switches above the leaves.
     pub spines: u16,
-    /// Packets that may be lost.
+    /// How many packets may be lost.
     pub losses: u8,
-    /// Packets that may arrive twice.
+    /// How many packets may arrive twice.
     pub duplicates: u8,
-    /// Timers that may run out early: while packets are on their way, or before another machine's that is due first.
+    /// How many timers may run out early: while packets are under way, or before another machine's timer that is due
+    /// first.
     pub timeouts: u8,
-    /// States after which the search stops, incomplete.
+    /// The search stops, incomplete, after so many states.
     pub most_states: u64,
 }
 
-/// Why there is no such world. The text is a sentence.
+/// Why a world cannot be explored. The text is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundsError {
     /// A number that is too small or too large to be explored.
     #[error("{what} are {given}: {least} to {most} can be explored")]
     Range {
-        /// What of.
+        /// What the number counts.
         what: &'static str,
-        /// How many were asked for.
+        /// The number.
         given: u64,
-        /// The fewest ...
+        /// The least that is allowed.
         least: u64,
-        /// ... and the most.
+        /// The most that is allowed.
         most: u64,
     },
-    /// The protocol cannot do that.
+    /// The protocol cannot sum such collectives.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Slots that do not divide among the servers.
@@ -78,10 +79,10 @@ pub enum BoundsError {
 }
 
 impl Bounds {
-    /// Elements of four bytes in a full packet. Few are as good as many: a vector is a fingerprint.
+    /// Elements of four bytes in a full packet. A vector is a fingerprint, so that few elements are as good as many.
     pub(crate) const ELEMENTS_PER_PACKET: u16 = 2;
 
-    /// A sum on two ranks round one switch, with one of each fault.
+    /// A sum on two ranks at one switch, with one of each fault.
     pub fn small(protocol: &'static Protocol) -> Bounds {
         Bounds {
             protocol,
@@ -101,8 +102,8 @@ impl Bounds {
         }
     }
 
-    /// What switches are told about memory that jobs share: what was chosen, and otherwise few of everything that is
-    /// counted. A machine is copied and compared as a whole, so that room that is never used costs time.
+    /// The switches' options for memory that jobs share: the chosen ones, else few of everything that is counted. A
+    /// machine is copied and compared as a whole, so that unused room costs time.
     pub fn switches_with(chosen: &Given) -> Result<SwitchOptions, SwitchOptionError> {
         let mut given = Given::new();
         for shared in protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref()) {
@@ -121,19 +122,19 @@ impl Bounds {
         SwitchOptions::read(&given, Defaults::Simulated)
     }
 
-    /// What each collective is.
+    /// The kind of all collectives.
     pub fn spec(&self) -> Spec {
         let bytes = 4 * u32::from(Bounds::ELEMENTS_PER_PACKET);
         let op = if self.quorum().is_some() { ReduceOp::Avg } else { ReduceOp::Sum };
         Spec::allreduce(self.blocks * (bytes / self.dtype.size() as u32).max(1), self.dtype, op)
     }
 
-    /// The fewest ranks that a result may be over; `None` if none may lack any.
+    /// The fewest ranks that a result may cover; `None` if no result may lack ranks.
     pub fn quorum(&self) -> Option<u16> {
         self.protocol.options.quorum(&self.options, self.ranks)
     }
 
-    /// Says what keeps this from being a world, if anything does.
+    /// Checks that these bounds describe a world.
     pub fn check(&self) -> Result<(), BoundsError> {
         let within = |what, given: u64, least, most| match (least..=most).contains(&given) {
             true => Ok(()),
@@ -153,7 +154,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// Servers of the job: each rank is one where the protocol sums at servers alone.
+    /// How many servers the job has: every rank is one if the protocol sums only at servers.
     pub(crate) fn servers(&self) -> u16 {
         let sums_at_servers = self.protocol.server.is_some() && !self.protocol.sums_in_network();
         if sums_at_servers { self.ranks } else { 0 }

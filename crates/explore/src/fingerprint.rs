@@ -1,37 +1,37 @@
-//! States told apart by 128 bits, in which times are only an order.
+//! Fingerprints of 128 bits that tell states apart. Of times they contain only the order.
 //!
-//! Of `n` states two have the same fingerprint by chance with a probability of at most `n^2 / 2^129`: for a hundred million
-//! states 2^-75. The hash is no secret and resists no adversary; machines are none.
+//! Among `n` states two have the same fingerprint by chance with a probability of at most `n^2 / 2^129`: 2^-75 for a
+//! hundred million states. The hash is not secret and resists no adversary, but machines are no adversaries.
 
 use std::hash::Hasher;
 
 use tributary_proto::contract::state::TimeMark;
 use tributary_proto::contract::time::Time;
 
-/// What a state is known by.
+/// What identifies a state.
 pub type Fingerprint = u128;
 
-/// Takes in a machine's state. Of spans nothing is kept, and of times only how they compare with each other and with now:
-/// states that differ in how long something took are one.
+/// Takes in a machine's state. It ignores spans, and of times it keeps only how they compare with each other and with
+/// now: states that differ only in how long something took are the same.
 #[derive(Default)]
 pub struct StateHasher {
     lanes: [u64; 2],
     times: Vec<u64>,
 }
 
-/// Odd, with bits all over.
+/// Odd numbers with bits all over.
 const MULTIPLIERS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 const SEEDS: [u64; 2] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
 
 impl StateHasher {
-    /// A number.
+    /// Takes in a number.
     pub fn word(&mut self, word: u64) {
         for ((lane, multiplier), seed) in self.lanes.iter_mut().zip(MULTIPLIERS).zip(SEEDS) {
             *lane = fold(*lane ^ word ^ seed, multiplier).wrapping_add(word.rotate_left(32) ^ *lane);
         }
     }
 
-    /// The fingerprint of all that came in, at a time.
+    /// The fingerprint of everything that was taken in, at a time.
     pub fn fingerprint(mut self, now: Time) -> Fingerprint {
         let times = std::mem::take(&mut self.times);
         let mut ordered = times.clone();
@@ -75,7 +75,7 @@ impl Hasher for StateHasher {
     }
     fn write_u128(&mut self, number: u128) {
         match TimeMark::read(number) {
-            // Where among the other numbers a time stands is told by how many came before it.
+            // The number of words before a time tells where the time belongs among them.
             Some(TimeMark::Time(time)) => self.times.push(time.0),
             Some(TimeMark::Span(_)) => {}
             None => {
@@ -86,13 +86,13 @@ impl Hasher for StateHasher {
     }
 }
 
-/// The two halves of a product, as one.
+/// Folds the two halves of a product into one word.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// One fingerprint of several whose order does not matter is their sum; each is mixed first, so that sums do not cancel.
+/// Fingerprints whose order does not matter are added. Each is mixed first, so that sums do not cancel.
 pub fn mixed(fingerprint: Fingerprint) -> Fingerprint {
     let mut hasher = StateHasher::default();
     hasher.write_u64(fingerprint as u64);

@@ -11,22 +11,22 @@ use crate::fingerprint::{Fingerprint, StateHasher};
 /// A packet on its way to a neighbour.
 #[derive(Debug)]
 pub struct Flight {
-    /// The node that it has left last.
+    /// The node that sent it last.
     pub from: NodeId,
-    /// The nodes that it may come to next: several where the way is a balancer's choice.
+    /// The nodes that may get it: several where a balancer chooses.
     pub next: Vec<NodeId>,
     /// Header and vector.
     pub bytes: Vec<u8>,
-    /// UDP payload bytes on the wire.
+    /// Bytes of the UDP payload on the wire.
     pub wire_len: usize,
     /// Its congestion bits.
     pub ecn: Ecn,
-    /// What it is known by.
+    /// What identifies it.
     pub fingerprint: Fingerprint,
 }
 
 impl Flight {
-    /// A packet that has just left.
+    /// A packet that was just sent.
     pub fn new(from: NodeId, next: Vec<NodeId>, bytes: Vec<u8>, wire_len: usize, ecn: Ecn) -> Flight {
         let mut hasher = StateHasher::default();
         (from, &next, &bytes, wire_len, ecn).hash(&mut hasher);

@@ -1,12 +1,12 @@
 //! Exhaustive exploration: every order of events of a small world, not only those that seeds draw.
 //!
-//! A world is a few hosts and switches that run a protocol's own machines, and a network that is nothing but the packets on
-//! their way: any of them may arrive next, be lost or arrive twice, and any timer may run out. [`explore`] goes through all
-//! states that can be reached within [`Bounds`], the nearest first. In each it must hold that no rank was told a wrong sum
-//! or a failure, and that the run comes to an end once faults cease. `docs/exploration.md` says what is abstracted.
+//! A world is a few hosts and switches that run a protocol's own machines, and a network that consists only of the
+//! packets under way: any of them may arrive next, be lost or arrive twice, and any timer may run out. [`explore`] goes
+//! through all states that can be reached within [`Bounds`], the nearest first. In each it checks that no rank was told
+//! a wrong sum or a failure, and that the run ends once faults cease. `docs/exploration.md` says what is abstracted.
 //!
-//! [`world`] is a state and its steps, [`turn`] what an input makes of one machine, [`site`] who is connected to whom, [`fingerprint`] how
-//! states are told apart, [`search`] the way through them, and [`story`] a step in words.
+//! [`world`] is a state and its steps, [`turn`] the effect of an input on one machine, [`site`] the connections,
+//! [`fingerprint`] the way to tell states apart, [`search`] the search through them, and [`story`] a step in words.
 
 pub mod body;
 pub mod bounds;

@@ -1,4 +1,4 @@
-//! The way through all states of a world, the nearest first, so that what is found wrong is found by a short run.
+//! The search through all states of a world, the nearest first, so that an error is found by a short run.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,60 +9,61 @@ use crate::fingerprint::Fingerprint;
 use crate::site::Site;
 use crate::world::{Machines, Step, World};
 
-/// Steps without a fault after which a run is said not to end. Runs of worlds this small take some hundreds.
+/// A run that has not ended after so many steps without a fault counts as endless. Runs of such small worlds take some
+/// hundreds.
 const MOST_FAIR_STEPS: usize = 10_000;
-/// Of a run that does not end so many steps are shown.
+/// How many steps of an endless run are shown.
 const SHOWN_FAIR_STEPS: usize = 40;
-/// States between two looks at whether to go on.
+/// How many states there are between two checks whether to go on.
 const LOOK_EVERY: u64 = 1 << 10;
 
-/// How far a search is.
+/// The progress of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// States found.
+    /// How many states were found.
     pub states: u64,
-    /// Steps tried: each leads from one state to another, or to one that was known.
+    /// How many steps were tried: each leads to a new state or to a known one.
     pub steps: u64,
-    /// Steps from the first state to those that are looked at now.
+    /// How many steps lead from the first state to the present ones.
     pub depth: u32,
-    /// States whose steps are not tried yet.
+    /// How many states wait for their steps to be tried.
     pub waiting: u64,
-    /// States in which every rank has its sums.
+    /// How many states are ends: every rank has its sums.
     pub ends: u64,
-    /// States of single machines.
+    /// How many states of single machines there are.
     pub machines: u64,
 }
 
-/// What must not be.
+/// An error that the search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A wrong sum, or a failure, as a sentence.
     Wrong(String),
-    /// A state from which the run does not come to an end, though nothing goes wrong any more.
+    /// A state from which the run never ends, even without further faults.
     NoEnd,
 }
 
-/// A run that must not be.
+/// A run with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counterexample {
-    /// What is wrong with it.
+    /// The error.
     pub found: Found,
-    /// The run. Where it does not end: until then, and the first steps of what goes on for ever.
+    /// The run; if it does not end, with the first steps of the endless part.
     pub steps: Vec<Step>,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exploration {
-    /// How far it came.
+    /// The search's progress at its end.
     pub progress: Progress,
-    /// All states were found, and nothing is wrong with any.
+    /// All states were found, and none has an error.
     pub is_complete: bool,
-    /// A run that must not be, if there is any.
+    /// A run with an error, if there is one.
     pub counterexample: Option<Counterexample>,
 }
 
-/// Goes through all states of a world; tells how far it is, and stops early if told to.
+/// Goes through all states of a world; reports its progress, and stops early if `watch` says so.
 pub fn explore(
     bounds: &Bounds,
     watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
@@ -80,7 +81,7 @@ pub fn explore(
     Ok(Exploration { progress: search.progress, is_complete, counterexample })
 }
 
-/// Fingerprints are as good as hashes get.
+/// A hasher for fingerprints, which are hashes already.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -99,20 +100,20 @@ impl Hasher for AsItIs {
 /// What is known of a state.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// It was reached.
+    /// The state was reached.
     reached: bool,
-    /// A run from here ends if nothing goes wrong any more.
+    /// A run from here ends if there are no more faults.
     ends: bool,
 }
 
-/// How a state was reached first.
+/// How a state was first reached.
 #[derive(Clone, Copy)]
 struct Path {
     before: u32,
     step: Step,
 }
 
-/// The first state was reached from nowhere.
+/// The predecessor of the first state.
 const NOWHERE: u32 = u32::MAX;
 
 struct Search {
@@ -123,7 +124,7 @@ struct Search {
     progress: Progress,
 }
 
-/// A break with nothing says that the search was stopped.
+/// `Break(None)` means that the search was stopped.
 type Onward = ControlFlow<Option<Counterexample>>;
 
 impl Search {
@@ -157,7 +158,7 @@ impl Search {
         }
     }
 
-    /// Tries all steps that lead on from a state.
+    /// Tries all steps from a state.
     fn expand(&mut self, world: &World, number: u32, next: &mut Vec<(World, u32)>) -> Onward {
         for step in world.steps(&self.site) {
             let (after, outcome) = world.after(&self.site, step, &mut self.machines);
@@ -187,8 +188,8 @@ impl Search {
         ControlFlow::Continue(())
     }
 
-    /// Runs on without faults until the end, or until a state from which that was done before. Time adds up here: a
-    /// machine that waits for its third timer must not be taken for one that waits for its first.
+    /// Runs on without faults until the end, or until a state from which that was done before. Here the machines keep
+    /// their times: a machine that waits for its third timer must not be taken for one that waits for its first.
     fn finish(&mut self, world: &World, number: u32) -> Onward {
         let shared = self.machines.share(false);
         let finished = self.run_on(world, number);
@@ -228,7 +229,7 @@ impl Search {
         ControlFlow::Break(Some(Counterexample { found, steps }))
     }
 
-    /// The steps to a state.
+    /// The steps that lead to a state.
     fn path(&self, number: u32) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut at = self.paths[number as usize];

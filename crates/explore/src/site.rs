@@ -1,4 +1,4 @@
-//! Who is connected to whom in a world, and the machines before their first input.
+//! The connections of a world, and the machines before their first input.
 
 use tributary_control::routes::{Cabling, Routes};
 use tributary_control::trees::{Network, Tree};
@@ -14,18 +14,18 @@ use tributary_proto::contract::values::Values;
 use crate::body::Body;
 use crate::bounds::{Bounds, BoundsError};
 
-/// All timeouts of hosts are this long, whatever was measured: then how long a round trip took makes no difference.
+/// The length of all timeouts of hosts, whatever was measured: so the length of a round trip makes no difference.
 const TIMEOUT: Span = Span::from_millis(1_000);
 
 /// The network of a world. Hosts come before switches, and rank `r` is on host `r`.
 pub struct Site {
-    /// What may go wrong, and what it consists of.
+    /// What may go wrong, and which parts the world has.
     pub bounds: Bounds,
     cabling: Cabling,
     routes: Routes,
     /// The neighbours of each node, by port.
     ports: Vec<Vec<NodeId>>,
-    /// The tree that switches sum along, where one is planned.
+    /// The tree along which switches sum, if one is planned.
     tree: Option<Tree>,
 }
 
@@ -49,7 +49,7 @@ impl Site {
     fn plan_tree(&self) -> Result<Tree, BoundsError> {
         let names = (0..self.nodes() as u32).map(|node| self.name(NodeId(node))).collect();
         let network = Network::new(self.cabling.clone(), names);
-        // The first spine, or the one switch that there is.
+        // The first spine, or the only switch.
         let top = self.cabling.switch(u32::from(self.bounds.leaves));
         network.tree(&self.members(), top).map_err(|error| BoundsError::Tree(error.to_string()))
     }
@@ -58,12 +58,12 @@ impl Site {
         (0..u32::from(self.bounds.ranks)).map(NodeId).collect()
     }
 
-    /// Nodes, those without a machine included.
+    /// How many nodes there are, with those that have no machine.
     pub fn nodes(&self) -> usize {
         self.cabling.nodes()
     }
 
-    /// The rank that sits at a node.
+    /// The rank at a node, if the node is a host.
     pub fn rank_at(&self, node: NodeId) -> Option<Rank> {
         (node.0 < u32::from(self.bounds.ranks)).then_some(Rank(node.0 as u16))
     }
@@ -73,7 +73,7 @@ impl Site {
         self.cabling.switch(self.routes.attachment(host).0)
     }
 
-    /// Whoever is behind a switch's port, if anybody is.
+    /// The node behind a switch's port, if there is one.
     pub fn behind(&self, switch: NodeId, port: PortId) -> Option<NodeId> {
         self.ports[switch.index()].get(port.index()).copied()
     }
@@ -97,7 +97,7 @@ impl Site {
         ports.iter().map(|&port| self.ports[switch.index()][usize::from(port)]).collect()
     }
 
-    /// "rank 1", "switch 0".
+    /// A node's name: "rank 1", "switch 0".
     pub fn name(&self, node: NodeId) -> String {
         match (self.rank_at(node), self.cabling.switch_index(node)) {
             (Some(rank), _) => format!("rank {rank}"),
@@ -129,7 +129,7 @@ impl Site {
         FabricPlan { hosts: self.members().into(), switches, roots: [].into() }
     }
 
-    /// The machine at a node as it is made; `None` where there is none.
+    /// The machine of a node before its first input; `None` if the node has none.
     pub fn machine(&self, node: NodeId) -> Option<Body> {
         match (self.rank_at(node), self.bounds.protocol.placement) {
             (Some(rank), _) => Some(self.host(rank)),
@@ -183,12 +183,12 @@ impl Site {
     }
 }
 
-/// Hosts round one switch.
+/// Hosts around one switch.
 fn star(hosts: u32) -> Cabling {
     Cabling { hosts, switches: 1, cables: (0..hosts).map(|host| (NodeId(host), NodeId(hosts))).collect() }
 }
 
-/// Leaves come before spines, and each is connected to all spines; hosts are spread over the leaves in their order.
+/// Leaves, then spines. Each leaf is connected to all spines; hosts are spread over the leaves in their order.
 fn leaf_spine(leaves: u32, spines: u32, hosts: u32) -> Cabling {
     let each = hosts.div_ceil(leaves);
     let leaf = |number: u32| NodeId(hosts + number);

@@ -10,29 +10,29 @@ use crate::flight::Flight;
 use crate::site::Site;
 use crate::world::{Machines, Step, World};
 
-/// A run that was run again.
+/// The result of running a run again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// Each step as a sentence.
     pub lines: Vec<String>,
-    /// What was wrong in its last step.
+    /// What was wrong after its last step.
     pub wrong: Option<String>,
-    /// Every rank has its sums in the end.
+    /// Every rank has its sums at the end.
     pub has_ended: bool,
 }
 
-/// Why a run cannot be run again. The text is a sentence.
+/// Why a run cannot be replayed. The text is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// There is no such world.
     #[error(transparent)]
     Bounds(#[from] BoundsError),
-    /// The world has no such step there.
+    /// The world cannot take this step at this place.
     #[error("step {0} of the run, {1}, is impossible in this world: were other flags given when the run was found?")]
     Impossible(usize, Step),
 }
 
-/// Runs a run of a world again, with its first thing that must not be as its end.
+/// Replays a run of a world, up to its first error.
 pub fn replay(bounds: &Bounds, steps: &[Step]) -> Result<Replay, ReplayError> {
     let site = Site::new(bounds)?;
     let mut machines = Machines::new(bounds, false);
@@ -73,20 +73,20 @@ fn sentence(site: &Site, world: &World, step: Step) -> String {
     }
 }
 
-/// "UPDATE of slot 1 to switch 0".
+/// A packet and its receivers: "UPDATE of slot 1 to switch 0".
 fn made(site: &Site, flight: &Flight) -> String {
     let to: Vec<String> = flight.next.iter().map(|&node| site.name(node)).collect();
     format!("{} to {}", name(site, flight), to.join(" or "))
 }
 
-/// "UPDATE of slot 1".
+/// A packet: "UPDATE of slot 1".
 fn name(site: &Site, flight: &Flight) -> String {
     let description = (site.bounds.protocol.describe)(&flight.bytes);
     let kind = if description.kind.is_empty() { "a packet" } else { description.kind };
     description.slot.map_or_else(|| kind.to_owned(), |slot| format!("{kind} of slot {slot}"))
 }
 
-/// As [`Step::from_str`] reads it.
+/// Writes the form that [`Step::from_str`] reads.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,8 @@
-//! One machine of a world: its state at its own time, and what an input makes of it.
+//! One machine of a world: its state at its own time, and the effect of an input.
 //!
-//! Each machine has a clock of its own, as drivers on different machines have. An input takes a [`TICK`], so that no two
-//! inputs of a machine are at one time; otherwise a clock moves when a timer runs out, to the time that the timer was for.
+//! Each machine has a clock of its own, as drivers on different machines have. An input takes a [`TICK`], so that no
+//! two inputs of a machine come at the same time; otherwise a clock moves only when a timer runs out, to the timer's
+//! time.
 
 use std::sync::Arc;
 
@@ -20,12 +21,12 @@ use crate::fingerprint::Fingerprint;
 use crate::flight::Flight;
 use crate::site::Site;
 
-/// What each input takes.
+/// How long each input takes.
 const TICK: Span = Span::from_nanos(1);
-/// Any packet fits.
+/// The longest packet: any packet fits.
 const LONGEST: usize = 1 << 16;
 
-/// What happens to a machine.
+/// An event at a machine.
 pub enum Input<'a> {
     /// Its rank submits its next collective.
     Submit,
@@ -35,16 +36,16 @@ pub enum Input<'a> {
     Timeout,
 }
 
-/// What came of an input.
+/// The effect of an input.
 #[derive(Default)]
 pub struct Outcome {
-    /// Packets that are on their way now.
+    /// Packets that were sent.
     pub sent: Vec<Flight>,
-    /// What must not be, as a sentence.
+    /// The error, if there is one, as a sentence.
     pub wrong: Option<String>,
-    /// A sum that the rank was told of.
+    /// The rank was told a sum.
     pub completed: bool,
-    /// A hash of it, where it may lack ranks.
+    /// A hash of the sum, if sums may lack ranks.
     pub digest: u64,
 }
 
@@ -56,11 +57,11 @@ pub struct Machine {
     pub clock: Time,
     /// When its timer runs out.
     pub due: Option<Time>,
-    /// What its state is known by.
+    /// What identifies its state.
     pub fingerprint: Fingerprint,
 }
 
-/// What machines write to, and what their tensors have in common.
+/// The buffers that machines write to, and the common part of their tensors.
 pub struct Workbench {
     hosts: HostRecorder,
     buf: Vec<u8>,
@@ -68,7 +69,7 @@ pub struct Workbench {
 }
 
 impl Workbench {
-    /// For a job of so many ranks.
+    /// A workbench for a job of so many ranks.
     pub fn new(world: u16) -> Workbench {
         Workbench { hosts: HostRecorder::default(), buf: vec![0; LONGEST], roster: Roster::new(world) }
     }
@@ -81,12 +82,12 @@ impl Machine {
         Ok(Machine { clock: Time::ZERO, due: body.due(), fingerprint, body })
     }
 
-    /// Collectives that its rank may still submit.
+    /// True if its rank may submit another collective.
     pub fn may_submit(&self, site: &Site) -> bool {
         matches!(self.body, Body::Host { submitted, .. } if submitted < site.bounds.collectives)
     }
 
-    /// Its rank has all its sums, and nobody needs the host any more.
+    /// True if its rank has all its sums, and no other rank needs this host any more.
     pub fn has_ended(&self, site: &Site) -> bool {
         match &self.body {
             Body::Host { machine, completed, .. } => *completed == site.bounds.collectives && machine.may_leave(),
@@ -94,7 +95,7 @@ impl Machine {
         }
     }
 
-    /// The machine after an input that came when it had waited for so long, and what else came of it.
+    /// The machine after an input, for which it had waited so long, and the input's other effects.
     pub fn turn(
         &self,
         site: &Site,
@@ -144,7 +145,7 @@ impl Turn<'_> {
             Input::Packet(flight) => {
                 let from = self.sender(flight);
                 let packet = Packet { bytes: &flight.bytes, wire_len: flight.wire_len, ecn: flight.ecn };
-                // What is of no use the machine has counted.
+                // The machine itself counts packets that it drops.
                 let _ = machine.handle_packet(self.now, from, packet);
             }
         }
@@ -173,16 +174,16 @@ impl Turn<'_> {
         }
     }
 
-    /// Who a host's packet is from, as its driver would say.
+    /// The sender of a host's packet, as the host's driver would name it.
     fn sender(&self, flight: &Flight) -> Addr {
         match self.site.rank_at(flight.from) {
-            // Also where it is a server: a driver that knows senders by their addresses alone cannot tell.
+            // Also if the sender acts as a server: a driver that knows senders by their addresses alone cannot tell.
             Some(rank) => Addr::Worker(rank),
             None => Addr::Switch(TreeId(0)),
         }
     }
 
-    /// Takes what a host sends and says.
+    /// Collects the packets and events of a host.
     fn settle(&mut self, machine: &mut dyn Host, completed: u8) {
         self.bench.hosts.settle(machine, self.now);
         let sent = std::mem::take(&mut self.bench.hosts.sent);
@@ -269,7 +270,7 @@ impl Turn<'_> {
                 return;
             }
         };
-        // A machine may name the port that a stranger came from, which leads nowhere.
+        // A machine may name the port of an unknown sender, which leads nowhere.
         for next in out.into_iter().filter_map(|port| self.site.behind(self.node, port)) {
             self.outcome.sent.push(Flight::new(self.node, vec![next], bytes.clone(), wire_len, ecn));
         }

@@ -1,4 +1,4 @@
-//! A state of the whole world, and the steps that lead on from it.
+//! A state of the whole world, and its possible steps.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::flight::Flight;
 use crate::site::Site;
 use crate::turn::{Input, Machine, Outcome, Workbench};
 
-/// What may happen next. Flights are named by their place among those on their way, the oldest first.
+/// A possible step. Flights are numbered by their place among those under way, the oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// A rank submits its next collective.
@@ -22,14 +22,14 @@ pub enum Step {
     Deliver {
         /// The packet.
         flight: u16,
-        /// Which of the nodes.
+        /// Which node.
         hop: u8,
     },
-    /// A packet arrives, and a copy of it is still on its way.
+    /// A packet arrives, and a copy of it stays under way.
     Repeat {
         /// The packet.
         flight: u16,
-        /// Which of the nodes.
+        /// Which node.
         hop: u8,
     },
     /// A packet is lost.
@@ -41,21 +41,21 @@ pub enum Step {
 /// A machine in a world.
 #[derive(Clone)]
 struct Node {
-    /// None at switches that only forward.
+    /// `None` for switches that only forward.
     machine: Option<Rc<Machine>>,
-    /// How much time has passed here since the machine's last input.
+    /// How much time has passed at this node since the machine's last input.
     waited: Span,
 }
 
 impl Node {
-    /// How long it is until its timer runs out.
+    /// How long it takes until the node's timer runs out.
     fn remaining(&self) -> Option<Span> {
         let machine = self.machine.as_ref()?;
         Some(machine.due?.since(machine.clock + self.waited))
     }
 }
 
-/// One state.
+/// A state.
 #[derive(Clone)]
 pub struct World {
     nodes: Vec<Node>,
@@ -69,22 +69,22 @@ pub struct World {
 pub struct Machines {
     known: HashMap<Fingerprint, Rc<Machine>>,
     bench: Workbench,
-    /// A machine in a state that is known is taken for the one that was there first.
+    /// True if a machine in a known state is replaced by the first one in that state.
     shares: bool,
 }
 
 impl Machines {
-    /// None are known yet. With `shares` little memory is needed; without it a replay is exact.
+    /// No states. With `shares` little memory is needed; without it a replay is exact.
     pub fn new(bounds: &Bounds, shares: bool) -> Machines {
         Machines { known: HashMap::new(), bench: Workbench::new(bounds.ranks), shares }
     }
 
-    /// Whether machines are shared from now on; what it was before.
+    /// Sets whether machines are shared from now on; returns the previous setting.
     pub fn share(&mut self, shares: bool) -> bool {
         std::mem::replace(&mut self.shares, shares)
     }
 
-    /// States that are known.
+    /// How many states are known.
     pub fn known(&self) -> usize {
         self.known.len()
     }
@@ -112,7 +112,8 @@ impl World {
         Ok(World { nodes, flights: Vec::new(), losses, duplicates, timeouts })
     }
 
-    /// What the state is known by: machines, packets in any order, what may still go wrong, and whose timer is due first.
+    /// The fingerprint of the state: machines, packets in any order, the faults that may still happen, and the node
+    /// whose timer is due first.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hasher = StateHasher::default();
         let budgets = [self.losses, self.duplicates, self.timeouts].map(u64::from);
@@ -127,12 +128,12 @@ impl World {
         hasher.fingerprint(Time::ZERO)
     }
 
-    /// Every rank has all its sums, and may leave.
+    /// True if every rank has all its sums and may leave.
     pub fn has_ended(&self, site: &Site) -> bool {
         self.machines().all(|(_, machine)| machine.has_ended(site))
     }
 
-    /// The packets on their way, the oldest first.
+    /// The packets under way, the oldest first.
     pub fn flights(&self) -> &[Rc<Flight>] {
         &self.flights
     }
@@ -148,17 +149,17 @@ impl World {
         self.nodes.iter().enumerate().filter_map(due).min().map(|(_, node)| node)
     }
 
-    /// Nothing can happen but that time passes.
+    /// True if nothing can happen except that time passes.
     fn is_quiet(&self, site: &Site) -> bool {
         self.flights.is_empty() && !self.machines().any(|(_, machine)| machine.may_submit(site))
     }
 
-    /// A timer that runs out in good time: nothing is on its way, and no other one is due before.
+    /// True if a timer runs out when it should: no packet is under way, and no other timer is due earlier.
     fn is_in_time(&self, site: &Site, node: NodeId) -> bool {
         self.is_quiet(site) && self.first_due() == Some(node)
     }
 
-    /// All that may happen next.
+    /// All possible steps.
     pub fn steps(&self, site: &Site) -> Vec<Step> {
         let submits = self.machines().filter(|(_, machine)| machine.may_submit(site));
         let mut steps: Vec<Step> = submits.map(|(node, _)| Step::Submit(node)).collect();
@@ -183,8 +184,8 @@ impl World {
         steps
     }
 
-    /// What happens next if nothing goes wrong any more: what was sent first arrives first, and time passes only when all
-    /// has arrived. `None` if nothing is left to happen.
+    /// The next step if there are no more faults: the oldest packet arrives first, and time passes only when all
+    /// packets have arrived. `None` if there is no step left.
     pub fn fair_step(&self, site: &Site) -> Option<Step> {
         if let Some((node, _)) = self.machines().find(|(_, machine)| machine.may_submit(site)) {
             return Some(Step::Submit(node));
@@ -195,7 +196,7 @@ impl World {
         }
     }
 
-    /// The world after a step, and what came of it.
+    /// The world after a step, and the step's effects.
     pub fn after(&self, site: &Site, step: Step, machines: &mut Machines) -> (World, Outcome) {
         let mut world = self.clone();
         match step {
@@ -231,7 +232,7 @@ impl World {
         }
     }
 
-    /// Time passes until a node's timer is due: as much of it everywhere.
+    /// Lets time pass at all nodes until a node's timer is due.
     fn wait(&mut self, node: NodeId) {
         let passed = self.nodes[node.index()].remaining().unwrap_or(Span::ZERO);
         self.nodes.iter_mut().for_each(|node| node.waited = node.waited + passed);
@@ -241,7 +242,7 @@ impl World {
         self.turn(site, flight.next[usize::from(hop)], &Input::Packet(flight), machines)
     }
 
-    /// The result that a rank has just got is not that of another rank.
+    /// Checks that the result that a rank has just got equals other ranks' results.
     fn disagreement(&self, site: &Site, node: NodeId) -> Option<String> {
         let digests = |node: NodeId| match &self.nodes[node.index()].machine.as_ref()?.body {
             Body::Host { digests, .. } => Some(digests),
@@ -258,7 +259,7 @@ impl World {
 
     fn turn(&mut self, site: &Site, node: NodeId, input: &Input<'_>, machines: &mut Machines) -> Outcome {
         let Node { machine, waited } = &mut self.nodes[node.index()];
-        // Who has no machine takes what comes and does nothing.
+        // A node without a machine ignores packets.
         let Some(machine) = machine else { return Outcome::default() };
         let (next, mut outcome) = machine.turn(site, node, *waited, input, &mut machines.bench);
         (*machine, *waited) = (machines.keep(next), Span::ZERO);

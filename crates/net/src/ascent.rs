@@ -1,6 +1,6 @@
 //! A switch's way to the control plane of the switch above: joins that wait there, and leaves.
 //!
-//! Calls block, so each has a thread of the runtime; their results come back over a channel.
+//! The calls block, so each call runs on a thread of the runtime. The results come back over a channel.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use crate::rendezvous;
 use crate::token::Token;
 use crate::udp::path::Path;
 
-/// Ranks that come within this time are reported to the switch above together.
+/// Ranks that join within this time are reported to the switch above together.
 const GATHER: Duration = Duration::from_millis(5);
-/// How often the switch above is asked which ranks it misses.
+/// The interval at which this switch asks the switch above which ranks are missing.
 const ASK_EVERY: Duration = Duration::from_millis(1_000);
 
-/// What the switch above has said.
+/// A message from the switch above.
 pub(crate) enum Said {
     /// The answer to a question.
     Answer { name: JobName, question: u64, outcome: Result<Ascent, Refusal> },
-    /// The ranks that the switch above misses.
+    /// The ranks that are missing at the switch above.
     Missing { name: JobName, ranks: Vec<u16> },
 }
 
-/// A question to the switch above.
+/// A question to the switch above: which job do these ranks get?
 pub(crate) struct Question {
     pub name: JobName,
     pub number: u64,
@@ -44,16 +44,16 @@ pub(crate) struct Question {
     pub switches: Vec<SwitchPlace>,
 }
 
-/// The switch above, and what it was asked.
+/// The switch above, and the questions that are open there.
 pub(crate) struct Ascender {
     above: Arc<SwitchAbove>,
     /// The control API of this switch.
     listen: SocketAddr,
     incarnation: u64,
-    /// The newest question about each name that was not answered.
+    /// For each name, the newest question that has no answer yet.
     open: Arc<Mutex<BTreeMap<JobName, u64>>>,
     said: UnboundedSender<Said>,
-    /// Leaves under way, each of a second at most.
+    /// The leaves that are under way. Each takes a second at most.
     leaves: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -75,7 +75,8 @@ impl Ascender {
         self.above.addr()
     }
 
-    /// Asks, in place of any earlier question about the name. `shards` are this switch's own.
+    /// Asks a question, which replaces any earlier question about the name. `shards` are the addresses of this switch's
+    /// shards.
     pub fn ask(&self, question: Question, shards: Vec<SocketAddr>) {
         let (name, number, withdraws) = (question.name.clone(), question.number, question.ranks.is_empty());
         {
@@ -94,7 +95,7 @@ impl Ascender {
         };
         tokio::spawn(async move {
             if withdraws {
-                // The switch above forgets it by itself when no answer is taken.
+                // If this call fails, the switch above drops the join by itself, as soon as nobody takes its answer.
                 let _ = spawn_blocking(move || above.join(&name, &body, Duration::ZERO)).await;
                 return;
             }
@@ -128,13 +129,13 @@ impl Ascender {
             };
             if let Ok(outcome) = outcome {
                 let outcome = outcome.map_err(|error| refusal(&above, error));
-                // Fails only if the control plane is gone.
+                // The call fails only if the control plane is gone.
                 let _ = said.send(Said::Answer { name, question: number, outcome });
             }
         });
     }
 
-    /// The question without its ranks, and these.
+    /// The body of the question without its ranks, and separately the ranks.
     fn body(&self, question: Question, shards: Vec<SocketAddr>) -> (SwitchJoinBody, Vec<(JoinRequest, Span)>) {
         let Question { number, ranks, most_slots, switches, .. } = question;
         let mut below: Vec<u16> = ranks.iter().map(|(request, _)| request.rank).collect();
@@ -167,11 +168,11 @@ impl Ascender {
         leaves.push(task);
     }
 
-    /// Returns once all leaves are told, or had their time.
+    /// Returns once each leave was delivered or its time was over.
     pub async fn settle(&self) {
         let leaves = std::mem::take(&mut *self.leaves.lock().expect("no call panics while it holds the leaves"));
         for task in leaves {
-            // An error means that the call has panicked: nothing is left to wait for.
+            // An error means that the call has panicked. Then there is nothing to wait for.
             let _ = task.await;
         }
     }
@@ -188,7 +189,7 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
         max_elements_per_packet: request.max_elements_per_packet,
         slots: request.slots,
         trees: request.trees,
-        // The round trip is at least twice as long as to this switch, and the pool follows it (appendix C).
+        // The round trip is at least twice as long as that to this switch, and the pool follows it (appendix C).
         suggested_slots: request.suggested_slots.saturating_mul(2).min(Limits::MAX_SLOTS),
         options: request.options,
         timeout: duration(request.timeout),
@@ -197,7 +198,8 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
     RankBody { join, udp: request.addr, waited_s: waited.as_secs_f64() }
 }
 
-/// A rank's packets go on to the switch above: no more fits than on that path, where it is known.
+/// Sums of this rank also cross the path to the switch above. If that path is known, packets may have no more elements
+/// than fit there.
 fn capped(request: JoinRequest, above: Option<Path>) -> JoinRequest {
     let Some(path) = above else { return request };
     let payload = Path { mtu: path.mtu.min(pool_size::MAX_MTU), ..path }.max_payload();
@@ -206,7 +208,7 @@ fn capped(request: JoinRequest, above: Option<Path>) -> JoinRequest {
 }
 
 fn refusal(above: &SwitchAbove, error: ClientError) -> Refusal {
-    /// What is about one switch, and not about the job.
+    /// The codes of errors that concern one switch rather than the job.
     const OF_A_SWITCH: [&str; 6] = ["full", "over_quota", "too_many_jobs", "stopping", "not_installed", "above_silent"];
     let addr = above.addr();
     match error {

@@ -20,12 +20,12 @@ use crate::wake::{self, Waker};
 
 /// Bytes of a question, and of its answer: the common header and the incarnation of the process that joins.
 pub const LEN: usize = COMMON_LEN + 8;
-/// How often one address is asked at most. A join has more than 200 bytes: all questions together have fewer than
-/// thrice as many.
+/// The most questions to one address. A join has more than 200 bytes, and all its questions together have fewer than
+/// three times as many.
 pub const MOST_QUESTIONS: u32 = 6;
-/// Between the first question and the second; doubles from there on.
+/// The pause between the first question and the second. Each further pause is twice as long as the one before.
 const ASK_AGAIN: Span = Span::from_millis(100);
-/// Questions that one shard has open at most, for all who join.
+/// The most questions that one shard has open, for all processes that join.
 const MOST_OPEN: usize = 4_096;
 
 fn packet(kind: u8, nonce: u64, incarnation: u64) -> [u8; LEN] {
@@ -35,7 +35,7 @@ fn packet(kind: u8, nonce: u64, incarnation: u64) -> [u8; LEN] {
     bytes
 }
 
-/// Kind, number and incarnation of a question or an answer.
+/// The kind, the number and the incarnation of a question or of an answer.
 fn parse(bytes: &[u8]) -> Option<(u8, u64, u64)> {
     let bytes: &[u8; LEN] = bytes.try_into().ok()?;
     let common = Common::parse(bytes).ok().filter(|common| common.job == JobId(0))?;
@@ -49,12 +49,13 @@ pub fn answer(bytes: &[u8], incarnation: u64) -> Option<[u8; LEN]> {
     Some(packet(kind::RESPONSE, nonce, incarnation))
 }
 
-/// Calls `join`, and meanwhile answers questions that come to `socket`: for a process that joins and has no job yet.
+/// Calls `join`, and answers the questions that come to `socket` in the meantime. It is for a process that joins and
+/// has no job yet.
 pub fn answering<T>(socket: &UdpSocket, incarnation: u64, join: impl FnOnce() -> T) -> std::io::Result<T> {
     let ended = Waker::new()?;
     Ok(thread::scope(|scope| {
         scope.spawn(|| answer_until(socket, incarnation, &ended));
-        // Also if the join panics: the scope waits for the thread.
+        // The thread must end also if the join panics, because the scope waits for the thread.
         let _end = EndsWith(&ended);
         join()
     }))
@@ -75,16 +76,16 @@ fn answer_until(socket: &UdpSocket, incarnation: u64, ended: &Waker) {
         if ready.woken {
             return;
         }
-        // An error is one that an earlier packet has met.
+        // Such an error belongs to an earlier packet.
         let Ok((len, from)) = socket.recv_from(&mut bytes) else { continue };
         if let Some(answer) = answer(&bytes[..len], incarnation) {
-            // One that is lost is asked for again.
+            // If the answer is lost, the switch repeats its question.
             let _ = socket.send_to(&answer, from);
         }
     }
 }
 
-/// A question that was not answered yet.
+/// A question without an answer so far.
 struct Open {
     whom: (IpAddr, u16),
     to: Destination,
@@ -95,15 +96,15 @@ struct Open {
     answered: oneshot::Sender<bool>,
 }
 
-/// The questions that one shard has open, by the number that was drawn for each.
+/// The questions that one shard has open. The key is the random number of the question.
 #[derive(Default)]
 pub struct Challenges {
     open: HashMap<u64, Open>,
 }
 
 impl Challenges {
-    /// Asks whether the process with this incarnation is at an address. The answer is false if the process does not say
-    /// so in time.
+    /// Asks whether the process with this incarnation is at an address. The answer is false if the process does not
+    /// confirm it in time.
     pub fn ask(
         &mut self,
         now: Time,
@@ -115,7 +116,7 @@ impl Challenges {
     ) {
         let nonce = getrandom::u64().ok().filter(|nonce| !self.open.contains_key(nonce));
         let Some(nonce) = nonce.filter(|_| self.open.len() < MOST_OPEN) else {
-            // Fails only if nobody waits any more.
+            // The call fails only if nobody waits for the answer any more.
             let _ = answered.send(false);
             return;
         };
@@ -123,27 +124,27 @@ impl Challenges {
         self.open.insert(nonce, Open { whom, to, incarnation, left, pause: ASK_AGAIN, due: now, answered });
     }
 
-    /// Takes an answer; false if the packet is no answer, nor looks like one.
+    /// Takes an answer. Returns false if the packet does not have the form of an answer.
     pub fn hear(&mut self, from: SocketAddr, bytes: &[u8]) -> bool {
         let Some((kind::RESPONSE, nonce, incarnation)) = parse(bytes) else { return false };
         let right = |open: &Open| open.whom == key_of(from) && open.incarnation == incarnation;
         if self.open.get(&nonce).is_some_and(right)
             && let Some(open) = self.open.remove(&nonce)
         {
-            // Fails only if the process has gone away meanwhile.
+            // The call fails only if nobody waits for the answer any more.
             let _ = open.answered.send(true);
         }
         true
     }
 
-    /// When to ask again or to give up.
+    /// When the next question must be repeated or given up.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.open.values().map(|open| open.due).min()
     }
 
-    /// Repeats questions that are due, and gives up those that were asked often enough.
+    /// Repeats the questions that are due. Gives up a question once it was asked often enough.
     pub fn handle_timeout(&mut self, now: Time, udp: &mut UdpPort) {
-        // Most of the time nobody joins.
+        // This is the usual case: nobody joins.
         if self.open.is_empty() {
             return;
         }
@@ -157,7 +158,7 @@ impl Challenges {
         let over: Vec<u64> =
             self.open.iter().filter(|(_, open)| open.due <= now && open.left == 0).map(|(&nonce, _)| nonce).collect();
         for open in over.iter().filter_map(|nonce| self.open.remove(nonce)) {
-            // Fails only if the process has gone away meanwhile.
+            // The call fails only if nobody waits for the answer any more.
             let _ = open.answered.send(false);
         }
     }

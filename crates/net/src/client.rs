@@ -44,9 +44,9 @@ pub enum ClientError {
 
 /// Time for an answer that does not wait for other ranks.
 const PROMPT: Duration = Duration::from_secs(5);
-/// Time for the network on top of what a join may wait at the switch.
+/// The time that the network may take, in addition to the time that a join may wait at the switch.
 const MARGIN: Duration = Duration::from_secs(5);
-/// Time for a leave or a standing: what waits for it should not wait long.
+/// The time for a leave or for the question whether a job still stands. Their callers should not wait long.
 const BRIEF: Duration = Duration::from_millis(1_000);
 /// Time for a watch, which the switch ends after 30 s.
 const WATCH: Duration = Duration::from_secs(35);
@@ -72,7 +72,7 @@ struct Client {
 
 impl Client {
     fn new(switch: SocketAddr, token: Option<Token>) -> Client {
-        // A switch is a neighbour: what the environment says of proxies is not meant for it.
+        // A switch is in the same network. Proxies that the environment names are meant for other addresses.
         let config = Agent::config_builder()
             .proxy(None)
             .http_status_as_error(false)
@@ -115,10 +115,10 @@ impl Client {
         &self,
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<T, ClientError> {
-        /// A thousand jobs of a thousand ranks are less.
+        /// The status of a thousand jobs of a thousand ranks is shorter.
         const MAX_ANSWER: u64 = 256 << 20;
         let mut answer = answer.map_err(|error| self.unreachable(error))?;
-        // Before all else: another version may have written the rest in another way.
+        // The version is checked first, because another version may encode the rest differently.
         let theirs = answer.headers().get(version::HEADER).map(|header| header.to_str().unwrap_or_default());
         if let Some(why) = version::refuse_answer(theirs, &format!("the switch at {}", self.switch)) {
             return Err(ClientError::Unreachable(why));
@@ -178,7 +178,7 @@ impl SwitchAbove {
         self.client.switch
     }
 
-    /// Joins a job with the ranks that have come to the switch below; returns when all ranks are there.
+    /// Joins a job with the ranks that have joined at the switch below. Returns when all ranks of the job are there.
     pub fn join(&self, name: &JobName, body: &SwitchJoinBody, timeout: Duration) -> Result<Ascent, ClientError> {
         let path = format!("/jobs/{name}/switches/join");
         let reply: SwitchJoinReply = self.client.post(&path, body, timeout.saturating_add(MARGIN))?;
@@ -225,7 +225,7 @@ impl HttpRendezvous {
 
 impl Rendezvous for HttpRendezvous {
     fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError> {
-        // A name that needs quoting would be another path.
+        // A name with characters that need quoting would lead to another path.
         if let Err(refusal) = tributary_control::JobName::new(&request.job) {
             return Err(JoinError::Refused(refusal.to_string()));
         }

@@ -1,8 +1,8 @@
 //! Drives [`Control`] on a real switch: with real time, real shards, and real joins that wait.
 //!
-//! One asynchronous task carries out the effects and watches the clock; requests only change the state and wake the
-//! task. Shards are asked by message and answer by message, so that no thread waits here. A switch has one thread for
-//! each shard and one for its control plane, however many requests there are.
+//! One asynchronous task carries out the effects and watches the clock. Requests only change the state and wake the
+//! task. The control plane and the shards exchange messages, so no thread waits here. A switch has one thread for each
+//! shard and one for its control plane, however many requests there are.
 
 mod above;
 mod addresses;
@@ -51,30 +51,30 @@ pub(crate) struct ControlPlane {
     shards: Vec<Box<dyn Shard>>,
     state: Mutex<State>,
     changed: Notify,
-    /// Hosts that may be asked about members at the same time.
+    /// Limits how many hosts are asked about members at the same time.
     questions: Arc<Semaphore>,
-    /// Wakes members' watches when somebody may be gone.
+    /// Wakes members' watches when a member may be gone.
     departures: watch::Sender<()>,
     sightings: tokio::sync::Mutex<Sightings>,
     ascender: Option<Ascender>,
     heard_above: tokio::sync::Mutex<Option<UnboundedReceiver<Said>>>,
     watches_above: Option<WatchesAbove>,
     news_from_above: tokio::sync::Mutex<Option<UnboundedReceiver<(JobId, News)>>>,
-    /// What has happened since the start.
+    /// The account of what has happened since the start.
     books: Mutex<Books>,
     /// The operators that jobs bring.
     library: Arc<Library>,
     faults: Mutex<Faults>,
 }
 
-/// Each takes some sockets of this process.
+/// The most hosts that are asked about members at the same time. Each question takes some sockets of this process.
 const MOST_QUESTIONS: usize = 64;
-/// How often shards are asked when nothing hangs on it.
+/// The interval at which shards are asked while no decision depends on their reports.
 const LOOK_EVERY: Duration = Duration::from_millis(1_000);
-/// How often while a decision hangs on it.
+/// The interval while a decision depends on their reports.
 const LOOK_OFTEN: Duration = Duration::from_millis(50);
 
-/// The way to the switch above, where its answers come out, and what shows there whose jobs they are.
+/// The way to the switch above, the channel of its answers, and the token that tells it whose jobs these are.
 type WayUp = ((Ascender, UnboundedReceiver<Said>), Option<Token>);
 
 impl ControlPlane {
@@ -151,7 +151,7 @@ impl ControlPlane {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Poisoned only if the state machine panicked: our bug, and its state is not to be trusted.
+        // The lock is poisoned only if the state machine has panicked. Then its state cannot be trusted.
         self.state.lock().expect("the control plane did not panic")
     }
 
@@ -160,7 +160,7 @@ impl ControlPlane {
         self.with_control(|control| control.check(&request))?;
         self.prove_worker(name, &request).await?;
         if self.ascender.is_none() {
-            // Below another switch it is not known yet how many of the ranks come here.
+            // A switch below another one does not know yet how many of the ranks join here.
             request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world));
         }
         self.admitted(name, |control, now, key| control.join(now, name, request, key)).await
@@ -170,7 +170,7 @@ impl ControlPlane {
     pub async fn join_switch(&self, name: &JobName, mut join: SwitchJoin) -> Admitted {
         self.with_control(|control| control.check_switch(&join))?;
         self.prove_switch(name, &join).await?;
-        // Racks of one size, as far as can be guessed.
+        // Nobody knows how many racks there are. The guess is that all racks have as many ranks as this one.
         let racks = join.ranks.first().map_or(1, |(request, _)| request.world.div_ceil(join.ranks.len() as u16));
         for (request, _) in &mut join.ranks {
             request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, racks));
@@ -198,12 +198,12 @@ impl ControlPlane {
         answer.await.unwrap_or(Err(Refusal::Stopping))
     }
 
-    /// The pool that the shards' receive buffers hold. Who insists on more gets more, and loses packets.
+    /// The largest pool that the receive buffers hold. A worker that insists on a larger one gets it and loses packets.
     fn largest_pool(&self, request: &JoinRequest, senders: u16) -> u16 {
         let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
         let packet_bytes = pool_size::packet_bytes(request.protocol, elements);
         if request.protocol.server.is_some() {
-            // Where each worker is a server besides, its suggestion reckons with that.
+            // If each worker is a server too, its suggestion already takes that into account.
             let servers = self.server_buffers(request.protocol, &request.client);
             return servers.map_or(request.suggested_slots, |(buffer, count)| {
                 pool_size::largest(buffer, count, senders, packet_bytes)
@@ -239,7 +239,7 @@ impl ControlPlane {
         self.state().control.standing(name, id, key)
     }
 
-    /// Reads the state machine.
+    /// Reads the state of the state machine.
     pub fn with_control<T>(&self, look: impl FnOnce(&Control) -> T) -> T {
         look(&self.state().control)
     }
@@ -267,13 +267,13 @@ impl ControlPlane {
         }
     }
 
-    /// Asks the hosts of members about them; sends on what they say.
+    /// Asks the hosts of suspect members about these members, and sends the hosts' testimonies on.
     fn question_hosts(&self, answers: &UnboundedSender<(Suspect, Testimony)>) {
         let mut state = self.state();
         while let Some(suspect) = state.control.poll_suspect() {
             let (answers, questions) = (answers.clone(), self.questions.clone());
             tokio::spawn(async move {
-                // Fails only if the control plane is gone, and so does the sending.
+                // An error means that the control plane is gone. Then sending fails too.
                 let _permit = questions.acquire_owned().await;
                 let _ = answers.send((suspect, alibi::testimony(suspect.addr).await));
             });
@@ -329,7 +329,7 @@ impl ControlPlane {
             match effect {
                 Effect::Answer { ticket, admitted } => {
                     if let Some(sender) = self.state().answers.remove(&ticket) {
-                        // Fails if the process has gone away meanwhile; its lease shows it.
+                        // The call fails if the process has gone away in the meantime. Its lease then shows it.
                         let _ = sender.send(admitted);
                     }
                 }
@@ -357,7 +357,7 @@ impl ControlPlane {
     }
 }
 
-/// What the switch above says next; never, where there is none.
+/// The next message of the switch above. The future never ends if there is no switch above.
 async fn next<T>(heard: &mut Option<UnboundedReceiver<T>>) -> Option<T> {
     match heard {
         Some(heard) => heard.recv().await,
@@ -365,7 +365,7 @@ async fn next<T>(heard: &mut Option<UnboundedReceiver<T>>) -> Option<T> {
     }
 }
 
-/// Takes a join back when nobody waits for its answer any more.
+/// Takes a join back as soon as nobody waits for its answer any more.
 struct Withdrawal<'a> {
     plane: &'a ControlPlane,
     ticket: Ticket,
@@ -374,7 +374,7 @@ struct Withdrawal<'a> {
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
         let mut state = self.plane.state();
-        // Still there: no answer was sent.
+        // If the entry is still there, no answer was sent.
         if state.answers.remove(&self.ticket).is_some() {
             state.control.withdraw(self.plane.now(), self.ticket);
             drop(state);

@@ -42,8 +42,8 @@ pub use self::survey::Survey;
 use crate::client::HttpRendezvous;
 use crate::rendezvous::Rendezvous;
 
-/// The most elements of one collective of a machine. A larger tensor becomes several collectives, cut at multiples of
-/// this.
+/// The most elements of one collective of a machine. A larger tensor is cut at multiples of this number into several
+/// collectives.
 pub const MAX_ELEMENTS: usize = 1 << 31;
 
 /// One worker of a job. All ranks call the same collectives in the same order. Dropping the group leaves the job.
@@ -51,7 +51,7 @@ pub struct Group {
     shared: Arc<Shared>,
     info: GroupInfo,
     io_thread: Option<JoinHandle<()>>,
-    /// No peer is waited for at the end.
+    /// True if the group leaves without waiting for peers.
     is_abandoned: bool,
 }
 
@@ -66,7 +66,7 @@ impl Group {
     pub fn connect_through(options: &ConnectOptions, rendezvous: Arc<dyn Rendezvous>) -> Result<Group, ConnectError> {
         let (shared, info) = connect::connect(options, rendezvous)?;
         let mut group = Group { shared, info, io_thread: None, is_abandoned: false };
-        // On an error the group leaves the job as it is dropped.
+        // On an error the group is dropped and so leaves the job.
         group.start_threads().map_err(|error| {
             ConnectError::Option(format!("cannot start the threads of a worker of job {}: {error}", group.info.job))
         })?;
@@ -190,7 +190,7 @@ impl Group {
         }
     }
 
-    /// The memory is borrowed by the caller's caller for as long as this call lasts.
+    /// The memory is borrowed by the callers above for as long as this call lasts.
     fn reduced<T: Element>(
         &self,
         input: *const T,
@@ -230,7 +230,8 @@ impl Group {
     /// Leaves the job; collectives under way fail. Dropping the group does the same.
     pub fn close(self) {}
 
-    /// Leaves the job at once: peers that still need something of this worker fail. For jobs that are broken anyway.
+    /// Leaves the job at once. Peers that still need something of this worker fail. It is meant for jobs that are
+    /// broken.
     pub fn abandon(mut self) {
         self.is_abandoned = true;
     }
@@ -239,7 +240,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.shared.is_at_home() {
-            // The job goes on in the process that this one was forked from. Its thread is not here to be joined.
+            // In a fork, the job goes on in the parent process. The thread is the parent's and cannot be joined here.
             std::mem::forget(self.io_thread.take());
             return;
         }

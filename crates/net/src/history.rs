@@ -1,8 +1,9 @@
-//! What a switch did in the last minutes, as `GET /history` answers: which jobs stand still and since when, which ranks
-//! are slow, and goodput and losses at each look. There is no clock and no socket here: the looks bring their times.
+//! The answer to `GET /history`: what a switch did in the last minutes. It says which jobs stand still and since when,
+//! which ranks are slow, and what goodput and losses were at each look. There is no clock and no socket here: the looks
+//! bring their times.
 //!
-//! The memory is bounded: [`LOOKS`] looks of some 40 bytes for each job that is there, and a bit for each of its ranks
-//! at each look of the last minute.
+//! The memory is bounded. It holds [`LOOKS`] looks of some 40 bytes for each present job, and one bit for each of the
+//! job's ranks at each look of the last minute.
 
 mod job;
 
@@ -16,7 +17,7 @@ use crate::status::SwitchStatus;
 
 /// Seconds from one look to the next.
 pub const LOOK_S: f64 = 1.0;
-/// Looks that are remembered: five minutes.
+/// The number of looks that are remembered. They cover five minutes.
 pub const LOOKS: usize = 300;
 
 /// The answer to `GET /history`.
@@ -98,7 +99,7 @@ fn push<T>(looks: &mut VecDeque<T>, look: T) {
     looks.push_back(look);
 }
 
-/// By how much a counter grew in a second, from each look to the next; a counter that fell began anew.
+/// The growth of a counter per second, from each look to the next. A counter that has fallen has begun anew.
 fn rates<T>(looks: &VecDeque<T>, at: impl Fn(&T) -> (f64, u64)) -> impl Iterator<Item = f64> {
     looks.iter().zip(looks.iter().skip(1)).map(move |(before, after)| {
         let ((from_s, from), (to_s, to)) = (at(before), at(after));

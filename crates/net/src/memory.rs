@@ -1,4 +1,4 @@
-//! A caller's tensor by its address. All unsafe code about memory is here and in the functions that say so.
+//! A caller's tensor by its address. All unsafe code about memory is in this folder and in the functions that say so.
 #![allow(unsafe_code)]
 
 mod words;
@@ -12,10 +12,10 @@ use tributary_proto::tensors::{ElementTensor, Operands, Storage};
 
 pub use self::words::words;
 
-/// Input and output of one collective, apart or the same.
+/// The input and the output of one collective. They are apart, or they are the same.
 struct RawStorage<T> {
     input: *const T,
-    /// Where element `kept.start` goes.
+    /// Where element `kept.start` is written.
     output: *mut T,
     len: usize,
     /// The elements that the output has.
@@ -30,7 +30,7 @@ impl<T: Element> RawStorage<T> {
         assert!(block.start <= block.end && block.end <= self.len, "block {block:?} of {} elements", self.len);
     }
 
-    /// Where the block goes.
+    /// Where the block is written.
     fn place(&self, block: &Range<usize>) -> *mut T {
         let kept = &self.kept;
         assert!(
@@ -102,8 +102,8 @@ pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<
     }
 }
 
-/// The same, for protocols whose hosts pass results on. A rank that wants only a part of the result, or none of it,
-/// still needs room for all of it: the tensor has that room itself, and copies the wanted part when it is dropped.
+/// Like [`tensor`], for protocols whose hosts pass results on. A rank that wants only a part of the result, or none of
+/// it, still needs room for all of it. The tensor itself has that room, and copies the wanted part when it is dropped.
 ///
 /// # Safety
 /// As for [`tensor`].
@@ -138,16 +138,16 @@ fn typed<T: Element>(input: *const u8, output: *mut u8, spec: Spec, kept: Range<
     if kept.len() == len { Box::new(whole) } else { Box::new(Part { whole, kept }) }
 }
 
-/// A tensor of whose result only a part is wanted: a rank's share of a reduce-scatter, or nothing where another rank is
-/// the root of a reduce. Every result still comes by, because it frees the slot that it was in; the rest of it is
-/// neither decoded nor copied.
+/// A tensor of whose result only a part is wanted: a rank's share of a reduce-scatter, or nothing if another rank is
+/// the root of a reduce. Every result still arrives, because it frees its slot, but the unwanted rest is neither
+/// decoded nor copied.
 struct Part<T> {
     whole: ElementTensor<RawStorage<T>>,
     kept: Range<usize>,
 }
 
 impl<T: Element> Part<T> {
-    /// The elements of a block that are wanted; of none, the range ends before it starts.
+    /// The elements of a block that are wanted. If none are wanted, the range ends before it starts.
     fn wanted(&self, block: &Range<usize>) -> Range<usize> {
         block.start.max(self.kept.start)..block.end.min(self.kept.end)
     }
@@ -200,12 +200,12 @@ impl<T: Element> Tensor for Part<T> {
     }
 }
 
-/// A tensor whose whole output is in memory of its own, and where the part of it goes that is wanted.
+/// A tensor whose whole output is in memory of its own, and the place of the part that is wanted.
 struct WithRoom {
     tensor: Box<dyn Tensor>,
     room: Vec<u64>,
     output: *mut u8,
-    /// Bytes of the room.
+    /// The bytes of the room that are wanted.
     kept: Range<usize>,
 }
 

@@ -9,7 +9,7 @@ use tributary_proto::contract::packet::{Addr, Transmit};
 
 use crate::udp::{Destination, Lanes, Run, UdpPort};
 
-/// Bytes of all runs: some of the longest, and few enough to stay in a core's own cache.
+/// Bytes of all runs. Some of the longest runs fit, and a core's own cache still holds all of them.
 const MEMORY: usize = 2 << 16;
 
 /// Runs that are being gathered, for `LANES` receivers at the same time.
@@ -18,7 +18,8 @@ pub struct Outbox<const LANES: usize> {
     end: usize,
     lanes: Lanes<Addr, LANES>,
     told_switch: bool,
-    /// The peer that was sent something last, all that were, and those of them that nobody has asked for yet.
+    /// The peer that was sent a packet last, all peers that were sent one, and those of them that nobody has asked for
+    /// yet.
     last_peer: Option<Addr>,
     peers: BTreeSet<Addr>,
     new_peers: Vec<Addr>,
@@ -67,7 +68,7 @@ impl<const LANES: usize> Outbox<LANES> {
         std::mem::take(&mut self.new_peers)
     }
 
-    /// The packet that the machine has written into this memory, for packets that leave another way.
+    /// The packet that the machine has written into this memory. It is for packets that leave another way.
     pub fn written(&self, len: usize) -> &[u8] {
         &self.memory[self.end..self.end + len]
     }
@@ -93,7 +94,7 @@ impl<const LANES: usize> Outbox<LANES> {
 
 /// Sends a run to its receiver.
 pub fn send(to: Addr, run: &Run, memory: &[u8], addresses: &Addresses, udp: &mut UdpPort) {
-    // What every switch on the way handles goes to the first one.
+    // A packet that any switch on the way may handle goes to the first switch.
     let to = if let Addr::Node(_) = to { Addr::Switch(TreeId(0)) } else { to };
     let to = addresses.get(&to).expect("machines send to the shards, workers and servers of their job");
     run.send(std::iter::once(to), memory, udp);

@@ -1,4 +1,5 @@
-//! How large a job's packets are, and for how many of them a switch has room: the pool size `s` (SwitchML, appendix C).
+//! The size of a job's packets, and the number of packets for which a switch has room: the pool size `s` (SwitchML,
+//! appendix C).
 //!
 //! The pool is room, not a rate: hosts measure how many packets the path needs (`parts/slots/host/window.rs` in
 //! `tributary-proto`), and so does every protocol with congestion control. A worker proposes [`suggested`]; the switch
@@ -8,16 +9,17 @@ use std::time::Duration;
 
 use tributary_proto::contract::protocol::Protocol;
 
-/// The fastest link that a pool is made for, where the link does not tell its speed.
+/// The speed of a link whose driver does not tell it. It is that of the fastest link for which a pool is made.
 const FASTEST_LINK_BITS_PER_S: u64 = 100_000_000_000;
-/// As much is under way on the fastest of short paths: with less, threads sleep and wake each other all the time; with
+/// The bytes under way on the fastest of short paths. With less, threads sleep and wake each other all the time. With
 /// more, nothing fits the caches of switch and worker (docs/performance-driver.md has the measurements).
 const SHORT_PATH_BYTES: u64 = 750_000;
-/// Fewer slots than this fill no runs of segments.
+/// The least number of slots that fills runs of segments.
 const FEWEST: u64 = 64;
-/// As many as the wire format's index holds, rounded down.
+/// The number of slots that the wire format's index can name, rounded down.
 const MOST: u64 = 1 << 14;
-/// What the kernel charges a socket's buffer for a packet, over its bytes and half as many again for unused ends of pages.
+/// The bytes that the kernel charges a socket's buffer for a packet, in addition to the packet's own bytes and half as
+/// many again for unused ends of pages.
 const BUFFER_OVERHEAD: usize = 768;
 
 /// Longer packets save nothing, and the loopback interface would offer 64 KiB.
@@ -27,8 +29,8 @@ pub fn packet_bytes(protocol: &'static Protocol, elements_per_packet: u16) -> us
     protocol.header_len + 4 * usize::from(elements_per_packet)
 }
 
-/// The most elements of four bytes that fit a UDP payload of so many bytes: an even number, so that elements of eight
-/// bytes also fill it.
+/// The most elements of four bytes that fit a UDP payload of this many bytes. The number is even, so that elements of
+/// eight bytes also fill it.
 pub fn elements_in(protocol: &'static Protocol, payload: usize) -> u16 {
     let elements = payload.saturating_sub(protocol.header_len) / 4;
     (elements / 2 * 2) as u16
@@ -51,8 +53,9 @@ pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_byte
 }
 
 /// The largest pool over all shards whose packets, from all workers at once, fit the shards' receive buffers of
-/// `receive_buffer` bytes each: the switch's own kernel would drop one more. A power of two. For a worker, whose one
-/// socket receives one packet for each slot, `shards` and `world` are 1.
+/// `receive_buffer` bytes each. The switch's own kernel would drop one more packet. The result is a power of two. A
+/// worker has one socket, which receives one packet for each slot, so it calls this with 1 for `shards` and for
+/// `world`.
 pub fn largest(receive_buffer: usize, shards: usize, world: u16, packet_bytes: usize) -> u16 {
     let for_one_slot = usize::from(world.max(1)) * (packet_bytes + packet_bytes / 2 + BUFFER_OVERHEAD);
     let slots = (receive_buffer / for_one_slot * shards).clamp(1, MOST as usize);
@@ -70,7 +73,7 @@ mod tests {
     #[test]
     fn is_what_the_longest_path_takes_of_the_fastest_link() {
         let round_trip = Duration::from_micros(80);
-        // 10 Gbit/s for 160 us are 200 kB, which is less than a short path has.
+        // At 10 Gbit/s, 160 us are 200 kB. A short path has more under way.
         assert_eq!(suggested(Some(10 * GBIT), round_trip, 1472), 512);
         assert_eq!(suggested(Some(10 * GBIT), round_trip, 8960), 128);
         assert_eq!(suggested(Some(GBIT), round_trip, 1472), 512, "a slow link has room: its hosts measure");
@@ -97,7 +100,7 @@ mod tests {
 
     #[test]
     fn fits_the_receive_buffers_of_the_shards() {
-        // What a system without root or settings of ours grants: 416 KiB.
+        // A system grants 416 KiB without root and without settings of ours.
         assert_eq!(largest(425_984, 1, 4, 1472), 32);
         assert_eq!(largest(425_984, 2, 4, 1472), 64);
         assert_eq!(largest(8 << 20, 2, 8, 1472), 512);

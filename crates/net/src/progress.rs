@@ -1,6 +1,6 @@
-//! How far each member of a job is in its collectives. Members tell their switch with each sign of life, and a shard
-//! keeps what they told. Switches in levels pass it on upwards, so that each switch of a job knows of all ranks below
-//! it.
+//! The progress of each member of a job in its collectives. Members tell their switch with each sign of life, and a
+//! shard keeps what they told. Switches in levels pass it on upwards, so that each switch of a job knows the progress
+//! of all ranks below it.
 //!
 //! ```text
 //!  16          24          32                                    40     42         44        48
@@ -18,14 +18,14 @@ pub const BODY_LEN: usize = 32;
 /// Bytes of the packet.
 pub const LEN: usize = COMMON_LEN + BODY_LEN;
 
-/// How far a rank is.
+/// The progress of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The rank.
     pub rank: Rank,
     /// Collectives that the rank has begun since it joined.
     pub submitted: u64,
-    /// How many of these collectives are over: the first ones.
+    /// The number of these collectives that are over. They are the first ones.
     pub completed: u64,
     /// The oldest collective that is not over, and how long the rank has been in it.
     pub oldest: Option<(Spec, Span)>,
@@ -73,17 +73,17 @@ impl Progress {
     }
 }
 
-/// What each rank of a job said last, and when.
+/// The last report of each rank of a job, and its time.
 #[derive(Clone, Debug, Default)]
 pub struct OfRanks(Vec<Option<(Time, Progress)>>);
 
 impl OfRanks {
-    /// No rank, of so many, has said anything yet.
+    /// The state before any of this number of ranks has reported.
     pub fn new(world: u16) -> OfRanks {
         OfRanks(vec![None; world.into()])
     }
 
-    /// A rank reports how far it is.
+    /// Notes the progress that a rank reports.
     pub fn hear(&mut self, now: Time, progress: Progress) -> Result<(), DropReason> {
         let of_rank = self.0.get_mut(progress.rank.index()).ok_or(DropReason::BadField)?;
         *of_rank = Some((now, progress));

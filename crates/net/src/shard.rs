@@ -120,7 +120,7 @@ pub struct ShardReport {
 }
 
 impl ShardReport {
-    /// What ranks of a job said of their collectives, and how long before the report.
+    /// The reports of a job's ranks about their collectives, each with its age at the time of this report.
     pub(crate) fn said_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
         let parts = self.jobs.iter().filter(move |part| Some(part.id) == job);
         parts.flat_map(|part| part.progress.iter().map(|&(at, progress)| (self.now.since(at), progress)))

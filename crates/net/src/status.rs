@@ -269,8 +269,8 @@ pub struct JobStatus {
     pub servers: Vec<JobServerStatus>,
     /// The switch above, if there is one and the job is installed.
     pub above: Option<AboveStatus>,
-    /// Ranks that have not come, or fell silent without a word, ascending. While a job forms below another switch: as
-    /// the switch above said a moment ago.
+    /// Ranks that have not come, or fell silent without a leave, ascending. While a job forms below another switch,
+    /// these are the ranks that the switch above named a moment ago.
     pub missing: Vec<u16>,
     /// Slots over all shards.
     pub slots: u16,
@@ -314,7 +314,7 @@ pub struct JobStatus {
     /// summed in their order; otherwise none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeStatus>,
-    /// Why the job can never go on: a tree has lost a switch or a cable.
+    /// The reason why the job can never go on: a tree has lost a switch or a cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
@@ -330,7 +330,7 @@ pub struct OperatorStatus {
 }
 
 impl OperatorStatus {
-    /// Those of a job.
+    /// All operators of a job.
     pub(crate) fn all(operators: &Operators) -> Vec<OperatorStatus> {
         let of = |operator: &Arc<dyn Operator>| OperatorStatus {
             name: operator.name().to_owned(),

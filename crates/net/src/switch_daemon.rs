@@ -18,7 +18,7 @@ use crate::pool_size::longest_elements;
 use crate::shard::{ShardError, ShardHandle, ShardOptions};
 use crate::token::Token;
 
-/// How a switch is started.
+/// The options with which a switch is started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchOptions {
     /// UDP address of shard 0 and TCP address of the control API; port 0 lets the system choose one for both.
@@ -88,7 +88,7 @@ impl SwitchOptions {
             shards,
             max_jobs: self.max_jobs,
             quotas: self.quotas.clone(),
-            // Nobody takes all, whoever comes first.
+            // Each client gets at most half, so that the first one cannot take everything.
             share: Share {
                 jobs: Some(self.max_jobs.div_ceil(2)),
                 memory_bytes: Some(self.memory_bytes as u64 / 2),
@@ -176,7 +176,8 @@ impl StartError {
 pub struct RunningSwitch {
     listen: SocketAddr,
     http: Option<SocketAddr>,
-    // In the order in which they end: the control plane removes the jobs while the shards still run.
+    // The fields are in the order in which they are dropped: the control plane removes the jobs while the shards still
+    // run.
     server: HttpServer,
     plane: Arc<ControlPlane>,
 }
@@ -267,7 +268,7 @@ fn open_shard(
     incarnation: u64,
 ) -> Result<ShardHandle, StartError> {
     let (receive_buffer, send_buffer) = (options.receive_buffer, options.send_buffer);
-    // Only switches above have questions.
+    // Only switches above ask for the incarnation.
     let incarnation = options.parent.map(|_| incarnation);
     let switch_options = options.switch_options.clone();
     let shard_options = ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation, switch_options };
@@ -277,7 +278,7 @@ fn open_shard(
     })
 }
 
-/// TCP and UDP at one port. Where the system chooses the port, what it chose for one may be taken for the other.
+/// Opens TCP and UDP at one port. If the system chooses the port for one, the port may be taken for the other.
 fn open_pair(options: &SwitchOptions, incarnation: u64) -> Result<(TcpListener, ShardHandle), StartError> {
     const ATTEMPTS: usize = 16;
     let mut attempt = 1;

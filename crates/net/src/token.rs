@@ -1,5 +1,5 @@
-//! The token that this process shows to switches. It comes from the environment, never from an argument, which all
-//! users of the machine can read, and never appears in a log.
+//! The token that this process shows to switches. It comes from the environment and never from an argument, because all
+//! users of the machine can read arguments. It never appears in a log.
 
 use std::env::{self, VarError};
 use std::fmt;
@@ -20,7 +20,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// A token; an error is a sentence without it.
+    /// A token. The error is a sentence that does not contain the token.
     pub fn new(token: &str) -> Result<Token, String> {
         match !token.is_empty() && token.bytes().all(is_token_byte) {
             true => Ok(Token(format!("Bearer {token}"))),

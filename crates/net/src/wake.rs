@@ -24,7 +24,7 @@ pub struct Ready {
 impl Waker {
     /// A waker that nobody has called.
     pub fn new() -> io::Result<Waker> {
-        // SAFETY: no pointers; on success the descriptor is ours alone.
+        // SAFETY: the call has no pointers. If it succeeds, the descriptor belongs to us alone.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -35,13 +35,13 @@ impl Waker {
 
     /// Ends the current wait, or the next one if there is none.
     pub fn wake(&self) {
-        // Fails only when the counter is full, and then the other thread is about to wake up anyway.
+        // The call fails only if the counter is full. Then the other thread is about to wake up anyway.
         let _ = (&self.event).write_all(&1u64.to_ne_bytes());
     }
 
     /// Forgets the calls so far.
     pub fn clear(&self) {
-        // Fails only when there were none.
+        // The call fails only if there were no calls.
         let _ = (&self.event).read(&mut [0; 8]);
     }
 }
@@ -49,7 +49,7 @@ impl Waker {
 /// Sleeps until the socket is readable, the waker is called, or the time is over. `None` waits for ever.
 pub fn wait(socket: BorrowedFd<'_>, waker: &Waker, timeout: Option<Duration>) -> Ready {
     let mut fds = [entry(socket, libc::POLLIN), entry(waker.event.as_fd(), libc::POLLIN)];
-    // A signal's interruption looks like the end of the time; the caller looks at its clock anyway.
+    // An interruption by a signal looks like the end of the time. The caller looks at its clock anyway.
     poll(&mut fds, timeout);
     Ready { packets: fds[0].revents != 0, woken: fds[1].revents != 0 }
 }

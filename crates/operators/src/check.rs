@@ -1,8 +1,8 @@
-//! The self-test: what an operator does with a thousand of its elements, before anybody relies on it.
+//! The self-test: it applies an operator to a thousand of its elements before the operator is used.
 //!
-//! Elements are drawn from the values at which operators go wrong (zeros of both signs, extremes, infinities, NaN) and from
-//! random ones, with a fixed seed: the same module has the same verdict everywhere. A test finds faults and proves nothing;
-//! that an operator associates is its author's promise, as in MPI.
+//! Elements are drawn from the values at which operators go wrong (zeros of both signs, extremes, infinities, NaN) and
+//! at random, with a fixed seed: a module gets the same verdict everywhere. A test finds faults and proves nothing:
+//! that an operator is associative is its author's promise, as in MPI.
 
 use tributary_proto::contract::operator::Needs;
 
@@ -13,31 +13,31 @@ use crate::limits::{MOST_FUEL, MOST_FUEL_PER_BYTE};
 use crate::module::{Guest, Module};
 use crate::places::Places;
 
-/// Elements of a batch, and batches: 10,000 triples.
+/// How many elements a batch has, and how many batches there are: 10,000 triples.
 const BATCH: usize = 100;
 const BATCHES: u64 = 100;
-/// Instructions that any operator may take for a call and for an element, until it is known what this one takes.
+/// The instructions that an operator may take for a call and for an element, until its own number is known.
 const FUEL_TO_CHECK: Fuel = Fuel { call: 100_000, element: 100_000 };
-/// How much more than in the test a call may take with other data.
+/// How many times as many instructions as in the test a call with other data may take.
 const RESERVE: u64 = 4;
-/// Written around vectors: what nobody may touch.
+/// The byte around vectors, which no operator may change.
 const GUARD: u8 = 0xC5;
 
-/// What the self-test has found.
+/// The result of the self-test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// What results depend on.
     pub needs: Needs,
-    /// Two elements that do not commute, or three that do not associate: for people.
+    /// For people: two elements that do not commute, or three that do not associate.
     pub examples: Vec<String>,
-    /// Instructions of a call, and of each of its elements, at most as far as was seen.
+    /// The most instructions that a call took, without its elements.
     pub fuel_per_call: u64,
-    /// The same of each element.
+    /// The most instructions that an element took.
     pub fuel_per_element: u64,
     pub(crate) fuel: Fuel,
 }
 
-/// Puts a module to the test.
+/// Tests a module.
 pub(crate) fn check(module: &Module) -> Result<Verdict, OperatorError> {
     let mut trial = Trial::new(module)?;
     trial.is_pure()?;
@@ -88,7 +88,7 @@ fn slice<'a>(element: &Element, vector: &'a [u8], at: usize) -> &'a [u8] {
     &vector[at * element.size()..][..element.size()]
 }
 
-/// Some elements: at every third place values where operators go wrong.
+/// Some elements; every third is a value at which operators go wrong.
 pub(crate) fn draw(element: &Element, batch: u64, elements: usize) -> Vec<u8> {
     let mut random = batch.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
@@ -116,7 +116,7 @@ pub(crate) fn draw(element: &Element, batch: u64, elements: usize) -> Vec<u8> {
     vector
 }
 
-/// A module with its memory watched.
+/// A module whose memory is watched.
 struct Trial<'a> {
     module: &'a Module,
     guest: Guest,
@@ -131,7 +131,7 @@ impl<'a> Trial<'a> {
         Ok(Trial { module, guest, places })
     }
 
-    /// One call for a whole batch; nothing but the left operand may have changed.
+    /// Combines a whole batch in one call, and checks that only the left operand has changed.
     fn combine(&mut self, left: &[u8], right: &[u8]) -> Result<Vec<u8>, OperatorError> {
         let (size, free) = (self.module.element.size(), self.guest.free);
         let [at, with] = [0, 1].map(|operand| self.places.vector(operand));
@@ -163,7 +163,7 @@ impl<'a> Trial<'a> {
         Ok(data[at..at + left.len()].to_vec())
     }
 
-    /// Which elements a call was about, where they are few.
+    /// The elements of a call, if they are few.
     fn with_what(&self, left: &[u8], right: &[u8]) -> String {
         let (element, size) = (&self.module.element, self.module.element.size());
         match left.len() / size {
@@ -173,7 +173,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The same elements give the same result: in another instance, after other calls, at another place, alone.
+    /// Checks that the same elements give the same result: in another instance, after other calls, at another place,
+    /// and alone.
     fn is_pure(&mut self) -> Result<(), OperatorError> {
         let size = self.module.element.size();
         let (a, b) = (draw(&self.module.element, 1_000, BATCH), draw(&self.module.element, 1_001, BATCH));
@@ -206,7 +207,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// The fuel of a call and of an element.
+    /// Measures the fuel of a call and of an element.
     fn fuel(&mut self) -> Result<Fuel, OperatorError> {
         let size = self.module.element.size();
         let mut most = [0; 2];
@@ -229,7 +230,7 @@ impl<'a> Trial<'a> {
         Ok(Fuel { call, element })
     }
 
-    /// The first difference, told by `example`.
+    /// The first difference, as `example` tells it.
     fn differs(&self, one: &[u8], other: &[u8], example: impl Fn(usize) -> String) -> Option<String> {
         let size = self.module.element.size();
         (0..BATCH).find(|at| one[at * size..][..size] != other[at * size..][..size]).map(example)

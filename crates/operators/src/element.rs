@@ -1,4 +1,4 @@
-//! What an operator's elements are, for people: one number, several with names, or so many bytes.
+//! The elements of an operator, for people: one number, several with names, or so many bytes.
 //!
 //! As text: `f32`, or `v:f32,i:i32` (fields one after the other, without gaps), or `opaque:5`.
 
@@ -11,7 +11,7 @@ use crate::error::OperatorError;
 /// One number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scalar {
-    /// An integer of so many bytes, with a sign or without.
+    /// An integer of so many bytes, signed or unsigned.
     Int {
         /// 1, 2, 4 or 8.
         bytes: usize,
@@ -26,18 +26,18 @@ pub enum Scalar {
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// So many bytes, of which nobody knows what they mean.
+    /// So many bytes without a known meaning.
     Opaque(usize),
 }
 
 /// A number in an element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// Its name; empty where it is all of the element.
+    /// Its name; empty if it is the whole element.
     pub name: String,
     /// Its type.
     pub scalar: Scalar,
-    /// Bytes from the element's beginning.
+    /// Its offset in the element, in bytes.
     pub offset: usize,
 }
 
@@ -63,7 +63,7 @@ const NAMES: [(&str, Scalar); 12] = [
 ];
 
 impl Scalar {
-    /// Its bytes.
+    /// Bytes of the type.
     pub fn size(self) -> usize {
         match self {
             Scalar::Int { bytes, .. } | Scalar::Opaque(bytes) => bytes,
@@ -79,7 +79,7 @@ impl Scalar {
         NAMES.iter().find(|(known, _)| *known == name).map(|&(_, scalar)| scalar).or_else(opaque)
     }
 
-    /// A value as people write it.
+    /// A value, formatted for people.
     fn show(self, bytes: &[u8]) -> String {
         let mut wide = [0; 8];
         wide[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
@@ -122,7 +122,7 @@ impl Scalar {
         }
     }
 
-    /// An ordinary value out of random bits: of floats numbers of a moderate size, of integers any.
+    /// An ordinary value made of random bits: a float of moderate size, or any integer.
     pub(crate) fn usual(self, random: u64) -> u64 {
         let moderate = (random as i32) as f64 / 65_536.0;
         match self {
@@ -145,12 +145,12 @@ impl fmt::Display for Scalar {
 }
 
 impl Element {
-    /// So many bytes.
+    /// An element of so many bytes.
     pub fn opaque(bytes: usize) -> Element {
         Element { fields: vec![Field { name: String::new(), scalar: Scalar::Opaque(bytes), offset: 0 }] }
     }
 
-    /// Reads what [`Element`] displays as.
+    /// Parses the text that [`Element`] displays.
     pub fn parse(text: &str) -> Result<Element, OperatorError> {
         let wrong = |what: String| {
             let known = NAMES.map(|(name, _)| name).join(", ");
@@ -185,17 +185,17 @@ impl Element {
         }
     }
 
-    /// Its bytes.
+    /// Bytes of the element.
     pub fn size(&self) -> usize {
         self.fields.last().map_or(0, |last| last.offset.saturating_add(last.scalar.size()))
     }
 
-    /// Its numbers.
+    /// The element's numbers.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// An element as people write it.
+    /// An element, formatted for people.
     pub fn show(&self, bytes: &[u8]) -> String {
         let value = |field: &Field| field.scalar.show(&bytes[field.offset..][..field.scalar.size()]);
         if let [only] = &self.fields[..]

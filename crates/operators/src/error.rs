@@ -1,15 +1,15 @@
-//! What can be wrong with an operator, as sentences.
+//! The errors of operators, as sentences.
 
-/// Why there is no operator.
+/// Why a source gives no operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperatorError {
-    /// The source is no module, or none that the sandbox takes.
+    /// The source is not a module, or not a module that the sandbox takes.
     #[error("{0}")]
     Module(String),
-    /// The module is not as the interface asks.
+    /// The module does not follow the interface.
     #[error("the module {0}")]
     Interface(String),
-    /// The self-test has found that the operator cannot be used.
+    /// The self-test has found the operator unfit.
     #[error("the operator {0}")]
     Unfit(String),
     /// The expression cannot be compiled.
@@ -18,7 +18,7 @@ pub enum OperatorError {
     /// A tool is missing, or a file cannot be read.
     #[error("{0}")]
     Source(String),
-    /// The switch does not serve it.
+    /// The switch does not serve this operator.
     #[error("{0}")]
     NotAllowed(String),
 }

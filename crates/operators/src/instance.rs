@@ -1,5 +1,5 @@
-//! An operator at work: one call a vector, in memory that was taken when the instance was made. Accumulators lie in the guest's
-//! memory, so that of the vectors of a call only the one that has come is copied.
+//! An operator at work: one call for each vector, in memory that was allocated with the instance. Accumulators lie in
+//! the guest's memory, so that only the vector that has just come is copied.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::OperatorError;
 use crate::module::{Guest, Module, one_line};
 use crate::places::Places;
 
-/// Instructions that a call may take.
+/// How many instructions a call may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fuel {
     pub call: u64,
@@ -24,7 +24,7 @@ impl Fuel {
     }
 }
 
-/// What instances of one operator have in common.
+/// What the instances of one operator share.
 pub(crate) struct Code {
     pub module: Module,
     pub fuel: Fuel,
@@ -37,19 +37,19 @@ impl Code {
     }
 }
 
-/// An instance with its accumulators in the guest's memory, or why there is none.
+/// An instance with its accumulators in the guest's memory, or the reason why it could not be made.
 pub(crate) struct WasmInstance {
     code: Arc<Code>,
     room: Room,
     guest: Result<Guest, OperatorError>,
-    /// Instructions since somebody asked.
+    /// Instructions since the last question.
     instructions: u64,
 }
 
-/// Of the vectors in the guest's memory: the one that has just come. The accumulators are behind it.
+/// The place of the vector that has just come. The accumulators are behind it.
 const ARRIVED: usize = 0;
 
-/// Bytes of the guest's memory that this room takes.
+/// Bytes of the guest's memory that a room takes.
 pub(crate) fn host_bytes(room: Room) -> usize {
     Places::bytes(room.vector_bytes, 1 + room.accumulators)
 }
@@ -60,7 +60,7 @@ impl WasmInstance {
         WasmInstance { code, room, guest, instructions: 0 }
     }
 
-    /// The guest, and where its vectors are.
+    /// The guest, and the places of its vectors.
     fn guest(&mut self) -> Result<(&Code, &mut Guest, Places), Fault> {
         let (code, guest) = (&*self.code, self.guest.as_mut());
         let guest = guest.map_err(|error| code.sentence(&format!("cannot be started: {error}")))?;
@@ -68,7 +68,7 @@ impl WasmInstance {
         Ok((code, guest, places))
     }
 
-    /// Has one of the vectors, by their places, take in another.
+    /// Combines one vector with another; both are named by their places.
     fn call(&mut self, left: usize, right: usize, bytes: usize) -> Result<(), Fault> {
         let (code, guest, places) = self.guest()?;
         let elements = bytes / code.module.element.size();
@@ -80,7 +80,7 @@ impl WasmInstance {
         called
     }
 
-    /// Where the accumulators lie in the guest's memory, and how far apart.
+    /// The range of the accumulators in the guest's memory, and the distance between them.
     fn all_accumulators(&self, guest: &Guest) -> (Range<usize>, usize) {
         let places = Places::of(guest.free, self.room.vector_bytes);
         (places.vector(1)..places.vector(1 + self.room.accumulators), places.stride())
@@ -95,7 +95,7 @@ impl WasmInstance {
     }
 }
 
-/// Why a call did not end well, as what follows the operator's name.
+/// Why a call failed, as the rest of a sentence that begins with the operator's name.
 pub(crate) fn why(error: &wasmtime::Error, fuel: u64, elements: usize) -> String {
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => format!("did not end within {fuel} instructions for {elements} elements"),

@@ -1,8 +1,9 @@
-//! Operators that people write themselves (Flare §3), in a sandbox: one module of WebAssembly, checked before it is used.
+//! Operators that people write (Flare §3), in a sandbox: one module of WebAssembly, checked before it is used.
 //!
-//! [`Sandbox`] turns bytes into an [`UserOperator`]: it compiles the module, compares it with the interface below, and puts it to
-//! the [self-test](check). What it gives is an operator as `proto` knows it, the same at switches, in the simulator and at
-//! home. [`source`] makes modules from text, from C and from expressions; [`shipped`] are those that come along.
+//! [`Sandbox`] turns bytes into an [`UserOperator`]: it compiles the module, checks it against the interface below, and
+//! runs the [self-test](check). The result is an operator as `proto` knows it; it is the same at switches, in the
+//! simulator and on hosts. [`source`] makes modules from text, from C and from expressions; [`shipped`] has ready-made
+//! ones.
 //!
 //! # The interface, version 1
 //!
@@ -16,8 +17,8 @@
 //! (global "commutative" i32)        optional: 1 claims that a o b = b o a, 0 that the order of ranks matters
 //! ```
 //!
-//! and may say in custom sections `tributary.name` and `tributary.element` what it is called and what its elements are, for people.
-//! Elements are in memory as a rank's array has them, little-endian. What a call leaves behind may not matter to the next.
+//! and may tell in custom sections `tributary.name` and `tributary.element` its name and its elements, for people.
+//! Elements are in memory as in a rank's array, little-endian. The result of a call must not depend on earlier calls.
 
 #![forbid(unsafe_code)]
 

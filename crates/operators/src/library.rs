@@ -1,4 +1,4 @@
-//! The operators of a switch: which it serves, compiled once for all jobs that bring the same module.
+//! The operators of a switch: which it serves; each is compiled once for all jobs that bring the same module.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -14,10 +14,10 @@ use crate::sandbox::Sandbox;
 /// Which operators a switch serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allowed {
-    /// Whatever passes the self-test.
+    /// Any that passes the self-test.
     #[default]
     Any,
-    /// Those with these hashes.
+    /// Operators with these hashes.
     Listed(Vec<OperatorHash>),
     /// None.
     None,
@@ -26,7 +26,7 @@ pub enum Allowed {
 impl FromStr for Allowed {
     type Err = OperatorError;
 
-    /// `any`, `none`, or hashes with commas between them.
+    /// Parses `any`, `none`, or hashes with commas between them.
     fn from_str(text: &str) -> Result<Allowed, OperatorError> {
         let hash = |text: &str| OperatorHash::from_hex(text.trim());
         match text {
@@ -40,12 +40,12 @@ impl FromStr for Allowed {
     }
 }
 
-/// Compiled operators, each for as long as somebody uses it.
+/// Compiled operators, each kept while it is in use.
 #[derive(Debug, Default)]
 pub struct Library {
     sandbox: Sandbox,
     allowed: Allowed,
-    /// Held while a module is compiled: one at a time.
+    /// Locked while a module is compiled: one at a time.
     known: Mutex<BTreeMap<OperatorHash, Weak<UserOperator>>>,
 }
 
@@ -55,11 +55,11 @@ impl Library {
         Library { allowed, ..Library::default() }
     }
 
-    /// The operator that a module is. May take a while: compiling has no limit but the module's length.
+    /// The operator of a module. This may take a while: only the module's length limits compilation.
     pub fn operator(&self, module: &[u8]) -> Result<Arc<dyn Operator>, OperatorError> {
         let hash = OperatorHash(Sha256::digest(module).into());
         self.admits(hash)?;
-        // Poisoned only if the sandbox panicked, which leaves the map as it was.
+        // Poisoned only if the sandbox panicked, which leaves the map unchanged.
         let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(operator) = known.get(&hash).and_then(Weak::upgrade) {
             return Ok(operator);
@@ -84,7 +84,7 @@ impl Library {
         }
     }
 
-    /// Operators that somebody uses.
+    /// How many operators are in use.
     pub fn in_use(&self) -> usize {
         let known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         known.values().filter(|operator| operator.strong_count() > 0).count()

@@ -1,4 +1,4 @@
-//! A compiled module that keeps to the interface.
+//! A compiled module that follows the interface.
 
 use sha2::{Digest, Sha256};
 use tributary_proto::contract::operator::{OperatorHash, Operators};
@@ -14,10 +14,10 @@ use crate::sections::Outline;
 /// The version of the interface.
 const ABI: i32 = 1;
 const PAGE: usize = 64 * 1024;
-/// Instructions that an instance may take to be made: there is no start function, only data to be copied.
+/// How many instructions making an instance may take: there is no start function, only data to be copied.
 const FUEL_TO_BEGIN: u64 = 1_000_000;
 
-/// What a call is: `combine(acc, with, n)`.
+/// The signature of `combine(acc, with, n)`.
 pub(crate) type Combine = TypedFunc<(i32, i32, i32), ()>;
 
 /// A module, compiled once for all its instances.
@@ -28,7 +28,7 @@ pub(crate) struct Module {
     pub hash: OperatorHash,
     pub name: String,
     pub element: Element,
-    /// What it claims of `a o b = b o a`.
+    /// Whether it claims that `a o b = b o a`.
     pub commutative: Option<bool>,
     own_bytes: usize,
 }
@@ -75,11 +75,11 @@ impl Module {
         Ok(module)
     }
 
-    /// Reads what the module says in globals.
+    /// Reads the constants that the module exports.
     fn read_globals(&mut self, element: Option<&str>) -> Result<(), OperatorError> {
         let (mut store, instance) = self.instance(0)?;
         let mut constant = |name: &str| instance.get_global(&mut store, name)?.get(&mut store).i32();
-        // What is compiled from C exports no constants: a section says the same.
+        // Modules compiled from C export no constants; a section tells the element instead.
         let said = element.map(Element::parse).transpose()?;
         match constant("tributary_abi") {
             Some(ABI) => {}
@@ -106,7 +106,7 @@ impl Module {
         Ok(())
     }
 
-    /// Bytes of memory of an instance with so many bytes of the host's.
+    /// Bytes of memory of an instance with so many bytes for the host.
     pub fn memory_bytes(&self, host_bytes: usize) -> usize {
         self.own_bytes + host_bytes.next_multiple_of(PAGE)
     }
@@ -121,7 +121,7 @@ impl Module {
         Ok((store, instance))
     }
 
-    /// An instance with so many bytes of the host's beyond the guest's own.
+    /// An instance with so many bytes for the host beyond the guest's own.
     pub fn guest(&self, host_bytes: usize) -> Result<Guest, OperatorError> {
         let (mut store, instance) = self.instance(host_bytes)?;
         let missing = |what| OperatorError::Interface(missing(what));
@@ -153,7 +153,7 @@ impl Guest {
         self.memory.data(&self.store)
     }
 
-    /// The same, to be written.
+    /// The memory, mutable.
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.memory.data_mut(&mut self.store)
     }
@@ -163,7 +163,7 @@ impl Guest {
         self.memory.data_mut(&mut self.store).copy_within(from..from + bytes, to);
     }
 
-    /// Combines so many elements at two places with so much fuel.
+    /// Combines so many elements at two places, with so much fuel.
     pub fn call(&mut self, left: usize, right: usize, elements: usize, fuel: u64) -> Result<(), wasmtime::Error> {
         self.store.set_fuel(fuel)?;
         self.combine.call(&mut self.store, (left as i32, right as i32, elements as i32))
@@ -175,14 +175,14 @@ impl Guest {
     }
 }
 
-/// The first line of what the sandbox says, without its own name.
+/// The first line of the sandbox's message, without the sandbox's name.
 pub(crate) fn one_line(error: &wasmtime::Error) -> String {
     let text = error.root_cause().to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("wasm trap: ").unwrap_or(line).to_owned()
 }
 
-/// Checks what is exported; gives the bytes of the guest's own memory.
+/// Checks the exports; returns the bytes of the guest's own memory.
 fn check_exports(code: &wasmtime::Module) -> Result<usize, OperatorError> {
     let refused = |what: String| Err(OperatorError::Interface(what));
     let Some(ExternType::Memory(memory)) = code.get_export("memory") else { return refused(missing(MEMORY)) };

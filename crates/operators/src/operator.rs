@@ -1,4 +1,4 @@
-//! A checked module as the operator that `proto` knows, and as the reference at home.
+//! A checked module as an operator that `proto` knows, and the reference computation on one machine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::OperatorError;
 use crate::instance::{Code, WasmInstance, host_bytes};
 use crate::module::Module;
 
-/// Bytes that [`reduce`] combines in a call, at most.
+/// The most bytes that [`reduce`] combines in a call.
 const CALL_BYTES: usize = 16 * 1024;
 
 /// An operator that passed the self-test.
@@ -28,17 +28,17 @@ impl UserOperator {
         Ok(UserOperator { code: Arc::new(Code { module, fuel: verdict.fuel }), verdict })
     }
 
-    /// What its elements are.
+    /// The kind of its elements.
     pub fn element(&self) -> &Element {
         &self.code.module.element
     }
 
-    /// Elements to try it with: the same ones for a seed.
+    /// Elements to try it with; the same seed gives the same elements.
     pub fn sample(&self, seed: u64, elements: usize) -> Vec<u8> {
         crate::check::draw(self.element(), 1_000_000 + seed, elements)
     }
 
-    /// What the self-test has found.
+    /// The result of the self-test.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
@@ -74,8 +74,8 @@ impl Operator for UserOperator {
     }
 }
 
-/// What switches make of the vectors of all ranks, by rank, along a tree: computed at home by the same module. `None` of a tree
-/// that names a rank that is not there.
+/// What switches make of the vectors of all ranks, in the order of ranks, along a tree: computed on one machine by the
+/// same module. `None` if the tree names a rank that does not exist.
 pub fn reduce(operator: &dyn Operator, vectors: &[&[u8]], tree: &SumTree) -> Option<Result<Vec<u8>, Fault>> {
     let most = (CALL_BYTES / operator.element_size()).max(1) * operator.element_size();
     let mut home = Home { instance: operator.instance(Room { vector_bytes: most, accumulators: 1 }), most, vectors };
@@ -96,7 +96,8 @@ impl Home<'_> {
         }
     }
 
-    /// A node of more than one place splits at the largest power of two below their number; lower places are on the left.
+    /// A node of more than one place splits at the largest power of two below their number; the lower places are on the
+    /// left.
     fn combined(&mut self, children: &[SumTree]) -> Result<Option<Vec<u8>>, Fault> {
         if let [child] = children {
             return self.value(child);

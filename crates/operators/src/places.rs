@@ -1,9 +1,9 @@
-//! Where vectors lie in a guest's memory.
+//! The places of vectors in a guest's memory.
 
-/// Where a vector begins: what vector instructions like best.
+/// The alignment of vectors, which suits vector instructions.
 const ALIGNMENT: usize = 64;
 
-/// Vectors of one length at most, in the guest's memory, one behind the other.
+/// Vectors with the same maximum length, one after the other in the guest's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
     first: usize,
@@ -11,23 +11,23 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Behind the guest's own memory, for vectors of so many bytes.
+    /// Places behind the guest's own memory, for vectors of so many bytes.
     pub fn of(free: usize, vector_bytes: usize) -> Places {
         let first = free.next_multiple_of(ALIGNMENT) + ALIGNMENT;
         Places { first, stride: stride(vector_bytes) }
     }
 
-    /// Bytes that so many vectors take in the guest's memory; each is followed by some that nobody may touch.
+    /// Bytes that so many vectors take in the guest's memory; each is followed by guard bytes.
     pub fn bytes(vector_bytes: usize, vectors: usize) -> usize {
         vectors * stride(vector_bytes) + 2 * ALIGNMENT
     }
 
-    /// From a vector to the next.
+    /// The distance from a vector to the next.
     pub fn stride(self) -> usize {
         self.stride
     }
 
-    /// Where a vector begins.
+    /// The beginning of a vector.
     pub fn vector(self, number: usize) -> usize {
         self.first + number * self.stride
     }

@@ -1,4 +1,4 @@
-//! The sandbox: what modules may be made of, and how much of anything they get.
+//! The sandbox: what modules may contain, and which limits they have.
 
 use std::fmt;
 
@@ -34,24 +34,25 @@ impl Sandbox {
     /// A sandbox.
     ///
     /// # Panics
-    /// If this processor is none that modules can be compiled for.
+    /// If modules cannot be compiled for this processor.
     pub fn new() -> Sandbox {
         let mut config = Config::new();
-        // The same module gives the same bits everywhere: one NaN, and no instruction whose result is the processor's choice.
+        // The same module gives the same bits everywhere: one NaN, and no instruction whose result depends on the
+        // processor.
         config.cranelift_nan_canonicalization(true).wasm_simd(true).wasm_relaxed_simd(false);
-        // Every instruction costs about as much as another: none that works on as much memory as it likes.
+        // Every instruction costs about the same: no instruction works on an unlimited amount of memory.
         config.wasm_bulk_memory(false).wasm_memory64(false).wasm_multi_memory(false).wasm_tail_call(false);
         config.consume_fuel(true).max_wasm_stack(STACK_BYTES).cranelift_opt_level(OptLevel::Speed);
         config.memory_init_cow(false).wasm_backtrace_max_frames(None).generate_address_map(false);
         Sandbox { engine: Engine::new(&config).expect("the sandbox's settings go together") }
     }
 
-    /// The operator that a module is, compiled and checked. `element` says what its elements are, where the module does not.
+    /// The operator of a module, compiled and checked.
     pub fn load(&self, bytes: &[u8]) -> Result<UserOperator, OperatorError> {
         UserOperator::checked(Module::compile(&self.engine, bytes)?)
     }
 
-    /// The same of a module whose name and elements its caller knows, and which says neither.
+    /// The operator of a module that tells neither its name nor its elements, from a caller that knows them.
     pub fn load_as(&self, bytes: &[u8], name: &str, element: Option<&Element>) -> Result<UserOperator, OperatorError> {
         let outline = crate::sections::Outline::of(bytes)?;
         let name = outline.name.is_none().then_some(name);

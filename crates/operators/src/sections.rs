@@ -2,18 +2,18 @@
 
 use crate::error::OperatorError;
 
-/// What every module begins with: magic and version.
+/// The beginning of every module: magic and version.
 const PREAMBLE: [u8; 8] = *b"\0asm\x01\0\0\0";
 /// The custom section with the operator's name.
 const NAME: &str = "tributary.name";
-/// The custom section that says what an element is.
+/// The custom section with the kind of elements.
 const ELEMENT: &str = "tributary.element";
 const CUSTOM: u8 = 0;
 const IMPORT: u8 = 2;
 const FUNCTION: u8 = 3;
 const START: u8 = 8;
 
-/// What a module says of itself before it is compiled.
+/// What a module tells about itself before it is compiled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outline {
     pub functions: u32,
@@ -56,7 +56,7 @@ impl Outline {
     }
 }
 
-/// The module with what it says of itself for people: its name, and what an element is.
+/// The module with its name and the kind of its elements added, for people.
 pub fn describe(module: &[u8], name: Option<&str>, element: Option<&str>) -> Vec<u8> {
     let mut whole = module.to_vec();
     for (section, text) in [(NAME, name), (ELEMENT, element)] {
@@ -105,7 +105,7 @@ mod tests {
         let outline = Outline::of(&whole).unwrap();
         assert_eq!((outline.name, outline.element), (Some(long), Some("f32".to_owned())));
         for end in PREAMBLE.len() + 1..whole.len() {
-            // The end of the first section is the end of a module too.
+            // A module may also end behind its first section.
             let whole = Outline::of(&whole[..end]);
             assert!(whole.is_err() || whole.unwrap().element.is_none(), "{end}");
         }

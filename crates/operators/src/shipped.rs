@@ -1,17 +1,17 @@
-//! Operators that come along: of use as they are, and as examples.
+//! Ready-made operators, to be used and as examples.
 
 use crate::element::Element;
 use crate::error::OperatorError;
 use crate::{expression, sections};
 
-/// An operator that comes along.
+/// A ready-made operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shipped {
     /// Its name.
     pub name: &'static str,
     /// What it does, in one line.
     pub about: &'static str,
-    /// What its elements are.
+    /// The kind of its elements.
     pub element: &'static str,
     /// The expression.
     pub source: &'static str,
@@ -48,7 +48,7 @@ low | high << 4
         name: "fp8-e4m3",
         about: "sums of 8-bit floats (E4M3 without infinities), rounded to even; what is too large is NaN",
         element: "u8",
-        // Both are whole multiples of 2^-10, so that their sum is exact and rounded once.
+        // Both are multiples of 2^-10, so that their sum is exact and is rounded once.
         source: "x_exponent = a >> 3 & 15
 y_exponent = b >> 3 & 15
 x = ((a & 7) + (8 if x_exponent > 0 else 0)) << max(x_exponent, 1)
@@ -106,7 +106,7 @@ pub fn named(name: &str) -> Option<&'static Shipped> {
 }
 
 impl Shipped {
-    /// Its module.
+    /// The operator's module.
     pub fn module(&self) -> Result<Vec<u8>, OperatorError> {
         let element = Element::parse(self.element)?;
         Ok(sections::describe(&expression::compile(self.source, &element)?, Some(self.name), Some(self.element)))

@@ -1,6 +1,6 @@
-//! From a person's file to a module: WAT, WebAssembly, C, and expressions; or the name of an operator that comes along.
+//! From a person's file to a module: WAT, WebAssembly, C, and expressions; or the name of a ready-made operator.
 //!
-//! A source says in a comment what its elements are, as in `# element: v:f32,i:i32`, unless its caller says so.
+//! A source tells the kind of its elements in a comment, as in `# element: v:f32,i:i32`, unless its caller tells it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,18 +14,18 @@ use crate::{expression, sections, shipped};
 /// A language that operators are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
-    /// `.expr`: as in Python.
+    /// `.expr`: an expression as in Python.
     Expression,
     /// `.wat`: WebAssembly as text.
     Wat,
-    /// `.c`, where clang and wasm-ld are.
+    /// `.c`, where clang and wasm-ld are installed.
     C,
     /// `.wasm`: a module.
     Wasm,
 }
 
 impl Language {
-    /// The language of a file, by its name's end.
+    /// The language of a file, by its extension.
     pub fn of(path: &Path) -> Result<Language, OperatorError> {
         let end = path.extension().and_then(|end| end.to_str());
         match end {
@@ -41,7 +41,7 @@ impl Language {
         }
     }
 
-    /// What a new operator begins with: the greater of two elements by their first number.
+    /// The text of a new operator: the greater of two elements, by their first number.
     pub fn template(self, element: &Element) -> Result<String, OperatorError> {
         let fields: Vec<&str> = element.fields().iter().map(|field| field.name.as_str()).collect();
         let source = match fields[..] {
@@ -107,7 +107,7 @@ void combine(element *acc, const element *with, int n) {{
     )
 }
 
-/// What a source says that its elements are.
+/// The kind of elements that a source tells.
 fn element_of(text: &str) -> Result<Option<Element>, OperatorError> {
     let said =
         text.lines().take(5).find_map(|line| line.trim_start_matches(['#', '/', ';', ' ']).strip_prefix("element:"));
@@ -118,7 +118,7 @@ fn failed(sentence: String) -> OperatorError {
     OperatorError::Source(sentence)
 }
 
-/// The module of a file, or of an operator that comes along; with its name and its elements, where they are known.
+/// The module of a file or of a ready-made operator, with its name and elements if they are known.
 pub fn module(place: &str, element: Option<&Element>) -> Result<Vec<u8>, OperatorError> {
     if let Some(shipped) = shipped::named(place) {
         return shipped.module();
@@ -147,7 +147,8 @@ pub fn module(place: &str, element: Option<&Element>) -> Result<Vec<u8>, Operato
     named(bytes, name, element)
 }
 
-/// The same operator for machines without vector registers: an expression without vector instructions, anything else as it is.
+/// The same operator for machines without vector registers: an expression without vector instructions, any other source
+/// unchanged.
 pub fn module_without_vectors(place: &str, element: Option<&Element>) -> Result<Vec<u8>, OperatorError> {
     if let Some(shipped) = shipped::named(place) {
         return expression::compile_without_vectors(shipped.source, &Element::parse(shipped.element)?);
@@ -159,7 +160,7 @@ pub fn module_without_vectors(place: &str, element: Option<&Element>) -> Result<
     expression::compile_without_vectors(&text, element.unwrap_or(&said))
 }
 
-/// An expression's file: its text, and what its elements are.
+/// The text and elements of an expression's file.
 pub fn expression(place: &str) -> Result<(String, Element), OperatorError> {
     if Language::of(Path::new(place))? != Language::Expression {
         return Err(failed(format!("{place} is no expression: its name does not end with .expr")));
@@ -169,13 +170,13 @@ pub fn expression(place: &str) -> Result<(String, Element), OperatorError> {
     element.map(|element| (text, element)).ok_or_else(|| failed(format!("{place} does not say what its elements are")))
 }
 
-/// The module that a text is.
+/// The module of a text.
 pub fn from_wat(text: &str) -> Result<Vec<u8>, OperatorError> {
     wat::parse_str(text)
         .map_err(|error| failed(format!("this is no WAT: {}", error.to_string().lines().next().unwrap_or_default())))
 }
 
-/// A module with what it lacks of name and elements.
+/// Adds the name and elements that a module lacks.
 fn named(module: Vec<u8>, name: &str, element: Option<&Element>) -> Result<Vec<u8>, OperatorError> {
     let outline = sections::Outline::of(&module)?;
     let name = Some(name).filter(|_| outline.name.is_none());
@@ -183,7 +184,7 @@ fn named(module: Vec<u8>, name: &str, element: Option<&Element>) -> Result<Vec<u
     Ok(sections::describe(&module, name, element.as_deref()))
 }
 
-/// The operator of a file, or one that comes along, checked.
+/// The checked operator of a file, or a ready-made one.
 pub fn operator(sandbox: &Sandbox, place: &str, element: Option<&Element>) -> Result<UserOperator, OperatorError> {
     sandbox.load(&module(place, element)?)
 }
@@ -226,7 +227,7 @@ fn from_c(path: &Path) -> Result<Vec<u8>, OperatorError> {
         }
         Ok(_) => std::fs::read(&out).map_err(|error| failed(format!("cannot read what clang has built: {error}"))),
     };
-    // It may never have been made.
+    // The file may not exist.
     let _ = std::fs::remove_file(&out);
     module
 }

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tributary_numeric::DType;
 
-/// The array's memory, if it is what the machine can work on. The package sees to it; this makes sure.
+/// The array's memory, if the machine can work on it. The package ensures that; this checks it.
 pub(crate) fn memory(
     array: &Bound<'_, PyUntypedArray>,
     dtype: DType,

@@ -1,4 +1,4 @@
-//! A connect that Ctrl-C ends.
+//! A connect that Ctrl-C interrupts.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -10,15 +10,15 @@ use tributary_net::group::{ConnectOptions, Group};
 
 use crate::errors;
 
-/// How often a connect looks whether Python has a signal to handle.
+/// How often a connect checks whether Python has a signal to handle.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Connects in a thread of its own, so that Ctrl-C reaches Python meanwhile. A connect that was given up finishes there
-/// and leaves the job at once.
+/// Connects in a thread of its own, so that Ctrl-C reaches Python meanwhile. A connect that was given up finishes in
+/// that thread and leaves the job at once.
 pub(crate) fn connect_interruptibly(py: Python<'_>, options: ConnectOptions) -> PyResult<Group> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        // Fails if nobody waits any more; the group comes back in the error and is dropped.
+        // Fails if the receiver is gone; the group comes back in the error and is dropped.
         let _ = sender.send(Group::connect(&options));
     });
     let receiver = Mutex::new(receiver);

@@ -34,7 +34,7 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
         GroupError::Bereft { news, .. } if !news.servers().is_empty() => {
             return raise(py, "ServerLost", (sentence, servers(&news.servers())));
         }
-        // Without a rank: a switch.
+        // No rank is to blame: it is a switch.
         GroupError::Bereft { news, .. } if news.ranks().is_empty() => return raise(py, "SwitchLost", (sentence,)),
         GroupError::Bereft { news, .. } => return raise(py, "RankLost", (sentence, ranks(&news.ranks()))),
         GroupError::Forked { .. } => return raise(py, "TributaryError", (sentence,)),
@@ -76,12 +76,12 @@ pub fn forked(py: Python<'_>, job: &str) -> PyErr {
     )
 }
 
-/// A file or a dict describes no experiment.
+/// A file or a dict is not an experiment.
 pub fn of_config(py: Python<'_>, error: &ConfigError) -> PyErr {
     raise(py, "ConfigError", (error.to_string(),))
 }
 
-/// A simulation cannot be done.
+/// A simulation cannot be run.
 pub fn of_simulation(py: Python<'_>, sentence: String) -> PyErr {
     raise(py, "SimulationError", (sentence,))
 }

@@ -21,7 +21,7 @@ use crate::pending::{Flight, Pending};
 use crate::protocol::{dtype_named, named, op_named};
 use crate::sparse::{Brought, SparseSum};
 
-/// A worker; leaves the job at the latest when it is collected.
+/// A worker; it leaves the job at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Group {
     home: Home,
@@ -31,9 +31,9 @@ pub struct Group {
 }
 
 struct Inner {
-    /// None once closed.
+    /// `None` once it is closed.
     group: Option<tributary_net::group::Group>,
-    /// Collectives whose memory must live on, even if Python has forgotten them.
+    /// Collectives whose memory must stay alive, even if Python has forgotten them.
     flights: Vec<Arc<Flight>>,
 }
 
@@ -46,7 +46,7 @@ impl Group {
             operators=Vec::new()
         )
     )]
-    #[allow(clippy::too_many_arguments)] // They are Python's.
+    #[allow(clippy::too_many_arguments)] // They are Python's arguments.
     fn connect(
         py: Python<'_>,
         switch: &str,
@@ -86,9 +86,9 @@ impl Group {
         Ok(Group { home: Home::here(), inner, switch, job })
     }
 
-    /// An allreduce; with a root, a reduce, whose output is looked at on that rank only.
+    /// Submits an allreduce or, with a root, a reduce, whose output counts on that rank only.
     #[pyo3(signature = (input, output, dtype, op, timeout, root=None))]
-    #[allow(clippy::too_many_arguments)] // They are Python's.
+    #[allow(clippy::too_many_arguments)] // They are Python's arguments.
     fn submit(
         &self,
         py: Python<'_>,
@@ -108,7 +108,7 @@ impl Group {
         unsafe { self.launch(py, from, to, elements, 0..elements, what, timeout, owners) }
     }
 
-    /// Brings a rank's array to all ranks, in place; element types are of no matter.
+    /// Sends a rank's array to all ranks, in place; element types do not matter.
     fn broadcast(
         &self,
         py: Python<'_>,
@@ -123,7 +123,7 @@ impl Group {
         unsafe { self.launch_broadcast(py, address, bytes, root, timeout, owners) }
     }
 
-    /// A reduce-scatter: the output is this rank's part.
+    /// Submits a reduce-scatter; the output is this rank's part.
     fn reduce_scatter(
         &self,
         py: Python<'_>,
@@ -140,13 +140,14 @@ impl Group {
         let owners = [input.unbind().into_any(), output.unbind().into_any()];
         self.start(py, owners, |group| {
             group.check_parts(whole, part)?;
-            // SAFETY: `memory` checked that both arrays are contiguous, aligned and as long as they are, and the owners have
-            // that memory.
+            // SAFETY: `memory` checked that both arrays are contiguous, aligned and as long as they say, and the owners
+            // own that memory.
             unsafe { group.submit_reduce_scatter(from, to, part, what, timeout) }
         })
     }
 
-    /// An all-gather in place: the array has all ranks' parts, of the same length each, and this rank's is there.
+    /// Submits an all-gather in place: the array has the parts of all ranks, of equal length, and this rank's part is
+    /// filled in.
     fn all_gather(
         &self,
         py: Python<'_>,
@@ -163,7 +164,7 @@ impl Group {
         })
     }
 
-    /// The same, over memory by its address: that of a tensor which numpy does not know. The caller vouches for it.
+    /// The same for memory at an address: a tensor that numpy does not know. The caller vouches for it.
     fn broadcast_raw(
         &self,
         py: Python<'_>,
@@ -180,12 +181,12 @@ impl Group {
         unsafe { self.launch_broadcast(py, address as *mut u8, bytes, root, timeout, [owner, py.None()]) }
     }
 
-    /// As `submit`, over memory by its address: that of a tensor which numpy does not know. `owners` are held until the
-    /// collective has ended. The output has the elements `kept`, from the first to before the second, of the result. The
-    /// caller vouches for what cannot be checked here: that the addresses have that many elements, and that the output is
-    /// that part of the input or does not overlap it. With a root it is a reduce, and `kept` is everything on that rank.
+    /// Like `submit`, for memory at addresses: tensors that numpy does not know. `owners` are held until the collective
+    /// has ended. The output has the elements `kept` of the result, from the first to before the second. The caller
+    /// vouches for what cannot be checked here: that the addresses have that many elements, and that the output is that
+    /// part of the input or does not overlap it. With a root it is a reduce, and `kept` is everything on that rank.
     #[pyo3(signature = (input, output, elements, dtype, op, timeout, owners, kept, root=None))]
-    #[allow(clippy::too_many_arguments)] // They are Python's.
+    #[allow(clippy::too_many_arguments)] // They are Python's arguments.
     fn submit_raw(
         &self,
         py: Python<'_>,
@@ -214,8 +215,8 @@ impl Group {
         unsafe { self.launch(py, from, to, elements, kept, what, timeout, owners.into()) }
     }
 
-    /// A sparse allreduce of copies of these arrays: indices, and the bytes of values of the type, big-endian.
-    #[allow(clippy::too_many_arguments)] // They are Python's.
+    /// Submits a sparse allreduce of copies of these arrays: indices, and the bytes of values of the type, big-endian.
+    #[allow(clippy::too_many_arguments)] // They are Python's arguments.
     fn submit_sparse(
         &self,
         py: Python<'_>,
@@ -292,7 +293,8 @@ impl Group {
         if let Some(group) = group {
             py.detach(|| leave(group));
         }
-        // Nothing is under way any more. Dropped outside the lock: arrays may run Python code when they go.
+        // No collective is under way any more. Flights are dropped outside the lock, because dropping arrays may run
+        // Python code.
         let flights = self.lock(py).map(|mut inner| std::mem::take(&mut inner.flights));
         drop(flights);
     }
@@ -339,8 +341,8 @@ impl Group {
         self.start(py, owners, |group| unsafe { group.submit_broadcast(data, bytes, root, timeout) })
     }
 
-    /// Starts collectives over memory that the owners have: the flight holds them, and the group the flight until the
-    /// collectives have ended.
+    /// Starts collectives over memory of the owners: the flight holds the owners, and the group holds the flight until
+    /// the collectives have ended.
     fn start(
         &self,
         py: Python<'_>,
@@ -353,8 +355,8 @@ impl Group {
         Ok(Pending::new(keep(inner, Flight { parts, _owners: owners })))
     }
 
-    /// Held only for moments that never wait for the interpreter. Refused in a fork, where a thread that is not there may
-    /// hold it for ever.
+    /// Locks the state, only for moments that never wait for the interpreter. Refused in a fork, where a thread that
+    /// does not exist there may hold the lock for ever.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Inner>> {
         if !self.home.is_here() {
             return Err(errors::forked(py, &self.job));
@@ -363,12 +365,12 @@ impl Group {
     }
 }
 
-/// Has the group hold what is under way, and lets go of what has ended.
+/// Makes the group hold a flight, and releases the flights that have ended.
 fn keep(mut inner: MutexGuard<'_, Inner>, flight: Flight) -> Arc<Flight> {
     let flight = Arc::new(flight);
     let ended: Vec<_> = inner.flights.extract_if(.., |flight| flight.is_done()).collect();
     inner.flights.push(Arc::clone(&flight));
-    // Arrays may run Python code when they go: not while we hold the lock.
+    // Dropping arrays may run Python code, so not while the lock is held.
     drop(inner);
     drop(ended);
     flight

@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 
 /// Runs the command line program and returns its exit code.
 ///
-/// `argv` is the program's name and its arguments, `launcher` the words that start the program again.
+/// `argv` is the program's name and its arguments; `launcher` has the words that start the program again.
 #[pyfunction]
 fn main(py: Python<'_>, argv: Vec<OsString>, launcher: Vec<OsString>) -> i32 {
     py.detach(|| tributary_cli::run(&tributary_cli::Program::launched_by(launcher), argv))

@@ -1,4 +1,4 @@
-//! Operators that people write: made, checked, and used at home as the reference.
+//! Operators that people write: made, checked, and used as the reference on one machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn checked(py: Python<'_>, module: &[u8], name: &str, element: Option<&Element>)
     operator.map(|operator| Operator(Arc::new(operator))).map_err(refused)
 }
 
-/// Operators of a job's own, as a group takes them.
+/// A job's own operators, as a group takes them.
 pub fn shared(operators: &[PyRef<'_, Operator>]) -> Vec<Arc<dyn contract::Operator>> {
     operators.iter().map(|operator| Arc::clone(&operator.0) as Arc<dyn contract::Operator>).collect()
 }
@@ -56,7 +56,7 @@ pub fn options(
 
 #[pymethods]
 impl Operator {
-    /// From an expression over elements of this type.
+    /// Makes an operator from an expression over elements of this type.
     #[staticmethod]
     fn expression(py: Python<'_>, text: &str, of: &str, name: &str) -> PyResult<Operator> {
         let element = Element::parse(of).map_err(refused)?;
@@ -64,19 +64,19 @@ impl Operator {
         checked(py, &module, name, Some(&element))
     }
 
-    /// From WebAssembly as text.
+    /// Makes an operator from WebAssembly as text.
     #[staticmethod]
     fn wat(py: Python<'_>, text: &str, of: Option<&str>, name: &str) -> PyResult<Operator> {
         checked(py, &source::from_wat(text).map_err(refused)?, name, element(of)?.as_ref())
     }
 
-    /// From a module.
+    /// Makes an operator from a module.
     #[staticmethod]
     fn wasm(py: Python<'_>, module: &[u8], of: Option<&str>, name: &str) -> PyResult<Operator> {
         checked(py, module, name, element(of)?.as_ref())
     }
 
-    /// From a file of any kind, or an operator that comes along, by its name.
+    /// Makes an operator from a file of any kind, or takes a ready-made one by its name.
     #[staticmethod]
     fn file(py: Python<'_>, place: &str, of: Option<&str>) -> PyResult<Operator> {
         let element = element(of)?;
@@ -124,7 +124,7 @@ impl Operator {
         PyBytes::new(py, self.0.module())
     }
 
-    /// What one switch over all ranks makes of their elements, by rank.
+    /// What one switch over all ranks makes of their elements, in the order of ranks.
     fn reduce<'py>(&self, py: Python<'py>, vectors: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyBytes>> {
         let world = u16::try_from(vectors.len()).map_err(|_| PyValueError::new_err("so many ranks there are not"))?;
         let vectors: Vec<&[u8]> = vectors.iter().map(Vec::as_slice).collect();

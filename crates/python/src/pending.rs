@@ -1,4 +1,4 @@
-//! A collective under way, and the objects whose memory it must not lose.
+//! A collective under way, and the objects that own its memory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,31 +8,31 @@ use tributary_net::group::GroupError;
 
 use crate::errors;
 
-/// How often a wait looks whether Python has a signal to handle.
+/// How often a wait checks whether Python has a signal to handle.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A collective and its memory: whoever drops the last reference knows that it has completed.
+/// A collective and its memory: when the last reference is dropped, the collective has completed.
 pub struct Flight {
-    /// One for all but the largest tensors.
+    /// One part, except for the largest tensors.
     pub parts: Vec<tributary_net::group::Pending>,
-    /// The objects that own the memory which the machine reads and writes until the collective completes: held, never
-    /// looked at.
+    /// The objects that own the memory that the machine reads and writes until the collective completes. They are held,
+    /// and never used.
     pub _owners: [Py<PyAny>; 2],
 }
 
 impl Flight {
-    /// True when the memory is the caller's again.
+    /// True when the memory belongs to the caller again.
     pub fn is_done(&self) -> bool {
         self.parts.iter().all(|part| part.is_done())
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<(), GroupError> {
-        // The first part that fails tells why; those behind it fail with it.
+        // The first part that fails tells why; the parts behind it fail too.
         self.parts.iter().try_for_each(|part| part.wait(timeout))
     }
 }
 
-/// What Python holds of a collective.
+/// Python's handle of a collective.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Pending {
     flight: Arc<Flight>,
@@ -46,7 +46,7 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// True when the collective is complete, false when `timeout` seconds passed first; raises why it failed.
+    /// True when the collective is complete, false if `timeout` seconds passed first; raises an exception if it failed.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let deadline =
             timeout.map(errors::seconds).transpose()?.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -55,7 +55,7 @@ impl Pending {
             if left.is_zero() {
                 return Ok(false);
             }
-            // The outcome is read below; here an error only says that the slice is over.
+            // The outcome is read below; an error here only means that the slice of time is over.
             let _ = py.detach(|| self.flight.wait(Some(left.min(SIGNAL_INTERVAL))));
             py.check_signals()?;
         }

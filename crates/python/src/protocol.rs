@@ -1,4 +1,4 @@
-//! What the package asks of protocols by name: which there are, what they need, what they can.
+//! The package's questions about protocols: which exist, what they need, what they can sum.
 
 use std::collections::BTreeMap;
 
@@ -15,33 +15,33 @@ pub(crate) fn protocols() -> Vec<&'static str> {
     known::names().collect()
 }
 
-/// Whether switches make its sums, and not hosts.
+/// True if switches make the protocol's sums, and not hosts.
 #[pyfunction]
 pub(crate) fn sums_in_network(protocol: &str) -> bool {
     known::named(protocol).is_some_and(Protocol::sums_in_network)
 }
 
-/// Whether every switch on the way handles a protocol's packets, so that in a fabric each rank speaks to the switch next to
-/// it.
+/// True if every switch on the way handles the protocol's packets, so that in a fabric each rank exchanges packets with
+/// the switch next to it.
 #[pyfunction]
 pub(crate) fn sums_on_the_way(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.placement == Placement::EveryHop)
 }
 
-/// Whether a reduce brings its result to its root alone, and a broadcast takes nothing from the others.
+/// True if a reduce brings its result to its root alone, and a broadcast takes nothing from other ranks.
 #[pyfunction]
 pub(crate) fn spares_others(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.spares_others)
 }
 
-/// Checks options of a protocol, by name, as text.
+/// Checks options of a protocol, given by name and as text.
 #[pyfunction]
 pub(crate) fn check_options(protocol: &str, options: BTreeMap<String, String>) -> PyResult<()> {
     let protocol = named(protocol)?;
     protocol.options.read(&options).map(drop).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// Why a protocol with these options cannot reduce elements of this type so, as a sentence; None where it can.
+/// Why a protocol with these options cannot reduce elements of this type this way, as a sentence; `None` if it can.
 #[pyfunction]
 pub(crate) fn refusal(
     protocol: &str,
@@ -58,7 +58,8 @@ pub(crate) fn refusal(
     }))
 }
 
-/// Options of a job of a protocol's, made those of one for sparse tensors; None where the protocol has no such jobs.
+/// The options of a protocol's job, changed to those of a job for sparse tensors; `None` if the protocol has no such
+/// jobs.
 #[pyfunction]
 pub(crate) fn sparse_options(
     protocol: &str,
@@ -67,7 +68,7 @@ pub(crate) fn sparse_options(
     Ok(named(protocol)?.options.of_sparse(&options, None))
 }
 
-/// Whether a protocol has jobs with operators of their own.
+/// True if a protocol's jobs may have operators of their own.
 #[pyfunction]
 pub(crate) fn takes_operators(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.options.own.is_some())
@@ -78,13 +79,13 @@ pub(crate) fn dtype_named(name: &str) -> PyResult<DType> {
 }
 
 pub(crate) fn op_named(name: &str) -> PyResult<ReduceOp> {
-    // A job's own operators go by their number.
+    // A job's own operators are named by their numbers.
     let own = name.strip_prefix("own:").and_then(|number| number.parse().ok());
     let own = own.filter(|&number| number < ReduceOp::MOST_OWN).map(ReduceOp::Own);
     own.or_else(|| ReduceOp::from_name(name)).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
 }
 
-/// The protocol of this name.
+/// The protocol with this name.
 pub(crate) fn named(name: &str) -> PyResult<&'static Protocol> {
     known::named(name).ok_or_else(|| {
         let names: Vec<&str> = known::ALL.iter().map(|protocol| protocol.name).collect();

@@ -1,4 +1,4 @@
-//! The bits of a sum, computed at home.
+//! The bits of a sum, computed on one machine.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use tributary_proto::contract::sum_tree::SumTree;
 
 use crate::protocol::named;
 
-/// Who is added to whom: a rank, or a list of what a switch adds.
+/// The order of additions: a rank, or a list of what a switch adds.
 #[derive(FromPyObject)]
 pub enum Tree {
     Rank(u16),
@@ -24,7 +24,7 @@ impl From<Tree> for SumTree {
     }
 }
 
-/// The bits that a protocol's sum over these vectors has, by rank, big-endian, of one length.
+/// The bits of a protocol's sum of these vectors, in the order of ranks; all big-endian and of the same length.
 #[pyfunction]
 pub fn recompute<'py>(
     py: Python<'py>,

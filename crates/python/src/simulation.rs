@@ -14,8 +14,9 @@ use tributary_sim::table::{Format, Table, Values};
 
 use crate::errors;
 
-/// Runs the experiment that a file's text describes, or a JSON object; `progress` is called some times a second with
-/// simulated seconds, events, what is open and all there was. Whatever it raises, or a signal's handler, ends the run.
+/// Runs the experiment that a file's text or a JSON object describes. `progress` is called some times a second with the
+/// simulated seconds, the events, and how many of all collectives are open. An exception that it raises, or that a
+/// signal's handler raises, ends the run.
 #[pyfunction]
 pub fn simulate(
     py: Python<'_>,
@@ -53,7 +54,7 @@ pub fn simulate(
     }
 }
 
-/// What a run found.
+/// The result of a run.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Report {
     report: tributary_sim::report::Report,
@@ -66,12 +67,12 @@ impl Report {
         serde_json::to_string(&self.report).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// As a person reads it.
+    /// The report as text for people.
     fn text(&self) -> String {
         self.report.to_string()
     }
 
-    /// What keeps the run from being right, in a sentence.
+    /// Why the run is wrong, if it is, in a sentence.
     fn failure(&self) -> Option<String> {
         self.report.failure()
     }

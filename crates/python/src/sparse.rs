@@ -1,5 +1,5 @@
-//! Sparse allreduces between Python and a group: indices and values come in as flat arrays, and go out as such. Values are
-//! bytes, big-endian, as they travel.
+//! Sparse allreduces between Python and a group: indices and values come in and go out as flat arrays. Values are
+//! big-endian bytes, as in packets.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tributary_net::group::{Group, GroupError, Pending};
 use tributary_numeric::{DType, Element, ReduceOp, bf16, codec, f16};
 use tributary_proto::tensors::SparseResult;
 
-/// What comes of a sparse allreduce.
+/// The result of a sparse allreduce.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct SparseSum {
     result: Box<dyn Landed + Send + Sync>,
@@ -18,13 +18,13 @@ pub struct SparseSum {
 
 #[pymethods]
 impl SparseSum {
-    /// Ascending indices, and the bytes of their values: once, when the collective is done.
+    /// Ascending indices, and the bytes of their values. To be called once, when the collective is done.
     fn take<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u8>>) {
         self.result.take(py)
     }
 }
 
-/// A result of whatever type.
+/// A result of any type.
 trait Landed {
     fn take<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u8>>);
 }
@@ -41,7 +41,7 @@ impl<T: Element> Landed for SparseResult<T> {
     }
 }
 
-/// What a rank brings: indices, and the bytes of one value of the type for each.
+/// What a rank brings: indices, and the bytes of one value for each.
 pub struct Brought<'py> {
     pub indices: PyReadonlyArray1<'py, i64>,
     pub values: PyReadonlyArray1<'py, u8>,
@@ -50,7 +50,7 @@ pub struct Brought<'py> {
 }
 
 impl Brought<'_> {
-    /// Copies the arrays and starts the allreduce of the copies. Fails in Python's terms or in the group's.
+    /// Copies the arrays and starts the allreduce of the copies. Fails with a Python error or with the group's.
     pub fn submit(
         &self,
         group: &Group,

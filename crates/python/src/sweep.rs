@@ -1,4 +1,4 @@
-//! A sweep: its points, those that are finished, and how the rest is run here or elsewhere.
+//! A sweep: its points, those that are finished, and how the others are run here or on another machine.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -17,13 +17,13 @@ use tributary_sim::sweep::{
 use crate::errors;
 use crate::simulation::columns;
 
-/// How often a sweep looks whether Python has a signal to handle.
+/// How often a sweep checks whether Python has a signal to handle.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Points that are checked between two looks at signals.
+/// How many points are checked between two checks for signals.
 const CHECKED_AT_ONCE: usize = 64;
 
-/// The points of a sweep, and the folder with those that are finished.
+/// The points of a sweep, and the folder with the finished ones.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Sweep {
     plan: Plan,
@@ -41,7 +41,7 @@ impl Sweep {
         Ok(Sweep { plan, store, folder })
     }
 
-    /// The keys that vary.
+    /// The keys whose values vary.
     fn keys(&self) -> Vec<String> {
         self.plan.keys.clone()
     }
@@ -58,12 +58,12 @@ impl Sweep {
         })
     }
 
-    /// A point as `run_point` takes it, anywhere.
+    /// A point in the form that `run_point` takes on any machine.
     fn order(&self, number: usize) -> PyResult<String> {
         json(&WorkOrder::new(self.point(number)?))
     }
 
-    /// Keeps what `run_point` gave for a point.
+    /// Keeps the result of `run_point` for a point.
     fn keep(&self, py: Python<'_>, number: usize, finished: &str) -> PyResult<()> {
         let finished: Finished =
             serde_json::from_str(finished).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -74,8 +74,9 @@ impl Sweep {
         py.detach(|| self.store.keep(point, &finished)).map_err(|error| errors::of_simulation(py, error.to_string()))
     }
 
-    /// Runs what is not finished on all cores; `progress` is called after each with how many are finished and how
-    /// many there are. What it raises, or a signal's handler, ends the sweep; what is finished is kept.
+    /// Runs the unfinished points on all cores. `progress` is called after each with how many are finished and how many
+    /// there are. An exception that it raises, or that a signal's handler raises, ends the sweep; finished points are
+    /// kept.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
         let open = self.open_points(py);
         let (all, mut finished) = (self.plan.points.len(), self.plan.points.len() - open.len());
@@ -107,11 +108,11 @@ impl Sweep {
         })
     }
 
-    /// Builds what is not finished, and runs nothing: what one of the points would be refused for is raised before the
-    /// first one runs.
+    /// Builds the unfinished points and runs none of them, so that an error in any point is raised before the first one
+    /// runs.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let (open, stop) = (self.open_points(py), AtomicBool::new(false));
-        // So few at a time that Ctrl-C is heard soon.
+        // Few at a time, so that Ctrl-C is noticed soon.
         for some in open.chunks(CHECKED_AT_ONCE) {
             py.detach(|| sweep::check(&self.plan.keys, some, &stop)).map_err(|error| errors::of_config(py, &error))?;
             py.check_signals()?;
@@ -119,13 +120,13 @@ impl Sweep {
         Ok(())
     }
 
-    /// Writes `summary.csv` and `runs.csv` into the folder, as the program does.
+    /// Writes `summary.csv` and `runs.csv` into the folder, as the command line program does.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| write_tables(&self.folder, &self.plan.keys, &self.found()))
             .map_err(|error| errors::of_simulation(py, error.to_string()))
     }
 
-    /// The reports of finished points, each as `run_point` gives it.
+    /// The reports of finished points, each as `run_point` returns it.
     fn finished(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         py.detach(|| self.found()).iter().map(json).collect()
     }
@@ -155,7 +156,7 @@ impl Sweep {
     }
 }
 
-/// Runs one point of a sweep that may have been planned on another machine, and gives what is kept of it.
+/// Runs one point of a sweep, which may have been planned on another machine, and returns what is kept of it.
 #[pyfunction]
 pub fn run_point(py: Python<'_>, order: &str) -> PyResult<String> {
     let order: WorkOrder = serde_json::from_str(order).map_err(|error| PyValueError::new_err(error.to_string()))?;

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use tributary_net::process::Home;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
-/// A running switch; stopped at the latest when it is collected.
+/// A running switch; it stops at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Switch {
     home: Home,
@@ -44,7 +44,7 @@ impl Switch {
         if let Some(running) = running {
             match self.home.is_here() {
                 true => py.detach(|| running.stop()),
-                // It runs on in the process that this one was forked from, whose threads are not here to be joined.
+                // The switch runs on in the parent process; its threads do not exist here and cannot be joined.
                 false => std::mem::forget(running),
             }
         }

@@ -1,8 +1,8 @@
-//! A cluster of PsPIN: cores that run handlers at a time, on one memory, and wait for each other's locks by spinning.
+//! A cluster of PsPIN: several cores that run handlers on one memory, and spin while they wait for each other's locks.
 //!
-//! Cores go on in turns, instruction by instruction: always the one whose clock is behind. Calls are served first come, first
-//! served, by whichever core is free. As in a [`Unit`](crate::Unit), commands are carried out at once, and no two cores meet in a
-//! bank of L1.
+//! Cores take turns, instruction by instruction: the one whose clock is furthest behind is next. Calls are served in
+//! order by whichever core is free. As in a [`Unit`](crate::Unit), commands are carried out at once, and no two cores
+//! meet in a bank of L1.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::timing::{Counts, Timing};
 use crate::unit::{CallError, Command, carry_out, loaded, map};
 
-/// What each core's stack may take.
+/// The most bytes of each core's stack.
 const STACK_BYTES: u32 = 0x1000;
 
 /// Cores on one memory.
@@ -24,13 +24,13 @@ pub struct Cluster {
     cores: Vec<Seat>,
 }
 
-/// A core, and what it runs.
+/// A core, and the call that it runs.
 #[derive(Clone, Debug)]
 struct Seat {
     core: Core,
-    /// Its clock: when it began to count, in cycles of the cluster.
+    /// When the core's clock began, in cycles of the cluster.
     since: u64,
-    /// Its command unit's.
+    /// The registers of the core's command unit.
     registers: [u32; COMMAND_REGISTERS],
     runs: Option<Running>,
 }
@@ -43,27 +43,27 @@ struct Running {
     commands: Vec<Command>,
 }
 
-/// A handler that is to be called.
+/// A handler to be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// Not before this cycle.
+    /// The first cycle at which it may begin.
     pub at: u64,
-    /// A function of the program.
+    /// The name of a function of the program.
     pub function: &'a str,
 }
 
 /// A handler that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Which call it was.
+    /// The number of the call.
     pub call: usize,
-    /// On which core.
+    /// The core that ran it.
     pub core: usize,
-    /// When it began ...
+    /// When it began, in cycles.
     pub began: u64,
-    /// ... and ended, in cycles.
+    /// When it ended, in cycles.
     pub ended: u64,
-    /// What it has cost: waiting for locks is instructions like any others.
+    /// What it cost: waiting for locks costs instructions like any other work.
     pub counts: Counts,
     /// The commands that it gave.
     pub commands: Vec<Command>,
@@ -76,20 +76,21 @@ impl Seat {
 }
 
 impl Cluster {
-    /// So many cores with a program in their memory.
+    /// A cluster of so many cores, with a program in their memory.
     pub fn new(program: &Program, timing: &Timing, cores: usize) -> Result<Cluster, OutOfBounds> {
         let seat = || Seat { core: Core::new(timing.clone()), since: 0, registers: [0; COMMAND_REGISTERS], runs: None };
         let cores = (0..cores).map(|_| seat()).collect();
         Ok(Cluster { memory: loaded(program)?, symbols: program.symbols.clone(), cores })
     }
 
-    /// The memory, to prepare it and to look at.
+    /// The memory, to prepare and inspect.
     pub fn memory(&mut self) -> &mut Memory {
         &mut self.memory
     }
 
-    /// Serves calls, in the order of their times, until all have ended or the clock has passed `limit`. `bring` gives a call's
-    /// arguments when it begins on a core: a packet has to be somewhere where no other core's is. Gives calls as they end.
+    /// Serves calls, in the order of their times, until all have ended or the clock has passed `limit`. `bring` returns
+    /// a call's arguments when it begins on a core: its packet must lie where no other core's packet lies. Returns the
+    /// calls in the order in which they ended.
     pub fn run(
         &mut self,
         calls: &[Call<'_>],
@@ -97,7 +98,7 @@ impl Cluster {
         mut bring: impl FnMut(&mut Memory, usize, usize) -> Result<Vec<u32>, OutOfBounds>,
     ) -> Result<Vec<Ran>, CallError> {
         let (mut ran, mut begun) = (Vec::with_capacity(calls.len()), 0);
-        // Since when a core is free, where calls wait for one.
+        // Since when a core is free, if calls wait for one.
         let mut free_at = 0;
         loop {
             let behind = (0..self.cores.len()).filter(|&core| self.cores[core].runs.is_some());
@@ -133,7 +134,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// One instruction of a core. Gives its handler if that has ended.
+    /// Runs one instruction of a core; returns the core's call if it has ended.
     fn step(&mut self, at: usize) -> Result<Option<Ran>, CallError> {
         let seat = &mut self.cores[at];
         self.memory.exchange_commands(&mut seat.registers);

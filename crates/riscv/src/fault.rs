@@ -1,38 +1,38 @@
-//! Why a program cannot go on: every reason is a type, so that a driver can tell them apart.
+//! Why a program cannot go on: each reason is a type, so that drivers can tell them apart.
 
 use thiserror::Error;
 
-/// An access to memory that is not there.
+/// An access outside of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("nothing is at {address:#010x} ({bytes} bytes)")]
 pub struct OutOfBounds {
-    /// The first byte.
+    /// The address of the first byte.
     pub address: u32,
-    /// How many.
+    /// How many bytes.
     pub bytes: u32,
 }
 
 /// Why a core stopped in the middle of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
-    /// A load or store went where no memory is.
+    /// A load or store outside of memory.
     #[error("the instruction at {pc:#010x} accesses memory: {what}")]
     Access {
-        /// The instruction.
+        /// The instruction's address.
         pc: u32,
-        /// Where it went.
+        /// The access.
         what: OutOfBounds,
     },
-    /// The next instruction is where no memory is, or not at a multiple of four.
+    /// The next instruction is outside of memory, or not at a multiple of four.
     #[error("no instruction can be fetched from {pc:#010x}")]
     Fetch {
-        /// Where.
+        /// The address.
         pc: u32,
     },
-    /// A word that is no instruction which this core has.
+    /// A word that is not an instruction of this core.
     #[error("{word:#010x} at {pc:#010x} is no instruction of this core")]
     Illegal {
-        /// Where.
+        /// The address.
         pc: u32,
         /// The word.
         word: u32,
@@ -40,7 +40,7 @@ pub enum Fault {
     /// Arithmetic in a rounding mode other than to nearest, ties to even.
     #[error("the instruction at {pc:#010x} wants rounding mode {mode}, and only 0 (to nearest even) is there")]
     Rounding {
-        /// The instruction.
+        /// The instruction's address.
         pc: u32,
         /// The mode.
         mode: u8,
@@ -48,7 +48,7 @@ pub enum Fault {
     /// The program has run for longer than it was given.
     #[error("the program ran for more than {limit} cycles")]
     CycleLimit {
-        /// Cycles that it was given.
+        /// How many cycles it was given.
         limit: u64,
     },
 }

@@ -1,14 +1,15 @@
 //! A simulator of the cores of a PsPIN switch, instruction by instruction, that counts cycles.
 //!
-//! Start with [`Unit`]: it loads a [`Program`] (an ELF file of `dataplanes/pspin`), calls one of its functions as the switch's
-//! scheduler would, and says what it sent and what it cost. Below it are a [`Core`] (RV32IMF, Zicsr, and those instructions of
-//! Xpulp that handlers use, with RI5CY's encodings), a [`Memory`], and a [`Timing`] table, which is CV32E40P's manual as a
-//! structure. A [`Cluster`] has several cores on one memory, which run handlers at a time and wait for each other's
-//! locks. The core owns no clock and does no I/O: it runs until something is to be done outside, and says what ([`Stop`]).
+//! Start with [`Unit`]: it loads a [`Program`] (an ELF file of `dataplanes/pspin`), calls one of its functions as the
+//! switch's scheduler would, and tells what the function sent and what it cost. Below it are a [`Core`] (RV32IMF,
+//! Zicsr, and the instructions of Xpulp that handlers use, with RI5CY's encodings), a [`Memory`], and a [`Timing`]
+//! table, which is CV32E40P's manual as a structure. A [`Cluster`] has several cores on one memory, which run handlers
+//! at the same time and wait for each other's locks. The core owns no clock and does no I/O: it runs until something
+//! must be done outside, and says what ([`Stop`]).
 //!
-//! What is right is the architecture's state after every instruction. What is a model is time: one instruction at a time goes
-//! through a pipeline that stalls for the reasons that [`Stalls`] names; instruction memory and L1 answer in one cycle, and no
-//! two cores meet in a bank. `docs/pspin.md` has the table with its sources, and what handlers cost.
+//! The architecture's state is right after every instruction. Time is a model: one instruction at a time goes through a
+//! pipeline that stalls for the reasons that [`Stalls`] names; instruction memory and L1 answer in one cycle, and no
+//! two cores meet in a bank. `docs/pspin.md` has the table with its sources, and the costs of handlers.
 #![forbid(unsafe_code)]
 
 mod cluster;

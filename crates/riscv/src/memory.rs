@@ -5,7 +5,7 @@ use crate::fault::OutOfBounds;
 /// Registers of the command unit; a store to the last of them gives a command.
 pub const COMMAND_REGISTERS: usize = 5;
 
-/// What a core can address. Little-endian; any alignment.
+/// The memory that a core can address. Little-endian; any alignment.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
@@ -19,7 +19,7 @@ struct Region {
     bytes: Vec<u8>,
 }
 
-/// A load from `base + x` gives the word at `target + x` and leaves all ones there: PULP's locks.
+/// A window of locks (PULP): a load from `base + x` returns the word at `target + x` and leaves all ones there.
 #[derive(Clone, Copy, Debug)]
 struct Locks {
     base: u32,
@@ -35,7 +35,7 @@ struct Commands {
 }
 
 impl Memory {
-    /// Nothing is there.
+    /// A memory without regions.
     pub fn new() -> Memory {
         Memory::default()
     }
@@ -52,7 +52,7 @@ impl Memory {
         self
     }
 
-    /// Puts others in the place of the command unit's registers: each core of a cluster has its own.
+    /// Exchanges the command unit's registers with others: each core of a cluster has its own.
     pub(crate) fn exchange_commands(&mut self, registers: &mut [u32; COMMAND_REGISTERS]) {
         if let Some(commands) = &mut self.commands {
             std::mem::swap(&mut commands.registers, registers);
@@ -74,7 +74,7 @@ impl Memory {
         found.ok_or(OutOfBounds { address, bytes })
     }
 
-    /// The same, to be written.
+    /// The same, mutable.
     pub fn bytes_mut(&mut self, address: u32, bytes: u32) -> Result<&mut [u8], OutOfBounds> {
         let found = self.regions.iter_mut().find_map(|region| {
             let start = address.checked_sub(region.base)? as usize;
@@ -83,7 +83,7 @@ impl Memory {
         found.ok_or(OutOfBounds { address, bytes })
     }
 
-    /// Writes bytes, as who loads a program or brings a packet does.
+    /// Writes bytes from outside: a program or a packet.
     pub fn write(&mut self, address: u32, data: &[u8]) -> Result<(), OutOfBounds> {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.bytes_mut(address, length)?.copy_from_slice(data);
@@ -118,14 +118,14 @@ impl Memory {
         Ok(())
     }
 
-    /// The registers of a command that was given since the last look.
+    /// The registers of a command that was given since the last call.
     pub fn take_command(&mut self) -> Option<[u32; COMMAND_REGISTERS]> {
         let commands = self.commands.as_mut().filter(|commands| commands.is_given)?;
         commands.is_given = false;
         Some(commands.registers)
     }
 
-    /// A command waits to be taken.
+    /// True if a command waits to be taken.
     pub fn has_command(&self) -> bool {
         self.commands.as_ref().is_some_and(|commands| commands.is_given)
     }

@@ -1,11 +1,11 @@
-//! When instructions begin: a clock that waits for results that are not there yet.
+//! When instructions begin: a clock that waits for results that are not available yet.
 
 use crate::timing::{Counts, Timing};
 
-/// Floats come behind the integers.
+/// Float registers are numbered behind the integer registers.
 const FLOATS: usize = 32;
 
-/// A register of either kind, for the sake of time.
+/// A register of either kind, for timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u8);
 
@@ -21,7 +21,7 @@ impl Slot {
     }
 }
 
-/// Who a register's value comes from.
+/// The source of a register's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum From {
     #[default]
@@ -33,25 +33,25 @@ enum From {
 /// Why an instruction takes longer than a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It has more to do.
+    /// The instruction needs several cycles.
     Multicycle,
-    /// It goes elsewhere.
+    /// The instruction jumps.
     Control,
-    /// It crosses a word's boundary.
+    /// The access crosses a word's boundary.
     Misaligned,
 }
 
-/// The clock of a core, and what it has counted.
+/// The clock of a core, and its counts.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
-    /// The table.
+    /// The table of costs.
     pub timing: Timing,
     counts: Counts,
-    /// From which cycle on each register can be used.
+    /// The cycle from which each register can be used.
     ready: [(u64, From); 2 * FLOATS],
-    /// From which cycle on the FPU takes an instruction.
+    /// The cycle from which the FPU takes an instruction.
     fpu_is_free: u64,
-    /// What the last instruction wrote.
+    /// The register that the last instruction wrote.
     last_written: Option<Slot>,
 }
 
@@ -67,12 +67,12 @@ impl Pipeline {
         }
     }
 
-    /// What has been counted.
+    /// The counts.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Waits until these can be used.
+    /// Waits until these registers can be used.
     pub fn wait_for(&mut self, slots: &[Slot]) {
         for slot in slots {
             let (cycle, from) = self.ready[usize::from(slot.0)];
@@ -100,7 +100,7 @@ impl Pipeline {
         }
     }
 
-    /// An instruction is over; what lasted longer than a cycle did so for a reason.
+    /// Ends an instruction; `why` is the reason if it took more than a cycle.
     pub fn pass(&mut self, cycles: u64, why: Why) {
         self.counts.instructions += 1;
         self.counts.cycles += cycles;
@@ -114,7 +114,7 @@ impl Pipeline {
         self.last_written = None;
     }
 
-    /// A load or store is over.
+    /// Ends a load or store.
     pub fn pass_memory(&mut self, crosses_words: bool, is_store: bool) {
         let more = if crosses_words { self.timing.misaligned } else { 0 };
         self.pass(self.timing.memory + more, Why::Misaligned);
@@ -122,22 +122,22 @@ impl Pipeline {
         *counted += 1;
     }
 
-    /// The instruction that has just passed wrote this, to be used at once.
+    /// The last instruction wrote this register, which can be used at once.
     pub fn written(&mut self, slot: Slot) {
         self.set_ready(slot, 0, From::Elsewhere);
     }
 
-    /// It loaded this.
+    /// The last instruction loaded this register.
     pub fn loaded(&mut self, slot: Slot) {
         self.set_ready(slot, self.timing.load_use, From::Load);
     }
 
-    /// The FPU is computing this.
+    /// The FPU computes this register.
     pub fn computed(&mut self, slot: Slot, latency: u64) {
         self.set_ready(slot, latency, From::Fpu);
     }
 
-    /// The FPU takes nothing for so many cycles.
+    /// The FPU takes no instruction for so many cycles.
     pub fn occupy_fpu(&mut self, cycles: u64) {
         self.fpu_is_free = self.counts.cycles + cycles;
     }

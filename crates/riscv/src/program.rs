@@ -8,49 +8,49 @@ const MACHINE_RISCV: u32 = 243;
 const TYPE_EXECUTABLE: u32 = 2;
 const SEGMENT_LOAD: u32 = 1;
 const SECTION_SYMBOLS: u32 = 2;
-/// Bytes of an entry of each table, at least.
+/// The least size of an entry of each table.
 const PROGRAM_HEADER: usize = 32;
 const SECTION_HEADER: usize = 40;
 const SYMBOL: usize = 16;
 
-/// Why bytes are no program.
+/// Why bytes are not a program.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotAProgram {
-    /// Another kind of file.
+    /// The file has another format.
     #[error("this is no ELF file of 32 bits, little-endian")]
     Format,
-    /// Another kind of ELF file.
+    /// The ELF file is for another machine.
     #[error("this is no executable for RISC-V")]
     Machine,
-    /// Something lies behind the end of the file.
+    /// A part lies behind the end of the file.
     #[error("the file ends at byte {length}, and its {what} would be at {at}")]
     Truncated {
-        /// What is missing.
+        /// The part.
         what: &'static str,
-        /// Where it should be.
+        /// Its place.
         at: usize,
-        /// Bytes of the file.
+        /// The length of the file.
         length: usize,
     },
 }
 
-/// Bytes and where they belong in memory.
+/// Bytes, and their place in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The first one's address.
+    /// The address of the first byte.
     pub address: u32,
-    /// What the file holds.
+    /// The bytes in the file.
     pub bytes: Vec<u8>,
-    /// Bytes of memory; those that the file does not hold are zero.
+    /// How many bytes of memory it has; those that the file does not have are zero.
     pub memory_bytes: u32,
 }
 
 /// A program, ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Where it would begin.
+    /// The address at which it would begin.
     pub entry: u32,
-    /// What has to be in memory.
+    /// The contents of memory.
     pub segments: Vec<Segment>,
     /// Addresses of its functions and variables.
     pub symbols: BTreeMap<String, u32>,
@@ -108,7 +108,7 @@ fn symbols(file: File) -> Result<BTreeMap<String, u32>, NotAProgram> {
     Ok(symbols)
 }
 
-/// Where the entries of a table are.
+/// The places of a table's entries.
 fn entries(table: usize, size: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |number| table.saturating_add(number.saturating_mul(size)))
 }
@@ -144,7 +144,7 @@ impl<'a> File<'a> {
 mod tests {
     use super::*;
 
-    /// An executable of one segment and no sections.
+    /// An executable with one segment and no sections.
     fn executable() -> Vec<u8> {
         let mut file = vec![0; 88];
         file[..6].copy_from_slice(b"\x7fELF\x01\x01");

@@ -1,11 +1,11 @@
-//! What an instruction costs, and what a program has cost.
+//! The cost of an instruction, and the costs of a program.
 //!
-//! The figures of [`Timing::RI5CY`] are those of CV32E40P's manual (the core that RI5CY became), "Pipeline Details": its table
-//! "Cycle counts per instruction type" and its list of hazards. `docs/pspin.md` goes through them one by one.
+//! The figures of [`Timing::RI5CY`] come from CV32E40P's manual (the core that RI5CY became), "Pipeline Details": its
+//! table "Cycle counts per instruction type" and its list of hazards. `docs/pspin.md` goes through them one by one.
 
 use std::ops::Sub;
 
-/// Cycles by kind of instruction, for memories that answer in one cycle.
+/// Cycles for each kind of instruction, for memories that answer in one cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Integer arithmetic, packed arithmetic, multiply-accumulate, set-up of a hardware loop.
@@ -18,13 +18,13 @@ pub struct Timing {
     pub div: u64,
     /// A load or store, with or without post-increment.
     pub memory: u64,
-    /// More, if it crosses a word's boundary.
+    /// Additional cycles if it crosses a word's boundary.
     pub misaligned: u64,
     /// Cycles that must lie between a load and an instruction that uses what it loads.
     pub load_use: u64,
     /// A jump.
     pub jump: u64,
-    /// More, if a jump's register was written by the instruction before.
+    /// Additional cycles if the instruction before wrote the jump's register.
     pub jump_register: u64,
     /// A branch that is not taken.
     pub branch: u64,
@@ -32,13 +32,14 @@ pub struct Timing {
     pub branch_taken: u64,
     /// Access to a status register that flushes the pipeline (counters).
     pub csr_counter: u64,
-    /// Access to any other.
+    /// Access to any other status register.
     pub csr: u64,
     /// `fence`.
     pub fence: u64,
-    /// An instruction of the FPU, as long as nobody waits for it.
+    /// An instruction of the FPU, if no instruction waits for its result.
     pub float: u64,
-    /// Cycles between an addition, multiplication or fused one and who uses it: the FPU's pipeline registers.
+    /// Cycles between an addition, a multiplication or a fused one and the use of its result: the FPU's pipeline
+    /// registers.
     pub float_latency: u64,
     /// The same for comparisons, conversions and moves.
     pub float_other_latency: u64,
@@ -76,10 +77,10 @@ impl Default for Timing {
     }
 }
 
-/// Cycles in which no instruction began, by why.
+/// Cycles in which no instruction began, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// Waited for what a load brings.
+    /// Waited for the value of a load.
     pub load_use: u64,
     /// Waited for the FPU: for a result, or for its divider.
     pub float: u64,
@@ -87,27 +88,27 @@ pub struct Stalls {
     pub misaligned: u64,
     /// The pipeline was filled again behind a jump or a taken branch.
     pub control: u64,
-    /// The multiplier's or divider's further cycles, and those of counters.
+    /// Additional cycles of the multiplier and divider, and of counters.
     pub multicycle: u64,
 }
 
 impl Stalls {
-    /// All of them.
+    /// All stalls.
     pub fn total(&self) -> u64 {
         self.load_use + self.float + self.misaligned + self.control + self.multicycle
     }
 }
 
-/// What a program has cost since the core began.
+/// The costs of a program since the core began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Cycles: instructions and stalls.
     pub cycles: u64,
-    /// Instructions that were carried out.
+    /// How many instructions were carried out.
     pub instructions: u64,
-    /// Loads, of these.
+    /// How many of them were loads.
     pub loads: u64,
-    /// Stores, of these.
+    /// How many of them were stores.
     pub stores: u64,
     /// Cycles without an instruction.
     pub stalls: Stalls,
@@ -116,7 +117,7 @@ pub struct Counts {
 impl Sub for Counts {
     type Output = Counts;
 
-    /// What was counted since an earlier look.
+    /// The counts since an earlier state.
     fn sub(self, earlier: Counts) -> Counts {
         Counts {
             cycles: self.cycles - earlier.cycles,

@@ -1,8 +1,8 @@
 //! A processing unit of PsPIN: a core with its memories and a command unit, which runs handlers.
 //!
-//! [`Unit::call`] is what the scheduler of a cluster does with a packet: it calls a handler, which ends by returning. Commands are
-//! carried out at once and cost the core what giving them costs: how long a DMA takes, and when a packet that was sent is on
-//! the wire, is for a simulator of the network to add.
+//! [`Unit::call`] does what the scheduler of a cluster does with a packet: it calls a handler, which ends by returning.
+//! Commands are carried out at once, and cost the core only what giving them costs. A simulator of the network must add
+//! how long a DMA takes, and when a packet that was sent is on the wire.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::memory::{COMMAND_REGISTERS, Memory};
 use crate::program::{Program, Segment};
 use crate::timing::{Counts, Timing};
 
-/// Where things are. `dataplanes/pspin/runtime.h` and its linker script say the same.
+/// The map of memory. `dataplanes/pspin/runtime.h` and its linker script have the same.
 pub mod map {
-    /// The single-cycle memory of a cluster, 1 MiB: packets and what handlers keep.
+    /// The single-cycle memory of a cluster, 1 MiB: packets and the handlers' state.
     pub const L1: u32 = 0x1000_0000;
     /// Its size.
     pub const L1_BYTES: u32 = 1 << 20;
@@ -28,11 +28,11 @@ pub mod map {
     pub const PROGRAM: u32 = 0x1d00_0000;
     /// Its size.
     pub const PROGRAM_BYTES: u32 = 32 << 10;
-    /// The stack grows down from here.
+    /// The stack grows downwards from here.
     pub const STACK: u32 = L1 + L1_BYTES;
 }
 
-/// Why a handler did not come to its end.
+/// Why a handler did not end.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CallError {
     /// The program has no such function.
@@ -41,36 +41,36 @@ pub enum CallError {
     /// The core cannot go on.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// A command is about memory that is not there.
+    /// A command names an address outside of memory.
     #[error("a command was given for memory that is not there: {0}")]
     Command(#[from] OutOfBounds),
     /// A command of no known kind.
     #[error("{0} is no kind of command")]
     CommandKind(u32),
-    /// The handler asked for an environment, and there is none.
+    /// The handler called an environment that does not exist.
     #[error("the handler stopped by itself at {0:#010x}")]
     Trap(u32),
 }
 
-/// What the command unit is asked to do.
+/// The command unit's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandKind {
-    /// To send a packet; `destination` says where to, as the program likes.
+    /// Send a packet; `destination` names its receiver, in the program's own way.
     Send,
-    /// To copy from `source` to `destination`.
+    /// Copy from `source` to `destination`.
     Copy,
 }
 
-/// A command, and what it was about.
+/// A command, and its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What to do.
+    /// The task.
     pub kind: CommandKind,
-    /// From here.
+    /// The address that it reads.
     pub source: u32,
-    /// To here.
+    /// The address that it writes, or a receiver.
     pub destination: u32,
-    /// The bytes at the source when it was given.
+    /// The bytes at the source when the command was given.
     pub data: Vec<u8>,
 }
 
@@ -88,7 +88,7 @@ impl Unit {
         Ok(Unit { core: Core::new(timing), memory: loaded(program)?, symbols: program.symbols.clone() })
     }
 
-    /// Calls a function and runs it to its end, for at most so many cycles. Gives what it has cost and which commands it gave.
+    /// Calls a function and runs it to its end, for at most so many cycles. Returns its costs and its commands.
     pub fn call(
         &mut self,
         function: &str,
@@ -114,7 +114,7 @@ impl Unit {
         }
     }
 
-    /// The memory, to bring packets into and to look at.
+    /// The memory, to bring packets into and to inspect.
     pub fn memory(&mut self) -> &mut Memory {
         &mut self.memory
     }
@@ -134,7 +134,7 @@ pub(crate) fn loaded(program: &Program) -> Result<Memory, OutOfBounds> {
     Ok(memory)
 }
 
-/// What the command unit does with its registers.
+/// Carries out the command in the command unit's registers.
 pub(crate) fn carry_out(memory: &mut Memory, registers: [u32; COMMAND_REGISTERS]) -> Result<Command, CallError> {
     let [_, source, destination, bytes, kind] = registers;
     let kind = match kind {

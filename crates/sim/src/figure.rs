@@ -9,7 +9,7 @@ pub struct Series {
     pub name: String,
     /// Its points, `[x, y]`.
     pub points: Vec<[f64; 2]>,
-    /// The least and the greatest y of each point over seeds; empty where there is one.
+    /// The least and the greatest y of each point over seeds; empty with one seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<[f64; 2]>,
 }
@@ -21,31 +21,31 @@ impl Series {
     }
 }
 
-/// A stretch of the x axis at which something happened, as a fault.
+/// A period on the x axis in which something happened, such as a fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// Its name in the legend.
     pub name: String,
     /// Where it begins.
     pub from: f64,
-    /// Where it ends; none if it goes on to the right edge.
+    /// Where it ends; `None` if it extends to the right edge.
     pub to: Option<f64>,
 }
 
 /// A picture's data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the x axis shows, with its unit.
+    /// The name and unit of the x axis.
     pub x: String,
-    /// What the y axis shows, with its unit.
+    /// The name and unit of the y axis.
     pub y: String,
-    /// The x axis is logarithmic.
+    /// True if the x axis is logarithmic.
     pub log_x: bool,
-    /// Its lines.
+    /// The lines.
     pub series: Vec<Series>,
-    /// What happened meanwhile.
+    /// The periods to be marked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
 }

@@ -1,9 +1,10 @@
 //! The virtual driver: a deterministic packet-level simulator that runs the protocols' own machines.
 //!
-//! Start with [`run`], which takes a [`config::Config`] to a [`report::Report`], and [`driver::Simulation`], the main
-//! loop. Below it: [`events`] (what happens next), [`net`] (links, what they carry, and what goes wrong on them),
-//! [`topology`] (who is connected to whom), [`routing`] (which way a packet goes), [`cores`] (a switch's processor). Around it: [`experiment`] (a file's run, on several threads too), [`check`] and [`swarm`] (what must hold of
-//! any), [`sweep`] (many runs), [`table`] (results), [`reproduce`] (published ones).
+//! Start with [`run`], which turns a [`config::Config`] into a [`report::Report`], and [`driver::Simulation`], the main
+//! loop. Below it: [`events`] (future events), [`net`] (links, their packets and their faults), [`topology`] (the
+//! cables), [`routing`] (the paths of packets), [`cores`] (a switch's processor). Around it: [`experiment`] (a file's
+//! run, also on several threads), [`check`] and [`swarm`] (rules that every run must keep), [`sweep`] (many runs),
+//! [`table`] (results), [`reproduce`] (published results).
 
 pub mod capture;
 pub mod check;

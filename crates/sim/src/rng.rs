@@ -1,7 +1,7 @@
-//! Random numbers whose streams never change: xoshiro256++ (Blackman and Vigna, 2019), one generator for each purpose
-//! and thing, so that no draw shifts another's sequence.
+//! Random numbers whose streams never change: xoshiro256++ (Blackman and Vigna, 2019), with one generator for each
+//! purpose and thing, so that no draw shifts another's sequence.
 
-/// What a generator is for. The numbers are part of the streams: never change one, add at the end.
+/// The purpose of a generator. The numbers are part of the streams: never change one, and add new ones at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
@@ -11,23 +11,23 @@ pub enum Purpose {
     Placement = 2,
     /// Which switches are the roots of trees.
     Roots = 3,
-    /// Whom a host sends background traffic to.
+    /// The receivers of a host's background traffic.
     Background = 4,
-    /// What a link does to packets.
+    /// The faults of a link.
     LinkFaults = 5,
     /// The permutation of a permutation workload.
     Permutation = 6,
-    /// What swarm tests make of a seed.
+    /// The worlds of swarm tests.
     World = 7,
-    /// A host's delays of its own (operating system noise, start offsets).
+    /// A host's own delays (operating system noise, start offsets).
     HostNoise = 8,
     /// A job's key.
     Keys = 9,
-    /// When background flows start and how long they are.
+    /// When background flows start, and how long they are.
     Arrivals = 10,
-    /// Elements of tensors, where they are real numbers; what a training draws.
+    /// Real elements of tensors; random draws of a training.
     Numbers = 11,
-    /// When jobs of a training arrive, and what they are.
+    /// When jobs of a training arrive, and their properties.
     Training = 12,
     /// Which packets a queue marks, where chance decides.
     Marks = 13,
@@ -80,8 +80,8 @@ impl Rng {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// A number with the exponential distribution of mean 1. Von Neumann's method (1951), which only compares uniform
-    /// numbers: a logarithm may differ from one platform's library to another's.
+    /// A number with the exponential distribution of mean 1. Von Neumann's method (1951) only compares uniform numbers,
+    /// whereas a logarithm may differ between platforms' libraries.
     pub fn exponential(&mut self) -> f64 {
         let mut whole = 0.0;
         loop {
@@ -110,7 +110,7 @@ impl Rng {
         }
     }
 
-    /// A permutation of `0..n` that leaves no number at its place, for `n` of at least 2 (Sattolo).
+    /// A permutation of `0..n` that leaves no number at its place (Sattolo); `n` is at least 2.
     pub fn derangement(&mut self, n: usize) -> Vec<u32> {
         let mut items: Vec<u32> = (0..n as u32).collect();
         for end in (1..n).rev() {

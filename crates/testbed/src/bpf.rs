@@ -1,8 +1,8 @@
 //! Random loss of single packets, as a six-instruction XDP program on a veth.
 //!
-//! Why not a rule of nft: its hooks see whole trains of segments (GSO before the sender's device, GRO after the
-//! receiver's), so that one roll of the dice would take 44 packets. A veth with an XDP program makes its peer cut trains
-//! into packets first, rolls for each, and lets the kernel join the survivors again as a NIC does (GRO).
+//! A rule of nft would not do: its hooks see whole trains of segments (GSO before the sender's device, GRO after the
+//! receiver's), so that one roll of the dice would take 44 packets. A veth with an XDP program makes its peer cut
+//! trains into packets first, rolls for each, and lets the kernel join the survivors again as a NIC does (GRO).
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,7 +18,7 @@ const HELPER_GET_PRANDOM_U32: i32 = 7;
 const XDP_DROP: i32 = 1;
 const XDP_PASS: i32 = 2;
 
-/// A program on an interface; dropping it takes it off.
+/// A program on an interface; dropping it removes the program.
 #[derive(Debug)]
 pub struct XdpLink {
     _link: OwnedFd,
@@ -60,7 +60,7 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// Drops each packet that arrives at `device` with this probability. Call it inside the device's namespace.
+/// Drops each packet that arrives at `device` with this probability. It must be called inside the device's namespace.
 pub fn drop_at_random(device: &str, probability: f64) -> Result<XdpLink, TestbedError> {
     let program = load(&roll(probability))?;
     let attr = LinkCreate {
@@ -75,7 +75,7 @@ pub fn drop_at_random(device: &str, probability: f64) -> Result<XdpLink, Testbed
 
 /// `return prandom_u32() < threshold ? XDP_DROP : XDP_PASS`.
 fn roll(probability: f64) -> [Instruction; 6] {
-    // The bits of a u32: the program compares without sign.
+    // The bits of a u32: the program compares unsigned.
     let threshold = (probability * f64::from(u32::MAX)).round() as u32 as i32;
     let instruction = |code, offset, immediate| Instruction { code, registers: 0, offset, immediate };
     [

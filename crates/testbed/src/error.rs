@@ -1,11 +1,11 @@
-//! What can go wrong with a testbed, each as a sentence that says what to do.
+//! The errors of a testbed, each as a sentence that says what to do.
 
 use std::io;
 
 /// Why a testbed could not be built or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
-    /// Network namespaces are root's.
+    /// Only root may make network namespaces.
     #[error("network namespaces need root; run the same command with sudo")]
     NotRoot,
     /// A program is not installed.
@@ -16,15 +16,15 @@ pub enum TestbedError {
         /// Its package on Debian.
         package: &'static str,
     },
-    /// A program said no.
+    /// A program failed.
     #[error("'{command}' failed: {message}")]
     Tool {
         /// The program and its arguments.
         command: String,
-        /// What it said.
+        /// The program's message.
         message: String,
     },
-    /// A value that no network has.
+    /// A value that no network can have.
     #[error("{0}")]
     Options(String),
     /// The kernel refused a system call.
@@ -32,13 +32,13 @@ pub enum TestbedError {
     System {
         /// What was tried.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
 impl TestbedError {
-    /// The last system call's error, with what was tried.
+    /// The error of the last system call; `what` says what was tried.
     pub(crate) fn last_os(what: impl Into<String>) -> TestbedError {
         TestbedError::System { what: what.into(), error: io::Error::last_os_error() }
     }

@@ -1,7 +1,7 @@
-//! What links do wrong: lose, double and reorder packets.
+//! The faults of links: they lose, double and reorder packets.
 //!
 //! - *Loss* rolls for each packet, at the arriving end of each link, in both directions (`bpf.rs`).
-//! - *Duplicates* are nft's: `dup` on the way out of each end of a link. A train of segments is doubled as one.
+//! - *Duplicates* are nft's: `dup` on the way out of each end of a link. A train of segments is doubled as a whole.
 //! - *Reordering* needs a queue that some packets wait in while others pass: the link's shaper becomes two classes
 //!   of `tc htb`, and nft sends a random part of the packets through the slow one. (Kernels often lack netem.)
 
@@ -12,10 +12,10 @@ use crate::namespace::Namespace;
 use crate::offload;
 use crate::tool;
 
-/// The slow class passes so many times what a full link sends through it: packets wait for each other there, and the
-/// queue stays short.
+/// The slow class passes so many times what a full link sends through it: packets queue there, and the queue stays
+/// short.
 const SLOW_HEADROOM: f64 = 2.0;
-/// Reordering needs a rate to be slower than; this one stands for an unshaped link's.
+/// The rate of an unshaped link: reordering needs a rate, so that its slow class can be slower.
 const UNSHAPED_BITS_PER_SECOND: u64 = 10_000_000_000;
 
 /// The probability, in percent, of each fault, for each packet or train of packets that passes one link one way.
@@ -23,14 +23,14 @@ const UNSHAPED_BITS_PER_SECOND: u64 = 10_000_000_000;
 pub struct Faults {
     /// A packet vanishes.
     pub loss_percent: f64,
-    /// A packet (or train) comes twice.
+    /// A packet (or train) arrives twice.
     pub duplicate_percent: f64,
-    /// A packet (or train) is held back while others pass.
+    /// A packet (or train) is held back while others pass it.
     pub reorder_percent: f64,
 }
 
 impl Faults {
-    /// Nothing but loss.
+    /// Only loss.
     pub fn loss(percent: f64) -> Faults {
         Faults { loss_percent: percent, ..Faults::default() }
     }
@@ -55,7 +55,7 @@ pub(crate) struct FaultyEnd {
     _loss: Option<XdpLink>,
 }
 
-/// Sets the queue and the faults of `device`, in place of those that it had.
+/// Sets the queue and the faults of `device`; they replace those that it had.
 pub(crate) fn apply(
     namespace: &Namespace,
     device: &str,
@@ -98,7 +98,7 @@ fn set_queue(namespace: &Namespace, device: &str, shaping: Shaping, faults: &Fau
 
 fn set_rules(namespace: &Namespace, device: &str, faults: &Faults) -> Result<(), TestbedError> {
     let dice = |percent: f64| format!("numgen random mod 1000000 < {}", (percent * 10_000.0).round() as u64);
-    // `add` before `delete` makes the deletion succeed where there was no table.
+    // `add` before `delete` makes the deletion succeed even if there was no table.
     let mut text = format!("add table netdev {device}\ndelete table netdev {device}\n");
     if faults.duplicate_percent > 0.0 || faults.reorder_percent > 0.0 {
         text += &format!(

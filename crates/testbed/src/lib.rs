@@ -2,9 +2,10 @@
 //!
 //! Start at [`Star`]: a switch box (a bridge in a namespace of its own, where the daemon runs) and N hosts, each behind
 //! one veth pair. Links are shaped in both directions (`link.rs`); they can lose, double and reorder packets
-//! (`faults.rs`). [`Network`] is any other network, of hosts and switches that forward packets by themselves; `racks.rs`
-//! are stars below one another. Programs run inside with [`Namespace::command`]. Everything is private to the namespaces,
-//! needs root, and is gone when the [`Star`] is dropped; what a killed program left behind goes when the next is built.
+//! (`faults.rs`). [`Network`] is any other network of hosts and of switches whose programs forward packets; `racks.rs`
+//! has stars below a common box. Programs run inside with [`Namespace::command`]. Everything is private to the
+//! namespaces, needs root, and is removed when the [`Star`] is dropped; the remains of a killed program are removed
+//! when the next star is built.
 
 mod bpf;
 mod error;

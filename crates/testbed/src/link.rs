@@ -1,22 +1,22 @@
 //! The shape of a link: the numbers of its token bucket.
 //!
-//! The bucket stands in for a NIC's serialiser. Its rate counts Ethernet frames without preamble, check sequence and
-//! gap: 14 bytes above the IP packet. A full-sized SwitchML packet (1,440 bytes of vector in a frame of 1,514) so
-//! reaches at most 0.951 of the rate, a TCP stream of full segments 0.957.
+//! The bucket stands for a NIC's serialiser. Its rate counts Ethernet frames without preamble, check sequence and gap:
+//! 14 bytes above the IP packet. So a full-sized SwitchML packet (1,440 bytes of vector in a frame of 1,514) reaches at
+//! most 0.951 of the rate, and a TCP stream of full segments 0.957.
 
 use crate::error::TestbedError;
 
 /// `tc tbf` re-segments any GSO packet longer than its burst; the longest is 64 KiB of payload in 45 frames.
 const MIN_BURST_BYTES: u64 = 128 * 1024;
-/// Late timers must not cost rate: the kernel's watchdog may run this much late on a busy machine.
+/// How late the kernel's timers may run on a busy machine without costing rate.
 const TIMER_SLACK_US: u64 = 250;
-/// The queue holds the pools of several hosts (each at most a bandwidth-delay product, SwitchML appendix C), so that a
-/// lossless scenario loses nothing ...
+/// The least room of the queue: it holds the pools of several hosts (each at most a bandwidth-delay product, SwitchML
+/// appendix C), so that a lossless scenario loses nothing.
 const MIN_LIMIT_BYTES: u64 = 4 * 1024 * 1024;
-/// ... and grows with the rate.
+/// The room grows with the rate: it holds what the link sends in this time.
 const LIMIT_US: u64 = 10_000;
 
-/// How fast a link is, each way.
+/// The speed of a link, each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shaping {
     /// As fast as the machine copies.
@@ -35,7 +35,7 @@ impl Shaping {
         }
     }
 
-    /// Bytes that may pass at once after a pause.
+    /// How many bytes may pass at once after a pause.
     pub fn burst_bytes(self) -> Option<u64> {
         match self {
             Shaping::Unshaped => None,
@@ -43,7 +43,7 @@ impl Shaping {
         }
     }
 
-    /// Bytes that may wait; more are dropped.
+    /// How many bytes may wait; more are dropped.
     pub fn limit_bytes(self) -> Option<u64> {
         match self {
             Shaping::Unshaped => None,
@@ -51,7 +51,7 @@ impl Shaping {
         }
     }
 
-    /// The arguments of `tc` after the device and its handle; `None` where the link is unshaped.
+    /// The arguments of `tc` after the device and its handle; `None` for an unshaped link.
     pub(crate) fn tbf(self) -> Option<String> {
         match self {
             Shaping::Unshaped => None,

@@ -1,4 +1,4 @@
-//! One network namespace: made, entered, and taken away again with everything that runs in it.
+//! One network namespace: made, entered, and removed with everything that runs in it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,10 +13,10 @@ use crate::tool;
 
 /// Names begin with this, the maker's pid and a number: `trib-PID-NUMBER-ROLE`.
 const PREFIX: &str = "trib-";
-/// Where `ip netns` keeps the handles.
+/// The folder in which `ip netns` keeps the handles.
 const FOLDER: &str = "/run/netns";
 
-/// A network namespace of ours. Dropping it ends what runs inside and removes it.
+/// A namespace of this program. Dropping it kills the programs inside and removes it.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -28,13 +28,14 @@ impl Namespace {
         Namespace::create_as(&format!("{number}-{role}"))
     }
 
-    /// Makes a namespace whose name ends so.
+    /// Makes a namespace whose name ends with `rest`.
     pub(crate) fn create_as(rest: &str) -> Result<Namespace, TestbedError> {
         let name = format!("{PREFIX}{}-{rest}", std::process::id());
         tool::run("ip", &["netns", "add", &name])?;
         let namespace = Namespace { name };
         tool::run("ip", &["-n", &namespace.name, "link", "set", "lo", "up"])?;
-        // No packets but our own: IPv6 would announce itself on every link. A kernel without IPv6 has no such file.
+        // IPv6 would announce itself on every link, where only our own packets may be. A kernel without IPv6 has no
+        // such file.
         namespace.inside(|| drop(std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")))?;
         Ok(namespace)
     }
@@ -44,7 +45,7 @@ impl Namespace {
         &self.name
     }
 
-    /// A command that will run inside, and is killed when the thread that spawned it ends.
+    /// A command that runs inside the namespace, and is killed when the thread that spawned it ends.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Result<Command, TestbedError> {
         let handle = self.open()?;
         let mut command = Command::new(program);
@@ -58,7 +59,7 @@ impl Namespace {
         Ok(command)
     }
 
-    /// Runs `work` on a thread that is inside this namespace.
+    /// Runs `work` on a thread inside this namespace.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
         let handle = self.open()?;
         std::thread::scope(|scope| {
@@ -66,7 +67,7 @@ impl Namespace {
                 enter(&handle).map_err(|error| TestbedError::System { what: "setns".into(), error })?;
                 Ok(work())
             });
-            // A panic inside is our caller's own: it goes on there.
+            // A panic inside is the caller's: it continues in the caller.
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
@@ -92,7 +93,7 @@ fn enter(handle: &File) -> io::Result<()> {
     }
 }
 
-/// Asks the kernel to kill this process when the thread that forked it ends, however that comes about.
+/// Asks the kernel to kill this process when the thread that forked it ends, for whatever reason.
 fn die_with_parent() -> io::Result<()> {
     // SAFETY: prctl with this option takes a signal number and touches no memory.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
@@ -101,7 +102,7 @@ fn die_with_parent() -> io::Result<()> {
     }
 }
 
-/// Removes what programs that are no more left behind.
+/// Removes namespaces of programs that no longer run.
 pub(crate) fn reap_stale() {
     let Ok(entries) = std::fs::read_dir(FOLDER) else { return };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
@@ -111,13 +112,13 @@ pub(crate) fn reap_stale() {
     }
 }
 
-/// The pid in a namespace's name, if it is one of ours.
+/// The pid in a namespace's name, if this library made the namespace.
 fn maker_of(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
 }
 
-/// Kills each process inside by its pid, then deletes the namespace. Nothing is left to be told if that fails: the next
-/// star tries again.
+/// Kills each process inside by its pid, then deletes the namespace. A failure is not reported, since the next star
+/// tries again.
 fn remove(name: &str) {
     let pids = tool::run("ip", &["netns", "pids", name]).unwrap_or_default();
     for pid in pids.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()) {

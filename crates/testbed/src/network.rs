@@ -1,8 +1,8 @@
 //! Any network of namespaces: hosts and switches, each one address, and a veth pair for each cable.
 //!
-//! Nobody's kernel forwards packets: what a switch passes on, its program passes on. A node reaches its neighbours by host
-//! routes over the cable to each; switches reach each other's control addresses over a network of its own, which
-//! carries nothing else.
+//! No kernel forwards packets: what a switch forwards, its program forwards. A node reaches its neighbours by host
+//! routes over the cable to each. Switches reach each other's control addresses over a separate network, which carries
+//! nothing else.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,13 +14,13 @@ use crate::offload;
 use crate::star::requirements;
 use crate::tool;
 
-/// Nodes of one network.
+/// The most nodes of one network.
 const MAX_NODES: usize = 4_096;
 /// The control network's bridge, and every switch's interface to it.
 const CONTROL_BRIDGE: &str = "control";
 const CONTROL_DEVICE: &str = "ctl";
 
-/// What a network looks like.
+/// The description of a network.
 #[derive(Clone, Debug)]
 pub struct NetworkPlan {
     /// Hosts and switches.
@@ -34,11 +34,11 @@ pub struct NetworkPlan {
 /// One host or switch.
 #[derive(Clone, Debug)]
 pub struct NodePlan {
-    /// Part of its namespace's name.
+    /// A part of its namespace's name.
     pub name: String,
     /// Its address on every cable.
     pub address: Ipv4Addr,
-    /// Its address on the control network, if it is on it.
+    /// Its address on the control network, if it has one.
     pub control: Option<Ipv4Addr>,
 }
 
@@ -47,11 +47,11 @@ pub struct NodePlan {
 pub struct CablePlan {
     /// The nodes at its ends.
     pub ends: [usize; 2],
-    /// What shapes what each end sends; programs may shape by themselves.
+    /// The shape of each end's outgoing traffic; programs may also shape their own.
     pub shaping: [Shaping; 2],
 }
 
-/// A network of namespaces; gone, with everything that runs in it, when dropped.
+/// A network of namespaces; dropping it removes them with everything that runs in them.
 #[derive(Debug)]
 pub struct Network {
     plan: NetworkPlan,
@@ -60,7 +60,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Builds a network, after removing what programs that were killed left of theirs.
+    /// Builds a network, after removing the remains of programs that were killed.
     pub fn build(plan: NetworkPlan) -> Result<Network, TestbedError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if plan.nodes.len() > MAX_NODES {
@@ -78,12 +78,12 @@ impl Network {
         Ok(network)
     }
 
-    /// Where the programs of a node run.
+    /// The namespace of a node, in which its programs run.
     pub fn node(&self, node: usize) -> &Namespace {
         &self.nodes[node]
     }
 
-    /// From where every switch's control address can be reached.
+    /// The namespace from which every switch's control address can be reached.
     pub fn control(&self) -> &Namespace {
         &self.control
     }
@@ -98,7 +98,7 @@ impl Network {
         Ok(())
     }
 
-    /// One cable: devices, routes and neighbours' hardware addresses, so that nobody asks for them (no ARP).
+    /// Lays one cable: devices, routes, and neighbours' hardware addresses, so that no ARP is needed.
     fn lay(&self, number: usize, cable: &CablePlan) -> Result<(), TestbedError> {
         let [a, b] = cable.ends;
         let (device, mtu) = (format!("c{number}"), self.plan.mtu);
@@ -133,7 +133,8 @@ impl Network {
     fn wire_control(&self) -> Result<(), TestbedError> {
         let members = || self.plan.nodes.iter().enumerate().filter_map(|(node, plan)| Some((node, plan.control?)));
         let mut lines = vec![format!("link add {CONTROL_BRIDGE} type bridge mcast_snooping 0")];
-        // From here everybody can be asked, and needs an address to answer to: the last of the network.
+        // All switches can be reached from this namespace, which needs an address for their answers: the last of the
+        // network.
         if let Some((_, some)) = members().next() {
             let last = Ipv4Addr::from(u32::from(some) | 0x3fff);
             lines.push(format!("addr add {}/18 dev {CONTROL_BRIDGE}", Ipv4Addr::from(u32::from(last) - 1)));

@@ -1,7 +1,7 @@
 //! One offload of a device: joining arriving packets into runs (GRO).
 //!
-//! A veth device joins packets only while it runs an XDP program, and forgets even that when its peer gets one too,
-//! unless someone has asked for it.
+//! A veth device joins packets only while it runs an XDP program, and stops when its peer gets one too, unless GRO was
+//! requested explicitly.
 
 use std::ffi::CString;
 use std::io;
@@ -21,7 +21,7 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// Lets a device of this namespace join what arrives, or not.
+/// Turns joining on or off for packets that arrive at a device of this namespace.
 pub(crate) fn join_arriving(device: &str, on: bool) -> Result<(), TestbedError> {
     let system = |error| TestbedError::System { what: format!("set GRO of {device}"), error };
     let name = CString::new(device).map_err(|_| TestbedError::Options(format!("'{device}' is no device")))?;

@@ -1,7 +1,7 @@
 //! Racks: stars whose switch boxes each have a link to one box above them.
 //!
-//! Every rack is a network of its own, with the same addresses as any other: hosts reach their own switch and nobody
-//! else. Only the switch boxes have a second address, towards the box above.
+//! Every rack is a network of its own, with the same addresses as all others: hosts reach only their own switch. Only
+//! the switch boxes have a second address, towards the box above.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use crate::star::{Star, StarOptions, ip_batch, mac};
 /// Each rack's interface towards the box above.
 const UP_DEVICE: &str = "up0";
 
-/// Stars below one box; gone, with everything that runs in them, when dropped.
+/// Stars below one box; dropping them removes everything that runs in them.
 #[derive(Debug)]
 pub struct Racks {
     racks: Vec<Star>,
@@ -23,8 +23,8 @@ pub struct Racks {
 }
 
 impl Racks {
-    /// So many racks of one kind. The links between racks and the box above have the racks' shape, and faults of their
-    /// own.
+    /// Builds so many racks of one kind. The links between racks and the box above have the racks' shape, and their own
+    /// faults.
     pub fn build(racks: u8, options: &StarOptions, up_faults: Faults) -> Result<Racks, TestbedError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let racks = (0..racks).map(|_| Star::build(options.clone())).collect::<Result<Vec<_>, _>>()?;
@@ -67,17 +67,17 @@ impl Racks {
         &self.racks[number]
     }
 
-    /// Where the daemon above runs.
+    /// The namespace in which the daemon above runs.
     pub fn top(&self) -> &Namespace {
         &self.top
     }
 
-    /// The address of the box above, as a rack sees it.
+    /// The address of the box above, for a rack.
     pub fn top_addr(rack: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 78, rack as u8, 1)
     }
 
-    /// The address of a rack's switch box, as the box above sees it.
+    /// The address of a rack's switch box, for the box above.
     pub fn rack_addr(rack: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 78, rack as u8, 2)
     }

@@ -9,45 +9,45 @@ use crate::link::Shaping;
 use crate::namespace::{self, Namespace};
 use crate::tool;
 
-/// Hosts that fit the addresses of one star.
+/// How many hosts the addresses of one star suffice for.
 const MAX_HOSTS: usize = 200;
 /// The bridge, in the switch box.
 const BRIDGE: &str = "br0";
 /// Each host's interface.
 const HOST_DEVICE: &str = "eth0";
 
-/// What a star looks like.
+/// The description of a star.
 #[derive(Clone, Debug)]
 pub struct StarOptions {
-    /// Hosts around the bridge, 1 to 200.
+    /// How many hosts there are around the bridge, 1 to 200.
     pub hosts: usize,
-    /// Each link, in each direction.
+    /// The shape of each link, in each direction.
     pub shaping: Shaping,
     /// Bytes of the longest IP packet.
     pub mtu: u16,
-    /// What the links do wrong from the start.
+    /// The faults of the links at the start.
     pub faults: Faults,
 }
 
 impl StarOptions {
-    /// Ordinary links of 1,500-byte packets that do nothing wrong.
+    /// Links of 1,500-byte packets without faults.
     pub fn new(hosts: usize, shaping: Shaping) -> StarOptions {
         StarOptions { hosts, shaping, mtu: 1500, faults: Faults::default() }
     }
 }
 
-/// A star of namespaces; gone, with everything that runs in it, when dropped.
+/// A star of namespaces; dropping it removes them with everything that runs in them.
 #[derive(Debug)]
 pub struct Star {
     options: StarOptions,
-    /// By host: its link.
+    /// The shape of each host's link.
     shaping: Vec<Shaping>,
     switch_box: Namespace,
     hosts: Vec<Namespace>,
     faulty_ends: Vec<FaultyEnd>,
 }
 
-/// Says why no star can be built here, if so.
+/// Fails if no star can be built on this machine, and says why.
 pub fn requirements() -> Result<(), TestbedError> {
     // SAFETY: geteuid takes nothing, returns a number and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -57,7 +57,7 @@ pub fn requirements() -> Result<(), TestbedError> {
 }
 
 impl Star {
-    /// Builds a star, after removing what programs that were killed left of theirs.
+    /// Builds a star, after removing the remains of programs that were killed.
     pub fn build(options: StarOptions) -> Result<Star, TestbedError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         options.faults.check()?;
@@ -78,17 +78,17 @@ impl Star {
         Ok(star)
     }
 
-    /// What it looks like, with the faults of now.
+    /// The star's description, with the present faults.
     pub fn options(&self) -> &StarOptions {
         &self.options
     }
 
-    /// Where the daemon runs.
+    /// The namespace in which the daemon runs.
     pub fn switch_box(&self) -> &Namespace {
         &self.switch_box
     }
 
-    /// Where a worker runs.
+    /// The namespace in which a worker runs.
     pub fn host(&self, host: usize) -> &Namespace {
         &self.hosts[host]
     }
@@ -126,14 +126,14 @@ impl Star {
         Ok(())
     }
 
-    /// Gives one host's link another rate, each way.
+    /// Changes the rate of one host's link, each way.
     pub fn shape(&mut self, host: usize, shaping: Shaping) -> Result<(), TestbedError> {
         self.shaping[host] = shaping;
         self.set_faults(self.options.faults)
     }
 
-    /// Cables, addresses, and every neighbour's hardware address: no ARP, so that loss costs nobody a second of waiting
-    /// for a lost question. Nothing but our own packets is on the links (no IPv6 chatter).
+    /// Lays cables and sets addresses, including every neighbour's hardware address: without ARP no loss can cost a
+    /// second of waiting for a lost question. Only our own packets are on the links (no IPv6).
     fn wire(&self) -> Result<(), TestbedError> {
         let mtu = self.options.mtu;
         let mut lines = vec![
@@ -150,7 +150,7 @@ impl Star {
             ));
             lines.push(format!("link set {port} master {BRIDGE} up"));
         }
-        // The bridge takes the smallest MTU of its ports by itself unless told; an address set earlier stays.
+        // Without this, the bridge takes the smallest MTU of its ports; an address set earlier stays.
         lines.push(format!("link set {BRIDGE} mtu {mtu} up"));
         for host in 0..self.hosts.len() {
             lines.push(format!(

@@ -1,4 +1,4 @@
-//! Runs `ip`, `tc` and `nft`, and turns what they say into errors.
+//! Runs `ip`, `tc` and `nft`, and turns their messages into errors.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use crate::error::TestbedError;
 
-/// The programs that a testbed needs, and where they come from.
+/// The programs that a testbed needs, and their packages.
 pub const NEEDED: [(&str, &str); 3] = [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")];
 
-/// Fails on the first needed program that is not there.
+/// Fails at the first needed program that is not installed.
 pub fn find_all() -> Result<(), TestbedError> {
     for (tool, package) in NEEDED {
         if path_of(tool).is_none() {
@@ -19,7 +19,7 @@ pub fn find_all() -> Result<(), TestbedError> {
     Ok(())
 }
 
-/// Where a program is. The administrator's folders are searched too: they are often not on a login's path.
+/// The path of a program. The administrator's folders are searched too, since they are often not on a login's path.
 fn path_of(tool: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -44,8 +44,8 @@ pub fn feed(tool: &'static str, args: &[&str], input: &str) -> Result<String, Te
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| said(error.to_string()))?;
-    // The text is smaller than a pipe, so that writing all of it before reading cannot block; a program that ended
-    // early says why in its status.
+    // The text fits into a pipe, so that writing all of it before reading cannot block. A program that ended early says
+    // why in its status.
     if let Some(mut stdin) = child.stdin.take() {
         let _ = stdin.write_all(input.as_bytes());
     }

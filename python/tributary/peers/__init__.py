@@ -1,1 +1,1 @@
-"""Other people's collectives, run by ``tributary bench`` over the same links as ours."""
+"""Collectives of other projects, which ``tributary bench`` runs over the same links as ours."""

@@ -31,7 +31,7 @@ def retransmitted_segments() -> int:
 
 
 def measure(dist: Any, source: Any, iters: int) -> dict[str, float | int]:
-    """Sum a copy of ``source`` that often; the median time, and what it cost."""
+    """Sum a copy of ``source`` that often; return the median time and the costs."""
     dist.all_reduce(source.clone())  # Warm up: connections, buffers.
     seconds = []
     cpu = 0.0
@@ -51,7 +51,7 @@ def measure(dist: Any, source: Any, iters: int) -> dict[str, float | int]:
 
 
 def main() -> int:
-    """Join, then obey until the input ends."""
+    """Join, then carry out commands until the input ends."""
     parser = argparse.ArgumentParser(prog="python -m tributary.peers.gloo", description=__doc__)
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--world", type=int, required=True)

@@ -24,15 +24,15 @@ TableName: TypeAlias = Literal[
 
 
 class Progress(NamedTuple):
-    """How far a run is."""
+    """The progress of a run."""
 
     #: Simulated seconds.
     seconds: float
-    #: Events so far.
+    #: How many events there were.
     events: int
-    #: Messages, flows and ranks of jobs that are not finished.
+    #: Unfinished messages, flows and ranks of jobs.
     open: int
-    #: All there were at the beginning.
+    #: How many there were at the beginning.
     total: int
 
 
@@ -54,7 +54,7 @@ class Result:
 
     @cached_property
     def failure(self) -> str | None:
-        """What keeps the run from being right, in a sentence; None if every sum is proven and everything finished."""
+        """Why the run is wrong, in a sentence; None if every sum is proven and everything finished."""
         return self._core.failure()
 
     def check(self) -> Result:
@@ -163,7 +163,7 @@ class Result:
         return f"<tributary.sim.Result: {self.report['hosts']} hosts, {self.seconds:.6g} s simulated, {state}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The text that a notebook shows."""
         from html import escape
 
         return f"<pre>{escape(str(self))}</pre>"

@@ -1,4 +1,4 @@
-"""An experiment as people give it: a path, a file's text, or a dict."""
+"""An experiment in any form that people give: a path, a file's text, or a dict."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 from tributary.errors import ConfigError
 
-#: A path to a file, its text (a string of several lines), or the same as a mapping.
+#: A path to a file, its text (a string of several lines), or its content as a mapping.
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Source:
-    """What the program reads."""
+    """The text that the program reads."""
 
     text: str
     #: The text is JSON and not TOML.
@@ -55,10 +55,10 @@ def _as_json(config: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Make mappings, sequences and numpy's values plain. A key whose value is None counts as left out."""
+    """Convert mappings, sequences and numpy's values to plain ones. A key whose value is None counts as left out."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
-    # Arrays and their elements.
+    # Numpy's arrays and elements have this method.
     return value.tolist() if hasattr(value, "tolist") else value

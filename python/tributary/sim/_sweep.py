@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class SweepFailure(NamedTuple):
-    """A run that is not what it should be."""
+    """A run that failed."""
 
-    #: What each key of the sweep was.
+    #: The value of each key of the sweep.
     values: dict[str, Any]
     #: The seed.
     seed: int
-    #: Why, in a sentence.
+    #: The reason, in a sentence.
     reason: str
 
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pandas as pd
 
-#: One record a row; fields have the columns' names.
+#: One record for each row; fields have the columns' names.
 Table: TypeAlias = npt.NDArray[np.void]
 
-#: What the core gives: arrays, and lists of words.
+#: The core's columns: arrays, and lists of words.
 Columns: TypeAlias = Mapping[str, "npt.NDArray[Any] | list[str]"]
 
 
@@ -29,12 +29,12 @@ def structured(columns: Columns) -> Table:
 
 
 def _array(values: npt.NDArray[Any] | list[str]) -> npt.NDArray[Any]:
-    # An array of words without any would have numbers for its type.
+    # An empty list would otherwise become an array of numbers.
     return np.array(values, dtype=np.str_) if isinstance(values, list) else values
 
 
 def frame(columns: Columns) -> pd.DataFrame:
-    """Make a frame; numbers stay where they are."""
+    """Make a frame; numbers are not copied."""
     try:
         import pandas
     except ModuleNotFoundError as error:

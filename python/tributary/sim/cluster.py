@@ -16,18 +16,18 @@ from typing import Any
 from tributary import _core
 from tributary.errors import SimulationError
 
-#: Where a Dask scheduler listens that was told nothing else.
+#: The default port of a Dask scheduler.
 DEFAULT_PORT = 8786
 
 #: Seconds that a scheduler has to answer.
 CONNECT_TIMEOUT = 5.0
 
-#: Runs under way for each thread of the cluster: so many that none waits for the network.
+#: How many runs are under way for each thread of the cluster, so that none waits for the network.
 AHEAD = 3
 
 
 def run_points(address: str, orders: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Run numbered orders on a cluster, and give what came of each as it comes."""
+    """Run numbered orders on a cluster, and yield each result as it comes."""
     distributed = _distributed()
     with _connect(distributed, address) as client:
         threads = sum(client.nthreads().values())
@@ -90,7 +90,7 @@ def _connect(distributed: Any, address: str) -> Any:
     host, _, port = place.partition(":")
     try:
         if scheme in ("", "tcp", "tls"):
-            # Dask's own client would try for long, and have much to say when it goes.
+            # Dask's own client would try for long, and print much when it gives up.
             socket.create_connection((host, int(port or DEFAULT_PORT)), CONNECT_TIMEOUT).close()
         return distributed.Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Workers import the function that they run: it must not be that of `__main__`.
+    # Workers import the function that they run, so it must not be that of `__main__`.
     from tributary.sim.cluster import main as imported_main
 
     sys.exit(imported_main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Whether all ranks bring the same operation to the host path: a small sum through the network that goes beside it.
+"""Whether all ranks bring the same operation to the host path: a small sum through the network tells, beside it.
 
 Gloo waits for its whole timeout where one rank's operation takes the host path and another's the network, and does not
 say for whom. The sum tells at once who brings something else, and at a timeout who did not come.
@@ -17,8 +17,8 @@ from tributary.errors import Mismatch
 from tributary.torch.operators import op_name
 from tributary.torch.transit import Transit
 
-#: Operations that end on no rank before all have begun, so that the sum holds nobody up; and those that only move, of
-#: which ranks may bring parts of different sizes.
+#: Reductions end on no rank before all ranks have begun, so that the sum delays no rank. Ranks may bring parts of
+#: different sizes to operations that only move data.
 REDUCTIONS = {
     "all_reduce",
     "all_reduce_coalesced",
@@ -38,7 +38,7 @@ MOVEMENTS = {
 
 
 def said(name: str, tensors: Sequence[torch.Tensor], opts: Any) -> str | None:
-    """What a rank says that it brings; None for operations that some ranks may end before others have begun."""
+    """A rank's description of its operation; None for operations that may end on some ranks before others begin."""
     types = ", ".join(sorted({str(tensor.dtype) for tensor in tensors}))
     if name in REDUCTIONS:
         return f"{name}: {op_name(opts.reduceOp)} of {sum(tensor.numel() for tensor in tensors)} {types}"
@@ -46,7 +46,7 @@ def said(name: str, tensors: Sequence[torch.Tensor], opts: Any) -> str | None:
 
 
 def words(what: str, rank: int, size: int) -> torch.Tensor:
-    """What a rank adds to the sum: a checksum of what it says at its own place, zeros at the others'."""
+    """A rank's contribution to the sum: a checksum of its description at the rank's own place, zeros elsewhere."""
     mine = torch.zeros(size, dtype=torch.int32)
     mine[rank] = zlib.crc32(what.encode()) & 0x7FFF_FFFF
     return mine
@@ -59,11 +59,11 @@ class Agreement:
         self._transit, self._words, self._rank, self._what = transit, words, rank, what
 
     def is_done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self._transit.is_done()
 
     def wait(self, patience: timedelta) -> None:
-        """Wait until all ranks have said what they bring; raise who did not come, or who brings something else."""
+        """Wait for all ranks' descriptions; raise an error that names ranks that did not come or disagree."""
         self._transit.wait(patience)
         others = (self._words != self._words[self._rank]).nonzero().flatten().tolist()
         if others:

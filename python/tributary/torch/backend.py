@@ -50,14 +50,14 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         reconfigurable: bool = False,
         on_end: Callable[[bool], object] = lambda orderly: None,
     ) -> None:
-        """Meet the other ranks; a group that is `reconfigurable` meets nobody before it is told whom."""
+        """Meet the other ranks; a `reconfigurable` group meets none before its members are named."""
         super().__init__(rank, size, name)
         self._on_end = on_end
         self._given = options or Options.from_environment()
         self._options = Backend.Options(NAME, timeout=timeout)
         self._options.global_ranks_in_group = list(global_ranks)
         self._options.group_name = name
-        #: What the workers of former members counted.
+        #: The counts of the workers of former members.
         self._past: list[GroupStats] = []
         self._membership = Membership(store, rank) if reconfigurable else None
         if flight.writes_at_failure() and not reconfigurable:
@@ -78,9 +78,9 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             patience=patience,
         )
 
-    # What c10d asks about the group.
+    # Answers to c10d's questions about the group.
 
-    # Each must be answered here: c10d asks the class, and its own answer would ask it again, without end.
+    # Each must be answered here: c10d asks the class, and its own answer would ask the class again, without end.
     supports_coalescing = False
     supports_splitting = False
     supports_shrinking = False
@@ -99,7 +99,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         return self._options
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Change the timeout of operations to come."""
+        """Change the timeout of later operations."""
         self._options._timeout = timeout
         with self._order:
             lanes = [] if self._members is None else self._members.all_lanes()
@@ -114,13 +114,13 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         return self._membership is not None
 
     def _set_sequence_number_for_group(self) -> None:
-        """Nothing: every rank counts from zero."""
+        """Do nothing: every rank counts from zero."""
 
     def _get_sequence_number_for_group(self) -> int:
         return self._members.main.number if self._members is not None else 0
 
     def get_error(self) -> ErrorType:
-        """What went wrong first since the group has had these members; SUCCESS if nothing did."""
+        """The first error since the group has had these members; SUCCESS if there was none."""
         return self._health.error
 
     def register_abort_hook(self, hook_id: int, hook: Callable[[], None]) -> None:
@@ -128,10 +128,10 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         self._hooks.register(hook_id, hook)
 
     def unregister_abort_hook(self, hook_id: int) -> None:
-        """Call it no more."""
+        """Remove the hook with this id."""
         self._hooks.unregister(hook_id)
 
-    # What C++ calls.
+    # The names that C++ calls.
     registerAbortHook = register_abort_hook  # noqa: N815
     unregisterAbortHook = unregister_abort_hook  # noqa: N815
 
@@ -146,7 +146,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         return self._membership
 
     def get_reconfigure_handle(self) -> str:
-        """What others need to have this process as a member."""
+        """The handle by which others make this process a member."""
         return self._reconfigurable().handle
 
     def reconfigure(self, opts: Any) -> Any:
@@ -175,7 +175,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             entitle(error, f"{what} of group {self._name}, rank {seat.rank} of {seat.size}")
             raise
         finally:
-            # Later than the new ones have met, so that a switch in this process goes on where they use it too.
+            # After the new members have met, so that a switch in this process goes on if they use it too.
             if former is not None:
                 former.part(orderly=False)
         with self._order:
@@ -183,7 +183,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         return DoneWork(f"{what} of group {self._name}", self._callbacks, self._health)
 
     def _release(self, why: str) -> Members | None:
-        """Have no members from now on; what is under way fails."""
+        """Remove all members; what is under way fails."""
         with self._order:
             former, self._members = self._members, None
             self._why_alone = why
@@ -196,13 +196,13 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
     # The end.
 
     def stats(self) -> Stats:
-        """What was summed where so far."""
+        """Which bytes were summed where so far."""
         members = self._members
         known = self._past + ([] if members is None else members.stats())
         return self._ledger.stats(together(known) if known else None)
 
     def shutdown(self) -> None:
-        """Leave the job and say what was summed where. Harmless when called again."""
+        """Leave the job and return which bytes were summed where. Calling it again has no effect."""
         self._end(orderly=True)
 
     def abort(self) -> None:

@@ -35,12 +35,12 @@ def _telling() -> Iterator[None]:
 
 
 def is_telling() -> bool:
-    """Whether this thread runs a callback that PyTorch chose to call here and now, since a future of ours has ended."""
+    """Whether this thread runs a callback that PyTorch calls right here, because a future of this package has ended."""
     return getattr(_here, "telling", 0) > 0
 
 
 def tell(future: torch.futures.Future[Any], outcome: Any) -> None:
-    """End a future with a value, or with an error that is one."""
+    """End a future with a value, or with an error if the value is one."""
     with _telling():
         if not isinstance(outcome, BaseException):
             future.set_result(outcome)
@@ -61,17 +61,17 @@ class OrderedFuture(torch.futures.Future[Any]):
         self._callbacks, self._on, self._settle = callbacks, devices, settle
 
     def then(self, callback: Callable[[Any], Any]) -> OrderedFuture:
-        """Call back once this has ended; the returned future brings what the callback returns, or raises."""
+        """Call back once this has ended; the returned future gets the callback's value or error."""
         child = OrderedFuture(self._callbacks, self._on)
         self._callbacks.attach(_Call(self, callback, child))
         return child
 
     def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
-        """Call back once this has ended; what the callback raises is logged."""
+        """Call back once this has ended; the callback's error is logged."""
         self._callbacks.attach(_Call(self, callback, None))
 
     def wait(self) -> Any:
-        """Wait for the end, and bring the result or raise."""
+        """Wait for the end, and return the result or raise the error."""
         self._callbacks.call_until(self)
         if not self.done():
             self._settle()
@@ -89,21 +89,22 @@ class Callbacks:
     """A group's callbacks, and the thread that calls them."""
 
     def __init__(self, name: str) -> None:
-        #: The group's.
+        #: The group's name.
         self.name = name
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
-        #: What the program attached; then, for each callback that runs inside of another's, what that has attached.
+        #: The calls that the program attached; then, for each callback that runs inside another, the calls that it
+        #: attached.
         self._waiting: list[deque[_Call]] = [deque()]
 
     @staticmethod
     def current() -> Callbacks | None:
-        """Whose thread this is, if it is one that calls callbacks."""
+        """The callbacks whose thread this is, if it is such a thread."""
         return getattr(_here, "callbacks", None)
 
     def attach(self, call: _Call) -> None:
-        """Call back in turn. What a callback attaches comes before what was attached after it by the program."""
+        """Queue a call. Calls that a callback attaches come before those that the program attached after it."""
         if Callbacks.current() is self:
             self._waiting[-1].append(call)
             return
@@ -127,7 +128,7 @@ class Callbacks:
             del call
 
     def _call(self, call: _Call) -> None:
-        # Its error is for whoever looks at its value: the callback, or nobody.
+        # The error belongs to the future's value, which the callback may read.
         with contextlib.suppress(Exception):
             call.parent.wait()
         self._waiting.append(deque())
@@ -146,7 +147,7 @@ class Callbacks:
         self._waiting.pop()
 
     def call_until(self, future: OrderedFuture) -> None:
-        """Where a callback waits for what another one brings: call those that come before it, and it."""
+        """For a callback that waits for another callback's value: run the calls before that one, and that one."""
         if Callbacks.current() is not self:
             return
         for waiting in reversed(self._waiting):

@@ -1,6 +1,6 @@
-"""Operators of a person's own, for tensors and for DDP's gradients: :func:`all_reduce`, :class:`Combine`, its hook."""
+"""A person's own operators, for tensors and for DDP's gradients: :func:`all_reduce`, :class:`Combine` and its hook."""
 
-# Annotations stay as they are: DDP looks at the hook's.
+# Annotations are not postponed, because DDP looks at the hook's.
 
 from collections.abc import Callable
 from typing import Any
@@ -61,7 +61,7 @@ class Combine:
 
 
 def combine_hook(state: Combine, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Combine a bucket of gradients in the network with an operator of one's own."""
+    """Combine a bucket of gradients in the network with an own operator."""
     buffer = bucket.buffer()
     travelling = buffer if state.before is None else state.before(buffer)
     future = backend_of(state.group).allreduce_own([travelling], state.op, True).get_future()

@@ -26,20 +26,20 @@ class ElasticGroup(dist.ProcessGroup):
         self._set_default_backend(kind)
 
     def rank(self) -> int:
-        """This process's, among the members of now."""
+        """This process's rank among the present members."""
         return self._backend.rank()
 
     def size(self) -> int:
-        """How many members there are now."""
+        """How many members there are at present."""
         return self._backend.size()
 
-    # What C++ calls.
+    # The names that C++ calls.
     getRank = rank  # noqa: N815
     getSize = size  # noqa: N815
 
     @property
     def supports_abort_hooks(self) -> bool:
-        """True: called at the first failure among the same members, and by ``abort``."""
+        """True: hooks are called at the first failure among the same members, and by ``abort``."""
         return True
 
     def register_abort_hook(self, hook_id: int, hook: Callable[[], None]) -> None:
@@ -47,5 +47,5 @@ class ElasticGroup(dist.ProcessGroup):
         self._backend.register_abort_hook(hook_id, hook)
 
     def unregister_abort_hook(self, hook_id: int) -> None:
-        """Call it no more."""
+        """Remove the hook with this id."""
         self._backend.unregister_abort_hook(hook_id)

@@ -1,4 +1,4 @@
-"""What this rank started last, as PyTorch's flight recorder has it: for people, and for `torchfrtrace`.
+"""The operations that this rank started last, in PyTorch's flight recorder: for people, and for `torchfrtrace`.
 
 PyTorch 2.15 and newer record every operation of a group by themselves (``TORCH_FR_BUFFER_SIZE``, 2,000 of them),
 whatever the backend. What they cannot do for a backend in Python is to write the record where something fails: that
@@ -16,9 +16,9 @@ from torch._C import _distributed_c10d as _c10d
 
 from tributary.errors import Unsupported
 
-#: The name that PyTorch files operations under; that of the backend.
+#: The name under which PyTorch files operations: the backend's.
 _RECORDER = "tributary"
-#: PyTorch's switches for files in case of failure, the older one last.
+#: PyTorch's switches for writing files after failures, the older one last.
 _SWITCHES = ("TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT")
 _YES = {"1", "y", "yes", "t", "true"}
 
@@ -47,13 +47,13 @@ def write_flight_record(rank: int) -> None:
 
 
 def writes_at_failure() -> bool:
-    """Whether a failure is to be followed by a file, and can be."""
+    """Whether a file must be written after a failure, and can be."""
     value = next((os.environ[name] for name in _SWITCHES if os.environ.get(name)), "")
     return value.lower() in _YES and _records_all()
 
 
 def _records_all() -> bool:
-    """Whether this PyTorch has a recorder for each backend; before 2.15 it has one, of its own backends."""
+    """Whether this PyTorch has a recorder for each backend; before 2.15 only its own backends have one."""
     return hasattr(_c10d, "_dump_fr_trace_file")
 
 

@@ -1,4 +1,4 @@
-"""All-gathers into one tensor: a broadcast from each rank. Each sends what is its own, and the network copies it."""
+"""All-gathers into one tensor: a broadcast from each rank. Each rank sends its own part, and the network copies it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tributary.torch.tensors import Tensors, in_order, refuse_unfit, size_in_byt
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
 
-#: Smaller parts take the host path, where a round trip has no packet for each rank.
+#: Smaller parts take the host path, where a round trip does not cost a packet for each rank.
 LEAST_BYTES = 4096
-#: Why they do.
+#: Why they take it.
 SMALL = f"parts of fewer than {LEAST_BYTES} bytes"
 
 
 @untraced
 class Gathers(Paths):
-    """What brings every rank's part to every rank."""
+    """The operations that bring every rank's part to every rank."""
 
     def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
         """Every rank's tensor on every rank, in one tensor."""
         return self._gather("all_gather_single", [output], [source], opts, [output, source, opts])
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
-        """As :meth:`all_gather_single`, of several tensors."""
+        """Like :meth:`all_gather_single`, for several tensors."""
         return self._gather("all_gather_single_coalesced", outputs, inputs, opts, [outputs, inputs, opts])
 
     def _gather(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Whether a group still works, as ``get_error`` tells it, and who is called when it no longer does."""
+"""The health of a group, which ``get_error`` tells, and the hooks that are called at its first failure."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ log = logging.getLogger("tributary.torch")
 
 
 class AbortHooks:
-    """What to call before a group gives up, by the ids under which it was registered."""
+    """The hooks to call before a group gives up, by the ids under which they were registered."""
 
     def __init__(self) -> None:
         self._hooks: dict[int, Callable[[], None]] = {}
         self._lock = threading.Lock()
 
     def register(self, hook_id: int, hook: Callable[[], None]) -> None:
-        """Call this one, too."""
+        """Add a hook."""
         with self._lock:
             if hook_id in self._hooks:
                 raise ValueError(f"an abort hook with the id {hook_id} is there; unregister it first")
             self._hooks[hook_id] = hook
 
     def unregister(self, hook_id: int) -> None:
-        """Call it no more; harmless where there is none of this id."""
+        """Remove the hook with this id; no effect if there is none."""
         with self._lock:
             self._hooks.pop(hook_id, None)
 
     def call(self) -> None:
-        """Call all, in the order of their registration; what one raises is logged."""
+        """Call all hooks, in the order of their registration; errors that they raise are logged."""
         with self._lock:
             hooks = list(self._hooks.values())
         for hook in hooks:
@@ -45,7 +45,7 @@ class AbortHooks:
 
 
 class Health:
-    """What went wrong first among the same members. Safe to use from several threads."""
+    """The first error among the same members. Safe to use from several threads."""
 
     def __init__(self, hooks: AbortHooks) -> None:
         self._hooks = hooks
@@ -54,19 +54,19 @@ class Health:
 
     @property
     def error(self) -> ErrorType:
-        """``SUCCESS`` as long as nothing went wrong."""
+        """``SUCCESS`` while there was no error."""
         return self._error
 
     def note(self, error: BaseException) -> None:
-        """An operation failed. A wait that ended before its operation is no failure."""
+        """An operation failed. A wait that ended before its operation is not a failure."""
         if isinstance(error, StillUnderWay):
             return
-        # Gloo has no class for it.
+        # Gloo has no class for timeouts.
         timed_out = isinstance(error, CollectiveTimeout) or "timed out" in str(error).lower()
         self._turn(ErrorType.TIMEOUT if timed_out else ErrorType.COMM_ERROR)
 
     def note_abort(self) -> None:
-        """The program gave up."""
+        """The program aborted the group."""
         self._turn(ErrorType.COMM_ERROR)
 
     def _turn(self, error: ErrorType) -> None:

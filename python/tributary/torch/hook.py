@@ -1,6 +1,6 @@
-"""For those who cannot change the backend: DDP's gradients through the network, everything else as before."""
+"""For programs that cannot change the backend: DDP's gradients go through the network, everything else as before."""
 
-# Annotations stay as they are: DDP looks at the hook's.
+# Annotations are not postponed, because DDP looks at the hook's.
 
 from typing import Any
 

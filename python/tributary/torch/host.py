@@ -1,4 +1,4 @@
-"""The host path: PyTorch's own Gloo, for what the network cannot sum and for what only moves."""
+"""The host path: PyTorch's own Gloo, for operations that the network cannot sum or that only move data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class HostPath:
     """A Gloo group of the same ranks."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, options: Backend.Options, patience: timedelta) -> None:
-        """Connect with all ranks; `patience` is for that alone."""
+        """Connect with all ranks; `patience` bounds only that."""
         self._size = size
         self._is_aborted = False
         self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=patience)
@@ -53,16 +53,16 @@ class HostPath:
             raise type(error)(f"{title}: {error}") from error
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Change the timeout of operations to come."""
+        """Change the timeout of later operations."""
         self._gloo.set_timeout(timeout)
 
     def abort(self) -> None:
-        """End what is under way, which fails."""
+        """Abort the operations under way, which fail."""
         self._is_aborted = True
         self._gloo.abort()
 
     def close(self, orderly: bool) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if orderly and not self._is_aborted:
             self._gloo.shutdown()
         else:

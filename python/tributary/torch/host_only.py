@@ -1,4 +1,4 @@
-"""What moves data without summing it: the host path."""
+"""Operations that move data without summing it: they take the host path."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOVES = "moves data, sums nothing"
 
 @untraced
 class HostOnly(Paths):
-    """The operations of c10d that bring tensors from rank to rank as they are."""
+    """The operations of c10d that move tensors from rank to rank unchanged."""
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
-        """As :meth:`barrier`, over the host path, with rank 0 asking everybody."""
+        """Like :meth:`barrier`, over the host path: rank 0 waits for all ranks."""
         lane = self._lane("monitored_barrier")
         with self._order:
             title = self._next_title("monitored_barrier", lane)
@@ -33,7 +33,7 @@ class HostOnly(Paths):
         return self._over_host("all_gather", MOVES, inputs, "allgather", [outputs, inputs, opts])
 
     def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
-        """As :meth:`allgather`, of several tensors."""
+        """Like :meth:`allgather`, for several tensors."""
         return self._over_host("all_gather_coalesced", MOVES, inputs, "allgather_coalesced", [outputs, inputs, opts])
 
     def gather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
@@ -41,29 +41,29 @@ class HostOnly(Paths):
         return self._over_host("gather", MOVES, inputs, "gather", [outputs, inputs, opts])
 
     def scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
-        """A part of the root's for every rank."""
+        """Each rank gets a part of the root's tensors."""
         brought = [tensor for parts in inputs for tensor in parts]
         return self._over_host("scatter", MOVES, brought or outputs, "scatter", [outputs, inputs, opts])
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
-        """A part of every rank's for every rank."""
+        """Each rank gets a part from every rank."""
         return self._over_host("all_to_all", MOVES, inputs, "alltoall", [outputs, inputs, opts])
 
     def all_to_all_single(
         self, output: torch.Tensor, source: torch.Tensor, received: list[int], sent: list[int], opts: Any
     ) -> Any:
-        """As :meth:`alltoall`, of parts that lie in one tensor."""
+        """Like :meth:`alltoall`, for parts of one tensor."""
         arguments = [output, source, received, sent, opts]
         return self._over_host("all_to_all_single", MOVES, [source], "all_to_all_single", arguments)
 
     def send(self, tensors: Tensors, destination: int, tag: int) -> Any:
-        """To one rank."""
+        """Send to one rank."""
         return self._over_host("send", MOVES, tensors, "send", [tensors, destination, tag])
 
     def recv(self, tensors: Tensors, source: int, tag: int) -> Any:
-        """From one rank."""
+        """Receive from one rank."""
         return self._over_host("recv", MOVES, tensors, "recv", [tensors, source, tag])
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Any:
-        """From whichever rank sends."""
+        """Receive from any rank that sends."""
         return self._over_host("recv", MOVES, tensors, "recv_anysource", [tensors, tag])

@@ -1,4 +1,4 @@
-"""One order of operations in a group: the program's own, or that of what callbacks start."""
+"""One order of operations in a group: the order of the program, or of the operations that callbacks start."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Lane:
     #: None in a group of one rank.
     network: Network | None
     host: HostPath
-    #: For messages: "of group 0".
+    #: The lane's name in messages: "of group 0".
     place: str
-    #: Of its jobs' names.
+    #: The ending of its jobs' names.
     suffix: str
-    #: Told of what fails.
+    #: The health that failures are reported to.
     health: Health
-    #: What to add to errors.
+    #: Sentences to add to errors.
     hints: Hints
-    #: The same at a job of its own, for what only moves: it goes beside the sums, whose way is the other one. Where the
-    #: switch has no room for it, the job of the sums.
+    #: Another job, for operations that only move data, so that they run beside the sums. If the switch has no room for
+    #: it, this is the job of the sums.
     moves: Network | None = None
-    #: A job for sparse tensors, which takes no others.
+    #: A job for sparse tensors, which takes no dense ones.
     sparse: Network | None = None
-    #: Jobs of operators of a person's own, by their SHA-256.
+    #: Jobs of own operators, by the operators' SHA-256.
     own: dict[str, Network] = field(default_factory=dict)
-    #: Operations so far.
+    #: How many operations there were.
     number: int = 0
 
     def networks(self) -> list[Network]:
@@ -43,6 +43,6 @@ class Lane:
         return [network for network in ways if network is not None]
 
     def leave(self) -> None:
-        """Leave the jobs; what is under way there fails. Nobody is waited for where something has failed before."""
+        """Leave the jobs; operations under way fail. After an earlier failure it does not wait for other ranks."""
         for network in self.networks():
             network.close(orderly=self.health.error == ErrorType.SUCCESS)

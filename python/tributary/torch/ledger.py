@@ -1,4 +1,4 @@
-"""What was summed where, and why: the numbers behind :func:`tributary.torch.stats`."""
+"""Which bytes were summed where, and why: the numbers behind :func:`tributary.torch.stats`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Stats:
-    """What this rank did in one group since it was made. Bytes are those of the tensors that the rank brought."""
+    """The operations of this rank in one group since it was made. Bytes are those of the rank's own tensors."""
 
     #: Operations that went through the network, by name.
     network: dict[str, Entry]
     #: Operations that went over the host path, by name and reason.
     host: dict[tuple[str, str], Entry]
-    #: What the network's worker counted: packets, retransmissions. None in a group of one rank.
+    #: The counts of the network's worker: packets, retransmissions. None in a group of one rank.
     packets: GroupStats | None = field(default=None)
 
     @staticmethod
     def of_all(groups: Sequence[Stats]) -> Stats:
-        """What several groups did together; without packets."""
+        """The sum of several groups' numbers, without packets."""
         network: dict[str, Entry] = {}
         host: dict[tuple[str, str], Entry] = {}
         for stats in groups:

@@ -1,4 +1,4 @@
-"""The ranks of a group from one change of its membership to the next: how they met, and what they share."""
+"""The ranks of a group between two changes of its membership: how they met, and what they share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tributary.torch.rendezvous import Rendezvous
 
 
 class Members:
-    """So many ranks, of which this process is one: their switch, and the lanes of what they start."""
+    """The ranks of a group, of which this process is one: their switch, and the lanes of their operations."""
 
     def __init__(
         self,
@@ -48,18 +48,18 @@ class Members:
         self._patience = patience or common._timeout
         self.chosen = given.of_group(size)
         self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
-        #: What to add to errors.
+        #: Sentences to add to errors.
         self._hints: dict[type[Exception], str] = {
             Mismatch: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
         }
         if self._rendezvous.meeting.embedded:
             self._hints[SwitchLost] = "the switch ran in the process of rank 0 of this group"
         self._joining = threading.Lock()
-        #: What callbacks start, by the group whose callbacks they are.
+        #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}
         try:
             self._store = dist.PrefixStore(self._rendezvous.meeting.nonce, store)
-            #: What the program itself starts.
+            #: The lane of operations that the program itself starts.
             self.main = self._meet("", self._store, f"of group {name}")
         except BaseException:
             self._rendezvous.leave(orderly=False)
@@ -67,27 +67,27 @@ class Members:
         self._rendezvous.all_have_met()
 
     def open_lane(self, callbacks: str) -> Lane:
-        """Meet the other ranks for what the callbacks of a group start in this one."""
+        """Meet the other ranks for operations in this group that callbacks of a group start."""
         suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
         whose = f"callbacks of group {callbacks}"
         place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
         return self._meet(suffix, dist.PrefixStore(suffix, self._store), place)
 
     def join_moves(self, lane: Lane) -> None:
-        """Meet the other ranks for what only moves in a lane, unless that was done: all bring the first of it here."""
+        """Join a lane's job for operations that only move data, if it is not joined; all ranks call it then."""
         with self._joining:
             if lane.moves is None:
                 lane.moves = self._connect(f"{lane.suffix}-moves", self.chosen.protocol_options)
 
     def join_sparse(self, lane: Lane) -> None:
-        """The same for sparse tensors, where the group's protocol has jobs for them."""
+        """Do the same for sparse tensors, if the group's protocol has jobs for them."""
         options = sparse.options_of(self.chosen)
         with self._joining:
             if lane.sparse is None and options is not None:
                 lane.sparse = self._connect(f"{lane.suffix}-sparse", options)
 
     def join_own(self, lane: Lane, op: Operator) -> None:
-        """The same for an operator of a person's own: the n-th that ranks bring here is to be one and the same."""
+        """Do the same for an own operator: all ranks must bring the same operator as their n-th here."""
         protocol, options = own.protocol_of(self._given, self.chosen)
         with self._joining:
             if op.sha256 not in lane.own:
@@ -117,24 +117,24 @@ class Members:
         return Network(meeting, self.rank, self.size, seconds, protocol or self.chosen.protocol, options, operators)
 
     def all_lanes(self) -> list[Lane]:
-        """The program's and the callbacks'; while nobody opens one."""
+        """The lanes of the program and of callbacks, as they are while no thread opens another."""
         return [self.main, *self.lanes.values()]
 
     def stats(self) -> list[tributary.GroupStats]:
-        """What the workers of the lanes counted."""
+        """The counts of the lanes' workers."""
         counted = [network.stats() for lane in self.all_lanes() for network in lane.networks()]
         return [stats for stats in counted if stats is not None]
 
     def leave(self) -> None:
-        """Leave the jobs; what is under way there fails."""
+        """Leave the jobs; operations under way fail."""
         for lane in self.all_lanes():
             lane.leave()
 
     def close_hosts(self, orderly: bool) -> None:
-        """Let go of the host path."""
+        """Close the host path."""
         for lane in self.all_lanes():
             lane.host.close(orderly)
 
     def part(self, orderly: bool) -> None:
-        """Need the switch no more."""
+        """Release the switch."""
         self._rendezvous.leave(orderly)

@@ -31,15 +31,16 @@ class Seat:
 
 
 class Membership:
-    """What this process is in the group's store, whichever members the group has."""
+    """This process in the group's store, whichever members the group has."""
 
     def __init__(self, store: dist.Store, first_rank: int) -> None:
         self._store = store
         nonce = secrets.token_hex(8)
-        # Who comes first names the store, so that a handle of another store is told from one of a process that is gone.
+        # The first process names the store. So a handle of another store differs from a handle of a process that is
+        # gone.
         named = store.compare_set(f"{_PREFIX}/store", "", secrets.token_hex(8)).decode()
         self._of_store = named
-        #: Handles sort by the ranks that processes began with.
+        #: Handles sort by the ranks with which processes began.
         self.handle = f"tributary:{first_rank:06}:{nonce}:{named}"
         self._used: set[int] = set()
 

@@ -1,4 +1,4 @@
-"""A group's way through the network: its workers at the switches, and tensors submitted by their memory."""
+"""The network of a group: its workers at the switches, to which tensors are submitted by their memory."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from tributary.torch.rendezvous import Meeting
 from tributary.torch.sparse import SparseTransfer
 from tributary.torch.tensors import DTYPES
 
-#: Tensors of at least this many elements for each switch are cut; smaller ones go through one switch as they are.
+#: Tensors of at least this many elements for each switch are cut into pieces; smaller ones go whole through one switch.
 CUT_ELEMENTS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What goes into the network, and where what this rank wants of the sum comes to. Both flat, of one type."""
+    """The memory that goes into the network, and the memory that the sum comes to. Both are flat and of one type."""
 
     source: torch.Tensor
-    #: Has the elements `kept` of the sum; is that part of the source, or apart from it.
+    #: Gets the elements `kept` of the sum; it is that part of the source, or does not overlap it.
     target: torch.Tensor
     #: From the first element to before the second.
     kept: tuple[int, int]
-    #: The rank that the sum is for, if it is for one alone.
+    #: The rank that the sum is for, if it is for one rank alone.
     root: int | None = None
 
     @staticmethod
     def of_all(tensor: torch.Tensor) -> Transfer:
-        """The whole sum, in place."""
+        """A transfer of the whole sum, in place."""
         return Transfer(tensor, tensor, (0, tensor.numel()))
 
 
 @dataclass(frozen=True)
 class Broadcast:
-    """The root's words, and where they come to on the others: flat, in place."""
+    """The root's words, and their place on the other ranks: flat, in place."""
 
     words: torch.Tensor
     root: int
@@ -77,12 +77,12 @@ class Network:
         except BaseException:
             self.close()
             raise
-        #: The switch of the next transfer. All ranks submit the same transfers in one order, and so choose alike.
+        #: The switch of the next transfer. All ranks submit the same transfers in the same order, so they choose alike.
         self._turn = 0
         self._last: tributary.GroupStats | None = None
 
     def submit(self, transfer: Transfer, op: str, timeout: float) -> list[Pending]:
-        """Start a transfer, in one piece or one for each switch; the tensors live on until it has ended."""
+        """Start a transfer, in one piece or one for each switch; the tensors are kept until it has ended."""
         source, target = transfer.source, transfer.target
         size = source.element_size()
         pending = []
@@ -96,7 +96,7 @@ class Network:
         return pending
 
     def submit_broadcast(self, broadcast: Broadcast, timeout: float) -> list[Pending]:
-        """Start a broadcast, in one piece or one for each switch; the tensor lives on until it has ended."""
+        """Start a broadcast, in one piece or one for each switch; the tensor is kept until it has ended."""
         words = broadcast.words
         address, size = words.data_ptr(), words.element_size()
         return [
@@ -107,7 +107,7 @@ class Network:
         ]
 
     def submit_own(self, transfer: OwnTransfer, timeout: float) -> list[Pending]:
-        """Start a collective of an operator of a person's own, in a job of such: cut at whole elements."""
+        """Start a collective of an own operator, in a job for it, cut at whole elements."""
         words, size = transfer.words, transfer.element_size
         pending = []
         for start, end in cuts(words.numel() // size, len(self.groups)):
@@ -116,7 +116,7 @@ class Network:
         return pending
 
     def submit_sparse(self, transfer: SparseTransfer, op: str, timeout: float) -> list[Pending]:
-        """Start a sum of a sparse tensor, in a job of such: in one piece, by the switches in turn."""
+        """Start a sum of a sparse tensor, in a job for sparse tensors: in one piece, through the switches in turn."""
         pending, total = self._next().reduce_sparse_bytes(transfer.brought(), op, timeout)
         transfer.expects(total)
         return [pending]
@@ -132,13 +132,13 @@ class Network:
         return group
 
     def stats(self) -> tributary.GroupStats | None:
-        """What the workers counted, at the latest when they were closed."""
+        """The workers' counts; after they are closed, their last counts."""
         with contextlib.suppress(tributary.TributaryError):  # Once they are closed the last numbers stand.
             self._last = together([group.stats() for group in self.groups])
         return self._last
 
     def close(self, orderly: bool = True) -> None:
-        """Leave the jobs; what is under way fails. If orderly, wait for peers that need something still."""
+        """Leave the jobs; operations under way fail. If orderly, wait for peers that still need something."""
         if self.groups:
             self.stats()
         for group in self.groups:
@@ -149,7 +149,7 @@ class Network:
 
 
 def cuts(elements: int, switches: int) -> list[tuple[int, int]]:
-    """The pieces of a tensor: about equal ones, one for each switch, where it is large enough."""
+    """The pieces of a tensor: about equal ones, one for each switch, if it is large enough."""
     pieces = switches if elements >= switches * CUT_ELEMENTS else 1
     return [(elements * i // pieces, elements * (i + 1) // pieces) for i in range(pieces)]
 
@@ -159,7 +159,7 @@ def _mean(shares: Sequence[float]) -> float | None:
 
 
 def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
-    """What several workers counted, as one."""
+    """The joined counts of several workers."""
     drops: Counter[str] = Counter()
     for one in stats:
         drops.update(one.drops)
@@ -169,7 +169,7 @@ def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
         packets_sent=sum(one.packets_sent for one in stats),
         retransmissions=sum(one.retransmissions for one in stats),
         packets_received=received,
-        # Weighed by what each received: of blocks only shares are known here.
+        # Weighted by what each received, since only shares of blocks are known here.
         in_network=sum(one.in_network * one.packets_received for one in stats) / received if received else 0.0,
         contributed=_mean([one.contributed for one in stats if one.contributed is not None]),
         order=orders.pop() if len(orders) == 1 else None,

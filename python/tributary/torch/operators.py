@@ -1,4 +1,4 @@
-"""Which reductions the network can make, and PyTorch's operator that is ours with a twist: PREMUL_SUM."""
+"""Which reductions the network can make; and PREMUL_SUM, PyTorch's operator that is our sum after a multiplication."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _OPS = {
 
 
 def op_name(reduce_op: Any) -> str:
-    """Our name of the operator."""
+    """This package's name of the operator."""
     return _OPS[reduce_op.op]
 
 
 def why_not(tensors: Tensors, reduce_op: Any, options: Options) -> str | None:
-    """Why the network cannot make this reduction with the group's protocol, if it cannot."""
+    """Why the network cannot make this reduction with the group's protocol; None if it can."""
     dtypes = {tensor.dtype for tensor in tensors}
     unknown = dtypes - DTYPES.keys()
     if unknown:
@@ -44,13 +44,13 @@ def why_not(tensors: Tensors, reduce_op: Any, options: Options) -> str | None:
 
 
 def why_not_words(options: Options) -> str | None:
-    """Why the network cannot bring words of all ranks as they are, or a result to one rank alone, if it cannot."""
+    """Why the network cannot move all ranks' words unchanged, or bring a result to one rank alone; None if it can."""
     return _refusal(options, "i32", "sum")
 
 
 @cache
 def _refusal(options: Options, dtype: str, op: str) -> str | None:
-    """What the protocol says to it: asked once, since operations come by the thousand."""
+    """The protocol's answer, asked for once, since operations come by the thousand."""
     return _core.refusal(options.protocol, options.protocol_options, dtype, op)
 
 
@@ -62,6 +62,6 @@ def scaled_copy(tensor: torch.Tensor, reduce_op: Any) -> torch.Tensor | None:
 
 
 def premultiplied(tensor: torch.Tensor, reduce_op: Any) -> tuple[torch.Tensor, Finish] | None:
-    """As :func:`scaled_copy`, with the way back into the tensor."""
+    """Like :func:`scaled_copy`, with the conversion back into the tensor."""
     scaled = scaled_copy(tensor, reduce_op)
     return None if scaled is None else (scaled, way_back(tensor.detach(), scaled))

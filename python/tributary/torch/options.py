@@ -1,4 +1,4 @@
-"""What a person can choose: ``TRIBUTARY_*`` variables, or ``pg_options`` in their place."""
+"""The options of a group: ``TRIBUTARY_*`` variables, or ``pg_options`` in their place."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from datetime import timedelta
 
 from tributary import _core
 
-#: What PyTorch gives to a group whose script says nothing.
+#: PyTorch's timeout for a group whose script gives none.
 TORCH_DEFAULT = timedelta(minutes=30)
 
 FALLBACKS = ("gloo", "error")
 
-#: The protocol of who names none, what it stands for, and between two ranks alone.
+#: The default protocol's name, the protocol that it stands for, and the one that it stands for between two ranks.
 AUTO, _DEFAULT, _OF_TWO = "auto", "switchml", "ring"
 
-#: The variables that the options come from; any other TRIBUTARY_* variable but the program's own is a typing mistake.
+#: The variables that the options come from; except for the program's own, any other TRIBUTARY_* variable is a mistake.
 VARIABLES = {
     "TRIBUTARY_SWITCH": "switch",
     "TRIBUTARY_LISTEN": "listen",
@@ -31,7 +31,7 @@ _PROGRAMS_OWN = {"TRIBUTARY_LOG", "TRIBUTARY_TOKEN"}
 
 @dataclass(frozen=True)
 class Options:
-    """How a group reaches its switch, and what it does with what a switch cannot sum. The same on every rank."""
+    """How a group reaches its switch, and which path other operations take. The same on every rank."""
 
     #: "HOST:PORT" of a running switch, or of several with commas between, over which tensors are spread; rank 0 runs
     #: one in its own process if None.
@@ -40,7 +40,7 @@ class Options:
     listen: str | None = None
     #: "gloo": what the network cannot sum goes over the host path. "error": it is an error.
     fallback: str = "gloo"
-    #: Seconds until missing ranks are given up, for groups whose script gives no timeout.
+    #: Seconds after which missing ranks are given up, for groups whose script gives no timeout.
     timeout: float | None = None
     #: "switchml", "flare" or "panama" (the switch sums), "canary", "atp" or "pa-atp" (a switch or those of a fabric
     #: do), "ring" (the hosts do) or "ps" (parameter servers do: those on offer, or one beside each rank). "auto":
@@ -51,7 +51,7 @@ class Options:
     options: str = ""
 
     def __post_init__(self) -> None:
-        """Check what can be checked before anybody is asked."""
+        """Check the options that can be checked before any rank is asked."""
         if self.fallback not in FALLBACKS:
             raise ValueError(f"TRIBUTARY_FALLBACK is {' or '.join(FALLBACKS)}, not '{self.fallback}'")
         if self.timeout is not None and not self.timeout > 0:
@@ -71,10 +71,10 @@ class Options:
             raise ValueError(f"TRIBUTARY_SWITCH names a switch twice: {self.switch}")
 
     def of_group(self, size: int) -> Options:
-        """Choose the protocol for a group of so many ranks, if nobody has."""
+        """Choose the protocol for a group of so many ranks, if none was chosen."""
         if self.protocol != AUTO:
             return self
-        # Options are those of the default protocol.
+        # The options are those of the default protocol.
         has_half_the_bytes = size == 2 and self.switch is None and not self.options
         return replace(self, protocol=_OF_TWO if has_half_the_bytes else _DEFAULT)
 

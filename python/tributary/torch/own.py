@@ -1,4 +1,4 @@
-"""Tensors for operators of a person's own: which fit, the bytes that travel, and the job that combines them."""
+"""Tensors for a person's own operators: which tensors fit, their bytes, and the job that combines them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tributary.torch.transit import Finish
 
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 
-#: PyTorch's types as operators write elements. What the eight bits of a float are, the operator knows.
+#: PyTorch's types as operators write elements. Only the operator knows what the eight bits of a float are.
 _ELEMENTS = {
     **DTYPES,
     torch.uint16: "u16",
@@ -28,15 +28,15 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class OwnTransfer:
-    """One tensor's elements on their way, as bytes, and what becomes of them."""
+    """One tensor's elements, as bytes in the network, and what to do with the result."""
 
     op: Operator
-    #: Flat, and in place.
+    #: Flat memory, changed in place.
     words: torch.Tensor
 
     @staticmethod
     def of(op: Operator, tensor: torch.Tensor) -> tuple[OwnTransfer, Finish | None]:
-        """The transfer of a tensor of the operator's elements, and how the result comes back to it."""
+        """The transfer of a tensor of the operator's elements, and the conversion of the result."""
         refuse_unfit("all_reduce", [tensor])
         refuse_other_elements(op, tensor)
         travelling, finish = flat(tensor)
@@ -44,7 +44,7 @@ class OwnTransfer:
 
     @property
     def element_size(self) -> int:
-        """Bytes that the operator takes for one."""
+        """Bytes that the operator takes for one element."""
         return self.op.dtype.itemsize
 
 

@@ -1,4 +1,4 @@
-"""The two paths of an operation: through the network, or over the host path. What all operations share is here."""
+"""The two paths of an operation: through the network, or over the host path. All operations share this code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Paths(Backend):
     def __init__(self, rank: int, size: int, name: str) -> None:
         super().__init__(rank, size)
         self._first = rank, size
-        #: The ranks of now; None in a group that is to be told whom it has.
+        #: The present ranks; None in a group whose members are not named yet.
         self._members: Members | None = None
         self._why_alone = "yet"
         self._home = Home()
@@ -54,22 +54,22 @@ class Paths(Backend):
         self._callbacks = Callbacks(name)
         self._hooks = AbortHooks()
         self._health = Health(self._hooks)
-        #: Held while an operation is numbered and submitted: all ranks see one order.
+        #: Held while an operation is numbered and submitted, so that all ranks see one order.
         self._order = threading.Lock()
         self._closed = False
 
     def rank(self) -> int:
-        """This process's, among the members of now."""
+        """This process's rank among the present members."""
         members = self._members
         return self._first[0] if members is None else members.rank
 
     def size(self) -> int:
-        """How many members there are now."""
+        """How many members there are at present."""
         members = self._members
         return self._first[1] if members is None else members.size
 
     def _present(self, name: str) -> Members:
-        """The members of now."""
+        """The present members."""
         members = self._members
         if members is None:
             self._refuse_closed(name)
@@ -80,15 +80,15 @@ class Paths(Backend):
         return members
 
     def _spares_others(self, name: str) -> bool:
-        """Whether a reduce for each rank, or a broadcast from each, brings less than one for all."""
+        """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all."""
         return _core.spares_others(self._present(name).chosen.protocol)
 
     def _is_alone(self, name: str) -> bool:
-        """Whether there is nobody to send anything to."""
+        """Whether this rank is alone."""
         return self._present(name).main.network is None
 
     def _lane(self, name: str) -> Lane:
-        """The lane of what this thread starts: callbacks do not wait for the program, nor for another group's."""
+        """The lane of this thread's operations: callbacks wait neither for the program nor for another group's."""
         self._refuse_fork(name)
         if is_telling():
             raise Unsupported(
@@ -99,7 +99,7 @@ class Paths(Backend):
         callbacks = Callbacks.current()
         if callbacks is None or members.size == 1:
             return members.main
-        # Only the thread that calls these callbacks comes here.
+        # Only the thread that calls these callbacks gets here.
         if callbacks.name not in members.lanes:
             self._refuse_closed(name)
             lane = members.open_lane(callbacks.name)
@@ -111,7 +111,7 @@ class Paths(Backend):
         return members.lanes[callbacks.name]
 
     def _why_not(self, name: str, tensors: Tensors, reduce_op: Any) -> str | None:
-        """Why the network cannot make this reduction; raises where that is to be an error."""
+        """Why the network cannot make this reduction, or None; raises an error if there is no fallback."""
         members = self._present(name)
         if members.main.network is None:
             return ALONE
@@ -121,7 +121,7 @@ class Paths(Backend):
         return reason
 
     def _why_not_words(self, name: str) -> str | None:
-        """Why the network cannot bring words as they are, or a result to one rank alone."""
+        """Why the network cannot move words unchanged, or bring a result to one rank alone; None if it can."""
         members = self._present(name)
         return ALONE if members.main.network is None else operators.why_not_words(members.chosen)
 
@@ -166,18 +166,18 @@ class Paths(Backend):
             if profile is not None:
                 profile._call_end_callbacks_on_future(work.get_future())
         if finish is not None and getattr(opts, "asyncOp", True):
-            # The caller may look at the tensors after a later barrier, without ever waiting for this.
+            # The caller may look at the tensors after a later barrier, without ever waiting for this work.
             self._completer.see_to(work)
         return work
 
     def _moving(self, name: str, lane: Lane) -> Network:
-        """The lane's way for what only moves, which all ranks open with the same operation."""
+        """The lane's job for operations that only move data, which all ranks join at the same operation."""
         assert lane.network is not None, "groups of one rank take the host path"
         if lane.moves is None:
             try:
                 self._present(name).join_moves(lane)
             except ConnectError as error:
-                # The switch has told all ranks the same; none asks again.
+                # The switch has told all ranks the same, so no rank asks again.
                 log.warning("what only moves %s goes behind the sums: %s", lane.place, error)
                 lane.moves = lane.network
         assert lane.moves is not None, "joined, or the way of the sums"
@@ -216,7 +216,7 @@ class Paths(Backend):
         )
 
     def _say(self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane) -> Agreement | None:
-        """Tell the other ranks what this one brings to the host path."""
+        """Tell the other ranks which operation this rank brings to the host path."""
         what = said(name, tensors, opts)
         if what is None or lane.network is None or self._why_not_words(name):
             return None
@@ -243,13 +243,13 @@ class Paths(Backend):
         return f"{name} {lane.number} {lane.place}"
 
     def _timeout_of(self, opts: Any) -> timedelta:
-        # An operation without a timeout of its own brings -1 ms.
+        # An operation without its own timeout has -1 ms.
         return opts.timeout if opts.timeout > timedelta(0) else self._options._timeout
 
 
 @contextmanager
 def _profiled(name: str) -> Iterator[Any]:
-    """An event of torch.profiler from the beginning of the operation to its end, which its future tells."""
+    """Record an event of torch.profiler from the beginning of the operation to its end, which its future tells."""
     if not torch.autograd._profiler_enabled():
         yield None
         return

@@ -1,4 +1,4 @@
-"""How PyTorch finds the backend and makes its groups; and the groups of this process."""
+"""How PyTorch finds the backend and makes groups of it; and the groups of this process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tributary.torch.options import Options, effective_timeout
 
 #: The groups of this process by name, until they are shut down.
 groups: dict[str, TributaryBackend] = {}
-#: What those did that were shut down, since there last was a default group.
+#: The numbers of groups that were shut down since the last end of a default group.
 _ended: list[Stats] = []
 
 
-#: Whose tensors the backend takes.
+#: The devices whose tensors the backend takes.
 _DEVICES = ("cpu", "cuda")
 
 
 def _create(opts: Any, pg_options: object | None) -> TributaryBackend | ElasticGroup:
-    """What PyTorch calls for a new group."""
+    """Make a new group; PyTorch calls this."""
     if pg_options is not None and not isinstance(pg_options, Options):
         raise TypeError(f"pg_options of the tributary backend are tributary.torch.Options, not {type(pg_options)}")
     options = pg_options or Options.from_environment()
@@ -50,7 +50,7 @@ def _create(opts: Any, pg_options: object | None) -> TributaryBackend | ElasticG
 
 
 def _end(name: str, orderly: bool) -> None:
-    """A group was shut down; the default group's end is the end of a run, and tells what all groups did."""
+    """Note that a group was shut down. The default group's end is the end of a run, and logs what all groups did."""
     group = groups.pop(name)
     own = group.stats()
     _ended.append(own)
@@ -67,7 +67,7 @@ def _end(name: str, orderly: bool) -> None:
 
 
 def register() -> None:
-    """Make the backend known to PyTorch, which calls this through the entry point. Harmless when called again."""
+    """Make the backend known to PyTorch, which calls this through the entry point. Calling it again has no effect."""
     if hasattr(dist.Backend, NAME.upper()):
         return
     work_patch.apply()
@@ -80,18 +80,18 @@ def register() -> None:
 
 
 def _leave_all() -> None:
-    """Leave the jobs of groups that nobody destroyed: no thread may wait in the network while Python goes down."""
+    """Leave the jobs of groups that were not destroyed: no thread may wait in the network while Python shuts down."""
     for group in list(groups.values()):
         group.end()
 
 
 def stats(group: dist.ProcessGroup | None = None) -> Stats:
-    """What this rank summed where in a group, by default the whole world's."""
+    """Which bytes this rank summed where in a group, by default the group of all ranks."""
     return backend_of(group).stats()
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> TributaryBackend:
-    """Return the backend of a group, by default the whole world's."""
+    """Return the backend of a group, by default the group of all ranks."""
     process_group = group or dist.group.WORLD
     if process_group is None:
         raise RuntimeError("there is no process group; call torch.distributed.init_process_group first")

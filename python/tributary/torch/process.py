@@ -1,4 +1,4 @@
-"""Which process a group belongs to: a fork has its memory and none of its threads."""
+"""The process to which a group belongs: a fork has its memory and none of its threads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Home:
         self._pid = os.getpid()
 
     def is_here(self) -> bool:
-        """Whether this process is the one, and not a fork of it."""
+        """Whether this process is that process, and not a fork of it."""
         return self._pid == os.getpid()
 
     def refuse_fork(self, what: str) -> None:
-        """Raise in a fork, where the parent's locks may be held for ever by threads that are not there."""
+        """Raise an error in a fork, where locks of the parent may be held for ever by threads that the fork lacks."""
         if not self.is_here():
             raise TributaryError(f"{what} was made before a fork; make a new process group in the new process")

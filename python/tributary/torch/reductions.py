@@ -1,4 +1,4 @@
-"""What goes through the network where it can: reductions, and what can be told as one."""
+"""Operations that go through the network if it can make them: reductions, and others that are made of reductions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reductions(Paths):
         return self._reduce_everywhere("all_reduce", "allreduce", tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Any:
-        """As :meth:`allreduce`, of several tensors."""
+        """Like :meth:`allreduce`, for several tensors."""
         return self._reduce_everywhere("all_reduce_coalesced", "allreduce_coalesced", tensors, opts)
 
     def _reduce_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
@@ -64,7 +64,7 @@ class Reductions(Paths):
         return self._through_network(name, tensors, transfers, op, finish, opts)
 
     def allreduce_own(self, tensors: Tensors, op: Operator, async_op: bool) -> Any:
-        """Combine tensors of all ranks, in place, with an operator of a person's own. Not one of c10d's."""
+        """Combine tensors of all ranks, in place, with a person's own operator. Not one of c10d's operations."""
         name = "all_reduce"
         lane = self._lane(name)
         self._refuse_closed(name)
@@ -81,12 +81,12 @@ class Reductions(Paths):
         return self._through_network(name, tensors, [transfer for transfer, _ in own], "", finish, opts)
 
     def allreduce_sparse(self, tensors: Tensors, opts: Any) -> Any:
-        """Refused."""
+        """Refuse the operation."""
         refuse_unfit("all_reduce", tensors)
         raise Unsupported("all_reduce of a sparse tensor is not supported; use tensor.to_dense()")
 
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
-        """Reduce over all ranks, into the root's tensor; the others' stay as they are."""
+        """Reduce over all ranks, into the root's tensor; the other ranks' tensors stay unchanged."""
         refuse_unfit("reduce", tensors)
         reason = self._why_not("reduce", tensors, opts.reduceOp) or self._why_not_words("reduce")
         is_root = self.rank() == opts.rootRank
@@ -103,11 +103,11 @@ class Reductions(Paths):
         return self._through_network("reduce", tensors, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
 
     def _keep_nothing(self, source: torch.Tensor, root: int | None) -> Transfer:
-        """Answers still come by, since each frees a slot of the switch; this rank does not look at them."""
+        """Results still arrive, since each frees a slot of the switch, but this rank does not use them."""
         return Transfer(source, source, (0, 0), root)
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
-        """Reduce over all ranks; each keeps the part that is at its rank in the list."""
+        """Reduce over all ranks; each keeps the part whose place in the list is its rank."""
         name, everything = "reduce_scatter", [*outputs, *(tensor for parts in inputs for tensor in parts)]
         refuse_unfit(name, everything)
         reason = self._why_not(name, everything, opts.reduceOp)
@@ -129,11 +129,11 @@ class Reductions(Paths):
         return self._through_network(name, outputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
-        """As :meth:`reduce_scatter`, of parts that lie in one tensor."""
+        """Like :meth:`reduce_scatter`, for parts of one tensor."""
         return self._scatter_sums("reduce_scatter_single", [output], [source], opts, [output, source, opts])
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
-        """As :meth:`reduce_scatter_single`, of several tensors."""
+        """Like :meth:`reduce_scatter_single`, for several tensors."""
         return self._scatter_sums("reduce_scatter_single_coalesced", outputs, inputs, opts, [outputs, inputs, opts])
 
     def _scatter_sums(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:
@@ -155,7 +155,7 @@ class Reductions(Paths):
         return self._through_network(name, inputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
 
     def _for_each(self, transfer: Transfer) -> list[Transfer]:
-        """A reduce-scatter as a reduce for each rank, which brings to each what it keeps and nothing else."""
+        """Make a reduce-scatter of one reduce for each rank, which brings the rank its part and nothing else."""
         parts = transfer.source.tensor_split(self.size())
         return [
             Transfer(part, transfer.target, (0, part.numel()), rank)
@@ -173,7 +173,7 @@ class Reductions(Paths):
         target, finish = part_of(travelling, start, output)
         return Transfer(travelling, target, (start, start + output.numel())), finish
 
-    # A sum of nothing is a barrier.
+    # A sum of no elements is a barrier.
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """Bring the root's tensor to every rank, whatever its type."""

@@ -23,7 +23,7 @@ from tributary.torch.options import Options
 #: How long rank 0 keeps its switch for ranks that have not left yet: they may have died.
 GRACE_S = 5.0
 
-#: Of a job's name.
+#: The most letters of a job's name.
 MOST_LETTERS = 128
 
 _KEY = "tributary"
@@ -33,23 +33,23 @@ _KEY = "tributary"
 class Meeting:
     """What the ranks of one group agreed on."""
 
-    #: Unlike any other group's, at any time: the Store may outlive the group.
+    #: Differs from the nonce of any other group at any time, since the Store may outlive the group.
     nonce: str
     #: The job's name at the switch.
     job: str
-    #: "HOST:PORT", one or several.
+    #: "HOST:PORT" of each switch.
     switches: list[str]
     #: The switch runs in rank 0's process.
     embedded: bool
 
     def named(self, suffix: str) -> Meeting:
-        """The same for another job of the group."""
+        """The meeting for another job of the group."""
         safe = _safe(suffix)
         return replace(self, job=f"{self.job[: MOST_LETTERS - len(safe)]}{safe}")
 
 
 class Rendezvous:
-    """One group's meeting: rank 0 says where the switch is, starting one where there is none."""
+    """One group's meeting: rank 0 tells where the switch is, and starts one if there is none."""
 
     def __init__(
         self, store: dist.Store, rank: int, size: int, name: str, options: Options, patience: timedelta
@@ -71,7 +71,7 @@ class Rendezvous:
         try:
             switches = options.switches or [self._embed(options)]
         except Exception as error:
-            # The others wait for us: they hear of it at once.
+            # The other ranks wait for rank 0, so they are told at once.
             self._store.set(_KEY, json.dumps({"error": f"rank 0 could not start its switch: {error}"}))
             raise
         job = f"torch-{nonce}-{_safe(name)}"[:MOST_LETTERS]
@@ -93,7 +93,7 @@ class Rendezvous:
         own, first = options.switches, meeting.switches
         if meeting.embedded or not own or not _core.sums_on_the_way(options.protocol):
             return meeting
-        # In a fabric every rank speaks to the switch next to it.
+        # In a fabric every rank exchanges packets with the switch next to it.
         if len(own) != len(first):
             raise ConnectError(
                 f"rank 0 names {len(first)} switches ({','.join(first)}) and this rank {len(own)} ({','.join(own)}): "
@@ -102,7 +102,7 @@ class Rendezvous:
         return replace(meeting, switches=own)
 
     def _await_all(self, patience: timedelta) -> None:
-        """Wait until every rank is here: the steps that follow cannot tell who is not."""
+        """Wait until every rank is here: the steps that follow cannot tell which rank is missing."""
         here = [f"{_KEY}/{self.meeting.nonce}/here/{rank}" for rank in range(self._size)]
         self._store.set(here[self._rank], "1")
         try:
@@ -119,14 +119,14 @@ class Rendezvous:
         return _Embedded.acquire(options.listen)
 
     def all_have_met(self) -> None:
-        """Every rank has joined: take the invitation down, lest a later group with this Store and name follows it."""
+        """Delete the invitation once every rank has joined, lest a later group with this Store and name follow it."""
         if self._rank == 0:
-            # Not every Store can delete.
+            # Not every Store can delete keys.
             with contextlib.suppress(RuntimeError, NotImplementedError):
                 self._store.delete_key(_KEY)
 
     def leave(self, orderly: bool) -> None:
-        """Say that this rank needs the switch no more; rank 0 waits for the others before it stops its own."""
+        """Tell that this rank no longer needs the switch; rank 0 waits for all ranks before it stops its own switch."""
         try:
             if orderly:
                 self._wait_for_others()
@@ -147,7 +147,7 @@ class Rendezvous:
 
 
 class _Embedded:
-    """The switch of this process: one, whichever of its groups need it."""
+    """The switch of this process: only one, whichever of its groups need it."""
 
     _lock = threading.Lock()
     _switch: tributary.Switch | None = None
@@ -174,7 +174,7 @@ class _Embedded:
 
 
 def _safe(name: str) -> str:
-    """The name in letters that a job's may have."""
+    """The name in letters that a job's name may have."""
     return re.sub(r"[^A-Za-z0-9_.:@+=-]", "_", name)
 
 

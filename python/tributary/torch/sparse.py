@@ -1,4 +1,4 @@
-"""Sparse tensors (COO): their elements as a group of sparse arrays sums them, and back."""
+"""Sparse tensors (COO), converted to the elements that a group sums as sparse arrays, and back."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tributary.sparse import SparseBytes, big_endian
 from tributary.torch.options import Options
 from tributary.torch.tensors import DTYPES, Tensors
 
-#: What zeros that nobody brings leave as it is.
+#: The operators for which zeros that no rank brings change nothing.
 _OPS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "avg"}
 
 
 def are_sparse(tensors: Tensors) -> bool:
-    """Whether these are COO tensors, all of them."""
+    """Whether all of these are COO tensors."""
     return bool(tensors) and all(tensor.layout == torch.sparse_coo for tensor in tensors)
 
 
@@ -42,7 +42,7 @@ def options_of(options: Options) -> dict[str, str] | None:
 
 
 def op_name(name: str, tensors: Tensors, reduce_op: Any) -> str:
-    """Our name of the operator; refuses what cannot be summed as indices and values."""
+    """This package's name of the operator; refuses operators that cannot combine indices and values."""
     if reduce_op.op not in _OPS:
         op = reduce_op.op.name
         raise Unsupported(f"{name} of a sparse tensor is SUM or AVG; for {op} use tensor.to_dense()")
@@ -57,19 +57,19 @@ def op_name(name: str, tensors: Tensors, reduce_op: Any) -> str:
 
 
 class SparseTransfer:
-    """One tensor's elements on their way through the network."""
+    """One tensor's elements in the network."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        #: Not detached: that would be another tensor, whose elements are replaced in vain.
+        #: Not detached: a detached tensor would be another one, and replacing its elements would not change this one.
         self._tensor = tensor
         self._whole = tensor.shape[: tensor.sparse_dim()]
-        #: Of the elements that each index of the tensor stands for.
+        #: The shape of the elements that each index of the tensor stands for.
         self._dense = tensor.shape[tensor.sparse_dim() :]
         self._width = prod(self._dense)
         self._total: _core.SparseSum | None = None
 
     def brought(self) -> SparseBytes:
-        """What this rank brings: equal indices become one, as in every other sum of sparse tensors."""
+        """This rank's contribution: equal indices become one, as in every other sum of sparse tensors."""
         tensor = self._tensor.detach().coalesce()
         values = tensor.values().contiguous().reshape(-1)
         indices = np.empty(0, dtype=np.int64)
@@ -80,16 +80,16 @@ class SparseTransfer:
         return SparseBytes(indices, big_endian(words), DTYPES[tensor.dtype], tensor.numel())
 
     def expects(self, total: _core.SparseSum) -> None:
-        """Where the sum will be."""
+        """The object that will have the sum."""
         self._total = total
 
     def finish(self) -> None:
-        """Bring the sum to the tensor."""
+        """Write the sum to the tensor."""
         assert self._total is not None, "the transfer was submitted"
         indices, values = self._total.take()
         if self._tensor.numel() == 0:
             return
-        # All ranks bring every element of an index, or none.
+        # All ranks bring either every element of an index or none.
         rows = np.unravel_index(indices[:: self._width] // self._width, self._whole)
         places = torch.from_numpy(np.stack(rows))
         size = self._tensor.element_size()

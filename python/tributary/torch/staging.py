@@ -35,7 +35,7 @@ class Streams(Protocol):
         """Host memory for the tensor's elements, in C order."""
 
     def copy(self, target: torch.Tensor, source: torch.Tensor, stream: Any) -> None:
-        """Copy in turn on the stream."""
+        """Copy on the stream, in turn."""
 
 
 class CudaStreams:
@@ -61,22 +61,22 @@ class CudaStreams:
         return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor, stream: Any) -> None:
-        """Copy in turn on the stream."""
+        """Copy on the stream, in turn."""
         with torch.cuda.stream(stream):
             target.copy_(source, non_blocking=True)
 
 
-#: What tensors go through; tests put theirs in its place.
+#: The streams in use; tests replace them.
 streams: Streams = CudaStreams()
 
 
 def is_staged(tensor: torch.Tensor) -> bool:
-    """Whether the tensor is where the network does not reach."""
+    """Whether the tensor is in memory that the network cannot reach."""
     return tensor.device.type == "cuda"
 
 
 def fetch(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's elements in host memory, in C order, as they are after all that its stream was given so far."""
+    """The tensor's elements in host memory, in C order, after everything that its stream was given so far."""
     host = streams.pinned(tensor)
     side = streams.side(tensor.device)
     side.wait_stream(streams.current(tensor.device))
@@ -86,24 +86,24 @@ def fetch(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Landing:
-    """A tensor that a result comes back to. Make it as the operation begins, in the caller's thread."""
+    """A tensor that gets a result. Make it when the operation begins, in the caller's thread."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor
         self._ready = streams.current(tensor.device).record_event()
 
     def bring(self, host: torch.Tensor) -> None:
-        """Copy the result to the tensor; returns when it is there."""
+        """Copy the result to the tensor; return when it is there."""
         side = streams.side(self._tensor.device)
         side.wait_event(self._ready)
-        # Copies of other layouts than C order need a detour over the device, which PyTorch makes by itself.
+        # Layouts other than C order need a detour over the device, which PyTorch makes by itself.
         streams.copy(self._tensor, host, side)
         side.record_event().synchronize()
 
 
 @dataclass(frozen=True)
 class Staged:
-    """The arguments of an operation on the host path, with host memory in place of a GPU's tensors."""
+    """The arguments of an operation on the host path, with host memory in place of tensors on a GPU."""
 
     arguments: list[Any]
     averaged: list[torch.Tensor]
@@ -111,7 +111,7 @@ class Staged:
 
     @staticmethod
     def of(arguments: list[Any], averaged: Sequence[torch.Tensor], brings_back: bool) -> Staged:
-        """Fetch what is on a GPU. The first argument is what Gloo writes, where it writes at all."""
+        """Fetch the tensors from the GPU. The first argument is what Gloo writes, if it writes anything."""
         hosts: dict[int, torch.Tensor] = {}
         back: list[Callable[[], None]] = []
 
@@ -130,7 +130,7 @@ class Staged:
         return Staged(staged, [hosts.get(id(tensor), tensor) for tensor in averaged], back)
 
     def after(self, finish: Callable[[], None] | None) -> Callable[[], None] | None:
-        """What remains to do when Gloo is done: its own part, then the way back."""
+        """What remains to do when Gloo is done: Gloo's own last step, then the copies back."""
         if not self.back:
             return finish
 

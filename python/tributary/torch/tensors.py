@@ -1,4 +1,4 @@
-"""Between tensors of any layout and the flat memory that travels: elements in C order."""
+"""Conversion between tensors of any layout and flat memory for the network: elements in C order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tributary.torch.transit import Finish
 
 Tensors = list[torch.Tensor]
 
-#: What protocols can reduce: PyTorch's types, and our names of them.
+#: The types that protocols can reduce, and this package's names of them.
 DTYPES = {
     torch.float64: "f64",
     torch.float32: "f32",
@@ -27,7 +27,7 @@ DTYPES = {
 
 
 def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
-    """Refuse tensors that can travel neither way."""
+    """Refuse tensors that neither path can take."""
     for tensor in tensors:
         if tensor.layout != torch.strided:
             raise Unsupported(
@@ -44,17 +44,17 @@ def size_in_bytes(tensors: list[torch.Tensor]) -> int:
 
 
 def held(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements that the tensor holds: a sparse one's values."""
+    """The elements that the tensor holds: of a sparse tensor, its values."""
     return tensor._values() if tensor.layout == torch.sparse_coo else tensor
 
 
 def is_flat(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's memory is the host's, and its elements in C order, as they are."""
+    """Whether the tensor is in the host's memory, with its elements in C order."""
     return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj() and not staging.is_staged(tensor)
 
 
 def flat(tensor: torch.Tensor, values: torch.Tensor | None = None) -> tuple[torch.Tensor, Finish | None]:
-    """The tensor's elements in C order, and how the result comes back; the tensor itself where that will do.
+    """The tensor's elements in C order, and the conversion back; the tensor itself where that will do.
 
     With `values` the result comes back from there, in any case.
     """
@@ -73,7 +73,7 @@ def flat_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def part_of(source: torch.Tensor, start: int, output: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
-    """Where the elements from `start` of the sum of `source` come to: the output itself, or memory on the way there.
+    """Where the elements from `start` of the sum of `source` go: into the output itself, or into memory in between.
 
     The network may write into the source only what it has read there: the part at its own place.
     """
@@ -89,7 +89,7 @@ def part_of(source: torch.Tensor, start: int, output: torch.Tensor) -> tuple[tor
 
 
 def words(tensor: torch.Tensor, keep: bool) -> tuple[torch.Tensor, Finish | None]:
-    """The tensor's memory as 32-bit words, with its values if `keep`, and how the result comes back.
+    """The tensor's memory as 32-bit words, with its values if `keep`, and the conversion back.
 
     Broadcasts bring words as they are, whatever they mean.
     """
@@ -107,19 +107,19 @@ def words(tensor: torch.Tensor, keep: bool) -> tuple[torch.Tensor, Finish | None
 
 
 def way_back(tensor: torch.Tensor, values: torch.Tensor) -> Finish:
-    """How a result comes to where the caller looks for it, once `values` has it. Call it as the operation begins."""
+    """How a result gets to its tensor, once `values` has it. Call it when the operation begins."""
     if staging.is_staged(tensor):
         return partial(staging.Landing(tensor).bring, values)
     return partial(write, tensor, values)
 
 
 def write(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Bring a result to a tensor of the host."""
+    """Write a result to a tensor of the host."""
     tensor.copy_(values)
 
 
 def in_order(finishes: list[Finish | None]) -> Finish | None:
-    """All of them, one after the other; None where there is nothing to do."""
+    """A function that calls all of them in turn; None if there are none."""
     todo = [finish for finish in finishes if finish is not None]
     if not todo:
         return None

@@ -1,6 +1,6 @@
 """The largest of DDP's gradients only, as sparse tensors: :class:`TopK` and its hook."""
 
-# Annotations stay as they are: DDP looks at the hook's.
+# Annotations are not postponed, because DDP looks at the hook's.
 
 from math import ceil
 from typing import Any
@@ -30,7 +30,8 @@ class TopK:
         if not 0 < ratio <= 1:
             raise ValueError(f"the ratio of elements that are sent is above 0 and up to 1, not {ratio}")
         self.group, self.ratio, self.error_feedback = group, ratio, error_feedback
-        #: What was not sent, by parameter: DDP deals them out to other buckets after its first step.
+        #: The elements that were not sent, by parameter: DDP distributes parameters to other buckets after its first
+        #: step.
         self.left: dict[torch.Tensor, torch.Tensor] = {}
 
     def choose(self, bucket: GradBucket) -> torch.Tensor:
@@ -52,7 +53,7 @@ class TopK:
 def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average the largest gradients of a bucket in the network; those that no rank sends are zero."""
     buffer = bucket.buffer()
-    # Of an embedding whose gradient is sparse already, all of it.
+    # All elements of an embedding's gradient, which is sparse already.
     chosen = buffer if are_sparse([buffer]) else state.choose(bucket)
     process_group: Any = state.group or dist.group.WORLD
     opts = dist.AllreduceOptions()

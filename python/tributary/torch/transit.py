@@ -1,4 +1,4 @@
-"""What is on its way through the network for one operation, and how its errors read."""
+"""The collectives of one operation in the network, and the wording of their errors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import timedelta
 from tributary import Pending
 from tributary.errors import CollectiveTimeout
 
-#: What remains to do once all has come.
+#: What remains to do once all results have come.
 Finish = Callable[[], None]
 
-#: What to add to the sentences of errors of these classes.
+#: Sentences to add to errors of these classes.
 Hints = Mapping[type[Exception], str]
 
 
@@ -23,11 +23,11 @@ class Transit:
         self._title, self._pending, self._timeout, self._hints = title, pending, timeout, hints
 
     def is_done(self) -> bool:
-        """Whether all have ended, well or not."""
+        """Whether all have ended, successfully or not."""
         return all(pending.is_done() for pending in self._pending)
 
     def wait(self, patience: timedelta) -> None:
-        """Wait for the end of all; raise why one failed.
+        """Wait for the end of all; raise the error of one that failed.
 
         Raises:
             StillUnderWay: where the patience, if it is more than nothing, ends first.
@@ -58,10 +58,10 @@ class Transit:
 
 
 class StillUnderWay(CollectiveTimeout):
-    """A wait that was shorter than the operation, which goes on."""
+    """A wait that was shorter than its operation, which goes on."""
 
 
 def entitle(error: BaseException, title: str) -> None:
-    """Say in the error which operation failed, unless it does."""
+    """Name the operation that failed in the error, unless the error names it."""
     if error.args and not str(error.args[0]).startswith(title):
         error.args = (f"{title}: {error.args[0]}", *error.args[1:])

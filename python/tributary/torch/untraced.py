@@ -17,7 +17,7 @@ _Kind = TypeVar("_Kind", bound=type)
 
 
 def untraced(kind: _Kind) -> _Kind:
-    """Hide the public methods of a class, and all that they call."""
+    """Hide the public methods of a class, and everything that they call."""
     for name, method in list(vars(kind).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
             setattr(kind, name, Hidden(method))
@@ -25,17 +25,17 @@ def untraced(kind: _Kind) -> _Kind:
 
 
 class Hidden:
-    """A method that is hidden with all that it calls."""
+    """A method that is hidden with everything that it calls."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self._method, self._disabled = method, None
         self.__doc__ = method.__doc__
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        """The method of an object. Dynamo passes this function by: there is no tensor in it (2.14: see below)."""
+        """The method of an object. Dynamo does not compile this function, since it has no tensor (2.14: see below)."""
         if owner is None:
             return self._method
-        # Importing Dynamo takes a second; while nobody has, nobody compiles.
+        # Importing Dynamo takes a second; while it is not imported, nothing is compiled.
         if "torch._dynamo" not in sys.modules:
             return self._method.__get__(owner, kind)
         if self._disabled is None:
@@ -44,8 +44,8 @@ class Hidden:
 
 
 if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 15):
-    # PyTorch 2.14's Dynamo compiles it all the same, and breaks the search for the method, which then ends in
-    # "does not support broadcast". `torch.compiler.disable` would import Dynamo.
+    # PyTorch 2.14's Dynamo compiles it all the same, and then the search for the method fails with "does not support
+    # broadcast". `torch.compiler.disable` would import Dynamo.
     from torch._C._dynamo import eval_frame
 
     _SKIP = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)

@@ -1,4 +1,4 @@
-"""What a caller holds of an operation under way: :class:`NetworkWork` and :class:`HostWork`."""
+"""Handles of operations under way: :class:`NetworkWork` and :class:`HostWork`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from tributary.torch.transit import Finish, StillUnderWay, Transit, entitle
 from tributary.torch.untraced import untraced
 
 _NO_TIMEOUT = timedelta(0)
-#: How long the word of the others is waited for after Gloo has failed: it is under way, or its sender is dead.
+#: How long to wait for the other ranks' descriptions after Gloo has failed: they are under way, or their sender is
+#: dead.
 _LAST_WORDS = timedelta(seconds=2)
 
 
 class Result(list[torch.Tensor]):
-    """The tensors of an operation, as its future brings them; and the rank that a receive heard from."""
+    """The tensors of an operation, for its future; and the rank from which a receive got them."""
 
     source_rank: int = -1
 
 
-#: In each thread the work whose future was asked for last.
+#: For each thread, the work whose future was asked for last.
 _here = threading.local()
 
 
@@ -42,7 +43,7 @@ def last_asked() -> _Work | None:
 
 @untraced
 class _Work(Work):
-    """What both kinds share: one outcome, decided once, and futures that hear of it."""
+    """The common part of both kinds: one outcome, decided once, and futures that get it."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class _Work(Work):
         super().__init__()
         self._callbacks = callbacks
         self._health = health
-        #: For messages: "all_reduce 12 of group default_pg".
+        #: The work's name in messages: "all_reduce 12 of group default_pg".
         self.title = title
         self._home = Home()
         self._result = Result(tensors)
@@ -68,7 +69,7 @@ class _Work(Work):
         self._ordered: OrderedFuture | None = None
 
     def _conclude(self, error: BaseException | None) -> None:
-        """Decide the outcome, unless another thread has; bring the result to the caller's tensors."""
+        """Decide the outcome, unless another thread has decided it; write the result to the caller's tensors."""
         futures: list[torch.futures.Future[Any] | None] = []
         with self._lock:
             if not self._ended:
@@ -82,7 +83,7 @@ class _Work(Work):
                     entitle(error, self.title)
                 self._error, self._ended, self._finish = error, True, None
                 futures = [self._ordered, self._future]
-        # Outside of the lock: what hangs on the futures may ask us again.
+        # Outside the lock: callbacks of the futures may call this work again.
         for future in futures:
             self._tell(future)
         if self._error is not None:
@@ -93,14 +94,14 @@ class _Work(Work):
             tell(future, self._result if self._error is None else self._error)
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future that brings the tensors, as C++ knows it."""
+        """The future of the tensors that C++ knows."""
         _here.asked = self
         with self._lock:
             late = self._ended and self._future is None
             if self._handed is None:
                 self._future = torch.futures.Future(devices=self._devices())
-                # PyTorch's `set_exception` is for Python alone: C++ sees a value, and DDP takes it for gradients and
-                # crashes. What a callback raises is an error in both worlds.
+                # PyTorch's `set_exception` works only for Python: C++ sees a value, and DDP takes it for gradients and
+                # crashes. An error that a callback raises is an error for both.
                 self._handed = self._future.then(_value)
             handed = self._handed
         if late:
@@ -108,7 +109,7 @@ class _Work(Work):
         return handed
 
     def ordered_future(self) -> OrderedFuture | None:
-        """A future that brings the tensors, as Python gets it; None where the end is not told by itself."""
+        """The future of the tensors that Python gets; None if the work does not report its end by itself."""
         with self._lock:
             late = self._ended and self._ordered is None
             if self._ordered is None:
@@ -119,19 +120,19 @@ class _Work(Work):
         return ordered
 
     def settle(self) -> None:
-        """Bring the end about, where this thread can; its error stays for the caller."""
+        """Bring the end about, if this thread can; an error is left for the caller."""
 
     def _devices(self) -> list[torch.device]:
-        # A future that brings tensors of a GPU must say of which.
+        # A future of tensors on a GPU must name their devices.
         found = {tensor.device for tensor in self._result if tensor.device.type == "cuda"}
         return sorted(found, key=lambda device: device.index)
 
     def is_success(self) -> bool:
-        """Whether the operation has ended well."""
+        """Whether the operation has ended successfully."""
         return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
-        """Why the operation failed, if it has."""
+        """The error of the operation, if it failed."""
         return self._error if self.is_completed() else None
 
     def result(self) -> list[torch.Tensor]:
@@ -139,13 +140,13 @@ class _Work(Work):
         return self._result
 
     def synchronize(self) -> None:
-        """As :meth:`wait`."""
+        """Like :meth:`wait`."""
         self.wait()
 
 
 @untraced
 class NetworkWork(_Work):
-    """An operation in the network: its transit, and what remains to do with what that brings."""
+    """An operation in the network: its transit, and what remains to do with the transit's results."""
 
     def __init__(
         self,
@@ -162,7 +163,7 @@ class NetworkWork(_Work):
         self._completer = completer
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
-        """Wait until the result is in the caller's tensors; raise why the operation failed."""
+        """Wait until the result is in the caller's tensors; raise the operation's error if it failed."""
         self._home.refuse_fork(self.title)
         error: Exception | None = None
         if not self._ended:
@@ -176,20 +177,20 @@ class NetworkWork(_Work):
         return True
 
     def is_completed(self) -> bool:
-        """Whether the operation has ended, well or not."""
+        """Whether the operation has ended, successfully or not."""
         if not self._ended and self._transit.is_done():
             self.settle()
         return self._ended
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future that brings the tensors, whether or not anybody waits."""
+        """A future of the tensors, which ends even if no thread waits."""
         future = super().get_future()
         if not self._ended:
             self._completer.see_to(self)
         return future
 
     def settle(self) -> None:
-        """Wait for the end; its error stays for the caller."""
+        """Wait for the end; an error is left for the caller."""
         try:
             self.wait()
         except Exception:
@@ -199,7 +200,7 @@ class NetworkWork(_Work):
 
 @untraced
 class HostWork(_Work):
-    """An operation on the host path: Gloo's own work, under our name, and what ranks say beside it that they bring."""
+    """An operation on the host path: Gloo's own work, under our name, and the ranks' agreement beside it."""
 
     def __init__(
         self,
@@ -222,7 +223,7 @@ class HostWork(_Work):
         self._tells_by_itself = True
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
-        """Wait until the result is in the caller's tensors; raise why the operation failed."""
+        """Wait until the result is in the caller's tensors; raise the operation's error if it failed."""
         self._home.refuse_fork(self.title)
         if not self._ended:
             self._agree(timeout)
@@ -235,7 +236,7 @@ class HostWork(_Work):
         return True
 
     def _agree(self, timeout: timedelta) -> None:
-        """Wait until all ranks have said what they bring; without that Gloo's part never ends."""
+        """Wait for all ranks' descriptions: if they differ, Gloo's part never ends."""
         if self._agreement is None or self._ended:
             return
         try:
@@ -247,12 +248,12 @@ class HostWork(_Work):
             self._conclude(error)
 
     def settle(self) -> None:
-        """Wait until it is clear that Gloo's part can end; Gloo tells of its end."""
+        """Wait until it is clear that Gloo's part can end; Gloo reports its end."""
         with contextlib.suppress(Exception):
             self._agree(_NO_TIMEOUT)
 
     def is_completed(self) -> bool:
-        """Whether the operation has ended. Gloo's sends and receives say so only once they were waited for."""
+        """Whether the operation has ended. Gloo's sends and receives report their end only after a wait."""
         if self._agreement is not None and self._agreement.is_done():
             self.settle()
         if not self._ended and self._inner.is_completed():
@@ -264,7 +265,7 @@ class HostWork(_Work):
         return self._ended
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future that brings the tensors."""
+        """A future of the tensors."""
         with self._lock:
             follow = not self._ended and not self._follows
             self._follows = True
@@ -276,35 +277,35 @@ class HostWork(_Work):
         try:
             inner = self._inner.get_future()
         except RuntimeError:
-            # Gloo's sends and receives have none: ours ends when somebody has waited.
+            # Gloo's sends and receives have no future: ours ends when a thread has waited.
             self._tells_by_itself = False
             return
         inner.add_done_callback(self._hear)
         if self._agreement is not None:
-            # Gloo does not tell of an operation that ranks disagree on.
+            # Gloo does not report the end of an operation on which ranks disagree.
             self._completer.see_to(self)
 
     def ordered_future(self) -> OrderedFuture | None:
-        """As for all works. A callback that waits for a send would keep all others waiting."""
+        """Like for all works. A callback that waits for a send would keep all other callbacks waiting."""
         return super().ordered_future() if self._tells_by_itself else None
 
     def _hear(self, inner: torch.futures.Future[Any]) -> None:
-        # Gloo counts its work as under way until its future's callbacks have returned: it cannot be waited for here.
+        # Gloo counts its work as under way until its future's callbacks have returned, so it cannot be waited for here.
         error: RuntimeError | None = None
         try:
             inner.value()
         except RuntimeError as failed:
             error = failed
-        # The error is the caller's, through our futures.
+        # The caller gets the error through our futures.
         with contextlib.suppress(Exception):
-            # A rank that hears first that ranks disagree may be gone before the others have heard: what all have said
-            # tells more than its closed connection.
+            # A rank that hears first that ranks disagree may be gone before the others have heard it: all ranks'
+            # descriptions tell more than its closed connection.
             with contextlib.suppress(StillUnderWay):
                 self._agree(_NO_TIMEOUT if error is None else _LAST_WORDS)
             self._conclude(error)
 
     def _source_rank(self) -> int:
-        """The rank that a receive from anybody heard from."""
+        """The rank from which a receive from any rank got its tensors."""
         self.wait()
         return self._result.source_rank
 
@@ -317,23 +318,23 @@ class HostWork(_Work):
 
 @untraced
 class DoneWork(_Work):
-    """Something that has ended well."""
+    """A work that has ended successfully."""
 
     def __init__(self, title: str, callbacks: Callbacks, health: Health, tensors: Sequence[torch.Tensor] = ()) -> None:
         super().__init__(title, tensors, None, callbacks, health)
         self._conclude(None)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
-        """Nothing is left to wait for."""
+        """Return at once, since nothing is left to wait for."""
         return True
 
     def is_completed(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
 
 class Completer:
-    """A thread that waits for operations whose callers do not: those with futures, and those with work left to do."""
+    """A thread that waits for operations whose callers do not: those with futures, and those with steps left to do."""
 
     def __init__(self, name: str) -> None:
         self._queue: queue.SimpleQueue[NetworkWork | HostWork | None] = queue.SimpleQueue()
@@ -342,7 +343,7 @@ class Completer:
         self._lock = threading.Lock()
 
     def see_to(self, work: NetworkWork | HostWork) -> None:
-        """End the work as soon as its transfers are in."""
+        """End the work as soon as its transfers have ended."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)

@@ -28,7 +28,7 @@ def apply() -> None:
 
 
 def _ordering(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Give Python the future whose callbacks come in order, in place of C++'s, where the work is one of ours."""
+    """Give Python the future whose callbacks come in order, in place of C++'s, if the work is one of ours."""
 
     def get_future(self: Any) -> Any:
         if type(self) is not Work:

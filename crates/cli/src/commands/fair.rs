@@ -1,7 +1,7 @@
-//! `tributary fair`: what a job and a flow under DCTCP each have of one cable, on real packets: PANAMA's figure 10.
+//! `tributary fair`: the shares of a job and of a DCTCP flow on one cable, with real packets: PANAMA's figure 10.
 //!
-//! Two switches and four hosts in namespaces. The flow is there first; then a job of two ranks joins, and both want the cable
-//! between the switches. `tributary reproduce panama-fig10` does the same in the simulator.
+//! There are two switches and four hosts in namespaces. The flow starts first; then a job of two ranks joins, and both
+//! need the cable between the switches. `tributary reproduce panama-fig10` does the same in the simulator.
 
 mod shares;
 
@@ -37,16 +37,16 @@ that both are there, in parts of half the cable, headers and framing counted: 1 
 marks nothing of what finds 64 KiB waiting or less, all that finds more than 512 KiB, and between
 them a share that rises. Needs root and iproute2; pictures need matplotlib.";
 
-/// What the cable between the switches is like, and everything else.
+/// The fabric: the cable between the switches, and everything else.
 const FILE: &str = "secret = \"a fabric of this machine alone\"\nrate_mbps = 200\nqueue_kib = 1024\nlossless = true\nmark_above_kib = 64\nmark_all_above_kib = 512\n\
                     [graph]\nhosts = [\"job0\", \"flow0\", \"job1\", \"flow1\"]\nswitches = [\"left\", \"right\"]\n\
                     links = [[\"job0\", \"left\"], [\"flow0\", \"left\"], [\"job1\", \"right\"], [\"flow1\", \"right\"], \
                     [\"left\", \"right\"]]\n[[link]]\nbetween = [\"left\", \"right\"]\n";
-/// The protocol's option that its windows follow, and its values.
+/// The option that makes the protocol's windows follow marks.
 const OPTION: &str = "congestion_control";
 /// Time for a process to say that it is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// What ranks sum again and again.
+/// The size of the tensor that ranks sum again and again.
 const ELEMENTS: &str = "2000000";
 
 /// The flags of `tributary fair`.
@@ -94,7 +94,7 @@ impl Control {
     }
 }
 
-/// Everything that was seen, as `tributary.plots` draws it.
+/// All observations, in the form that `tributary.plots` draws.
 #[derive(Serialize)]
 struct Outcome {
     id: &'static str,
@@ -114,7 +114,7 @@ struct Line {
     shares: Shares,
 }
 
-/// Runs the lines, says and draws what came of them.
+/// Runs the lines, and reports and draws the results.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let protocol = chosen(args.protocol)?;
     let interrupt = Interrupt::on_signals()?;
@@ -146,7 +146,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A protocol whose windows follow marks or do not, as it is told.
+/// A protocol with the option to follow marks or not.
 fn chosen(asked: Option<&'static Protocol>) -> Result<&'static Protocol, Failure> {
     let has_choice = |protocol: &Protocol| protocol.options.specs.iter().any(|option| option.name == OPTION);
     let first = || protocols::ALL.iter().copied().find(|protocol| has_choice(protocol));

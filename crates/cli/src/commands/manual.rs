@@ -40,7 +40,7 @@ pub struct ManArgs {
 
 /// Prints a shell's script.
 pub fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
-    // The generator panics where it cannot write, and a reader may go away.
+    // The generator panics if it cannot write, and a reader may go away.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tributary", &mut script);
     let mut out = std::io::stdout().lock();

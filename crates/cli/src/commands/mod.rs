@@ -112,7 +112,7 @@ impl Command {
         }
     }
 
-    /// What is to be logged, and how.
+    /// The log's level and format.
     pub fn log(&self) -> Result<LogArgs, Failure> {
         match self {
             Command::Switch(args) => Ok(args.log.clone()),

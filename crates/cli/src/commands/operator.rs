@@ -17,7 +17,7 @@ use tributary_sim::cores::operators::{self, OperatorCycles, build, count};
 use crate::failure::Failure;
 use crate::output;
 
-/// Protocols are named by the registry: those whose switches take operators of a job's own.
+/// The help. It names a protocol of the registry whose switches take operators of jobs.
 fn help() -> String {
     let able = protocols::ALL.iter().find(|protocol| protocol.options.own.is_some());
     let protocol = able.map_or("NAME", |protocol| protocol.name);
@@ -154,7 +154,7 @@ fn build(of: &Source, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an operator needs, for people.
+/// The order that an operator needs, for people.
 fn order(needs: Needs) -> &'static str {
     match needs {
         Needs::Nothing => "none: it commutes and associates, as far as the self-test has seen",
@@ -226,7 +226,7 @@ fn show_all() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the operator for the cores, runs it there, and notes what it took.
+/// Builds the operator for the cores, runs it there, and notes its cycles.
 fn cycles(of: &Source, to: Option<&Path>) -> Result<(), Failure> {
     let operator = of.operator()?;
     let wrong = |why: String| Failure::new(format!("{}: {why}", operator.name()));
@@ -254,7 +254,7 @@ fn cycles(of: &Source, to: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Operator and kernel take turns, so that both meet the same load; the fastest round of each counts.
+/// Measures the operator and the kernel in turns, so that both meet the same load; the fastest round of each counts.
 fn bench(of: &Source, bytes: usize) -> Result<(), Failure> {
     const ROUNDS: usize = 200;
     const CALLS: u32 = 200;

@@ -64,7 +64,7 @@ pub struct Args {
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
     heap::return_slots_to_the_kernel();
-    // Before the switch knows of the server: a signal that comes then is kept, not lost.
+    // Before the switch knows the server, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let switch = resolve(&args.switch)?;
     let listen = args.listen.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());

@@ -126,7 +126,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is not lost when somebody stops it.
+/// The failure of a stopped run, which says what is kept.
 fn stopped(error: ReproduceError, args: &Args) -> Failure {
     match (&error, &args.out) {
         (ReproduceError::Stopped, Some(out)) => {
@@ -140,7 +140,7 @@ fn stopped(error: ReproduceError, args: &Args) -> Failure {
     }
 }
 
-/// Prints an outcome, and writes it if that was wanted.
+/// Prints an outcome, and writes it if files were asked for.
 fn show(outcome: &Outcome, is_later: bool, args: &Args, program: &Program) -> Result<(), Failure> {
     if args.json {
         output::json(outcome)?;
@@ -183,7 +183,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     Ok(output::line(&table.render())?)
 }
 
-/// One bar for everything that was asked for, with what is known to come.
+/// One bar for all experiments; its length grows with the runs that are known.
 fn progress(runs: usize) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -254,7 +254,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The verdict, and what kind of row it is on.
+/// The verdict, and the kind of row that it is for.
 fn verdict_text(row: &Row) -> String {
     let basis = match row.basis {
         Basis::Published => "",
@@ -264,7 +264,7 @@ fn verdict_text(row: &Row) -> String {
     format!("{}{basis}", word(row.verdict))
 }
 
-/// With which other values of what was fitted the verdict is the same, and with which it is another.
+/// With which other values of the fitted parameters the verdict is the same, and with which it differs.
 fn where_it_holds(row: &Row) -> String {
     let with = |same: bool| {
         let of = row.elsewhere.iter().filter(|other| (other.verdict == row.verdict) == same);
@@ -283,9 +283,9 @@ fn where_it_holds(row: &Row) -> String {
     }
 }
 
-/// Writes data and pictures; says what is where.
+/// Writes data and pictures; returns a sentence that lists them.
 fn write(outcome: &Outcome, folder: &Path, program: &Program) -> Result<String, Failure> {
-    // What the file says and what it does not must not take each other's place.
+    // Outcomes of a file and of a changed file must not replace each other.
     let name = if outcome.changes.is_empty() { outcome.id.clone() } else { format!("{}-changed", outcome.id) };
     let named = |ending: &str| folder.join(format!("{name}.{ending}"));
     let put = |path: &Path, text: String| {

@@ -10,7 +10,7 @@ use crate::output;
 use crate::program::Program;
 use crate::stage::{Interrupt, Place, Process, Stage};
 
-/// Where rank 0 is met, on its own host.
+/// The port of the rendezvous at rank 0's host.
 const RENDEZVOUS_PORT: u16 = 29_500;
 
 const EXAMPLES: &str = "\
@@ -47,7 +47,7 @@ pub struct Args {
     pub command: Vec<OsString>,
 }
 
-/// Builds the star, runs the command, prints what rank 0 said.
+/// Builds the star, runs the command, and prints rank 0's output.
 pub fn run(args: &Args, program: &Program) -> Result<(), Failure> {
     let interrupt = Interrupt::on_signals()?;
     let star = Star::build(StarOptions {
@@ -59,7 +59,7 @@ pub fn run(args: &Args, program: &Program) -> Result<(), Failure> {
     let switch = stage.switch_addr().to_string();
     let star = stage.place_mut().star_mut().expect("the place is a star");
     let ranks = (0..args.hosts).map(|rank| start(star, args, rank, &switch, &interrupt));
-    // Dropping the ranks that are left, on an error, ends them too.
+    // If one fails, dropping the remaining ranks ends them too.
     let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
     let said = ranks.into_iter().map(|rank| rank.finish(deadline)).collect::<Result<Vec<_>, _>>()?;
     for line in said.into_iter().next().unwrap_or_default() {

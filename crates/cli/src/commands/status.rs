@@ -1,4 +1,4 @@
-//! `tributary status`: what a switch knows of its jobs.
+//! `tributary status`: the state of a switch and its jobs.
 
 pub mod trees;
 
@@ -121,7 +121,7 @@ fn about_switch(switch: &SwitchInfo) -> Vec<String> {
     lines
 }
 
-/// The operators of a job's own, and the first digits of their hashes.
+/// The job's own operators, and the first digits of their hashes.
 fn operators(job: &JobStatus) -> String {
     let of = |operator: &OperatorStatus| format!("{} ({:.8})", operator.name, operator.sha256);
     format!("operators of {}: {}", job.name, job.operators.iter().map(of).collect::<Vec<_>>().join(", "))
@@ -136,7 +136,7 @@ fn server(server: &ServerStatus) -> String {
     format!("server {} is {}, {jobs}, heard {:.1} s ago", server.addr, server.state, server.heard_s_ago)
 }
 
-/// What jobs share at a switch, and what their protocol counts there.
+/// The memory that jobs share at a switch, and their protocol's counts.
 fn about_shared(shared: &SharedStatus) -> String {
     let SharedStatus { protocol, slots, slots_held, slots_peak, bytes, metrics } = shared;
     let own = figures(metrics);
@@ -144,7 +144,7 @@ fn about_shared(shared: &SharedStatus) -> String {
     format!("{protocol}: {slots_held} of {slots} slots held by jobs (peak {slots_peak}), {:.1} MiB{own}", mib(*bytes))
 }
 
-/// A protocol's own figures, but for what has never happened.
+/// A protocol's own figures, without those that are zero.
 fn figures(metrics: &[MetricStatus]) -> String {
     let text = |metric: &MetricStatus| {
         let value = match metric.value {
@@ -157,7 +157,7 @@ fn figures(metrics: &[MetricStatus]) -> String {
     metrics.iter().filter_map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// What a switch of a fabric has more than others: its ports.
+/// The lines for a switch of a fabric: its ports.
 fn about_fabric(fabric: &FabricStatus) -> Vec<String> {
     let mut lines = vec![format!("{} of a fabric whose jobs are formed at {}", fabric.node, fabric.seat)];
     if !fabric.ready {
@@ -234,7 +234,7 @@ fn jobs(jobs: &[JobStatus]) -> String {
     table.render()
 }
 
-/// Who is below whom, for jobs on more than one switch.
+/// Which switches are above and below, for jobs on several switches.
 fn levels(job: &JobStatus) -> Vec<String> {
     let heard = |ago: Option<f64>| ago.map(|ago| format!(", heard {ago:.1} s ago")).unwrap_or_default();
     let below = job.switches.iter().map(|switch| {
@@ -255,7 +255,7 @@ fn levels(job: &JobStatus) -> Vec<String> {
     lines
 }
 
-/// Who sums, for jobs whose servers are processes of their own.
+/// The servers of jobs whose servers are processes of their own.
 fn servers(job: &JobStatus) -> Vec<String> {
     let line = |server: &JobServerStatus| {
         format!("{}: server {} is at {}: {}", job.name, server.server, server.addr, server.state)
@@ -263,13 +263,13 @@ fn servers(job: &JobStatus) -> Vec<String> {
     job.servers.iter().map(line).collect()
 }
 
-/// Whom a job waits for while that rank is merely slow.
+/// The rank for which a job waits because it is slow.
 fn slowest(job: &JobStatus) -> Option<String> {
     let LagStatus { rank, blocks } = job.lag?;
     Some(format!("{} waits for rank {rank}, {} blocks behind", job.name, grouped(blocks)))
 }
 
-/// A whole number with a comma before each three digits.
+/// A whole number with a comma before every three digits.
 fn grouped(number: u32) -> String {
     let digits = number.to_string();
     let comma = |(at, digit): (usize, char)| {

@@ -124,14 +124,14 @@ pub struct Args {
 pub fn run(args: Args) -> Result<(), Failure> {
     heap::return_slots_to_the_kernel();
     allow_many_connections();
-    // Before the ports are open: a signal that comes then is kept, not lost.
+    // Before the ports are open, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let signal = match (&args.fabric, &args.node) {
         (Some(file), Some(node)) => {
             let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options() };
             let switch = fabric::daemon::start(&file, node, args.operators.clone())?;
             fabric::daemon::tell_ready(&switch, node, args.json)?;
-            // It has no quotas and no tokens.
+            // A switch of a fabric has no quotas and no tokens to read again.
             let signal = signals.forever().find(|&signal| signal != SIGHUP);
             switch.stop();
             signal
@@ -153,7 +153,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a person has to mend before the same call can succeed is a wrong call: a service is not started again for it.
+/// Counts errors that a person must correct as wrong calls, for which service managers do not start a service again.
 pub fn not_started(error: StartError) -> Failure {
     match error {
         StartError::System { .. } => Failure::new(error),
@@ -161,7 +161,7 @@ pub fn not_started(error: StartError) -> Failure {
     }
 }
 
-/// Until a signal asks to stop, and then until nothing is being summed.
+/// Runs until a signal asks to stop, and then until no sum is under way.
 fn serve(
     signals: &mut Signals,
     args: &Args,
@@ -180,7 +180,7 @@ fn serve(
     }
 }
 
-/// Reads quotas and tokens anew. Files that are no good change nothing.
+/// Reads quotas and tokens again. Invalid files change nothing.
 fn renew(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch) -> Result<(), Failure> {
     let sentence = match options(args) {
         Ok(new) => {
@@ -204,19 +204,19 @@ fn renew(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch) -> Re
     Ok(())
 }
 
-/// Every member keeps a connection, and the usual soft limit of open files is 1,024: take what we may have.
+/// Raises the limit of open files: every member keeps a connection, and the usual soft limit is 1,024.
 fn allow_many_connections() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a whole rlimit that lives through the call.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 {
         limit.rlim_cur = limit.rlim_max;
-        // SAFETY: as above. Where it fails the old limit holds, and connections beyond it wait.
+        // SAFETY: as above. If it fails, the old limit holds, and connections beyond it wait.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
     }
 }
 
 impl Args {
-    /// As `PROTOCOL.NAME=VALUE`; what is said of one protocol comes after what is said of all.
+    /// Options as `PROTOCOL.NAME=VALUE`; options of one protocol come after those of all.
     fn switch_options(&self) -> Vec<String> {
         let shared = protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref());
         let has_some = shared.filter(|shared| shared.options.specs.iter().any(|spec| spec.name == AGGREGATORS));
@@ -269,7 +269,7 @@ fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
     Tokens::parse(&text).map_err(|error| Failure::usage(format!("'{}': {error}", path.display())))
 }
 
-/// Whom the switch serves, in words.
+/// Which clients the switch serves, in words.
 fn clients(options: &SwitchOptions) -> String {
     match &options.tokens {
         Some(tokens) => format!("tenants with a token: {}", tokens.tenants().len()),

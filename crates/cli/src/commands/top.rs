@@ -1,4 +1,4 @@
-//! `tributary top`: who is slow at a switch, seen live.
+//! `tributary top`: a switch's slow ranks, live.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -26,9 +26,9 @@ look, and http://SWITCH shows the same as a page. Ranks of one speed are waited 
 often, a straggler nearly always. Where stdout is no terminal, screens follow one another. Ctrl-C
 ends it.";
 
-/// Ranks that the table names as slow, at most.
+/// The most ranks that the table names as slow.
 const SLOWEST: usize = 3;
-/// Moves to the corner and clears what is below.
+/// Moves the cursor to the corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// The flags of `tributary top`.
@@ -56,7 +56,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Shows what the switch saw, until it is stopped.
+/// Shows the switch's observations until it is stopped.
 pub fn run(args: Args) -> Result<(), Failure> {
     let switch = resolve(&args.switch)?;
     loop {
@@ -124,7 +124,7 @@ fn table(jobs: &[JobHistory]) -> String {
             format!("{:.2}", last(&job.goodput_gbps)),
             format!("{:.0}", job.blocks_per_s),
             job.still_s.map_or("-".to_string(), |still_s| format!("{still_s:.1} s")),
-            // Of a job that goes on, those that happen to be last at this moment say nothing.
+            // In a job that makes progress, the ranks that are last at this moment mean nothing.
             if job.still_s.is_some() { list(&job.waiting_for) } else { "-".to_string() },
             slow(&job.stragglers),
         ]);
@@ -140,7 +140,7 @@ fn collective(job: &JobHistory) -> String {
     }
 }
 
-/// `2 (81 %), 0 (3 %)`
+/// Formats slow ranks: `2 (81 %), 0 (3 %)`.
 fn slow(stragglers: &[Straggler]) -> String {
     let one = |Straggler { rank, share }: &Straggler| format!("{rank} ({:.0} %)", share * 100.0);
     match stragglers {

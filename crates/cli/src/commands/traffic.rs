@@ -1,5 +1,5 @@
-//! `tributary traffic`: loads a fabric's links with packets that its switches only forward, at a rate, or as one flow under
-//! DCTCP (`flow.rs`).
+//! `tributary traffic`: loads a fabric's links with packets that its switches only forward: at a rate, or as one flow
+//! under DCTCP (`flow.rs`).
 
 pub mod flow;
 
@@ -35,19 +35,19 @@ port. Under DCTCP (RFC 8257) they take part in ECN, and the window follows the m
 with mark_above_kib; --json prints a line every 100 ms: at (seconds since 1970), packets (that the
 receiver has acknowledged), window_packets.";
 
-/// UDP's discard service (RFC 863): nobody need listen.
+/// UDP's discard service (RFC 863), where no program need listen.
 const DISCARD: u16 = 9;
 /// UDP payload of a packet of 1,500 bytes.
 const PAYLOAD: usize = 1_472;
-/// What Ethernet, IPv4 and UDP add.
+/// Bytes that Ethernet, IPv4 and UDP add.
 const FRAME_BYTES: usize = 14 + 20 + 8;
-/// How often a flow says how it is.
+/// How often a flow reports its state.
 const SAY: Duration = Duration::from_millis(100);
-/// A pause between two looks at the clock.
+/// The pause between two looks at the clock.
 const PAUSE: Duration = Duration::from_millis(1);
-/// What a late sender makes up for at most: more would be a burst.
+/// How much lateness a sender makes up for: more would be a burst.
 const SLACK: Duration = Duration::from_millis(10);
-/// The same where nothing may be lost.
+/// The same in a lossless fabric.
 const LOSSLESS_SLACK: Duration = Duration::from_millis(2);
 
 /// The flags of `tributary traffic`.
@@ -92,7 +92,7 @@ pub enum Transport {
     Dctcp,
 }
 
-/// Where packets come from and go to, and what they pass.
+/// The ends of the traffic, and the switch that it passes.
 #[derive(Clone, Copy)]
 pub struct Ends {
     /// The host that sends.
@@ -103,13 +103,13 @@ pub struct Ends {
     pub via: NodeId,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Serialize)]
 struct Outcome {
     packets: u64,
 }
 
-/// Sends until the time is over or somebody stops it.
+/// Sends until the time is over or a signal stops it.
 pub fn run(args: Args) -> Result<(), Failure> {
     let fabric = fabric::ChosenFile { path: args.fabric.clone(), switch_options: Vec::new() }.read()?;
     let find =
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Packets at a rate.
+/// Sends packets at a rate.
 fn flood(fabric: &FabricLayout, ends: Ends, args: &Args, interrupt: &Interrupt) -> Result<u64, Failure> {
     let Ends { from, to, via } = ends;
     let own = SocketAddr::new(fabric.nodes[from.index()].address, 0);
@@ -155,7 +155,7 @@ fn flood(fabric: &FabricLayout, ends: Ends, args: &Args, interrupt: &Interrupt) 
     Carry { via, to, udp_port: DISCARD }.emit(fabric.key(), &mut packet);
     let wanted = u64::from(args.rate_mbps.unwrap_or(1)) * 1_000_000;
     let cable = fabric.cables[fabric.ports[from.index()][0].cable].bits_per_s;
-    // Where nothing may be lost, what the kernel has been given cannot be stopped: it gets no more than the cable takes.
+    // In a lossless fabric packets in the kernel cannot be stopped, so the kernel gets no more than the cable takes.
     let (rate, slack) = match (fabric.lossless, cable) {
         (Some(_), Some(cable)) => (wanted.min(cable), LOSSLESS_SLACK),
         _ => (wanted, SLACK),
@@ -166,17 +166,17 @@ fn flood(fabric: &FabricLayout, ends: Ends, args: &Args, interrupt: &Interrupt) 
     Ok(send(&switch, &packet, wait, args.seconds, interrupt))
 }
 
-/// The way to the host's switch.
+/// The path to the host's switch.
 struct Switch {
     socket: UdpSocket,
     leaf: SocketAddr,
     key: JobKey,
-    /// What a late sender makes up for at most.
+    /// How much lateness a sender makes up for.
     slack: Duration,
 }
 
 impl Switch {
-    /// Until when it wants nothing, if it has just said so.
+    /// Until when the switch has paused this host, if it has just sent a PAUSE.
     fn pause(&self) -> Option<Instant> {
         let (mut bytes, mut until) = ([0; PAYLOAD], None);
         while let Ok((len, from)) = self.socket.recv_from(&mut bytes) {
@@ -203,10 +203,10 @@ fn send(switch: &Switch, packet: &[u8], wait: Duration, seconds: Option<f64>, in
             return sent;
         }
         paused_until = switch.pause().unwrap_or(paused_until);
-        // A pause is no lateness that could be made up for.
+        // A pause does not count as lateness.
         next = next.max(now.checked_sub(switch.slack).unwrap_or(now)).max(paused_until);
         while next <= now {
-            // A full buffer or an answer to an earlier packet: this one is lost, as others are.
+            // The buffer is full, or this reports an error of an earlier packet: this packet is lost, as others are.
             sent += u64::from(switch.socket.send_to(packet, switch.leaf).is_ok());
             next += wait;
         }

@@ -1,6 +1,6 @@
-//! At most so many lines of one kind: whoever makes a switch log cannot fill its disk, nor hide other lines in the noise.
-//! The first line of a kind that is written again says how many were left out. Debug and trace are for a person who asks
-//! for everything, and are not limited.
+//! Limits the lines of one kind, so that a client that makes a switch log cannot fill its disk, nor hide other lines in
+//! the noise. The first line of a kind that is written again says how many were left out. Debug and trace are for
+//! people who ask for everything, and are not limited.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,12 +18,12 @@ use tracing_subscriber::layer::{Context, Filter};
 use super::Format;
 use super::sink::Sink;
 
-/// Lines of a kind that may come at once.
+/// How many lines of a kind may come at once.
 const BURST: u32 = 100;
-/// And one more in each of these.
+/// After each such time one more line may come.
 const REFILL: Duration = Duration::from_millis(200);
 
-/// What one kind of line may still do.
+/// The state of one kind of line.
 struct Bucket {
     room: u32,
     filled: Duration,
@@ -60,7 +60,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Nothing was logged yet.
+    /// A limit before the first line.
     pub fn new(sink: Sink, format: Format) -> Limit {
         Limit { start: Instant::now(), buckets: Mutex::default(), sink, format }
     }
@@ -87,7 +87,7 @@ impl<S> Filter<S> for Limit {
     }
 }
 
-/// The line that stands for those that were left out.
+/// The line that replaces those that were left out.
 fn notice(left_out: u64, event: &Event<'_>, format: Format) -> String {
     let mut kind = Message::default();
     event.record(&mut kind);
@@ -104,7 +104,7 @@ fn notice(left_out: u64, event: &Event<'_>, format: Format) -> String {
     }
 }
 
-/// What an event says, without its fields.
+/// The message of an event, without its fields.
 #[derive(Default)]
 struct Message(String);
 

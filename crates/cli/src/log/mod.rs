@@ -1,5 +1,5 @@
-//! The log: lines on stderr for people, or JSON for programs. A storm of one kind of line is cut short, and nothing that
-//! logs ever waits for whoever reads.
+//! The log: lines on stderr for people, or JSON for programs. Repeated lines of one kind are limited, and logging never
+//! waits for the reader.
 
 mod limit;
 mod sink;
@@ -35,7 +35,7 @@ pub enum Format {
 }
 
 impl LogArgs {
-    /// Of commands that are no daemons: warnings, unless the environment says otherwise.
+    /// The flags of commands that are no daemons: warnings only, unless the environment says otherwise.
     pub fn of_environment() -> Result<LogArgs, Failure> {
         let variable = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
         let format = variable("TRIBUTARY_LOG_FORMAT", "text");
@@ -44,15 +44,15 @@ impl LogArgs {
         Ok(LogArgs { level: variable("TRIBUTARY_LOG", "warn"), log_format })
     }
 
-    /// A level, or several with the parts of the program that they are for: `info,tributary_net=trace`.
+    /// Parses a level, or several for parts of the program: `info,tributary_net=trace`.
     fn filter(&self) -> Option<Targets> {
-        // A word alone would be taken for a part of the program, and none for errors alone.
+        // Otherwise an unknown word would be taken for a part of the program, and an empty level would log only errors.
         let is_known = |word: &str| word.contains('=') || (!word.is_empty() && word.parse::<LevelFilter>().is_ok());
         let all_known = self.level.split(',').all(is_known);
         all_known.then(|| self.level.parse().ok()).flatten()
     }
 
-    /// Starts the log. What was logged has been written when the result is dropped.
+    /// Starts the log. All lines are written when the result is dropped.
     pub fn start(&self) -> Result<Log, Failure> {
         let filter = self.filter().ok_or_else(|| {
             let asked = &self.level;
@@ -68,13 +68,13 @@ impl LogArgs {
                 layer.with_filter(filter).boxed()
             }
         };
-        // Fails only where a log is set up already, as in an embedding process: then that one serves.
+        // Fails only if a log is set up already, as in an embedding process; then that log is used.
         let _ = Registry::default().with(layer).try_init();
         Ok(Log(sink))
     }
 }
 
-/// A log that runs.
+/// A running log.
 pub struct Log(Sink);
 
 impl Drop for Log {

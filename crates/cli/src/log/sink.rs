@@ -1,5 +1,5 @@
-//! Where lines go: to a thread that writes them to stderr. Where nobody reads stderr, lines are lost and counted, and
-//! whoever logs goes on: a switch must not stand still because its journal does.
+//! The way of lines to stderr: a thread writes them. If no program reads stderr, lines are lost and counted, and the
+//! logging thread goes on: a switch must not stop because its journal does.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that wait to be written.
+/// How many lines may wait to be written.
 const ROOM: usize = 4_096;
-/// How long the end of the program waits for whoever reads stderr.
+/// How long the end of the program waits for the reader of stderr.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 enum Order {
@@ -20,7 +20,7 @@ enum Order {
     Flush(SyncSender<()>),
 }
 
-/// The near end.
+/// The end to which lines are given.
 #[derive(Clone)]
 pub struct Sink {
     orders: SyncSender<Order>,
@@ -41,19 +41,19 @@ impl Sink {
         Ok(Sink { orders, lost })
     }
 
-    /// Has a line written, if there is room for it.
+    /// Queues a line if there is room for it.
     pub fn push(&self, line: Vec<u8>) {
         if self.orders.try_send(Order::Write(line)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until what was pushed is written, but not for ever.
+    /// Waits, but not for ever, until all queued lines are written.
     pub fn flush(&self) {
         let start = Instant::now();
         let (done, is_done) = sync_channel(1);
         let mut order = Order::Flush(done);
-        // A channel that is full of lines has room again once the thread has written one.
+        // A full channel has room again once the thread has written a line.
         while let Err(refused) = self.orders.try_send(order) {
             let TrySendError::Full(again) = refused else { return };
             if start.elapsed() > PATIENCE {
@@ -62,13 +62,13 @@ impl Sink {
             order = again;
             sleep(Duration::from_millis(1));
         }
-        // Over time: nobody reads, and nobody will miss it.
+        // If it takes too long, no program reads the lines, and none will miss them.
         let _ = is_done.recv_timeout(PATIENCE.saturating_sub(start.elapsed()));
     }
 }
 
 fn write_all(orders: &Receiver<Order>, lost: &AtomicU64, mut out: impl Write) {
-    // Where stderr is closed nobody is there to be told.
+    // If stderr is closed, write errors cannot be reported.
     for order in orders {
         match order {
             Order::Write(line) => {
@@ -80,14 +80,14 @@ fn write_all(orders: &Receiver<Order>, lost: &AtomicU64, mut out: impl Write) {
             }
             Order::Flush(done) => {
                 let _ = out.flush();
-                // Fails if whoever asked has waited long enough.
+                // Fails if the flushing thread has waited long enough.
                 let _ = done.send(());
             }
         }
     }
 }
 
-/// One line while it is made.
+/// A line under construction.
 pub struct Line {
     sink: Sink,
     bytes: Vec<u8>,
@@ -151,7 +151,7 @@ mod tests {
             sink.push(format!("line {number}\n").into_bytes());
         }
         drop(stuck);
-        // There is room again as soon as the thread has written some.
+        // There is room again as soon as the thread has written some lines.
         while sink.lost.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }

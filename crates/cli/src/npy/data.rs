@@ -26,7 +26,7 @@ pub enum Data {
     U8(Vec<u8>),
 }
 
-/// Does the same with the elements of whatever type: `each!(data, values => expression)`.
+/// Evaluates an expression for elements of any type: `each!(data, values => expression)`.
 macro_rules! each {
     ($data:expr, $values:ident => $do:expr) => {
         match $data {
@@ -44,8 +44,8 @@ macro_rules! each {
 }
 pub(crate) use each;
 
-/// Makes data of a type that is known at run time only: `of_type!(dtype, expression)`, where the expression is a vector
-/// of whatever element type is asked for.
+/// Makes data of a type that is known only at run time: `of_type!(dtype, expression)`, where the expression is a vector
+/// of any requested element type.
 macro_rules! of_type {
     ($dtype:expr, $make:expr) => {
         match $dtype {
@@ -118,7 +118,7 @@ impl Data {
         of_type!(dtype, Stored::read(bytes, big_endian))
     }
 
-    /// The elements as they are in a file.
+    /// The elements as a file's bytes.
     pub fn to_bytes(&self, big_endian: bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len() * self.dtype().size());
         each!(self, values => values.iter().for_each(|&value| value.write(&mut bytes, big_endian)));
@@ -142,7 +142,7 @@ impl Data {
         match dtype {
             DType::F64 => Some(Data::F64(floats.collect())),
             DType::F32 => Some(Data::F32(floats.map(|value| value as f32).collect())),
-            // Library conversions from 64 to 16 bits round twice on some processors.
+            // On some processors library conversions from 64 to 16 bits round twice.
             DType::F16 => Some(Data::F16(floats.map(|value| f16::from_f32(round_to_odd(value))).collect())),
             DType::BF16 => Some(Data::BF16(floats.map(|value| bf16::from_f32(round_to_odd(value))).collect())),
             _ => None,

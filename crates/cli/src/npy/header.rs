@@ -5,10 +5,10 @@ use std::ops::Range;
 use tributary_numeric::DType;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Data begins at a multiple of this, as numpy writes it.
+/// Data begins at a multiple of this, as in numpy's own files.
 const ALIGNMENT: usize = 64;
 
-/// How indices run through the elements of a file.
+/// The order of the elements in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The last index runs fastest.
@@ -17,26 +17,26 @@ pub enum Order {
     Fortran,
 }
 
-/// What a file says of its elements.
+/// The description of the elements in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Their type. A `.npy` file has no name for bfloat16: numpy with `ml_dtypes` writes it as two raw bytes (`V2`).
+    /// The type. A `.npy` file has no name for bfloat16: numpy with `ml_dtypes` writes it as two raw bytes (`V2`).
     pub dtype: DType,
     /// True if the high byte comes first.
     pub big_endian: bool,
-    /// Their order.
+    /// The order of the elements.
     pub order: Order,
     /// Length of each dimension; none for a single number.
     pub shape: Vec<usize>,
 }
 
 impl Header {
-    /// A header for a vector in this machine's way.
+    /// A header for a vector, with this machine's byte order.
     pub fn vector(dtype: DType, elements: usize) -> Header {
         Header { dtype, big_endian: cfg!(target_endian = "big"), order: Order::C, shape: vec![elements] }
     }
 
-    /// Number of elements, if it is a number at all.
+    /// The number of elements; `None` if it is too large for a `usize`.
     pub fn elements(&self) -> Option<usize> {
         self.shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length))
     }
@@ -56,7 +56,7 @@ impl Header {
         Ok((Header { dtype, big_endian, order, shape }, &bytes[body]))
     }
 
-    /// The header's bytes in version 1.0 of the format, which holds any shape that numpy allows (32 dimensions).
+    /// The header's bytes in version 1.0 of the format, which has room for any shape that numpy allows (32 dimensions).
     pub fn to_bytes(&self) -> Vec<u8> {
         let endian = if self.big_endian { '>' } else { '<' };
         let descr = match self.dtype {
@@ -87,7 +87,7 @@ impl Header {
     }
 }
 
-/// Where the dictionary and the elements lie.
+/// The ranges of the dictionary and of the elements.
 fn split(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>), String> {
     if !bytes.starts_with(MAGIC) {
         return Err("is no .npy file (numpy.save writes one)".to_string());

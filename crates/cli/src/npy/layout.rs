@@ -1,5 +1,5 @@
-//! Between a file's order and C order. Elements travel in C order, so that ranks whose files differ in order still add
-//! the same element to the same element.
+//! Conversion between a file's order and C order. Elements are sent in C order, so that ranks whose files differ in
+//! order still add corresponding elements.
 
 use super::header::{Header, Order};
 

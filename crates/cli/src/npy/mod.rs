@@ -1,7 +1,7 @@
-//! Arrays in `.npy` files: read, checked, converted, and written back as they came.
+//! Arrays in `.npy` files: read, checked, converted, and written back in the form in which they came.
 //!
-//! Start with [`Array::read`]. Own code rather than a crate: the header is one fixed form, and a wrong file must be a
-//! sentence whatever is wrong with it (the crates parse all Python literals by recursion, and multiply shapes unchecked).
+//! Start with [`Array::read`]. This is our own code rather than a crate: the header has one fixed form, and every error
+//! in a file must become a sentence (the crates parse all Python literals by recursion, and multiply shapes unchecked).
 
 mod data;
 mod header;
@@ -17,20 +17,20 @@ pub use data::{Data, Stored};
 pub(crate) use data::{each, of_type};
 pub use header::Header;
 
-/// Why a file is no array that can be summed.
+/// Why a file is not an array that can be summed.
 #[derive(Debug, thiserror::Error)]
 pub enum NpyError {
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot {verb} '{}': {source}", path.display())]
     Io {
         /// What was tried.
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is not what it should be.
+    /// The file's content is wrong.
     #[error("'{}' {problem}", path.display())]
     Content {
         /// The file.
@@ -89,14 +89,15 @@ impl Array {
     }
 }
 
-/// A file that will be written: opened first, so that a wrong path is told before anybody waits for the result.
+/// A file that will be written. It is opened early, so that a wrong path is reported before any rank waits for the
+/// result.
 pub struct Destination {
     path: PathBuf,
     file: File,
 }
 
 impl Destination {
-    /// Opens the file without touching what is in it.
+    /// Opens the file without changing its content.
     pub fn open(path: &Path) -> Result<Destination, NpyError> {
         match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
             Ok(file) => Ok(Destination { path: path.into(), file }),

@@ -1,4 +1,4 @@
-//! Files as numpy writes them, and files as nobody should.
+//! Files as numpy writes them, and malformed files.
 
 use super::header::Order;
 use super::*;
@@ -83,7 +83,8 @@ fn every_type_has_numpys_name_and_comes_back_byte_for_byte() {
 
 #[test]
 fn a_64_bit_float_becomes_a_16_bit_one_by_one_rounding() {
-    // A little above the middle between 1 and the next binary16: by way of binary32 it would be the middle, a tie.
+    // A little above the middle between 1 and the next binary16. Rounded to binary32 first, it would be the middle, a
+    // tie.
     let value = 1.0 + f64::from(f16::EPSILON) / 2.0 + 2f64.powi(-40);
     let text = "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }";
     let array = Array::parse(&file(text, &value.to_le_bytes()), Some(DType::F16)).unwrap();

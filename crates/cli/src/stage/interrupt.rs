@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM, as a flag that waiting code looks at: so everything that was started is taken down in order.
+//! Ctrl-C and SIGTERM, as a flag that waiting code checks, so that everything that was started is taken down in order.
 
 use std::io;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// True once somebody asked us to stop.
+/// True once a signal asked the program to stop.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on the two signals set this flag. A second one ends the process as it always did.
+    /// Makes the two signals set this flag. A second signal ends the process as usual.
     pub fn on_signals() -> io::Result<Interrupt> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -23,17 +23,17 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
-    /// The flag itself, for loops that look at it on their own.
+    /// The flag itself, for loops that check it on their own.
     pub fn flag(&self) -> &AtomicBool {
         &self.0
     }
 
-    /// True once we were asked to stop.
+    /// True once a signal asked the program to stop.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// An error once we were asked to stop.
+    /// An error once a signal asked the program to stop.
     pub fn check(&self) -> Result<(), Failure> {
         if self.is_set() { Err(Failure::new("interrupted; everything that was started is taken down")) } else { Ok(()) }
     }

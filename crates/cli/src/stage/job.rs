@@ -12,31 +12,31 @@ use tributary_proto::protocols;
 use super::{Process, START_TIMEOUT, Stage};
 use crate::failure::Failure;
 
-/// The protocols whose jobs need no more than a stage has: one switch and the workers round it.
+/// The protocols whose jobs need only what a stage has: one switch and the workers around it.
 pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
     let on_one_switch = |protocol: &&Protocol| protocol.placement != Placement::EveryHop && protocol.server.is_none();
     protocols::ALL.iter().copied().filter(on_one_switch)
 }
 
-/// What a job does.
+/// The plan of a job.
 pub struct JobRun {
-    /// Who sums.
+    /// The protocol.
     pub protocol: &'static Protocol,
-    /// The host of rank 0; the other ranks are on those after it.
+    /// The host of rank 0; the other ranks are on the following hosts.
     pub first_host: usize,
-    /// More flags of `tributary allreduce`, as the element type and the protocol's options.
+    /// More flags of `tributary allreduce`, such as the element type and the protocol's options.
     pub flags: Vec<String>,
-    /// What ranks bring.
+    /// The ranks' arrays.
     pub data: Data,
-    /// Where each rank writes its result; empty where nobody wants it.
+    /// Where each rank writes its result; empty if results are not written.
     pub outputs: Vec<PathBuf>,
-    /// Collectives back to back.
+    /// How many collectives run back to back.
     pub iters: u32,
-    /// For each of them.
+    /// The timeout of each collective.
     pub timeout: Duration,
 }
 
-/// What the ranks of a job bring.
+/// The arrays of a job's ranks.
 pub enum Data {
     /// The array of each rank.
     Files(Vec<PathBuf>),
@@ -52,7 +52,7 @@ impl Data {
         }
     }
 
-    /// The flags of a rank that say so.
+    /// The flags for a rank's array.
     fn flags(&self, rank: usize) -> [OsString; 2] {
         match self {
             Data::Files(files) => ["--input".into(), files[rank].clone().into()],
@@ -61,18 +61,18 @@ impl Data {
     }
 }
 
-/// What a worker says at its end; the names are those of its JSON.
+/// The report of a worker; the names are those of its JSON.
 #[derive(Clone, Debug, Deserialize)]
 pub struct WorkerReport {
     /// Median completion time.
     pub seconds: f64,
     /// Elements of the tensor.
     pub elements: usize,
-    /// Over all collectives, retransmissions included.
+    /// Packets sent over all collectives, retransmissions included.
     pub packets_sent: u64,
     /// Packets sent again.
     pub retransmissions: u64,
-    /// Fraction of the blocks whose sum was made in the network.
+    /// Fraction of the blocks that were summed in the network.
     pub in_network: f64,
     /// Elements of one block.
     pub elements_per_packet: u16,
@@ -85,7 +85,7 @@ pub struct WorkerReport {
     pub trees: Vec<TreeStatus>,
 }
 
-/// A job whose workers run; dropping it ends them.
+/// A job whose workers run; dropping it kills them.
 pub struct RunningJob {
     name: String,
     workers: Vec<Process>,
@@ -115,7 +115,7 @@ impl RunningJob {
         Ok(RunningJob { name, workers, deadline })
     }
 
-    /// What the switch calls it.
+    /// The job's name at the switch.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -130,10 +130,10 @@ impl RunningJob {
         Ok(false)
     }
 
-    /// Waits for its end; the reports come by rank.
+    /// Waits for the job's end; returns the reports in the order of ranks.
     pub fn finish(self) -> Result<Vec<WorkerReport>, Failure> {
         let deadline = self.deadline;
-        // Dropping the workers that are left, on an error, ends them too.
+        // If one fails, dropping the remaining workers ends them too.
         self.workers.into_iter().map(|worker| report(worker, deadline)).collect()
     }
 }

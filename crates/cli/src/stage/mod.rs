@@ -1,7 +1,7 @@
 //! A stage for the demo and the bench: a switch and workers as real processes of this program, in a star of network
 //! namespaces or on loopback.
 //!
-//! Start with [`Stage`], which is the place with a running switch; [`Stage::allreduce`] runs one job on it.
+//! Start with [`Stage`], a place with a running switch; [`Stage::allreduce`] runs one job on it.
 
 pub mod cpu;
 mod interrupt;
@@ -34,7 +34,7 @@ pub struct Stage {
     program: Program,
     place: Place,
     switch: Process,
-    /// Where workers find it.
+    /// The switch's address for workers.
     switch_addr: String,
     jobs: u32,
     interrupt: Interrupt,
@@ -46,7 +46,7 @@ impl Stage {
         Stage::open_with(program, place, &["--cores".to_owned(), shards.to_string()], interrupt)
     }
 
-    /// The same with these flags of `tributary switch`.
+    /// The same with any flags of `tributary switch`.
     pub fn open_with(
         program: &Program,
         place: Place,
@@ -64,12 +64,12 @@ impl Stage {
         Ok(Stage { program: program.clone(), place, switch, switch_addr, jobs: 0, interrupt: interrupt.clone() })
     }
 
-    /// Where everything runs.
+    /// The place where everything runs.
     pub fn place_mut(&mut self) -> &mut Place {
         &mut self.place
     }
 
-    /// Where workers find the switch.
+    /// The switch's address for workers.
     pub fn switch_addr(&self) -> &str {
         &self.switch_addr
     }
@@ -79,32 +79,32 @@ impl Stage {
         cpu::seconds_of(self.switch.pid())
     }
 
-    /// Runs one job to its end: one worker for each input. The reports come by rank.
+    /// Runs one job to its end, with one worker for each input; returns the reports in the order of ranks.
     pub fn allreduce(&mut self, run: &JobRun) -> Result<Vec<WorkerReport>, Failure> {
         self.start(run)?.finish()
     }
 
-    /// Starts one job, beside those that run.
+    /// Starts one job beside those that already run.
     pub fn start(&mut self, run: &JobRun) -> Result<RunningJob, Failure> {
         self.jobs += 1;
         RunningJob::start(self, run)
     }
 
-    /// What the switch knows of itself and its jobs.
+    /// The switch's status.
     pub fn status(&self) -> Result<SwitchStatus, Failure> {
         let switch = resolve(&self.switch_addr)?;
         let status = self.place.at_switch(|| client::status(switch))?;
         status.map_err(|error| Failure::new(error.to_string()))
     }
 
-    /// Ends the switch as an operator does, and starts another one in its place, with these flags.
+    /// Ends the switch with SIGTERM, and starts another one with these flags in its place.
     pub fn reopen(self, flags: &[String]) -> Result<Stage, Failure> {
         let Stage { program, place, switch, interrupt, .. } = self;
         switch.terminate(START_TIMEOUT)?;
         Stage::open_with(&program, place, flags, &interrupt)
     }
 
-    /// Ends the switch as an operator does, and fails if it did not end well.
+    /// Ends the switch with SIGTERM, and fails if it did not end well.
     pub fn close(self) -> Result<(), Failure> {
         self.switch.terminate(START_TIMEOUT)
     }

@@ -26,16 +26,16 @@ impl Place {
         }
     }
 
-    /// What the switch is told to listen on.
+    /// The address on which the switch must listen.
     pub fn listen(&self) -> String {
         match self {
             Place::Star(star) => format!("{}:{PORT}", star.switch_addr()),
-            // Any free port; the switch says which it got.
+            // Any free port; the switch tells which it got.
             Place::Loopback => "127.0.0.1:0".to_string(),
         }
     }
 
-    /// Does something where the switch runs, and its address is known.
+    /// Does `work` where the switch runs and its address can be reached.
     pub fn at_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
         match self {
             Place::Star(star) => star.switch_box().inside(work),
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// This program where the switch runs; the caller adds the subcommand.
+    /// This program in the switch's namespace; the caller adds the subcommand.
     pub fn switch_command(&self, program: &Program) -> Result<Command, TestbedError> {
         match self {
             Place::Star(star) => within(star.switch_box().command(&program.words()[0])?, program),
@@ -51,7 +51,7 @@ impl Place {
         }
     }
 
-    /// This program where a worker runs; the caller adds the subcommand.
+    /// This program in a worker's namespace; the caller adds the subcommand.
     pub fn worker_command(&self, program: &Program, rank: usize) -> Result<Command, TestbedError> {
         match self {
             Place::Star(star) => within(star.host(rank).command(&program.words()[0])?, program),

@@ -1,4 +1,4 @@
-//! A child process whose output we read, and which never outlives us.
+//! A child process whose output this program reads, and which never outlives this program.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::stage::Interrupt;
 
-/// How often we look whether a child has ended.
+/// How often a wait checks whether a child has ended.
 const POLL: Duration = Duration::from_millis(2);
-/// How often we look whether we are asked to stop while a child says nothing.
+/// How often a wait checks for signals while a child prints nothing.
 const LISTEN: Duration = Duration::from_millis(100);
 
 /// A running child; dropping it kills it.
 pub struct Process {
-    /// What it is to people: "rank 3", "the switch".
+    /// Its name for people: "rank 3", "the switch".
     name: String,
     child: Child,
     lines: Receiver<String>,
@@ -25,7 +25,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command with its output going to us.
+    /// Starts a command whose output this program reads.
     pub fn spawn(name: impl Into<String>, mut command: Command, interrupt: &Interrupt) -> Result<Process, Failure> {
         let name = name.into();
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -35,7 +35,7 @@ impl Process {
         let (sender, lines) = channel();
         if let Some(stdout) = stdout {
             std::thread::spawn(move || {
-                // Ends with the child's output, or when nobody listens any more.
+                // Ends with the child's output, or when the receiver is gone.
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                     if sender.send(line).is_err() {
                         break;
@@ -46,7 +46,7 @@ impl Process {
         let complaints = stderr.map(|mut stderr| {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
-                // What came before an error still tells something.
+                // Output before an error is still useful.
                 let _ = stderr.read_to_end(&mut bytes);
                 String::from_utf8_lossy(&bytes).trim().to_string()
             })
@@ -54,12 +54,12 @@ impl Process {
         Ok(Process { name, child, lines, complaints, interrupt: interrupt.clone() })
     }
 
-    /// The kernel's number for it.
+    /// The child's pid.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its input, if the command kept it open; once.
+    /// Its input, if the command kept it open; only the first call returns it.
     pub fn take_input(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()
     }
@@ -83,15 +83,15 @@ impl Process {
         }
     }
 
-    /// Ends it at once; what it has said.
+    /// Kills it; returns its output.
     pub fn kill(mut self) -> Vec<String> {
-        // Both fail only where it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.lines.iter().collect()
     }
 
-    /// Waits for its end; its lines if that was a success, else what it complained about.
+    /// Waits for its end; returns its lines if it succeeded, else its complaint.
     pub fn finish(mut self, deadline: Instant) -> Result<Vec<String>, Failure> {
         let status = self.wait_until(deadline)?;
         if !status.success() {
@@ -109,7 +109,8 @@ impl Process {
         if status.success() { Ok(()) } else { Err(self.failure(status)) }
     }
 
-    /// As [`Process::terminate`], also after somebody asked us to stop: this is how things are taken down.
+    /// Like [`Process::terminate`], but also after a signal asked the program to stop, since then everything must be
+    /// taken down.
     pub fn terminate_regardless(mut self, timeout: Duration) -> Result<(), Failure> {
         self.interrupt = Interrupt::default();
         self.terminate(timeout)
@@ -154,7 +155,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only where it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

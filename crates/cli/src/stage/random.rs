@@ -23,16 +23,18 @@ impl Random {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Two of the standard normal distribution (Box-Muller).
+    /// Two numbers of the standard normal distribution (Box-Muller).
     pub fn normal_pair(&mut self) -> [f64; 2] {
         let radius = (-2.0 * self.unit().ln()).sqrt();
         let (sin, cos) = (TAU * self.unit()).sin_cos();
         [radius * cos, radius * sin]
     }
 
-    /// Two of Student's t with two degrees of freedom: a few are thousands of times the typical.
+    /// Two numbers of Student's t distribution with two degrees of freedom: a few are thousands of times as large as
+    /// the typical.
     pub fn heavy_tailed_pair(&mut self) -> [f64; 2] {
-        // Normal over the root of a chi-squared with two degrees of freedom by two, which is an exponential.
+        // A normal number divided by the root of half a chi-squared number with two degrees of freedom, which is
+        // exponential.
         self.normal_pair().map(|normal| normal / (-self.unit().ln()).sqrt().max(1e-4))
     }
 

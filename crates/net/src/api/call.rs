@@ -1,5 +1,5 @@
-//! Calls between switches that hold no thread up: HTTP/1.1, one request a connection. Dropping the future closes the
-//! connection, by which the other switch drops the request.
+//! Calls between switches that block no thread: HTTP/1.1, with one request for each connection. A caller that drops the
+//! future closes the connection, and the other switch then drops the request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,20 +10,20 @@ use tokio::net::TcpStream;
 
 use crate::api::version::{API_VERSION, HEADER, refuse_answer};
 
-/// Time for the other switch to take the connection.
+/// The time in which the other switch must accept the connection.
 const CONNECT: Duration = Duration::from_secs(1);
-/// The answer to a join of a thousand ranks has 50 kB.
+/// The answer to a join of a thousand ranks takes 50 kB.
 const MAX_ANSWER: u64 = 4 << 20;
 
-/// An answer as it came.
+/// An answer as it was received.
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// JSON.
+    /// The JSON text.
     pub body: Vec<u8>,
 }
 
-/// A request that was sent.
+/// A request that was sent and whose answer is outstanding.
 pub struct Call(TcpStream);
 
 /// Posts a body to another switch; `headers` are names and values without line breaks.
@@ -61,7 +61,7 @@ impl Call {
     }
 }
 
-/// The value of a header of an answer, as far as it has one.
+/// The value of a header of an answer; `None` if the answer does not have the header.
 fn header<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a str> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let lines = std::str::from_utf8(&bytes[..end]).ok()?.split("\r\n");
@@ -69,13 +69,13 @@ fn header<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a str> {
     headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
 }
 
-/// Cuts an answer into its status and its body, which ends with the connection.
+/// Splits an answer into its status and its body. The body ends with the connection.
 fn parse(bytes: &[u8]) -> Option<Answer> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let status = std::str::from_utf8(&bytes[..end]).ok()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let length = header(bytes, "content-length").and_then(|length| length.parse::<usize>().ok());
     let body = bytes[end + 4..].to_vec();
-    // A shorter body is an answer that broke off.
+    // If the body is shorter, the connection broke in the middle of the answer.
     length.is_some_and(|length| length == body.len()).then_some(Answer { status, body })
 }
 

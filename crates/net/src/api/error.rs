@@ -41,7 +41,7 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "api_version", error)
     }
 
-    /// The protocol's jobs share a switch's memory, and this switch is in levels.
+    /// Jobs of the protocol share a switch's memory, and this switch is one of several in levels.
     pub fn not_in_levels(protocol: &'static Protocol) -> ApiError {
         let error = format!(
             "{} sums in a switch that stands alone or in a fabric, and this switch is one of several in levels: name one \
@@ -63,7 +63,7 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "not_for_fabrics", error)
     }
 
-    /// The request asks for trees where there are none.
+    /// The request asks for trees, but such a job has none.
     pub fn no_trees(asked: u16, why: &str) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "no_trees", format!("trees = {asked}: {why}"))
     }
@@ -118,7 +118,7 @@ impl From<Refusal> for ApiError {
             | Refusal::WatchedAlready { .. }
             | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::NotComing { .. } | Refusal::AboveSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
-            // What the switch above has said keeps its word, whatever the number.
+            // An error of the switch above keeps its own code, and has this status whatever its status was there.
             Refusal::Above { .. } => StatusCode::BAD_GATEWAY,
         };
         let mut error = ApiError::new(status, refusal.code(), refusal.to_string());

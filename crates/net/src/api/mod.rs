@@ -191,7 +191,7 @@ impl JoinReply {
         let dedicated = plan.servers.dedicated().iter().map(|server| server.addr);
         JoinReply {
             servers: if colocated { plan.workers.clone() } else { dedicated.collect() },
-            // Packets go from host to host: a member's number is its rank.
+            // Without a switch in between, packets go from host to host, and a member's number is its rank.
             serves: colocated.then_some(wid.0),
             wid: wid.0,
             switches: places(plan, listen),
@@ -205,8 +205,8 @@ impl JoinReply {
         }
     }
 
-    /// The answer as a worker understands it that reached the switch at the address `switch`; `None` if it makes no
-    /// sense.
+    /// The answer as a worker understands it that reached the switch at the address `switch`; `None` if the answer
+    /// makes no sense.
     pub fn answer(self, switch: IpAddr) -> Option<rendezvous::JoinAnswer> {
         let shards = match &self.fabric {
             Some(fabric) => vec![fabric.leaf],
@@ -278,10 +278,9 @@ pub struct WatchBody {
 pub struct GoneMembers {
     /// Members that said that they leave.
     pub left: Vec<u16>,
-    /// Members that fell silent without a word.
+    /// Members that fell silent without a leave.
     pub lost: Vec<u16>,
-    /// Switches that fell silent, each with the ranks below it. A switch without ranks is above the switch that
-    /// answers.
+    /// Switches that fell silent, each with the ranks below it. A switch without ranks is above the answering switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<Place>,
     /// Servers that are gone.
@@ -328,7 +327,7 @@ impl GoneMembers {
     }
 }
 
-/// The answer to requests that need no other.
+/// The answer to requests that need no data in their answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Done {}

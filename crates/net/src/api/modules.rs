@@ -7,7 +7,7 @@ use tributary_proto::contract::options::Options;
 use super::error::ApiError;
 use axum::http::StatusCode;
 
-/// Bytes that the modules of one join may have as text: two of the longest.
+/// The most bytes that the modules of one join may have as text. Two of the longest modules fit.
 pub(crate) const MOST_BYTES: usize = 256 * 1024;
 
 /// The modules of the operators that a job's options name.

@@ -12,7 +12,8 @@ use super::switches::reached;
 use super::{from_hex, hex};
 use crate::api::error::ApiError;
 
-/// `POST /servers/watch`: a server offers itself. It is answered when its jobs are no longer those that it knows of.
+/// `POST /servers/watch`: a server offers itself. The answer comes when the server's jobs differ from those that it
+/// knows of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfferBody {
@@ -20,11 +21,12 @@ pub struct OfferBody {
     pub wire_version: u8,
     /// Random, 16 hexadecimal digits: names the server's process.
     pub incarnation: String,
-    /// The address where the server receives packets. If that means every address, the address of this request counts.
+    /// The address where the server receives packets. If it is the wildcard address, the address of this request
+    /// counts.
     pub udp: SocketAddr,
     /// Bytes of the server's receive buffer.
     pub receive_buffer: u64,
-    /// The number in the last answer; without one, the first answer comes at once.
+    /// The number in the last answer. Without such a number, the first answer comes at once.
     #[serde(default)]
     pub known: Option<u64>,
 }
@@ -36,7 +38,7 @@ impl OfferBody {
         OfferBody { wire_version, incarnation, udp, receive_buffer, known: None }
     }
 
-    /// The offer as the control plane understands it; it came from the address `from`, of this client.
+    /// The offer as the control plane understands it. It came from the address `from`, of this client.
     pub fn offer(&self, from: IpAddr, client: Client) -> Result<ServerOffer, ApiError> {
         if self.wire_version != wire::VERSION {
             return Err(ApiError::wire_version("this server", self.wire_version));
@@ -49,7 +51,7 @@ impl OfferBody {
     }
 }
 
-/// `POST /servers/leave`: a server ends.
+/// `POST /servers/leave`: a server reports that it ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetireBody {
@@ -58,7 +60,7 @@ pub struct RetireBody {
 }
 
 impl RetireBody {
-    /// The process that ends.
+    /// The incarnation of the process that ends.
     pub fn incarnation(&self) -> Result<u64, ApiError> {
         incarnation(&self.incarnation)
     }

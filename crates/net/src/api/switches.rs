@@ -1,4 +1,4 @@
-//! The JSON that switches of a tree exchange, also about each other.
+//! The JSON that the switches of a tree exchange, also about one another.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::clock::span;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// The switch's control API. If its own address means every address, it is the address at which the sender was
+    /// The switch's control API. If its IP address is the wildcard address, it is the address at which the sender was
     /// reached.
     pub addr: SocketAddr,
     /// The ranks below it, ascending.
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-/// Replaces an address that means every address by the address at which its owner was reached.
+/// Replaces a wildcard address by the address at which its owner was reached.
 pub(super) fn reached(addr: SocketAddr, at: IpAddr) -> SocketAddr {
     if addr.ip().is_unspecified() { SocketAddr::new(at.to_canonical(), addr.port()) } else { addr }
 }
@@ -44,12 +44,12 @@ pub(super) fn reached(addr: SocketAddr, at: IpAddr) -> SocketAddr {
 /// All switches of a job, as the switch at `listen` knows them.
 pub fn places(plan: &Plan, listen: SocketAddr) -> Vec<Place> {
     let own = SwitchPlace { addr: listen, ranks: plan.ranks_below() };
-    // A switch below another one was told of the whole tree, itself included.
+    // A switch below another one learned the whole tree from that one, including its own place.
     let own = plan.uplink.is_none().then(|| Place::new(&own));
     own.into_iter().chain(plan.switches.iter().map(Place::new)).collect()
 }
 
-/// `POST /jobs/{name}/switches/join`: a switch below joins with the ranks that have come to it.
+/// `POST /jobs/{name}/switches/join`: a switch below joins with the ranks that have joined at it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchJoinBody {
@@ -57,7 +57,7 @@ pub struct SwitchJoinBody {
     pub wire_version: u8,
     /// Random, 16 hexadecimal digits: names the switch's process.
     pub incarnation: String,
-    /// Counts the questions of this process.
+    /// Counts the questions of this process, so that a newer one replaces an older one.
     pub question: u64,
     /// The UDP address of each of its shards.
     pub shards: Vec<SocketAddr>,
@@ -66,13 +66,13 @@ pub struct SwitchJoinBody {
     /// The modules of the job's own operators, which the ranks leave out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<String>,
-    /// The ranks that have come to the switch. If empty, the switch withdraws its join.
+    /// The ranks that have joined at the switch. If the list is empty, the switch withdraws its join.
     pub ranks: Vec<RankBody>,
     /// The switches of its part of the tree, beginning with itself.
     pub switches: Vec<Place>,
 }
 
-/// One rank that has come to a switch below.
+/// One rank that has joined at a switch below.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankBody {
@@ -188,8 +188,8 @@ pub struct SwitchLeaveBody {
     pub lost: bool,
 }
 
-/// `POST /jobs/{name}/switches/watch`: a switch below reports who is gone below it. It is answered when those gone
-/// elsewhere are no longer those that it knows of.
+/// `POST /jobs/{name}/switches/watch`: a switch below reports who is gone below it. The answer comes when those gone
+/// elsewhere differ from those that the switch knows of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchWatchBody {

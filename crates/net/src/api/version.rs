@@ -1,6 +1,6 @@
 //! Versions of the control API. Each request and each answer names its version in a header, which is read first, since
-//! another version may write the rest in another way. Requests without the header are accepted: people write those by
-//! hand. `docs/compatibility.md` says what may change when.
+//! another version may encode the rest differently. Requests without the header are accepted, because people write such
+//! requests by hand. `docs/compatibility.md` says what may change when.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Response};
 
 use crate::api::error::ApiError;
 
-/// The version of the control API. It rises when a path, a field or a meaning changes, since unknown fields are errors.
+/// The version of the control API. Unknown fields are errors, so it rises whenever a path, a field or a meaning
+/// changes.
 pub const API_VERSION: u16 = 1;
 
 /// The header that names the version.

@@ -7,7 +7,7 @@ use super::{BRIEF, Client, ClientError};
 use crate::api::{Done, OfferBody, OfferReply, RetireBody};
 use crate::token::Token;
 
-/// Time for the answer to an offer, which the switch gives within a part of its lease: at most a day.
+/// Time for the answer to an offer. The switch gives it within a part of its lease, which is a day at most.
 const OFFER: Duration = Duration::from_secs(86_400);
 
 /// The switch, as a server knows it. All calls block.
@@ -27,7 +27,7 @@ impl ServerClient {
         self.switch
     }
 
-    /// Offers the server. Returns its jobs when they are no longer those that it knows of, or after a while.
+    /// Offers the server. Returns the server's jobs when they differ from those that it knows of, or after a while.
     pub fn offer(&self, body: &OfferBody) -> Result<OfferReply, ClientError> {
         self.client.post("/servers/watch", body, OFFER)
     }

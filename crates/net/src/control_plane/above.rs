@@ -1,5 +1,6 @@
 //! Watches at the switch above, one for each job that runs there too. By a watch the switch above learns who is gone
-//! below this switch, and tells who is gone elsewhere. The connections show both switches that the other is alive.
+//! below this switch, and this switch learns who is gone elsewhere. The connections show both switches that the other
+//! is alive.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,20 +17,21 @@ use crate::api::call;
 use crate::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
 use crate::token::Token;
 
-/// Between what changes below and the next question: ranks often go together.
+/// The time between a change below and the next question. Ranks often go together, and one question then reports them
+/// all.
 const GATHER: Duration = Duration::from_millis(20);
-/// Between a call that failed and the next.
+/// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Between a call that was refused, but for a job that is not known, and the next.
+/// The pause after a call that was refused, unless the reason is that the job is unknown.
 const LONG_PAUSE: Duration = Duration::from_secs(10);
-/// Time for an answer, which the switch above gives after 30 s at the latest.
+/// Time for an answer. The switch above answers after 30 s at the latest.
 const WATCH: Duration = Duration::from_secs(35);
 
 /// What a watch reports.
 pub(crate) enum News {
-    /// The connection stands, or does not.
+    /// True if the connection to the switch above stands.
     Stands(bool),
-    /// What is gone elsewhere.
+    /// The members and switches that are gone elsewhere.
     Departed(Departed),
     /// The job is over at the switch above or elsewhere, for this reason.
     Broken(String),
@@ -37,7 +39,7 @@ pub(crate) enum News {
     Forgotten,
 }
 
-/// The watches.
+/// All watches of this switch at the switch above.
 pub(crate) struct WatchesAbove {
     above: SocketAddr,
     token: Option<Token>,
@@ -45,13 +47,13 @@ pub(crate) struct WatchesAbove {
     jobs: Mutex<BTreeMap<JobId, Watch>>,
 }
 
-/// What is told: who is gone below, and why the job is over here, if it is.
+/// The report to the switch above: who is gone below, and why the job is over here, if it is over.
 type Below = (Departed, Option<String>);
 
-/// One of them; dropping it ends it.
+/// One watch. Dropping it ends it.
 struct Watch {
     key: JobKey,
-    /// What was told last, by its number.
+    /// The number of the last report.
     told: u32,
     below: watch::Sender<Below>,
     task: JoinHandle<()>,
@@ -64,7 +66,8 @@ impl Drop for Watch {
 }
 
 impl WatchesAbove {
-    /// No watch yet. `above` is the control API of the switch above, to which calls show the token.
+    /// The value before there is any watch. `above` is the control API of the switch above, and calls show it the
+    /// token.
     pub fn new(above: SocketAddr, token: Option<Token>, news: UnboundedSender<(JobId, News)>) -> WatchesAbove {
         WatchesAbove { above, token, news, jobs: Mutex::default() }
     }
@@ -102,7 +105,7 @@ impl WatchesAbove {
     }
 }
 
-/// One watch at work.
+/// The task of one watch.
 struct Teller {
     above: SocketAddr,
     token: Option<Token>,
@@ -123,7 +126,8 @@ impl Teller {
                     if changed.is_err() {
                         return;
                     }
-                    // Ranks that were told why their job is over leave it, and this watch ends.
+                    // If the job is over, its ranks learn the reason, they leave, and this watch ends. So the report
+                    // must not wait.
                     if below.borrow().1.is_none() {
                         tokio::time::sleep(GATHER).await;
                     }
@@ -170,7 +174,7 @@ impl Teller {
     }
 
     fn tell(&self, news: News) {
-        // Fails only if the control plane is gone.
+        // The call fails only if the control plane is gone.
         let _ = self.news.send((self.job, news));
     }
 }

@@ -1,4 +1,5 @@
-//! Addresses are checked before they are believed: a join goes on only once its process has answered at its address.
+//! Checks addresses before the control plane believes them. A join goes on only after its process has answered at its
+//! address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,18 +9,19 @@ use super::ControlPlane;
 use crate::challenge::{LEN, MOST_QUESTIONS};
 
 impl ControlPlane {
-    /// A worker's one socket hears all shards: the first asks.
+    /// A worker has one socket for all shards, so only the first shard asks.
     pub(super) async fn prove_worker(&self, name: &JobName, request: &JoinRequest) -> Result<(), Refusal> {
         let JoinRequest { addr, asked_at, incarnation, .. } = *request;
         self.prove(name, &[addr], asked_at, incarnation, MOST_QUESTIONS).await
     }
 
-    /// Each shard asks the one of the same number. A switch that takes its join back needs no proof.
+    /// Each shard asks the switch's shard of the same number. A switch that takes its join back needs no proof.
     pub(super) async fn prove_switch(&self, name: &JobName, join: &SwitchJoin) -> Result<(), Refusal> {
         if join.ranks.is_empty() {
             return Ok(());
         }
-        // What its request is worth, if all of it were made up: an address takes some 16 bytes there, a rank 200.
+        // The least length of a real request: an address takes some 16 bytes, and the one rank that it must have takes
+        // 200.
         let request = 200 + 16 * join.shards.len();
         let questions = (3 * request / (LEN * join.shards.len())) as u32;
         self.prove(name, &join.shards, join.asked_at, join.incarnation, questions).await
@@ -40,8 +42,8 @@ impl ControlPlane {
         }
     }
 
-    /// The first of these addresses at which no process with this incarnation answers; an error is a shard's that has
-    /// stopped.
+    /// The first of these addresses at which no process with this incarnation answers. The result is an error if a
+    /// shard has stopped.
     pub(super) async fn silent_one(
         &self,
         addrs: &[SocketAddr],

@@ -1,10 +1,10 @@
 //! Asks a member's host whether the member has died or only stands still. A stopped process keeps its sockets, and its
-//! kernel takes packets for them. A dead process has none, and its kernel says so (ICMP: port unreachable), unless a
-//! firewall drops that message. So the host is also asked about a port that no process has: only a host that refuses
-//! that port, and not the member's, gives an alibi. A refusal of the member's port proves less: firewalls refuse too,
-//! and such messages can be forged. So two sockets ask, whose ports a forger would have to guess. The control plane
-//! believes a refusal only from a host that has vouched for the member before, and only once the member's connection is
-//! closed.
+//! kernel takes packets for them. A dead process has no sockets, and its kernel says so (ICMP: port unreachable),
+//! unless a firewall drops that message. So the host is also asked about a port that no process has. The host gives an
+//! alibi only if it refuses that port and does not refuse the member's port. A refusal of the member's port proves
+//! less: firewalls refuse too, and a refusal can be forged. So two sockets ask, and a forger would have to guess the
+//! ports of both. The control plane believes a refusal only from a host that has vouched for the member before, and
+//! only once the member's connection is closed.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,16 +13,16 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tributary_control::Testimony;
 
-/// A port that nobody listens at (tcpmux, RFC 1078, which was never used with UDP).
+/// A port at which no process listens (tcpmux, RFC 1078, which was never used with UDP).
 const NOBODYS: u16 = 1;
-/// Questions to one port: one may be lost.
+/// The number of questions to one port. One of them may be lost.
 const QUESTIONS: usize = 3;
-/// Time for an answer to each.
+/// Time for the answer to each question.
 const PATIENCE: Duration = Duration::from_millis(60);
 
-/// What the host at this address says of the socket.
+/// What the host at this address says about the member's socket.
 pub async fn testimony(addr: SocketAddr) -> Testimony {
-    // An error means that there is no way to the host, which says nothing.
+    // An error means that there is no way to the host. That proves nothing.
     let refuses = async |port| refuses(SocketAddr::new(addr.ip(), port)).await.ok();
     match refuses(addr.port()).await {
         Some(true) if refuses(addr.port()).await == Some(true) => Testimony::Refused,
@@ -31,7 +31,7 @@ pub async fn testimony(addr: SocketAddr) -> Testimony {
     }
 }
 
-/// True if the host says that nobody has this port; false if it says nothing.
+/// True if the host says that no process has this port. False if the host says nothing.
 async fn refuses(addr: SocketAddr) -> io::Result<bool> {
     let any: SocketAddr =
         if addr.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
@@ -66,7 +66,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_that_nobody_has_vouches_for_nobody() {
-        // An address of documentation (RFC 5737). Some networks swallow what goes there, and some refuse it.
+        // This is an address of documentation (RFC 5737). Some networks drop packets to such addresses, and some refuse
+        // them.
         assert_ne!(testimony("192.0.2.1:4000".parse().unwrap()).await, Testimony::Held);
     }
 }

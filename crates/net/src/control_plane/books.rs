@@ -1,6 +1,6 @@
-//! The books of a switch: what its jobs have done since the start, including jobs that have ended, and the lines of the
-//! log about it. The size of the books does not grow with jobs that come and go: the figures of ended jobs are added
-//! up.
+//! The books of a switch: what its jobs have done since the start, including jobs that have ended. The books also write
+//! the lines of the log about jobs. Their size does not grow as jobs come and go, because the figures of ended jobs are
+//! added up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use tributary_proto::protocols;
 use super::shards::Sightings;
 use crate::shard::ShardJob;
 
-/// A job whose sums have waited so long is told of in the log.
+/// If the sums of a job have waited for this time, the log names the job.
 const STALL: Span = Span::from_millis(30_000);
-/// Codes of errors that are told apart; the switch above may say what it likes.
+/// The most error codes that are counted separately. A limit is needed because the switch above may send any code.
 const MOST_CODES: usize = 64;
 
 /// What jobs have done.
@@ -27,7 +27,7 @@ pub(crate) struct Totals {
     pub packets: u64,
     /// Sums completed.
     pub blocks: u64,
-    /// Contributions added.
+    /// Contributions that were added to sums.
     pub contributions: u64,
     /// Bytes of tensor summed.
     pub goodput_bytes: u64,
@@ -38,19 +38,20 @@ pub(crate) struct Totals {
 /// What has happened since the switch was started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    /// The totals of every protocol, by its name.
+    /// The totals for each protocol, by the protocol's name.
     pub protocols: BTreeMap<&'static str, Totals>,
     /// Packets of jobs that were dropped.
     pub drops: DropCounters,
     /// Jobs that were formed.
     pub formed: u64,
-    /// Jobs that have ended, by how.
+    /// The number of jobs that have ended, for each kind of end.
     pub ended: BTreeMap<End, u64>,
     /// Members that were lost.
     pub lost: u64,
     /// Requests that were answered with an error, by code.
     pub errors: BTreeMap<String, u64>,
-    /// The longest time for which incomplete sums of a job have waited while none became complete, in seconds.
+    /// For each job there is a time for which incomplete sums have waited while none became complete. This is the
+    /// longest one, in seconds.
     pub stalled_s: f64,
     /// Operators of jobs' own that are compiled and in use.
     pub operators: usize,
@@ -61,23 +62,23 @@ struct Entry {
     since: Time,
     end: Option<End>,
     blocks: u64,
-    /// When a block was last completed, or nothing waited.
+    /// When a block was last completed, or when it was last seen that nothing waits.
     moved: Time,
-    /// For how long sums had waited then, as was seen last.
+    /// How long sums had waited at the last look.
     stalled: Span,
     told: bool,
 }
 
-/// The books.
+/// The books of a switch.
 #[derive(Default)]
 pub(crate) struct Books {
     jobs: BTreeMap<JobId, Entry>,
-    /// What does not change by itself: of jobs that have ended, and of the switch.
+    /// The figures of jobs that have ended, and those of the switch. Looks at the shards do not change them.
     past: Account,
 }
 
 impl Books {
-    /// Notes what has happened to a job, and logs it for operators.
+    /// Notes an event of a job, and logs it for operators.
     pub fn note(&mut self, now: Time, tiding: &Tiding) {
         match tiding {
             Tiding::Formed(plan) => {
@@ -128,7 +129,7 @@ impl Books {
         }
     }
 
-    /// Checks whether jobs make progress.
+    /// Checks whether each job makes progress.
     pub fn look(&mut self, now: Time, sightings: &Sightings) {
         for (&id, entry) in &mut self.jobs {
             let parts = || parts(sightings, id);
@@ -150,13 +151,13 @@ impl Books {
         }
     }
 
-    /// A job holds no memory any more; `last` is its last sighting.
+    /// Notes that a job no longer holds memory. `last` is its last sighting.
     pub fn close(&mut self, now: Time, id: JobId, last: &Sightings) {
         let Some(entry) = self.jobs.remove(&id) else { return };
         let before = self.past.protocols.entry(entry.plan.protocol.name).or_default();
         let blocks = before.blocks;
         add(before, &mut self.past.drops, &entry.plan, parts(last, id));
-        // What it measured is over with it, and nothing again; what it counted is not.
+        // The job's gauges end with the job and become zero. Its counters stay in the totals.
         for metric in &mut before.metrics {
             if let MetricValue::Gauge(value) = &mut metric.value {
                 *value = 0.0;

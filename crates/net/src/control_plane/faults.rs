@@ -1,5 +1,5 @@
-//! Jobs that can never go on, because one of their own operators has failed. Their members are told why: here and,
-//! through the watches of switches in levels, everywhere else.
+//! Jobs that can never go on because one of their own operators has failed. Their members learn the reason: here, and,
+//! through the watches of switches in levels, at all other switches.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +10,7 @@ use tributary_proto::contract::ids::JobId;
 use super::ControlPlane;
 use crate::shard::ShardReport;
 
-/// Why, by job.
+/// The reason for each job that is over.
 pub(super) type Faults = BTreeMap<JobId, String>;
 
 impl ControlPlane {
@@ -18,7 +18,7 @@ impl ControlPlane {
         self.faults.lock().expect("nobody panics while it holds the faults")
     }
 
-    /// A job is over. The first reason stays.
+    /// Notes that a job is over. If there is a reason already, that reason stays.
     pub fn note_fault(&self, id: JobId, sentence: String) {
         if let Entry::Vacant(place) = self.faults().entry(id) {
             tracing::warn!(id = id.0, sentence, "job failed");
@@ -30,7 +30,7 @@ impl ControlPlane {
         self.changed.notify_one();
     }
 
-    /// What a shard says of its jobs' machines.
+    /// Notes the faults that a shard reports of its jobs' machines.
     pub(super) fn note_faults_of(&self, report: &ShardReport) {
         for job in &report.jobs {
             if let Some(fault) = &job.report.fault {
@@ -40,7 +40,7 @@ impl ControlPlane {
         }
     }
 
-    /// Returns why a job is over, as soon as it is over.
+    /// Waits until a job is over, and returns the reason.
     pub async fn fault(&self, id: JobId) -> String {
         let mut turns = self.departures.subscribe();
         loop {
@@ -48,7 +48,7 @@ impl ControlPlane {
             if let Some(sentence) = self.faults().get(&id) {
                 return sentence.clone();
             }
-            // Fails only if the control plane is gone, and then this future is too.
+            // The call fails only if the control plane is gone. Then this future is dropped too.
             let _ = turns.changed().await;
         }
     }

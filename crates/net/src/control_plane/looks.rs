@@ -13,7 +13,7 @@ use super::shards::{self, Sightings};
 use crate::clock::duration;
 use crate::shard::ShardReport;
 
-/// An operator's view is at most this old; a flood of requests does not become a flood of questions to the shards.
+/// An operator's view is at most this old, so that many requests do not cause as many questions to the shards.
 const FRESH: Duration = Duration::from_millis(200);
 
 impl ControlPlane {
@@ -23,7 +23,8 @@ impl ControlPlane {
         if let Err(why) = &outcome {
             tracing::error!(job = %plan.name, id = id.0, %why, "job not installed");
         }
-        // What was seen before knows nothing of the job: whoever asks from now on sees its figures.
+        // The last sightings were made before this job was installed. From now on, whoever asks gets figures that
+        // include it.
         self.sightings.lock().await.at = None;
         self.place(id).await;
         self.state().control.installed(self.now(), id, outcome);
@@ -63,7 +64,7 @@ impl ControlPlane {
 
     pub(super) fn note_tidings(&self) {
         loop {
-            // One lock at a time.
+            // The two locks are never held at the same time.
             let tiding: Option<Tiding> = self.state().control.poll_tiding();
             let Some(tiding) = tiding else { return };
             self.books().note(self.now(), &tiding);
@@ -84,12 +85,13 @@ impl ControlPlane {
         self.books.lock().expect("nobody panics while it holds the books")
     }
 
-    /// The shards' reports, at most [`FRESH`] old and newer than every job.
+    /// The shards' reports. They are at most [`FRESH`] old, and newer than the installation of each job.
     pub async fn sightings(&self) -> Sightings {
         self.look(FRESH).await
     }
 
-    /// Asks every shard, unless it was done within `fresh`, and passes members' signs of life on.
+    /// Asks every shard, unless this was done within `fresh`. Passes the members' signs of life on to the state
+    /// machine.
     pub(super) async fn look(&self, fresh: Duration) -> Sightings {
         let mut sightings = self.sightings.lock().await;
         let before = self.now();
@@ -112,7 +114,8 @@ impl ControlPlane {
         sightings.clone()
     }
 
-    /// A shard has a clock of its own: what it tells is how long ago something was.
+    /// Passes the signs of life in a report on to the state machine. Since a shard has a clock of its own, only the
+    /// time that has passed since a sign counts.
     fn pass_on_signs(&self, now: Time, report: &ShardReport) {
         let mut state = self.state();
         for job in &report.jobs {

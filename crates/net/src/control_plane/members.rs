@@ -1,6 +1,6 @@
 //! Members and switches below that wait for news that a member is gone. A member's connection shows that the member is
-//! alive until the *member* closes it: a stalled process cannot ask anew when its question was answered, but its kernel
-//! keeps its connections open. So an answer ends the question, and not the watch.
+//! alive until the *member* closes it. A stalled process cannot ask again after its question was answered, but its
+//! kernel keeps its connections open. So the answer ends the question and not the watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
 use super::ControlPlane;
 
-/// A watch is answered after this long even if there is no news, so that no side holds a dead connection for ever.
+/// A watch is answered after this time even if there is no news, so that neither side keeps a dead connection for ever.
 const LONGEST: Duration = Duration::from_secs(30);
 
 impl ControlPlane {
@@ -29,7 +29,8 @@ impl ControlPlane {
         self.keep_watch(name, id, open, |control, _| control.gone(id), known).await
     }
 
-    /// The same for a switch below, which reports what is gone below it and is told what is gone elsewhere.
+    /// Like [`ControlPlane::watch`], but for a switch below. That switch reports who is gone below it and learns who is
+    /// gone elsewhere.
     pub async fn watch_from_below(
         self: &Arc<Self>,
         name: &JobName,
@@ -54,7 +55,7 @@ impl ControlPlane {
         let departures = self.departures.subscribe();
         let wid = open(&mut self.state().control)?;
         let open = OpenWatch { plane: Arc::clone(self), id, wid };
-        // What it has said may be news to others.
+        // The switch below may have reported news for other watches.
         self.changed.notify_one();
         let newest = || self.with_control(|control| control.departures(id));
         let gone = || self.with_control(|control| look(control, wid));
@@ -66,8 +67,8 @@ impl ControlPlane {
     }
 }
 
-/// Waits until who is gone differs from `known`. It looks through all members only where the number of their departures
-/// is a new one: the control plane wakes every watch of every job at each of its turns.
+/// Waits until who is gone differs from `known`. It looks through all members only if the number of the job's
+/// departures has changed, because the control plane wakes every watch of every job at each of its turns.
 async fn until_news(
     mut turns: Receiver<()>,
     newest: impl Fn() -> Option<u32>,
@@ -90,7 +91,7 @@ async fn until_news(
     }
 }
 
-/// Reports to the state machine that a watch is over: that the member has closed its end of the connection.
+/// Reports to the state machine that a watch is over because the member has closed its end of the connection.
 pub(crate) struct OpenWatch {
     plane: Arc<ControlPlane>,
     id: JobId,
@@ -135,7 +136,7 @@ mod tests {
         departures.set(Some(2));
         assert!(turn().is_pending());
         assert_eq!(looks.get(), 2);
-        // The job has ended.
+        // `None` means that the job has ended.
         departures.set(None);
         assert!(turn().is_ready());
     }

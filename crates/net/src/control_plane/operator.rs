@@ -1,4 +1,4 @@
-//! Requests of an operator to a running switch: to take over new quotas, and to end, after collectives under way.
+//! Requests of an operator to a running switch: to take over new quotas, and to end after the collectives under way.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tributary_control::Limits;
 use super::ControlPlane;
 use crate::clock::duration;
 
-/// Nothing must have moved for so long: results may be lost on the way, and ranks ask again.
+/// The work of the shards must not change for this time. A result may be lost on its way, and the ranks then ask again.
 const REST: Duration = Duration::from_millis(200);
 
-/// What the shards have done and what waits in them.
+/// What the shards have done, and what waits in them.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Work {
     jobs: usize,
@@ -62,7 +62,7 @@ impl ControlPlane {
     async fn work(&self) -> Work {
         let sightings = self.look(Duration::ZERO).await;
         let jobs = sightings.shards.iter().filter_map(|shard| shard.report.as_ref()).flat_map(|report| &report.jobs);
-        // Jobs without a machine here sum elsewhere.
+        // A job without a machine here sums elsewhere.
         jobs.filter_map(|job| job.report.machine.as_ref()).fold(Work::default(), |work, machine| Work {
             jobs: work.jobs + 1,
             waiting: work.waiting + machine.slots_waiting,

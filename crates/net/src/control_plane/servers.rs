@@ -12,20 +12,21 @@ use tributary_proto::contract::protocol::Protocol;
 use super::ControlPlane;
 use crate::clock::duration;
 
-/// A server is answered so many times within a lease even if nothing is new: each question is a sign of life.
+/// The number of times that a server is answered within a lease even if nothing is new. Each new question of the server
+/// is a sign of life.
 const SIGNS_IN_A_LEASE: u32 = 4;
 
 impl ControlPlane {
-    /// Asks a server that is new here, at the address that it names.
+    /// Asks a server that this switch does not know yet, at the address that the server names.
     pub async fn prove_server(&self, offer: &ServerOffer, asked_at: IpAddr) -> Result<(), Refusal> {
-        /// An offer has more than 130 bytes: these are fewer than thrice that.
+        /// An offer has more than 130 bytes. This number of questions has fewer than three times as many.
         const QUESTIONS: u32 = 5;
         if self.with_control(|control| control.knows_server(offer)) {
             return Ok(());
         }
         match self.silent_one(&[offer.addr], asked_at, offer.incarnation, QUESTIONS).await {
             Ok(None) => Ok(()),
-            // A shard that has stopped asks nobody.
+            // A shard that has stopped cannot ask.
             Ok(Some(addr)) => Err(Refusal::ServerUnproven { addr }),
             Err(_) => Err(Refusal::Stopping),
         }
@@ -58,11 +59,11 @@ impl ControlPlane {
                 if changes.is_none() || changes != known {
                     return;
                 }
-                // Fails only if the control plane is gone, and then this future is too.
+                // The call fails only if the control plane is gone. Then this future is dropped too.
                 let _ = changed.changed().await;
             }
         };
-        // Whatever has ended the wait, the newest is told.
+        // The newest jobs are the answer, whatever has ended the wait.
         let _ = tokio::time::timeout(longest, wait).await;
         let served = self.with_control(|control| {
             control.server_changes(incarnation).map(|changes| (changes, control.served_by(incarnation)))

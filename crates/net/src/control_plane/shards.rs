@@ -75,18 +75,18 @@ impl Shard for ShardHandle {
     }
 }
 
-/// How many shards of a switch have a job's machines: only the first one if jobs share memory, otherwise all.
+/// How many shards of a switch run machines of a job: only the first one if jobs share memory, otherwise all.
 pub(crate) fn used_by(protocol: &Protocol) -> usize {
     if protocol.shared.is_some() { 1 } else { usize::MAX }
 }
 
-/// The smallest receive buffer of the shards that have a job's machines, and how many they are.
+/// The smallest receive buffer of the shards that run machines of a job, and the number of these shards.
 pub(super) fn buffers(shards: &[Box<dyn Shard>], protocol: &Protocol) -> (usize, usize) {
     let used = &shards[..used_by(protocol).min(shards.len())];
     (used.iter().map(|shard| shard.receive_buffer()).min().unwrap_or(0), used.len())
 }
 
-/// Installs a job in every shard that has its machines, one after the other.
+/// Installs a job in every shard that runs its machines, one shard after the other.
 pub(super) async fn install(shards: &[Box<dyn Shard>], plan: &Plan) -> Result<(), ShardError> {
     for (number, shard) in shards.iter().enumerate().take(used_by(plan.protocol)) {
         shard.install(&plan.name, job_in_shard(plan, number)).come().await??;
@@ -94,7 +94,7 @@ pub(super) async fn install(shards: &[Box<dyn Shard>], plan: &Plan) -> Result<()
     Ok(())
 }
 
-/// Gives a job other slots, over all shards.
+/// Gives a job another number of slots, which is the sum over all shards.
 pub(super) async fn resize(shards: &[Box<dyn Shard>], id: JobId, slots: u16) {
     let own = slots / shards.len().max(1) as u16;
     let asked: Vec<_> = shards.iter().map(|shard| shard.resize(id, own)).collect();
@@ -105,7 +105,7 @@ pub(super) async fn resize(shards: &[Box<dyn Shard>], id: JobId, slots: u16) {
     }
 }
 
-/// Takes a job out of every shard, whatever another says.
+/// Takes a job out of every shard, even if an earlier shard has failed.
 pub(super) async fn remove(shards: &[Box<dyn Shard>], id: JobId) {
     let asked: Vec<_> = shards.iter().map(|shard| shard.remove(id)).collect();
     let mut failed = None;
@@ -140,7 +140,7 @@ pub(crate) struct Sighting {
     pub tx_bytes_per_s: f64,
 }
 
-/// All reports of the shards from one look.
+/// The reports of all shards from one look.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sightings {
     pub at: Option<Time>,
@@ -148,7 +148,7 @@ pub(crate) struct Sightings {
 }
 
 impl Sightings {
-    /// What ranks of a job said of their collectives, and how long before the look.
+    /// What ranks of a job said of their collectives, each with its age at the time of the look.
     pub fn said_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
         let reports = self.shards.iter().filter_map(|shard| shard.report.as_ref());
         reports.flat_map(move |report| report.said_of(job))
@@ -156,7 +156,7 @@ impl Sightings {
 }
 
 impl Sighting {
-    /// Rates over less than this are noise.
+    /// A rate over a shorter time than this says little.
     const MIN_INTERVAL_S: f64 = 0.15;
 
     pub(super) fn update(&mut self, report: ShardReport) {

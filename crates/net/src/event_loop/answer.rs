@@ -25,7 +25,7 @@ impl<T> Answer<T> {
     /// An answer that is there already.
     pub(crate) fn ready(value: T) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
-        // The receiver is here.
+        // Sending cannot fail, because the receiver still exists.
         let _ = reply.send(value);
         Answer { shard: TreeId(0), answer }
     }

@@ -1,7 +1,7 @@
-//! A burst at a switch: the packets that one call has received, and the packets that machines make of them.
+//! A burst at a switch: the packets that one call has received, and the packets that machines send because of them.
 //!
 //! Packets are processed in the memory into which they were received. Packets that machines make by themselves are
-//! gathered one behind the other in memory of its own, so that they leave in runs as forwarded packets do.
+//! written one behind the other into a memory for such packets, so that they leave in runs as forwarded packets do.
 
 use std::ops::Range;
 
@@ -14,43 +14,43 @@ use tributary_proto::contract::time::Time;
 use super::{Origin, Site};
 use crate::udp::{Inbox, Segments, UdpPort};
 
-/// Bytes that a machine's packet may have.
+/// The most bytes of a machine's own packet.
 const LONGEST: usize = 1 << 16;
 
-/// Packets that machines make by themselves, until they are sent.
+/// The packets that machines have made by themselves and that were not sent yet.
 pub struct Own {
     memory: Box<[u8]>,
-    /// Where the next one goes.
+    /// Where the next packet goes.
     end: usize,
 }
 
 impl Own {
-    /// Room for some runs of the longest packets, and little enough to stay in a core's own cache.
+    /// The memory holds a few packets of the greatest length, and is small enough for a core's own cache.
     pub fn new() -> Own {
         Own { memory: vec![0; 4 * LONGEST].into_boxed_slice(), end: 0 }
     }
 }
 
-/// A switch's surroundings for one turn.
+/// The surroundings of a switch's machines for one turn.
 pub struct Burst<'a, S> {
     now: Time,
     site: &'a mut S,
     udp: &'a mut UdpPort,
     inbox: &'a mut Inbox,
     own: &'a mut Own,
-    /// Messages that have begun, and what is left of the last one.
+    /// The number of messages that have begun. `left` has the packets of the last one that have not had their turn.
     begun: usize,
     left: Segments,
-    /// Where that one came in.
+    /// The port by which the last message came in.
     ingress: PortId,
-    /// The packet in the pipeline.
+    /// Where the packet lies that is in the pipeline.
     place: Range<usize>,
-    /// Machines have made packets since the last flush.
+    /// True if machines have made packets since the last flush.
     made: bool,
 }
 
 impl<'a, S: Site> Burst<'a, S> {
-    /// The burst of the messages of an inbox.
+    /// A burst with the messages of an inbox.
     pub fn new(now: Time, site: &'a mut S, udp: &'a mut UdpPort, inbox: &'a mut Inbox, own: &'a mut Own) -> Self {
         let (left, ingress, place, made) = (Segments::default(), PortId::UNKNOWN, 0..0, false);
         Burst { now, site, udp, inbox, own, begun: 0, left, ingress, place, made }
@@ -135,7 +135,7 @@ impl<S: Site> SwitchIo for Burst<'_, S> {
         self.own.end = place.end;
         let origin = ingress.map_or(Origin::Own, Origin::Collected);
         if !self.site.carry_out(verdict, place, ecn, origin, &self.own.memory, self.udp) {
-            // The next one is written to the same memory, which is still in the core's own cache.
+            // The next packet is written to the same memory, which is still in the core's own cache.
             self.own.end = 0;
         }
     }

@@ -57,7 +57,7 @@ impl<C: Send + 'static> Handle<C> {
     /// Sends the thread a command; returns its answer.
     pub fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> C) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
-        // Where the thread has ended, the reply's sender ends here, and the answer says so.
+        // If the thread has ended, the reply's sender is dropped here, and the answer becomes an error.
         let _ = self.orders.send(Order::Obey(command(reply)));
         self.waker.wake();
         Answer::new(self.shard, answer)
@@ -66,7 +66,7 @@ impl<C: Send + 'static> Handle<C> {
 
 impl<C> Drop for Handle<C> {
     fn drop(&mut self) {
-        // Fails only if the thread has ended already.
+        // The call fails only if the thread has ended already.
         let _ = self.orders.send(Order::Stop);
         self.waker.wake();
         if let Some(thread) = self.thread.take()

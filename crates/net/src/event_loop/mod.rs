@@ -1,7 +1,8 @@
 //! The loop of every switch's thread: sleep, commands, packets through the pipeline, timers.
 //!
-//! A [`Site`] is what one kind of switch adds: a star its ports and uplinks, a fabric its crossbar and queues.
-//! `drive::switch` calls the machines; a [`burst`] is their surroundings here.
+//! A [`Site`] is the part that differs between kinds of switches: a star adds its ports and uplinks, a fabric adds its
+//! crossbar and queues. `drive::switch` calls the machines, and a [`burst`] is the surroundings that it gives them
+//! here.
 
 pub mod answer;
 pub mod burst;
@@ -27,10 +28,10 @@ use crate::clock::{self, Clock};
 use crate::udp::{Inbox, Message, UdpPort};
 use crate::wake::{self, Waker};
 
-/// Batches that are received before commands and timers have their turn again.
+/// The number of batches that are received before commands and timers get their turn again.
 const BATCHES_IN_A_TURN: usize = 16;
 
-/// What every switch's thread has.
+/// The part of a switch's thread that all kinds of switches have.
 pub struct Core {
     /// The machines' time.
     pub clock: Clock,
@@ -43,28 +44,28 @@ pub struct Core {
 /// Where a packet that leaves a switch comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The switch speaks for itself.
+    /// The switch made the packet for itself.
     Own,
-    /// It came in by this port, or was made of what did just now.
+    /// The packet came in by this port, or was made of a packet that came in by it just now.
     Packet(PortId),
-    /// A machine made it of what it had collected, the last of it from this port.
+    /// A machine made the packet of contributions that it had collected. The last of them came in by this port.
     Collected(PortId),
 }
 
-/// What one kind of switch brings to the loop.
+/// The part of the loop that one kind of switch adds.
 pub trait Site {
-    /// What its thread may be asked.
+    /// The commands that its thread takes.
     type Command;
-    /// What machines see of its ports.
+    /// The machines' view of its ports.
     type Ports<'a>: PortView
     where
         Self: 'a;
 
-    /// Does what was asked.
+    /// Carries out a command.
     fn obey(&mut self, command: Self::Command, core: &mut Core);
-    /// A message begins, of one packet or more; the port that it came in on.
+    /// Notes that a message of one or more packets begins. Returns the port by which it came in.
     fn ingress(&mut self, now: Time, message: &Message, udp: &mut UdpPort) -> PortId;
-    /// True if a packet is for the pipeline. Others the site has seen to, or counted.
+    /// True if a packet is for the pipeline. If not, the site has already handled or counted the packet.
     fn admits(
         &mut self,
         now: Time,
@@ -74,9 +75,9 @@ pub trait Site {
         ecn: Ecn,
         udp: &mut UdpPort,
     ) -> bool;
-    /// What machines see of the ports now.
+    /// The machines' view of the ports now.
     fn ports(&self) -> Self::Ports<'_>;
-    /// Does what a verdict says with the packet at `place` in `memory`. True if packets have to stay there until
+    /// Carries out a verdict on the packet at `place` in `memory`. True if packets have to stay there until
     /// [`Site::flush`].
     fn carry_out(
         &mut self,
@@ -87,25 +88,26 @@ pub trait Site {
         memory: &[u8],
         udp: &mut UdpPort,
     ) -> bool;
-    /// Sends what may leave of all that was carried out since the last call, from the same memory.
+    /// Sends the packets of all verdicts since the last call, as far as they may leave. Their memory is the same.
     fn flush(&mut self, now: Time, memory: &[u8], udp: &mut UdpPort);
-    /// A burst is over: does what it could not do in the middle. True if machines may have made packets meanwhile.
+    /// Does, after a burst, what the site could not do in the middle of it. True if machines may have made packets by
+    /// that.
     fn after(&mut self, _now: Time, _core: &mut Core) -> bool {
         false
     }
-    /// When the site itself has something to do.
+    /// When the site itself has something to do next.
     fn due(&self) -> Option<Time>;
-    /// Does what is due of its own. Called at the end of every turn.
+    /// Does what the site itself has to do by now. Called at the end of every turn.
     fn tick(&mut self, now: Time, udp: &mut UdpPort);
 }
 
-/// What a handle tells the loop.
+/// A message from a handle to the loop.
 enum Order<C> {
     Obey(C),
     Stop,
 }
 
-/// The state of a running switch. Nothing of it is shared.
+/// The state of a running switch. No other thread has access to it.
 struct EventLoop<S: Site> {
     core: Core,
     site: S,
@@ -128,7 +130,7 @@ impl<S: Site> EventLoop<S> {
         EventLoop { core, site, inbox: Inbox::new(), own: Own::new(), orders, waker }
     }
 
-    /// Runs until it is told to stop, or its handle is gone.
+    /// Runs until the handle tells it to stop or is dropped.
     fn run(mut self) {
         loop {
             let due = self.core.pipeline.poll_timeout().into_iter().chain(self.site.due()).min();
@@ -149,7 +151,7 @@ impl<S: Site> EventLoop<S> {
         }
     }
 
-    /// Takes what the socket holds, for one batch after another while they are full.
+    /// Receives what the socket holds. It takes another batch as long as batches are full.
     fn receive(&mut self) {
         for _ in 0..BATCHES_IN_A_TURN {
             let more = self.core.udp.receive(&mut self.inbox);
@@ -164,7 +166,7 @@ impl<S: Site> EventLoop<S> {
         }
     }
 
-    /// Gives the machines an input, and sends what is gathered of their own packets.
+    /// Gives the machines an input, and then sends the packets of their own that were not sent yet.
     fn turn(&mut self, now: Time, input: impl FnOnce(&mut Pipeline, &mut Burst<'_, S>)) {
         let Core { udp, pipeline, .. } = &mut self.core;
         let mut burst = Burst::new(now, &mut self.site, udp, &mut self.inbox, &mut self.own);
@@ -172,7 +174,7 @@ impl<S: Site> EventLoop<S> {
         burst.end();
     }
 
-    /// Carries out what the handle asked; false when the thread shall end.
+    /// Carries out the commands of the handle. False if the thread must end.
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {

@@ -16,7 +16,7 @@ use crate::udp::{Inbox, UdpPort};
 
 const KEY: JobKey = JobKey(5);
 
-/// Makes a packet for each verdict when its timer is due. The packet's number follows its header.
+/// Makes one packet for each verdict when its timer is due. The packet's number follows its header.
 struct Talker {
     job: JobId,
     packet_len: usize,
@@ -55,9 +55,8 @@ pub fn socket() -> UdpPort {
     UdpPort::open((Ipv4Addr::LOCALHOST, 0).into(), 4 << 20, 4 << 20).expect("the loopback interface is there")
 }
 
-/// A job's machine makes packets of this length with these verdicts, and all of them leave through `site`. Returns how
-/// many packets left, and in how many calls.
-/// left, and in how many calls.
+/// The machine of each job makes packets of this length with these verdicts, and all packets leave through `site`.
+/// Returns how many packets left, and in how many calls.
 pub fn talk(site: &mut impl Site, udp: &mut UdpPort, jobs: &[(JobId, usize, Vec<Verdict>)]) -> (u64, u64) {
     let mut pipeline = Pipeline::default();
     for &(job, packet_len, ref verdicts) in jobs {
@@ -73,10 +72,10 @@ pub fn talk(site: &mut impl Site, udp: &mut UdpPort, jobs: &[(JobId, usize, Vec<
     (udp.counters().tx_packets, udp.counters().tx_runs)
 }
 
-/// The numbers of the packets that have come to a socket, in their order.
+/// The numbers of the packets that have come to a socket, in the order of their arrival.
 pub fn heard(socket: &mut UdpPort) -> Vec<u8> {
     let (mut inbox, mut numbers) = (Inbox::new(), Vec::new());
-    // The loopback interface delivers before a send returns.
+    // The loopback interface delivers a packet before the call that sends it returns.
     loop {
         let more = socket.receive(&mut inbox);
         for place in inbox.messages.iter().flat_map(|message| message.segments()) {

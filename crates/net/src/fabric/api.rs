@@ -1,4 +1,4 @@
-//! The JSON that the seat and the other switches of a fabric exchange, and the headers that prove the sender.
+//! The JSON that the seat and the other switches of a fabric exchange, and the headers that prove who the sender is.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,9 +22,9 @@ use crate::shard::JobInstall;
 use crate::status::MetricStatus;
 use crate::status::lag::LagStatus;
 
-/// The fabric's secret, which only its switches send.
+/// The header for the fabric's secret. Only switches of the fabric send it.
 pub const SECRET_HEADER: &str = "x-tributary-fabric";
-/// The host from which a request came that a switch passes on.
+/// The header for the host that a request came from, on requests that a switch passes on.
 pub const HOST_HEADER: &str = "x-tributary-host";
 
 /// `POST /fabric/sync`: the jobs of the fabric.
@@ -173,7 +173,7 @@ impl JobBody {
         let divides = self.slots != 0 && self.slots.is_multiple_of(shards) && self.elements_per_packet != 0;
         let divides = divides && self.most_slots >= self.slots;
         let whole = self.hosts.len() == self.members.len() && self.job_id != 0 && divides;
-        // A switch of a fabric has one address.
+        // A switch of a fabric has only one address.
         let (below, asked_at) = (Below::workers(world), Vec::new());
         let (most_slots, members, trees_wanted) = (self.most_slots, self.members, self.trees_wanted);
         let server = |server: &ServerBody| {
@@ -215,7 +215,7 @@ pub struct SyncReply {
     pub jobs: Vec<JobSign>,
 }
 
-/// What the seat wants to know of a job at another switch.
+/// What another switch reports about a job to the seat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobSign {
@@ -240,7 +240,7 @@ pub struct JobSign {
     pub fault: Option<String>,
     /// Seconds since the switch heard each member, by rank; none for members elsewhere.
     pub heard_s_ago: Vec<Option<f64>>,
-    /// The rank at the switch for which results wait.
+    /// The rank at the switch with the most results waiting for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagStatus>,
     /// How far the ranks at the switch are in their collectives.
@@ -258,13 +258,13 @@ pub struct ProgressSign {
     pub body: Vec<u8>,
 }
 
-/// A body as bytes.
+/// A body as bytes of JSON.
 pub fn json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).expect("numbers, lists and strings can be written")
 }
 
 impl JobSign {
-    /// What a report says of each job.
+    /// The reports on all jobs of this switch.
     pub fn all(report: &FabricReport) -> Vec<JobSign> {
         let now = report.shard.now;
         let sign = |job: &crate::shard::ShardJob| {

@@ -1,5 +1,5 @@
-//! The inside of a fabric switch: the port by which a packet came in, the queues that it goes to, and the neighbours
-//! that are alive.
+//! The inside of a fabric switch: it finds the port by which a packet came in and the queues that the packet goes to,
+//! and it knows which neighbours are alive.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -25,12 +25,12 @@ use crate::event_loop::Origin;
 use crate::pool_size::packet_bytes;
 use crate::udp::{Run, UdpPort, key_of};
 
-/// How often switches tell their neighbours that they are alive.
+/// The interval at which switches tell their neighbours that they are alive.
 pub const HELLO_EVERY: Span = Span::from_millis(50);
-/// A neighbour that is silent for so long is dead. Six of its signs may be late: machines are busy.
+/// A neighbour that is silent for this time counts as dead. On busy machines up to six of its signs may be late.
 const DEAD_AFTER: Span = Span::from_millis(300);
 
-/// All ports of a switch, and the ways.
+/// All ports of a switch, and the ways to all nodes.
 pub struct Crossbar {
     fabric: Arc<FabricLayout>,
     node: NodeId,
@@ -42,26 +42,26 @@ pub struct Crossbar {
     state: LinkState,
     routes: Routes,
     unroutable: u64,
-    /// What came in by each port and has not left, where nothing may be lost.
+    /// The rooms for bytes that came in by a port and have not left. Only lossless fabrics have them.
     rooms: Option<Rooms>,
-    /// The ports that a packet is about to leave by.
+    /// Scratch memory for the ports by which one packet leaves.
     exits: Vec<PortId>,
-    /// Bytes of the longest packet of any job.
+    /// The number of bytes of the longest packet of any job.
     longest: usize,
 }
 
-/// Nodes that a job's machine sends the same packet to.
+/// A group of nodes to which a job's machine sends the same packet.
 struct Group {
     job: JobId,
     exits: Vec<Exit>,
 }
 
-/// The way to a node of a group.
+/// How a packet reaches a node of a group.
 #[derive(Clone, Copy)]
 enum Exit {
-    /// A neighbour.
+    /// The node is a neighbour behind this port.
     Port(PortId),
-    /// Anybody else, over whichever port is best then.
+    /// The node is further away. The packet takes the port that is best when it leaves.
     Way(NodeId),
 }
 
@@ -154,7 +154,7 @@ impl Crossbar {
 
     /// Puts a packet into the queues that its verdict names.
     pub fn carry_out(&mut self, verdict: Verdict, packet: &[u8], ecn: Ecn, origin: Origin, job: JobId) {
-        // The list comes back at once.
+        // The list is put back at the end, so that its memory is used again.
         let mut exits = std::mem::take(&mut self.exits);
         match verdict {
             Verdict::Consume | Verdict::Drop(_) => {}
@@ -221,9 +221,9 @@ impl Crossbar {
         }
     }
 
-    /// One of the ports on the shortest ways that are alive.
+    /// One of the ports on the shortest living ways to a node.
     fn next_hop(&self, to: NodeId) -> Option<PortId> {
-        // Packets name nodes that may not exist.
+        // A packet may name a node that does not exist.
         if to.index() >= self.fabric.nodes.len() || to == self.node {
             return None;
         }
@@ -232,7 +232,7 @@ impl Crossbar {
         if count <= 1 {
             return ways.first().copied().map(PortId);
         }
-        // A level spreads over its ports what the level below has not told apart.
+        // Nodes to which the level below uses the same port differ in higher bits. This level chooses by those.
         let level = self.fabric.nodes[self.node.index()].level;
         let default = (to.0 >> level.saturating_sub(1).min(16)) as usize % count;
         let queue = |way: usize| &self.ports[usize::from(ways[way])].egress;
@@ -306,12 +306,12 @@ impl Crossbar {
         Some(number)
     }
 
-    /// True if this neighbour is behind that port.
+    /// True if this port leads to that neighbour.
     pub fn leads_to(&self, port: PortId, node: NodeId) -> bool {
         self.ports.get(port.index()).is_some_and(|port| port.peer == node)
     }
 
-    /// What is known of cables anywhere in the fabric.
+    /// The known state of all cables in the fabric.
     pub fn link_state(&self) -> &LinkState {
         &self.state
     }
@@ -358,7 +358,7 @@ impl Crossbar {
                 continue;
             }
             if !port.is_up(now) {
-                // What waits for the dead would only be late.
+                // Packets for a dead neighbour are dropped, because they would be late even if it came back.
                 port.egress.clear(|charge, bytes| free(&mut self.rooms, charge, bytes));
                 down.insert(PortId(number as u16));
             }
@@ -370,8 +370,8 @@ impl Crossbar {
         }
     }
 
-    /// Tells every neighbour that this switch is alive; `ready`: it knows the running jobs. The packets are as long as
-    /// those of jobs: a cable that does not hold them is dead, and others are used.
+    /// Tells every neighbour that this switch is alive. `ready` says that it knows the running jobs. The packets are as
+    /// long as those of jobs, so that a cable with too small an MTU counts as dead and others are used.
     pub fn greet(&self, ready: bool, udp: &mut UdpPort) {
         let mut packets = super::wire::hellos(self.fabric.key(), self.node, ready, self.state.adverts());
         packets.iter_mut().for_each(|packet| packet.resize(packet.len().max(self.longest), 0));
@@ -382,7 +382,7 @@ impl Crossbar {
         }
     }
 
-    /// Packets that could go nowhere.
+    /// The number of packets for which there was no way.
     pub fn unroutable(&self) -> u64 {
         self.unroutable
     }

@@ -19,7 +19,7 @@ use crate::http::view::Viewer;
 use crate::http::{HttpServer, Identity};
 use crate::switch_daemon::StartError;
 
-/// How a switch of a fabric is started.
+/// The options with which a switch of a fabric is started.
 #[derive(Clone, Debug)]
 pub struct FabricSwitchOptions {
     /// The fabric.
@@ -33,7 +33,8 @@ pub struct FabricSwitchOptions {
 }
 
 impl FabricSwitchOptions {
-    /// This switch of this fabric, with the buffers that every switch has; it serves no operators of jobs.
+    /// The options for this switch of this fabric. The buffers are as large as every switch's, and the switch serves no
+    /// operators of jobs.
     pub fn new(fabric: Arc<FabricLayout>, node: NodeId) -> FabricSwitchOptions {
         FabricSwitchOptions { fabric, node, socket_buffer: 8 << 20, operators: Allowed::None }
     }
@@ -43,7 +44,8 @@ impl FabricSwitchOptions {
 pub struct RunningFabricSwitch {
     udp: SocketAddr,
     control: Vec<SocketAddr>,
-    // In the order in which they end: the control plane answers who waits while the thread still runs.
+    // The fields are in the order in which they are dropped: the control plane answers waiting clients while the thread
+    // still runs.
     server: HttpServer,
     plane: Arc<ControlPlane>,
 }
@@ -53,7 +55,7 @@ impl RunningFabricSwitch {
     pub fn start(options: &FabricSwitchOptions) -> Result<RunningFabricSwitch, StartError> {
         let FabricSwitchOptions { fabric, node, socket_buffer, operators } = options;
         let (node, udp) = (*node, fabric.udp(*node));
-        // Where members come, and where the other switches do.
+        // Members come to the first address, and other switches to the second.
         let mut control = vec![udp];
         control.extend(fabric.nodes[node.index()].control.filter(|&control| control != udp));
         let bind = |&addr: &SocketAddr| {
@@ -80,7 +82,7 @@ impl RunningFabricSwitch {
         let place = Place { api: api.clone(), fabric: Arc::clone(fabric), handle, seat };
         let router = if is_seat { routes::seat(place) } else { routes::elsewhere(place) };
         let served = listeners.into_iter().map(|listener| (listener, router.clone())).collect();
-        // Jobs come from the hosts that the file names, and from no others.
+        // Jobs come only from the hosts that the file names.
         let server = HttpServer::start_with(api, &Access::Open, served)
             .map_err(|source| StartError::System { addr: udp, source })?;
         tracing::info!(switch = fabric.name(node), %udp, seat = is_seat, "switch of a fabric started");
@@ -97,8 +99,8 @@ impl RunningFabricSwitch {
         &self.control
     }
 
-    /// Ends every thread and closes every socket. Jobs go on at the other switches; a seat that is started again finds
-    /// them.
+    /// Ends every thread and closes every socket. Jobs go on at the other switches, and a seat that is started again
+    /// finds them there.
     pub fn stop(self) {
         let RunningFabricSwitch { udp, server, plane, .. } = self;
         drop(server);

@@ -17,14 +17,15 @@ use crate::udp::{Lanes, Run};
 
 /// What an Ethernet frame adds to a UDP payload over IPv4. The testbed's shapers count in the same way.
 pub const FRAME_BYTES: u64 = 14 + 20 + 8;
-/// What a timer that is late may make up for: a busy machine's are, by milliseconds ...
+/// A timer of a busy machine is late by milliseconds. The queue makes up for at most this lateness ...
 const TIMER_SLACK: Span = Span::from_micros(2_000);
-/// ... but no more than so large a part of the queue at once, for that is what may come together at the next one.
+/// ... but for no more than this part of the queue at once, because that many bytes may meet in the next queue.
 const SLACK_PART: u64 = 4;
-/// Receivers at the other end whose runs are gathered at the same time: members of jobs on one host.
+/// The number of receivers at the other end whose runs are gathered at the same time. They are members of jobs on one
+/// host.
 const LANES: usize = 8;
 const PS_PER_S: u128 = 1_000_000_000_000;
-/// No order to pause holds longer, whoever gives it.
+/// The longest time for which an order to pause holds, whatever it says.
 const LONGEST_PAUSE: Span = Span::from_millis(1_000);
 
 /// The receiver of a packet, at the other end of the cable.
@@ -66,19 +67,19 @@ pub struct EgressCounters {
 /// The queue of one port, for receivers of the kind `K`.
 pub struct Egress<K> {
     memory: Box<[u8]>,
-    /// Where the next packet goes, if it fits before the memory's end.
+    /// Where the next packet goes, if it fits in front of the memory's end.
     tail: usize,
     entries: VecDeque<Entry<K>>,
-    /// On the wire, waiting.
+    /// The bytes that wait, as on the wire.
     queued: u64,
     limit: u64,
-    /// What counts as full where ways are chosen.
+    /// The length that counts as full when ways are chosen.
     usual: u64,
     marking: Marking,
     bits_per_s: Option<u64>,
-    /// When what has left will be on the wire.
+    /// When the packets that have left will have passed the port.
     busy_until: Time,
-    /// The other end wants nothing before.
+    /// The end of the pause that the other end wants.
     paused_until: Time,
     slack: Span,
     lanes: Lanes<K, LANES>,
@@ -86,7 +87,7 @@ pub struct Egress<K> {
 }
 
 impl<K: Copy + PartialEq> Egress<K> {
-    /// An empty queue that holds `limit` bytes; `idle` is any receiver.
+    /// An empty queue that holds `limit` bytes. `idle` may be any receiver.
     pub fn new(limit: u64, marking: Marking, bits_per_s: Option<u64>, idle: K) -> Egress<K> {
         Egress {
             memory: memory(limit),
@@ -105,23 +106,23 @@ impl<K: Copy + PartialEq> Egress<K> {
         }
     }
 
-    /// The same queue with room for `limit` bytes: in a lossless fabric, everything that the ports hold may wait for
-    /// one way out.
+    /// The same queue with room for `limit` bytes. It is for lossless fabrics, in which everything that the ports hold
+    /// may wait for one way out.
     pub fn with_room(self, limit: u64) -> Egress<K> {
         Egress { memory: memory(limit), limit, ..self }
     }
 
-    /// Bytes on the wire that wait.
+    /// The bytes that wait, as on the wire.
     pub fn queued_bytes(&self) -> u64 {
         self.queued
     }
 
-    /// True if more than half of what fits waits.
+    /// True if more than half of the usual length waits.
     pub fn is_over_half(&self) -> bool {
         self.queued * 2 > self.usual
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> &EgressCounters {
         &self.counters
     }
@@ -133,7 +134,7 @@ impl<K: Copy + PartialEq> Egress<K> {
             self.refuse();
             return false;
         }
-        // A packet that was marked before counts as one of those that this queue marks.
+        // A packet that had a mark already counts as one that this queue marks.
         let marks = ecn != Ecn::NotCapable && self.marking.strikes(self.queued);
         let ecn = if marks { Ecn::CongestionExperienced } else { ecn };
         self.counters.marks += u64::from(marks);
@@ -146,23 +147,23 @@ impl<K: Copy + PartialEq> Egress<K> {
         true
     }
 
-    /// Counts a packet that is dropped here.
+    /// Counts a packet that is dropped in front of this queue.
     pub fn refuse(&mut self) {
         self.counters.drops += 1;
     }
 
-    /// The other end wants a pause of so long from now on; a pause of no time lets the queue go on.
+    /// Notes that the other end wants a pause of this length from now on. A pause of no length lets the queue go on.
     pub fn pause(&mut self, now: Time, span: Span) {
         self.counters.pauses += u64::from(self.paused_until <= now && span > Span(0));
         self.paused_until = now + span.min(LONGEST_PAUSE);
     }
 
-    /// Free memory for a packet that fits the limit: behind the last one, or at the beginning again.
+    /// The place for a packet that fits the limit: behind the last packet, or at the beginning of the memory.
     fn place(&self, len: usize) -> usize {
         if self.memory.len() - self.tail >= len { self.tail } else { 0 }
     }
 
-    /// When the next packet may leave; `None` while none waits.
+    /// When the next packet may leave; `None` if no packet waits.
     pub fn due(&self) -> Option<Time> {
         (!self.entries.is_empty()).then_some(self.busy_until.max(self.paused_until))
     }
@@ -173,7 +174,7 @@ impl<K: Copy + PartialEq> Egress<K> {
         if self.paused_until > now {
             return;
         }
-        // A pause is no lateness that could be made up for.
+        // The queue does not make up for the time of a pause.
         self.busy_until = self.busy_until.max(self.paused_until);
         while self.busy_until <= now
             && let Some(Entry { at, len, ecn, to, charge }) = self.entries.pop_front()
@@ -183,12 +184,12 @@ impl<K: Copy + PartialEq> Egress<K> {
             self.counters.bytes += len as u64;
             self.occupy(now, len as u64 + FRAME_BYTES);
             free(charge, len as u64 + FRAME_BYTES);
-            // Its memory is free only now, but nothing is written there before the runs have left.
+            // The packet's memory counts as free now, but nothing is written there before the runs have left.
             self.lanes.push(to, at..at + len, ecn, |to, run| send(to, run, &self.memory));
         }
         self.lanes.flush(|to, run| send(to, run, &self.memory));
         if self.entries.is_empty() {
-            // The next ones are written where the core's own cache still is.
+            // The next packets are written to the beginning, which is still in the core's own cache.
             self.tail = 0;
         }
     }
@@ -208,12 +209,13 @@ impl<K: Copy + PartialEq> Egress<K> {
     }
 }
 
-/// Twice the longest packet over the limit: one may lie unused at the end of the memory, and one is not full.
+/// Memory for the limit and twice the longest packet: one such length may lie unused at the end of the memory, and one
+/// keeps the memory from being full.
 fn memory(limit: u64) -> Box<[u8]> {
     vec![0; limit as usize + (2 << 16)].into_boxed_slice()
 }
 
-/// How long so many bytes occupy a port.
+/// How long this number of bytes occupies a port.
 fn duration(bytes: u64, bits_per_s: u64) -> Span {
     Span((u128::from(bytes) * 8 * PS_PER_S / u128::from(bits_per_s)) as u64)
 }
@@ -224,7 +226,7 @@ mod tests {
 
     const PACKET: [u8; 958] = [7; 958];
 
-    /// 8 Mbit/s: a packet of 1,000 bytes on the wire lasts a millisecond.
+    /// At 8 Mbit/s a packet of 1,000 bytes on the wire takes a millisecond.
     fn queue(limit: u64) -> Egress<Receiver> {
         Egress::new(limit, Marking::new(2_000, 2_000, 0), Some(8_000_000), Receiver::Switch)
     }

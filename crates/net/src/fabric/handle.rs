@@ -34,19 +34,20 @@ impl FabricHandle {
         Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, pipeline, site)?, broken })
     }
 
-    /// Makes the switch's jobs those that the seat has told. Returns the jobs to keep that the switch does not have.
+    /// Makes the jobs of the switch those that the seat has told. Returns the jobs to keep that the switch does not
+    /// have.
     pub fn sync(&self, told: Told) -> Answer<Vec<JobId>> {
         self.thread.ask(|reply| Command::Sync { told, reply })
     }
 
-    /// Returns why a job can never go on, as soon as that is so.
+    /// Waits until a job can never go on, and returns the reason.
     pub async fn broken(&self, job: JobId, key: JobKey) -> String {
         let mut broken = self.broken.clone();
         let is_ours = |broken: &Broken| broken.get(&job).is_some_and(|(its, _)| *its == key);
         let why = broken.wait_for(is_ours).await.ok().map(|broken| broken[&job].1.clone());
         match why {
             Some(why) => why,
-            // The thread has ended, and knows no jobs any more.
+            // The thread has ended and no longer knows any job.
             None => std::future::pending().await,
         }
     }

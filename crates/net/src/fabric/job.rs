@@ -1,4 +1,4 @@
-//! A job at a switch of a fabric, and whether the job's trees stand.
+//! A job at a switch of a fabric, and whether the cables and switches of the job's trees are alive.
 //!
 //! A switch of a static tree holds contributions and sums of its slots that no other machine has. So a tree that has
 //! lost a switch or a cable is never mended under its job. The job ends on every rank, with an error that names the
@@ -16,7 +16,8 @@ use super::crossbar::Crossbar;
 use crate::progress::OfRanks;
 use crate::shard::{JobInstall, Rates};
 
-/// A switch whose cables are silent for so long, beyond what neighbours wait before they call it dead, was not only busy.
+/// A switch may be busy and therefore silent. If its cables are silent for this time after the neighbours called it
+/// dead, it really is dead.
 const SILENT: Span = Span::from_millis(1_000);
 
 /// A job as the seat has planned it.
@@ -64,8 +65,8 @@ impl FabricJob {
         self.job.config.options.operators().is_empty() || self.needs(fabric).contains(&node)
     }
 
-    /// What every rank is told of the first tree that ran through a switch or over a cable. `why`: as in "which is
-    /// dead".
+    /// What every rank is told: the job's first tree that is broken, the switch or cable that it used (`what`), the
+    /// reason (`why`, as in "which is dead"), and the advice.
     pub fn broken_by(&self, tree: usize, what: &str, why: &str, advice: &str) -> String {
         format!("tree {tree} of job \"{}\" ran {what}, {why}; {advice}", self.name)
     }
@@ -75,10 +76,10 @@ impl FabricJob {
 pub struct Installed {
     pub job: FabricJob,
     pub rates: Rates,
-    /// How far the ranks at this switch are.
+    /// The progress of the ranks at this switch.
     pub progress: OfRanks,
     edges: Vec<Edge>,
-    /// Why the job can never go on.
+    /// The reason, if the job can never go on.
     pub broken: Option<String>,
 }
 
@@ -88,7 +89,7 @@ struct Edge {
     cable: usize,
     below: NodeId,
     above: NodeId,
-    /// When it was last known to be alive, or was installed.
+    /// When the cable was last known to be alive. At first this is the time of the installation.
     alive: Time,
 }
 
@@ -113,7 +114,7 @@ impl Installed {
         Installed { job, rates: Rates::default(), progress, edges, broken: None }
     }
 
-    /// Checks whether the trees stand; true if the answer has changed.
+    /// Checks whether the trees are still whole. True if the answer has changed.
     pub fn look(&mut self, now: Time, crossbar: &Crossbar) -> bool {
         let state = crossbar.link_state();
         self.edges.iter_mut().filter(|edge| state.is_up(edge.cable)).for_each(|edge| edge.alive = now);
@@ -184,7 +185,7 @@ mod tests {
         (Crossbar::new(fabric, LEAF, &udp), udp, installed)
     }
 
-    /// What both leaves hear: these spines, and the other leaf's word that it hears no other.
+    /// A sign of life from each of these spines, with the report of the other leaf that it hears no other spine.
     fn hear(crossbar: &mut Crossbar, now: Time, spines: &[(NodeId, PortId)]) {
         let mut down = PortSet::EMPTY;
         for (_, port) in SPINES.iter().filter(|spine| !spines.contains(spine)) {
@@ -202,7 +203,8 @@ mod tests {
         let (mut crossbar, _udp, mut job) = leaf("leaf0");
         hear(&mut crossbar, millis(0), &SPINES);
         assert!(!job.look(millis(0), &crossbar));
-        // From now on only the first spine speaks, and the other leaf has just said that it does not hear the second one.
+        // From now on only the first spine sends signs of life, and the other leaf has just reported that it does not
+        // hear the second one.
         for at in (50..=1_400).step_by(50) {
             hear(&mut crossbar, millis(at), &SPINES[..1]);
             let broken = job.look(millis(at), &crossbar);

@@ -1,4 +1,5 @@
-//! The seat's own account of jobs: all jobs, the switches that have had them, and jobs that can never go on.
+//! The seat's own account of jobs: all jobs, the switches that have had each of them, and the jobs that can never go
+//! on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +15,8 @@ use super::told::Told;
 pub struct Jobs {
     /// All jobs.
     pub all: BTreeMap<JobId, FabricJob>,
-    /// Which switches have had which jobs with trees. A switch that lacks such a job was started again, and has lost
-    /// the sums.
+    /// The switches that have had a job, for each job with trees. If such a switch lacks the job now, it was started
+    /// again and has lost the sums.
     pub taken: BTreeSet<(NodeId, JobId)>,
     /// The protocols whose jobs share a machine at each switch that has had such a job, by code.
     pub shared: BTreeMap<u8, &'static Protocol>,
@@ -40,7 +41,7 @@ impl Jobs {
         self.all.remove(&id).is_some()
     }
 
-    /// What the seat's own switch is told, with these jobs to install.
+    /// The message to the seat's own switch, with these jobs to install.
     pub fn told(&self, install: Vec<FabricJob>) -> Told {
         let keep = self.all.keys().copied().collect();
         let broken = self.broken.iter().map(|(&id, why)| (id, why.clone())).collect();
@@ -54,14 +55,14 @@ impl Jobs {
         resizable.map(|(&id, job)| (id, job.job.config.slots))
     }
 
-    /// A job's machine at a switch can do no more; true if that is new.
+    /// Notes that a job's machine at a switch has failed. True if that is new.
     pub fn failed(&mut self, fabric: &FabricLayout, node: NodeId, id: JobId, fault: &str) -> bool {
         let why = || format!("{fault}, at {}; the job is over", fabric.name(node));
         let is_news = self.all.contains_key(&id) && !self.broken.contains_key(&id);
         is_news && self.broken.insert(id, why()).is_none()
     }
 
-    /// A switch on which jobs were installed has lost these jobs; true if that ends one of them.
+    /// Notes that a switch has lost these jobs, which were installed there. True if that ends one of them.
     pub fn lost(&mut self, fabric: &FabricLayout, node: NodeId, lacking: &[u16]) -> bool {
         let mut news = false;
         for id in lacking.iter().copied().map(JobId) {

@@ -37,7 +37,7 @@ impl Shard for Onlooker {
         let (reply, answer) = oneshot::channel();
         tokio::spawn(async move {
             if let Ok(report) = report.come().await {
-                // Of no use if nobody waits any more.
+                // The call fails if nobody waits for the report any more.
                 let _ = reply.send(report.shard);
             }
         });

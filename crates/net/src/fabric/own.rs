@@ -1,5 +1,5 @@
-//! Packets of the fabric itself, of job 0 under the fabric's own key: signs of life, and packets that switches only
-//! forward.
+//! Packets of the fabric itself: signs of life, and packets that switches only forward. They belong to job 0 and have
+//! the fabric's own key.
 
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::PortId;
@@ -34,7 +34,7 @@ pub fn handle(
         kind::CARRY => carry(crossbar, ingress, Carry::read(packet).ok_or(DropReason::Truncated)?, packet, ecn),
         kind::PAUSE => {
             let span = read_pause(packet).ok_or(DropReason::Truncated)?;
-            // Hosts take all at once, and have nobody pause.
+            // Only switches may order a pause. Hosts take all packets at once.
             if crossbar.pause(now, ingress, span) { Ok(()) } else { Err(DropReason::NotAMember) }
         }
         _ => Err(DropReason::BadKind),
@@ -53,7 +53,7 @@ fn carry(
         carry.via = NO_VIA;
         carry.emit_own(packet);
     }
-    // Only hosts receive: a packet that named a switch would go round until the end of time.
+    // Only hosts receive such packets. A packet for a switch would go round for ever.
     if carry.to.0 >= crossbar.fabric().cabling.hosts {
         return Err(DropReason::NoRoute);
     }

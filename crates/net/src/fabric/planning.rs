@@ -19,7 +19,7 @@ pub(super) fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
     network
 }
 
-/// The data from which a job is planned.
+/// The data from which the trees of a job are planned.
 pub struct Request<'a> {
     pub id: JobId,
     /// The hosts, by rank.
@@ -43,14 +43,14 @@ pub(super) fn plan_over(
     let mut wish = Wish { members, trees: request.trees.unwrap_or(DEFAULT_TREES), rate: RATE, need };
     let mut roots = network.candidates(&wish)?;
     wish.trees = request.trees.unwrap_or(DEFAULT_TREES.min(roots.len() as u16));
-    // Jobs that find equal loads begin with different roots.
+    // Jobs that see equal loads begin with different roots.
     let first = request.id.index() % roots.len();
     roots.rotate_left(first);
     network.choose(&wish, &roots)
 }
 
-/// The job's trees, with new trees in place of those that run over dead cables; other trees stay. `None` if no tree
-/// does, and an error if there is no other way.
+/// The job's trees, with new trees in place of those that use dead cables. Other trees stay. `None` if no tree uses a
+/// dead cable, and an error if there is no other way.
 pub fn replan<'a>(
     fabric: &FabricLayout,
     job: &FabricJob,
@@ -89,7 +89,7 @@ pub fn replan<'a>(
     Ok(Some(trees))
 }
 
-/// True if the job would have as many trees as it wants if every cable were alive.
+/// True if the planned trees are as many as there would be if every cable were alive.
 pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
     let whole = plan(fabric, request, &[]);
     match (planned, whole) {
@@ -99,7 +99,7 @@ pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<V
     }
 }
 
-/// What the ranks of a job can do if one of its trees is broken.
+/// What the ranks of a job can do when one of its trees is broken.
 pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> String {
     let seat = fabric.seat;
     let cut_off =
@@ -178,7 +178,7 @@ mod tests {
         let dead = cables(&fabric, roots[1]);
         let trees = replan(&fabric, &job, &dead, [].iter()).unwrap().unwrap();
         assert_eq!((&trees[0], trees[1].root()), (&job.trees[0], unused));
-        // The places of ranks at their own switches are what the ranks know, and stay.
+        // The ranks know their places at their own switches, so these places stay the same.
         assert_eq!(trees[1].places, job.trees[1].places);
         let dead: Vec<usize> = [roots[1], unused].into_iter().flat_map(|root| cables(&fabric, root)).collect();
         let trees = replan(&fabric, &job, &dead, [].iter()).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! The machines of a job's trees at one switch, as one machine for the pipeline. A packet's slot tells which tree the
-//! packet is for, and each tree takes packets from its own neighbours only.
+//! The machines of a job's trees at one switch, as one machine for the pipeline. The slot of a packet tells which tree
+//! the packet is for, and each tree takes packets only from its own neighbours.
 
 use tributary_control::trees::TreeSwitch;
 use tributary_proto::contract::config::{JobConfig, Parent, SwitchConfig};
@@ -16,7 +16,8 @@ use tributary_proto::contract::values::Values;
 use super::crossbar::Crossbar;
 use super::job::FabricJob;
 
-/// What a job has at one switch. Packets that no tree of the job brings to this switch are dropped.
+/// The machines of a job at one switch. The pipeline drops packets of the job that come in by any other port than its
+/// trees'.
 pub fn plant(job: &FabricJob, crossbar: &mut Crossbar) -> Option<InstalledJob> {
     let (protocol, config) = (job.job.protocol, &job.job.config);
     let (mut members, mut others, mut trees) = (Vec::new(), Vec::new(), Vec::new());
@@ -45,7 +46,7 @@ pub fn plant(job: &FabricJob, crossbar: &mut Crossbar) -> Option<InstalledJob> {
 struct TreeMachines {
     protocol: &'static Protocol,
     job: JobConfig,
-    /// By the tree's number; `None` for trees that do not use this switch.
+    /// The trees by number. The entry is `None` for a tree that does not use this switch.
     trees: Vec<Option<Planted>>,
 }
 
@@ -59,7 +60,7 @@ struct Planted {
 }
 
 impl Planted {
-    /// `None` if the tree is of another fabric, or the protocol has no machine.
+    /// `None` if the tree belongs to another fabric, or if the protocol has no machine.
     fn new(
         protocol: &'static Protocol,
         job: &JobConfig,
@@ -93,7 +94,7 @@ impl Planted {
         self.children.contains(&port) || self.parent == Some(port)
     }
 
-    /// Adds its account. To the seat's control plane every rank is a child of the fabric.
+    /// Adds this tree's report to the sum. For the seat's control plane, every rank is a child of the fabric.
     fn add_to(&self, sum: &mut SwitchReport) {
         let part = self.machine.report();
         sum.slots += part.slots;
@@ -152,7 +153,7 @@ impl Switch for TreeMachines {
         self.planted().filter_map(|planted| planted.machine.poll_timeout()).min()
     }
 
-    /// Equal parts for all trees, as when they were planted.
+    /// All trees get equal parts, as they did when they were planted.
     fn resize(&mut self, slots: u16) {
         self.job.slots = slots;
         let own = slots / self.trees.len().max(1) as u16;

@@ -1,13 +1,13 @@
 //! Plants a tree that has lost a switch or a cable anew under its running job, if the job's protocol can go on with
 //! machines that know nothing.
 //!
-//! The seat sees a dead cable as soon as neighbours call it dead. It plans other trees in place of those that ran over
+//! The seat notices a dead cable as soon as neighbours call it dead. It plans other trees in place of those that used
 //! the cable, and tells all switches at once. Each switch of the job begins with new machines. To the ranks this looks
-//! like a switch that was started again: they keep what may be needed once more, and go back to where all ranks are.
-//! The ranks are told nothing: each rank's own switch speaks for every tree, and the rank's place at that switch is the
-//! same.
+//! like a switch that was started again: they keep the data that may be needed once more, and go back to a place that
+//! all ranks have reached. The ranks need no message, because each rank's own switch speaks for every tree, and the
+//! rank's place at that switch stays the same.
 //!
-//! If no other way is left, or the seat itself has died, the job ends with an error, like jobs of other protocols
+//! If there is no other way, or the seat itself has died, the job ends with an error, like jobs of other protocols
 //! ([`super::job`]).
 
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use super::job::FabricJob;
 use super::planning;
 use super::seat::{SYNC, Switches, ask};
 
-/// How often the seat looks whether the trees of a job stand.
+/// The interval at which the seat checks the trees of a job.
 const LOOK: Duration = Duration::from_millis(50);
-/// Time for a switch to plant a tree.
+/// The time in which a switch must plant a tree.
 const PLANT: Duration = Duration::from_millis(1_000);
 
-/// Watches a job's trees until the job is gone, if they can be planted anew.
+/// If a job's trees can be planted anew, watches them until the job is gone.
 pub async fn watch(switches: Arc<Switches>, id: JobId) {
     let mut is_stuck = false;
     loop {
         tokio::time::sleep(LOOK).await;
-        // Without our own switch there is no seat.
+        // The seat ends with its own switch.
         let Ok(report) = switches.own.report().come().await else { return };
         let mut jobs = switches.jobs.lock().await;
         let Some(job) = jobs.all.get(&id).filter(|job| job.job.protocol.replants) else { return };
@@ -57,7 +57,7 @@ pub async fn watch(switches: Arc<Switches>, id: JobId) {
 }
 
 impl Switches {
-    /// Brings a job to every switch that lives, whether it knows the job or not.
+    /// Sends a job to every living switch, whether the switch knows the job or not.
     async fn plant(&self, job: &FabricJob, jobs: &mut super::ledger::Jobs) {
         let mut asked = Vec::new();
         for &(node, control) in &self.others {
@@ -65,7 +65,7 @@ impl Switches {
             let call = async move { ask::<SyncReply>(control, SYNC, &body, &fabric.secret, PLANT).await };
             asked.push((node, tokio::spawn(call)));
         }
-        // A thread of ours that has ended is noticed by the next look.
+        // If our own thread has ended, the next look notices that.
         let _ = self.own.sync(jobs.told(vec![job.clone()])).come().await;
         let needs = job.needs(&self.fabric);
         for (node, call) in asked.into_iter().filter(|(node, _)| needs.contains(node)) {

@@ -1,10 +1,11 @@
-//! Lossless fabrics: how much came in by each port and has not left, and when the sender at the port is told to pause.
+//! Lossless fabrics: how many bytes came in by each port and have not left, and when the sender at the port is told to
+//! pause.
 //!
-//! The rules are the simulator's (`sim/net/lossless.rs`). A packet takes room in the port by which it came in; a packet
-//! that a switch makes takes room where the packet came in that it is made of. When a port holds more than the
-//! threshold, the other end of its cable is told to stop, and to go on when enough has left. An order holds for
-//! [`PAUSE_FOR`] and is repeated, so that a lost order costs little. Some packets take no room, so that ports never
-//! wait for each other in a circle: docs/fabric.md, *Lossless*.
+//! The rules are the simulator's (`sim/net/lossless.rs`). A packet takes room in the port by which it came in. A packet
+//! that a switch makes takes room in the port by which the packet came in that it is made of. When a port holds more
+//! than the threshold, the other end of its cable is told to stop, and it is told to go on when enough bytes have left.
+//! An order holds for [`PAUSE_FOR`] and is repeated, so that a lost order costs little. Some packets take no room, so
+//! that ports never wait for each other in a circle: docs/fabric.md, *Lossless*.
 
 use tributary_control::fabric::Thresholds;
 use tributary_proto::contract::ids::PortId;
@@ -14,18 +15,18 @@ use crate::event_loop::Origin;
 
 /// How long an order to pause holds.
 pub const PAUSE_FOR: Span = Span::from_millis(100);
-/// ... and how often it is repeated.
+/// The interval at which such an order is repeated.
 const REPEAT: Span = Span::from_millis(20);
 
 /// The room that a packet in a queue takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charge {
-    /// No room.
+    /// The packet takes no room.
     #[default]
     Nobody,
-    /// Room in the port by which it came in.
+    /// The packet takes room in the port by which it came in.
     Port(PortId),
-    /// The room of one packet, for several copies.
+    /// Several copies share the room of one packet.
     Copies(CopiesId),
 }
 
@@ -39,19 +40,19 @@ struct Copies {
     left: u32,
 }
 
-/// A port where packets come in.
+/// The room of a port for packets that come in.
 struct Room {
-    /// What is at its other end is further down, towards hosts.
+    /// True if the other end is closer to the hosts than this switch.
     leads_down: bool,
     limit: u64,
     held: u64,
     peak: u64,
-    /// The last word was to stop.
+    /// True if the last order was to stop.
     pausing: bool,
     pauses: u64,
-    /// When the other end is told the last word, again or for the first time.
+    /// When the next order is due, either a new one or the last one again.
     tell_at: Option<Time>,
-    /// How often it was told to go on.
+    /// How often the other end was told to go on since the last pause.
     told: u32,
 }
 
@@ -66,7 +67,7 @@ pub struct RoomReport {
     pub pauses: u64,
 }
 
-/// The port by which a packet came in has no room for it: the headroom was too small.
+/// The port by which a packet came in has no room for it, because the headroom was too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -106,7 +107,7 @@ impl Rooms {
             return Ok(Charge::Nobody);
         };
         if room.held + bytes > room.limit {
-            // What a machine had collected stays in the machine's memory, and the sender knows already.
+            // If a machine had collected the data, they stay in its memory, and the sender was told to pause before.
             return if is_late { Ok(Charge::Nobody) } else { Err(NoRoom) };
         }
         room.held += bytes;
@@ -130,7 +131,7 @@ impl Rooms {
         CopiesId(self.copies.len() as u32 - 1)
     }
 
-    /// A packet of so many bytes has left its queue, or was dropped there.
+    /// Frees the room of a packet of this many bytes that has left its queue or was dropped there.
     pub fn free(&mut self, charge: Charge, bytes: u64) {
         let (port, bytes) = match charge {
             Charge::Nobody => return,
@@ -152,8 +153,8 @@ impl Rooms {
         }
     }
 
-    /// True if what came in by `from` may wait there for `over`: on its way up, or down. If down waited for up, or across
-    /// for across, ports could wait for each other in a circle.
+    /// True if a packet that came in by `from` may take room while it waits for `over`: one of the two ports must lead
+    /// down. If packets on their way from above waited to go up again, ports could wait for each other in a circle.
     fn may_wait(&self, from: PortId, over: PortId) -> bool {
         let leads_down = |port: PortId| self.ports.get(port.index()).is_some_and(|room| room.leads_down);
         leads_down(from) || leads_down(over)
@@ -164,13 +165,14 @@ impl Rooms {
         self.ports.iter().filter_map(|room| room.tell_at).min()
     }
 
-    /// An order that is due: its port, and for how long to pause.
+    /// The next order that is due: its port, and the time to pause.
     pub fn next_order(&mut self, now: Time) -> Option<(PortId, Span)> {
         let is_due = |room: &Room| room.tell_at.is_some_and(|at| at <= now);
         let number = self.ports.iter().position(is_due)?;
         let room = &mut self.ports[number];
         room.told += 1;
-        // To go on is said twice: whoever missed it would stand still until the order to stop has run out.
+        // The order to go on is sent twice. A sender that missed it would stand still until its order to stop has run
+        // out.
         room.tell_at = (room.pausing || room.told < 2).then_some(now + REPEAT);
         Some((PortId(number as u16), if room.pausing { PAUSE_FOR } else { Span(0) }))
     }
@@ -190,7 +192,8 @@ mod tests {
     const UP: [PortId; 2] = [PortId(2), PortId(3)];
     const BYTES: u64 = 1_000;
 
-    /// A leaf's: two hosts, two spines; ports of ten packets that pause above five and go on at three.
+    /// The rooms of a leaf with two hosts and two spines. Each port has room for ten packets, pauses above five, and
+    /// goes on at three.
     fn rooms() -> Rooms {
         let thresholds = Thresholds { pause_above: 5_000, go_on_at: 3_000 };
         Rooms::new(thresholds, [true, true, false, false].map(|down| (10 * BYTES, down)).into_iter())

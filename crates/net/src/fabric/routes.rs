@@ -1,4 +1,5 @@
-//! The control API of a fabric switch: the seat answers requests as every switch does, other switches ask the seat.
+//! The control API of a fabric switch: the seat answers requests as every switch does, and the other switches pass them
+//! on to the seat.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ pub fn seat(place: Place) -> Router {
     routes::with_fallbacks(routes::readable(place.api.clone()).merge(own).merge(same), place.api.plane)
 }
 
-/// The routes at every other switch. Requests go on to the seat, which decides what is installed here.
+/// The routes at every other switch. Requests are passed on to the seat, which decides what is installed here.
 pub fn elsewhere(place: Place) -> Router {
     let own = Router::new()
         .route("/jobs/{name}/join", post(pass_on))
@@ -86,7 +87,7 @@ pub(super) fn sender(place: &Place, headers: &HeaderMap, peer: Peer) -> Result<I
 fn is_ours(place: &Place, headers: &HeaderMap) -> Result<(), ApiError> {
     let secret = headers.get(SECRET_HEADER).map_or(&[][..], |secret| secret.as_bytes());
     let expected = place.fabric.secret.as_bytes();
-    // Every byte is looked at, so that the time tells nothing about where they differ.
+    // Every byte is compared, so that the time does not show where the two differ.
     let differ = secret.iter().zip(expected).fold(0, |differ, (a, b)| differ | (a ^ b));
     if secret.len() == expected.len() && differ == 0 {
         return Ok(());
@@ -125,7 +126,7 @@ async fn join(
     // No rank can ask a server itself: each speaks to its own switch alone.
     place.api.plane.until_served(&plan).await;
     let mut reply = JoinReply::new(&plan, ChildId(rank), place.api.listen, vec![place.fabric.port]);
-    // Gone already, if it could not be told to all: then it is no use to its members either.
+    // A job that could not be told to all switches is gone already. Its members cannot use it.
     let planned = async { place.seat.as_ref()?.job(plan.config.job).await };
     if let Some(planned) = planned.await {
         reply.slots = planned.job.most_slots;
@@ -134,11 +135,12 @@ async fn join(
     Ok(Json(reply))
 }
 
-/// Cuts what suits a worker's own link down to what the fabric's queues, and what jobs share in its switches, have room for.
+/// Limits a worker's suggestion to what the fabric's queues hold, and to what the shared machines in its switches have
+/// room for.
 fn fit(fabric: &FabricLayout, request: &mut JoinRequest) {
     request.max_elements_per_packet = request.max_elements_per_packet.min(fabric.elements_per_packet);
     let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
-    // Half of the shortest queue: sums and contributions of one host may meet there.
+    // Sums and contributions of one host may meet in the shortest queue, so each gets half of it.
     let shortest = fabric.cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
     let packets = shortest / 2 / pool_size::packet_bytes(request.protocol, elements) as u64;
     let room = fabric.switch_options.ask(request.protocol, |shared| shared.room).unwrap_or(u64::MAX);
@@ -147,7 +149,7 @@ fn fit(fabric: &FabricLayout, request: &mut JoinRequest) {
     request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());
 }
 
-/// Who is gone; or, as soon as that is so, why the job can never go on.
+/// Answers who is gone, or, as soon as the job can never go on, why.
 async fn watch(
     State(place): State<Place>,
     Extension(peer): Extension<Peer>,
@@ -166,7 +168,7 @@ async fn watch(
     }
 }
 
-/// The same away from the seat, which may be what is dead: every switch sees for itself whether trees stand.
+/// The same at a switch other than the seat. The seat may be dead, so every switch checks the trees itself.
 async fn watch_elsewhere(
     State(place): State<Place>,
     Extension(peer): Extension<Peer>,
@@ -185,7 +187,7 @@ async fn watch_elsewhere(
     }
 }
 
-/// What a watch is answered when the job that it names can never go on; it waits until then.
+/// Waits until the job that a watch names can never go on, and then gives the answer to the watch.
 fn broken(place: &Place, body: &WatchBody) -> Result<impl Future<Output = GoneMembers> + use<>, ApiError> {
     let (job, key, handle) = (JobId(body.job_id), routes::parse_key(&body.key)?, Arc::clone(&place.handle));
     Ok(async move { GoneMembers { broken: Some(handle.broken(job, key).await), ..GoneMembers::default() } })
@@ -214,11 +216,12 @@ async fn pass_on_bytes(
     let control = seat.control.unwrap_or_else(|| fabric.udp(fabric.seat));
     let host = peer.from.to_string();
     let headers = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, &host)];
-    // A worker that closes its connection drops this future, which closes ours: its join is taken back at the seat.
+    // A worker that closes its connection drops this future. That closes our connection, and the seat takes the join
+    // back.
     let call = async { call::post(control, uri.path(), request, &headers).await?.answer_and_stay().await };
     match call.await {
         Ok((answer, stays)) => {
-            // As long as the worker's end of a watch stays open, so does ours at the seat.
+            // As long as the worker keeps the connection of a watch open, our connection to the seat stays open too.
             if uri.path().ends_with("/watch") {
                 held.keep(stays);
             }
@@ -235,7 +238,7 @@ async fn pass_on_bytes(
     }
 }
 
-/// For a seat that was started anew.
+/// Answers a seat that was started again and asks for the jobs that are installed here.
 async fn installed(State(place): State<Place>, headers: HeaderMap) -> Result<Json<FoundReply>, ApiError> {
     is_ours(&place, &headers)?;
     let report = place.handle.report().come().await.map_err(stopped)?;

@@ -1,5 +1,5 @@
 //! The seat. To its control plane the whole fabric looks like one shard: a job that is installed there goes to every
-//! switch. Every look brings each switch the jobs that it lacks, so that a switch that restarts gets its jobs again. A
+//! switch. Every look gives each switch the jobs that it lacks, so that a switch that restarts gets its jobs again. A
 //! seat that restarts asks the other switches for their jobs.
 
 use std::collections::BTreeMap;
@@ -28,17 +28,17 @@ use crate::api::{ErrorBody, call};
 use crate::shard::{JobInstall, ShardError, ShardReport, Stopped};
 
 pub(super) const SYNC: &str = "/fabric/sync";
-/// Time for a switch to answer a look: it has nothing to wait for.
+/// The time in which a switch must answer a look. A look does not make it wait for anything.
 pub(super) const PROMPT: Duration = Duration::from_millis(1_000);
-/// Time for a switch to take a job in.
+/// The time in which a switch must install a job.
 const INSTALL: Duration = Duration::from_secs(5);
-/// How often, and how many times, a job with trees waits for cables that nobody has spoken over yet.
+/// A job with trees waits until neighbours have spoken over its cables: the interval and the number of checks.
 const CABLE_LOOK: Duration = Duration::from_millis(50);
 const CABLE_LOOKS: usize = 40;
-/// A job of a thousand ranks is 50 kB, and as much for each of its trees.
+/// A job of a thousand ranks takes 50 kB, and each of its trees as much again.
 pub const MAX_SYNC_BODY: usize = 64 << 20;
 
-/// All switches of a fabric, as one shard. Its calls are made within the control plane's tasks.
+/// All switches of a fabric as one shard. Its calls are made within the control plane's tasks.
 #[derive(Clone)]
 pub struct Seat(pub(super) Arc<Switches>);
 
@@ -47,9 +47,9 @@ pub(super) struct Switches {
     pub(super) fabric: Arc<FabricLayout>,
     pub(super) own: Arc<FabricHandle>,
     pub(super) others: Vec<(NodeId, SocketAddr)>,
-    /// The jobs that there are. Whoever holds them asks the switches, one after the other.
+    /// All jobs. Whoever holds this lock may ask the switches, so the switches get one question at a time.
     pub(super) jobs: Mutex<Jobs>,
-    /// Jobs' own operators, of those that a former seat has formed.
+    /// Operators of jobs that an earlier seat has formed.
     library: Arc<Library>,
 }
 
@@ -61,7 +61,7 @@ impl Seat {
         Seat(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(Jobs::default()), library }))
     }
 
-    /// A job as it was planned.
+    /// A job as the seat has planned it.
     pub async fn job(&self, id: JobId) -> Option<FabricJob> {
         self.0.jobs.lock().await.all.get(&id).cloned()
     }
@@ -89,7 +89,7 @@ impl Switches {
                     };
                     for job in found.jobs.into_iter().filter_map(|job| read(job).ok()) {
                         let id = job.job.config.job;
-                        // Ours had it too, before we were started again.
+                        // Our own switch had the job too, before it was started again.
                         jobs.taken.extend([(node, id), (self.fabric.seat, id)]);
                         if !jobs.all.contains_key(&id) {
                             jobs.insert(job);
@@ -134,8 +134,8 @@ impl Switches {
         }
     }
 
-    /// Waits, for a moment, until neighbours of switches that have just started have heard them: a tree runs over no cable
-    /// that nobody has spoken over.
+    /// Waits a moment for switches that have just started, until neighbours have heard them: a tree uses only cables
+    /// over which somebody has spoken.
     async fn await_cables(&self, job: &FabricJob) -> Result<(), ShardError> {
         let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
         for _ in 0..CABLE_LOOKS {
@@ -161,7 +161,8 @@ impl Switches {
         housed.map_err(|error| ShardError::Fabric(error.to_string()))
     }
 
-    /// Every switch that the job needs must take it in; the others get it when they are there. An error names the switch.
+    /// Installs a planned job. Every switch that the job needs must take it, and the other switches get it when they
+    /// are there. An error names the switch that does not take it.
     async fn install_planned(&self, job: FabricJob, jobs: &mut Jobs) -> Result<(), (NodeId, String)> {
         let (id, needs) = (job.job.config.job, job.needs(&self.fabric));
         jobs.insert(job);
@@ -210,7 +211,7 @@ impl Switches {
         Some(report)
     }
 
-    /// A switch as the place of a job's ranks, if it has some.
+    /// The ranks of a job behind a switch, with the switch's address; `None` if there are no such ranks.
     fn behind(&self, jobs: &Jobs, id: JobId, node: NodeId) -> Option<SwitchPlace> {
         let hosts = jobs.all.get(&id)?.hosts.iter().enumerate();
         let ranks: Vec<u16> =
@@ -218,7 +219,7 @@ impl Switches {
         (!ranks.is_empty()).then(|| SwitchPlace { addr: self.fabric.udp(node), ranks })
     }
 
-    /// Tells every switch which jobs there are; what each answered. Switches that lack jobs get them at once.
+    /// Tells every switch which jobs there are, and returns the answers. Switches that lack jobs get them at once.
     pub(super) async fn sync(&self, jobs: &mut Jobs, patience: Duration) -> Vec<(NodeId, Result<SyncReply, String>)> {
         let before = jobs.broken.len();
         let mut answers = vec![(self.fabric.seat, self.sync_own(jobs).await)];
@@ -254,13 +255,13 @@ impl Switches {
         answers
     }
 
-    /// The ranks behind the other switches wait to hear that a job is over.
+    /// Tells all switches which jobs are over, because ranks behind them wait for this news.
     async fn tell_broken(&self, jobs: &Jobs, patience: Duration) {
         self.ask_others(jobs, patience).await;
         let _ = self.sync_own(jobs).await;
     }
 
-    /// Asks all other switches at once, with no job to install.
+    /// Asks all other switches at once. The request has no job to install.
     async fn ask_others(
         &self,
         jobs: &Jobs,
@@ -280,7 +281,7 @@ impl Switches {
         answers
     }
 
-    /// What a switch is told.
+    /// The message to a switch.
     pub(super) fn body(&self, jobs: &Jobs, node: NodeId, install: Vec<JobBody>) -> SyncBody {
         let here = jobs.all.iter().filter(|(_, job)| job.is_for(&self.fabric, node));
         let keep = here.map(|(id, _)| id.0).collect();
@@ -301,7 +302,7 @@ impl Switches {
     }
 }
 
-/// One call to another switch; an error is a part of a sentence.
+/// One call to another switch. An error is a part of a sentence.
 pub(super) async fn ask<T: DeserializeOwned>(
     control: SocketAddr,
     path: &str,
@@ -314,7 +315,7 @@ pub(super) async fn ask<T: DeserializeOwned>(
         Ok(answer) => answer.map_err(|error| format!("{control} cannot be asked: {error}"))?,
         Err(_) => return Err(format!("{control} does not answer")),
     };
-    // An error of the control API is a sentence.
+    // An error of the control API has a sentence, which is quoted.
     let said = match serde_json::from_slice::<ErrorBody>(&answer.body) {
         Ok(body) => body.error.into(),
         Err(_) => String::from_utf8_lossy(&answer.body),

@@ -1,4 +1,4 @@
-//! Jobs divide the memory of a fabric's switches as they come and go, if their protocols can.
+//! The jobs of a fabric divide the memory of its switches anew as jobs come and go, if their protocols can do so.
 //!
 //! The seat's control plane divides the memory as if all jobs ran over one switch. Each switch of a job gives the job's
 //! trees their new room when it is told. Results carry the least room on the way, so that switches need not be told at

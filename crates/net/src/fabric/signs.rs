@@ -1,4 +1,4 @@
-//! The reports of a fabric's switches on a job, as one account at the seat.
+//! Adds up the reports of a fabric's switches on a job into one account at the seat.
 
 use tributary_proto::contract::switch::Lag;
 use tributary_proto::contract::time::{Span, Time};
@@ -13,13 +13,13 @@ pub fn add(now: Time, jobs: &mut [ShardJob], sign: &JobSign) {
     job.packets_per_s += sign.packets_per_s;
     job.report.packets += sign.packets;
     let machine = job.report.machine.get_or_insert_default();
-    // Every switch with members passes every sum on: whoever has passed most knows how far the job is.
+    // Every switch with members passes every sum on, so the greatest number says how far the job is.
     job.blocks_per_s = job.blocks_per_s.max(sign.blocks_per_s);
     machine.blocks_completed = machine.blocks_completed.max(sign.blocks);
     machine.contributions += sign.contributions;
     machine.slots_waiting += sign.waiting;
     machine.lag = machine.lag.into_iter().chain(sign.lag.map(Lag::from)).max_by_key(|lag| lag.blocks);
-    // The job's machine is the same at all switches, and so are its figures' names.
+    // The job's machines are alike at all switches, so their metrics have the same names.
     for metric in &mut machine.metrics {
         if let Some(other) = sign.metrics.iter().find(|other| other.name == metric.name) {
             metric.value = metric.value.with(other.value.into());
@@ -32,7 +32,8 @@ pub fn add(now: Time, jobs: &mut [ShardJob], sign: &JobSign) {
         }
     }
     for ProgressSign { heard_s_ago, body } in &sign.progress {
-        // A rank speaks to one switch; what no rank of ours can have said is of no use.
+        // A rank speaks to one switch only. An error means that no rank of this job can have said this, and it is
+        // ignored.
         let _ = Progress::parse_body(body).and_then(|progress| job.progress.hear(at(*heard_s_ago), progress));
     }
 }

@@ -1,4 +1,4 @@
-//! A fabric switch in the loop: packets go from the pipeline into queues, and leave at the ports' rates.
+//! The loop of a fabric switch: packets go from the pipeline into queues, and leave at the rates of the ports.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::udp::{Message, UdpPort};
 
 /// A command from a handle to the thread, with the channel for the answer.
 pub enum Command {
-    /// We know the running jobs after that.
+    /// Makes the jobs of the switch those that the seat has told. After that the switch knows the running jobs.
     Sync {
         told: Told,
         reply: oneshot::Sender<Vec<JobId>>,
@@ -35,7 +35,7 @@ pub enum Command {
     Report(oneshot::Sender<FabricReport>),
 }
 
-/// The jobs that can never go on, with their keys, and why.
+/// The jobs that can never go on, each with its key and the reason.
 pub type Broken = BTreeMap<JobId, (JobKey, String)>;
 
 /// What an operator sees of a fabric switch, beyond what every switch has.
@@ -47,7 +47,7 @@ pub struct FabricReport {
     pub ready: bool,
     /// The ports, by number.
     pub ports: Vec<PortReport>,
-    /// The installed jobs. For jobs that can never go on: why.
+    /// The installed jobs. A job that can never go on has a reason.
     pub installed: Vec<(FabricJob, Option<String>)>,
     /// By job: its servers on hosts of this switch that were heard.
     pub servers_heard: BTreeMap<JobId, Vec<u16>>,
@@ -55,13 +55,13 @@ pub struct FabricReport {
     pub dead_cables: Vec<usize>,
 }
 
-/// What a switch of a fabric adds to the loop.
+/// The part of the loop that a switch of a fabric adds.
 pub struct FabricSite {
     crossbar: Crossbar,
     jobs: BTreeMap<JobId, Installed>,
     sharers: Sharers,
     broken: watch::Sender<Broken>,
-    /// Packets from no port of ours, or from the wrong socket behind one.
+    /// Drops of packets that came in by no port of this switch, or from the wrong socket behind a port.
     strangers: DropCounters,
     ready: bool,
     next_hello: Time,
@@ -72,7 +72,7 @@ impl Site for FabricSite {
     type Ports<'a> = &'a Crossbar;
 
     fn obey(&mut self, command: Command, core: &mut Core) {
-        // An answer that nobody waits for any more is of no use to anyone.
+        // Sending an answer fails only if nobody waits for it any more.
         match command {
             Command::Sync { told: Told { keep, install, shares, shared, broken }, reply } => {
                 let lacking = self.sync(&keep, install, core);
@@ -86,7 +86,8 @@ impl Site for FabricSite {
     }
 
     fn ingress(&mut self, now: Time, message: &Message, udp: &mut UdpPort) -> PortId {
-        // What the message before has queued may leave first: queues are for packets that wait for the port.
+        // The packets that the message before has queued leave first, so that only packets that wait for their port
+        // stay in queues.
         self.crossbar.drain(now, udp);
         self.crossbar.ingress(message.from, message.segments().count(), message.len)
     }
@@ -104,7 +105,7 @@ impl Site for FabricSite {
             Ok(common) => common,
             Err(reason) => {
                 if reason == DropReason::BadVersion && ingress != PortId::UNKNOWN {
-                    // The cable looks dead, although both ends live.
+                    // The cable looks dead, although the neighbours at both ends live.
                     let theirs = ("the neighbour", packet[wire::VERSION_AT].into());
                     let why = version::differ("the wire format", theirs, ("this switch", wire::VERSION.into()));
                     tracing::warn!(%from, why, "packets of another version");
@@ -126,7 +127,7 @@ impl Site for FabricSite {
         if !admitted {
             self.strangers.count(DropReason::NotAMember);
         }
-        // Whatever is wrong with how far a member is, is the pipeline's to say.
+        // If a packet with a member's progress is wrong, the pipeline counts why.
         admitted && (common.kind != kind::PROGRESS || self.hear_progress(now, &common, packet).is_err())
     }
 
@@ -146,7 +147,7 @@ impl Site for FabricSite {
         let packet = &memory[place];
         let job = Common::parse(packet).map_or(JobId(0), |common| common.job);
         self.crossbar.carry_out(verdict, packet, ecn, origin, job);
-        // Queues have memories of their own.
+        // The queues have copied the packet into their own memories.
         false
     }
 
@@ -158,7 +159,7 @@ impl Site for FabricSite {
         Some(self.crossbar.due().map_or(self.next_hello, |due| due.min(self.next_hello)))
     }
 
-    /// Signs of life, and queues whose ports are free again.
+    /// Sends signs of life, and the packets of queues whose ports are free again.
     fn tick(&mut self, now: Time, udp: &mut UdpPort) {
         if self.next_hello <= now {
             self.crossbar.look(now, false);
@@ -171,7 +172,7 @@ impl Site for FabricSite {
 }
 
 impl FabricSite {
-    /// A switch without jobs. It counts as dead until it is told which jobs there are.
+    /// A switch without jobs. It counts as dead until the seat has told it which jobs there are.
     pub fn new(fabric: Arc<FabricLayout>, node: NodeId, udp: &UdpPort, broken: watch::Sender<Broken>) -> FabricSite {
         FabricSite {
             crossbar: Crossbar::new(fabric, node, udp),
@@ -184,7 +185,8 @@ impl FabricSite {
         }
     }
 
-    /// Which of `keep` are not here: the asker installs them with the next call.
+    /// Installs and removes jobs. Returns the jobs in `keep` that are not here, and the caller installs them with the
+    /// next call.
     fn sync(&mut self, keep: &[JobId], install: Vec<FabricJob>, core: &mut Core) -> Vec<JobId> {
         let stays = |id: &JobId| keep.contains(id) || install.iter().any(|job| job.job.config.job == *id);
         let gone: Vec<JobId> = self.jobs.keys().copied().filter(|id| !stays(id)).collect();
@@ -195,8 +197,8 @@ impl FabricSite {
         lacking
     }
 
-    /// The memory is divided anew. The machines' trees begin new epochs, each at its own time: a switch that has not been told
-    /// yet has the room that it had.
+    /// Gives a job its new part of the memory. The machines' trees begin new epochs, each at its own time. A switch
+    /// that was not told yet keeps the room that it had.
     fn resize(&mut self, id: JobId, slots: u16, core: &mut Core) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.job.job.config.slots != slots) else { return };
         job.job.job.config.slots = slots;
@@ -206,7 +208,8 @@ impl FabricSite {
     fn install(&mut self, job: FabricJob, core: &mut Core) {
         let JobInstall { protocol, ref config, .. } = job.job;
         let (id, key) = (config.job, config.key);
-        // The same again changes nothing: sums are under way. Over other trees it begins anew, where its protocol can.
+        // The same job again changes nothing, because sums are under way. If its trees have changed, it begins anew,
+        // provided that its protocol can.
         let known = self.jobs.get(&id).filter(|known| known.job.job.config.key == key);
         if known.is_some_and(|known| !protocol.replants || known.job.trees == job.trees) {
             return;
@@ -235,7 +238,7 @@ impl FabricSite {
         self.broken.send_if_modified(|broken| broken.remove(&id).is_some());
     }
 
-    /// A member says how far it is.
+    /// Notes what a member says of its progress.
     fn hear_progress(&mut self, now: Time, common: &Common, packet: &[u8]) -> Result<(), DropReason> {
         let job = self.jobs.get_mut(&common.job).filter(|job| job.job.job.config.key == common.key);
         job.ok_or(DropReason::UnknownJob)?.progress.hear(now, Progress::parse(packet)?)
@@ -251,7 +254,7 @@ impl FabricSite {
         news.into_iter().for_each(|id| self.tell_broken(id));
     }
 
-    /// What the seat has noticed.
+    /// Notes the jobs that the seat calls broken.
     fn note_broken(&mut self, broken: Vec<(JobId, String)>) {
         for (id, why) in broken {
             if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.broken.is_none()) {
@@ -315,7 +318,8 @@ mod tests {
     const LEAF: NodeId = NodeId(4);
     const LEN: usize = 1_000;
 
-    /// A leaf whose ports have no rate, with the sockets of a member of each job on each of its hosts, and its own.
+    /// A leaf whose ports have no rate, the sockets of a member of each job on each of its hosts, and the leaf's own
+    /// socket.
     fn leaf() -> (FabricSite, Vec<UdpPort>, UdpPort) {
         let text = "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\n[leaf_spine]\nleaves = 2\nspines = 2\n\
                     hosts_per_leaf = 2\n";

@@ -1,4 +1,4 @@
-//! Trees as JSON, in which the seat tells them to the other switches.
+//! Trees as JSON, the form in which the seat tells them to the other switches.
 
 use serde::{Deserialize, Serialize};
 use tributary_control::trees::{Place, Tree, TreeChild, TreeParent, TreeSwitch};

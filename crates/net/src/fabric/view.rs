@@ -30,7 +30,7 @@ pub struct SwitchView {
 }
 
 impl FabricView for SwitchView {
-    /// Ports, what jobs share, the jobs that were formed elsewhere, and the trees of all.
+    /// The ports, the memory that jobs share, the jobs that were formed elsewhere, and the trees of all jobs.
     fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>> {
         Box::pin(async {
             let report = self.handle.report().come().await.ok()?;
@@ -98,7 +98,7 @@ impl SwitchView {
     }
 }
 
-/// What a job's machines hold here, tree by tree.
+/// The state at this switch of each tree of a job whose packets are summed in their order.
 fn orders(report: &FabricReport, job: JobId) -> &[OrderReport] {
     let own = report.shard.jobs.iter().find(|own| own.id == job);
     own.and_then(|own| own.report.machine.as_ref()).map_or(&[], |machine| &machine.orders)

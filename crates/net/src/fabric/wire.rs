@@ -14,7 +14,7 @@ use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 /// Bytes of a HELLO before its adverts.
 const HELLO_LEN: usize = COMMON_LEN + 6;
-/// A HELLO is no longer than this where another can take the rest.
+/// Once a HELLO is longer than this, further adverts go into another one.
 const HELLO_FILL: usize = 1_200;
 /// Bytes of a CARRY's headers.
 pub const CARRY_LEN: usize = COMMON_LEN + 12;
@@ -35,8 +35,8 @@ fn common(kind: u8, key: JobKey) -> [u8; COMMON_LEN] {
     bytes
 }
 
-/// An order to send nothing for so long; a span of no time lets the receiver go on. To a switch under the fabric's
-/// header, to a member under its job's.
+/// An order to send nothing for this time. A span of no time lets the receiver go on. An order to a switch has the
+/// fabric's header, and one to a member has that of the member's job.
 pub fn pause(header: Common, span: Span) -> [u8; PAUSE_LEN] {
     let mut bytes = [0; PAUSE_LEN];
     Common { kind: kind::PAUSE, ..header }.emit(&mut bytes);
@@ -50,7 +50,7 @@ pub fn read_pause(bytes: &[u8]) -> Option<Span> {
     Some(Span::from_micros(u32::from_be_bytes(*micros).into()))
 }
 
-/// The signs of life of a switch, in as many packets as its adverts need; at least one.
+/// The signs of life of a switch, in as many packets as its adverts need, and at least one.
 pub fn hellos<'a>(key: JobKey, node: NodeId, ready: bool, adverts: impl Iterator<Item = &'a Advert>) -> Vec<Vec<u8>> {
     let empty = || {
         let mut packet = common(kind::HELLO, key).to_vec();
@@ -68,7 +68,7 @@ pub fn hellos<'a>(key: JobKey, node: NodeId, ready: bool, adverts: impl Iterator
         packet[HELLO_LEN - 1] += 1;
         packet.extend(advert.switch.to_be_bytes());
         packet.extend(advert.seq.to_be_bytes());
-        // A switch with 256 dead ports has no neighbour to tell.
+        // A HELLO counts at most 255 ports. A switch with 256 dead ports would have no neighbour left to tell.
         let dead: Vec<u8> = advert.down.iter().take(u8::MAX.into()).map(|port| port.0 as u8).collect();
         packet.push(dead.len() as u8);
         packet.extend(dead);
@@ -83,7 +83,7 @@ pub struct Hello {
     pub node: NodeId,
     /// True if the switch knows the running jobs.
     pub ready: bool,
-    /// What the switch knows of dead cables.
+    /// The adverts of dead cables that the switch knows.
     pub adverts: Vec<Advert>,
 }
 
@@ -179,7 +179,7 @@ mod tests {
                     (random >> 56) as u8
                 })
                 .collect();
-            // Few adverts with few ports, so that some are whole.
+            // Small numbers of adverts and ports, so that some adverts are complete.
             bytes.iter_mut().skip(HELLO_LEN - 1).for_each(|byte| *byte %= 4);
             if let Some(hello) = read_hello(&bytes) {
                 assert!(hello.adverts.len() * 11 <= len);

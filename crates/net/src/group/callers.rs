@@ -1,5 +1,4 @@
-//! The collectives of a group that are under way, with the callers that wait for them, and how many collectives there
-//! have been.
+//! The collectives of a group that are under way, with the callers that wait for them, and the counts of collectives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +11,13 @@ use tributary_proto::contract::time::Time;
 use super::pending::Completion;
 use crate::progress::Progress;
 
-/// All collectives that are waited for.
+/// All collectives for which a caller waits.
 #[derive(Default)]
 pub struct Callers {
     pending: BTreeMap<OpId, Call>,
-    /// Collectives that were submitted.
+    /// The number of collectives that were submitted.
     submitted: u64,
-    /// Elements of completed collectives.
+    /// The number of elements of completed collectives.
     elements_reduced: u64,
 }
 
@@ -40,15 +39,14 @@ impl Callers {
         self.elements_reduced
     }
 
-    /// Adds a collective that is waited for.
+    /// Adds a collective for which a caller waits.
     pub fn add(&mut self, now: Time, op: OpId, spec: Spec, completion: Arc<Completion>) {
         self.submitted += 1;
         self.pending.insert(op, Call { spec, begun_at: now, completion });
     }
 
-    /// The machine reports that a collective is over. The tensor is dropped before the caller hears of it, so that
-    /// nothing refers to its memory any more.
-    /// memory any more.
+    /// Takes the machine's report that a collective is over. The tensor is dropped before the caller hears of it, so
+    /// that nothing refers to its memory any more.
     pub fn hear(&mut self, event: HostEvent) {
         let (op, outcome) = match event {
             HostEvent::Done { op, tensor } => {
@@ -66,7 +64,7 @@ impl Callers {
         }
     }
 
-    /// How far this rank is.
+    /// The progress of this rank.
     pub fn progress(&self, now: Time, rank: Rank) -> Progress {
         Progress {
             rank,

@@ -28,13 +28,13 @@ use crate::udp::path::Path;
 use crate::udp::probe::{self, SHORTEST};
 use crate::wake::{self, Waker};
 
-/// What a worker asks the kernel for, each way.
+/// Bytes that a worker asks the kernel for, for its receive buffer and for its send buffer.
 pub(super) const SOCKET_BUFFER: usize = 8 << 20;
-/// Between two tries of the way.
+/// The time between two tries of the way.
 const PING_AGAIN: Span = Span::from_millis(100);
-/// How long the way is tried with packets of full length, and then how long with short ones.
+/// How long the way is tried with packets of full length, and after that with short ones.
 const PING_PATIENCE: Span = Span::from_millis(2_000);
-/// How long each length is tried where the longest does not pass.
+/// How long each length is tried if the longest does not pass.
 const LADDER_PATIENCE: Span = Span::from_millis(250);
 
 /// Joins a job.
@@ -96,7 +96,7 @@ pub fn connect(
     Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
 }
 
-/// Joins, and answers meanwhile what the switch asks at the socket.
+/// Joins, and in the meantime answers the switch's questions to the socket.
 pub(super) fn join(
     rendezvous: &dyn Rendezvous,
     request: &JoinRequest,
@@ -120,7 +120,7 @@ pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Pat
     let elements = options.elements_per_packet.unwrap_or(max_elements);
     let packet_bytes = pool_size::packet_bytes(options.protocol, elements);
     let for_link = pool_size::suggested(path.link_bits_per_s, round_trip, packet_bytes);
-    // Beside a server, others' contributions come to the same socket.
+    // If each worker is a server too, contributions of others come to the same socket.
     let senders = if options.protocol.server.is_some() { 2 } else { 1 };
     let for_socket = pool_size::largest(udp.counters().receive_buffer, 1, senders, packet_bytes);
     JoinRequest {
@@ -139,8 +139,8 @@ pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Pat
     }
 }
 
-/// The time of the fastest of some TCP handshakes with the control API: a busy machine delays most of them. Zero where
-/// nobody answers: the join will say why.
+/// The time of the fastest of some TCP handshakes with the control API, because a busy machine delays most of them.
+/// Zero if nobody answers, since the join will then say why.
 pub(super) fn control_round_trip(switch: SocketAddr) -> Duration {
     const HANDSHAKES: usize = 4;
     let handshake = || {
@@ -150,7 +150,7 @@ pub(super) fn control_round_trip(switch: SocketAddr) -> Duration {
     (0..HANDSHAKES).map_while(|_| handshake().ok()).min().unwrap_or(Duration::ZERO)
 }
 
-/// A protocol that addresses nodes must know the node of every rank: a fabric says it, and in a star it is plain.
+/// A protocol that addresses nodes must know the node of every rank. A fabric tells it, and in a star it is the rank.
 fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
     let seats = usize::from(options.world) + answer.servers.len();
     let is_known = match &answer.fabric {
@@ -171,7 +171,8 @@ fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Joi
 fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
     let number = answer.servers.len();
     let shared = number > 0 && usize::from(answer.slots).is_multiple_of(number);
-    // Without servers on hosts of their own, ranks serve where a switch does most of it.
+    // If there is no server on a host of its own, ranks also act as servers for protocols in which a switch does most
+    // of the work.
     if options.protocol.server.is_none() || shared {
         return Ok(());
     }
@@ -195,7 +196,8 @@ fn check_operators(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), 
     }
 }
 
-/// Timers until round trips are measured: on a long path nothing is sent again before its answer can be there.
+/// Timers until round trips are measured. On a long path they are so long that no packet is repeated before its answer
+/// can come.
 fn timers(round_trip: Duration) -> TimerConfig {
     let usual = TimerConfig::default();
     let of_path = |times: u128| Span::from_micros((round_trip.as_micros() * times) as u64);
@@ -218,7 +220,7 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
                 true => answer.servers.len(),
                 false => answer.shards.len().max(trees.len()),
             } as u16,
-            // Between hosts no partial sums travel.
+            // Servers get the contributions of the ranks themselves and no partial sums.
             levels: in_levels && answer.servers.is_empty(),
             options: options.options.clone(),
         },
@@ -240,8 +242,8 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
     }
 }
 
-/// Sends pings of full length until every shard and every server has answered; says what is wrong if one does not. Returns the round
-/// trip.
+/// Sends pings of full length until every shard and every server has answered. Returns the round trip, or an error that
+/// says what is wrong if one does not answer.
 fn try_way(
     engine: &mut Engine,
     waker: &Waker,
@@ -286,7 +288,7 @@ fn try_way(
     Ok(round_trip)
 }
 
-/// The last round trip, or who has not answered.
+/// The last round trip, or the first address that has not answered.
 fn ping_all(engine: &mut Engine, waker: &Waker, len: usize, patience: Span) -> Result<Duration, Addr> {
     let clock = engine.clock;
     let deadline = clock.now() + patience;

@@ -1,4 +1,4 @@
-//! What a group's threads share under one lock: the machine, its link, and the collectives under way.
+//! The state that a group's threads share under one lock: the machine, its link, and the collectives under way.
 //!
 //! The engine never sleeps. The leader (see `shared`) sleeps outside of the lock and then gives the engine a turn.
 
@@ -18,7 +18,7 @@ use super::outlook::{News, Outlook};
 use super::pending::Completion;
 use crate::clock::Clock;
 
-/// Batches that one turn takes at most, so that others who want the engine get it.
+/// The most batches of one turn, so that other threads get the engine too.
 const BATCHES_IN_A_TURN: usize = 8;
 
 /// The machine with all that it needs.
@@ -54,7 +54,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Does what is due: packets that have arrived, timers, and the sign of life, which tells how far this rank is.
+    /// Does what is due: takes packets that have arrived, runs timers, and sends the sign of life, which carries this
+    /// rank's progress.
     pub fn turn(&mut self, packets: bool) {
         if packets {
             self.receive();
@@ -90,7 +91,7 @@ impl Engine {
             .fold(self.link.ping_due(), Time::min)
     }
 
-    /// The switch has news of the job; `None` withdraws the news.
+    /// Takes news of the job from the switch. `None` withdraws the news.
     pub fn hear(&mut self, news: Option<News>) {
         self.outlook.hear(self.clock.now(), news);
     }
@@ -104,7 +105,7 @@ impl Engine {
         if self.callers.is_empty() { None } else { self.outlook.hopeless_at() }
     }
 
-    /// Nothing more will be submitted: the machine tells its peers what they need to know.
+    /// Tells the machine that nothing more will be submitted, so that it informs its peers.
     pub fn finish(&mut self) {
         let now = self.clock.now();
         self.host.finish(now);
@@ -136,7 +137,7 @@ impl Engine {
         self.callers.is_empty()
     }
 
-    /// Takes what the socket holds, and sends what the machine answers: full runs at once, the rest at the end.
+    /// Receives what the socket holds, and sends the machine's answers: full runs at once, the rest at the end.
     fn receive(&mut self) {
         for _ in 0..BATCHES_IN_A_TURN {
             let more = self.link.receive();
@@ -149,7 +150,7 @@ impl Engine {
         self.settle(self.clock.now());
     }
 
-    /// Ends the drain after an input.
+    /// Ends a turn after an input: see `drive::host::settle`.
     fn settle(&mut self, now: Time) {
         let (host, mut turn) = self.at(now);
         drive::host::settle(host, &mut turn);

@@ -1,4 +1,4 @@
-//! What a collective's error means: a sentence that names the culprit, from all that this worker can find out.
+//! Explains a collective's error: it makes a sentence that names the culprit, from all that this worker can find out.
 
 use std::net::SocketAddr;
 
@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// Whom this rank's contributions go to.
+    /// The name of the machines to which this rank's contributions go.
     fn who_sums(&self) -> String {
         let Identity { switch, switches, servers, in_fabric, .. } = &self.identity;
         let addrs = |addrs: Vec<String>| addrs.join(" or ");
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// The sentence for ways that signs of life pass, and nothing longer; `None` if there are none.
+    /// The sentence for ways on which signs of life pass and nothing longer; `None` if there are no such ways.
     fn name_blocked_ways(&self) -> Option<String> {
         let blocked = self.lock()?.engine.link.blocked();
         let name = |way: &Blocked| match way.to {
@@ -73,7 +73,7 @@ impl Shared {
         ))
     }
 
-    /// The switch so many levels above this rank's own.
+    /// The switch that is this number of levels above the rank's own switch.
     fn switch_above(&self, levels: u8) -> Option<SocketAddr> {
         let Identity { rank, switches, .. } = &self.identity;
         let mut way: Vec<&SwitchPlace> = switches.iter().filter(|place| place.ranks.contains(rank)).collect();
@@ -81,7 +81,7 @@ impl Shared {
         way.get(usize::from(levels)).map(|place| place.addr)
     }
 
-    /// The uppermost switch below which there are only ranks of these.
+    /// The uppermost switch that has only these ranks below it.
     fn switch_of(&self, ranks: &[Rank]) -> Option<SocketAddr> {
         let all_there = |place: &&SwitchPlace| place.ranks.iter().all(|&rank| ranks.contains(&Rank(rank)));
         let below = self.identity.switches.iter().filter(all_there);

@@ -23,11 +23,12 @@ use crate::rendezvous::JoinAnswer;
 use crate::udp::probe::{self, PathProbe};
 use crate::udp::{Inbox, Reassembly, Segments, SocketCounters, UdpPort, key_of};
 
-/// Receivers whose runs are gathered at the same time: a ring's two neighbours with what each gets, or some of the workers
-/// and servers that a worker with a server beside it sends to in turn.
+/// The number of receivers whose runs are gathered at the same time. This is enough for a ring's two neighbours, each
+/// with two kinds of packets, or for some of the workers and servers to which a worker with its own server sends in
+/// turn.
 const LANES: usize = 16;
 
-/// A way that only signs of life pass.
+/// A way on which only signs of life pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The peer or shard to which it leads.
@@ -45,26 +46,29 @@ pub struct Link {
     addresses: Addresses,
     senders: HashMap<(IpAddr, u16), Addr>,
     inbox: Inbox,
-    /// Messages of the batch that have begun, and who sent the last one, with what is left of it.
+    /// The number of messages of the batch that have begun. `from` is the sender of the last one, and `left` has its
+    /// packets that have not had their turn.
     begun: usize,
     from: Addr,
     left: Segments,
     outbox: Outbox<LANES>,
-    /// In a lossless fabric: what has left the machine and not the host.
+    /// The packets that have left the machine and not the host. Only lossless fabrics have this queue.
     nic: Option<Nic>,
-    /// When the switch was last sent a packet: our sign of life where ways are not watched. What peers are sent is none.
+    /// When the switch was last sent a packet. Where ways are not watched, that is our sign of life. Packets to peers
+    /// are none.
     switch_last_told: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
     strangers: u64,
-    /// What tells the trees of a job apart, if it has some.
+    /// The trees of the job, if it has several.
     trees: Option<Trees>,
     /// For each shard and each server on another host, bytes of the longest of our pings that came back, and when.
     pongs: BTreeMap<Addr, Option<(usize, Time)>>,
-    /// Each worker is a server besides, at one address.
+    /// True if each worker is a server too, at the same address.
     colocated: bool,
     /// Bytes of the job's longest packet.
     full: usize,
-    /// The ways to shards and servers, and to peers that we send to. Empty in a fabric, whose switches put no pieces together.
+    /// The ways to shards and servers, and to peers to which we send. Empty in a fabric, whose switches do not put
+    /// pieces together.
     paths: BTreeMap<Addr, PathProbe>,
     in_fabric: bool,
     pieces: Reassembly<Addr>,
@@ -84,7 +88,7 @@ impl Trees {
         (config.trees.len() > 1).then(|| Trees { protocol, job: config.job.clone() })
     }
 
-    /// Who has sent a packet that came from the switch.
+    /// The sender of a packet that came from the switch.
     fn sender(&self, bytes: &[u8]) -> Addr {
         let tree = bytes.get(..COMMON_LEN).and_then(|_| (self.protocol.tree_of)(&self.job, bytes));
         Addr::Switch(tree.unwrap_or_default())
@@ -92,7 +96,7 @@ impl Trees {
 }
 
 impl Link {
-    /// The way that the rendezvous has told, for packets of at most `full` bytes.
+    /// The link that the rendezvous has described, for packets of at most `full` bytes.
     pub fn new(udp: UdpPort, header: Common, answer: &JoinAnswer, full: usize, trees: Option<Trees>) -> Link {
         let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(TreeId(i as u16)), at));
         let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
@@ -158,7 +162,7 @@ impl Link {
         self.switch_last_told = now;
     }
 
-    /// From now on the ways to them are watched. They hold packets of `limit` bytes.
+    /// Begins to watch the ways. They are known to hold packets of `limit` bytes.
     pub fn watch_ways(&mut self, limit: usize) {
         if self.in_fabric {
             return;
@@ -190,7 +194,7 @@ impl Link {
         }
     }
 
-    /// Tells this worker's switch how far this rank is.
+    /// Tells this worker's switch the progress of this rank.
     pub fn tell(&mut self, progress: &Progress) {
         if let Some(to) = self.addresses.get(&Addr::Switch(TreeId(0))) {
             let packet = progress.packet(self.header);
@@ -198,7 +202,7 @@ impl Link {
         }
     }
 
-    /// The ways that only signs of life pass.
+    /// The ways on which only signs of life pass.
     pub fn blocked(&self) -> Vec<Blocked> {
         let of = |(&to, path): (&Addr, &PathProbe)| {
             Some(Blocked { to, at: self.addresses.get(&to)?.remote()?, bytes: path.blocked()? })
@@ -218,7 +222,7 @@ impl Link {
         }
     }
 
-    /// What is known of a way holds for the packets that are sent on it.
+    /// Applies the known limit of a way to the packets that are sent on it.
     fn apply(&mut self, to: Addr) {
         if let (Some(path), Some(destination)) = (self.paths.get(&to), self.addresses.get_mut(&to)) {
             destination.set_limit(path.limit());
@@ -261,7 +265,8 @@ impl Link {
         Some((from, Packet { bytes, wire_len: bytes.len(), ecn: message.ecn }))
     }
 
-    /// A packet of a kind that all protocols share; gives the packet that it completes, if it is the last piece of one.
+    /// Handles a packet of a kind that all protocols share. Returns the packet that it completes, if it is the last
+    /// piece of one.
     fn handle_shared(&mut self, from: Addr, place: Range<usize>, now: Time) -> Option<Vec<u8>> {
         let bytes = &mut self.inbox.memory[place];
         let common = Common::parse(bytes).ok().filter(|common| Common { kind: 0, ..*common } == self.header)?;
@@ -274,7 +279,7 @@ impl Link {
                 }
             }
             (kind::PING, Addr::Worker(_)) => {
-                // Where we look ourselves, we know better.
+                // On ways that this worker watches itself, it knows better.
                 if let (false, Some(limit)) = (self.paths.contains_key(&from), probe::said(bytes))
                     && let Some(to) = self.addresses.get_mut(&from)
                 {

@@ -1,6 +1,6 @@
-//! The way out of a host in a lossless fabric: a queue that leaves at the cable's rate, and stands still when the
-//! switch says so. Packets that the kernel has been given cannot be stopped any more, so the kernel gets no more than
-//! the cable takes.
+//! The way out of a host in a lossless fabric. It is a queue that sends at the cable's rate, and stands still when the
+//! switch orders it. The kernel cannot be stopped from sending a packet that it has, so it gets packets no faster than
+//! the cable takes them.
 
 use tributary_proto::contract::packet::{Addr, Transmit};
 use tributary_proto::contract::time::{Span, Time};
@@ -11,10 +11,10 @@ use crate::fabric::rooms::Charge;
 use crate::outbox::{Addresses, send};
 use crate::udp::UdpPort;
 
-/// Bytes that wait at most: many windows of a job, which hold half of a switch's queue.
+/// The most bytes that wait. They are many windows of a job, and a window holds half of a switch's queue.
 const LIMIT: u64 = 64 << 20;
 
-/// The queue.
+/// The queue in front of the cable.
 pub struct Nic {
     queue: Egress<Addr>,
 }

@@ -1,4 +1,4 @@
-//! What a caller says when it joins, and what it may ask afterwards.
+//! The options with which a caller joins, and the settings and counters that it may read afterwards.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Whether collectives can still complete, judged by what the switch says of the members and by the progress so far.
+//! Judges whether collectives can still complete, by the switch's news of the members and by the progress so far.
 //!
 //! A member that has left or died has contributed to some collectives and never will to others. Progress shows to
-//! which: a collective to which all members have contributed completes block after block; a collective that lacks a
+//! which: a collective to which all members have contributed completes block after block, and a collective that lacks a
 //! contribution stands still.
 
 use std::fmt;
@@ -12,14 +12,15 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::rendezvous::{Departed, ServerPlace, SwitchPlace};
 
-/// Without progress for this long, a collective lacks what a member that has left did not contribute.
+/// If there is no progress for this time after a member has left, its contribution is missing.
 const STANDSTILL: Span = Span::from_millis(1_000);
-/// The same of a member that is lost: what it still had to send nobody has, and people wait.
+/// The same time for a member that was lost. It is shorter, because no other member can still send what is missing and
+/// people wait.
 const STANDSTILL_OF_LOST: Span = Span::from_millis(300);
-/// All members hear the news within this time. Who gives up sooner may look like the culprit to the others.
+/// All members hear the news within this time. A member that gives up sooner may look like the culprit to the others.
 const SPREAD: Span = Span::from_millis(100);
 
-/// What the control plane said of the job: it cannot go on.
+/// The control plane's news that the job cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// Members, switches or servers are gone.
@@ -96,7 +97,7 @@ fn list(ranks: &[u16]) -> String {
     format!("{word} {}", ranks.join(", "))
 }
 
-/// The news, and since when there was no progress.
+/// The news, and the time since which there was no progress.
 #[derive(Default)]
 pub struct Outlook {
     news: Option<(Time, News)>,
@@ -111,7 +112,7 @@ impl Outlook {
         self.news = news.map(|news| (now, news));
     }
 
-    /// A new collective is under way.
+    /// Notes that a new collective is under way.
     pub fn progressed(&mut self, now: Time) {
         self.progress = now;
     }
@@ -131,16 +132,16 @@ impl Outlook {
             return Some(*heard + SPREAD);
         }
         let (standstill, patience) = match news {
-            // Who leaves in good order may have left results that are still on their way.
+            // Members that left in good order may have sent results that are still on their way.
             _ if news.is_orderly() => (STANDSTILL, STANDSTILL),
             News::Gone(_) => (STANDSTILL_OF_LOST, SPREAD),
-            // Packets may go on where calls fail.
+            // Packets may still pass although calls fail.
             News::NoSwitch(_) | News::Broken(_) => (STANDSTILL, SPREAD),
         };
         Some((self.progress + standstill).max(*heard + patience))
     }
 
-    /// Collectives under way are given up because of the news.
+    /// Notes that collectives under way are given up because of the news.
     pub fn give_up(&mut self) {
         self.verdict = self.news.as_ref().map(|(_, news)| news.clone());
     }

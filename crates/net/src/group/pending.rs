@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Completion {
-    /// The collective has ended: its memory belongs to the caller again.
+    /// Notes that the collective has ended. Its memory belongs to the caller again.
     pub fn complete(&self, outcome: Outcome) {
         let mut state = self.lock();
         state.outcome = Some(outcome);

@@ -1,4 +1,4 @@
-//! Which thread drives a group's machine: one *leader* at a time.
+//! Decides which thread drives a group's machine. There is one *leader* at a time.
 //!
 //! A thread that waits for a collective leads itself: it sleeps on the socket and gives the engine its turns, so that a
 //! small tensor costs no hand-over between threads. When no thread waits, the group's own I/O thread leads. The leader
@@ -27,15 +27,15 @@ use crate::process::Home;
 use crate::rendezvous::Rendezvous;
 use crate::wake::{self, Waker};
 
-/// How long the I/O thread leaves an idle machine alone after a caller led it: the next call is likely near, and two
+/// How long the I/O thread leaves an idle machine alone after a caller has led. The next call is probably near, and two
 /// threads that sleep on one socket would both wake up.
 const REST: Duration = Duration::from_millis(20);
-/// How long a group that is closed goes on for the sake of peers that may need a packet again.
+/// How long a closed group goes on for peers that may need a packet again.
 const LINGER: Duration = Duration::from_millis(500);
-/// How long it goes on for peers that cannot do without what it holds.
+/// How long it goes on for peers that need data which only this worker holds.
 const HELD: Duration = Duration::from_secs(5);
 
-/// This worker, for messages and for the control API.
+/// The identity of this worker, for messages and for the control API.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The switch as the caller named it.
@@ -59,7 +59,7 @@ pub struct Identity {
 
 /// What a group, its I/O thread and its pending collectives share.
 pub struct Shared {
-    /// In a fork of it nobody drives the machine.
+    /// The process in which the group was made. In a fork of it no thread drives the machine.
     home: Home,
     pub(super) identity: Identity,
     pub(super) rendezvous: Arc<dyn Rendezvous>,
@@ -69,7 +69,7 @@ pub struct Shared {
     state: Mutex<State>,
     /// The I/O thread sleeps here while a caller leads, or while there is nothing to do.
     io_thread: Condvar,
-    /// The first failure, as it was explained.
+    /// The explanation of the first failure.
     pub(super) explanation: OnceLock<String>,
 }
 
@@ -94,9 +94,9 @@ enum Leader {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IoThread {
     Awake,
-    /// On its condition: nobody needs it, as far as it knows.
+    /// The thread sleeps on its condition, and as far as it knows nobody needs it.
     Rests,
-    /// On the socket, until then; perhaps although a caller has taken the lead meanwhile.
+    /// The thread sleeps on the socket until this time, perhaps although a caller has taken the lead in the meantime.
     SleepsUntil(Time),
 }
 
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Starts a collective. With `hand_over` another thread is called to drive it; without, the caller drives it.
+    /// Starts a collective. With `hand_over` another thread drives it, otherwise the caller does.
     pub fn submit(
         &self,
         tensor: Box<dyn Tensor>,
@@ -160,8 +160,8 @@ impl Shared {
         Ok(completion)
     }
 
-    /// Waits for a collective, and drives the machine meanwhile if no other thread does. `None` if the collective has
-    /// not ended at `until`.
+    /// Waits for a collective, and drives the machine in the meantime if no other thread does. `None` if the collective
+    /// has not ended at `until`.
     pub fn drive(&self, completion: &Completion, until: Option<Instant>) -> Option<Outcome> {
         if let Some(outcome) = completion.outcome() {
             return Some(outcome);
@@ -193,7 +193,7 @@ impl Shared {
         }
     }
 
-    /// The I/O thread. It leads while no other thread does.
+    /// Runs the I/O thread, which leads while no other thread does.
     pub fn run_io_thread(&self) {
         let Some(mut state) = self.lock() else { return };
         while !state.closing {
@@ -211,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// One sleep and one turn of a leader; no turn if another has taken the lead meanwhile.
+    /// One sleep and one turn of a leader. There is no turn if another thread has taken the lead in the meantime.
     fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -227,7 +227,8 @@ impl Shared {
         let mut state = self.lock()?;
         state.sleeps(me, None);
         if state.leader == me {
-            // Only the leader takes the call, or it might miss it in the other thread's favour.
+            // Only the leader clears the waker. Another thread that clears it might take away a call that is meant for
+            // the leader.
             if ready.woken {
                 self.waker.clear();
             }
@@ -236,7 +237,7 @@ impl Shared {
         Some(state)
     }
 
-    /// Sees to it that somebody leads, and wakes up in time for the engine's next turn.
+    /// Makes sure that some thread leads and wakes up in time for the engine's next turn.
     fn call_leader(&self, state: &State) {
         let asleep_until = match (state.leader, state.io_thread) {
             (Leader::Caller, _) => state.caller_sleeps_until,
@@ -256,7 +257,7 @@ impl Shared {
         self.call_leader(&state);
     }
 
-    /// True if news are not needed any more.
+    /// True if nobody needs news any more.
     pub fn is_closing(&self) -> bool {
         self.lock().is_none_or(|state| state.closing)
     }
@@ -295,7 +296,7 @@ impl Shared {
         self.rendezvous.leave(self.identity.job_id, self.identity.key, self.identity.rank);
     }
 
-    /// Answers peers that ask again, until none needs this worker any more. Gives the lock back.
+    /// Answers peers that ask again until no peer needs this worker any more. Returns the lock.
     fn await_peers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Option<MutexGuard<'a, State>> {
         let start = self.clock.now();
         loop {
@@ -304,7 +305,7 @@ impl Shared {
             if (state.engine.may_leave() && !state.engine.is_busy()) || self.clock.now() >= until {
                 return Some(state);
             }
-            // A caller whose collective has just failed has given the lead away.
+            // The lead is free again if a caller's collective has just failed.
             state.leader = Leader::Caller;
             state = self.lead(state, Leader::Caller, Some(until))?;
         }
@@ -316,7 +317,7 @@ impl Shared {
         self.home.is_here()
     }
 
-    /// The error of a fork.
+    /// An error if this process is a fork.
     pub fn refuse_fork(&self) -> Result<(), GroupError> {
         if self.is_at_home() { Ok(()) } else { Err(GroupError::Forked { place: self.place() }) }
     }
@@ -361,7 +362,7 @@ impl Shared {
         format!("job \"{job}\" at switch {switch}, rank {rank} of {world}")
     }
 
-    /// What the group's threads share; `None` if one has panicked.
+    /// The state that the group's threads share; `None` if one of them has panicked.
     pub(super) fn lock(&self) -> Option<MutexGuard<'_, State>> {
         self.state.lock().ok()
     }

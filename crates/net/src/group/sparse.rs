@@ -13,9 +13,9 @@ use super::{Group, GroupError, Pending};
 pub type SparseSum<T> = (Vec<u32>, Vec<T>);
 
 impl Group {
-    /// The operator over all ranks of the values at each index that any rank brings; averages are divided by the number
-    /// of all ranks. Indices are ascending, distinct, and below `size`, which all ranks name alike. Only in a job of
-    /// sparse tensors. Blocks, for about `timeout` at most.
+    /// At each index that any rank brings, the result of the operator over the values of all ranks. Averages are
+    /// divided by the number of all ranks. Indices are ascending, distinct, and below `size`, which is the same on all
+    /// ranks. Works only in a job of sparse tensors. Blocks, for about `timeout` at most.
     pub fn allreduce_sparse<T: Element>(
         &self,
         indices: &[i64],

@@ -1,4 +1,4 @@
-//! Starts collectives over memory by its address, and cuts up those that are too large for one.
+//! Starts collectives over memory by its address, and cuts tensors that are too large for one collective.
 #![allow(unsafe_code)]
 
 use std::iter;
@@ -13,12 +13,12 @@ use tributary_proto::contract::tensor::{Primitive, Spec};
 use super::{Group, GroupError, MAX_ELEMENTS, Pending};
 use crate::memory;
 
-/// Bytes of what a broadcast moves.
+/// Bytes of the words that a broadcast moves.
 const WORD: usize = 4;
 
 impl Group {
-    /// Starts a collective over memory by its address, and returns at once. The result of a reduce goes to its root
-    /// only: under Canary no vector comes back to the other ranks, under SwitchML they do not read theirs.
+    /// Starts a collective over memory by its address, and returns at once. Only the root gets the result of a reduce:
+    /// under Canary the other ranks get no vector back, and under SwitchML they do not read theirs.
     ///
     /// # Safety
     /// Until the returned [`Pending`] is done: `input` must be readable and `output` writable for `spec.elements`
@@ -124,7 +124,7 @@ impl Group {
         all_started((0..elements.max(1)).step_by(most).map(|start| {
             let end = elements.min(start + most);
             let spec = Spec { elements: (end - start) as u32, ..what };
-            // What of this piece is kept, and where that goes in the output.
+            // The part of this piece that is kept, and where that part goes in the output.
             let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
             let output = output.wrapping_add(first.saturating_sub(kept.start) * size);
             let kept = first - start..last - start;
@@ -132,8 +132,8 @@ impl Group {
         }))
     }
 
-    /// Where a reduce brings nothing to others than its root, one for each rank; elsewhere an allreduce of which each keeps
-    /// its part.
+    /// If a reduce brings its result to the root only, this is one reduce for each rank. Otherwise it is one allreduce,
+    /// of which each rank keeps its part.
     ///
     /// # Safety
     /// As for [`Group::submit_reduce_scatter`].
@@ -202,7 +202,8 @@ impl Group {
         }))
     }
 
-    /// What of a tensor cannot be cut: the bytes of an element of one of the job's own operators.
+    /// The bytes that must stay together when a tensor is cut. They are those of one element of one of the job's own
+    /// operators.
     fn granule(&self, op: ReduceOp) -> usize {
         let ReduceOp::Own(number) = op else { return 1 };
         self.info.options.operators().get(number).map_or(1, |operator| operator.element_size())
@@ -216,7 +217,7 @@ impl Group {
         }
     }
 
-    /// One collective. What only some ranks get, they keep whole.
+    /// Starts one collective. A rank keeps the whole of a result that only some ranks get.
     fn start(
         &self,
         input: *const u8,
@@ -251,7 +252,8 @@ impl Group {
     }
 }
 
-/// All collectives of one call. Where one does not start, those before it end first: the caller has the memory back then.
+/// All collectives of one call. If one does not start, the earlier ones end first, so that the caller gets the memory
+/// back.
 fn all_started<P: IntoIterator<Item = Pending>>(
     parts: impl Iterator<Item = Result<P, GroupError>>,
 ) -> Result<Vec<Pending>, GroupError> {

@@ -1,6 +1,6 @@
-//! What the way to a switch does to packets besides carrying them: whether congestion marks survive it, and whether it
-//! keeps the order of packets. Protocols with windows depend on marks, and protocols that sum packets in their order
-//! depend on the order.
+//! Tests what the way to a switch does to packets besides carrying them: whether congestion marks survive it, and
+//! whether it keeps the order of packets. Protocols with windows depend on marks, and protocols that sum packets in
+//! their order depend on the order.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -18,13 +18,13 @@ use crate::udp::probe::{self, SHORTEST};
 use crate::udp::{Inbox, UdpPort};
 use crate::wake::{self, Waker};
 
-/// Questions in all: fewer than a switch answers a member at once.
+/// The number of all questions. It is less than a switch answers one member at once.
 const QUESTIONS: u32 = 512;
-/// Questions that leave together; ways with several lanes deal such bursts out.
+/// The number of questions that leave together. A way with several lanes spreads such a burst over them.
 const BURST: u32 = 32;
-/// How long nothing has to come before the rest counts as lost.
+/// If no packet comes for this time, the remaining questions count as lost.
 const SILENCE: Duration = Duration::from_millis(300);
-/// Bytes of each question: room for its number behind what every ping has.
+/// Bytes of each question. They have room for its number behind what every ping has.
 const LEN: usize = 256;
 
 /// The answers to the questions that a switch was asked.
@@ -43,7 +43,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// An answer has come; `newest` is the number behind that of the latest question that was answered so far.
+    /// Notes an answer. `newest` is the number after that of the latest question that was answered so far.
     fn hear(&mut self, number: u32, newest: &mut u32, ecn: Ecn) {
         self.answered += 1;
         self.overtaken += u32::from(number < *newest);
@@ -80,7 +80,7 @@ pub fn survey(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Result<S
     Ok(outcome)
 }
 
-/// Asks in bursts, each when the one before it was answered or is lost.
+/// Asks in bursts. A burst leaves when the one before it was answered or is lost.
 fn ask(udp: &mut UdpPort, waker: &Waker, header: Common, mut send: impl FnMut(&mut UdpPort, &[u8])) -> Survey {
     let (mut survey, mut newest) = (Survey::default(), 0);
     let mut inbox = Inbox::new();
@@ -110,7 +110,7 @@ fn ask(udp: &mut UdpPort, waker: &Waker, header: Common, mut send: impl FnMut(&m
     survey
 }
 
-/// The number of the question that a packet answers, if it answers one of ours.
+/// The number of the question that a packet answers, if the question is ours.
 fn number_of(packet: &[u8], header: &Common) -> Option<u32> {
     let common = Common::parse(packet).ok()?;
     let is_ours = common.kind == kind::PONG && common.job == header.job && common.key == header.key;

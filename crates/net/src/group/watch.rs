@@ -1,4 +1,4 @@
-//! A thread for each worker that hears from the switch's control plane which members are gone, and whether the switch
+//! The thread of each worker that hears from the switch's control plane which members are gone, and whether the switch
 //! is still there. The connection on which it waits shows the switch that this worker is alive.
 
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use super::outlook::News;
 use super::shared::{Identity, Shared};
 use crate::rendezvous::{Departed, Rendezvous, Standing, Watched};
 
-/// Between news and the next question: they can change back, but not often.
+/// The time between news and the next question. News can be withdrawn, but not often.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Between a call that failed and the next one. A switch that stands still fails none: its kernel takes calls, and a call
 /// waits for its answer.
@@ -45,7 +45,7 @@ impl Failures {
     }
 }
 
-/// Asks until the group is closed. No thread waits for this one: a call ends after half a minute at the latest.
+/// Asks until the group is closed. No thread waits for this thread. A call ends after half a minute at the latest.
 pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
     let mut known = Departed::default();
@@ -64,7 +64,8 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
         match watched {
             Watched::Unwatched => return,
             Watched::Gone(gone) => {
-                // This rank itself may count as lost, after a long pause; packets tell otherwise.
+                // After a long pause this rank itself may count as lost. The packets that it exchanges show the
+                // contrary.
                 let mut others = gone.clone();
                 others.members.retain(|gone| gone.rank != *rank);
                 group.hear((!others.is_empty()).then_some(News::Gone(others)));

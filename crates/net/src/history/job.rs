@@ -8,7 +8,7 @@ use super::{push, rates};
 use crate::status::JobStatus;
 use crate::status::operation::OperationStatus;
 
-/// Seconds over which ranks are judged.
+/// The number of seconds over which ranks are judged.
 pub const JUDGED_S: f64 = 60.0;
 
 /// A job as the last looks show it; lists begin with the oldest look.
@@ -69,16 +69,16 @@ struct Look {
     drops: u64,
 }
 
-/// What is remembered of a job.
+/// The remembered looks at a job.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     looks: VecDeque<Look>,
-    /// For each look of the last minute, when it was and a bit for each rank that some sum waited for. No bits where all ranks
-    /// were waited for alike: then nobody is slower than the others.
+    /// For each look of the last minute, its time, and a bit for each rank that some sum waited for. There are no bits
+    /// if sums waited for all ranks alike, because then no rank is slower than the others.
     waits: VecDeque<(f64, Box<[u64]>)>,
-    /// When a sum was last seen to complete, or nothing waited.
+    /// When a sum was last seen to complete, or when it was last seen that nothing waits.
     moved_at_s: f64,
-    /// What the job was at the last look.
+    /// The job's state at the last look.
     state: String,
     protocol: String,
     world: u16,
@@ -183,7 +183,7 @@ mod tests {
         serde_json::from_value(json).expect("a status")
     }
 
-    /// What several looks show, a second apart from each other.
+    /// The history after several looks, which are a second apart.
     fn after(looks: &[(u64, &[u16])]) -> JobHistory {
         let mut recorder = Recorder::default();
         for (&(blocks, waiting), at) in looks.iter().zip(0_u32..) {
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_job_that_waits_for_nobody_does_not_stand_still() {
         assert_eq!(after(&[(9, &[]), (9, &[]), (9, &[])]).still_s, None);
-        // The first look at which somebody is waited for begins nothing that was not seen.
+        // If the first look already sees that sums wait, nobody knows since when.
         assert_eq!(after(&[(9, &[]), (9, &[1])]).still_s, Some(1.0));
         assert_eq!(after(&[(9, &[1])]).still_s, None);
     }
@@ -217,7 +217,7 @@ mod tests {
         let seen = after(&[(1, &[]), (2, &[]), (2, &[]), (5, &[])]);
         assert_eq!(seen.goodput_gbps, [2.0, 0.0, 6.0]);
         assert_eq!(seen.drops_per_s, [1.0, 0.0, 3.0]);
-        // Began anew, as a job does that takes another's place.
+        // A counter that begins anew, as when a job takes another's place.
         assert_eq!(after(&[(7, &[]), (1, &[])]).goodput_gbps, [0.0]);
     }
 

@@ -21,7 +21,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// An error if a request from this address is refused. All paths except joins have keys of their own, or only read.
+    /// An error if a request from this address is refused. Paths other than joins have keys of their own, or only read.
     pub fn admits(&self, from: IpAddr, headers: &HeaderMap) -> Result<(), ApiError> {
         match self {
             _ if is_private(from) => Ok(()),

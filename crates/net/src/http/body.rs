@@ -13,7 +13,7 @@ use crate::api::error::ApiError;
 use crate::api::modules;
 use crate::http::door::Visit;
 
-/// Largest body of most requests: a join has some 400 bytes.
+/// The largest body of most requests. A join has some 400 bytes.
 pub(crate) const MAX_BODY: usize = 8 * 1024;
 /// Time that a client has to send its request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(crate) async fn read_long<T: DeserializeOwned>(visit: &Visit, body: Body, mo
     from_json(&read_bytes(body, most).await?)
 }
 
-/// The body of a join: some 400 bytes, more if it brings modules.
+/// Reads the body of a join. It has some 400 bytes, or more if it brings modules.
 pub(crate) async fn read_join<T: DeserializeOwned>(visit: &Visit, body: Body) -> Result<T, ApiError> {
     match body.size_hint().exact() {
         Some(bytes) if bytes > MAX_BODY as u64 => read_long(visit, body, MAX_BODY + modules::MOST_BYTES).await,
@@ -41,7 +41,7 @@ pub(crate) async fn read_join<T: DeserializeOwned>(visit: &Visit, body: Body) ->
     }
 }
 
-/// Runs `work`, in a thread of its own if operators must be compiled, which may take long.
+/// Runs `work`. If operators must be compiled, which may take long, it runs in a thread of its own.
 pub(crate) async fn compiling<T: Send + 'static>(
     is_long: bool,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -68,7 +68,7 @@ pub(crate) async fn read_bytes(body: Body, most: usize) -> Result<Vec<u8>, ApiEr
     }
 }
 
-/// Copies each chunk and lets go of it: a chunk of one byte keeps a whole buffer of the connection alive.
+/// Copies each chunk and drops it, because even a chunk of one byte keeps a whole buffer of the connection alive.
 async fn collect(mut body: Body, most: usize) -> Option<Vec<u8>> {
     if body.size_hint().lower() > most as u64 {
         return None;
@@ -84,7 +84,7 @@ async fn collect(mut body: Body, most: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads JSON; the error is a sentence.
+/// Reads JSON. The error has a sentence.
 pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ApiError::bad_request(format!("the request's body is wrong: {error}")))

@@ -1,6 +1,6 @@
-//! Which clients come in, and how much room each may take: connections and bytes of bodies, by client address. So no
-//! client holds a switch's whole control API, and the hosts of running jobs have room of their own when others fill the
-//! rest.
+//! Decides which clients come in, and how much room each of them may take: connections and bytes of bodies, by client
+//! address. So no client can take a switch's whole control API, and the hosts of running jobs still have room when
+//! others fill the rest.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,15 +10,16 @@ use tributary_control::Client;
 
 use crate::http::access::Access;
 
-/// Connections of all clients together that are no member of a running job.
+/// The most connections of all clients together, without those of members of running jobs.
 const GUESTS: usize = 4_096;
-/// Connections of one client: all ranks of the largest job may run on one machine.
+/// The most connections of one client. All ranks of the largest job may run on one machine.
 const OF_A_CLIENT: usize = 1_088;
-/// Connections of one client over which its members hear who is gone; each has one, and another while it asks anew.
+/// The most connections of one client on which members of running jobs wait for news. Each member has one, and a second
+/// one while it asks again.
 const WATCHES_OF_A_CLIENT: usize = 2 * OF_A_CLIENT;
-/// Bytes of long bodies that one client may be sending ...
+/// The most bytes of long bodies that one client may be sending ...
 const BODIES_OF_A_CLIENT: usize = 2 << 20;
-/// ... and all together.
+/// ... and that all clients together may be sending.
 const BODIES: usize = 16 << 20;
 
 #[derive(Default)]
@@ -40,7 +41,7 @@ struct Rooms {
     of: HashMap<Client, Room>,
 }
 
-/// The rooms of one listening address.
+/// The room of one listening address.
 pub struct Door {
     access: RwLock<Arc<Access>>,
     rooms: Mutex<Rooms>,
@@ -135,8 +136,8 @@ impl Visit {
         self.door.access()
     }
 
-    /// The connection has shown that it belongs to a member of a running job, and no longer takes a guest's room. False
-    /// if its client has too many such connections already.
+    /// Notes that the connection belongs to a member of a running job, so that it no longer takes a guest's room. False
+    /// if the client has too many such connections already.
     pub fn becomes_watch(&self) -> bool {
         let mut watches = self.watches.lock().expect("nobody panics while it holds this");
         if *watches {
@@ -151,7 +152,7 @@ impl Visit {
         true
     }
 
-    /// Room for a long body; `None` if this client, or all clients together, send too much already.
+    /// Takes room for a long body. `None` if this client, or all clients together, are sending too much already.
     pub fn body(&self, bytes: usize) -> Option<BodyRoom<'_>> {
         {
             let rooms = self.door.lock();
@@ -175,7 +176,7 @@ impl Drop for Visit {
     }
 }
 
-/// Room that a body takes while it comes.
+/// The room that a body takes while it is received.
 pub struct BodyRoom<'a> {
     visit: &'a Visit,
     bytes: usize,

@@ -1,7 +1,7 @@
-//! The control API's server: HTTP/1 on one thread, with bounds on everything that a client can make it hold.
+//! The control API's server: HTTP/1 on one thread, with limits for everything that a client can make it keep.
 //!
-//! Each connection serves one request. It has [`HEAD_TIMEOUT`] to send its request's head, and `body` bounds the body.
-//! The kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and `door` bounds the
+//! Each connection serves one request. It has [`HEAD_TIMEOUT`] to send its request's head, and `body` limits the body.
+//! The kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and `door` limits the
 //! number of connections, of each client and of all. So a slow client holds only its own connection.
 
 pub(crate) mod access;
@@ -34,15 +34,15 @@ use crate::api::ErrorBody;
 use crate::api::version::{API_VERSION, HEADER};
 use crate::control_plane::ControlPlane;
 
-/// Bytes that are read ahead of what is asked for, for each connection.
+/// The most bytes of each connection that are read ahead of need.
 const READ_AHEAD: usize = 16 << 10;
 /// Time that a client has to send its request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time after which an answer that the client does not take is given up.
+/// The time after which the server gives up an answer that the client does not take.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time that a client which was answered may stand still before its connection is given up.
+/// The time for which an answered client may stand still before the server gives its connection up.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time that answers have to leave when the server stops.
+/// The time in which answers may still leave when the server stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// The code of the error for a connection that is refused because there are too many.
@@ -114,7 +114,7 @@ impl HttpServer {
         let doors = served.iter().map(|(.., door)| Arc::clone(door)).collect();
         let (stop, stopped) = watch::channel(false);
         let thread = Builder::new().name("control".into()).spawn(move || {
-            // Answers that are still under way when this ends have had their time.
+            // Answers that are still under way now have had their time.
             runtime.block_on(serve(api, served, stopped));
         })?;
         Ok(HttpServer { stop, doors, thread: Some(thread) })
@@ -128,7 +128,7 @@ impl HttpServer {
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        // Fails only if the thread has ended already.
+        // The call fails only if the thread has ended already.
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -143,7 +143,7 @@ async fn serve(
     served: Vec<(TcpListener, Router, Arc<Door>)>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    // Who comes meanwhile waits in the kernel's queue.
+    // In the meantime clients wait in the kernel's queue.
     plane.begin().await;
     let mut accepting = Vec::new();
     for (listener, router, door) in served {
@@ -158,7 +158,7 @@ async fn serve(
     tokio::select! {
         () = plane.run() => {}
         () = viewer.keep_history() => {}
-        // An error means that the handle is gone: stop as well.
+        // An error means that the handle is gone. Then the server stops as well.
         _ = stopped.wait_for(|&stop| stop) => {}
     }
     for (task, _) in &accepting {
@@ -170,12 +170,12 @@ async fn serve(
             tokio::time::sleep(FAREWELL / 50).await;
         }
     };
-    // Who has not taken the answer by now is cut off.
+    // A client that has not taken its answer by now is cut off.
     let _ = tokio::time::timeout(FAREWELL, all_gone).await;
 }
 
 async fn accept(listener: tokio::net::TcpListener, router: Router, door: Arc<Door>, plane: Arc<ControlPlane>) {
-    // Out of file descriptors, for one: waiting mends that, spinning does not.
+    // The process may be out of file descriptors, for example. Trying again at once would not help, so it waits.
     const AFTER_ERROR: Duration = Duration::from_millis(100);
     loop {
         match listener.accept().await {
@@ -198,17 +198,17 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, door: Arc<Doo
     }
 }
 
-/// Says why, if that fits the kernel's buffer, and keeps nothing.
+/// Tells the client the reason, if that fits the kernel's buffer, and keeps nothing.
 fn turn_away(stream: &TcpStream, full: Full) {
     let body = ErrorBody { error: full.sentence().into(), code: TOO_MANY.into(), rank: None };
     let body = serde_json::to_string(&body).unwrap_or_default();
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close";
     let answer = format!("{head}\r\n{HEADER}: {API_VERSION}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    // Fails if the client has gone away.
+    // The call fails if the client has gone away.
     let _ = stream.try_write(answer.as_bytes());
 }
 
-/// One connection, one request. Errors are the client's: it went away, or did not speak HTTP.
+/// Serves one connection and its one request. Errors are those of the client: it went away, or did not speak HTTP.
 async fn converse(stream: TcpStream, from: SocketAddr, router: Router, visit: Arc<Visit>) {
     let asked_at = match bound_patience(&stream).and_then(|()| stream.local_addr()) {
         Ok(local) => local.ip().to_canonical(),
@@ -236,19 +236,19 @@ async fn converse(stream: TcpStream, from: SocketAddr, router: Router, visit: Ar
     }
 }
 
-/// Ends our half of a connection, and waits for the client's end where something hangs on it.
+/// Ends our half of a connection. If a value depends on the connection, waits until the client ends its half.
 async fn attend(mut stream: TcpStream, wait: bool) {
     if stream.shutdown().await.is_err() || !wait {
         return;
     }
-    // What it says after its one request is of no interest, and a client that goes on talking has not stalled.
+    // What the client says after its one request does not matter. A client that goes on talking has not stalled.
     let mut rest = [0; 256];
     let closes = async { while matches!(stream.read(&mut rest).await, Ok(read) if read > 0 && read < rest.len()) {} };
-    // Over time: its lease tells by then.
+    // If the time is over, the lease of the client decides.
     let _ = tokio::time::timeout(STALL_TIMEOUT, closes).await;
 }
 
-/// Makes the kernel notice hosts that vanished and readers that do not read.
+/// Makes the kernel notice hosts that have vanished and readers that do not read.
 fn bound_patience(stream: &TcpStream) -> io::Result<()> {
     let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(5));
     let socket = SockRef::from(stream);

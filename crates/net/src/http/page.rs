@@ -7,13 +7,13 @@ use axum::response::Html;
 pub(super) const PATH: &str = "/";
 
 const PAGE: &str = include_str!("page.html");
-/// Stands in the page where the nonce belongs.
+/// The text in the page in whose place the nonce goes.
 const NONCE: &str = "NONCE";
 
-/// The page. Its own script and style run because they name this answer's nonce. No other script runs, and nothing is
-/// loaded from anywhere else, whatever names the switch has heard.
+/// The page. Its own script and style run because they name the nonce of this answer. No other script runs, and nothing
+/// is loaded from anywhere else, whatever names the switch has heard.
 pub(super) async fn page() -> ([(HeaderName, String); 4], Html<String>) {
-    // Without random numbers the nonce is one that can be guessed, and there is nothing that could be put beside it.
+    // Without random numbers the nonce can be guessed. But nobody can put a script into the page that would use it.
     let nonce = format!("{:016x}", getrandom::u64().unwrap_or_default());
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; \

@@ -31,10 +31,10 @@ use crate::http::{Held, Peer};
 use crate::metrics;
 use crate::status::{SwitchInfo, SwitchStatus};
 
-/// Largest body of a switch's join: a thousand ranks.
+/// The largest body of a switch's join. It has a thousand ranks.
 const MAX_SWITCH_BODY: usize = 1024 * 1024 + modules::MOST_BYTES;
 
-/// Characters of a path that the log repeats: a job's name, and what is around it.
+/// The most characters of a path that the log repeats. A job's name and the rest of its path fit.
 const LOGGED_PATH: usize = 128;
 
 /// The data that the handlers work on.
@@ -92,14 +92,14 @@ pub(crate) fn with_fallbacks(router: Router, plane: Arc<ControlPlane>) -> Router
     router.layer(middleware::from_fn_with_state(plane, note_errors))
 }
 
-/// Counts what is answered with an error, and tells operators of joins that were refused and of strangers at the door.
+/// Counts answers that are errors. Logs joins that were refused and strangers, for operators.
 async fn note_errors(
     State(plane): State<Arc<ControlPlane>>,
     Extension(peer): Extension<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
-    // Whoever comes may write what they like there, at any length.
+    // Anybody can write any path of any length.
     let path: String = request.uri().path().chars().take(LOGGED_PATH).collect();
     let response = next.run(request).await;
     if let Some(Said { code, error }) = response.extensions().get() {
@@ -115,14 +115,14 @@ async fn note_errors(
     response
 }
 
-/// Turns away who may not use the switch, whatever is asked.
+/// Refuses every request of a client that may not use the switch.
 async fn admit(
     Extension(peer): Extension<Peer>,
     Extension(visit): Extension<Arc<Visit>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    // The page has nothing of the switch, and asks for the token that its own questions need.
+    // The page has no data of the switch, and asks the user for the token that its own requests need.
     let is_page = request.uri().path() == page::PATH && matches!(*visit.access(), Access::Tokens(_));
     if !is_page {
         visit.access().admits(peer.from, request.headers())?;
@@ -153,7 +153,8 @@ async fn join(
     let (rank, world, addr) = (request.rank, request.world, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
     let plan = api.plane.join(&name, request).await?;
-    // Its machine knows a worker by its place among the children; without one, packets go from rank to rank.
+    // The job's machine knows a worker by its place among the children. If there is no machine, packets go from rank to
+    // rank.
     let aggregates = plan.protocol.placement == Placement::Trees;
     let wid = plan.child_of(rank).filter(|_| aggregates).unwrap_or(ChildId(rank));
     let mut ports = api.shard_ports();
@@ -231,7 +232,7 @@ pub(crate) async fn watch(
     watched(&api, peer, &held, &visit, &name, body).await
 }
 
-/// The answer to a watch that has been read.
+/// Answers a watch whose body has been read.
 pub(crate) async fn watched(
     api: &Api,
     peer: Peer,
@@ -276,14 +277,15 @@ async fn watch_from_below(
     }
 }
 
-/// Bytes of a watch of a job of this name: all its ranks may be gone, and the switches that they were below.
+/// The most bytes of a watch of the job with this name. All its ranks may be gone, and the switches that they were
+/// below.
 fn most_of_a_watch(api: &Api, name: &JobName) -> Result<usize, ApiError> {
     let world = api.plane.with_control(|control| control.world_of(name));
     let world = world.ok_or_else(|| Refusal::UnknownJob { job: name.clone() })?;
     Ok(1_024 + 128 * usize::from(world))
 }
 
-/// A connection of a running job's member takes no room of guests.
+/// Makes a connection of a running job's member take no room of guests.
 fn has_room(api: &Api, visit: &Visit, name: &JobName, id: JobId, key: JobKey) -> Result<(), ApiError> {
     api.plane.standing(name, id, key)?;
     match visit.becomes_watch() {
@@ -316,7 +318,8 @@ async fn serve(
     api.plane.with_control(|control| control.may_serve(&offer, peer.from, peer.asked_at))?;
     api.plane.prove_server(&offer, peer.asked_at).await?;
     if api.plane.with_control(|control| !control.served_by(offer.incarnation).is_empty()) {
-        // Running jobs need it: it takes no room of guests. Where its client has too many such, it stays a guest.
+        // Running jobs need this connection, so it takes no room of guests. If its client has too many such
+        // connections, it stays a guest.
         let _ = visit.becomes_watch();
     }
     let (changes, jobs, open) = api.plane.serve(offer, body.known).await?;
@@ -345,7 +348,7 @@ async fn jobs(State(api): State<Api>) -> Json<Jobs> {
     Json(Jobs { jobs: api.viewer.status().await.jobs })
 }
 
-/// All jobs of a name: the one that it stands for, and those that it stood for and that still hold memory.
+/// All jobs of a name: the job that has the name now, and earlier jobs of the name that still hold memory.
 async fn job(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Jobs>, ApiError> {
     let name = JobName::new(&name)?;
     let mut jobs = api.viewer.status().await.jobs;

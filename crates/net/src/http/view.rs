@@ -1,4 +1,4 @@
-//! Puts together the control plane's decisions and the shards' counters.
+//! Puts the control plane's decisions and the shards' counters together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ pub trait FabricView: Send + Sync {
 pub struct Viewer {
     plane: Arc<ControlPlane>,
     identity: Identity,
-    /// The switch's part in a fabric, if it is one's.
+    /// The switch's part in a fabric, if it belongs to one.
     fabric: Option<Box<dyn FabricView>>,
     recorder: Mutex<Recorder>,
 }
@@ -71,7 +71,7 @@ impl Viewer {
         Viewer { plane, identity, fabric, recorder: Mutex::default() }
     }
 
-    /// Remembers what the switch does, for as long as the future is polled.
+    /// Records what the switch does, for as long as the future is polled.
     pub async fn keep_history(&self) {
         loop {
             tokio::time::sleep(Duration::from_secs_f64(LOOK_S)).await;
@@ -143,7 +143,7 @@ impl Viewer {
     }
 }
 
-/// Jobs that share memory do so in the first shard, to which all their packets go.
+/// The first shard's report. All packets of jobs that share memory go to the first shard.
 fn first_shard(sightings: &Sightings) -> Option<&ShardReport> {
     sightings.shards.first().and_then(|sighting| sighting.report.as_ref())
 }
@@ -205,7 +205,7 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
     let machines = || parts.iter().filter_map(|part| part.report.machine.as_ref());
     let elements = u64::from(view.elements_per_packet);
     let blocks: u64 = machines().map(|machine| machine.blocks_completed).sum();
-    // A sum of no floats is -0.0, which looks odd in a table.
+    // The sum of no floats would be -0.0, which looks odd in a table.
     let total = |rate: fn(&ShardJob) -> f64| parts.iter().fold(0.0, |total, part| total + rate(part));
     let ate_per_s = total(|part| part.blocks_per_s) * elements as f64;
     let waiting_for = waiting_for(&view, machines());
@@ -267,7 +267,7 @@ fn waiting_for<'a>(view: &JobView, machines: impl Iterator<Item = &'a SwitchRepo
     children.into_iter().flat_map(ranks_of).collect::<BTreeSet<u16>>().into_iter().collect()
 }
 
-/// This switch's part of a tree whose packets are summed in their order: what its children are, and what it holds.
+/// This switch's part of a tree whose packets are summed in their order: its children, and the packets that it holds.
 fn own_tree(view: &JobView, order: &OrderReport, listen: SocketAddr) -> TreeStatus {
     let child = |ranks: &Vec<u16>| {
         let worker = view.members.iter().find(|member| *ranks == [member.rank]).map(|member| member.addr);

@@ -8,7 +8,8 @@ use tributary_proto::contract::tensor::{Spec, Tensor};
 
 const WORD: usize = 4;
 
-/// The root reads its bytes; the others write what comes. The last word may be cut short.
+/// The bytes of a broadcast at one rank. The root reads its bytes, and the others write what comes. The last word may
+/// be cut short.
 struct Words {
     data: *mut u8,
     bytes: usize,
@@ -100,7 +101,7 @@ impl Tensor for Words {
     fn read_output(&self, block: Range<usize>, bytes: &mut [u8]) {
         self.load(&block, bytes);
     }
-    /// Only the root brings something: what comes to it is nothing.
+    /// Only the root contributes, so a contribution that comes to it is nothing.
     fn accumulate(&mut self, _block: Range<usize>, _bytes: &[u8]) {}
     fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
         self.store(&block, bytes);

@@ -7,7 +7,8 @@ use super::{Family, STATES, Scene};
 use crate::history::JobHistory;
 use crate::status::JobStatus;
 
-/// Of each job by its name and id, because a name may stand for a new job while an old one of that name still ends.
+/// The families of each job. A job is named by its name and its id, because a name may belong to a new job while an old
+/// one of that name still ends.
 pub(super) const JOBS: &[Family] = &[
     Family::new(
         "job_info",
@@ -116,7 +117,7 @@ fn each(scene: &Scene, value: fn(&JobStatus) -> f64) -> Vec<Series> {
     scene.status.jobs.iter().map(|job| (with(job, &[]), value(job))).collect()
 }
 
-/// Of each job what the last looks showed.
+/// A value of each job's last looks.
 fn past(scene: &Scene, value: fn(&JobHistory) -> Option<f64>) -> Vec<Series> {
     let of = |job: &JobStatus| {
         let seen = scene.history.jobs.iter().find(|seen| (&seen.name, seen.id) == (&job.name, job.id))?;

@@ -17,7 +17,7 @@ use crate::control_plane::Account;
 use crate::history::History;
 use crate::status::{JobStatus, MetricNumber, MetricStatus, SwitchStatus};
 
-/// What a member, a server or a switch below is.
+/// The states of a member, a server or a switch below.
 const STATES: [&str; 3] = ["present", "left", "lost"];
 
 /// The data from which the series are made.
@@ -29,7 +29,7 @@ pub(crate) struct Scene {
 
 /// A family of series.
 pub struct Family {
-    /// Its name, without what begins all names.
+    /// The family's name, without the prefix of all names.
     name: &'static str,
     /// The kind of its values, for Prometheus.
     pub kind: Kind,
@@ -101,12 +101,12 @@ fn families(text: &mut Exposition, families: &[Family], scene: &Scene) {
     }
 }
 
-/// The name of a protocol's own figure.
+/// The name of the family for a protocol's own metric.
 fn own_name(protocol: &str, of: &str, metric: &str) -> String {
     format!("{PREFIX}_{}_{of}{metric}", protocol.replace('-', "_"))
 }
 
-/// Figures of protocols by the names that the protocols give them, a family for each name.
+/// Writes the protocols' own metrics: one family for each name that the protocols give.
 fn protocols_own(
     text: &mut Exposition,
     labels: &[&str],
@@ -130,7 +130,7 @@ fn one(value: f64) -> Vec<Series> {
     vec![(Vec::new(), value)]
 }
 
-/// Of all jobs together, how many are in which state.
+/// The number of jobs' members, or of jobs' servers or switches, in each state.
 fn by_state(scene: &Scene, states: fn(&JobStatus) -> Vec<&str>) -> Vec<Series> {
     let found: Vec<&str> = scene.status.jobs.iter().flat_map(states).collect();
     let count = |state| found.iter().filter(|&&other| other == state).count() as f64;

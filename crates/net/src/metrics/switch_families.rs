@@ -9,7 +9,7 @@ use super::{Family, STATES, Scene, by_state, one};
 use crate::control_plane::Totals;
 use crate::status::{JobStatus, PortStatus, ShardStatus, SharedStatus};
 
-/// Errors that are there from the start, so that the first one is seen as an increase.
+/// Codes of errors that are there from the start, so that the first error is seen as an increase.
 const WATCHED_ERRORS: [&str; 13] = [
     "address_unproven",
     "api_version",
@@ -26,7 +26,7 @@ const WATCHED_ERRORS: [&str; 13] = [
     "wrong_token",
 ];
 
-/// Of the switch and of all its jobs together.
+/// The families of the switch and of all its jobs together.
 pub(super) const SWITCH: &[Family] = &[
     Family::new("build_info", Gauge, &["version"], "The program's version, as a label.", |scene| {
         vec![(vec![scene.status.switch.version.clone()], 1.0)]
@@ -236,7 +236,7 @@ pub(super) const SWITCH: &[Family] = &[
 ];
 
 fn sum(scene: &Scene, value: fn(&JobStatus) -> f64) -> Vec<Series> {
-    // A sum of no floats is -0.0, which looks odd in a text.
+    // The sum of no floats would be -0.0, which looks odd in a text.
     one(scene.status.jobs.iter().fold(0.0, |sum, job| sum + value(job)))
 }
 

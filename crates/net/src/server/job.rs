@@ -17,7 +17,7 @@ use crate::api::{ServedBody, from_hex};
 use crate::outbox::Addresses;
 use crate::udp::{Reassembly, UdpPort, key_of};
 
-/// Elements that a datagram holds at most.
+/// The most elements that a datagram holds.
 const MOST_ELEMENTS: u16 = tributary_control::MAX_ELEMENTS_PER_PACKET;
 
 /// One job with its machine.
@@ -26,13 +26,13 @@ pub struct Job {
     pub header: Common,
     pub host: Box<dyn Host>,
     workers: Vec<SocketAddr>,
-    /// The switch that the packets of workers pass, if they do.
+    /// The switch between the workers and this server, if the workers' packets pass one.
     switch: Option<SocketAddr>,
     /// The sender at each address.
     pub senders: HashMap<(IpAddr, u16), Addr>,
     /// The address of each receiver.
     pub addresses: Addresses,
-    /// How often each worker has asked of late with pings.
+    /// How often each worker has recently asked with pings.
     pub asked: HashMap<Addr, Asked>,
     /// Packets that came in pieces, and the packet that was put together last.
     pub pieces: Reassembly<Addr>,
@@ -54,14 +54,14 @@ fn plan(body: &ServedBody, world: u16, passes_switch: bool) -> Option<FabricPlan
 }
 
 impl Job {
-    /// The job's machine, from the description that the switch at an address has sent; `None` if that makes no sense to
-    /// this build.
+    /// The job's machine, made from the description that the switch at an address has sent. `None` if this build cannot
+    /// make sense of the description.
     pub fn new(body: &ServedBody, switch: SocketAddr) -> Option<Job> {
         let world = u16::try_from(body.workers.len()).ok()?;
         JobName::new(&body.name).ok()?;
         let protocol = protocols::named(&body.protocol)?;
         let make = protocol.server_machine()?;
-        // Each server owns a part of the slots, unless packets pass a switch whose memory jobs share.
+        // Each server owns a part of the slots. This does not hold if packets pass a switch whose memory jobs share.
         let passes_switch = protocol.shared.is_some();
         let shared = body.server < body.servers && (passes_switch || body.slots.is_multiple_of(body.servers));
         let bounded = (1..=Limits::MAX_SLOTS).contains(&body.slots)
@@ -82,7 +82,7 @@ impl Job {
             options: protocol.options.read(&body.options).ok()?,
         };
         let header = job.common();
-        // No rank of the job: it is no worker.
+        // A server is no worker, so this number is no rank of the job.
         let rank = Rank(world + body.server);
         let config = HostConfig {
             job,

@@ -1,6 +1,6 @@
 //! A process that offers itself to a switch's jobs as a server, and runs one machine for each job that it is given.
 //!
-//! `offer` keeps the connection to the control plane and hears of jobs; `job` is one of these jobs; `thread` is the one
+//! `offer` keeps the connection to the control plane and hears of jobs. `job` is one of these jobs. `thread` is the one
 //! thread that receives and sends for all jobs, at one UDP port.
 
 mod job;
@@ -74,7 +74,7 @@ pub enum ServerError {
     System(#[from] io::Error),
 }
 
-/// The way to the thread that serves.
+/// The channel to the thread that serves.
 #[derive(Clone)]
 struct Desk {
     orders: Sender<Order>,
@@ -83,13 +83,13 @@ struct Desk {
 
 impl Desk {
     fn order(&self, order: Order) {
-        // Fails only if the thread has ended.
+        // The call fails only if the thread has ended.
         let _ = self.orders.send(order);
         self.waker.wake();
     }
 }
 
-/// One address, so that packets carry the one that workers send to.
+/// Chooses one address, so that the server's packets carry the address to which workers send.
 fn of_this_machine(options: &ServerOptions) -> Result<SocketAddr, ServerError> {
     let ServerOptions { switch, listen, .. } = *options;
     let any = listen.ip().is_unspecified();
@@ -120,9 +120,9 @@ impl RunningServer {
         let desk = Desk { orders, waker: Arc::new(Waker::new()?) };
         let state = ServerThread::new(udp, incarnation, received, Arc::clone(&desk.waker));
         let offering = Arc::new(Offering::new(ServerClient::new(options.switch, token), body, desk.clone()));
-        // Before the offer: the switch asks at the socket whether it is ours.
+        // The thread must run before the offer, because the switch asks at the socket whether it is ours.
         let thread = Builder::new().name("server".into()).spawn(move || state.run())?;
-        // From here on, dropping it takes the offer back.
+        // From here on, dropping the value takes the offer back.
         let server = RunningServer { udp: addr, desk, offering, thread: Some(thread) };
         server.offering.ask()?;
         let offering = Arc::clone(&server.offering);

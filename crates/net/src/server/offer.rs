@@ -15,10 +15,10 @@ use super::thread::Order;
 use crate::api::{OfferBody, OfferReply};
 use crate::client::{ClientError, ServerClient};
 
-/// Between a question that failed and the next; a switch that was started again finds its servers so.
+/// The pause after a question that failed. A switch that was started again gets its servers back by this.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The offer, and what came of it.
+/// The offer, and the jobs that the switch has given the server.
 pub struct Offering {
     client: ServerClient,
     desk: Desk,
@@ -33,13 +33,13 @@ struct State {
 }
 
 impl Offering {
-    /// An offer to a switch; the thread at the desk serves.
+    /// An offer to a switch. The thread behind the desk serves.
     pub fn new(client: ServerClient, body: OfferBody, desk: Desk) -> Offering {
         let state = Mutex::new(State { body, jobs: BTreeMap::new() });
         Offering { client, desk, state, stopping: AtomicBool::new(false) }
     }
 
-    /// Asks again and again, until the server ends. No thread waits for this one.
+    /// Asks again and again until the server ends. No thread waits for this thread.
     pub fn run(&self) {
         let mut answered = true;
         while !self.stopping.load(Ordering::Acquire) {
@@ -48,7 +48,7 @@ impl Offering {
                 Ok(()) => {}
                 Err(error) => {
                     if answered {
-                        // Its jobs go on: their packets do not pass the switch.
+                        // The server's jobs go on, because their packets do not pass the switch.
                         tracing::warn!(%error, "the switch does not take the offer; asking again");
                     }
                     thread::sleep(PAUSE);
@@ -58,12 +58,12 @@ impl Offering {
         }
     }
 
-    /// One question and its answer.
+    /// Asks one question and takes its answer.
     pub fn ask(&self) -> Result<(), ClientError> {
         let body = self.state().body.clone();
         let answer = self.client.offer(&body);
         let mut state = self.state();
-        // After an error it may be another switch that answers next, with the same number for other jobs.
+        // After an error the next answer may come from another switch, which may use the same number for other jobs.
         state.body.known = answer.as_ref().ok().map(|reply| reply.changes);
         self.take(&mut state, answer?);
         Ok(())

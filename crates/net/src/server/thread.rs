@@ -24,18 +24,18 @@ use crate::udp::probe;
 use crate::udp::{Inbox, Message, Reassembly, Segments, UdpPort, key_of};
 use crate::wake::{self, Waker};
 
-/// Batches that are received before orders and timers have their turn again.
+/// The most batches that are received before orders and timers get their turn again.
 const BATCHES_IN_A_TURN: usize = 16;
-/// Workers whose runs are gathered at the same time: results go to all in turn.
+/// The number of workers whose runs are gathered at the same time. Results go to all workers in turn.
 const LANES: usize = 64;
 
 /// An order to the thread.
 pub enum Order {
-    /// Serve a job, in place of any job with its id.
+    /// Serves a job, in place of any job with its id.
     Serve(Box<Job>),
-    /// A job is over.
+    /// Ends a job.
     End(JobId),
-    /// The server ends.
+    /// Ends the server.
     Stop,
 }
 
@@ -46,7 +46,7 @@ pub struct ServerThread {
     inbox: Inbox,
     outbox: Outbox<LANES>,
     jobs: BTreeMap<JobId, Job>,
-    /// What the switch's questions to this process carry.
+    /// The incarnation in the switch's questions to this process.
     incarnation: u64,
     orders: Receiver<Order>,
     waker: Arc<Waker>,
@@ -78,7 +78,7 @@ impl ServerThread {
         }
     }
 
-    /// Carries out what was ordered; false when the thread shall end.
+    /// Carries out the orders. False if the thread must end.
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
@@ -106,7 +106,8 @@ impl ServerThread {
         }
     }
 
-    /// One sender's packets. They are nearly always of one job; each stretch of one job is one turn of its machine.
+    /// Handles the packets of one sender. Nearly always they belong to one job. Consecutive packets of a job are one
+    /// turn of its machine.
     fn handle_message(&mut self, now: Time, message: Message) {
         let mut left = message.segments().peekable();
         while let Some(place) = left.peek().cloned() {
@@ -115,7 +116,7 @@ impl ServerThread {
                 let to = self.udp.destination(message.from);
                 self.udp.send(&to, &[IoSlice::new(&answer)], answer.len(), Ecn::NotCapable);
             }
-            // A packet of no job that is served: of one that is over, or a stranger's.
+            // The packet may belong to a job that is over, or come from a stranger.
             let job = common.ok().and_then(|common| self.jobs.get_mut(&common.job));
             let sender = job.as_ref().and_then(|job| job.senders.get(&key_of(message.from))).copied();
             let (Some(job), Some(from)) = (job, sender) else {
@@ -177,12 +178,12 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// A packet of a kind that all protocols share: gives a sign of life to a member that asks for one, and the packet that
-    /// a last piece completes.
+    /// Handles a packet of a kind that all protocols share: it gives a member the sign of life that it asks for, and
+    /// returns the packet that a last piece completes.
     fn handle_shared(&mut self, common: Common, place: Range<usize>) -> Option<Vec<u8>> {
         let packet = &mut self.inbox.memory[place];
         match common.kind {
-            // A member's questions are not the other jobs' load.
+            // The questions of one member must not become a load for other jobs.
             kind::PING if !self.asked.entry(self.from).or_default().again(self.now) => None,
             kind::PING => {
                 let to = self.addresses.get_mut(&self.from)?;

@@ -1,5 +1,5 @@
-//! Verdicts become sends: equal packets with the same verdict leave in one call for each receiver, straight from the
-//! memory into which they were received.
+//! Carries out verdicts. Packets of one length with the same verdict leave in one call for each receiver, straight from
+//! the memory into which they were received.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use tributary_proto::contract::switch::Verdict;
 use super::ports::Ports;
 use crate::udp::{Lanes, Run, UdpPort};
 
-/// Verdicts whose runs are gathered at the same time: one for all members, and those for single ones.
+/// The number of verdicts whose runs are gathered at the same time: one for all members, and those for single members.
 const LANES: usize = 16;
 
 /// The runs that are being gathered, by verdict.
 pub struct Forwarder {
     lanes: Lanes<Verdict, LANES>,
-    /// Packets that could go nowhere.
+    /// The number of packets for which there was no port.
     unroutable: u64,
 }
 
@@ -25,7 +25,7 @@ impl Forwarder {
         Forwarder { lanes: Lanes::new(Verdict::Consume), unroutable: 0 }
     }
 
-    /// Packets that could go nowhere.
+    /// The number of packets for which there was no port.
     pub fn unroutable(&self) -> u64 {
         self.unroutable
     }
@@ -35,7 +35,7 @@ impl Forwarder {
         self.lanes.is_empty()
     }
 
-    /// Takes one packet at `place` in `memory`. Sends a run that the packet does not continue, or that must give way.
+    /// Takes the packet at `place` in `memory`. Sends a run if the packet does not continue it, or needs its lane.
     pub fn push(
         &mut self,
         place: Range<usize>,
@@ -56,7 +56,7 @@ impl Forwarder {
     }
 }
 
-/// Sends a run where its verdict says; how many packets could go nowhere.
+/// Sends a run to the receivers of its verdict. Returns the number of packets for which there was no port.
 fn send(verdict: Verdict, run: &Run, memory: &[u8], ports: &Ports, udp: &mut UdpPort) -> u64 {
     let mut reached = 0;
     let mut send = |port| run.send(ports.destination(port).inspect(|_| reached += 1).into_iter(), memory, udp);
@@ -64,7 +64,7 @@ fn send(verdict: Verdict, run: &Run, memory: &[u8], ports: &Ports, udp: &mut Udp
         Verdict::Port(port) => send(port),
         Verdict::Multicast(set) => set.iter().for_each(send),
         Verdict::Group(group) => ports.group(group).iter().for_each(|&port| send(port)),
-        // A star knows the nodes of its own jobs alone.
+        // A star knows only the nodes of its own jobs.
         Verdict::Route(_) | Verdict::Consume | Verdict::Drop(_) => {}
     }
     if reached == 0 { run.packets() as u64 } else { 0 }

@@ -1,4 +1,4 @@
-//! What a shard keeps of its installed jobs besides their machines: rates, and how far ranks are.
+//! The data of a shard's installed jobs besides their machines: rates, and the progress of ranks.
 
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, JobKey};
@@ -22,18 +22,18 @@ struct Job {
 }
 
 impl Jobs {
-    /// A job is installed that was not there.
+    /// Adds a job that was not installed before.
     pub fn begin(&mut self, id: JobId, key: JobKey, world: u16) {
         let at = self.0.partition_point(|other| other.id < id);
         self.0.insert(at, Job { id, key, rates: Rates::default(), progress: OfRanks::new(world) });
     }
 
-    /// A job is gone.
+    /// Removes a job.
     pub fn remove(&mut self, id: JobId) {
         self.0.retain(|job| job.id != id);
     }
 
-    /// A member of a job says how far a rank is.
+    /// Notes what a member of a job says of a rank's progress.
     pub fn hear(&mut self, now: Time, common: &Common, progress: Progress) -> Result<(), DropReason> {
         let job = self.0.iter_mut().find(|job| job.id == common.job).ok_or(DropReason::UnknownJob)?;
         if job.key != common.key {

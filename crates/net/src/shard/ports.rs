@@ -19,7 +19,7 @@ pub enum Owner {
 struct Port {
     key: (IpAddr, u16),
     owner: Owner,
-    /// `None` once the address is somebody else's.
+    /// The way to the address; `None` once the address belongs to another owner.
     destination: Option<Destination>,
     /// Jobs that name this address.
     jobs: usize,
@@ -31,7 +31,7 @@ pub struct Member {
     pub address: SocketAddr,
     /// The destination of packets to it.
     pub destination: Destination,
-    /// It is a switch or a server: all jobs that run there too name the same address.
+    /// True for a switch or a server. All jobs that run on it too name the same address.
     pub serves_several: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Member {
 #[derive(Default)]
 pub struct Ports {
     ports: Vec<Option<Port>>,
-    /// The lowest is taken first: some machines tell only the first ports apart.
+    /// The lowest free port is taken first, because some machines tell only the first ports apart.
     free: BTreeSet<PortId>,
     by_address: HashMap<(IpAddr, u16), PortId>,
     groups: BTreeMap<GroupId, Vec<PortId>>,
@@ -126,14 +126,15 @@ impl Ports {
         self.ports.len() - self.free.len()
     }
 
-    /// The caller has seen that the owner answers at the address. Any other that had it is gone: two sockets are never
-    /// bound to one address.
+    /// Adds an address whose owner has answered there, as the caller has checked. Any other owner of the address is
+    /// gone, because two sockets are never bound to one address.
     fn add(&mut self, address: SocketAddr, owner: Owner, destination: Destination) -> PortId {
         let key = key_of(address);
         if let Some(&port) = self.by_address.get(&key) {
             let used = self.ports[port.index()].as_mut().expect("a named port is in use");
             if used.owner == owner {
-                // One socket, one switch: it is at the address that it asked at last. The way there is the same.
+                // A switch has one socket, and asks from it at the address that it uses now. The way there is the same
+                // as before.
                 let destination = destination.along(used.destination.as_ref());
                 (used.jobs, used.destination) = (used.jobs + 1, Some(destination));
                 return port;

@@ -46,17 +46,17 @@ pub enum Command {
 /// What a shard of a star adds to the loop.
 pub struct Star {
     shard: TreeId,
-    /// What switches above know us by.
+    /// The incarnation by which switches above know us.
     incarnation: Option<u64>,
     ports: Ports,
     jobs: Jobs,
     forwarder: Forwarder,
     uplinks: Uplinks,
     challenges: Challenges,
-    /// Pieces of packets that have come, until the burst is over.
+    /// The pieces of packets that have come in this burst.
     cut: Vec<(PortId, Ecn, Vec<u8>)>,
     pieces: Reassembly<PortId>,
-    /// What the operator has chosen for the machines that jobs share.
+    /// The operator's options for the machines that jobs share.
     switch_options: SwitchOptions,
     sharers: Sharers,
 }
@@ -66,7 +66,7 @@ impl Site for Star {
     type Ports<'a> = NoQueues;
 
     fn obey(&mut self, command: Command, core: &mut Core) {
-        // An answer that nobody waits for any more is of no use to anyone.
+        // Sending an answer fails only if nobody waits for it any more.
         match command {
             Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
             Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
@@ -97,7 +97,7 @@ impl Site for Star {
         ecn: Ecn,
         udp: &mut UdpPort,
     ) -> bool {
-        // None of these is common: packets of jobs have other lengths and kinds.
+        // These packets are rare. Packets of jobs have other lengths and kinds.
         if packet.len() == challenge::LEN && self.converse(from, packet, udp) {
             return false;
         }
@@ -110,7 +110,7 @@ impl Site for Star {
                 self.uplinks.hear(ingress, packet, &mut self.ports);
                 true
             }
-            // Whatever is wrong with it is the pipeline's to say.
+            // If the packet is wrong, the pipeline counts why.
             Some(&kind::PROGRESS) => self.hear_progress(now, ingress, packet, udp).is_err(),
             _ => true,
         }
@@ -130,7 +130,7 @@ impl Site for Star {
         memory: &[u8],
         udp: &mut UdpPort,
     ) -> bool {
-        // A ping that goes back says how long a packet reaches its sender.
+        // The answer to a ping tells how long a packet reaches the sender of the ping.
         if let (Verdict::Port(port), Some(&kind::PONG)) = (verdict, memory.get(place.start + 4))
             && let Some(limit) = probe::said(&memory[place.clone()])
         {
@@ -146,7 +146,7 @@ impl Site for Star {
         self.forwarder.flush(memory, &self.ports, udp);
     }
 
-    /// Packets that came in pieces have their turn after those that came whole.
+    /// Handles packets that came in pieces, after those that came whole.
     fn after(&mut self, now: Time, core: &mut Core) -> bool {
         let cut = std::mem::take(&mut self.cut);
         for (ingress, ecn, piece) in &cut {
@@ -190,8 +190,8 @@ impl Star {
         }
     }
 
-    /// A star knows ports. What goes to a node goes to the member of the packet's job that has this node's number, or to the
-    /// server.
+    /// Turns a node into a port, since a star knows only ports. The node's number is that of a member of the packet's
+    /// job, or of the server.
     #[inline]
     fn way(&self, verdict: Verdict, packet: &[u8]) -> Verdict {
         let Verdict::Route(node) = verdict else { return verdict };
@@ -201,7 +201,7 @@ impl Star {
         port.map_or(verdict, |&port| Verdict::Port(port))
     }
 
-    /// Answers a question of a switch above, and takes answers to ours; false if the packet is neither.
+    /// Answers a question of a switch above, or takes an answer to a question of ours. False if the packet is neither.
     fn converse(&mut self, from: SocketAddr, packet: &[u8], udp: &mut UdpPort) -> bool {
         let answer = self.incarnation.and_then(|incarnation| challenge::answer(packet, incarnation));
         if let Some(answer) = &answer {
@@ -282,7 +282,7 @@ impl Star {
         Ok(())
     }
 
-    /// A member says how far a rank is, itself or one below it: the switch above hears it too.
+    /// Notes the progress of a rank, which may be the sender or a rank below it. The switch above hears it too.
     fn hear_progress(
         &mut self,
         now: Time,
@@ -336,7 +336,7 @@ mod tests {
     const JOB: JobId = JobId(1);
     const LEN: usize = 1_000;
 
-    /// A star with the sockets of a job's members, and its own.
+    /// A star with the sockets of a job's members, and the star's own socket.
     fn star(members: usize) -> (Star, Vec<UdpPort>, UdpPort) {
         let (mut star, udp) = (Star::new(TreeId(0), None, SwitchOptions::defaults(Defaults::Real)), socket());
         let members: Vec<UdpPort> = (0..members).map(|_| socket()).collect();
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn more_than_fits_the_memory_leaves_in_full_runs() {
         let (mut star, mut members, mut udp) = star(1);
-        // Full runs leave at once, and the memory is free again.
+        // Full runs leave at once, and their memory is free again.
         let packets = 6 * MAX_RUN - 10;
         let verdicts = vec![Verdict::Port(PortId(0)); packets];
         assert_eq!(talk(&mut star, &mut udp, &[(JOB, 1_400, verdicts)]), (packets as u64, 6));
@@ -383,7 +383,7 @@ mod tests {
         let (mut star, mut members, mut udp) = star(12);
         let verdicts = (0..252).map(|number| Verdict::Port(PortId(number % 12))).collect();
         let (packets, runs) = talk(&mut star, &mut udp, &[(JOB, 1_400, verdicts)]);
-        // 353 kB go through a memory that is flushed when 196 kB are in it.
+        // The packets have 353 kB. They go through a memory that is flushed when it holds 196 kB.
         assert_eq!((packets, runs), (252, 24));
         for (first, member) in (0..).zip(&mut members) {
             assert!(heard(member).into_iter().eq((first..252).step_by(12)));

@@ -1,5 +1,5 @@
-//! Signs of life between a job's switches: the lower switch pings, the upper switch answers. Each then knows that the
-//! other is alive, and how long a packet the way between them holds.
+//! Signs of life between a job's switches. The lower switch pings and the upper switch answers. By this each knows that
+//! the other is alive, and how long a packet the way between them holds.
 
 use std::io::IoSlice;
 
@@ -30,7 +30,7 @@ impl Uplinks {
         self.uplinks.push(Uplink { common, port, path: PathProbe::new(full, full) });
     }
 
-    /// The job is gone.
+    /// Removes a job that is gone.
     pub fn remove(&mut self, job: JobId) {
         self.uplinks.retain(|uplink| uplink.common.job != job);
     }
@@ -40,7 +40,7 @@ impl Uplinks {
         self.uplinks.iter().map(|uplink| uplink.path.due()).min()
     }
 
-    /// A ping has come back on this port, perhaps one of this switch's.
+    /// Notes that a ping has come back on this port. It may be one of this switch's pings.
     pub fn hear(&mut self, ingress: PortId, pong: &[u8], ports: &mut Ports) {
         let Ok(common) = Common::parse(pong) else { return };
         let ours = |uplink: &&mut Uplink| uplink.port == ingress && uplink.common == Common { kind: 0, ..common };

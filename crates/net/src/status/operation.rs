@@ -1,4 +1,5 @@
-//! The collective that a job's ranks are in, and which ranks are not in it yet: put together from what each rank says.
+//! The collective that a job's ranks are in, and which ranks are not in it yet. Both are computed from what each rank
+//! reports.
 
 use std::fmt;
 
@@ -9,10 +10,10 @@ use tributary_proto::contract::time::Span;
 
 use crate::progress::Progress;
 
-/// A rank speaks twice a second: of one that has said nothing of a collective for so long, two words are missing.
+/// A rank reports twice a second. If a rank has not mentioned a collective for this time, two reports are missing.
 const OVERDUE: Span = Span::from_millis(1_100);
 
-/// A rank of which so many words are missing has left, has stopped, or is dead.
+/// If a rank has not reported for this time, it has left, has stopped, or is dead.
 const SILENT: Span = Span::from_millis(2_600);
 
 /// A collective that is not over on some rank.
@@ -68,25 +69,25 @@ impl OperationStatus {
     }
 }
 
-/// How many collectives are over on the rank that is furthest ahead, and the collective that ranks are in. What a rank
-/// said comes with the time since then.
+/// How many collectives are over on the rank that is furthest ahead, and the collective that ranks are in. Each report
+/// of a rank comes with its age.
 pub(crate) fn current(said: impl Iterator<Item = (Span, Progress)> + Clone) -> (u64, Option<OperationStatus>) {
     let over = said.clone().map(|(_, progress)| progress.completed).max().unwrap_or(0);
-    // Of one that has left, or is gone, nobody knows any more what it is in.
+    // If a rank has left or is gone, nobody knows which collective it is in.
     let alive = said.clone().filter(|&(ago, _)| ago <= SILENT);
     let behind =
         alive.clone().filter(|(_, progress)| progress.oldest.is_some()).map(|(_, progress)| progress.completed);
-    // Where nobody has begun what comes next, somebody may wait for the result of what is over elsewhere.
+    // If no rank has begun the next collective, some rank may still wait for the result of one that is over elsewhere.
     let is_next = behind.clone().any(|completed| completed == over);
     let Some(before) = (if is_next { Some(over) } else { behind.min() }) else { return (over, None) };
     let number = before + 1;
     let in_it = alive.filter(|(_, progress)| progress.completed == before);
     let in_it = in_it.filter_map(|(ago, progress)| progress.oldest.map(|(spec, age)| (spec, age, ago)));
     let Some((spec, age, _)) = in_it.clone().max_by_key(|&(_, age, _)| age) else { return (over, None) };
-    // When the first of them began, as of now.
+    // The time since the first of them began.
     let lasts = in_it.map(|(_, age, ago)| Span(age.0 + ago.0)).max().unwrap_or(age);
     let has_begun = |progress: &Progress| progress.submitted >= number;
-    // What a rank said before the others began says nothing.
+    // A report from before the others began does not count.
     let is_news = move |ago: Span| ago <= lasts || lasts >= OVERDUE;
     let ranks = |chosen: &dyn Fn(Span, &Progress) -> bool| {
         let chosen = said.clone().filter(|(ago, progress)| chosen(*ago, progress));
@@ -126,8 +127,9 @@ mod tests {
 
     use super::*;
 
-    /// What ranks said so many milliseconds ago: how many collectives they have begun, how many are over, and for how many
-    /// milliseconds they are in the oldest that is not.
+    /// The result for these reports. Each has its age in milliseconds, the number of collectives that the rank has
+    /// begun, the number that are over, and the milliseconds for which the rank has been in the oldest one that is not
+    /// over.
     fn look(said: &[(u64, u64, u64, u64)]) -> (u64, Option<OperationStatus>) {
         let spec = Spec::allreduce(100, DType::F32, ReduceOp::Sum);
         let of = |(rank, &(ago, submitted, completed, age)): (usize, &(u64, u64, u64, u64))| {
@@ -156,25 +158,25 @@ mod tests {
 
     #[test]
     fn what_a_rank_said_before_the_others_began_does_not_name_it() {
-        // Rank 1 spoke 400 ms ago, and rank 0 began 50 ms ago.
+        // Rank 1 reported 400 ms ago, and rank 0 began 50 ms ago.
         assert_eq!(ranks(&[(10, 9, 8, 40), (400, 8, 8, 0)]), (9, vec![0], vec![]));
-        // Later it should have spoken.
+        // By this time rank 1 should have reported again.
         assert_eq!(ranks(&[(10, 9, 8, 1_200), (1_300, 8, 8, 0)]), (9, vec![0], vec![1]));
-        // The words of ranks that are fast lie many collectives apart.
+        // Fast ranks begin many collectives between two reports.
         assert_eq!(ranks(&[(10, 1_400, 1_399, 1), (450, 1_001, 1_000, 1)]), (1_400, vec![0], vec![]));
     }
 
     #[test]
     fn who_has_left_in_the_middle_of_its_words_is_in_nothing() {
         assert_eq!(look(&[(10, 7, 7, 0), (5_000, 7, 6, 3)]), (7, None));
-        // One that has stopped is what the others wait for.
+        // The others wait for a rank that has stopped.
         assert_eq!(ranks(&[(10, 8, 7, 4_000), (5_000, 7, 7, 0)]), (8, vec![0], vec![1]));
     }
 
     #[test]
     fn who_waits_for_a_result_that_others_have_is_in_it() {
         assert_eq!(ranks(&[(10, 5, 5, 0), (10, 5, 4, 700)]), (5, vec![0, 1], vec![]));
-        // One that is ahead waits in a later one: that is the one to look at.
+        // If one rank is ahead, it waits in a later collective, and the result names that one.
         assert_eq!(ranks(&[(10, 6, 5, 100), (10, 5, 4, 700)]), (6, vec![0], vec![1]));
     }
 }

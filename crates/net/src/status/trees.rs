@@ -1,5 +1,5 @@
-//! The trees of a job for people and programs: which nodes are below which, and what a switch holds if packets are
-//! summed in their order.
+//! The trees of a job for people and programs: which nodes are below which, and, if packets are summed in their order,
+//! what a switch holds.
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::switch::OrderReport;
@@ -49,7 +49,7 @@ pub struct OrderStatus {
 }
 
 impl OrderStatus {
-    /// Of a machine's report, with what is known of its children.
+    /// Makes the status from a machine's report and from the names of its children.
     pub(crate) fn new(report: &OrderReport, children: &[TreeChildStatus]) -> OrderStatus {
         let waits_for = || report.waits_for.iter().filter_map(|child| children.get(child.index()));
         let mut waits_for_ranks: Vec<u16> = waits_for().flat_map(|child| child.ranks.iter().copied()).collect();

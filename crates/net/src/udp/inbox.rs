@@ -5,13 +5,14 @@ use std::ops::Range;
 
 use tributary_proto::contract::packet::Ecn;
 
-/// Messages that one call receives at most. Where the path does not coalesce, each is one packet, and the batch saves
-/// calls.
+/// The most messages that one call receives. If the path does not coalesce, each message is one packet, and the batch
+/// saves calls.
 pub(super) const BATCH: usize = 8;
-/// Where the path coalesces, one message is a run of up to 64 KiB. After one as long as this, the next is received by
-/// itself: always to the same memory, so that it is worked on, and forwarded, while it is in the core's own cache.
+/// If the path coalesces, a message is a run of up to 64 KiB. After a message of this length, the next call receives
+/// one message only, into the same memory, so that the core's own cache still holds it while the packets are processed
+/// and forwarded.
 const LONG: usize = 1 << 14;
-/// Bytes for one message: the longest UDP payload fits.
+/// Bytes for one message. The longest UDP payload fits.
 pub const MESSAGE_LEN: usize = 1 << 16;
 
 /// One message: a run of packets from one sender. All have `segment` bytes, except the last, which may be shorter.
@@ -42,7 +43,7 @@ pub struct Segments {
     at: usize,
     end: usize,
     step: usize,
-    /// One empty packet is left.
+    /// True if one empty packet is left.
     empty: bool,
 }
 
@@ -66,9 +67,9 @@ pub struct Inbox {
     pub memory: Box<[u8]>,
     /// The messages.
     pub messages: Vec<Message>,
-    /// Packets that the kernel has dropped for want of buffer so far, as it last said.
+    /// The number of packets that the kernel has dropped for want of buffer, as it last reported.
     pub(super) overflows: u32,
-    /// Messages that the next call asks for, at most [`BATCH`].
+    /// The number of messages that the next call asks for, at most [`BATCH`].
     room: usize,
 }
 
@@ -79,12 +80,12 @@ impl Inbox {
         Inbox { memory, messages: Vec::with_capacity(BATCH), overflows: 0, room: BATCH }
     }
 
-    /// Messages that the next call asks for, at most [`BATCH`].
+    /// The number of messages that the next call asks for, at most [`BATCH`].
     pub(super) fn room(&self) -> usize {
         self.room
     }
 
-    /// Notes how many messages a call has brought. True if they were as many as were asked for, so that there may be
+    /// Notes how many messages a call has received. True if it received as many as it asked for, so that there may be
     /// more.
     pub(super) fn note_batch(&mut self) -> bool {
         let is_full = self.messages.len() == self.room;

@@ -13,7 +13,7 @@ use super::run::Run;
 /// until they are sent.
 pub struct Lanes<K, const N: usize> {
     lanes: [Lane<K>; N],
-    /// The lane that gives way when all are taken.
+    /// The lane whose run is sent next when all lanes are taken.
     next: usize,
 }
 
@@ -28,7 +28,7 @@ impl<K: Copy + PartialEq, const N: usize> Lanes<K, N> {
         Lanes { lanes: std::array::from_fn(|_| Lane { to: idle, run: Run::new() }), next: 0 }
     }
 
-    /// Takes one packet. A run that must leave for it, or that it fills, is handed to `send`.
+    /// Takes one packet. A run goes to `send` if this packet fills it, or if the packet needs its lane.
     pub fn push(&mut self, to: K, place: Range<usize>, ecn: Ecn, mut send: impl FnMut(K, &Run)) {
         let lane = self.lane(to);
         let lane = &mut self.lanes[lane];
@@ -54,7 +54,7 @@ impl<K: Copy + PartialEq, const N: usize> Lanes<K, N> {
         }
     }
 
-    /// The receiver's lane, or else a free one, or else the next to give way.
+    /// The lane of the receiver, else a free lane, else the lane whose turn it is to be sent.
     fn lane(&mut self, to: K) -> usize {
         let gathers = |lane: &Lane<K>| lane.run.packets() > 0;
         let own = self.lanes.iter().position(|lane| lane.to == to && gathers(lane));
@@ -79,7 +79,8 @@ mod tests {
     use super::*;
     use crate::udp::MAX_RUN;
 
-    /// Gathers packets of 100 bytes for these receivers; the packets in each run that leaves, with its receiver.
+    /// Gathers packets of 100 bytes for these receivers. Returns the receiver of each run that leaves, and the number
+    /// of its packets.
     fn runs(receivers: &[char]) -> Vec<(char, usize)> {
         let (mut lanes, mut sent) = (Lanes::<_, 4>::new('-'), Vec::new());
         for (number, &to) in receivers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the kernel knows of the way to a peer: our own address on it, its MTU, and the speed of its first link.
+//! The kernel's knowledge of the way to a peer: our own address on it, its MTU, and the speed of its first link.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -15,8 +15,9 @@ const HEADERS_V6: u32 = 40 + 8;
 pub struct Path {
     /// The source address of our packets.
     pub local: IpAddr,
-    /// Bytes of the longest IP packet that the first link holds. Pings test whether the rest of the way holds it too:
-    /// the kernel's own number follows messages that can be forged, and keeps them for ten minutes.
+    /// Bytes of the longest IP packet that the first link holds. Pings test whether the rest of the way holds it too.
+    /// The kernel has a number for the whole way, but that number comes from messages that can be forged, and stays for
+    /// ten minutes.
     pub mtu: u32,
     /// Speed of the first link in bits per second, if its driver tells it.
     pub link_bits_per_s: Option<u64>,
@@ -32,7 +33,7 @@ impl Path {
         let interface = sys::interface_with(local.to_canonical());
         let mtu = match &interface {
             Some(name) => sys::interface_mtu(probe.as_raw_fd(), name)?,
-            // 127.0.0.2, for one, is an address that no interface lists.
+            // No interface lists 127.0.0.2, for example.
             None => kernels_mtu(&probe, peer)?,
         };
         Ok(Path { local, mtu, link_bits_per_s: interface.and_then(|name| speed_of(&name)) })
@@ -54,7 +55,7 @@ fn kernels_mtu(connected: &UdpSocket, peer: SocketAddr) -> io::Result<u32> {
 }
 
 fn speed_of(interface: &str) -> Option<u64> {
-    // Mbit/s; -1 or an error where there is no link or no speed, as on the loopback interface.
+    // The file has Mbit/s. It has -1, or reading fails, if there is no link or no speed, as on the loopback interface.
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
     let mbit: i64 = text.trim().parse().ok()?;
     u64::try_from(mbit).ok().filter(|&mbit| mbit > 0).map(|mbit| mbit * 1_000_000)

@@ -1,6 +1,6 @@
-//! Sends packets that are too long for the way to their receiver in pieces. A job's packets have one length from
-//! beginning to end, but a way may become narrower meanwhile. Then the sender cuts, and the receiver puts the packet
-//! together again before any machine sees it. No node on the way takes part, so that such pieces pass where IP's own
+//! Sends packets that are too long for the way to their receiver in pieces. A job's packets have the same length as
+//! long as the job runs, but a way may become narrower meanwhile. Then the sender cuts packets, and the receiver puts
+//! each together again before a machine sees it. No node on the way takes part, so such pieces also pass where IP's own
 //! fragments are dropped.
 //!
 //! A piece begins with the common header of its packet, except for the kind, so that pieces of strangers are dropped as
@@ -11,17 +11,17 @@ use std::hash::Hash;
 
 use tributary_proto::contract::wire::{self, COMMON_LEN, kind};
 
-/// Bytes before the bytes.
+/// Bytes of a piece in front of its part of the packet.
 pub const HEADER_LEN: usize = COMMON_LEN + 8;
-/// Packets of one sender that may lack pieces at a time; the oldest gives way.
+/// The most incomplete packets of one sender. The oldest gives way to another.
 const INCOMPLETE: usize = 4;
-/// Longest packet that comes in pieces: those of the longest frames.
+/// The longest packet that comes in pieces. It is that of the longest frames.
 const LONGEST: usize = 1 << 14;
-/// Bytes of all incomplete packets of all senders.
+/// The most bytes of all incomplete packets of all senders.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Appends the pieces of a packet to `pieces`, each of `limit` bytes except the last. False if the packet cannot be
-/// cut: its kind is not a protocol's own, so that its length has a meaning, or there would be too many pieces.
+/// Appends the pieces of a packet to `pieces`. Each has `limit` bytes, except the last. False if the packet cannot be
+/// cut: either its kind is not a protocol's own, so that its length has a meaning, or there would be too many pieces.
 pub fn cut(packet: &[u8], limit: usize, id: u16, pieces: &mut Vec<u8>) -> bool {
     let is_own = packet.len() >= COMMON_LEN && packet[4] >= kind::FIRST_OWN;
     let Some(room) = limit.checked_sub(HEADER_LEN).filter(|&room| room > 0 && is_own) else { return false };
@@ -57,7 +57,7 @@ pub struct Reassembly<Sender> {
 }
 
 impl<Sender> Default for Reassembly<Sender> {
-    /// Nothing has come.
+    /// No piece has come.
     fn default() -> Reassembly<Sender> {
         Reassembly { partials: HashMap::new(), bytes: 0 }
     }
@@ -105,7 +105,7 @@ impl<Sender: Copy + Eq + Hash> Reassembly<Sender> {
         Some(whole.bytes)
     }
 
-    /// The sender is gone.
+    /// Forgets the pieces of a sender that is gone.
     pub fn forget(&mut self, from: Sender) {
         let gone = self.partials.remove(&from).unwrap_or_default();
         self.bytes -= gone.iter().map(|partial| partial.bytes.len()).sum::<usize>();

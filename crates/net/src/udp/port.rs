@@ -13,22 +13,22 @@ use super::inbox::Inbox;
 use super::{key_of, pieces, sys};
 use crate::wake;
 
-/// The most packets in one run: 44 of 1,472 bytes fill a UDP message.
+/// The most packets in one run. At 1,472 bytes each, 44 packets fill a UDP message.
 pub const MAX_RUN: usize = 44;
-/// The most bytes in one run: below UDP's 65,507, so that the headers fit too.
+/// The most bytes in one run. It is less than UDP's 65,507, so that the headers fit too.
 pub const MAX_RUN_BYTES: usize = 65_000;
 
 /// How long a send waits for room in the socket's buffer before the packets count as lost.
 const SEND_PATIENCE: Duration = Duration::from_millis(5);
 
-/// A remote address in the form that one socket needs to send to it.
+/// A remote address in the form that one socket needs for sending to it.
 #[derive(Clone, Debug)]
 pub struct Destination {
     pub(super) address: SockAddr,
     pub(super) v4: bool,
-    /// The address that our packets carry, where the socket has several.
+    /// The source address of our packets, if the socket has several addresses.
     pub(super) from: Option<IpAddr>,
-    /// Bytes of the longest packet that the way there holds, if that is known to be little.
+    /// Bytes of the longest packet that the way there holds, if the way is known to be narrow.
     limit: Option<usize>,
 }
 
@@ -53,25 +53,25 @@ impl Destination {
         }
     }
 
-    /// The longest packet that the way to the remote holds, if that is known to be short.
+    /// The longest packet that the way to the remote holds, if the way is known to be narrow.
     pub fn limit(&self) -> Option<usize> {
         self.limit
     }
 
-    /// Copies what is known of the same way from another destination.
+    /// Copies the limit of another destination on the same way.
     pub fn along(mut self, known: Option<&Destination>) -> Destination {
         self.limit = known.and_then(Destination::limit);
         self
     }
 }
 
-/// A bound UDP socket that never waits in a receive, and only shortly in a send.
+/// A bound UDP socket. Receiving never waits, and sending waits only for a short time.
 pub struct UdpPort {
     socket: Socket,
     local: SocketAddr,
     counters: SocketCounters,
     overflows_seen: u32,
-    /// Numbers packets that leave in pieces.
+    /// The number of the next packet that leaves in pieces.
     cut: u16,
 }
 
@@ -88,8 +88,8 @@ impl UdpPort {
         let fd = socket.as_raw_fd();
         grow(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer)?;
         grow(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send_buffer)?;
-        // No fragments by routers, and no belief in their messages about MTUs, which anybody can forge: what passes is
-        // what the peer confirms (`probe`).
+        // Routers must not fragment packets. The kernel must not believe routers' messages about MTUs either, because
+        // anybody can forge them. Only answers of the peer show what passes (`probe`).
         sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
         sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         if listen.is_ipv6() {
@@ -127,8 +127,9 @@ impl UdpPort {
         Destination { address: remote.into(), v4, from: None, limit: None }
     }
 
-    /// The same, for a remote that takes packets only from our address `local`. Otherwise a socket that is bound to
-    /// every address of the machine would send from the address that the route to the remote names first.
+    /// Like [`UdpPort::destination`], for a remote that takes packets only from our address `local`. A socket that is
+    /// bound to every address of the machine would otherwise send from the address that the route to the remote names
+    /// first.
     pub fn destination_from(&self, local: IpAddr, remote: SocketAddr) -> Destination {
         let to = self.destination(remote);
         let local = local.to_canonical();
@@ -148,7 +149,8 @@ impl UdpPort {
             match error.kind() {
                 io::ErrorKind::WouldBlock => return false,
                 io::ErrorKind::Interrupted => {}
-                // An error that some earlier packet met, such as a dead peer's port: reported once, then gone.
+                // Such an error belongs to an earlier packet: for example, a dead peer's port. The kernel reports it
+                // once.
                 _ => {
                     self.counters.soft_errors += 1;
                     return false;
@@ -166,7 +168,7 @@ impl UdpPort {
     }
 
     /// Sends a run: the bytes of `pieces`, packets of `segment` bytes each, except the last, which may be shorter.
-    /// Packets that cannot be sent are counted, and count as lost on the way.
+    /// Packets that cannot be sent are counted and treated as lost on the way.
     pub fn send(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
         match to.limit.filter(|&limit| limit < segment) {
             None => self.send_run(to, pieces, segment, ecn),
@@ -174,7 +176,8 @@ impl UdpPort {
         }
     }
 
-    /// Sends a run on a way that is too narrow for its packets. This copies, and may: such a way is not fast.
+    /// Sends a run on a way that is too narrow for its packets. This copies the packets, which matters little because
+    /// such a way is not fast.
     fn send_cut(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, limit: usize, ecn: Ecn) {
         let run: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
         for packet in run.chunks(segment) {
@@ -194,8 +197,8 @@ impl UdpPort {
         } else if !self.counters.segmentation_offload {
             self.send_singly(to, pieces, segment, ecn);
         } else if self.send_whole(to, pieces, bytes, Some(segment), ecn) == Outcome::Refused {
-            // EINVAL and EIO mean that this kernel or device does not cut segments, or that one is too long for the
-            // path; only in the first case do single packets pass.
+            // EINVAL and EIO mean one of two things: this kernel or device does not cut segments, or a segment is too
+            // long for the path. Only in the first case do single packets pass.
             let before = self.counters.tx_packets;
             self.send_singly(to, pieces, segment, ecn);
             self.counters.segmentation_offload = self.counters.tx_packets == before;
@@ -243,7 +246,8 @@ impl UdpPort {
                     self.counters.tx_too_long += packets;
                     return Outcome::Lost;
                 }
-                // The answer to an earlier packet, perhaps to another peer; this one was not looked at yet.
+                // This error answers an earlier packet, perhaps to another peer. The kernel has not looked at this
+                // packet yet.
                 Some(libc::ECONNREFUSED) if patience > 0 => {
                     patience -= 1;
                     self.counters.soft_errors += 1;
@@ -270,7 +274,7 @@ enum Outcome {
     Refused,
 }
 
-/// Asks for a buffer beyond the system's limit, which root may; else for as much as the limit allows.
+/// Asks for a buffer beyond the system's limit, which only root may do. If that fails, asks for what the limit allows.
 fn grow(fd: i32, force: i32, ask: i32, bytes: usize) -> io::Result<()> {
     // The kernel doubles the value, to account for its own overhead.
     let value = i32::try_from(bytes / 2).unwrap_or(i32::MAX / 2);
@@ -294,7 +298,7 @@ mod tests {
         sender.send(&to, &[IoSlice::new(&bytes[..30]), IoSlice::new(&bytes[30..])], 100, Ecn::Capable);
         assert_eq!((sender.counters.tx_runs, sender.counters.tx_packets, sender.counters.tx_bytes), (3, 3, 250));
         let (mut inbox, mut came) = (Inbox::new(), Vec::new());
-        // The loopback interface delivers before the send returns.
+        // The loopback interface delivers a packet before the call that sends it returns.
         loop {
             let more = receiver.receive(&mut inbox);
             for place in inbox.messages.iter().flat_map(|message| message.segments()) {

@@ -1,46 +1,47 @@
-//! How long a packet the way to a peer holds. This is tested with pings that the peer sends back (RFC 8899), and never
-//! taken from a router's message, which can be forged.
+//! Tests how long a packet the way to a peer holds. The peer sends pings back (RFC 8899). Messages of routers do not
+//! count, because they can be forged.
 //!
-//! With each sign of life goes a ping as long as the job's longest packet. If short pings come back and two long ones
-//! in a row do not, pings of many lengths are sent at once, three times; the longest that comes back is the limit.
-//! While there is a limit, long pings go on, so that a way that widens again is noticed.
+//! A ping as long as the job's longest packet goes with each sign of life. If short pings come back and two long ones
+//! in a row do not, a search begins: pings of many lengths are sent at once, three times, and the longest that comes
+//! back is the limit. While there is a limit, long pings go on, so that a way that becomes wider again is noticed.
 
 use tributary_control::Timers;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{self, COMMON_LEN, Common, kind};
 
-/// Bytes of the shortest ping: the common header, and the sender's limit.
+/// Bytes of the shortest ping: the common header and the sender's limit.
 pub const SHORTEST: usize = COMMON_LEN + 2;
-/// Payloads to try: what is left of usual MTUs (9000, 4470, 1500, 1492, 1428, 1280, 1006, 576, 552) with IPv4 and IPv6.
+/// The payloads to try. They are what usual MTUs (9000, 4470, 1500, 1492, 1428, 1280, 1006, 576, 552) leave with IPv4
+/// and IPv6.
 const LADDER: [usize; 13] = [8952, 4422, 1472, 1452, 1444, 1400, 1352, 1252, 1232, 958, 724, 548, 504];
-/// Long pings that are missed in a row before a search begins.
+/// The number of long pings that are missed in a row before a search begins.
 const MISSED: u32 = 2;
-/// Times that all lengths are tried.
+/// The number of times that a search tries all lengths.
 const ROUNDS: u32 = 3;
-/// Between two of these.
+/// The time between two rounds of a search.
 const ROUND: Span = Span::from_millis(100);
-/// Signs of life between two searches for more than the limit.
+/// The number of signs of life between two searches for a higher limit.
 const WIDEN: u32 = 20;
 
-/// What is known of the way to one peer.
+/// The knowledge about the way to one peer.
 #[derive(Clone, Debug)]
 pub struct PathProbe {
     /// Bytes of the longest packet that may have to pass.
     full: usize,
     limit: usize,
     due: Time,
-    /// Of the pings that were sent last: the longest that came back; 0 for none.
+    /// The longest of the last pings that came back; 0 if none came back.
     best: usize,
     missed: u32,
-    /// Rounds of a search that were sent.
+    /// The number of rounds of a search that were sent.
     searching: Option<u32>,
     /// Signs of life since the last search.
     since_search: u32,
-    /// Bytes of the shortest packet that a search has missed, where it found none that passes but the shortest ping.
+    /// Bytes of the shortest packet that a search has missed, if only the shortest ping passes.
     blocked: Option<usize>,
 }
 
-/// A ping of `len` bytes, which tells what is known of the way back.
+/// A ping of `len` bytes. It carries the limit of the way back, as far as that is known.
 pub fn ping(common: Common, len: usize, limit: Option<usize>) -> Vec<u8> {
     let mut packet = vec![0; len.max(SHORTEST)];
     Common { kind: kind::PING, ..common }.emit(&mut packet);
@@ -48,7 +49,8 @@ pub fn ping(common: Common, len: usize, limit: Option<usize>) -> Vec<u8> {
     packet
 }
 
-/// What a ping, or its echo, tells of the longest packet that reaches its sender; `None` if it tells nothing.
+/// The longest packet that reaches the sender, as its ping or the echo says; `None` if the packet says nothing about
+/// it.
 pub fn said(ping: &[u8]) -> Option<Option<usize>> {
     let limit = usize::from(wire::u16(ping.get(..SHORTEST)?, COMMON_LEN));
     Some((limit > 0).then_some(limit))
@@ -60,7 +62,7 @@ pub fn ladder(full: usize) -> impl Iterator<Item = usize> {
 }
 
 impl PathProbe {
-    /// A way that certainly holds packets of `limit` bytes, of the `full` bytes that may come.
+    /// A way that is known to hold packets of `limit` bytes. Packets may have up to `full` bytes.
     pub fn new(full: usize, limit: usize) -> PathProbe {
         PathProbe {
             full,
@@ -74,13 +76,13 @@ impl PathProbe {
         }
     }
 
-    /// Bytes of the shortest packet that was missed, if short pings come back but no length in which a packet of the
-    /// job could leave.
+    /// Bytes of the shortest packet that was missed, if short pings come back but no packet of the job would pass at
+    /// any length.
     pub fn blocked(&self) -> Option<usize> {
         self.blocked
     }
 
-    /// The longest packet that passes, if not every packet does.
+    /// The longest packet that passes, if the way does not hold all packets.
     pub fn limit(&self) -> Option<usize> {
         (self.limit < self.full).then_some(self.limit)
     }
@@ -90,7 +92,7 @@ impl PathProbe {
         self.due
     }
 
-    /// A ping of so many bytes has come back.
+    /// Notes that a ping of this many bytes has come back.
     pub fn hear(&mut self, len: usize) {
         self.best = if self.best == usize::MAX { self.best } else { self.best.max(len) };
         if len >= self.full {
@@ -120,13 +122,13 @@ impl PathProbe {
         lengths
     }
 
-    /// Looks at what the last sign of life has brought.
+    /// Judges the way by the pings that came back since the last sign of life.
     fn judge(&mut self) {
         self.since_search += 1;
         if self.best >= self.limit {
             self.missed = 0;
         } else if self.best > 0 {
-            // Who is silent altogether says nothing about lengths.
+            // Short pings came back. A peer that is silent altogether would say nothing about lengths.
             self.missed += 1;
         }
         if self.missed >= MISSED || self.limit < self.full && self.since_search >= WIDEN {
@@ -140,7 +142,7 @@ impl PathProbe {
             1..=SHORTEST => self.blocked = Some(ladder(self.full).last().unwrap_or(self.full)),
             _ => self.limit = self.best.min(self.full),
         }
-        // What comes back late from the search says nothing about the next sign of life.
+        // A late echo of the search must not count for the next sign of life.
         (self.searching, self.best) = (None, usize::MAX);
     }
 }
@@ -185,7 +187,7 @@ mod tests {
             now = probe.due();
             for len in probe.poll(now) {
                 sent += 1;
-                // Every seventh is lost, long or short.
+                // Every seventh ping is lost, whatever its length.
                 if sent % 7 != 0 {
                     probe.hear(len);
                 }

@@ -8,14 +8,14 @@ use tributary_proto::contract::packet::Ecn;
 
 use super::port::{Destination, MAX_RUN, MAX_RUN_BYTES, UdpPort};
 
-/// The packets so far.
+/// The packets that were gathered so far.
 pub struct Run {
     ecn: Ecn,
     /// Bytes of each packet but the last.
     segment: usize,
     packets: usize,
     bytes: usize,
-    /// Where in the memory they lie; neighbours are joined.
+    /// Where in the memory the packets lie. Neighbouring packets are one piece.
     pieces: Vec<Range<usize>>,
 }
 

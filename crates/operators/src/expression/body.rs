@@ -1,4 +1,4 @@
-//! The body of a loop: lines become code, and each value has a type.
+//! The body of a loop: lines become code, and each value gets a type.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use super::value::Type;
 use crate::element::{Element, Field, Scalar};
 use crate::error::OperatorError;
 
-/// Whether values are single or several in a vector register.
+/// Whether values are single, or several in a vector register.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Single,
-    /// Behind so many bytes of the place where operands are.
+    /// Vectors that begin so many bytes behind the place of the operands.
     Vector {
         offset: usize,
     },
@@ -25,14 +25,14 @@ pub struct Value {
     pub of: Type,
 }
 
-/// One turn of a loop.
+/// The body of a loop.
 pub struct Body {
     fields: Vec<Field>,
-    /// What a number that was written down is where nothing else says it: with a point, and without.
+    /// The types of written numbers with and without a point, where the context gives no type.
     real: Type,
     whole: Type,
     pub(super) shape: Shape,
-    /// Lines' names, with the types of their values.
+    /// The names of lines, with the types of their values.
     names: Vec<(String, Type)>,
     pub locals: String,
     pub code: String,
@@ -114,7 +114,7 @@ impl Body {
         Ok(())
     }
 
-    /// Locals of vectors have names of their own.
+    /// Locals that hold vectors have names of their own.
     fn suffix(&self) -> &'static str {
         if self.shape == Shape::Single { "" } else { "_v" }
     }
@@ -164,7 +164,7 @@ impl Body {
         Value { code: format!("({load} offset={offset} (local.get {place}))"), of }
     }
 
-    /// The value as a field has it.
+    /// Converts a value to the type in which a field is stored.
     fn stored_type(&self, value: Value, number: usize) -> Result<Value, OperatorError> {
         let (scalar, wanted) =
             (self.fields[number].scalar, Type::of(self.fields[number].scalar).expect("it was checked"));
@@ -181,7 +181,7 @@ impl Body {
         }
     }
 
-    /// The value in a type that it has without anybody's asking.
+    /// Converts a value to a type, if that needs no explicit conversion.
     pub(super) fn as_type(&self, value: Value, wanted: Type) -> Option<Value> {
         let code = match (value.of, wanted) {
             (of, wanted) if of == wanted => value.code,
@@ -195,7 +195,7 @@ impl Body {
         Some(Value { code, of: wanted })
     }
 
-    /// A number that was written down: until its type is known, its code is its text.
+    /// The code of a written number, whose code is its text until its type is known.
     fn constant(&self, text: &str, of: Type) -> Option<String> {
         let text = match (of.is_float(), text.parse::<i128>()) {
             (false, Ok(value)) => {
@@ -214,7 +214,7 @@ impl Body {
         }
     }
 
-    /// A number that was written down gets a type by itself.
+    /// Gives a written number its own type.
     pub(super) fn decided(&self, value: Value) -> Value {
         let wanted = match value.of {
             Type::Whole => self.whole,
@@ -224,7 +224,7 @@ impl Body {
         self.as_type(value.clone(), wanted).unwrap_or(value)
     }
 
-    /// Two values in one type.
+    /// Converts two values to one type.
     pub(super) fn together(
         &self,
         what: &str,
@@ -256,7 +256,7 @@ impl Body {
         self.shape != Shape::Single
     }
 
-    /// What instructions of a type begin with.
+    /// The first part of the names of a type's instructions.
     pub(super) fn prefix(&self, of: Type) -> Result<&'static str, OperatorError> {
         match self.shape {
             Shape::Single => Ok(of.wasm()),

@@ -1,6 +1,6 @@
-//! From lines to a module's text: types are found, and each operator becomes an instruction.
+//! From lines to a module's text: it finds types, and makes each operator an instruction.
 //!
-//! The same walk serves one element and, where a [`Shape`] says so, several in a vector register.
+//! The same walk serves one element and, with a [`Shape`] of vectors, several in a vector register.
 
 use super::body::{Body, Shape};
 use super::error;
@@ -10,7 +10,7 @@ use super::value::Type;
 use crate::element::{Element, Field};
 use crate::error::OperatorError;
 
-/// Vectors that one turn of the loop takes.
+/// How many vectors one turn of the loop takes.
 const UNROLLED: usize = 4;
 const VECTOR_BYTES: usize = 16;
 
@@ -27,7 +27,7 @@ pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<St
     single.lines(lines)?;
     let step = element.size();
     let (mut locals, mut combine) = (single.locals.clone(), String::new());
-    // Several vectors at a time, then one, then what is left.
+    // First several vectors at a time, then one, then single elements.
     for number in [UNROLLED, 1] {
         if let Some(vectors) = vectors(lines, element, number).filter(|_| has_vectors) {
             let bytes = number * VECTOR_BYTES;
@@ -52,7 +52,7 @@ pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<St
     ))
 }
 
-/// A loop that takes so many bytes of both operands, which are so many elements, until it is over.
+/// A loop that takes so many bytes, which are so many elements, of both operands each turn, until it is over.
 fn repeated(name: &str, is_over: &str, body: &str, bytes: usize, elements: usize) -> String {
     format!(
         "    (block $after_{name} (loop ${name}
@@ -64,7 +64,7 @@ fn repeated(name: &str, is_over: &str, body: &str, bytes: usize, elements: usize
     )
 }
 
-/// The body of a loop over so many vectors, where all that the lines do can be done so.
+/// The body of a loop over so many vectors, if vector instructions can do all that the lines do.
 fn vectors(lines: &[Line], element: &Element, number: usize) -> Option<Body> {
     let [Field { scalar, .. }] = element.fields() else { return None };
     let is_stored_as_computed = Type::of(*scalar)?.lanes().is_some() && Type::of(*scalar)?.wasm() == scalar.to_string();

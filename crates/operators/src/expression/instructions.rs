@@ -1,4 +1,4 @@
-//! Operators and functions: what instruction each is for the types of its operands.
+//! Operators and functions: the instruction of each for the types of its operands.
 
 use super::body::{Body, Shape, Value};
 use super::error;
@@ -72,7 +72,7 @@ impl Body {
         Ok(Value { code: format!("({prefix}.{instruction} {} {})", left.code, right.code), of })
     }
 
-    /// By a number that is written down, or, of single values, by any.
+    /// A shift by a written number or, for single values, by any value.
     fn shift(&mut self, sign: &str, left: Value, right: Value) -> Result<Value, OperatorError> {
         let (left, count) = (self.decided(left), right);
         if !left.of.is_integer() || !count.of.is_integer() {
@@ -151,7 +151,7 @@ impl Body {
         }
     }
 
-    /// Of floats IEEE 754's minimum and maximum: a NaN wins.
+    /// For floats IEEE 754's minimum and maximum: a NaN wins.
     fn extreme(&mut self, name: &str, left: Value, right: Value) -> Result<Value, OperatorError> {
         let (left, right, of) = self.together(name, left, right)?;
         if of.is_float() {
@@ -209,7 +209,7 @@ impl Body {
     }
 }
 
-/// Then elements are computed one by one.
+/// The error that makes elements be computed one by one.
 pub(super) fn not_in_vectors() -> OperatorError {
     error("not in vectors".to_owned())
 }

@@ -1,4 +1,4 @@
-//! An expression's words.
+//! The words of an expression.
 
 use super::error;
 use crate::error::OperatorError;
@@ -15,7 +15,7 @@ pub enum Token {
     End,
 }
 
-/// The longer ones first.
+/// Longer signs come first.
 const SIGNS: [&str; 24] = [
     "<<", ">>", "<=", ">=", "==", "!=", "**", "//", "+", "-", "*", "/", "%", "&", "|", "^", "~", "<", ">", "(", ")",
     ",", ".", "=",

@@ -1,4 +1,5 @@
-//! What WebAssembly lacks: exponentials and logarithms, in binary64, with errors of a few units in the last place.
+//! Functions that WebAssembly lacks: exponentials and logarithms, in binary64, with errors of a few units in the last
+//! place.
 
 /// `exp`: `x = k ln 2 + r`, a polynomial of degree 13 in `r`, and `2^k` in two factors, so that small results are right.
 pub const EXP: &str = r#"

@@ -1,8 +1,8 @@
 //! A small compiler from expressions, written as in Python, to modules of WebAssembly.
 //!
-//! `a` is the left element and `b` the right one; `a.v` is a field of one that has several. An element that is one number
-//! takes an expression; one with fields takes a line `field = expression` for each, and any line may name a value for those
-//! below it:
+//! `a` is the left element and `b` the right one; `a.v` is a field of an element that has several. An element that is
+//! one number takes an expression. An element with fields takes a line `field = expression` for each field, and any
+//! line may name a value for the lines below it:
 //!
 //! ```text
 //! first = a.v > b.v or (a.v == b.v and a.i < b.i)
@@ -10,10 +10,11 @@
 //! i = a.i if first else b.i
 //! ```
 //!
-//! There are `+ - * /` (the last for floats), `& | ^ ~ << >>` for integers, comparisons, `and or not`, `x if c else y`, and
-//! `abs min max sqrt floor ceil exp log`; `f32(x)`, `f64(x)`, `i32(x)` and `i64(x)` change a number's type. Integers of 8 and
-//! 16 bits are computed with 32 bits, `u32` with 64, and wrap when they are stored. No expression can trap: both sides of an
-//! `if` are computed. Where the element is one number of `f32`, `f64`, `i32` or `i64`, vector instructions do several at once.
+//! There are `+ - * /` (the last for floats), `& | ^ ~ << >>` for integers, comparisons, `and or not`, `x if c else y`,
+//! and `abs min max sqrt floor ceil exp log`; `f32(x)`, `f64(x)`, `i32(x)` and `i64(x)` convert a number. Integers of 8
+//! and 16 bits are computed with 32 bits, `u32` with 64, and wrap when they are stored. No expression can trap: both
+//! sides of an `if` are computed. If the element is one number of `f32`, `f64`, `i32` or `i64`, vector instructions
+//! compute several elements at once.
 
 mod body;
 mod emit;
@@ -26,10 +27,10 @@ mod value;
 use crate::element::Element;
 use crate::error::OperatorError;
 
-/// Characters of a source, at most.
+/// The most characters of a source.
 const MOST_CHARS: usize = 8 * 1024;
 
-/// The module's text (WAT) that an expression over elements of this type is.
+/// The text (WAT) of the module for an expression over elements of this type.
 pub fn to_wat(source: &str, element: &Element) -> Result<String, OperatorError> {
     emitted(source, element, true)
 }
@@ -42,12 +43,12 @@ fn emitted(source: &str, element: &Element, has_vectors: bool) -> Result<String,
     emit::module(&lines, element, has_vectors)
 }
 
-/// The module that an expression over elements of this type is.
+/// The module for an expression over elements of this type.
 pub fn compile(source: &str, element: &Element) -> Result<Vec<u8>, OperatorError> {
     parsed(&to_wat(source, element)?)
 }
 
-/// The same without vector instructions, for machines that have none.
+/// The same module without vector instructions, for machines that have none.
 pub fn compile_without_vectors(source: &str, element: &Element) -> Result<Vec<u8>, OperatorError> {
     parsed(&emitted(source, element, false)?)
 }

@@ -4,15 +4,15 @@ use super::error;
 use super::lexer::{Token, tokens};
 use crate::error::OperatorError;
 
-/// How deep an expression may be.
+/// The greatest depth of an expression.
 const MOST_DEPTH: usize = 64;
 
-/// What an expression is.
+/// The parts of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     Int(i128),
     Float(f64),
-    /// A name: `a`, `b`, or a line's.
+    /// A name: `a`, `b`, or the name of a line.
     Name(String),
     /// A field: `a.v`.
     Field(String, String),
@@ -27,7 +27,7 @@ pub enum Node {
     Call(String, Vec<Node>),
 }
 
-/// A line: a name for a value, or the value alone.
+/// A line: a value, with or without a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     pub name: Option<String>,
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         self.row(&["or"], |parser| parser.row(&["and"], Self::negation))
     }
 
-    /// Operands with operators of one level between them, from left to right.
+    /// Operands with operators of one level between them, applied from left to right.
     fn row(
         &mut self,
         operators: &[&'static str],

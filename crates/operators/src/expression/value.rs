@@ -1,4 +1,4 @@
-//! The types of values in expressions, and what each operator is for them.
+//! The types of values in expressions, and the meaning of operators for them.
 
 use crate::element::Scalar;
 
@@ -11,16 +11,16 @@ pub enum Type {
     U64,
     F32,
     F64,
-    /// Of a comparison.
+    /// The result of a comparison.
     Bool,
-    /// A number that was written down and takes the type of its surroundings.
+    /// A written number, which takes the type of its context.
     Whole,
-    /// The same of one with a point.
+    /// A written number with a point, which takes the type of its context.
     Real,
 }
 
 impl Type {
-    /// What a number of an element is computed as; `None` of what expressions cannot compute with.
+    /// The type in which an element's number is computed; `None` if expressions cannot compute with it.
     pub fn of(scalar: Scalar) -> Option<Type> {
         Some(match scalar {
             Scalar::Int { bytes: 1 | 2, .. } | Scalar::Int { bytes: 4, signed: true } => Type::I32,
@@ -54,7 +54,7 @@ impl Type {
         }
     }
 
-    /// Several of them in a vector, where vector instructions do what ordinary ones do.
+    /// The type of a vector of several such values, if vector instructions do the same as ordinary ones.
     pub fn lanes(self) -> Option<&'static str> {
         match self {
             Type::I32 => Some("i32x4"),
@@ -78,7 +78,7 @@ impl Type {
         }
     }
 
-    /// The type that two numbers meet in; `None` where one must be changed by hand.
+    /// The common type of two numbers; `None` if one of them must be converted explicitly.
     pub fn meet(self, other: Type) -> Option<Type> {
         use Type::*;
         match (self, other) {

@@ -15,13 +15,13 @@ use crate::parts::best_effort::{Rules, wire};
 
 const NAME: &str = "atp";
 
-/// What a window grows by in a round trip where nobody chooses, bytes: a full packet of most networks. The public program
-/// adds it in whole packets of its own, which are shorter.
+/// The default growth of a window in a round trip, in bytes: a full packet of most networks. The public program adds
+/// the same in whole packets of its own, which are shorter.
 const FULL_PACKET: usize = 1500;
-/// What a packet has around ours: IP's header and UDP's.
+/// Bytes around our packet: the headers of IP and UDP.
 const IP_AND_UDP: usize = 28;
 
-/// What is ATP's own: results are the only acknowledgements.
+/// ATP's rule: results are the only acknowledgements.
 const RULES: Rules = Rules { acknowledges: false, windows: |job| Box::new(Window::new(choices(job), job.slots)) };
 
 /// ATP (Lao et al., NSDI 2021).

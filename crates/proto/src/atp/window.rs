@@ -5,15 +5,15 @@ use std::hash::{Hash, Hasher};
 use crate::contract::time::{Span, Time};
 use crate::parts::best_effort::windows::{Ack, Answers, Windows};
 
-/// A worker never stops altogether.
+/// The smallest window: a worker never stops altogether.
 const FEWEST: f64 = 1.0;
 
-/// What a job's members have chosen.
+/// What a job's members have chosen about windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choices {
-    /// Packets at first.
+    /// The window at first, in packets.
     pub initial: u64,
-    /// Packets more after each round trip without a cut.
+    /// How many packets each round trip without a cut adds.
     pub increase: u64,
     /// Which marks halve the window.
     pub marks: Marks,
@@ -22,9 +22,9 @@ pub struct Choices {
 /// Which marks halve the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Marks {
-    /// That of one result in each round trip, as the public program has it: it looks at the last result of a window.
+    /// The mark of one result in each round trip, as in the public program, which looks at the last result of a window.
     One,
-    /// That of any result.
+    /// The mark of any result.
     Any,
 }
 
@@ -35,9 +35,9 @@ pub struct Window {
     packets: f64,
     most: f64,
     slow_start: bool,
-    /// A round ends with the result of a transmission from here on.
+    /// The round ends with the result of a transmission whose number is at least this.
     round_end: u64,
-    /// To marks and losses.
+    /// The answers to marks and losses.
     answers: Answers,
 }
 
@@ -49,7 +49,7 @@ impl Hash for Window {
 }
 
 impl Window {
-    /// A window of never more than `most` packets.
+    /// A window that never exceeds `most` packets.
     pub fn new(choices: Choices, most: u16) -> Window {
         let most = f64::from(most.max(1));
         Window {
@@ -79,7 +79,7 @@ impl Windows for Window {
         self.packets as u64
     }
 
-    /// The same window, from the last result without a gap on.
+    /// The same window bounds how far a rank is ahead of the last result before a gap.
     fn ahead(&self) -> u64 {
         self.packets as u64
     }
@@ -133,7 +133,8 @@ mod tests {
         window.on_ack(&Ack { transmission, next, marked, progress: Progress::default() });
     }
 
-    /// Results of as many packets as the window holds, of which some are marked; for each of them the next is sent.
+    /// Brings the results of as many packets as the window holds, some of them marked; each result lets one more packet
+    /// go.
     fn round(window: &mut Window, sent: &mut u64, marked: impl Fn(u64) -> bool) {
         let packets = window.packets();
         for number in 0..packets {
@@ -154,7 +155,7 @@ mod tests {
             round(&mut window, &mut sent, |number| number == 0);
             let cut = window.packets();
             assert!(cut <= 40, "{cut}");
-            // Nothing that was sent before the cut opens it.
+            // The window does not open for results of what was sent before the cut.
             for more in [0, 1, 2, 3] {
                 assert_eq!(window.packets(), cut + more * increase, "{more} rounds after the cut");
                 let next = sent + 200;
@@ -164,7 +165,7 @@ mod tests {
         }
     }
 
-    /// A queue stays long until those who filled it have made way.
+    /// A queue stays long until senders that filled it have made way.
     #[test]
     fn marks_of_what_was_sent_before_a_cut_are_not_answered_again() {
         for marks in [Marks::One, Marks::Any] {
@@ -187,7 +188,7 @@ mod tests {
             (0..64).for_each(|transmission| ack(&mut window, transmission, 64 + transmission, transmission == 30));
             window.packets()
         };
-        // Doubling ends at the mark, and the round goes on: its first result was clear.
+        // Doubling ends at the mark, and the round goes on because its first result had no mark.
         assert_eq!(after(Marks::One), 64 + 30);
         assert_eq!(after(Marks::Any), (64 + 30) / 2);
     }

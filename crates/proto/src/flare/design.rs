@@ -12,14 +12,14 @@ use crate::parts::ordered::{Arrangement, nodes_needed};
 pub enum Design {
     /// In one buffer (§6.1).
     Single,
-    /// In so many, at least two, which the last packet brings together (§6.2).
+    /// In so many buffers, at least two; the last packet combines them (§6.2).
     Multi(u16),
-    /// Each in its own place of a binary tree (§6.3).
+    /// Along a binary tree, in which each vector has its own place (§6.3).
     Tree,
 }
 
 impl Design {
-    /// What a block of so many children's vectors does.
+    /// How a block of so many children's vectors is combined.
     pub fn arrangement(self, children: usize) -> Arrangement {
         match self {
             Design::Single => Arrangement::Buffers(1),
@@ -29,7 +29,7 @@ impl Design {
         }
     }
 
-    /// Buffers that a block of so many children's vectors takes.
+    /// How many buffers a block of so many children's vectors takes.
     pub fn buffers(self, children: usize) -> usize {
         match self {
             Design::Single => 1,
@@ -39,12 +39,12 @@ impl Design {
     }
 }
 
-/// Which design is used when, by a collective's bytes.
+/// Which design sums a collective, by the collective's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selection {
-    /// As the paper's equations have it: `B` buffers end contention from `512 KiB / B` on.
+    /// As in the paper's equations: `B` buffers end contention from `512 KiB / B` on.
     Model,
-    /// As §6.4 prints it, which has the numbers 2 and 4 exchanged.
+    /// As §6.4 prints it: with the numbers 2 and 4 exchanged.
     Printed,
 }
 
@@ -55,7 +55,7 @@ impl Selection {
             Selection::Model => (2, 4),
             Selection::Printed => (4, 2),
         };
-        // "From" in the model's equations, "above" in the printed sentence.
+        // The model's equations say "from", the printed sentence says "above".
         let reaches = |kib: u64| if self == Selection::Model { bytes >= kib * KIB } else { bytes > kib * KIB };
         if reaches(512) {
             Design::Single
@@ -69,7 +69,7 @@ impl Selection {
     }
 }
 
-/// What a job has chosen.
+/// What a job has chosen about designs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// One design for all of its collectives.
@@ -88,7 +88,7 @@ impl Choice {
         }
     }
 
-    /// Buffers that a block may take of whatever collective.
+    /// The most buffers that a block of any collective may take.
     pub fn buffers(self, children: usize) -> usize {
         match self {
             Choice::Always(design) => design.buffers(children),

@@ -1,4 +1,4 @@
-//! What Flare says in its packets, and how its switches combine: see [`Dialect`].
+//! The words of Flare's packets, and how its switches combine: see [`Dialect`].
 
 use tributary_numeric::BlockExponent;
 
@@ -14,12 +14,12 @@ use crate::parts::ordered::{Arrangement, nodes_needed};
 use crate::parts::slots::Dialect;
 use crate::parts::slots::host::Epochs;
 
-/// Slots whose blocks are combined in the designs of §6, all types and operators as what they are.
+/// Slots whose blocks are combined in the designs of §6; values of every type and operator travel as they are.
 #[derive(Clone, Copy, Hash)]
 pub struct FlareDialect {
     choices: Choices,
     narrow: NarrowBlocks,
-    /// The order of one tree over all ranks, where the job has one over several switches.
+    /// The order of a sum along one tree over all ranks, if the job has such a tree over several switches.
     over_ranks: Option<Order>,
 }
 
@@ -28,7 +28,7 @@ impl Dialect for FlareDialect {
 
     fn of(options: &Options, levels: bool, world: u16) -> FlareDialect {
         let choices = Choices::of(options);
-        // In one switch the tree over its children is the tree over ranks.
+        // In one switch the tree over the switch's children is the tree over ranks.
         let over_ranks = (choices.over_ranks && levels).then(|| Order::of(&SumTree::star(world)));
         FlareDialect { choices, narrow: NarrowBlocks::chosen(options, levels), over_ranks }
     }
@@ -52,7 +52,7 @@ impl Dialect for FlareDialect {
         self.over_ranks.is_some()
     }
 
-    /// The design's, for every type and operator: integers in a tree take its buffers too.
+    /// The design's arrangement, for every type and operator: integers in a tree take the tree's buffers too.
     fn arrangement(&self, spec: &Spec, _encoding: &Encoding, children: usize) -> Arrangement {
         match self.over_ranks {
             Some(_) => Arrangement::Forest,
@@ -60,7 +60,7 @@ impl Dialect for FlareDialect {
         }
     }
 
-    /// There is no exponent to ask for.
+    /// Floats need no exponent, so no probe is sent.
     fn sends(kind: Kind) -> bool {
         kind != Kind::Probe
     }
@@ -77,7 +77,7 @@ impl Dialect for FlareDialect {
     fn concluded(&self, spec: &Spec, joined: Says, of_all: bool) -> Says {
         let order = match (self.over_ranks, self.choices.design.design(spec)) {
             (Some(order), _) if of_all => order,
-            // Some nodes of the tree, which together have no name.
+            // The parts are several nodes of the tree, which together have no name.
             (Some(_), _) | (_, Design::Single | Design::Multi(_)) => Order::NONE,
             (None, Design::Tree) => Order::of_switch(joined.order),
         };

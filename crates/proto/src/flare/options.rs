@@ -65,7 +65,7 @@ pub const SET: OptionSet = OptionSet {
     )
 };
 
-/// The order in which the job's own operators have to be applied is the default.
+/// The default: the order that the job's own operators need.
 fn of_operators(operators: &[Arc<dyn Operator>]) -> Vec<(&'static str, String)> {
     let hashes: Vec<String> = operators.iter().map(|operator| operator.hash().to_string()).collect();
     let order = match operators.iter().map(|operator| operator.needs()).max() {
@@ -84,7 +84,7 @@ fn order(options: &Options) -> SumOrder {
     }
 }
 
-/// What a job would have to choose for one of its own operators, if it has chosen less.
+/// The choice that a job lacks to apply one of its own operators, if it lacks one.
 pub fn lacks_order(options: &Options, needs: Needs) -> Option<&'static str> {
     match (options.choice(REPRODUCIBLE), needs) {
         ("ranks", _) | (_, Needs::Nothing) | ("tree", Needs::Arrangement) => None,
@@ -120,11 +120,11 @@ fn together(options: &Options) -> Result<(), String> {
 /// What was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choices {
-    /// Which design sums a collective.
+    /// Which design sums each collective.
     pub design: Choice,
-    /// Sums are along one tree over all ranks, whatever the switches.
+    /// Sums follow one tree over all ranks, however the ranks are spread over switches.
     pub over_ranks: bool,
-    /// Hosts send in orders of their own.
+    /// Each host sends its blocks in an order of its own.
     pub stagger: bool,
 }
 

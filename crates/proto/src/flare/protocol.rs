@@ -44,7 +44,7 @@ pub static PROTOCOL: Protocol = Protocol {
     tree_of: |job, packet| layout::tree_of(job, describe(packet).slot),
 };
 
-/// Everything that has a meaning, in a job of dense tensors.
+/// Accepts every collective of a dense tensor that has a meaning, in a job of dense tensors.
 fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     if Choices::of(options).is_some() {
         let why = " of a dense tensor in a job of sparse ones";
@@ -57,7 +57,7 @@ fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     has_meaning(spec)
 }
 
-/// Operators of the job's own, in an order that they can bear.
+/// Accepts the job's own operators, if the job's order of application suits them.
 fn can_own(spec: &Spec, number: u8, options: &Options) -> Result<(), Refusal> {
     let operators = options.operators();
     let refused = |why, instead| Err(Refusal { protocol: "flare", spec: *spec, why, instead });
@@ -70,7 +70,7 @@ fn can_own(spec: &Spec, number: u8, options: &Options) -> Result<(), Refusal> {
     options::lacks_order(options, operator.needs()).map_or(Ok(()), |instead| refused(" in any order", instead))
 }
 
-/// Every allreduce that has a meaning, in a job of sparse tensors.
+/// Accepts every allreduce that has a meaning, in a job of sparse tensors.
 fn can_sparse(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     let (why, instead) = match Choices::of(options) {
         None => (" of a sparse tensor in a job of dense ones", "choose sparse=auto"),
@@ -111,7 +111,7 @@ fn make_switch(values: Values, config: &SwitchConfig) -> Box<dyn Switch> {
     }
 }
 
-/// Codes of sparse packets are not those of dense ones.
+/// Sparse packets have other codes than dense ones.
 fn describe(packet: &[u8]) -> Description {
     let dense = wire::describe(packet);
     if dense.kind.is_empty() { sparse::wire::describe(packet) } else { dense }

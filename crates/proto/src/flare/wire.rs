@@ -29,7 +29,7 @@ pub const HEADER_LEN: usize = slots::header_len::<Says>();
 /// The header.
 pub type Header = slots::Header<Says>;
 
-/// The hash of an expression; of nothing, or of one that nobody can name, 0.
+/// The hash of an expression; 0 for no expression, or for one that has no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Order(pub u32);
 
@@ -37,20 +37,20 @@ impl Order {
     /// No order.
     pub const NONE: Order = Order(0);
 
-    /// What a rank brings by itself.
+    /// The order of one rank's own vector.
     pub fn of_rank(rank: Rank) -> Order {
         Order(mixed(1, rank.0.into(), 0))
     }
 
-    /// Takes in what a child says: a sum, so that it makes no difference who comes first.
+    /// Joins a child's order. The orders are added, so that it makes no difference which child comes first.
     #[inline]
     pub fn join(&mut self, child: ChildId, said: Order) {
         self.0 = self.0.wrapping_add(mixed(3, child.0.into(), said.0));
     }
 
-    /// What a switch has made of its children's, which were joined.
+    /// The order of a vector that a switch has combined, from its children's joined orders.
     pub fn of_switch(joined: Order) -> Order {
-        // Never that of nothing.
+        // Never 0, which means no order.
         Order(mixed(2, 0, joined.0).max(1))
     }
 
@@ -69,17 +69,17 @@ impl Order {
     }
 }
 
-/// The upper half of a mixed word: the lower bits of products are weak.
+/// The upper half of a mixed word, because the lower bits of products are weak.
 fn mixed(what: u64, place: u64, hash: u32) -> u32 {
     (splitmix64(what << 48 | place << 32 | u64::from(hash)) >> 32) as u32
 }
 
-/// What a packet says besides.
+/// Flare's own fields of the header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Says {
-    /// Which of its sender's vectors of the block it has.
+    /// Which of its sender's vectors of the block the packet carries.
     pub part: u16,
-    /// The expression of the vector.
+    /// The expression by which the vector was combined.
     pub order: Order,
 }
 
@@ -120,7 +120,7 @@ impl Word for Says {
     }
 }
 
-/// What a packet is whose common header was checked.
+/// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
     slots::describe::<Says>(bytes)
 }

@@ -1,7 +1,7 @@
 //! PA-ATP (2024): ATP whose congestion control does not wait for stragglers, and whose leaders make way for them.
 //!
-//! Only the control of congestion is asynchronous. Sums are of all ranks' blocks of one number, as ever: nothing is stale.
-//! The machines are those of [`crate::parts::best_effort`]; here are the two windows of a worker ([`windows`]).
+//! Only the control of congestion is asynchronous. As always, a sum contains the same block of every rank: nothing is
+//! stale. The machines are those of [`crate::parts::best_effort`]; the two windows of a worker are here ([`windows`]).
 //! `docs/protocols/pa-atp.md` goes through the paper section by section.
 
 mod protocol;

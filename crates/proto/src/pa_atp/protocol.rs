@@ -14,7 +14,7 @@ use crate::parts::best_effort::{Rules, wire};
 
 const NAME: &str = "pa-atp";
 
-/// What is PA-ATP's own: gradients are acknowledged at once, and two windows follow what that says.
+/// PA-ATP's rules: gradients are acknowledged at once, and two windows follow the acknowledgements.
 pub const RULES: Rules =
     Rules { acknowledges: true, windows: |job| Box::new(Windows::new(choices(&job.options), job.slots)) };
 

@@ -14,9 +14,9 @@ const FEWEST: f64 = 2.0;
 /// How a cut of CWD depends on progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
-    /// Equation 1: the exponent is `1 - p / p_max`. Progress of others cancels out of it.
+    /// Equation 1: the exponent is `1 - p / p_max`. The progress of other ranks cancels out of it.
     Printed,
-    /// Ours: the exponent is `1 - p / 2`, one half of a worker that is as far as all on average.
+    /// Ours: the exponent is `1 - p / 2`, one half for a worker whose progress is average.
     Relative,
     /// Not at all: DCTCP's cut, as in StrawAsyn.
     Off,
@@ -27,7 +27,7 @@ pub enum Progress {
 pub struct Choices {
     /// How cuts depend on progress.
     pub progress: Progress,
-    /// AWD is there.
+    /// AWD is used.
     pub limit: bool,
     /// CWD at first.
     pub initial_window: u64,
@@ -57,7 +57,7 @@ impl Round {
         self.marked += f64::from(u8::from(marked));
     }
 
-    /// The share that was marked; what was marked twice counts once.
+    /// The share that was marked. Marks of results count too, so the sum may exceed the ACKs.
     fn share(self) -> f64 {
         (self.marked / self.all.max(1.0)).min(1.0)
     }
@@ -68,22 +68,22 @@ impl Round {
 pub struct Windows {
     choices: Choices,
     most: f64,
-    /// CWD ...
+    /// CWD.
     window: f64,
     slow_start: bool,
-    /// ... and its congestion level.
+    /// The congestion level of CWD.
     alpha: f64,
     round: Round,
-    /// A round ends with the ACK of a transmission from here on.
+    /// A round ends with the ACK of a transmission whose number is at least this.
     round_end: u64,
-    /// To marks and losses.
+    /// The answers to marks and losses.
     answers: Answers,
-    /// AWD ...
+    /// AWD.
     ahead: f64,
-    /// ... and how often memory was short.
+    /// How often memory was short, for AWD.
     beta: f64,
     results: Round,
-    /// A round of results ends with the first one after this.
+    /// A round of results ends with the first result after this time.
     results_until: Option<Time>,
 }
 
@@ -109,7 +109,7 @@ impl Hash for Windows {
 }
 
 impl Windows {
-    /// Of a worker with so many places.
+    /// The windows of a worker with so many places.
     pub fn new(choices: Choices, places: u16) -> Windows {
         let most = f64::from(places.max(1));
         let ahead = if choices.initial_ahead == 0 { most } else { (choices.initial_ahead as f64).min(most) };
@@ -129,14 +129,14 @@ impl Windows {
         }
     }
 
-    /// CWD and AWD as they are counted.
+    /// CWD and AWD, unrounded.
     pub fn sizes(&self) -> (f64, f64) {
         (self.window, self.ahead)
     }
 
-    /// What a marked round leaves of CWD: `1 - d / 2` (equation 1).
+    /// The part of CWD that a marked round leaves: `1 - d / 2` (equation 1).
     fn kept(&self, progress: windows::Progress) -> f64 {
-        // p / p_max = (p_l / p_avg) / (AWD / p_avg): p_avg cancels, and a rank that no average is known of must not divide.
+        // p / p_max = (p_l / p_avg) / (AWD / p_avg): p_avg cancels. A rank that knows no average must not divide by it.
         let printed = || (progress.own / self.ahead).min(1.0);
         let relative = || if progress.average > 0.0 { (progress.own / progress.average / 2.0).min(1.0) } else { 0.0 };
         let lead = match self.choices.progress {
@@ -152,7 +152,7 @@ impl Windows {
         self.slow_start = false;
     }
 
-    /// Congestion level; it counts every mark, answered or not.
+    /// Updates the congestion level; it counts every mark, answered or not.
     fn end_round(&mut self, next: u64) {
         self.alpha = (1.0 - MARK_WEIGHT) * self.alpha + MARK_WEIGHT * self.round.share();
         (self.round, self.round_end) = (Round::default(), next);
@@ -179,9 +179,9 @@ impl windows::Windows for Windows {
         if self.choices.limit { self.ahead as u64 } else { self.most as u64 }
     }
 
-    /// The first mark since the last answer cuts, as DCTCP does: a cut at each round's end would answer marks twice, since what
-    /// a round acknowledges was sent before the cut at the end of the round before. So there is no cut without a mark, although
-    /// the printed formula has one of p = p_max: 0^0 = 1 (A21).
+    /// The first mark since the last answer cuts, as in DCTCP. A cut at each round's end would answer marks twice: what
+    /// a round acknowledges was sent before the cut at the end of the round before. So there is no cut without a mark,
+    /// although the printed formula has one where p = p_max: 0^0 = 1 (A21).
     fn on_ack(&mut self, ack: &Ack) {
         self.round.count(ack.marked);
         self.slow_start &= !ack.marked;
@@ -203,7 +203,8 @@ impl windows::Windows for Windows {
         self.answers.on_mark();
     }
 
-    /// A round lasts a round trip of gradient ACKs: of results a leader's would last as long as the straggler takes (A18).
+    /// A round lasts a round trip of gradient ACKs. A leader's round trip of results would last as long as the
+    /// straggler takes (A18).
     fn on_result(&mut self, now: Time, short: bool, round_trip: Span) {
         let until = *self.results_until.get_or_insert(now + round_trip);
         self.results.count(short);

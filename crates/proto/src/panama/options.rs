@@ -40,7 +40,7 @@ pub struct Choices {
     pub congestion_control: bool,
     /// A packet leaves only after all before it have left, on other trees too (§4.1).
     pub strict: bool,
-    /// Averages need not wait for all ranks (§7).
+    /// The part of the ranks that averages wait for, if not all (§7).
     pub quorum: Option<Quorum>,
 }
 
@@ -63,18 +63,19 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// What a job's members chose; `None` if sums have all ranks.
+    /// The part that a job's members chose; `None` if sums wait for all ranks.
     pub fn of(options: &Options) -> Option<Quorum> {
         let (part, of) = options.choice(PARTIAL).split_once('/')?;
         Some(Quorum { part: part.parse().ok()?, of: of.parse().ok()? })
     }
 
-    /// Ranks that an average waits for. §7 calls 14 and 15 of 16 "0.88" and "0.94": the nearest whole number, half a rank upwards.
+    /// How many ranks an average waits for, rounded to the nearest whole number, halves upwards. §7 calls 14 and 15 of
+    /// 16 "0.88" and "0.94".
     pub fn least(self, world: u16) -> u16 {
         ((2 * self.part * u32::from(world) + self.of) / (2 * self.of)) as u16
     }
 
-    /// Ranks that it may lack.
+    /// How many ranks an average may lack.
     pub fn budget(self, world: u16) -> u16 {
         world - self.least(world)
     }
@@ -89,7 +90,7 @@ mod tests {
         Quorum::of(&SET.read(&given).unwrap()).unwrap()
     }
 
-    /// §7: 0.88 and 0.94 are 14 and 15 of 16. Rounded up, they would leave nobody out.
+    /// §7: 0.88 and 0.94 are 14 and 15 of 16. Rounding up would make them 15 and 16, so that 0.94 left out no rank.
     #[test]
     fn the_number_to_wait_for_is_the_nearest() {
         for (text, world, least) in [

@@ -1,11 +1,11 @@
-//! Averages that do not wait for all ranks (§7, PANAMA-0.88 and -0.94): which collectives may lack ranks, and how many of its
-//! workers each switch may leave out of a VID.
+//! Averages that do not wait for all ranks (§7, PANAMA-0.88 and -0.94): which collectives may lack ranks, and how many
+//! of its workers each switch may leave out of a VID.
 //!
-//! A fixed number for each switch cannot be right: a rack of eight would leave out nobody or one of eight, and a root
-//! that insists on 15 of 16 waits for ever for racks that passed seven of eight. So each VID has as many leaves of
-//! absence as the job may lack ranks; ranks hold them in turn, evenly spread, and each VID has other holders. A switch
-//! may leave out as many of its own workers as hold a leave, and may choose any of them. So the shares of all switches
-//! add up, however ranks are spread over racks.
+//! A fixed number for each switch cannot be right: a rack of eight would leave out no rank or one of eight, and a root
+//! that insists on 15 of 16 waits for ever for racks that passed seven of eight. So each VID has as many *leaves* as
+//! the job may lack ranks; ranks hold the leaves in turn, evenly spread, and each VID has other holders. A switch may
+//! leave out as many of its own workers as hold a leave, and may choose any of them. So the shares of all switches add
+//! up to the job's, however ranks are spread over racks.
 
 use tributary_numeric::ReduceOp;
 
@@ -13,7 +13,7 @@ use crate::contract::config::Below;
 use crate::contract::tensor::{Primitive, Spec};
 use crate::panama::options::Quorum;
 
-/// True if a sum over some of the ranks is an honest answer: an average, over those who brought something, that each rank gets.
+/// True if a sum over some of the ranks is a valid answer: an average over the ranks that contributed, of an allreduce.
 pub fn may_lack_ranks(spec: &Spec) -> bool {
     let Spec { elements, dtype, op, primitive } = *spec;
     elements > 0 && op == ReduceOp::Avg && dtype.is_float() && primitive == Primitive::Allreduce
@@ -23,14 +23,14 @@ pub fn may_lack_ranks(spec: &Spec) -> bool {
 #[derive(Clone, Debug, Hash)]
 pub struct Budget {
     world: u32,
-    /// Ranks that a VID may lack in the whole job.
+    /// How many ranks a VID may lack in the whole job.
     all: u32,
-    /// The ranks of the switch's own workers, by child; none where the child is a switch, which is waited for.
+    /// The rank of each child that is a worker; `None` for a child that is a switch: sums wait for switches.
     workers: Vec<Option<u16>>,
 }
 
 impl Budget {
-    /// Of a switch with these children, in a job of so many ranks.
+    /// The budget of a switch with these children, in a job of `world` ranks.
     pub fn new(quorum: Quorum, world: u16, below: &[Below]) -> Budget {
         let rank = |below: &Below| match below {
             Below::Worker(rank) => Some(rank.0),
@@ -44,17 +44,18 @@ impl Budget {
         self.workers[child].is_some()
     }
 
-    /// Whether a VID may lack so many of the switch's children, none of them a switch.
+    /// True if a VID may lack so many of the switch's children, none of which is a switch.
     pub fn covers(&self, missing: usize, vid: u32) -> bool {
         missing == 0 || missing <= self.all as usize && missing <= self.of(vid)
     }
 
-    /// The workers that a VID may lack here.
+    /// How many workers of this switch a VID may lack.
     fn of(&self, vid: u32) -> usize {
         self.workers.iter().flatten().filter(|&&rank| self.has_leave(rank, vid)).count()
     }
 
-    /// Of any `world` neighbours in this order `all` have a leave, spread evenly (Bresenham's line).
+    /// True if a rank holds a leave of a VID. Of any `world` consecutive ranks or VIDs, `all` have one, spread evenly
+    /// (Bresenham's line).
     fn has_leave(&self, rank: u16, vid: u32) -> bool {
         let place = (u64::from(rank) + u64::from(vid)) % u64::from(self.world);
         place * u64::from(self.all) % u64::from(self.world) < u64::from(self.all)

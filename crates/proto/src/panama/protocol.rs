@@ -33,8 +33,8 @@ pub static PROTOCOL: Protocol = Protocol {
     tree_of: wire::tree_of,
 };
 
-/// Everything that an adder can combine as it is. Where ranks may be left out, averages of floats alone: any other operator would
-/// give what nobody asked for.
+/// Accepts every collective that an adder can combine as it is. Where ranks may be left out, only averages of floats:
+/// other operators would give a result that nobody asked for.
 fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     let refused = |why, instead| Err(Refusal { protocol: "panama", spec: *spec, why, instead });
     if Encoding::new(Values::Elements, Numbers::Float, spec).is_none() {

@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-/// The full number of the VID that is nearest to `here`.
+/// The full number nearest to `here` that the VID may stand for.
 #[inline]
 pub fn near(here: u64, vid: u32) -> u64 {
     let difference = vid.wrapping_sub(here as u32) as i32;
     here.wrapping_add_signed(difference.into())
 }
 
-/// Where a VID lies among as many slots as may be in use at a time.
+/// The place of a VID among `slots` slots, as many as may be in use at a time.
 #[inline]
 pub fn slot(vid: u64, slots: usize) -> usize {
     (vid % slots as u64) as usize
@@ -25,7 +25,7 @@ pub fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// How an epoch relates to one's own.
+/// How a packet's epoch relates to one's own.
 #[inline]
 pub fn epoch(of_packet: u16, own: u16) -> Ordering {
     (of_packet.wrapping_sub(own) as i16).cmp(&0)

@@ -19,7 +19,7 @@ pub use crate::parts::mismatch::Mismatch;
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 14 + SPEC_LEN;
 
-/// What a worker says of the room in accelerators: it knows of none that is smaller.
+/// The `wnd_cap` of a worker's packets, which bounds nothing.
 pub const NO_CAP: u16 = u16::MAX;
 
 const TID_AT: usize = 20;
@@ -35,34 +35,35 @@ kind::own! {
     Contribution,
     /// The sum; downwards.
     Result,
-    /// I have no result of this VID; upwards. Answered by `Waiting`, `Resend`, `Passed` or `Sync`.
+    /// The sender has no result of this VID; upwards. Answered by `Waiting`, `Resend`, `Passed` or `Sync`.
     Lost,
-    /// Whom the sum waits for: both ways.
+    /// The ranks that the sum waits for; both ways.
     Waiting,
-    /// Whom does the sum wait for? Between switches, both ways.
+    /// Which ranks does the sum wait for? Between switches, both ways.
     Query,
-    /// Your contribution to this VID is gone: send it again, and all behind it; downwards to a worker.
+    /// The receiver's contribution to this VID was lost: it must send the VID again, and all behind it; downwards to a
+    /// worker.
     Resend,
-    /// This VID was passed, and its result came before this packet, or it is gone; downwards.
+    /// This VID was passed: its result came before this packet, or is lost; downwards.
     Passed,
-    /// This VID is gone: begin a new epoch; upwards to the root.
+    /// The result of this VID is lost, so a new epoch must begin; upwards to the root.
     Gone,
-    /// A new epoch begins: say what you lack; downwards.
+    /// A new epoch begins, and the receiver must say what it lacks; downwards.
     Sync,
     /// The lowest VID that the sender and all below it lack, for the new epoch; upwards.
     Base,
-    /// All go on from this VID in the new epoch; downwards.
+    /// All continue from this VID in the new epoch; downwards.
     Rewind,
     /// Ranks disagree on what they reduce: downwards to hosts, both ways between switches.
     Mismatch,
-    /// The sender and all below it need nothing before this VID; upwards.
+    /// The sender and all ranks below it need nothing before this VID; upwards.
     Fin,
-    /// Somebody leaves: do you need anything before this VID? Downwards.
+    /// A rank leaves: does the receiver need anything before this VID? Downwards.
     FinAsk,
-    /// Nobody needs anything before this VID; downwards.
+    /// No rank needs anything before this VID; downwards.
     FinDone,
-    /// The result of this VID, which the sender or somebody below has; upwards, in the place of a contribution. Only where sums may be
-    /// partial.
+    /// The result of this VID, which the sender or a rank below has; upwards, in the place of a contribution. Only
+    /// where sums may be partial.
     Known,
 }
 
@@ -73,15 +74,15 @@ pub struct Header {
     pub vid: u32,
     /// The tree.
     pub tid: u8,
-    /// The least room on the way up, in packets (§4.2.2); in results, the least of all.
+    /// The least room on the way up, in packets (§4.2.2); in results, the least of all accelerators.
     pub wnd_cap: u16,
     /// How many times the tree went back before, modulo 2^16.
     pub epoch: u16,
-    /// Who contributes, by its number at the switch.
+    /// The sender's child number at the switch.
     pub wid: ChildId,
     /// The collective that the block belongs to.
     pub spec: Spec,
-    /// Ranks whose data is in the vector.
+    /// How many ranks' data the vector contains.
     pub contributors: u16,
 }
 
@@ -125,18 +126,19 @@ impl Header {
 /// Bytes behind the header of BASE and REWIND where sums may be partial.
 pub const TOP_LEN: usize = 4;
 
-/// The VID behind all whose results anybody has, as BASE and REWIND tell it behind their header where sums may be partial.
+/// Reads the VID behind the highest result that any rank has, which follows the header of BASE and REWIND where sums
+/// may be partial.
 pub fn top(body: &[u8]) -> Result<u32, DropReason> {
     body.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)).ok_or(DropReason::Truncated)
 }
 
-/// Writes it; gives the body's length.
+/// Writes that VID; returns the body's length.
 pub fn put_top(top: u32, body: &mut [u8]) -> usize {
     body[..TOP_LEN].copy_from_slice(&top.to_be_bytes());
     TOP_LEN
 }
 
-/// What a packet is whose common header was checked.
+/// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
     let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
     let has_vector = matches!(kind, Kind::Contribution | Kind::Known | Kind::Result);

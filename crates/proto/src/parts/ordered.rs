@@ -1,14 +1,14 @@
 //! The ordered accumulator: combines the vectors of children along one fixed tree, in whatever order they arrive.
 //!
-//! Floats are not associative. So that a sum's bits depend on the children's places alone, and not on arrival, loss or
+//! Floats are not associative. So that a sum's bits depend only on the children's places, and not on arrival, loss or
 //! packet size, a block is combined along a balanced binary tree over the places 0..n: a node of more than one place
 //! splits at the largest power of two below their number, and the lower places are the left operand. A vector that
-//! arrives is combined with its sibling if that is complete, the result with the next sibling, and so on upwards; only
-//! what has no complete sibling waits.
+//! arrives is combined with its sibling if the sibling is complete, the result with the next sibling, and so on
+//! upwards; a node waits only while its sibling is incomplete.
 //!
-//! At most `ceil(n/2)` nodes wait at once ([`nodes_needed`]). Each has its own place in memory, so that none is ever
-//! searched for: a node lies where the first pair of places that it covers does. No two waiting nodes share a pair:
-//! two halves of one pair are siblings at once and do not wait.
+//! At most `ceil(n/2)` nodes wait at once ([`nodes_needed`]). Each has its own place in memory, so that no node is ever
+//! searched for: a node lies at the place of the first pair of children that it covers. No two waiting nodes share a
+//! pair: the two halves of a pair are siblings, which do not wait once both are there.
 
 mod absent;
 mod forest;
@@ -27,18 +27,19 @@ pub use self::reference::reference;
 pub use self::rule::{Arrangement, Rule, Scaled};
 use self::rule::{Form, Step};
 
-/// A node begins at a multiple of this, where the kernels are fastest.
+/// Nodes begin at multiples of this, where the kernels are fastest.
 const ALIGNMENT: usize = 64;
-/// Children whose arrival one word remembers.
 const UNBEGUN: &str = "a block begins before its vectors come";
+/// How many children's arrivals one word remembers.
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// The most nodes of one block that wait at the same time, of so many children.
+/// The most nodes of one block, of so many children, that wait at the same time.
 pub fn nodes_needed(children: usize) -> usize {
     children.div_ceil(2).max(1)
 }
 
-/// The places that a node covers: `2^level` of them from a multiple of that on, but for those beyond the last child.
+/// The places that a node covers: `2^level` places from a multiple of `2^level` on, without those beyond the last
+/// child.
 #[derive(Clone, Copy, Hash)]
 struct Node {
     level: u32,
@@ -55,32 +56,32 @@ impl Node {
     fn parent(self) -> Node {
         Node { level: self.level + 1, start: self.start & !self.len() }
     }
-    /// Where it lies among the nodes of its block.
+    /// The node's place among the nodes of its block.
     fn slot(self) -> usize {
         self.start / 2
     }
 }
 
-/// Accumulators of a fixed number of blocks, each with the same children. All memory is taken when it is made.
+/// Accumulators of a fixed number of blocks, each with the same children. All memory is allocated when it is made.
 #[derive(Clone, Hash)]
 pub struct OrderedAccumulator {
     children: usize,
-    /// Nodes of each block.
+    /// How many nodes each block has.
     width: usize,
-    /// Bytes from a node to the next, and so the most that a block's lanes may be.
+    /// Bytes from a node to the next, and so the most bytes of a block's lanes.
     stride: usize,
     nodes: Lanes,
     blocks: Box<[Block]>,
-    /// Who has arrived of the children from the 65th on: so many words for each block.
+    /// Which children from the 65th on have arrived: so many words for each block.
     more_arrived: Box<[u64]>,
     more_words: usize,
-    /// What the switch combines of a tree that is larger than its own.
+    /// What the switch combines of a tree that reaches beyond this switch.
     forest: Option<Box<Forest>>,
-    /// The job's own operators at work.
+    /// The job's own operators, at work here.
     own: Own,
 }
 
-/// Words of bits beyond the first that so many children take.
+/// How many words of bits beyond the first so many children take.
 fn more_words(children: usize) -> usize {
     children.div_ceil(WORD_BITS) - 1
 }
@@ -90,19 +91,19 @@ fn more_words(children: usize) -> usize {
 #[repr(align(64))]
 struct Block {
     rule: Option<Rule>,
-    /// Who has arrived of the first 64 children, a bit for each.
+    /// Which of the first 64 children have arrived, a bit for each.
     arrived: u64,
-    /// Elements of its vectors, once one is there.
+    /// Elements of the block's vectors, once one is there.
     elements: u32,
-    /// How many have arrived.
+    /// How many children have arrived.
     count: u16,
     /// How many of them have brought nothing.
     excused: u16,
 }
 
 impl OrderedAccumulator {
-    /// For `blocks` of at most `lane_bytes`, each with one vector from every one of `children`, at least 1, and of `width`
-    /// nodes: [`nodes_needed`] where blocks are combined along the tree, and as many as they have buffers where not.
+    /// Accumulators for `blocks` of at most `lane_bytes`, each with one vector from each of `children`, at least 1, and
+    /// of `width` nodes: [`nodes_needed`] if blocks are combined along the tree, else as many as a block has buffers.
     pub fn new(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> OrderedAccumulator {
         assert!(children > 0, "a tree has leaves");
         let stride = lane_bytes.next_multiple_of(ALIGNMENT);
@@ -119,32 +120,32 @@ impl OrderedAccumulator {
         }
     }
 
-    /// The same, for blocks that are combined along a forest, whose places the children are.
+    /// The same for blocks that are combined along a forest, whose places are the children.
     pub fn with_forest(self, forest: Option<Forest>) -> OrderedAccumulator {
         OrderedAccumulator { forest: forest.map(Box::new), ..self }
     }
 
-    /// What [`OrderedAccumulator::memory_bytes`] will be, without the job's own operators.
+    /// What [`OrderedAccumulator::memory_bytes`] will return, without the job's own operators.
     pub fn memory_needed(children: usize, width: usize, blocks: usize, lane_bytes: usize) -> usize {
         let nodes = Lanes::memory_needed(blocks * width * lane_bytes.next_multiple_of(ALIGNMENT));
         let state = blocks * (size_of::<Block>() + more_words(children) * size_of::<u64>());
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + nodes + state
     }
 
-    /// Bytes that it has taken.
+    /// Bytes that the accumulator has taken.
     pub fn memory_bytes(&self) -> usize {
         let forest = self.forest.as_ref().map_or(0, |forest| size_of::<Forest>() + forest.memory_bytes());
         let state = size_of_val(&*self.blocks) + size_of_val(&*self.more_arrived) + forest + self.own.memory_bytes();
         size_of::<OrderedAccumulator>() - size_of::<Lanes>() + self.nodes.memory_bytes() + state
     }
 
-    /// Vectors that a block has when it is complete.
+    /// How many vectors a complete block has.
     pub fn children(&self) -> usize {
         self.children
     }
 
-    /// Brings a host's vector to its place, and says whether the block is complete. A child's second vector of a block
-    /// changes nothing. The caller sees to it that the vectors of one block have one length, that of a block at most.
+    /// Brings a host's vector to its place; true if the block is complete. A child's second vector of a block changes
+    /// nothing. The caller ensures that all vectors of a block have the same length, at most the block's.
     pub fn add(&mut self, block: usize, child: usize, vector: &[u8]) -> bool {
         self.place(block, child, vector, Form::Host)
     }
@@ -154,8 +155,8 @@ impl OrderedAccumulator {
         self.place(block, child, partial, Form::Partial)
     }
 
-    /// The child has nothing to bring, where vectors are combined as they come. Says whether the block is complete; the
-    /// result of one to which nobody has brought anything is empty.
+    /// The child has no vector for the block; only where vectors are combined as they come. True if the block is
+    /// complete. The result of a block without any vector is empty.
     pub fn excuse(&mut self, block: usize, child: usize) -> bool {
         if !self.has(block, child) {
             debug_assert!(matches!(self.rule(block).arrangement, Arrangement::Buffers(1)));
@@ -184,28 +185,28 @@ impl OrderedAccumulator {
         usize::from(self.blocks[block].count) == self.children
     }
 
-    /// The lanes of a complete block, as long as its vectors were; of another they mean nothing.
+    /// The lanes of a complete block, as long as its vectors were; the lanes of an incomplete block mean nothing.
     pub fn result(&self, block: usize) -> &[u8] {
         &self.memory()[self.lanes(block, 0)]
     }
 
-    /// Vectors that a complete block is.
+    /// How many vectors a complete block consists of.
     pub fn roots(&self) -> usize {
         self.forest.as_ref().map_or(1, |forest| forest.roots())
     }
 
-    /// The number of a node among those of all blocks.
+    /// The number of a node among the nodes of all blocks.
     fn node(&self, block: usize, slot: usize) -> usize {
         block * self.width + slot
     }
 
-    /// A complete block has the contributions of all ranks: [`Combine::finish`].
+    /// Finishes a complete block, which has the contributions of all ranks: [`Combine::finish`].
     pub fn finish(&mut self, block: usize, ranks: u16) {
         let (finish, lanes) = (self.rule(block).combine.finish, self.lanes(block, 0));
         finish(&mut self.memory_mut()[lanes], ranks);
     }
 
-    /// Keeps what whoever has all contributions says, in place of them and as it is: a vector of a host's size.
+    /// Keeps a result in place of the contributions, as it came: a vector of a host's size.
     pub fn replace(&mut self, block: usize, vector: &[u8]) {
         let size = self.rule(block).size(Form::Host);
         self.blocks[block].elements = (vector.len() / size) as u32;
@@ -218,7 +219,7 @@ impl OrderedAccumulator {
         self.blocks[block].rule.as_ref().expect(UNBEGUN)
     }
 
-    /// Forgets the block's vectors, so that others may come; these are combined by the rule.
+    /// Forgets the block's vectors, so that others may come, which are combined by the rule.
     pub fn begin(&mut self, block: usize, rule: Rule) {
         let needed = match rule.arrangement {
             Arrangement::Tree => nodes_needed(self.children),
@@ -227,13 +228,13 @@ impl OrderedAccumulator {
         };
         debug_assert!(self.width >= needed, "{:?} needs {needed} nodes", rule.arrangement);
         self.blocks[block] = Block { rule: Some(rule), ..Block::default() };
-        // Not of nothing: where there is no memory, processors take long to find that nothing is to be written.
+        // Skipped for no words: without memory, processors take long to find that there is nothing to write.
         if self.more_words > 0 {
             self.more_arrived[block * self.more_words..][..self.more_words].fill(0);
         }
     }
 
-    /// Nodes of the block that wait for another, or the result; never more than [`nodes_needed`].
+    /// How many nodes of the block wait for another or are the result; never more than [`nodes_needed`].
     pub fn nodes_held(&self, block: usize) -> usize {
         if let Some(Rule { arrangement: Arrangement::Buffers(buffers), .. }) = self.blocks[block].rule {
             return if self.is_complete(block) { 1 } else { self.count(block).min(buffers.into()) };
@@ -290,7 +291,7 @@ impl OrderedAccumulator {
             return self.place_in_forest(block, child, vector, form);
         }
 
-        // A leaf whose sibling is there is combined straight from its packet.
+        // A leaf whose sibling is there is combined directly from its packet.
         let leaf = self.raised(Node { level: 0, start: child });
         let sibling = leaf.sibling();
         if self.is_root(leaf) || !self.have_arrived(block, self.places(sibling)) {
@@ -304,7 +305,8 @@ impl OrderedAccumulator {
         self.climb(block, leaf.parent())
     }
 
-    /// The last vector of a block in several buffers has come: the first takes in the others, one after the other.
+    /// The last vector of a block in several buffers has come: merges the other buffers into the first, one after the
+    /// other.
     fn bring_together(&mut self, block: usize, buffers: u16) {
         let rule = *self.rule(block);
         for buffer in 1..buffers.min(self.blocks[block].count) {
@@ -312,7 +314,7 @@ impl OrderedAccumulator {
         }
     }
 
-    /// The first slot's vector takes in the second one's, which lies behind it.
+    /// Merges the second slot's vector, which lies behind the first slot's, into the first.
     fn merge(&mut self, rule: &Rule, block: usize, left: usize, right: usize) {
         let nodes = [left, right].map(|slot| self.node(block, slot));
         let (left, right) = (self.lanes(block, left), self.lanes(block, right));
@@ -323,7 +325,7 @@ impl OrderedAccumulator {
         (rule.combine.merge)(&mut below[left], &above[..right.end - right.start]);
     }
 
-    /// Merges a complete node with its sibling as long as that is complete too; true if that leads to the root.
+    /// Merges a complete node with its sibling as long as the sibling is complete too; true if that leads to the root.
     fn climb(&mut self, block: usize, mut node: Node) -> bool {
         loop {
             node = self.raised(node);
@@ -341,7 +343,8 @@ impl OrderedAccumulator {
         }
     }
 
-    /// The highest node that covers no other child: where the sibling would be beyond the last, the parent is the same.
+    /// The highest node that covers the same children: a node whose sibling lies beyond the last child covers the same
+    /// as its parent.
     fn raised(&self, mut node: Node) -> Node {
         while !self.is_root(node) && node.sibling().start >= self.children {
             node = node.parent();
@@ -373,11 +376,11 @@ impl OrderedAccumulator {
         start..start + self.blocks[block].elements as usize * self.rule(block).combine.lane_size
     }
 
-    /// Children whose vector of the block has arrived.
+    /// How many children's vectors of the block have arrived.
     pub fn count(&self, block: usize) -> usize {
         self.blocks[block].count.into()
     }
-    /// A word of the bits of those who have arrived.
+    /// A word of the bits of the children that have arrived.
     fn arrived(&self, block: usize, word: usize) -> u64 {
         match word {
             0 => self.blocks[block].arrived,

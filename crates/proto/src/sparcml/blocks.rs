@@ -1,5 +1,5 @@
-//! A part of a dense tensor, block by block: as its pieces come they are summed and written, so that no packet brings more work than
-//! another, and a rank never stands still while others wait for what it has to say.
+//! A part of a dense tensor, block by block. Pieces are summed and written as they come, so that each packet brings
+//! about the same work, and a rank that others wait for never stands still.
 
 use std::ops::Range;
 
@@ -8,26 +8,26 @@ use crate::contract::tensor::Tensor;
 use crate::contract::values::FINGERPRINT_LEN;
 use crate::parts::form::Form;
 
-/// The blocks of one part: each is a piece of a message, and has lanes of its own.
+/// The blocks of one part: each block is a piece of a message, and has its own lanes.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a> {
     codec: &'a Codec,
     /// The part's elements.
     range: Range<usize>,
-    /// Elements of a full block, and bytes of their lanes.
+    /// Elements of a full block, and bytes of its lanes.
     block: usize,
     block_lanes: usize,
 }
 
 impl<'a> Blocks<'a> {
-    /// Of the part with these elements.
+    /// The blocks of the part with these elements.
     pub fn new(codec: &'a Codec, range: &Range<u32>) -> Blocks<'a> {
         let block = codec.capacity(Shape::Full, Form::Host);
         let range = range.start as usize..range.end as usize;
         Blocks { codec, range, block, block_lanes: codec.lanes_len(Shape::Full, block) }
     }
 
-    /// Bytes of the lanes of the part's first elements, whole blocks or all.
+    /// Bytes of the lanes of the part's first elements: whole blocks, or all elements.
     pub fn lanes_before(&self, elements: usize) -> usize {
         elements / self.block * self.block_lanes + self.codec.lanes_len(Shape::Full, elements % self.block)
     }
@@ -37,25 +37,25 @@ impl<'a> Blocks<'a> {
         self.lanes_before(self.range.len())
     }
 
-    /// The elements whose lanes are at these bytes of the part's: whole blocks.
+    /// The elements whose lanes are at these bytes of the part's lanes: whole blocks.
     pub fn elements(&self, lanes: &Range<usize>) -> Range<usize> {
         let before = |at: usize| (at.div_ceil(self.block_lanes) * self.block).min(self.range.len());
         self.range.start + before(lanes.start)..self.range.start + before(lanes.end)
     }
 
-    /// How many elements the piece must have that comes behind so many bytes of lanes.
+    /// How many elements the piece has whose lanes follow so many bytes of the part's lanes.
     pub fn count_after(&self, lanes: usize) -> usize {
         let first = self.elements(&(lanes..lanes)).start;
         self.block.min(self.range.end - first)
     }
 
-    /// These elements, block by block.
+    /// Cuts these elements into blocks.
     fn split(&self, elements: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
         let (end, block) = (elements.end, self.block);
         elements.step_by(block).map(move |first| first..(first + block).min(end))
     }
 
-    /// The lanes at these bytes, of what a rank brings; `read` gives a block of it.
+    /// The lanes at these bytes, from this rank's contribution; `read` reads a block of that.
     pub fn brought(
         &self,
         lanes: &Range<usize>,
@@ -74,7 +74,7 @@ impl<'a> Blocks<'a> {
         all
     }
 
-    /// Writes the result whose lanes begin at this byte of the part's.
+    /// Writes the result whose lanes begin at byte `start` of the part's lanes.
     pub fn write(&self, start: usize, lanes: &[u8], tensor: &mut dyn Tensor) {
         let (mut rest, mut vector) = (lanes, Vec::new());
         for block in self.split(self.elements(&(start..start + lanes.len()))) {
@@ -86,7 +86,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Sums the same lanes of several ranks along a balanced tree, into the first.
+    /// Sums the same lanes of several ranks along a balanced tree, into the first rank's.
     pub fn sum(&self, ranks: &mut [&mut [u8]]) {
         let mut apart = 1;
         while apart < ranks.len() {
@@ -98,7 +98,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Fingerprints are merged one by one, and elements of any number at once.
+    /// Adds lanes: fingerprints are merged one by one, elements all at once.
     fn merge(&self, sum: &mut [u8], more: &[u8]) {
         let combine = self.codec.combine;
         let step = if combine.lane_size == FINGERPRINT_LEN { FINGERPRINT_LEN } else { sum.len().max(1) };

@@ -1,4 +1,4 @@
-//! What a packet's body holds of a part, in each of its shapes: sizes, writing and reading.
+//! The body of a packet in each of its shapes: its size, and how to write and read it.
 
 use std::ops::Range;
 
@@ -32,30 +32,30 @@ pub fn shape(data: &Data) -> Shape {
     }
 }
 
-/// Reads a block of what a rank brings, as hosts send it.
+/// Reads a block of a rank's contribution, in the form in which hosts send it.
 pub type ReadBlock<'a> = &'a dyn Fn(Range<usize>, &mut [u8]);
 
 /// How the values of one collective travel.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Codec {
-    /// What combines lanes.
+    /// The kernels that combine lanes.
     pub combine: &'static Combine,
-    /// How blocks of dense tensors travel.
+    /// How blocks of dense tensors are encoded.
     encoding: Encoding,
-    /// Bytes of a value on the wire: finished or as it was brought, and partial.
+    /// Bytes of a value on the wire: of finished values and contributions, and of partial sums.
     wire_values: [usize; 2],
     payload_bytes: usize,
 }
 
 impl Codec {
-    /// Of a collective that has a meaning.
+    /// The codec of a collective; `None` if its type and operator have no meaning.
     pub fn new(values: Values, payload_bytes: usize, spec: &Spec, is_sparse: bool) -> Option<Codec> {
         let real = numeric::native(spec.dtype, spec.op)?;
         let encoding = Encoding::new(values, Numbers::Float, spec)?;
         let combine = match values {
             _ if !is_sparse => encoding.combine,
             Values::Elements => real,
-            // Each rank's value is a hash: their sum is none of any other set's.
+            // Each rank's value is a hash, so that sums over different sets of ranks differ.
             Values::Fingerprint => numeric::native(DType::I64, ReduceOp::Sum)?,
         };
         Some(Codec { combine, encoding, wire_values: [real.wire_size, real.partial_size], payload_bytes })
@@ -74,7 +74,7 @@ impl Codec {
         }
     }
 
-    /// Indices of a full packet.
+    /// How many indices a full packet has.
     pub fn capacity(&self, shape: Shape, form: Form) -> usize {
         let value = self.wire_value(form);
         match shape {
@@ -84,13 +84,14 @@ impl Codec {
         }
     }
 
-    /// True if so many pairs of a part take more bytes than all its elements would (the paper's threshold, and the bits).
+    /// True if so many pairs take at least as many bytes as all elements of the part, with their bits, would (the
+    /// paper's threshold).
     pub fn is_shorter_dense(&self, pairs: usize, part: usize) -> bool {
         let value = self.wire_value(Form::Partial);
         pairs * (INDEX_LEN + value) >= part * value + part.div_ceil(8)
     }
 
-    /// Bytes of lanes of so many elements of one packet.
+    /// Bytes of the lanes of a packet with so many elements.
     pub fn lanes_len(&self, shape: Shape, elements: usize) -> usize {
         match shape {
             Shape::Full => self.encoding.values_len(self.combine.lane_size, elements),
@@ -111,8 +112,8 @@ impl Codec {
         (before + count * self.value_len(form), before + count * self.wire_value(form))
     }
 
-    /// Writes the elements at some places of a part: pairs by number, elements by their distance from its first index. Of a part
-    /// that is still in the tensor `brought` reads a block.
+    /// Writes the elements at some places of a part. Places are numbers of pairs, or distances from the part's first
+    /// index. `brought` reads a block of a part that is still in the tensor.
     pub fn write(&self, part: &Part, places: Range<usize>, form: Form, brought: ReadBlock<'_>, body: &mut [u8]) {
         let size = self.combine.lane_size;
         let (before, lanes) = match &part.data {
@@ -145,8 +146,8 @@ impl Codec {
         }
     }
 
-    /// Appends a body with so many indices to a part that grows, in the order of its packets; false if the part has another
-    /// shape or does not take it. The body's length is that of [`Codec::body_len`].
+    /// Appends a body with so many indices to a part that grows in the order of its packets; false if the part has
+    /// another shape or the body does not fit. The body's length is that of [`Codec::body_len`].
     pub fn read(&self, form: Form, count: usize, body: &[u8], range: &Range<u32>, data: &mut Data) -> bool {
         let shape = shape(data);
         let vector = match data {
@@ -195,7 +196,7 @@ impl Codec {
         true
     }
 
-    /// True if a part that was read has all that it must have.
+    /// True if a part that was read has all its elements.
     pub fn is_whole(&self, part: &Part) -> bool {
         let len = part.range.len();
         match &part.data {

@@ -1,4 +1,4 @@
-//! A message as it comes: pieces are read in their order into the parts that they are of, at once where none before them is missing.
+//! A message as it comes: its pieces are read in order into their parts, each as soon as no earlier piece is missing.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use crate::contract::drop_reason::DropReason;
 /// The pieces of a message that have come.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Incoming {
-    /// How many there are; 0 before the first has come.
+    /// How many pieces there are; 0 before the first has come.
     pieces: u32,
     /// The first piece that has not been read.
     next: u32,
     /// Pieces that came before that one.
     ahead: BTreeMap<u32, (Data, Box<[u8]>)>,
-    /// What has been read, by part.
+    /// The parts that were read, by number.
     parts: Vec<(u16, Part)>,
-    /// Some piece made no sense: the message never completes.
+    /// Some piece was invalid: the message never completes.
     is_senseless: bool,
-    /// The part of which news was told last, and how many bytes of its lanes.
+    /// The part whose news was told last, and how many bytes of its lanes were told; `None` before the first telling.
     told: (usize, Option<usize>),
 }
 
 impl Incoming {
-    /// Takes in a piece, whose body is so long on the wire.
+    /// Takes in a piece whose body has so many bytes on the wire.
     pub fn take(
         &mut self,
         codec: &Codec,
@@ -89,7 +89,7 @@ impl Incoming {
         self.parts
     }
 
-    /// Bytes of lanes that have come of a part of a dense tensor.
+    /// How many bytes of lanes of a dense tensor's part have come.
     pub fn lanes_of(&self, number: u16) -> usize {
         match self.parts.iter().rev().find(|(of, _)| *of == number).map(|(_, part)| &part.data) {
             Some(part::Data::Full { lanes }) => lanes.len(),
@@ -97,14 +97,14 @@ impl Incoming {
         }
     }
 
-    /// The lanes that have come of a part of a dense tensor, whole blocks.
+    /// The lanes of a dense tensor's part that have come: whole blocks.
     pub fn lanes_mut(&mut self, number: u16) -> Option<&mut [u8]> {
         let (_, part) = self.parts.iter_mut().find(|(of, _)| *of == number)?;
         if let part::Data::Full { lanes } = &mut part.data { Some(lanes) } else { None }
     }
 
-    /// The next lanes of a dense tensor that have come since this was called last, with their part and where they begin in it. Of
-    /// each part something is told, if only that it has no lanes.
+    /// The lanes of a dense tensor that have come since the last call, with their part and their beginning in it. Each
+    /// part is told at least once, even if it has no lanes.
     pub fn news(&mut self) -> Option<(u16, &Part, usize, &[u8])> {
         loop {
             let (at, told) = self.told;
@@ -123,14 +123,14 @@ impl Incoming {
     }
 }
 
-/// The part that a piece is the first of.
+/// An empty part, for the piece that begins it.
 fn empty(codec: &Codec, plan: &Plan, data: &Data) -> Part {
     let range = plan.range(data.part, data.spec.elements);
     let lanes = Vec::new();
     let data = match data.shape {
         Shape::Sparse => part::Data::Sparse { indices: Vec::new(), lanes },
         Shape::Dense => part::Data::Dense { present: Vec::new(), lanes },
-        // All at once: it does not move while it grows.
+        // Allocated at full size, so that it does not move while it grows.
         Shape::Full => part::Data::Full { lanes: Vec::with_capacity(Blocks::new(codec, &range).lanes_len()) },
     };
     Part { range, data }

@@ -1,5 +1,5 @@
-//! What a rank sends another in one step: parts, cut into pieces of a packet each. Pieces are written from the parts when they
-//! are sent, and again when they are sent again.
+//! The message that a rank sends another rank in one step: parts, cut into pieces of a packet each. Pieces are written
+//! from the parts whenever they are sent, also when they are sent again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::parts::form::Form;
 pub struct Message {
     /// The collective.
     pub op: u64,
-    /// Nobody needs the message after this time.
+    /// No rank needs the message after this time.
     pub until: Option<Time>,
     spec: Spec,
     label: u8,
@@ -30,9 +30,9 @@ pub struct Message {
 /// A packet of a message.
 #[derive(Clone, Debug, Hash)]
 pub struct Piece {
-    /// The message.
+    /// The message that it belongs to.
     pub message: Arc<Message>,
-    /// Which of its pieces.
+    /// The number of the piece.
     pub number: u32,
 }
 
@@ -41,15 +41,15 @@ pub struct Piece {
 pub struct Envelope {
     /// The collective.
     pub op: u64,
-    /// Its deadline.
+    /// The collective's deadline.
     pub until: Option<Time>,
-    /// What it is.
+    /// The collective's kind.
     pub spec: Spec,
     /// How its values travel.
     pub codec: Codec,
 }
 
-/// How many places a part has, to be cut into pieces.
+/// How many places of a part are cut into pieces.
 fn places(part: &Part) -> usize {
     match &part.data {
         Data::Sparse { indices, .. } => indices.len(),
@@ -65,7 +65,7 @@ impl Message {
         let parts = held.into_iter().map(|(number, part)| {
             let first = pieces;
             let capacity = codec.capacity(shape(&part.data), form);
-            // A part without elements has a piece too: its receiver waits for it.
+            // A part without elements has a piece too, because its receiver waits for one.
             pieces += places(&part).div_ceil(capacity).max(1) as u32;
             (number, part, first)
         });
@@ -73,12 +73,12 @@ impl Message {
         Message { op, until, spec, label, form, codec, parts, pieces }
     }
 
-    /// Its elements are still in the tensor.
+    /// True if some elements are still in the tensor.
     pub fn is_brought(&self) -> bool {
         self.parts.iter().any(|(_, part, _)| part.data == Data::Brought)
     }
 
-    /// Its pieces.
+    /// How many pieces there are.
     pub fn pieces(&self) -> u32 {
         self.pieces
     }
@@ -91,8 +91,8 @@ impl Message {
         (*number, part, start..(start + capacity).min(places(part)))
     }
 
-    /// Writes a piece behind the common header, but for its place in the link; gives the header, and the packet's bytes in the
-    /// buffer and on the wire. `brought` reads what is still in the tensor.
+    /// Writes a piece behind the common header, without its place in the link; returns the header, and the packet's
+    /// length in memory and on the wire. `brought` reads elements that are still in the tensor.
     pub fn write(&self, piece: u32, brought: ReadBlock<'_>, buf: &mut [u8]) -> (wire::Data, usize, usize) {
         let (number, part, places) = self.part(piece);
         let (shape, count) = (shape(&part.data), places.len());

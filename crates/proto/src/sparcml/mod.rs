@@ -1,11 +1,10 @@
 //! SparCML (Renggli et al., SC 2019): hosts sum sparse streams for each other, and a stream becomes dense where that is shorter.
 //!
-//! It is the host-based peer of sparse sums in the network, as the ring is that of dense ones. Start with [`plan`], the three
-//! algorithms as steps of who sends what to whom. [`part`] is a stream of a part of the indices, [`blocks`] a dense tensor's part as it
-//! grows; [`codec`] and [`message`]
-//! bring streams into packets and back, [`running`] is one collective on one rank, [`host::SparcmlHost`] the machine, which
-//! has a reliable [`link`](crate::parts::link) to each rank that it speaks to. `docs/protocols/sparcml.md` states steps, bytes
-//! and every field.
+//! It is the host-based peer of sparse sums in the network, as the ring is of dense sums. Start with [`plan`], the
+//! three algorithms as steps of who sends what to whom. [`part`] is a stream of a part of the indices, and [`blocks`] a
+//! dense tensor's part as it grows; [`codec`] and [`message`] turn streams into packets and back. [`running`] is one
+//! collective on one rank, and [`host::SparcmlHost`] the machine, which has a reliable [`link`](crate::parts::link) to
+//! each rank that it exchanges packets with. `docs/protocols/sparcml.md` states steps, bytes and every field.
 
 pub mod blocks;
 pub mod codec;

@@ -1,4 +1,4 @@
-//! What a job's members may choose, and which algorithm is used where they leave it open.
+//! What a job's members may choose, and which algorithm is used if they choose none.
 
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::tensor::Spec;
@@ -37,29 +37,29 @@ fn of_density(density_ppm: Option<u64>) -> Vec<(&'static str, String)> {
     std::iter::once((SPARSE, "true".to_owned())).chain(density).collect()
 }
 
-/// Who sends what to whom (SparCML §5.3).
+/// Which rank sends what to which (SparCML §5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// SSAR_Recursive_double: pairs of ranks exchange all that they hold, in steps of doubling distance.
     RecursiveDouble,
     /// SSAR_Split_allgather: each rank sums a part of the indices, and all gather the sums.
     SplitAllgather,
-    /// DSAR_Split_allgather: the same, and sums are gathered as dense.
+    /// DSAR_Split_allgather: like SSAR_Split_allgather, but the sums are gathered as dense parts.
     DenseSplitAllgather,
 }
 
 /// What a job has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Hash)]
 pub struct Choices {
-    /// Its tensors are sparse.
+    /// The job's tensors are sparse.
     pub is_sparse: bool,
     density_ppm: u64,
-    /// `None`: by size and density.
+    /// `None`: chosen by size and density.
     algorithm: Option<Algorithm>,
 }
 
-/// What a message costs beyond its bytes, in bytes: the way between two hosts takes 50 microseconds, about, and a link of 1 Gbit/s
-/// carries so many in that time.
+/// The cost of a message beyond its bytes, in bytes: a packet takes about 50 microseconds between two hosts, in which a
+/// link of 1 Gbit/s carries so many bytes.
 const MESSAGE_BYTES: f64 = 6_250.0;
 
 /// Bytes of an index.
@@ -77,12 +77,12 @@ impl Choices {
         Choices { is_sparse: options.flag(SPARSE), density_ppm: options.count(DENSITY), algorithm }
     }
 
-    /// The algorithm of one collective: the same on all ranks, as it follows from what they agree on.
+    /// The algorithm of one collective. All ranks choose the same one, since it follows from what they have agreed on.
     pub fn algorithm(&self, spec: &Spec, world: u16) -> Algorithm {
         self.algorithm.unwrap_or_else(|| self.fastest(spec, world))
     }
 
-    /// By the costs of SparCML §5.3, with streams of the length that random indices of the expected density give.
+    /// Chooses by the costs of SparCML §5.3; streams are as long as random indices of the expected density make them.
     fn fastest(&self, spec: &Spec, world: u16) -> Algorithm {
         let size = spec.dtype.size();
         let (elements, value) = (f64::from(spec.elements), size as f64);
@@ -107,7 +107,8 @@ impl Choices {
         }
     }
 
-    /// The density of the union of so many ranks' random indices. By multiplications alone, which have the same bits everywhere.
+    /// The density of the union of so many ranks' random indices. It uses only multiplications, whose bits are the same
+    /// on every machine.
     fn union(&self, ranks: u16) -> f64 {
         let absent = 1.0 - self.density_ppm as f64 / MILLION;
         1.0 - (0..ranks).fold(1.0, |product, _| product * absent)

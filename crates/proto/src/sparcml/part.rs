@@ -6,16 +6,16 @@ use std::ops::Range;
 
 use tributary_numeric::Combine;
 
-/// What is held of a part.
+/// A part of the indices, and the elements that a rank holds there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     /// The indices of the part.
     pub range: Range<u32>,
-    /// What is there.
+    /// The elements.
     pub data: Data,
 }
 
-/// How it is held.
+/// The form in which a rank holds elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Data {
     /// Ascending indices, and a lane for each.
@@ -25,12 +25,12 @@ pub enum Data {
         /// The lanes.
         lanes: Vec<u8>,
     },
-    /// A lane for each index of the part, and which of them mean something: an element that cancels to zero is there, and one that
-    /// no rank brings is not, whatever the operator.
+    /// A lane for each index of the part, and a bit that says whether it counts: an element that cancels to zero
+    /// counts, and one that no rank brings does not, whatever the operator.
     Dense {
         /// A bit for each index.
         present: Vec<u64>,
-        /// The lanes; zero where nothing is.
+        /// The lanes; zero where the bit is clear.
         lanes: Vec<u8>,
     },
     /// The lanes of a dense tensor's blocks.
@@ -38,17 +38,17 @@ pub enum Data {
         /// The lanes.
         lanes: Vec<u8>,
     },
-    /// What the rank brings of a dense tensor, and is still there.
+    /// The rank's own contribution, which is still in the dense tensor.
     Brought,
 }
 
-/// True if an element of a dense part means something.
+/// True if an element of a dense part counts.
 pub fn is_present(present: &[u64], at: usize) -> bool {
     present[at / 64] >> (at % 64) & 1 == 1
 }
 
 impl Part {
-    /// How many indices are held.
+    /// How many indices have an element.
     pub fn count(&self) -> usize {
         match &self.data {
             Data::Sparse { indices, .. } => indices.len(),
@@ -70,7 +70,7 @@ impl Part {
         Part { range: self.range, data: Data::Dense { present, lanes: dense } }
     }
 
-    /// What both hold; `None` of parts that are not of sparse tensors, or not of the same indices.
+    /// Combines two parts; `None` if they are not of sparse tensors, or not of the same indices.
     pub fn combined(self, other: &Part, combine: &Combine) -> Option<Part> {
         if self.range != other.range {
             return None;
@@ -118,7 +118,7 @@ impl Part {
         }
     }
 
-    /// Does what whoever has all ranks' contributions does once.
+    /// Finishes a sum over all ranks; called once. Averages are divided here.
     pub fn finish(&mut self, combine: &Combine, world: u16) {
         if let Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes } = &mut self.data {
             (combine.finish)(lanes, world);
@@ -162,7 +162,7 @@ fn sparse_lanes<const SIZE: usize>(a: (&[u32], &[u8]), b: (&[u32], &[u8]), combi
     Data::Sparse { indices, lanes: lanes.as_flattened().to_vec() }
 }
 
-/// Adds dense lanes to dense lanes: 64 at once where both hold all of them.
+/// Adds dense lanes to dense lanes: 64 at once where both have all of them.
 fn dense(sum: (&mut [u64], &mut [u8]), other: (&[u64], &[u8]), combine: &Combine) {
     let size = combine.lane_size;
     let words = sum.0.iter_mut().zip(other.0);

@@ -1,7 +1,7 @@
-//! The three algorithms as a rank's steps: who sends what to whom, and what becomes of what comes.
+//! The three algorithms as a rank's steps: which rank sends what to which, and how received parts are merged.
 //!
-//! Worlds that are no power of two fold: a rank beyond the largest power of two hands what it holds to a partner before the
-//! doubling, and gets the result from it after.
+//! In a world that is no power of two, a rank beyond the largest power of two hands its parts to a partner before the
+//! doubling, and gets the result from the partner afterwards.
 
 use std::ops::Range;
 
@@ -19,34 +19,35 @@ pub enum What {
     AllBut(u16),
 }
 
-/// What a rank does with what comes in a step.
+/// What a rank does with the parts that come in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Merge {
-    /// Combines it with what it holds of the same part.
+    /// Combines them with the parts of the same number that it holds.
     Combine,
-    /// Combines the contributions of all ranks to its own part, and finishes the sum: it holds that part alone from then on.
+    /// Combines the contributions of all ranks to its own part, and finishes the sum. From then on it holds that part
+    /// alone.
     Own,
-    /// Holds it besides: parts that are finished.
+    /// Adds them to the parts that it holds: they are finished.
     Gather,
 }
 
 /// One step of one rank. All ranks number steps alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// Its number.
+    /// The step's number.
     pub label: u8,
-    /// To whom, and what.
+    /// The receivers, and what each gets.
     pub sends: Vec<(Rank, What)>,
-    /// From whom.
+    /// The ranks whose messages the step waits for.
     pub from: Vec<Rank>,
-    /// What becomes of it.
+    /// What the rank does with those messages.
     pub merge: Merge,
-    /// The rank holds the sums of all ranks after it, not finished yet.
+    /// After the step the rank holds sums over all ranks, which are not finished yet.
     pub completes: bool,
 }
 
 impl Step {
-    /// What the rank holds after it are sums of all ranks, made here.
+    /// True if the rank holds sums over all ranks after the step, and made them itself.
     pub fn is_result(&self) -> bool {
         self.completes || self.merge == Merge::Own
     }
@@ -55,7 +56,7 @@ impl Step {
 /// What a rank does in one collective.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// Parts that the indices are cut into.
+    /// How many parts the indices are cut into.
     pub parts: u16,
     /// The steps, in their order.
     pub steps: Vec<Step>,
@@ -74,7 +75,7 @@ impl Plan {
             _ if world == 1 => Plan { parts: 1, steps: Vec::new() },
             Algorithm::RecursiveDouble => Plan { parts: 1, steps: doubled(me.0, world, 0, Merge::Combine) },
             Algorithm::SplitAllgather | Algorithm::DenseSplitAllgather => {
-                // Each rank begins with the one after it, so that nobody gets all first packets.
+                // Each rank begins with the next rank, so that no rank gets all first packets.
                 let others = || (1..world).map(|distance| (me.0 + distance) % world);
                 let scatter = Step {
                     label: 0,
@@ -95,13 +96,13 @@ impl Plan {
         bound(part)..bound(part + 1)
     }
 
-    /// The step in which something comes from a rank under a label.
+    /// The step in which a message with this label comes from a rank.
     pub fn step_of(&self, from: Rank, label: u8) -> Option<&Step> {
         self.steps.iter().find(|step| step.label == label && step.from.contains(&from))
     }
 }
 
-/// Recursive doubling with its folds, whose labels begin with `first`.
+/// Recursive doubling, with the extra steps for ranks beyond a power of two; labels begin with `first`.
 fn doubled(me: u16, world: u16, first: u8, merge: Merge) -> Vec<Step> {
     let (half, log2) = doubling(world);
     let last = first + log2 + 1;
@@ -140,10 +141,10 @@ mod tests {
 
     const ALGORITHMS: [Algorithm; 2] = [Algorithm::RecursiveDouble, Algorithm::SplitAllgather];
 
-    /// Who has contributed to each part that a rank holds.
+    /// The ranks that have contributed to each part that a rank holds.
     type Held = BTreeMap<u16, BTreeSet<u16>>;
 
-    /// What all ranks hold at the end, with messages as sets of contributors.
+    /// What each rank holds at the end, where messages are sets of contributors.
     fn run(algorithm: Algorithm, world: u16) -> Vec<Held> {
         let plans: Vec<Plan> = (0..world).map(|me| Plan::new(algorithm, Rank(me), world)).collect();
         let start = |me: u16| (0..plans[0].parts).map(|part| (part, BTreeSet::from([me]))).collect();

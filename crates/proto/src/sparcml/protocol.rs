@@ -32,7 +32,7 @@ pub static PROTOCOL: Protocol = Protocol {
     tree_of: |_, _| None,
 };
 
-/// Everything that has a meaning, in a job of dense tensors.
+/// Accepts every collective of a dense tensor that has a meaning, in a job of dense tensors.
 fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     if Choices::of(options).is_sparse {
         let why = " of a dense tensor in a job of sparse ones";
@@ -42,7 +42,7 @@ fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     has_meaning(spec)
 }
 
-/// Every allreduce that has a meaning, in a job of sparse tensors.
+/// Accepts every allreduce that has a meaning, in a job of sparse tensors.
 fn can_sparse(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     let (why, instead) = match Choices::of(options).is_sparse {
         false => (" of a sparse tensor in a job of dense ones", "choose sparse=true"),

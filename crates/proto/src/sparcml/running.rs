@@ -1,4 +1,4 @@
-//! One collective on one rank: what it holds of which part, which step it is in, and when it is complete.
+//! One collective on one rank: the parts that it holds, its current step, and whether it is complete.
 
 mod merging;
 
@@ -23,21 +23,21 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::parts::form::Form;
 
-/// A message to be sent.
+/// A message and its receiver.
 pub type Outgoing = (Rank, Arc<Message>);
 /// Parts, by number.
 type Parts = Vec<(u16, Arc<Part>)>;
 
-/// A collective that has not been handed back.
+/// A collective that was not handed back yet.
 #[derive(Clone, Hash)]
 pub struct Running {
     /// The data.
     pub tensor: Box<dyn Tensor>,
-    /// What it is.
+    /// The collective's kind.
     pub spec: Spec,
     /// When to give up.
     pub deadline: Option<Time>,
-    /// When it came.
+    /// When the collective was submitted.
     pub submitted_at: Time,
     /// Its first messages were made.
     pub is_started: bool,
@@ -50,25 +50,26 @@ pub struct Running {
     gathers_dense: bool,
     codec: Codec,
     plan: Plan,
-    /// The step that it is in.
+    /// The current step.
     at: usize,
-    /// The messages of that step were made.
+    /// The messages of the current step were made.
     is_sent: bool,
     held: BTreeMap<u16, Arc<Part>>,
-    /// What is held: what ranks have brought, or finished, or partial.
+    /// The form of the parts that are held.
     form: Form,
     incoming: BTreeMap<(Rank, u8), Incoming>,
-    /// Messages of the step that are not complete, once its own were made.
+    /// How many messages of the step are incomplete, once the step's own messages were made.
     missing: usize,
-    /// Of a dense tensor: the lanes of the step's sum, as far as all ranks have come, ...
+    /// Of a dense tensor: the lanes of the step's sum, as far as all ranks' lanes have come.
     sum: Vec<u8>,
-    /// ... and how many ranks have come no further; 0 if nobody has counted.
+    /// How many ranks' lanes have come no further than that; 0 if not counted.
     behind: usize,
-    /// Ranks that have all that this one brings to their parts, and were not told of yet.
+    /// Ranks that have everything that this rank contributes to their parts, and of which `take_served` has not told
+    /// yet.
     served: Vec<Rank>,
 }
 
-/// A rank that brings nothing brings zeros.
+/// Reads this rank's contribution to a block: zeros if the rank brings nothing.
 fn read(tensor: &dyn Tensor, me: Rank, block: Range<usize>, vector: &mut [u8]) {
     match tensor.spec().primitive.brings(me) {
         true => tensor.read_input(block, vector),
@@ -76,13 +77,13 @@ fn read(tensor: &dyn Tensor, me: Rank, block: Range<usize>, vector: &mut [u8]) {
     }
 }
 
-/// The lanes at these bytes of a part, of what a rank brings.
+/// The lanes at these bytes of a part, from this rank's contribution.
 fn brought(blocks: &Blocks<'_>, lanes: &Range<usize>, tensor: &dyn Tensor, me: Rank) -> Vec<u8> {
     blocks.brought(lanes, tensor, |block, vector| read(tensor, me, block, vector))
 }
 
 impl Running {
-    /// A collective at its start.
+    /// A collective that has not begun.
     pub fn new(now: Time, op: u64, collective: Collective, values: Values, config: &HostConfig) -> Running {
         let (spec, job) = (collective.tensor.spec(), &config.job);
         let choices = Choices::of(&job.options);
@@ -114,8 +115,8 @@ impl Running {
         }
     }
 
-    /// Reads what the rank brings, and begins. A large dense tensor is read block by block when it is sent: whoever has a part's
-    /// result has had everybody's contribution to it, so that none is read after it was overwritten.
+    /// Reads this rank's contribution, and begins. A large dense tensor is read block by block when it is sent. A rank
+    /// that has a part's result has had all ranks' contributions to it, so nothing is read after it was overwritten.
     pub fn start(&mut self) -> Vec<Outgoing> {
         self.is_started = true;
         for number in 0..self.plan.parts {
@@ -134,7 +135,7 @@ impl Running {
         self.advance()
     }
 
-    /// Goes through all steps for which everything has come; gives what is to be sent.
+    /// Goes through all steps whose messages have come; returns the messages to be sent.
     pub fn advance(&mut self) -> Vec<Outgoing> {
         let mut outgoing = Vec::new();
         while self.is_started && !self.is_complete {
@@ -159,7 +160,7 @@ impl Running {
         outgoing
     }
 
-    /// Takes in a piece of a message, whose body is so long on the wire.
+    /// Takes in a piece of a message, whose body has so many bytes on the wire.
     pub fn take(&mut self, from: Rank, data: &Data, body: &[u8], wire_len: usize) -> Result<(), DropReason> {
         let most = u64::from(self.spec.elements) + u64::from(self.plan.parts);
         let step = self.plan.step_of(from, data.label);
@@ -185,12 +186,12 @@ impl Running {
         Ok(())
     }
 
-    /// Ranks that have all that this one brings to their parts.
+    /// Ranks that have got everything that this rank contributes to their parts, since the last call.
     pub fn take_served(&mut self) -> Vec<Rank> {
         std::mem::take(&mut self.served)
     }
 
-    /// Reads a block of what this rank brings to a dense tensor.
+    /// Reads a block of this rank's contribution to a dense tensor.
     pub fn read(&self, block: Range<usize>, vector: &mut [u8]) {
         read(&*self.tensor, self.me, block, vector);
     }
@@ -221,7 +222,7 @@ impl Running {
         Arc::new(Message::new(envelope, label, self.form, parts))
     }
 
-    /// What is held are the sums of all ranks.
+    /// Finishes the parts that are held, which are sums over all ranks.
     fn finish(&mut self) {
         for part in self.held.values_mut() {
             Arc::make_mut(part).finish(self.codec.combine, self.world);
@@ -229,7 +230,7 @@ impl Running {
         self.form = Form::Host;
     }
 
-    /// Writes the result, where it is not written yet; where parts are missing, the collective never completes.
+    /// Writes the result, if it is not written yet. If parts are missing, the collective never completes.
     fn complete(&mut self) {
         if self.world == 1 {
             self.finish();
@@ -239,7 +240,7 @@ impl Running {
         }
         for part in std::mem::take(&mut self.held).into_values() {
             match &part.data {
-                // One that sums with nobody has not written yet.
+                // In a world of one rank no step has written the result.
                 part::Data::Full { lanes } if self.world == 1 && self.spec.primitive.gets(self.me) => {
                     Blocks::new(&self.codec, &part.range).write(0, lanes, &mut *self.tensor);
                 }

@@ -13,7 +13,7 @@ pub use crate::parts::link::wire::{
 
 /// Bytes before a piece's body.
 pub const DATA_LEN: usize = COMMON_LEN + SPEC_LEN + 20;
-/// Steps are numbered below this.
+/// The greatest number of a step.
 pub const MAX_LABEL: u8 = 0x1F;
 
 const PARTIAL: u8 = 0x80;
@@ -22,29 +22,29 @@ const ACK_NOW: u8 = 0x40;
 /// The header of a piece of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Data {
-    /// What the sender brings to the collective.
+    /// The collective, as the sender knows it.
     pub spec: Spec,
-    /// Counts the packets of this link, modulo 2^32.
+    /// The packet's number in this link, modulo 2^32.
     pub seq: u32,
-    /// The collective, modulo 2^16.
+    /// The collective's number, modulo 2^16.
     pub op: u16,
     /// The sender waits for an acknowledgement.
     pub ack_now: bool,
-    /// How often the packet was sent, 1 to [`MAX_ATTEMPT`] and over again.
+    /// How many times the packet was sent, 1 to [`MAX_ATTEMPT`], then from 1 again.
     pub attempt: u8,
-    /// The step, by whose number the receiver knows the message.
+    /// The number of the step, by which the receiver knows the message.
     pub label: u8,
     /// The body's shape.
     pub shape: Shape,
-    /// What its values are.
+    /// The form of the body's values.
     pub form: Form,
-    /// Indices of the body.
+    /// How many indices the body has.
     pub count: u16,
-    /// The part of the indices.
+    /// The number of the part.
     pub part: u16,
-    /// The piece ...
+    /// The number of the piece.
     pub piece: u32,
-    /// ... of so many.
+    /// How many pieces the message has.
     pub pieces: u32,
 }
 
@@ -101,7 +101,7 @@ impl Data {
     }
 }
 
-/// What a packet is whose common header was checked.
+/// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
     crate::parts::link::wire::describe(bytes, DATA_LEN)
 }

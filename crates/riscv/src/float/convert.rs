@@ -1,4 +1,4 @@
-//! Between floats and integers.
+//! Conversions between floats and integers.
 
 use super::{Flags, Result, is_nan};
 
@@ -18,7 +18,7 @@ pub enum Rounding {
 }
 
 impl Rounding {
-    /// From the three bits of an instruction or of `frm`.
+    /// The mode of the three bits of an instruction or of `frm`.
     pub fn new(mode: u8) -> Option<Rounding> {
         let modes = [Rounding::NearestEven, Rounding::Zero, Rounding::Down, Rounding::Up, Rounding::NearestAway];
         modes.get(usize::from(mode)).copied()
@@ -35,13 +35,13 @@ impl Rounding {
     }
 }
 
-/// A signed integer; what has none saturates, and a NaN is the largest.
+/// The signed integer of a float. A float outside the range saturates, and a NaN gives the largest integer.
 pub fn to_i32(bits: u32, rounding: Rounding) -> Result {
     let (value, flags) = to_integer(bits, rounding, f64::from(i32::MIN), f64::from(i32::MAX));
     (value as i32 as u32, flags)
 }
 
-/// An unsigned integer; the same.
+/// The unsigned integer of a float, with the same rules.
 pub fn to_u32(bits: u32, rounding: Rounding) -> Result {
     let (value, flags) = to_integer(bits, rounding, 0.0, f64::from(u32::MAX));
     (value as u32, flags)
@@ -66,7 +66,7 @@ pub fn from_i32(value: u32) -> Result {
     (result.to_bits(), inexact_if(f64::from(result) != f64::from(value)))
 }
 
-/// The same of an unsigned one.
+/// The nearest float of an unsigned integer, ties to even.
 pub fn from_u32(value: u32) -> Result {
     let result = value as f32;
     (result.to_bits(), inexact_if(f64::from(result) != f64::from(value)))

@@ -1,6 +1,7 @@
 //! Sums of binary16, two in a word, by way of binary32.
 //!
-//! A sum that is rounded to binary32 first and then to binary16 is what one rounding gives, as 24 bits are twice 11 and two more.
+//! Rounding a sum first to binary32 and then to binary16 gives the same as rounding once, because 24 bits are twice 11
+//! and two more.
 
 use half::f16;
 
@@ -9,7 +10,7 @@ use super::{Flags, Result};
 const CANONICAL_NAN: u16 = 0x7e00;
 const QUIET: u16 = 0x0200;
 
-/// The sums of the low halves and of the high ones.
+/// The sums of the low halves and of the high halves.
 pub fn add_halves(a: u32, b: u32) -> Result {
     let (low, of_low) = add(a as u16, b as u16);
     let (high, of_high) = add((a >> 16) as u16, (b >> 16) as u16);
@@ -53,7 +54,7 @@ mod tests {
 
     #[test]
     fn ties_go_to_even_and_what_is_lost_is_said() {
-        // Between 2048 and 2050 there is no half.
+        // There is no half between 2048 and 2050.
         assert_eq!(sum(2048.0, 1.0), (f16::from_f32(2048.0).to_bits(), Flags::INEXACT));
         assert_eq!(sum(2050.0, 1.0), (f16::from_f32(2052.0).to_bits(), Flags::INEXACT));
         assert_eq!(sum(2048.0, 2.0), (f16::from_f32(2050.0).to_bits(), Flags::NONE));

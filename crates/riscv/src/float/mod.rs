@@ -1,7 +1,7 @@
-//! Binary32 as the extension F has it: values are bits, and operations give bits and the flags that they raise.
+//! Binary32 as in extension F: values are bits, and operations return bits and the flags that they raise.
 //!
-//! The host's own arithmetic does the rounding, to nearest with ties to even. Everything that F defines and a host leaves open is
-//! decided here: a NaN that comes out is the canonical one, minimum and maximum know the sign of zero, conversions saturate.
+//! The host's own arithmetic rounds, to nearest with ties to even. What F defines and hosts leave open is decided here:
+//! a NaN result is the canonical one, minimum and maximum know the sign of zero, and conversions saturate.
 
 mod convert;
 mod halves;
@@ -11,7 +11,7 @@ use std::ops::BitOr;
 pub use convert::{Rounding, from_i32, from_u32, to_i32, to_u32};
 pub use halves::add_halves;
 
-/// The one NaN that operations give.
+/// The only NaN that operations return.
 pub const CANONICAL_NAN: u32 = 0x7fc0_0000;
 const SIGN: u32 = 0x8000_0000;
 const QUIET: u32 = 0x0040_0000;
@@ -21,17 +21,17 @@ const QUIET: u32 = 0x0040_0000;
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// Nothing happened.
+    /// No exception.
     pub const NONE: Flags = Flags(0);
     /// The result was rounded.
     pub const INEXACT: Flags = Flags(1);
-    /// It was tiny, too.
+    /// The rounded result was also tiny.
     pub const UNDERFLOW: Flags = Flags(2);
-    /// It was too large.
+    /// The result was too large.
     pub const OVERFLOW: Flags = Flags(4);
     /// A finite number was divided by zero.
     pub const DIVIDED_BY_ZERO: Flags = Flags(8);
-    /// There was no result.
+    /// The operation has no result.
     pub const INVALID: Flags = Flags(16);
 }
 
@@ -54,7 +54,7 @@ fn is_signaling(bits: u32) -> bool {
     is_nan(bits) && bits & QUIET == 0
 }
 
-/// The sum, exact as that of two doubles.
+/// The sum. The sum of two doubles tells whether it is exact.
 pub fn add(a: u32, b: u32) -> Result {
     let (x, y) = (f32::from_bits(a), f32::from_bits(b));
     let (sum, error) = two_sum(f64::from(x), f64::from(y));
@@ -67,7 +67,7 @@ pub fn sub(a: u32, b: u32) -> Result {
     if is_nan(b) { add(a, b) } else { add(a, b ^ SIGN) }
 }
 
-/// The product; that of two doubles is exact.
+/// The product. The product of two doubles is exact.
 pub fn mul(a: u32, b: u32) -> Result {
     let (x, y) = (f32::from_bits(a), f32::from_bits(b));
     let result = x * y;
@@ -126,12 +126,12 @@ fn finish(result: f32, operands: &[u32], is_inexact: bool) -> Result {
     (result.to_bits(), flags)
 }
 
-/// The lesser, or the one that is a number; -0 is less than +0.
+/// The lesser, or the one that is not a NaN; -0 is less than +0.
 pub fn min(a: u32, b: u32) -> Result {
     extreme(a, b, |x, y| x < y || (x == y && x.is_sign_negative()))
 }
 
-/// The greater, or the one that is a number.
+/// The greater, or the one that is not a NaN.
 pub fn max(a: u32, b: u32) -> Result {
     extreme(a, b, |x, y| x > y || (x == y && x.is_sign_positive()))
 }
@@ -148,7 +148,7 @@ fn extreme(a: u32, b: u32, is_first: impl Fn(f32, f32) -> bool) -> Result {
     (bits, flags)
 }
 
-/// a's magnitude with a sign that is made of both.
+/// a's magnitude with the given sign.
 pub fn with_sign(a: u32, sign: u32) -> u32 {
     a & !SIGN | sign & SIGN
 }
@@ -165,13 +165,13 @@ pub fn less(a: u32, b: u32) -> Result {
     (u32::from(f32::from_bits(a) < f32::from_bits(b)), flags)
 }
 
-/// The same, or equal.
+/// Signaling comparison: less or equal.
 pub fn less_or_equal(a: u32, b: u32) -> Result {
     let flags = if is_nan(a) || is_nan(b) { Flags::INVALID } else { Flags::NONE };
     (u32::from(f32::from_bits(a) <= f32::from_bits(b)), flags)
 }
 
-/// The bit of `fclass`.
+/// The result of `fclass`.
 pub fn class(bits: u32) -> u32 {
     let value = f32::from_bits(bits);
     let negative = value.is_sign_negative();

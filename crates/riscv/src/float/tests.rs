@@ -1,4 +1,4 @@
-//! What IEEE 754 and F say of single operations.
+//! The rules of IEEE 754 and of F for single operations.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn sums_round_to_nearest_and_ties_go_to_even() {
     assert_eq!(add(bits(1.0), bits(ulp / 2.0)), (bits(1.0), Flags::INEXACT));
     assert_eq!(add(bits(1.0 + ulp), bits(ulp / 2.0)), (bits(1.0 + 2.0 * ulp), Flags::INEXACT));
     assert_eq!(add(bits(1.0), bits(ulp)), (bits(1.0 + ulp), Flags::NONE));
-    // The exponents are so far apart that a double rounds, too.
+    // The exponents are so far apart that a double must round too.
     assert_eq!(add(bits(1e30), bits(1e-30)), (bits(1e30), Flags::INEXACT));
     assert_eq!(from_i32(16_777_217), (bits(16_777_216.0), Flags::INEXACT));
     assert_eq!(from_i32(16_777_219), (bits(16_777_220.0), Flags::INEXACT));

@@ -1,17 +1,17 @@
-//! Status registers: those of the FPU, and counters.
+//! Status registers: of the FPU, and counters.
 
 use crate::float::Flags;
 use crate::hart::Core;
 use crate::instruction::{CsrOp, CsrSource, Register};
 
-/// Numbers of the architecture's manual.
+/// Numbers from the architecture's manual.
 const FFLAGS: u16 = 0x001;
 const FRM: u16 = 0x002;
 const FCSR: u16 = 0x003;
 const HART_ID: u16 = 0xf14;
 
 impl Core {
-    /// Reads and changes a status register; none if there is no such register or it cannot be changed.
+    /// Reads and changes a status register; `None` if there is no such register or it cannot be changed.
     pub(super) fn access_csr(&mut self, op: CsrOp, rd: Register, source: CsrSource, csr: u16) -> Option<()> {
         let (operand, changes) = match source {
             CsrSource::Register(rs1) => (self.wait_for_integer(rs1), rs1 != 0 || op == CsrOp::Write),

@@ -1,15 +1,15 @@
-//! What the FPU does, and how long others wait for it.
+//! Instructions of the FPU, and how long others wait for it.
 
 use crate::float::{self, Flags, Rounding};
 use crate::hart::Core;
 use crate::instruction::{FloatCompare, FloatOp, Instruction, Register};
 use crate::pipeline::{Slot, Why};
 
-/// In an instruction: as `frm` says.
+/// The rounding mode in an instruction that means `frm`.
 const DYNAMIC: u8 = 7;
 
 impl Core {
-    /// Carries out an instruction of the FPU; the error is a rounding mode that it does not have.
+    /// Carries out an instruction of the FPU; the error is an unknown rounding mode.
     pub(super) fn execute_float(&mut self, what: Instruction) -> Result<(), u8> {
         let latency = self.pipeline.timing.float_other_latency;
         match what {
@@ -99,7 +99,7 @@ impl Core {
         Ok(())
     }
 
-    /// Waits for the FPU, for operands, and for a register that is still to be written before it can be written again.
+    /// Waits for the FPU, for operands, and for a register that must be written before it can be written again.
     fn wait_for_floats(&mut self, registers: &[Register]) {
         self.pipeline.wait_for_fpu();
         for &register in registers {

@@ -1,11 +1,11 @@
-//! Arithmetic on integers, packed ones too.
+//! Arithmetic on integers, also packed ones.
 
 use crate::hart::Core;
 use crate::instruction::{Alu, Instruction, Multiply, Operand, Register};
 use crate::pipeline::{Slot, Why};
 
 impl Core {
-    /// Carries out an instruction if it is one of these.
+    /// Carries out an instruction if it is an integer instruction.
     pub(super) fn execute_integer(&mut self, what: Instruction, pc: u32) -> bool {
         match what {
             Instruction::Lui { rd, imm } => self.finish_integer(rd, imm),
@@ -38,7 +38,7 @@ impl Core {
         true
     }
 
-    /// An integer register, as soon as it is there.
+    /// The value of an integer register, once it is available.
     pub(super) fn wait_for_integer(&mut self, register: Register) -> u32 {
         self.pipeline.wait_for(&[Slot::integer(register)]);
         self.integer(register)
@@ -48,7 +48,7 @@ impl Core {
         self.finish_integer_after(rd, value, self.pipeline.timing.alu);
     }
 
-    /// Ends an instruction that took so long and writes what came out.
+    /// Ends an instruction that took so many cycles, and writes its result.
     pub(super) fn finish_integer_after(&mut self, rd: Register, value: u32, cycles: u64) {
         self.pipeline.pass(cycles, Why::Multicycle);
         self.set_integer(rd, value);
@@ -103,7 +103,7 @@ fn multiply(op: Multiply, a: u32, b: u32) -> u32 {
     }
 }
 
-/// Adds or subtracts lanes, none of which knows of its neighbours.
+/// Adds or subtracts lanes, without carries between them.
 fn packed(subtract: bool, lane_bits: u8, a: u32, b: u32) -> u32 {
     let mask = (1u32 << lane_bits) - 1;
     let lane = |at: u32| {

@@ -1,4 +1,4 @@
-//! Hardware loops: two of them, the first one inner, without a cycle for going back.
+//! Hardware loops: two of them, the first one inner. Going back costs no cycle.
 
 use crate::hart::Core;
 use crate::instruction::LoopSetting;
@@ -8,17 +8,17 @@ use crate::pipeline::{Slot, Why};
 #[derive(Clone, Debug, Default)]
 pub struct Loops([Loop; 2]);
 
-/// A loop goes from its start to the instruction at its end, which is the last one in it.
+/// A loop from its start to its last instruction, which is at its end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loop {
     start: u32,
     end: u32,
-    /// Rounds that are left, this one among them.
+    /// How many rounds are left, this one included.
     count: u32,
 }
 
 impl Loops {
-    /// Where the instruction is that follows the one at `pc`, if that one does not jump.
+    /// The address of the instruction that follows the one at `pc`, if that one does not jump.
     pub fn next(&mut self, pc: u32) -> u32 {
         for Loop { start, end, count } in &mut self.0 {
             if *end == pc && *count > 0 {

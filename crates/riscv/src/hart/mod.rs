@@ -1,4 +1,4 @@
-//! One core: its registers, and what instructions do to them and to memory.
+//! One core: its registers, and the effects of instructions on them and on memory.
 
 mod csr;
 mod floating;
@@ -13,23 +13,23 @@ use crate::pipeline::{Pipeline, Slot, Why};
 use crate::timing::{Counts, Timing};
 use loops::Loops;
 
-/// Registers by their role in the calling convention.
+/// Registers by their roles in the calling convention.
 const RETURN_ADDRESS: Register = 1;
 const STACK: Register = 2;
 const FIRST_ARGUMENT: Register = 10;
-/// Where a function returns to that nobody in the program has called; no instruction can be there.
+/// The return address of a call from outside the program; no instruction can be there.
 const OUTSIDE: u32 = 0xffff_fffe;
 
-/// Why a core stands still, with nothing wrong.
+/// Why a core stopped, without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The function that was called has returned.
     Returned,
-    /// `ecall`: registers say what for. Running goes on behind it.
+    /// `ecall`: registers say for what. The core may run on behind it.
     Called,
-    /// `ebreak`, the same.
+    /// `ebreak`: registers say for what. The core may run on behind it.
     Break,
-    /// The memory's command unit was given a command. Running goes on behind it.
+    /// The memory's command unit was given a command. The core may run on behind it.
     Command,
 }
 
@@ -69,7 +69,7 @@ impl Core {
         }
     }
 
-    /// Runs until there is something to do outside, for at most so many cycles.
+    /// Runs until something must be done outside, for at most so many cycles.
     pub fn run(&mut self, memory: &mut Memory, cycles: u64) -> Result<Stop, Fault> {
         let end = self.counts().cycles.saturating_add(cycles);
         while !self.has_returned() {
@@ -94,12 +94,12 @@ impl Core {
         self.execute(instruction, pc, word, memory).inspect_err(|_| self.pc = pc)
     }
 
-    /// The function that was called has returned, or none was.
+    /// True if the function that was called has returned, or none was called.
     pub fn has_returned(&self) -> bool {
         self.pc == OUTSIDE
     }
 
-    /// What it has counted since it was made.
+    /// The counts since the core was made.
     pub fn counts(&self) -> Counts {
         self.pipeline.counts()
     }
@@ -126,7 +126,7 @@ impl Core {
         self.floats[usize::from(register)] = bits;
     }
 
-    /// Where the next instruction is.
+    /// The address of the next instruction.
     pub fn pc(&self) -> u32 {
         self.pc
     }
@@ -209,7 +209,7 @@ impl Core {
         }
     }
 
-    /// Where an access goes, once its registers and these others are there.
+    /// The address of an access, once its registers and the others are available.
     fn address(&mut self, base: Register, mode: Mode, others: &[Slot]) -> u32 {
         self.pipeline.wait_for(&[Slot::integer(base)]);
         self.pipeline.wait_for(others);
@@ -223,7 +223,7 @@ impl Core {
         }
     }
 
-    /// Moves a base register on behind an access.
+    /// Moves a base register behind an access.
     fn advance(&mut self, base: Register, mode: Mode) {
         let by = match mode {
             Mode::Offset(_) | Mode::Register(_) => return,

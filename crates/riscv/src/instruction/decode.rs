@@ -3,7 +3,7 @@
 use super::fields::Word;
 use super::{Alu, Condition, CsrOp, CsrSource, Instruction, Mode, Multiply, Operand, Width, floats, xpulp};
 
-/// What a word means; none if this core has no such instruction.
+/// The instruction of a word; `None` if this core has no such instruction.
 pub fn decode(word: u32) -> Option<Instruction> {
     let word = Word(word);
     let (rd, rs1) = (word.rd(), word.rs1());
@@ -46,7 +46,7 @@ fn load(word: Word) -> Option<Instruction> {
     Some(Instruction::Load { width, signed, rd: word.rd(), rs1: word.rs1(), mode: Mode::Offset(word.i_imm()) })
 }
 
-/// What a load's `funct3` says: how much, and whether it is signed.
+/// The width in a load's `funct3`, and whether the load is signed.
 pub fn load_width(funct3: u32) -> Option<(Width, bool)> {
     match funct3 {
         0 => Some((Width::Byte, true)),
@@ -58,7 +58,7 @@ pub fn load_width(funct3: u32) -> Option<(Width, bool)> {
     }
 }
 
-/// What the two low bits of a store's `funct3` say.
+/// The width in the two low bits of a store's `funct3`.
 pub fn store_width(funct3: u32) -> Option<Width> {
     [Width::Byte, Width::Half, Width::Word].get(funct3 as usize).copied()
 }

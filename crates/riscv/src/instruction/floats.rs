@@ -3,7 +3,7 @@
 use super::fields::Word;
 use super::{FloatCompare, FloatOp, Instruction};
 
-/// What a word with an opcode of F means.
+/// The instruction of a word with an opcode of F.
 pub fn decode(word: Word) -> Option<Instruction> {
     let (rd, rs1, rs2) = (word.rd(), word.rs1(), word.rs2());
     match word.opcode() {

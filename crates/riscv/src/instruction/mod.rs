@@ -1,4 +1,4 @@
-//! Instructions as values: what a word means, without what it does.
+//! Instructions as values: their meaning, without their effect.
 
 mod decode;
 mod fields;
@@ -7,10 +7,10 @@ mod xpulp;
 
 pub use decode::decode;
 
-/// The number of a register, 0 to 31: of integers or of floats, as the instruction says.
+/// The number of a register, 0 to 31: an integer or float register, depending on the instruction.
 pub type Register = u8;
 
-/// An instruction of RV32IMF, Zicsr, of Xpulp, or of its vectors of small floats.
+/// An instruction of RV32IMF, of Zicsr, of Xpulp, or of Xpulp's vectors of small floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields have the names of the architecture's manual")]
 pub enum Instruction {
@@ -176,7 +176,7 @@ pub enum Width {
     Word = 4,
 }
 
-/// Where memory is accessed, and what becomes of the base register.
+/// The address of an access, and the change of the base register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// At base + offset.
@@ -231,7 +231,7 @@ pub enum Multiply {
     RemUnsigned,
 }
 
-/// What is set of a hardware loop. Its end is the address of its last instruction, as in RI5CY.
+/// A setting of a hardware loop. A loop's end is the address of its last instruction, as in RI5CY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "offsets are from the instruction, in bytes")]
 pub enum LoopSetting {
@@ -247,7 +247,7 @@ pub enum LoopSetting {
     CountImmediate {
         count: u32,
     },
-    /// All three; the start is the next instruction.
+    /// All three settings; the start is the next instruction.
     Setup {
         rs1: Register,
         end: u32,
@@ -258,7 +258,7 @@ pub enum LoopSetting {
     },
 }
 
-/// What is done to a status register.
+/// The change of a status register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are what they are called")]
 pub enum CsrOp {
@@ -267,7 +267,7 @@ pub enum CsrOp {
     Clear,
 }
 
-/// With what.
+/// The operand of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are what they are called")]
 pub enum CsrSource {
@@ -275,7 +275,7 @@ pub enum CsrSource {
     Immediate(u32),
 }
 
-/// Floats from floats.
+/// Operations from floats to floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are what they are called")]
 pub enum FloatOp {

@@ -1,10 +1,11 @@
-//! From a word to an instruction: what handlers use of Xpulp, as RI5CY's manual encodes it ("PULP ALU Extensions" and on).
+//! From a word to an instruction: the part of Xpulp that handlers use, as RI5CY's manual encodes it ("PULP ALU
+//! Extensions" and on).
 
 use super::decode::{load_width, store_width};
 use super::fields::Word;
 use super::{Alu, Instruction, LoopSetting, Mode, Operand};
 
-/// What a word with an opcode of Xpulp's own means.
+/// The instruction of a word with an opcode of Xpulp.
 pub fn decode(word: Word) -> Option<Instruction> {
     match (word.opcode(), word.funct3()) {
         (0x0b, 7) => load_by_register(word, Mode::PostRegister(word.rs2())),
@@ -23,7 +24,7 @@ pub fn decode(word: Word) -> Option<Instruction> {
     }
 }
 
-/// A load whose offset is a register: `funct7` says what a plain load's `funct3` says.
+/// A load whose offset is a register: `funct7` has the meaning of a plain load's `funct3`.
 pub fn load_by_register(word: Word, mode: Mode) -> Option<Instruction> {
     let funct3 = match word.funct7() {
         0x00 => 0,
@@ -37,19 +38,19 @@ pub fn load_by_register(word: Word, mode: Mode) -> Option<Instruction> {
     Some(Instruction::Load { width, signed, rd: word.rd(), rs1: word.rs1(), mode })
 }
 
-/// A store whose offset is the register where others have `rd`.
+/// A store whose offset is a register, in the place of `rd`.
 pub fn store_by_register(word: Word, mode: Mode) -> Option<Instruction> {
     let width = store_width(word.funct3().checked_sub(4)?)?;
     (word.funct7() == 0).then_some(Instruction::Store { width, rs1: word.rs1(), rs2: word.rs2(), mode })
 }
 
-/// Arithmetic among RV32I's own.
+/// Xpulp's arithmetic among RV32I's opcodes.
 pub fn register(word: Word) -> Option<Instruction> {
     let (rd, rs1, rs2) = (word.rd(), word.rs1(), word.rs2());
     let op = match (word.funct7(), word.funct3()) {
         (0x21, 0) => return Some(Instruction::Accumulate { subtract: false, rd, rs1, rs2 }),
         (0x21, 1) => return Some(Instruction::Accumulate { subtract: true, rd, rs1, rs2 }),
-        // Vectors of small floats have these opcodes, too: `vfadd.h`.
+        // Vectors of small floats have these opcodes too: `vfadd.h`.
         (0x41, 2) => return Some(Instruction::PackedHalves { rd, rs1, rs2 }),
         (0x02, 4) => Alu::Min,
         (0x02, 5) => Alu::MinUnsigned,

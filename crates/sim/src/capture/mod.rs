@@ -16,24 +16,24 @@ pub use text::TextCapture;
 
 use crate::net::{TraceEvent, Tracer};
 
-/// A form of writing a trace down.
+/// A format in which a trace is written.
 pub trait Capture: Send {
-    /// Writes one event. `payload` is what the packet carries.
+    /// Writes one event. `payload` is the packet's payload.
     fn write(&mut self, event: &TraceEvent, payload: &[u8]) -> io::Result<()>;
     /// Writes what is still in memory.
     fn finish(&mut self) -> io::Result<()>;
 }
 
-/// Which events are of interest.
+/// The events to be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// From this time on.
+    /// Events from this time on.
     pub from: Option<Time>,
-    /// Up to this time.
+    /// Events up to this time.
     pub to: Option<Time>,
-    /// At this node.
+    /// Events at this node.
     pub node: Option<NodeId>,
-    /// Of the packet with this maker and serial.
+    /// Events of the packet with this maker and serial.
     pub packet: Option<(NodeId, u32)>,
 }
 
@@ -53,7 +53,7 @@ pub struct Recorder<C: Capture> {
     outcome: RecorderOutcome,
 }
 
-/// How the writing went, to be asked after the run.
+/// The result of writing, available after the run.
 #[derive(Clone, Default)]
 pub struct RecorderOutcome(Arc<Mutex<Option<io::Error>>>);
 
@@ -70,7 +70,7 @@ impl RecorderOutcome {
 }
 
 impl<C: Capture> Recorder<C> {
-    /// A recorder, and where it says how it went.
+    /// A recorder, and its outcome.
     pub fn new(capture: C, filter: Filter) -> (Recorder<C>, RecorderOutcome) {
         let outcome = RecorderOutcome::default();
         (Recorder { filter, capture, outcome: outcome.clone() }, outcome)

@@ -1,9 +1,9 @@
-//! The trace as pcapng (IETF draft-ietf-opsawg-pcapng): one packet for every link that it joins, with the Ethernet, IP
-//! and UDP headers that it would have, in the order in which they are sent. Times are in nanoseconds: that is what Wireshark
-//! shows, and finer ones overflow in it after 18 ms. An interface is a node.
+//! The trace as pcapng (IETF draft-ietf-opsawg-pcapng): one packet for every link that a packet joins, with the
+//! Ethernet, IP and UDP headers that it would have, in the order of sending. Times are in nanoseconds: Wireshark shows
+//! these, and finer ones overflow in it after 18 ms. An interface is a node.
 //!
-//! Host `h` is 10.h and switch `s` is 172.16.s in dotted numbers; the lane is added to port 17777. A vector that is a
-//! fingerprint is cut short in the file, and its length on the wire is kept.
+//! Host `h` is 10.h and switch `s` is 172.16.s in dotted numbers; the lane is added to port 17777. A fingerprint in
+//! place of a vector is shorter in the file than on the wire; the file keeps the wire's length.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,12 +21,12 @@ const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const ETHERNET: u16 = 1;
-/// Ethernet, IPv4 and UDP.
+/// Bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
-/// Preamble, gap and check sequence, which captures do not have.
+/// Bytes of preamble, gap and check sequence, which captures do not contain.
 const NOT_CAPTURED: u32 = 24;
 const PORT: u16 = 17_777;
-/// Bytes of a block besides its body: type, length, and length again.
+/// Bytes of a block without its body: type, length, and length again.
 const BLOCK_ENDS: usize = 12;
 /// Bytes before the frame in a packet's body: interface, time, and both lengths.
 const PACKET_HEAD: usize = 20;
@@ -35,7 +35,7 @@ const PACKET_HEAD: usize = 20;
 pub struct PcapngCapture<W> {
     out: W,
     hosts: u32,
-    /// Packets that wait for their link, by when it sends them.
+    /// Packets that wait for their link, ordered by the time of sending.
     waiting: BinaryHeap<Reverse<(Time, u64, Vec<u8>)>>,
     captured: u64,
 }
@@ -119,7 +119,7 @@ impl<W: Write + Send> Capture for PcapngCapture<W> {
         body.extend(&frame);
         self.waiting.push(Reverse((start, self.captured, body)));
         self.captured += 1;
-        // Whatever joins a link from now on is not sent before now.
+        // A packet that joins a link from now on is not sent before now.
         self.write_until(event.time)
     }
 
@@ -139,7 +139,7 @@ impl<W: Write> PcapngCapture<W> {
     }
 }
 
-/// Bytes that an event takes in the file; none where it is no packet there.
+/// Bytes that an event takes in the file; `None` if the file has no packet for it.
 pub(super) fn block_len(event: &TraceEvent, payload: usize) -> Option<u64> {
     let Happening::Joined { .. } = event.what else { return None };
     let on_wire = u32::from(event.packet.bytes).saturating_sub(NOT_CAPTURED) as usize;

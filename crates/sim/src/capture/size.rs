@@ -1,4 +1,4 @@
-//! How large a capture will be, before it is written: the run is made once without it.
+//! The size of a capture, before it is written: the run is made once without it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::{Capture, Filter, Recorder};
 use crate::driver::Simulation;
 use crate::net::TraceEvent;
 
-/// What a capture comes to.
+/// The size of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PcapngSize {
     /// Bytes of the file.
     pub bytes: u64,
     /// Packets in it, one for each link that a packet joins.
     pub packets: u64,
-    /// How far was counted, where the run goes on.
+    /// The time up to which packets were counted, if the run goes on after it.
     pub until: Option<Time>,
 }
 
-/// Runs a simulation up to `end` or for so many events, and counts what a capture of all of it would hold.
+/// Runs a simulation up to `end` or for so many events, and counts the size of a capture of all of it.
 pub fn pcapng_size(mut simulation: Simulation, end: Time, most_events: u64) -> io::Result<PcapngSize> {
     let counts = Counts::default();
     // The head of the file, which names every node.
@@ -41,7 +41,7 @@ pub fn pcapng_size(mut simulation: Simulation, end: Time, most_events: u64) -> i
     })
 }
 
-/// Counts, and keeps nothing.
+/// A writer that counts bytes and keeps none.
 #[derive(Clone, Default)]
 struct Counts {
     bytes: Arc<AtomicU64>,

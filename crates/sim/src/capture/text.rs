@@ -32,7 +32,7 @@ impl<W: Write + Send> Capture for TextCapture<W> {
     }
 }
 
-/// One line: time, place, what, and the packet.
+/// Writes one line: time, place, event, and the packet.
 fn write_event(out: &mut impl Write, names: &[String], event: &TraceEvent, payload: &[u8]) -> io::Result<()> {
     let packet = &event.packet;
     let name = |node: u32| names.get(node as usize).map_or("?", String::as_str);

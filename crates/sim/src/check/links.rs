@@ -1,4 +1,5 @@
-//! Links: no faster than their rate, in order, no more in a queue than fits, marks only above the threshold.
+//! Checks links: no link is faster than its rate, packets keep their order, no queue holds more than fits, and marks
+//! are set only above the threshold.
 
 use std::collections::VecDeque;
 
@@ -22,10 +23,10 @@ struct State {
     spec: LinkSpec,
     /// Propagation and the latency of the node at the far end.
     delay: Span,
-    /// A host's NIC: what it holds is its own affair.
+    /// True for a host's NIC, whose queue is not checked.
     of_host: bool,
     last_end: Time,
-    /// In the order of joining.
+    /// Packets in the order of joining.
     waiting: VecDeque<Waiting>,
 }
 
@@ -72,7 +73,7 @@ impl LinkChecker {
     ) {
         let state = &mut self.0[link.index()];
         if cause == LossCause::QueueFull {
-            // The rest of the packet in transmission is rounded down to a byte.
+            // The remaining part of the packet in transmission is rounded down to a byte.
             let queued = state.queued_bytes(event.time) + u64::from(event.packet.bytes);
             if queued < state.spec.queue_bytes {
                 sentences.push(format!("lost for want of room where {queued} bytes fit"));
@@ -84,7 +85,7 @@ impl LinkChecker {
 }
 
 impl State {
-    /// A byte's time in picoseconds is `8e12 / rate`.
+    /// A byte takes `8e12 / rate` picoseconds.
     fn shortest(&self, packet: &Packet) -> u64 {
         (u128::from(packet.bytes) * 8_000_000_000_000 / u128::from(self.spec.rate.0)) as u64
     }
@@ -92,7 +93,7 @@ impl State {
     fn queued_bytes(&mut self, now: Time) -> u64 {
         let mut bytes = 0;
         for packet in self.waiting.iter().rev().take_while(|packet| packet.end > now) {
-            // Of the packet in transmission, what has not left yet.
+            // Of the packet in transmission, only the part counts that has not left yet.
             let part = if packet.start >= now {
                 packet.bytes
             } else {
@@ -118,7 +119,7 @@ impl State {
             }
             let threshold = self.spec.mark_bytes.map_or(u64::MAX, |marks| marks.all_above);
             let marked = packet.flags.ecn() == Ecn::CongestionExperienced;
-            // A packet may have been marked before; one that should be must be.
+            // A packet may have been marked before, but a packet that should be marked must be.
             if before > threshold.saturating_add(1) && packet.flags.ecn() == Ecn::Capable && !marked {
                 sentences.push(format!("{before} bytes wait, and it is not marked"));
             }
@@ -127,7 +128,7 @@ impl State {
         self.waiting.push_back(Waiting { name: name(packet), bytes: u64::from(packet.bytes), start, end });
     }
 
-    /// The packet comes out: it must be the first, and not too early or late.
+    /// A packet comes out: it must be the first, neither too early nor too late.
     fn left(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
         let Some(first) = self.waiting.pop_front() else {
             sentences.push("it comes out of an empty link".to_string());

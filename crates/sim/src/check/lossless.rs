@@ -1,5 +1,5 @@
-//! Lossless networks: nothing is dropped for want of room, no port of a switch holds more of what came in there than its
-//! buffer has room for, and nothing waits there that could close a circle of ports.
+//! Checks lossless networks: no packet is dropped for want of room, no port of a switch holds more packets from its
+//! link than its buffer has room for, and no packets wait that could close a circle of ports.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -12,22 +12,22 @@ use crate::net::{Happening, LossCause, TraceEvent};
 use crate::topology::Graph;
 use crate::topology::LinkId;
 
-/// One link's far end, if that is a switch.
+/// One link's far end, if it is at a switch.
 struct Port {
     room: u64,
     held: u64,
 }
 
-/// All ports where packets come in.
+/// The ports at which packets come in.
 pub struct LosslessChecker {
     ports: Vec<Option<Port>>,
-    /// The link over which the packet came that a switch works on, with its name and its switch.
+    /// The packet that a switch works on: the switch, the packet's name, and the link over which it came.
     at_work: Option<(u32, Name, LinkId)>,
     /// For each link and packet that waits for it, the links over which its copies came.
     waiting: BTreeMap<(LinkId, Name), VecDeque<Option<LinkId>>>,
-    /// When a packet has left a switch, over which link it had come in, and its bytes.
+    /// For packets that are leaving a switch: when they have left, the link over which they came in, and their bytes.
     leaving: BinaryHeap<Reverse<(Time, LinkId, u16)>>,
-    /// By link: how many levels it rises; fewer than none if it descends.
+    /// For each link, how many levels it rises; negative if it descends.
     rises: Vec<i16>,
 }
 
@@ -70,7 +70,7 @@ impl LosslessChecker {
             }
             Happening::Waits { link } => {
                 let origin = self.take(node, packet);
-                // Whoever has come down or across must go on downwards: see docs/simulator.md.
+                // A packet that has come down or across must go on downwards: see docs/simulator.md.
                 if origin.is_some_and(|from| self.rises[from.index()] <= 0 && self.rises[link.index()] >= 0) {
                     sentences.push("it has come down and waits to go up: ports can wait in a circle".to_string());
                 }
@@ -97,14 +97,14 @@ impl LosslessChecker {
         } else if let Happening::Arrived { link } = event.what
             && let Some(port) = self.ports[link.index()].as_ref().filter(|port| port.held > port.room)
         {
-            // The packet itself may be for a program of the switch, which takes it at once.
+            // A packet for a program of the switch does not wait: the program takes it at once.
             if event.packet.dst != event.node {
                 sentences.push(format!("{} bytes that came in there wait where {} have room", port.held, port.room));
             }
         }
     }
 
-    /// The link over which a packet came in, if it is the one that its switch works on.
+    /// The link over which a packet came in, if the switch works on this packet.
     fn take(&mut self, node: u32, packet: Name) -> Option<LinkId> {
         let (_, _, link) = self.at_work.take_if(|&mut (at, name, _)| (at, name) == (node, packet))?;
         Some(link)

@@ -1,7 +1,7 @@
-//! Checkers: what must hold of every run, judged from the trace alone.
+//! Checkers: the rules that every run must keep, checked from the trace alone.
 //!
-//! They share no code with the fabric: they compute anew from the graph what a link may do. A checker is a
-//! [`Tracer`](crate::net::Tracer), and can be put into any run.
+//! They share no code with the fabric: they compute from the graph what a link may do. A checker is a
+//! [`Tracer`](crate::net::Tracer), and can be used in any run.
 
 mod links;
 mod lossless;
@@ -15,17 +15,17 @@ use self::packets::PacketChecker;
 use crate::net::{TraceEvent, Tracer};
 use crate::topology::Graph;
 
-/// Something that must not be.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
-    /// Where in the trace.
+    /// The event that breaks it.
     pub event: TraceEvent,
-    /// What, in a sentence.
+    /// The rule, in a sentence.
     pub what: String,
 }
 
 impl Violation {
-    /// When, where and to which packet, as `tributary sim trace` names them, and what.
+    /// A sentence with the time, node and packet, as `tributary sim trace` names them, and the broken rule.
     pub fn sentence(&self, graph: &Graph) -> String {
         let TraceEvent { time, node, packet, .. } = &self.event;
         let (at, node, maker) = (time.0 as f64 * 1e-6, graph.name(*node), graph.name(packet.src));
@@ -42,7 +42,7 @@ pub struct Checker {
     last: tributary_proto::contract::time::Time,
 }
 
-/// What the checkers found, to be read while or after they are in a run.
+/// The findings of the checkers, which can be read during a run or after it.
 #[derive(Clone, Default)]
 pub struct Findings(Arc<Mutex<State>>);
 
@@ -53,7 +53,7 @@ struct State {
     alive: usize,
 }
 
-/// One violation is followed by many; the first ones tell.
+/// One violation causes many others, so only the first ones are kept.
 const MOST_VIOLATIONS: usize = 20;
 
 impl Findings {
@@ -62,12 +62,12 @@ impl Findings {
         self.lock().violations.clone()
     }
 
-    /// Trace events seen.
+    /// How many trace events there were.
     pub fn events(&self) -> u64 {
         self.lock().events
     }
 
-    /// Packets that were made and neither taken nor lost.
+    /// How many packets were made and neither taken nor lost.
     pub fn alive(&self) -> usize {
         self.lock().alive
     }
@@ -78,7 +78,7 @@ impl Findings {
 }
 
 impl Checker {
-    /// Checkers for a network, and where they write what they find.
+    /// Checkers for a network, and their findings.
     pub fn new(graph: &Graph) -> (Checker, Findings) {
         let findings = Findings::default();
         let checker = Checker {
@@ -91,7 +91,7 @@ impl Checker {
         (checker, findings)
     }
 
-    /// The same for a network that must drop nothing.
+    /// The same for a network that must drop no packet.
     pub fn lossless(graph: &Graph) -> (Checker, Findings) {
         let (checker, findings) = Checker::new(graph);
         (Checker { lossless: Some(LosslessChecker::new(graph)), ..checker }, findings)
@@ -105,7 +105,7 @@ impl Tracer for Checker {
             sentences.push("time ran backwards".to_string());
         }
         self.last = event.time;
-        // Where the packet is must be known before its step is taken.
+        // The packet's place must be known before its step is taken.
         self.links.check(event, &self.packets, &mut sentences);
         self.packets.check(event, &mut sentences);
         if let Some(lossless) = &mut self.lossless {

@@ -7,16 +7,16 @@ use tributary_proto::contract::ids::NodeId;
 use crate::net::{Happening, Packet, TraceEvent};
 use crate::topology::LinkId;
 
-/// Where one packet is.
+/// The place of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a node.
     At(NodeId),
-    /// In a node, to leave over a lossless link.
+    /// In a node, waiting to leave over a lossless link.
     Waiting(LinkId),
     /// In a link's queue or on its wire.
     On(LinkId),
-    /// Out of a link's order, and not yet arrived.
+    /// Delayed behind a link's order, and not yet arrived.
     Astray(LinkId),
 }
 
@@ -28,13 +28,13 @@ pub fn name(packet: &Packet) -> Name {
     (packet.src.0, packet.serial)
 }
 
-/// True for what comes out of a link at the time that was set when it joined, false for a packet that went astray.
-/// (Two copies of a packet have the same name, but only one of them is due now.)
+/// True for a packet that comes out of a link at the time that was set when it joined, false for a packet that was
+/// delayed. (Two copies of a packet have the same name, but only one of them is due now.)
 pub fn in_order(event: &TraceEvent) -> bool {
     event.packet.arrival == event.time
 }
 
-/// All packets that were made and have not ended. A packet that a fault doubled is in several places.
+/// All packets that were made and have not ended. A packet that a fault has doubled is in several places.
 #[derive(Default)]
 pub struct PacketChecker {
     places: BTreeMap<Name, Vec<Place>>,
@@ -45,12 +45,12 @@ pub struct PacketChecker {
 }
 
 impl PacketChecker {
-    /// Packets that have not ended.
+    /// How many packets have not ended.
     pub fn alive(&self) -> usize {
         self.alive
     }
 
-    /// True if (a copy of) the packet is there.
+    /// True if the packet or a copy of it is at this place.
     pub fn is_at(&self, packet: &Packet, place: Place) -> bool {
         self.places.get(&name(packet)).is_some_and(|places| places.contains(&place))
     }
@@ -77,7 +77,7 @@ impl PacketChecker {
                 self.alive += 1;
                 there
             }
-            // A packet is in a node only while that node works on it, so it is this one and no copy.
+            // A packet is in a node only while the node works on it, so this is the packet and no copy.
             Happening::Lost { .. } if self.is_at(packet, node) => self.step(packet, &[node], None),
             Happening::Lost { link: Some(link), .. } if in_order(event) => self.step(packet, &[Place::On(link)], None),
             Happening::Lost { link: Some(link), .. } => self.step(packet, &[Place::Astray(link)], None),
@@ -104,7 +104,7 @@ impl PacketChecker {
         }
     }
 
-    /// Moves one copy from the first of `from` where one is; false if there is none.
+    /// Moves one copy from the first of the places `from` that has one; false if none has one.
     fn step(&mut self, packet: &Packet, from: &[Place], to: Option<Place>) -> bool {
         let Some(places) = self.places.get_mut(&name(packet)) else { return false };
         let found = from.iter().find_map(|from| places.iter().position(|place| place == from));

@@ -9,29 +9,29 @@ use super::{ConfigError, invalid};
 use crate::cores::prices::Code;
 use crate::cores::{Fetching, Shape, Subset};
 
-/// Whose packets a block's handlers may run on.
+/// The cores on which a block's handlers may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubsetName {
-    /// One core: S = 1.
+    /// One core of a cluster: S = 1.
     Core,
-    /// All of a cluster: S = C.
+    /// All cores of a cluster: S = C.
     #[default]
     Cluster,
 }
 
-/// What becomes of a packet for which the packet memory has no room.
+/// What happens to a packet for which the packet memory has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Full {
-    /// It is lost.
+    /// The packet is dropped.
     #[default]
     Drop,
-    /// There is none: it takes room in the port where it came in, and PAUSE stops its sender before.
+    /// This never happens: packets take room in the ports where they came in, and PAUSE stops senders in time.
     Pause,
 }
 
-/// What handlers cost.
+/// The costs of handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CostMode {
@@ -46,44 +46,44 @@ pub enum CostMode {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CoresSection {
-    /// Clusters.
+    /// How many clusters there are.
     pub clusters: u32,
-    /// Cores of each.
+    /// How many cores each cluster has.
     pub cores: u32,
-    /// Of every core.
+    /// The clock of every core.
     pub clock_mhz: u32,
-    /// Where a block's handlers run.
+    /// The cores on which a block's handlers run.
     pub subset: SubsetName,
     /// The packet memory, L2.
     pub packet_memory: Bytes,
-    /// What becomes of a packet when it is full.
+    /// What happens to a packet when the packet memory is full.
     pub full: Full,
-    /// Packets that come when more than this is taken are marked, if their senders take part.
+    /// Packets that arrive while more than this is taken are marked, if their senders support marks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_above: Option<Bytes>,
-    /// What blocks may have of a cluster's memory, L1.
+    /// The memory of a cluster, L1, that blocks may take.
     pub working_memory: Bytes,
-    /// Packets that a cluster holds whose handlers have not begun.
+    /// How many packets a cluster holds whose handlers have not begun.
     pub places: u32,
-    /// Bytes that a cluster's DMA fetches in a cycle, ...
+    /// Bytes that a cluster's DMA fetches in a cycle.
     pub dma_bytes: u32,
-    /// ... after so many cycles.
+    /// Cycles before a fetch begins to bring bytes.
     pub dma_latency: u32,
-    /// Misses of a cluster's instruction cache with which its first handler begins, ...
+    /// How many misses of a cluster's instruction cache its first handler has.
     pub cold_misses: u32,
-    /// ... and cycles of each.
+    /// Cycles of each miss.
     pub miss_cycles: u32,
     /// How the handlers' inner loops are written.
     pub handlers: Code,
-    /// What handlers cost.
+    /// How the costs of handlers are found.
     pub mode: CostMode,
-    /// A file with cycles of operators of jobs' own.
+    /// A file with cycles of jobs' own operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operators: Option<PathBuf>,
 }
 
 impl Default for CoresSection {
-    /// The paper's: 64 clusters of eight cores at 1 GHz, 4 MiB of packet memory; and PsPIN's.
+    /// The paper's processor: 64 clusters of eight cores at 1 GHz, 4 MiB of packet memory; the rest is PsPIN's.
     fn default() -> CoresSection {
         CoresSection {
             clusters: 64,
@@ -106,18 +106,18 @@ impl Default for CoresSection {
     }
 }
 
-/// Picoseconds of a microsecond.
+/// Picoseconds in a microsecond.
 const PICOSECONDS: u64 = 1_000_000;
-/// More cores than this are a mistake rather than a purpose.
+/// More cores than this are probably a mistake.
 const MOST_CORES: u64 = 1 << 16;
 
 impl CoresSection {
-    /// Picoseconds of a cycle.
+    /// How many picoseconds a cycle takes.
     pub fn cycle(&self) -> u64 {
         (PICOSECONDS / u64::from(self.clock_mhz.max(1))).max(1)
     }
 
-    /// The processor's parts, in picoseconds, if there can be such a one.
+    /// The processor's parts, in picoseconds; an error if there can be no such processor.
     pub fn shape(&self) -> Result<Shape, ConfigError> {
         let least = [
             ("clusters", self.clusters),

@@ -5,37 +5,37 @@ use serde::{Deserialize, Serialize};
 use super::node::NodeName;
 use super::quantity::{DataRate, Duration, Share};
 
-/// `[[fault]]`: something that goes wrong, from some time until some other.
+/// `[[fault]]`: a fault that begins at some time and may end at another.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultSection {
     /// When it begins.
     pub at: Duration,
-    /// When it ends; never if left out.
+    /// When it ends; if left out, it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Duration>,
-    /// The links that it troubles, both ways.
+    /// The links that it affects, both ways.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
-    /// Each packet is lost with this probability ...
+    /// Each packet is lost with this probability.
     pub loss: Share,
-    /// ... or its bits flip and the frame check drops it ...
+    /// Each packet's bits flip with this probability, so that the frame check drops it.
     pub corruption: Share,
-    /// ... or it arrives twice ...
+    /// Each packet arrives twice with this probability.
     pub duplication: Share,
-    /// ... or late, so that others overtake it.
+    /// Each packet arrives late with this probability, so that others overtake it.
     pub reordering: Share,
-    /// How late at most.
+    /// The most that it is late.
     pub delay: Duration,
-    /// What joins the links' queues meanwhile leaves at this rate.
+    /// Packets that join the links' queues meanwhile leave at this rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<DataRate>,
     /// The links are dead.
     pub down: bool,
-    /// The links die and come back in turn, each for so long.
+    /// The links die and come back in turn, after so much time each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flap: Option<Duration>,
-    /// A host that dies, or a switch: a switch comes back with its programs' state lost.
+    /// A node that dies. A switch comes back without its programs' state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead: Option<NodeName>,
 }
@@ -47,9 +47,9 @@ pub struct FaultSection {
     expecting = "expected links: \"all\", \"hosts\", \"core\", or pairs as in [[\"host 0\", \"switch 1\"]]"
 )]
 pub enum Links {
-    /// A set by name.
+    /// A named set.
     Set(LinkSet),
-    /// By their ends.
+    /// Links by their ends.
     Between(Vec<[NodeName; 2]>),
 }
 
@@ -57,10 +57,10 @@ pub enum Links {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkSet {
-    /// All of them.
+    /// All links.
     All,
-    /// Those that end at a host.
+    /// Links that end at a host.
     Hosts,
-    /// Those between switches.
+    /// Links between switches.
     Core,
 }

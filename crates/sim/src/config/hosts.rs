@@ -1,4 +1,4 @@
-//! Hosts in the file: which, and how a number of them is found.
+//! Hosts in the file, and how a number of them is chosen.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -7,15 +7,15 @@ use super::quantity::Share;
 /// Hosts in the file: a number, a share, a list, `"all"` or `"rest"`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Hosts {
-    /// So many.
+    /// So many hosts.
     Count(u32),
-    /// A share of all.
+    /// A share of all hosts.
     Share(Share),
-    /// These.
+    /// These hosts.
     List(Vec<u32>),
-    /// All of them.
+    /// All hosts.
     All,
-    /// All that no job or traffic before uses.
+    /// All hosts that no earlier job or traffic uses.
     #[default]
     Rest,
 }
@@ -59,15 +59,15 @@ impl Serialize for Hosts {
     }
 }
 
-/// Which hosts a number or a share means: of those that nothing before uses, or of all.
+/// Which hosts a number or a share means: hosts that no earlier section uses, or any hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
     /// Drawn at random; ranks in random order too.
     #[default]
     Random,
-    /// The first ones: side by side.
+    /// The first hosts, which are side by side.
     Packed,
-    /// Drawn at random among all hosts, whoever else uses them.
+    /// Drawn at random from all hosts, also those that other sections use.
     Shared,
 }

@@ -2,13 +2,13 @@
 
 use toml::{Table, Value};
 
-/// A key's first part that leads nowhere, and what could stand in its place.
+/// A part of a key that does not exist, and what exists in its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no \"{part}\"; {known}")]
 pub struct MissingKey {
     /// The part.
     pub part: String,
-    /// "there are: delay, queue", "there are 0 to 3".
+    /// What exists: "there are: delay, queue", "there are 0 to 3".
     pub known: String,
 }
 
@@ -28,10 +28,10 @@ impl MissingKey {
     }
 }
 
-/// Sets one key of a table; gives what it was. The table need not have the last part of the key; of those before it the
-/// first one that leads nowhere is the error.
+/// Sets one key of a table; returns its previous value. The last part of the key may be new; the first earlier part
+/// that does not exist is the error.
 pub fn set_key(table: &mut Table, key: &str, value: Value) -> Result<Option<Value>, MissingKey> {
-    // Looked up first, so that what is there can be told where something is missing.
+    // Checked first, because the error names what exists.
     check_key(table, key)?;
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
     let mut place: Option<&mut Value> = None;
@@ -50,7 +50,7 @@ pub fn set_key(table: &mut Table, key: &str, value: Value) -> Result<Option<Valu
     }
 }
 
-/// Follows a key up to the table that its last part is for.
+/// Checks a key up to the table that contains its last part.
 fn check_key(table: &Table, key: &str) -> Result<(), MissingKey> {
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
     let mut place: Option<&Value> = None;
@@ -69,7 +69,7 @@ fn check_key(table: &Table, key: &str) -> Result<(), MissingKey> {
     }
 }
 
-/// Lays one table over another: tables are laid over tables key by key, everything else takes the other's place.
+/// Lays one table over another: tables are merged key by key, and all other values are replaced.
 pub fn overlay(below: &mut Table, above: Table) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {

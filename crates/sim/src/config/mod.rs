@@ -39,10 +39,10 @@ pub use work::{
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Everything random follows from it.
+    /// The seed of everything random.
     #[serde(default = "one")]
     pub seed: u64,
-    /// The run ends at the latest after so much simulated time.
+    /// The simulated time at which the run ends at the latest.
     #[serde(default = "ten_seconds")]
     pub end: Duration,
     /// The network.
@@ -53,19 +53,19 @@ pub struct Config {
     /// Jobs that come and go.
     #[serde(default, rename = "training", skip_serializing_if = "Vec::is_empty")]
     pub trainings: Vec<TrainingSection>,
-    /// What else is on the network.
+    /// Other traffic on the network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficSection>,
-    /// What switches are and hold. The same everywhere.
+    /// The memory and cores of switches, the same in all switches.
     #[serde(default, skip_serializing_if = "is_default")]
     pub switches: Switches,
-    /// How flows under DCTCP behave.
+    /// The behaviour of flows under DCTCP.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: TransportSection,
-    /// What goes wrong.
+    /// Faults.
     #[serde(default, rename = "fault", skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultSection>,
-    /// What the run tells besides its totals.
+    /// What the report contains besides totals.
     #[serde(default, skip_serializing_if = "is_default")]
     pub report: ReportSection,
 }
@@ -73,15 +73,15 @@ pub struct Config {
 /// `[switches]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Switches {
-    /// Their handlers run on cores and take time: `[switches.cores]`.
+    /// The cores on which handlers run and take time: `[switches.cores]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<CoresSection>,
-    /// What they hold for jobs that share their memory, by protocol: `[switches.NAME]`.
+    /// Options of memory that jobs share, by protocol: `[switches.NAME]`.
     #[serde(flatten)]
     pub options: BTreeMap<String, OptionTable>,
 }
 
-/// Why a file describes no experiment, in one sentence.
+/// Why a file is not an experiment, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(crate) String);
@@ -90,17 +90,17 @@ pub(crate) fn invalid(sentence: impl Into<String>) -> ConfigError {
     ConfigError(sentence.into())
 }
 
-/// A JSON object as the table that a file would be.
+/// A JSON object as the table of a file.
 pub(crate) fn json_table(text: &str) -> Result<toml::Table, ConfigError> {
     serde_json::from_str(text).map_err(|error| invalid(error.to_string()))
 }
 
-/// Messages of the parser may have several lines; the sentence has one.
+/// A parser's message may have several lines; the sentence has one.
 fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
 }
 
-/// What a file is that is no experiment of one run, and how it is used.
+/// The kind of a file that is not an experiment of one run, and how such a file is used.
 pub(crate) fn other_kind(table: &toml::Table) -> Option<&'static str> {
     let has = |key: &str| table.contains_key(key);
     if has("sweep") {
@@ -125,7 +125,7 @@ fn ten_seconds() -> Duration {
 }
 
 impl Config {
-    /// Reads the same from a JSON object, as programs make it.
+    /// Reads an experiment from a JSON object, as programs make it.
     pub fn parse_json(text: &str) -> Result<Config, ConfigError> {
         let table = json_table(text)?;
         if table.contains_key("sweep") {
@@ -134,7 +134,7 @@ impl Config {
         Config::deserialize(table).map_err(|error| invalid(one_line(error.message())))
     }
 
-    /// Reads a file's text. Whether its parts fit together is found when it is built.
+    /// Reads a file's text. Whether its parts fit together is checked when it is built.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|error| {
             if let Some(sentence) = toml::from_str(text).ok().and_then(|table: toml::Table| other_kind(&table)) {

@@ -12,11 +12,11 @@ use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 use crate::topology::{LinkSpec, MarkBytes, Rate};
 
-/// `[network]`: one shape, and what all links and switches have in common.
+/// `[network]`: one shape, and the properties of all links and switches.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// Hosts round one switch.
+    /// Hosts around one switch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub star: Option<StarShape>,
     /// Two switches with a link between them.
@@ -37,10 +37,10 @@ pub struct Network {
     /// Every link's propagation delay.
     #[serde(default = "defaults::delay")]
     pub delay: Duration,
-    /// What each output queue of a switch holds.
+    /// The room of each output queue of a switch.
     #[serde(default = "defaults::queue")]
     pub queue: Bytes,
-    /// A packet that finds more than this in a queue is marked; nothing is marked if this is left out.
+    /// A packet is marked if it finds more than this in a queue; if left out, no packet is marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_above: Option<Bytes>,
     /// All packets that find more than this are marked, and of those that find less a share that rises from `mark_above`
@@ -50,10 +50,10 @@ pub struct Network {
     /// Links between switches, where they differ.
     #[serde(default, skip_serializing_if = "LinkOverride::is_empty")]
     pub core: LinkOverride,
-    /// What a packet spends in a switch before it reaches an output queue.
+    /// How long a packet is in a switch before it reaches an output queue.
     #[serde(default)]
     pub switch_latency: Duration,
-    /// What each switch has for jobs' machines; as much as they ask for if left out.
+    /// The memory of each switch for jobs' machines; if left out, as much as they ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_memory: Option<Bytes>,
     /// How switches choose among equally short paths.
@@ -62,35 +62,35 @@ pub struct Network {
     /// The pause that ends a flowlet.
     #[serde(default = "defaults::flowlet_gap")]
     pub flowlet_gap: Duration,
-    /// Bytes that a UDP payload costs on a link.
+    /// Bytes that a packet has on a link besides its UDP payload.
     #[serde(default = "defaults::overhead")]
     pub overhead: Bytes,
-    /// Bytes on a link of the shortest packet.
+    /// The least bytes of a packet on a link.
     #[serde(default = "defaults::shortest")]
     pub shortest: Bytes,
-    /// What a host's NIC takes in advance.
+    /// How much a host's NIC takes in advance.
     #[serde(default = "defaults::nic_queue")]
     pub nic_queue: Bytes,
-    /// PAUSE keeps queues from overflowing.
+    /// PAUSE, which keeps queues from overflowing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lossless: Option<LosslessSection>,
-    /// Delays that hosts put before packets.
+    /// Delays of packets at hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<NoiseSection>,
 }
 
-/// `lossless`: when a switch tells the sender of a port's packets to PAUSE. `queue` is what each of its ports can hold of
-/// what came in there, and it needs room for what still comes after the order.
+/// `lossless`: when a switch tells the sender of a port's packets to PAUSE. `queue` is the room of each port for
+/// packets that came in there; it must suffice for packets that still come after the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LosslessSection {
-    /// More than this waits; half of the smallest queue if left out.
+    /// The sender must pause when more than this waits; half of the smallest queue if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xoff: Option<Bytes>,
-    /// The sender goes on when it is no more than this; two packets of 1,538 bytes less than `xoff` if left out.
+    /// The sender goes on when no more than this waits; two packets of 1,538 bytes less than `xoff` if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xon: Option<Bytes>,
-    /// What takes room in a port; everything if left out. The others show what PAUSE does to programs' sums.
+    /// Which packets take room in a port; all if left out. The other choices show what PAUSE does to programs' sums.
     #[serde(skip_serializing_if = "Charges::is_default")]
     pub charges: Charges,
 }
@@ -99,16 +99,16 @@ pub struct LosslessSection {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseSection {
-    /// For each packet that a host sends.
+    /// The probability for each packet that a host sends.
     pub probability: Share,
-    /// How long.
+    /// How long a delay is.
     pub delay: Duration,
-    /// What is held up for so long.
+    /// What is delayed.
     #[serde(default, skip_serializing_if = "Holds::is_default")]
     pub holds: Holds,
 }
 
-/// `[network.core]`: links between switches, where they differ from those of hosts.
+/// `[network.core]`: the properties in which links between switches differ from those of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkOverride {
@@ -156,7 +156,7 @@ pub enum Routing {
     RoundRobin,
     /// At random, packet by packet.
     Random,
-    /// At random, pause by pause.
+    /// At random, for each flowlet.
     Flowlet,
     /// The shortest queue, packet by packet.
     LeastQueued,
@@ -197,7 +197,7 @@ fn mark_bytes(above: Option<Bytes>, all_above: Option<Bytes>) -> Option<MarkByte
 /// Bytes on a link of a full Ethernet packet.
 const FULL_PACKET: u64 = 1538;
 
-/// More than this and a mistake is more likely than a purpose.
+/// More nodes or links than this are probably a mistake.
 const MOST_NODES: u64 = 1 << 21;
 const MOST_LINKS: u64 = 1 << 24;
 
@@ -238,7 +238,7 @@ impl Network {
         Ok(graph)
     }
 
-    /// What a UDP payload costs on a link.
+    /// The bytes of a packet on a link besides its UDP payload.
     pub fn framing(&self) -> Result<Framing, ConfigError> {
         let fits = |bytes: Bytes, what: &str| match u16::try_from(bytes.0) {
             Ok(bytes) if bytes <= 1000 => Ok(bytes),
@@ -258,7 +258,7 @@ impl Network {
             return Err(invalid(format!("lossless: xon = {} is more than xoff = {}", Bytes(xon), Bytes(xoff))));
         }
         for link in links() {
-            // Orders take a switch's latency too.
+            // An order to pause also takes a switch's latency.
             let link = LinkSpec { delay: link.delay + self.switch_latency.0, ..link };
             let needed = xoff.saturating_add(headroom(&link, FULL_PACKET));
             if needed > link.queue_bytes {
@@ -273,7 +273,7 @@ impl Network {
         Ok(Some(LosslessSpec { xoff, xon, charges: section.charges }))
     }
 
-    /// How switches choose.
+    /// How switches choose among paths.
     pub fn balancing(&self) -> Balancing {
         match self.routing {
             Routing::Ecmp => Balancing::Ecmp,
@@ -318,7 +318,7 @@ impl Network {
         Ok(())
     }
 
-    /// Refuses what would take all memory before it is built.
+    /// Refuses a network that would take all memory, before it is built.
     fn check_size(&self) -> Result<(), ConfigError> {
         let product = |factors: &[u32]| factors.iter().fold(1u64, |product, &n| product.saturating_mul(n.into()));
         let (nodes, links) = if let Some(shape) = &self.star {

@@ -1,4 +1,4 @@
-//! Nodes in the file, by name: `"host 3"`, `"switch 0"`, and where a shape has such, `"leaf 3"` or `"spine 0"`.
+//! Nodes in the file, by name: `"host 3"`, `"switch 0"` and, in shapes that have them, `"leaf 3"` or `"spine 0"`.
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::ids::NodeId;
@@ -14,22 +14,22 @@ pub enum NodeName {
     Host(u32),
     /// A switch.
     Switch(u32),
-    /// A switch of one tier, counted from 0 there.
+    /// A switch of one tier, counted from 0 in the tier.
     Of(Tier, u32),
 }
 
 /// The switches of one level, in shapes whose levels have names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// With hosts, in a leaf-spine network.
+    /// A switch with hosts, in a leaf-spine network.
     Leaf,
-    /// Above the leaves.
+    /// A switch above the leaves.
     Spine,
-    /// With hosts, in a Clos network.
+    /// A switch with hosts, in a Clos network.
     Edge,
-    /// Above a pod's edge switches.
+    /// A switch above a pod's edge switches.
     Aggregation,
-    /// At the top.
+    /// A switch at the top of a Clos network.
     Core,
 }
 
@@ -46,7 +46,7 @@ impl Tier {
         }
     }
 
-    /// The shape that has it.
+    /// The shape that has this tier.
     const fn shape(self) -> &'static str {
         match self {
             Tier::Leaf | Tier::Spine => "leaf_spine",
@@ -84,12 +84,12 @@ impl From<NodeName> for String {
 }
 
 impl NodeName {
-    /// It names a host.
+    /// True if it names a host.
     pub fn is_host(self) -> bool {
         matches!(self, NodeName::Host(_))
     }
 
-    /// The node in a graph.
+    /// The node of a graph that it names.
     pub fn node(self, graph: &Graph) -> Result<NodeId, ConfigError> {
         let missing = |count: usize, kind: &str| {
             invalid(format!("{} does not exist: there are {count} {kind}, from 0", String::from(self)))
@@ -115,9 +115,9 @@ impl NodeName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a switch: its number, or a name as in \"spine 0\"")]
 pub enum SwitchName {
-    /// Counted from 0 over all switches.
+    /// A number, counted from 0 over all switches.
     Number(u32),
-    /// By name.
+    /// A name.
     Name(NodeName),
 }
 

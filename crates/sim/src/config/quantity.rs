@@ -24,7 +24,7 @@ pub struct Duration(pub Span);
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
-/// A unit and how many of the smallest unit it is.
+/// Units, and how many of the smallest unit each is.
 type Units = &'static [(&'static str, f64)];
 
 const BYTES: Units =
@@ -33,7 +33,7 @@ const RATES: Units = &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/
 const TIMES: Units = &[("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("ms", 1e9), ("s", 1e12)];
 const SHARES: Units = &[("%", 0.01), ("", 1.0)];
 
-/// The number before a unit, in the smallest unit; a sentence if it is none.
+/// The number before a unit, in the smallest unit; the error is a sentence.
 fn parse(text: &str, units: Units, example: &str) -> Result<f64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+' | 'e' | 'E')));
@@ -100,7 +100,7 @@ impl Share {
     }
 }
 
-/// The largest unit of which a quantity is a number without needless digits.
+/// Writes a quantity in the largest unit in which it needs few digits.
 fn show(value: f64, units: Units, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let fits = |&&(_, factor): &&(&str, f64)| value >= factor && (value / factor * 1000.0).fract() == 0.0;
     let largest = units.iter().filter(fits).max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(&units[0]);

@@ -1,4 +1,4 @@
-//! What a run tells besides its totals.
+//! The parts of a report besides totals.
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
@@ -11,10 +11,10 @@ use super::{ConfigError, invalid};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReportSection {
-    /// How often.
+    /// How often samples are taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
-    /// Of which links.
+    /// The links that are sampled.
     #[serde(default = "all")]
     pub links: Links,
 }
@@ -29,26 +29,26 @@ impl Default for ReportSection {
     }
 }
 
-/// How often links and switches are looked at.
+/// How often links and switches are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a step of time, as in \"10 us\", or \"auto\"")]
 pub enum Sample {
-    /// By a word.
+    /// A word.
     Word(SampleWord),
-    /// Every so much simulated time.
+    /// After each such simulated time.
     Every(Duration),
 }
 
-/// Words for how often.
+/// Words for how often samples are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleWord {
-    /// In equal steps, as many as make a picture.
+    /// In equal steps, as many as a picture needs.
     Auto,
 }
 
 impl ReportSection {
-    /// Refuses a step that leads nowhere.
+    /// Refuses a step of no time.
     pub fn check(&self) -> Result<(), ConfigError> {
         match self.sample {
             Some(Sample::Every(Duration(Span::ZERO))) => Err(invalid("report: sample = 0 is no step of time")),

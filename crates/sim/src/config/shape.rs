@@ -24,7 +24,7 @@ pub struct StarShape {
 pub struct DumbbellShape {
     /// Hosts on one side, numbered from 0.
     pub left: u32,
-    /// Hosts on the other.
+    /// Hosts on the other side.
     pub right: u32,
 }
 

@@ -18,71 +18,71 @@ pub struct TrainingSection {
     /// The name in reports; "training 0" and so on if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How they reduce.
+    /// The protocol with which they reduce.
     #[serde(with = "protocol_name")]
     pub protocol: &'static Protocol,
     /// Hosts that they may run on.
     #[serde(default = "all_hosts")]
     pub hosts: Hosts,
-    /// So many workers of different jobs have room on one host.
+    /// How many workers of different jobs one host has room for.
     #[serde(default = "one")]
     pub workers_per_host: u16,
-    /// The fewest and the most workers of a job; each number is as likely.
+    /// The fewest and the most workers of a job; all numbers are equally likely.
     pub workers: [u16; 2],
-    /// Models by name, and how likely each is, in parts of the sum; all equally if left out.
+    /// Models by name, with their weights; equally likely if left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, f64>,
-    /// Models' bytes and times of computation are divided by this.
+    /// Models' bytes and computation times are divided by this.
     #[serde(default = "one_whole")]
     pub scale: u32,
-    /// Models that reduce in another way, as they are small.
+    /// Small models, which reduce with another protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub small_models: Option<SmallModels>,
     /// The operator.
     #[serde(default = "sum", with = "op_name")]
     pub op: ReduceOp,
-    /// Steps of a job: each worker computes, and then all reduce the model's gradients.
+    /// How many steps a job has: in each, all workers compute and then reduce the model's gradients.
     pub iterations: u32,
-    /// The share of hosts' rate that jobs' gradients would fill in a ring: so often do jobs arrive.
+    /// How often jobs arrive: the share of hosts' rate that jobs' gradients would fill in a ring.
     pub load: Share,
-    /// The first may arrive from here on ...
+    /// When the first job may arrive.
     #[serde(default)]
     pub start: Duration,
-    /// ... and none from here on; the run waits for those that have.
+    /// When no more jobs arrive; the run waits for those that have arrived.
     pub until: Duration,
-    /// The protocol's options, by name; those left out have their defaults.
+    /// The protocol's options by name; options left out have their defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: OptionTable,
     /// Elements of a packet.
     #[serde(default = "elements")]
     pub elements_per_packet: u16,
-    /// A job's pool over all trees, as in a job.
+    /// The pool of a job over all trees, as in `[[job]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u16>,
-    /// A job's aggregation trees; fewer where its hosts have fewer switches in common.
+    /// The aggregation trees of a job; fewer if its hosts have fewer switches in common.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trees: Option<u16>,
     /// Retransmission timeouts.
     #[serde(default)]
     pub rto: Timeouts,
-    /// A collective fails after so long, as in a job.
+    /// A collective fails after so much time, as in `[[job]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
 }
 
-/// `small_models`: those whose gradients are fewer than so many bytes reduce under another protocol.
+/// `small_models`: models with fewer bytes of gradients than `below` reduce with another protocol.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SmallModels {
     /// Bytes of the whole model, before they are divided by `scale`.
     pub below: Bytes,
-    /// How they reduce.
+    /// The protocol with which they reduce.
     #[serde(with = "protocol_name")]
     pub protocol: &'static Protocol,
 }
 
 impl TrainingSection {
-    /// What a job that reduces so many bytes would be in the file; all that is not its name, its hosts and its start.
+    /// The section of a job that reduces so many bytes, without its name, hosts and start.
     pub(crate) fn job(&self, protocol: &'static Protocol, tensor: u64, compute: Duration) -> JobSection {
         let is_own = protocol == self.protocol;
         let trees = self.trees.filter(|_| is_own || protocol.switch.is_some());

@@ -23,25 +23,25 @@ pub struct JobSection {
     /// The name in reports; "job 0" and so on if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How it reduces.
+    /// The protocol with which it reduces.
     #[serde(with = "protocol_name")]
     pub protocol: &'static Protocol,
-    /// Where its ranks are.
+    /// The hosts of its ranks.
     #[serde(default)]
     pub hosts: Hosts,
     /// Which hosts a number or a share of them means.
     #[serde(default)]
     pub placement: Placement,
-    /// What they do together.
+    /// The kind of its collectives.
     #[serde(default)]
     pub collective: CollectiveKind,
-    /// The rank that a reduce is for, or that a broadcast is from; 0 if left out.
+    /// The rank that a reduce is for or a broadcast is from; 0 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<u16>,
     /// The tensor of each collective.
     pub tensor: Bytes,
-    /// The share of the tensor's elements that each rank brings, drawn for each: the tensors are sparse. All, of dense ones, if left
-    /// out.
+    /// The share of the tensor's elements that each rank brings, drawn for each rank: the tensors are sparse. If left
+    /// out, tensors are dense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density: Option<Share>,
     /// The type of its elements.
@@ -50,40 +50,40 @@ pub struct JobSection {
     /// The operator.
     #[serde(default = "defaults::op", with = "op_name")]
     pub op: ReduceOp,
-    /// An operator of the job's own in its place.
+    /// An operator of the job's own, in place of `op`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<OperatorSource>,
-    /// What ranks bring, where the job has an operator of its own.
+    /// The data of ranks, in a job with an operator of its own.
     #[serde(default, skip_serializing_if = "Data::is_fingerprints")]
     pub data: Data,
-    /// Collectives, one after the other.
+    /// How many collectives run, one after the other.
     #[serde(default = "defaults::one")]
     pub iterations: u32,
     /// When the ranks submit the first one.
     #[serde(default)]
     pub start: Duration,
-    /// Time that each rank computes between two of them.
+    /// How long each rank computes between two collectives.
     #[serde(default)]
     pub compute: Duration,
-    /// The protocol's options, by name; those left out have their defaults.
+    /// The protocol's options by name; options left out have their defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: OptionTable,
     /// Elements of a packet.
     #[serde(default = "defaults::elements")]
     pub elements_per_packet: u16,
-    /// Pool size over all trees; as many as the bandwidth-delay product needs if left out (SwitchML, appendix C).
+    /// The pool over all trees; if left out, as large as the bandwidth-delay product needs (SwitchML, appendix C).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u16>,
-    /// Aggregation trees, over which blocks are spread; one if left out, under a protocol that has them planned.
+    /// The aggregation trees over which blocks are spread; one if left out, for a protocol with planned trees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trees: Option<u16>,
-    /// The switches at the top of the trees; `root_choice` says which if left out.
+    /// The switches at the roots of the trees; if left out, `root_choice` decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<SwitchName>>,
-    /// How the roots are found that the file does not name.
+    /// How roots are chosen that the file does not name.
     #[serde(default, skip_serializing_if = "RootChoice::is_random")]
     pub root_choice: RootChoice,
-    /// Hosts that sum instead of switches, under a protocol with servers; one beside each rank if left out.
+    /// Hosts that sum instead of switches, for a protocol with servers; one beside each rank if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<ParameterServers>,
     /// Ranks that are late for every collective.
@@ -92,8 +92,8 @@ pub struct JobSection {
     /// Retransmission timeouts.
     #[serde(default)]
     pub rto: Timeouts,
-    /// A collective fails after so long; if left out, after a second, or 100 times what its tensor takes on the slowest
-    /// link.
+    /// A collective fails after so much time; if left out, after a second, or after 100 times what its tensor takes on
+    /// the slowest link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
 }
@@ -103,14 +103,14 @@ impl JobSection {
     pub const OP: ReduceOp = ReduceOp::Sum;
 }
 
-/// How the switches at the top of a job's trees are found.
+/// How the roots of a job's trees are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RootChoice {
-    /// At random from the highest level, as papers do that say nothing else.
+    /// At random from the highest level, as in papers that do not say how.
     #[default]
     Random,
-    /// As a fabric's seat does: the lowest switches that connect all ranks, those with the least planned load first.
+    /// As a fabric's seat chooses: the lowest switches that connect all ranks, and of these the least loaded first.
     LeastLoaded,
 }
 
@@ -120,16 +120,16 @@ impl RootChoice {
     }
 }
 
-/// Where an operator comes from that people have written.
+/// An operator that people have written.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "expected a file, the name of an operator that comes along, an expression, or { expression, element }"
 )]
 pub enum OperatorSource {
-    /// A file, the name of one that comes along, or an expression over elements of the job's type.
+    /// A file, the name of a ready-made operator, or an expression over elements of the job's type.
     Text(String),
-    /// An expression, and what its elements are.
+    /// An expression, and the kind of its elements.
     Expression(ExpressionSource),
 }
 
@@ -137,27 +137,27 @@ pub enum OperatorSource {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpressionSource {
-    /// A line for each field of the result, or one alone.
+    /// A line for each field of the result, or a single expression.
     pub expression: String,
-    /// What the elements are, as in `v:f32,i:i32`.
+    /// The kind of elements, as in `v:f32,i:i32`.
     pub element: String,
 }
 
-/// Where parameter servers are.
+/// The hosts of parameter servers.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected \"colocated\", or hosts: a number, a share, a list, \"all\" or \"rest\"")]
 pub enum ParameterServers {
-    /// By a word.
+    /// A word.
     Word(ServerWord),
-    /// On hosts of their own.
+    /// Servers on hosts of their own.
     Dedicated(Hosts),
 }
 
-/// Words for where parameter servers are.
+/// Words for the hosts of parameter servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerWord {
-    /// One beside each rank.
+    /// One server beside each rank.
     Colocated,
 }
 
@@ -165,24 +165,24 @@ pub enum ServerWord {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StragglerSection {
-    /// Which: a number of them, a share, or a list of ranks.
+    /// The late ranks: a number of them, a share, or a list.
     pub ranks: Hosts,
-    /// How late.
+    /// How late they are.
     pub late: Duration,
 }
 
-/// `collective`: what the ranks of a job do.
+/// `collective`: the kind of a job's collectives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectiveKind {
-    /// All sum, and all get the sum.
+    /// All ranks contribute, and all get the sum.
     #[default]
     Allreduce,
-    /// All sum, and one gets the sum.
+    /// All ranks contribute, and one gets the sum.
     Reduce,
-    /// One's data for all.
+    /// All ranks get one rank's data.
     Broadcast,
-    /// All wait for all.
+    /// All ranks wait for all others.
     Barrier,
 }
 
@@ -190,11 +190,11 @@ pub enum CollectiveKind {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// Before a round trip was measured.
+    /// The timeout before a round trip was measured.
     pub initial: Duration,
-    /// Never below this ...
+    /// The least timeout.
     pub min: Duration,
-    /// ... nor above this.
+    /// The greatest timeout.
     pub max: Duration,
 }
 
@@ -207,94 +207,94 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// As machines take them.
+    /// The timers in the form that machines take.
     pub fn timers(&self) -> TimerConfig {
         TimerConfig { initial_rto: self.initial.0, min_rto: self.min.0, max_rto: self.max.0 }
     }
 }
 
-/// `[[traffic]]`: what else is on the network.
+/// `[[traffic]]`: other traffic on the network.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficSection {
-    /// What kind.
+    /// The kind of traffic.
     pub pattern: Pattern,
-    /// Who takes part.
+    /// The hosts that take part.
     #[serde(default)]
     pub hosts: Hosts,
     /// Which hosts a number or a share of them means.
     #[serde(default)]
     pub placement: Placement,
-    /// Who sends, where that is not all of `hosts`: for `poisson` and `stream`, instead of `hosts` ...
+    /// The senders, if they are not all of `hosts`: for `poisson` and `stream`, instead of `hosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Hosts>,
-    /// ... and to whom.
+    /// The receivers, with `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Hosts>,
-    /// What brings its packets there; flows that arrive at random always use DCTCP.
+    /// The transport; flows that arrive at random always use DCTCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
-    /// Bytes of a message: on a link, framing included, or under DCTCP of data.
+    /// Bytes of a message: with framing or, under DCTCP, of data alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Bytes>,
-    /// How long flows that arrive at random are, instead of all as long as `message`.
+    /// The distribution of sizes of flows that arrive at random; without it all have the size of `message`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sizes: Option<FlowSizes>,
-    /// Flows of `sizes` are divided by this.
+    /// Sizes of flows from `sizes` are divided by this.
     #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
     pub scale: u32,
-    /// Of `sizes`, only flows of at least the one and of fewer than the other so many bytes, before they are divided: others are
-    /// drawn and not sent.
+    /// Flows of `sizes` are sent only if they have at least the first and fewer than the second number of bytes, before
+    /// the division; others are drawn and not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<[Bytes; 2]>,
-    /// Bytes of a packet on a link, framing included; not under DCTCP.
+    /// Bytes of a packet on a link, with framing; not under DCTCP.
     #[serde(default = "defaults::packet")]
     pub packet: Bytes,
-    /// The share of its rate that a host sends, under DCTCP of data; only for patterns that go on.
+    /// The share of its rate that a host sends, under DCTCP of data; only for patterns without end.
     #[serde(default = "defaults::full")]
     pub load: Share,
-    /// Of a `stream`: what each sender puts on its link. Of `poisson` with `from` and `to`: what `load` is a share
-    /// of, for all senders together; the sum of their rates if left out.
+    /// For `stream`, the rate of each sender on its link. For `poisson` with `from` and `to`, the total that `load` is
+    /// a share of; if left out, the sum of the senders' rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<DataRate>,
-    /// A host begins its next message when it has received as many bytes as it has sent; only for `uniform` over
-    /// lossless links.
+    /// A host begins its next message when it has received as many bytes as it has sent; only for `uniform` on lossless
+    /// links.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exchange: bool,
     /// When it begins.
     #[serde(default)]
     pub start: Duration,
-    /// When no more packets are sent, or flows arrive; the run waits for the flows that arrived before. Never if left
-    /// out. Only for patterns that go on.
+    /// When packets or flows end; the run waits for flows that arrived before. If left out, they never end. Only for
+    /// patterns without end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Duration>,
 }
 
-/// What brings packets to their destinations.
+/// The transport of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// Nothing: as fast as the NIC sends, never again.
+    /// None: packets are sent as fast as the NIC sends, and never again.
     None,
     /// DCTCP.
     Dctcp,
 }
 
-/// `[transport]`: what all flows under DCTCP have in common.
+/// `[transport]`: the properties of all flows under DCTCP.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportSection {
-    /// Bytes of data that a packet carries; 1,460 if left out.
+    /// Bytes of data in a packet; 1,460 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<Bytes>,
-    /// Packets that a flow begins with; 10 if left out (RFC 6928).
+    /// The first window of a flow in packets; 10 if left out (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
-    /// Retransmission timeouts; 10 ms at first and at least, as in the paper, if left out.
+    /// Retransmission timeouts; if left out, 10 ms at first and at least, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto: Option<Timeouts>,
-    /// A packet is lost once one that was sent so many later has arrived. If left out, 3 where a flow keeps its path and
-    /// 64 where its packets take several.
+    /// A packet counts as lost once a packet that was sent so many later has arrived. If left out, 3 if a flow keeps
+    /// its path, and 64 if its packets take several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reordering: Option<u16>,
 }
@@ -305,12 +305,12 @@ pub struct TransportSection {
 pub enum Pattern {
     /// Every host sends one message to another and receives one.
     Permutation,
-    /// Without end: every host sends a message to one peer and receives from one, and then changes peers (random
-    /// uniform injection, Canary §5.2).
+    /// Without end, every host sends a message to one peer and receives one from another, and then changes peers
+    /// (random uniform injection, Canary §5.2).
     Uniform,
     /// Flows arrive as a Poisson process, each between two random hosts.
     Poisson,
-    /// Each sender sends packets to one receiver at a fixed rate, whatever is lost.
+    /// Each sender sends packets to one receiver at a fixed rate, whatever losses there are.
     Stream,
 }
 

@@ -1,8 +1,8 @@
-//! What a processor counts: levels over time, and cycles by what they went into.
+//! The counts of a processor: levels over time, and cycles by kind of step.
 
 use super::steps::{Kind, Spent};
 
-/// A number that rises and falls, with its peak and its mean. What lasts for no time is in neither.
+/// A number that rises and falls, with its peak and its mean. A level that lasts for no time counts in neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     value: u64,
@@ -13,17 +13,17 @@ pub struct Level {
 }
 
 impl Level {
-    /// What it is now.
+    /// The present level.
     pub fn value(&self) -> u64 {
         self.value
     }
 
-    /// The most that it was for some time, up to its last change.
+    /// The highest level that lasted for some time, up to the last change.
     pub fn peak(&self) -> u64 {
         self.peak
     }
 
-    /// Its mean over the time from 0 to `now`.
+    /// The mean level over the time from 0 to `now`.
     pub fn mean(&self, now: u64) -> f64 {
         let rest = u128::from(self.value) * u128::from(now.saturating_sub(self.since));
         (self.sum + rest) as f64 / now.max(1) as f64
@@ -51,26 +51,26 @@ impl Level {
 /// Counts of a processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that had no room.
+    /// Packets that found no room.
     pub refused: u64,
-    /// Packets that were marked, as the packet memory was filling.
+    /// Packets that were marked because the packet memory was filling.
     pub marked: u64,
-    /// Blocks that were begun when their cluster's working memory had no room for them.
+    /// Blocks that began when their cluster's working memory had no room for them.
     pub crowded: u64,
-    /// Handlers that have ended.
+    /// Handlers that ended.
     pub finished: u64,
     /// Bytes of their packets.
     pub handled_bytes: u64,
-    /// How long there was something to handle, and since when there is.
+    /// For how long there were packets, and since when there are.
     active: u64,
     active_since: Option<u64>,
     /// Packets that wait for a core.
     pub queued: Level,
-    /// Packets in the processor: those that wait, and those whose handlers run.
+    /// Packets in the processor: waiting ones, and those whose handlers run.
     pub packets: Level,
     /// Bytes of these packets: the input buffers.
     pub input_bytes: Level,
-    /// Bytes of the buffers of blocks that are begun and not complete: the working memory.
+    /// Bytes of the buffers of blocks that have begun and are not complete: the working memory.
     pub working_bytes: Level,
     /// Cycles in which cores waited for locks.
     pub lock_waiting: u64,
@@ -79,12 +79,12 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// A packet is in.
+    /// A packet came in.
     pub(super) fn begin(&mut self, now: u64) {
         self.active_since.get_or_insert(now);
     }
 
-    /// A handler has ended.
+    /// A handler ended.
     pub(super) fn end(&mut self, now: u64, bytes: u64) {
         self.finished += 1;
         self.handled_bytes += bytes;
@@ -95,7 +95,7 @@ impl Counters {
         }
     }
 
-    /// Gigabits of packets in a second of those in which there were any, where times are picoseconds.
+    /// Gigabits of packets a second, over the time in which there were packets; times must be picoseconds.
     pub fn handled_gbps(&self) -> f64 {
         8e3 * self.handled_bytes as f64 / self.active.max(1) as f64
     }
@@ -105,7 +105,7 @@ impl Counters {
         self.busy[kind]
     }
 
-    /// Cycles in which cores had a handler, those of waiting for locks included: the sum of all service times.
+    /// Cycles in which cores had a handler, including waiting for locks: the sum of all service times.
     pub fn service(&self) -> u64 {
         self.busy.total() + self.lock_waiting
     }

@@ -1,8 +1,9 @@
-//! Handlers that run, packet by packet: the committed programs of `dataplanes/pspin` in the instruction simulator, beside the machine
-//! that sums.
+//! Handlers that run, packet by packet: the committed programs of `dataplanes/pspin` in the instruction simulator,
+//! beside the machine that sums.
 //!
-//! A cluster's handlers share its memory, so that there is a unit for each cluster. A handler gets the packet's header and indices as the
-//! network brought them, and values of one. It runs as if it were alone: who waits for whom is the processor's to say.
+//! A cluster's handlers share its memory, so there is a unit for each cluster. A handler gets the packet's header and
+//! indices as they came, and the value one for each element. It runs as if it were alone: the processor decides which
+//! handler waits for which.
 
 use std::fmt;
 
@@ -14,34 +15,34 @@ use super::prices::{Code, Storage};
 use super::steps::{Called, Spent};
 use super::{Packet, Shape};
 
-/// Where things are in L1.
+/// Addresses in L1.
 const JOB: u32 = map::L1;
 const PACKET: u32 = map::L1 + 0x100;
 const BLOCKS: u32 = map::L1 + 0x4000;
-/// What the stack may take.
+/// The most bytes of the stack.
 const STACK_BYTES: u32 = 0x1000;
-/// More than any handler needs for a packet.
+/// More cycles than any handler needs for a packet.
 const MOST_CYCLES: u64 = 10_000_000;
-/// The struct `block` of `dense.c`, and where its buffers' locks are.
+/// The struct `block` of `dense.c`, and the place of its buffers' locks.
 const DENSE_BLOCK_BYTES: u32 = 4 * (3 + 4 + 4 + 6);
 const HELD_AT: u32 = 4 * 3;
 const MOST_BUFFERS: u32 = 4;
 /// The struct `block` of `sparse.c`.
 const SPARSE_BLOCK_BYTES: u32 = 4 * 4 + 32 * 16;
 const MOST_CHILDREN: u32 = 32;
-/// Longest packets of these programs' switches.
+/// The longest packet of these programs' switches.
 const MOST_PACKET_BYTES: u32 = 0x3e00;
 
-/// What a job's handlers are told.
+/// The parameters of a job's handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// How they are written.
+    /// How the handlers are written.
     pub code: Code,
     /// The type of elements.
     pub dtype: DType,
-    /// Packets of a block.
+    /// How many packets a block has.
     pub children: u32,
-    /// Blocks of the whole switch.
+    /// How many blocks the whole switch has.
     pub blocks: u32,
     /// Bytes of elements in a dense packet.
     pub payload_bytes: u32,
@@ -52,11 +53,11 @@ pub struct Setup {
 pub struct Exact {
     setup: Setup,
     shape: Shape,
-    /// By cluster and storage, those that were needed so far.
+    /// For each cluster and storage, the unit, if it was needed so far.
     units: Vec<[Option<Box<Unit>>; Storage::ALL.len()]>,
-    /// Packets that cost what the table says, as no handler could run.
+    /// How many packets got the table's prices because no handler could run.
     pub priced: u64,
-    /// Why no handler could run.
+    /// Why no handler could run, if one could not.
     pub why: Option<String>,
 }
 
@@ -82,7 +83,7 @@ fn program(storage: Storage, code: Code) -> Program {
     Program::read(file).expect("the tests of crates/riscv read every committed program")
 }
 
-/// Where a sparse block has what, from its beginning.
+/// The fields of a sparse block, by their distances from its beginning.
 struct SparseLayout {
     places: u32,
     capacity: u32,
@@ -94,7 +95,7 @@ struct SparseLayout {
 }
 
 impl Setup {
-    /// Blocks of a cluster.
+    /// How many blocks a cluster has.
     fn window(&self, shape: &Shape) -> u32 {
         self.blocks.div_ceil(shape.clusters).next_power_of_two()
     }
@@ -123,7 +124,7 @@ impl Setup {
         SparseLayout { places, capacity, keys, values, spill, out, bytes: (out + packet).next_multiple_of(4) }
     }
 
-    /// Why these handlers cannot run, in half a sentence.
+    /// Checks that these handlers can run; the error is half a sentence.
     pub fn check(&self, shape: &Shape, needs: Needs, places: u32) -> Result<(), String> {
         let (window, storage) = (u64::from(self.window(shape)), Storage::of(needs));
         let block = match storage {
@@ -151,13 +152,14 @@ impl Setup {
 }
 
 impl Exact {
-    /// Handlers that have seen nothing.
+    /// Handlers in their initial state.
     pub fn new(setup: Setup, shape: Shape) -> Exact {
         let units = (0..shape.clusters).map(|_| Default::default()).collect();
         Exact { setup, shape, units, priced: 0, why: None }
     }
 
-    /// Runs the handler of a packet that has this buffer of its block. Gives its cycles; none where there is no handler for it.
+    /// Runs the handler of a packet with this buffer of its block. Returns its cycles; `None` if there is no handler
+    /// for the packet.
     pub fn run(&mut self, packet: &Packet, buffer: u32, brought: &Brought) -> Option<u64> {
         let storage = Storage::of(packet.needs);
         if packet.needs == Needs::Nothing || !Storage::ALL.contains(&storage) {
@@ -193,20 +195,21 @@ impl Exact {
         Some(counts.cycles)
     }
 
-    /// What a call costs, where the handler has taken so long: the table's parts in their proportions. Which parts it was, own packet
-    /// into an empty buffer or not and how many merges, is what comes nearest.
+    /// The costs of a call whose handler took `total`: the table's parts in their proportions. Which parts it had (its
+    /// packet into an empty buffer or a used one, and how many merges) is guessed from the nearest sum.
     pub fn corrected(called: Called, packet: &Packet, total: u64) -> Called {
         let rest = total.saturating_sub(packet.start) as f64;
         let is_tree = matches!(packet.needs, Needs::Place(..));
         let parts = |own: &Spent, merges: u64| {
-            // What a tree copies the DMA does.
+            // In a tree the DMA copies.
             let own = if is_tree { 0 } else { own.total() };
             (own + merges * called.merge.total() + called.end.total()) as f64
         };
         let sums =
             [called.copy, called.combine].into_iter().flat_map(|own| (0..8).map(move |merges| parts(&own, merges)));
         let nearest = sums.min_by(|a, b| (a - rest).abs().total_cmp(&(b - rest).abs()));
-        // A leaf of a tree that found no sibling costs nothing besides; what it merges later, in the processor's order, the table says.
+        // A leaf of a tree without a sibling costs nothing more; the table prices its later merges, in the processor's
+        // order.
         let Some(nearest) = nearest.filter(|&sum| sum > 0.0) else { return called };
         let scale = |spent: Spent| spent.scaled(rest / nearest);
         Called {
@@ -236,11 +239,12 @@ impl Setup {
         unit
     }
 
-    /// The packet as handlers read it.
+    /// The packet in the form that handlers read.
     fn packet(&self, storage: Storage, block: u32, brought: &Brought) -> Vec<u8> {
         let mut bytes = block.to_le_bytes().to_vec();
         bytes.extend(brought.child.to_le_bytes());
-        // One: a subnormal number would take another way through handlers that widen halves by themselves.
+        // The value is one, because a subnormal number would take another path through handlers that widen halves
+        // themselves.
         let value = match self.dtype {
             DType::F32 => 1f32.to_bits(),
             DType::F16 => f16::from_f32(1.0).to_bits().into(),

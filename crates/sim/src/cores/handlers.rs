@@ -1,4 +1,4 @@
-//! What the handlers of a block's packets do: steps, and the locks of its buffers.
+//! The work of a block's handlers: their steps, and the locks of buffers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,21 +11,21 @@ use super::steps::{Called, Kind, Machine, Spent};
 /// A step of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it does, above all.
+    /// The main kind of its work.
     pub kind: Kind,
-    /// How long it takes; of the step in which the machine is called, nobody knows before.
+    /// How long it takes; `None` for the step that calls the machine, whose time is not known before.
     pub spent: Option<Spent>,
-    /// The buffer whose lock it needs. A handler that needs the same one for its next step keeps it.
+    /// The buffer whose lock it needs. A handler that needs the same lock for its next step keeps it.
     pub lock: Option<u32>,
     /// The buffer that it reads or writes.
     pub buffer: u32,
 }
 
-/// A handler: its packet, and how far it is.
+/// A handler: its packet, and its progress.
 pub struct Task {
     pub(super) packet: Packet,
     called: Called,
-    /// Which of the block's rounds it is of.
+    /// The round of the block to which it belongs.
     round: u32,
     stage: Stage,
     /// The packet whose call completed the block that this handler sends.
@@ -33,7 +33,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Its call of the machine completed the block.
+    /// True if its call of the machine completed the block.
     pub(super) fn completes(&self) -> bool {
         self.called.completes
     }
@@ -42,7 +42,7 @@ impl Task {
 #[derive(Clone, Copy)]
 enum Stage {
     Starting,
-    /// It calls the machine, and brings its packet into this buffer.
+    /// It calls the machine, and combines its packet with this buffer.
     Calling(u32),
     /// It has merged the buffers below `next` into its own.
     Merging {
@@ -50,7 +50,7 @@ enum Stage {
         next: u32,
         tail: Tail,
     },
-    /// It makes this node of the tree: level and place.
+    /// It makes this node of the tree.
     Climbing {
         level: usize,
         place: usize,
@@ -66,18 +66,18 @@ struct Buffer {
     waiting: VecDeque<u32>,
 }
 
-/// A node of a tree: a packet's copy, or two nodes' sum.
+/// A node of a tree: a copy of a packet, or the sum of two nodes.
 #[derive(Clone, Copy, PartialEq)]
 enum Node {
-    /// Nobody makes it yet.
+    /// No handler makes it yet.
     Missing,
-    /// It is there from this time on.
+    /// It exists from this time on.
     From(u64),
-    /// Somebody has taken it.
+    /// A handler has taken it.
     Taken,
 }
 
-/// The end of a block: the packet that completed it, and what that costs.
+/// The end of a block: the packet that completed it, and the costs of the end.
 #[derive(Clone, Copy)]
 struct Tail {
     tag: u32,
@@ -85,14 +85,14 @@ struct Tail {
     end: Spent,
 }
 
-/// A block that some handler is at, or that is begun and not complete.
+/// A block that some handler works on, or that has begun and is not complete.
 #[derive(Default)]
 struct Block {
-    /// Handlers that are at it.
+    /// How many handlers work on it.
     handlers: u32,
     buffers: Vec<Buffer>,
-    /// The round whose packets the machine takes now. A slot's next round may begin before the handler has ended that sends the
-    /// sum of this one, where somebody has asked for that again.
+    /// The round whose packets the machine takes now. A slot's next round may begin before the handler ends that sends
+    /// this round's sum again for a rank that has asked for it.
     current: u32,
     rounds: BTreeMap<u32, Round>,
 }
@@ -100,22 +100,22 @@ struct Block {
 /// One sum.
 #[derive(Default)]
 struct Round {
-    /// Handlers that have called the machine and bring their packets into buffers.
+    /// How many handlers have called the machine and still combine their packets with buffers.
     combining: u32,
-    /// By buffer: a packet is in it, or will be before anybody else owns it.
+    /// For each buffer, whether a packet is in it, or will be before another handler owns it.
     used: Vec<bool>,
-    /// Level by level, the leaves first.
+    /// The nodes of each level, the leaves first.
     nodes: Vec<Vec<Node>>,
     tail: Option<Tail>,
-    /// What it holds of the working memory, and what a buffer is.
+    /// Its bytes of the working memory, and the bytes of a buffer.
     bytes: u64,
     buffer_bytes: u64,
 }
 
-/// All blocks, and what is done to them.
+/// All blocks, and their locks and buffers.
 pub struct Blocks {
     blocks: BTreeMap<(u32, u64), Block>,
-    /// By cluster, bytes of blocks, and the most that it has room for.
+    /// For each cluster the bytes of its blocks; and the most for which it has room.
     working: Vec<u64>,
     room: u64,
 }
@@ -137,7 +137,7 @@ impl Blocks {
         (task, step)
     }
 
-    /// A handler has what it needs: it calls the machine. Gives how long its step takes.
+    /// A handler has what it needs and calls the machine. Returns the time of its step.
     pub(super) fn call(
         &mut self,
         now: u64,
@@ -172,7 +172,7 @@ impl Blocks {
         self.bring(now, task)
     }
 
-    /// A handler brings its packet into its buffer.
+    /// A handler combines its packet with its buffer.
     fn bring(&mut self, now: u64, task: &mut Task) -> (Kind, Spent) {
         let Called { counts, copy, combine, .. } = task.called;
         let Some(round) = self.round(task).filter(|_| counts) else { return (combine.main(), combine) };
@@ -184,7 +184,7 @@ impl Blocks {
             return (Kind::Copy, copy);
         }
         round.combining += 1;
-        // Of one buffer the machine knows what is in it.
+        // If there is only one buffer, the machine knows what is in it.
         let several = round.used.len() > 1;
         let own = if let Stage::Calling(own) = task.stage { own } else { 0 };
         let own = round.used.get_mut(own as usize).filter(|_| several);
@@ -211,7 +211,7 @@ impl Blocks {
         counters.working_bytes.fall(now, bytes);
     }
 
-    /// What a handler does after a step; none: it ends.
+    /// The next step of a handler; `None` if it ends.
     pub(super) fn next(&mut self, now: u64, task: &mut Task, counters: &mut Counters) -> Option<Step> {
         let block = self.blocks.get_mut(&task.packet.key())?;
         match task.stage {
@@ -260,8 +260,8 @@ impl Blocks {
         Some(Step { kind: Kind::Merge, spent: Some(tail.merge), lock, buffer: other })
     }
 
-    /// A handler has made a node: it goes on if the sibling is there, and nobody has taken them. Of two that are made at one
-    /// time the handler on the lower core goes on, as it is asked first.
+    /// A handler has made a node. It goes on if the sibling is there and no other handler has taken it. Of two nodes
+    /// that are made at the same time, the handler on the lower core goes on, because it is asked first.
     fn climb(&mut self, now: u64, task: &mut Task, mut level: usize, mut place: usize) -> Option<Step> {
         let merge = task.called.merge;
         let block = self.blocks.get_mut(&task.packet.key())?;
@@ -288,14 +288,14 @@ impl Blocks {
             nodes[level][place] = Node::From(if alone { now } else { now + merge.total() });
             if !alone {
                 task.stage = Stage::Climbing { level, place, merges: true };
-                // Into the right one of the two, as the paper has it: B0 + B1 is then in B1.
+                // Into the right one of the two buffers, as in the paper: B0 + B1 is then in B1.
                 let buffer = ((((place + 1) << level) - 1).min(leaves - 1)) as u32;
                 return Some(Step { kind: Kind::Merge, spent: Some(merge), lock: None, buffer });
             }
         }
     }
 
-    /// A handler ends. Gives the packet whose sum it has sent: then nothing of the block stays.
+    /// A handler ends. Returns the packet whose sum it has sent, in which case nothing of the block is kept.
     pub(super) fn end(&mut self, now: u64, task: &Task, counters: &mut Counters) -> Option<u32> {
         let key = task.packet.key();
         let block = self.blocks.get_mut(&key)?;
@@ -310,7 +310,7 @@ impl Blocks {
         task.sends
     }
 
-    /// Gives a core a buffer's lock, or puts it behind those that wait; true if it has it.
+    /// Gives a core the lock of a buffer, or queues the core behind those that wait; true if it has the lock.
     pub(super) fn acquire(&mut self, packet: &Packet, buffer: u32, core: u32) -> bool {
         let Some(block) = self.blocks.get_mut(&packet.key()) else { return false };
         let buffer = &mut block.buffers[buffer as usize];
@@ -321,7 +321,7 @@ impl Blocks {
         buffer.owner == Some(core)
     }
 
-    /// A buffer's owner gives its lock back. Gives the core that has it then: the one that has waited longest.
+    /// The owner of a buffer returns the lock. Returns the core that gets it: the one that has waited longest.
     pub(super) fn release(&mut self, packet: &Packet, buffer: u32) -> Option<u32> {
         let buffer = &mut self.blocks.get_mut(&packet.key())?.buffers[buffer as usize];
         buffer.owner = buffer.waiting.pop_front();
@@ -343,7 +343,7 @@ impl Block {
         Step { kind: Kind::Combine, spent: None, lock: own, buffer }
     }
 
-    /// The first buffer that nobody owns, or else the one for which the fewest wait.
+    /// The first buffer that no handler owns, or else the one for which the fewest wait.
     fn choose(&mut self, buffers: u16) -> u32 {
         if self.buffers.len() < usize::from(buffers) {
             self.buffers.resize(buffers.into(), Buffer::default());
@@ -353,7 +353,7 @@ impl Block {
         chosen.min_by_key(|(index, buffer)| (waiting(buffer), *index)).map_or(0, |(index, _)| index as u32)
     }
 
-    /// What a handler does last.
+    /// The last step of a handler.
     fn finish(&self, task: &mut Task, end: Spent, own: Option<u32>) -> Option<Step> {
         task.stage = Stage::Ending;
         let lock = own.filter(|_| !self.buffers.is_empty() && task.packet.needs != Needs::Nothing);
@@ -363,7 +363,7 @@ impl Block {
 }
 
 impl Round {
-    /// A tree of which nothing is there.
+    /// A tree without any nodes yet.
     fn plant(&mut self, leaves: usize) {
         let mut width = leaves;
         while width > 0 {

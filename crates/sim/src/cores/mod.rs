@@ -1,13 +1,13 @@
 //! The processor of a switch: clusters of cores that run a handler for each packet.
 //!
 //! Start with [`Processor`]. It does no input or output and reads no clock: packets are given to it with their times
-//! ([`Processor::arrive`]), it says when something happens next ([`Processor::next_time`]), and it goes on to a time
-//! ([`Processor::advance`]). A packet waits in the packet memory for its home cluster to fetch it, and there for a core
-//! of its block's home subset, first come, first served; it stays in the packet memory until its handler has ended.
-//! [`handlers`] has a handler's steps, which take time; some need a buffer's lock, and a core that waits for a lock is
-//! busy with waiting. A [`Machine`] says what a step costs: that of [`model`], all of whose packets are alike, or the
-//! switch's own with the prices of [`prices`]. Times are numbers of one unit, which the caller chooses. Not modelled:
-//! banks of memory that two cores want, and the network between clusters.
+//! ([`Processor::arrive`]), it tells the next time at which something happens ([`Processor::next_time`]), and it goes
+//! on to a time ([`Processor::advance`]). A packet waits in the packet memory until its home cluster fetches it, and
+//! then for a core of its block's home subset, first come, first served; it stays in the packet memory until its
+//! handler has ended. [`handlers`] has a handler's steps, which take time; some need a buffer's lock, and a core that
+//! waits for a lock is busy with waiting. A [`Machine`] tells the cost of a step: the machine of [`model`], whose
+//! packets are all alike, or the switch's own with the prices of [`prices`]. Times are numbers of one unit, which the
+//! caller chooses. Not modelled: banks of memory that two cores access, and the network between clusters.
 
 pub mod counters;
 pub mod exact;
@@ -30,24 +30,24 @@ use handlers::{Blocks, Step, Task};
 pub use shape::{Fetching, Shape, Subset};
 use steps::{Kind, Machine, Spent};
 
-/// A packet, as far as the processor cares.
+/// The properties of a packet that matter to the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What it is summed with, ...
+    /// The block that it belongs to.
     pub block: u64,
-    /// ... among the blocks of this owner.
+    /// The owner of the block: blocks of different owners differ.
     pub owner: u32,
-    /// Whose it is, for people.
+    /// The child that sent it, for people.
     pub child: u32,
     /// Its bytes in the packet memory.
     pub bytes: u64,
-    /// What its handler must have of its block.
+    /// What its handler must have of the block.
     pub needs: Needs,
     /// How long its handler takes to start.
     pub start: u64,
-    /// The caller's name for it.
+    /// The caller's number for it.
     pub tag: u32,
-    /// The cluster that handles it: the processor says which.
+    /// The cluster that handles it; the processor sets it.
     pub cluster: u32,
 }
 
@@ -62,43 +62,43 @@ impl Packet {
     }
 }
 
-/// The packet memory has no room for a packet: the caller drops it.
+/// The packet memory has no room for a packet, so the caller drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
 /// A handler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Of which packet.
+    /// The handler's packet.
     pub packet: Packet,
-    /// On which core.
+    /// The core.
     pub core: u32,
-    /// When the packet arrived, ...
+    /// When the packet arrived.
     pub arrived: u64,
-    /// ... when the handler began ...
+    /// When the handler began.
     pub started: u64,
-    /// ... and when it ended.
+    /// When the handler ended.
     pub ended: u64,
-    /// Its machine's call completed the block; whoever comes to the end of it sends the sum.
+    /// The handler's call of the machine completed the block; the handler that ends the block sends the sum.
     pub completes: bool,
-    /// It has come to the end of a block: the tag of the packet that completed it.
+    /// The tag of the packet that completed the block, if this handler ended the block.
     pub sent: Option<u32>,
 }
 
-/// A stretch of a core's time.
+/// A period of a core's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The core.
     pub core: u32,
     /// The packet whose handler it runs.
     pub packet: Packet,
-    /// What it does; none: it waits for a lock.
+    /// The kind of its work; `None` while it waits for a lock.
     pub kind: Option<Kind>,
     /// The buffer that it writes to or waits for.
     pub buffer: u32,
-    /// From ...
+    /// When the period begins.
     pub from: u64,
-    /// ... to.
+    /// When the period ends.
     pub to: u64,
 }
 
@@ -107,26 +107,26 @@ struct Running {
     task: Task,
     arrived: u64,
     started: u64,
-    /// What it does now, and since when it does it or waits for the lock to do it.
+    /// Its present step, and since when it does the step or waits for the step's lock.
     step: Step,
     since: u64,
     /// The buffer whose lock it has.
     holds: Option<u32>,
 }
 
-/// A home of blocks: the packets that wait for one of its cores.
+/// The home of blocks: the packets that wait for one of its cores.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(Packet, u64)>,
     length: Level,
 }
 
-/// A cluster's way in: packets that it has not fetched, and those that it has.
+/// A cluster's input: the packets that it has not fetched, and those that it fetches.
 #[derive(Default)]
 struct Cluster {
     waiting: VecDeque<(Packet, u64)>,
     fetching: VecDeque<(Packet, u64)>,
-    /// Packets that it has fetched or fetches and whose handlers have not begun.
+    /// How many packets it has fetched or fetches whose handlers have not begun.
     fetched: u32,
     /// When its DMA is free.
     free_at: u64,
@@ -134,7 +134,7 @@ struct Cluster {
     warm_at: Option<u64>,
 }
 
-/// What ends at a time. Of what ends at one time the fetches are first, and then the lower core's step.
+/// An end of a fetch or a step. Of those at the same time, fetches come first, then the step of the lower core.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Fetch(u32),
@@ -155,7 +155,7 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// A processor that has nothing to do.
+    /// A processor without packets.
     pub fn new(shape: Shape) -> Processor {
         let subsets = shape.all_cores() / shape.subset_cores();
         Processor {
@@ -171,49 +171,49 @@ impl Processor {
         }
     }
 
-    /// Keeps what every core does and when, for [`Processor::stretches`].
+    /// Records what every core does and when, for [`Processor::stretches`].
     pub fn recording(mut self) -> Processor {
         self.stretches = Some(Vec::new());
         self
     }
 
-    /// Its parts.
+    /// The processor's parts.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// What cores did, in the order in which it ended.
+    /// The recorded periods of cores, in the order of their ends.
     pub fn stretches(&self) -> &[Stretch] {
         self.stretches.as_deref().unwrap_or_default()
     }
 
-    /// What was counted.
+    /// The counts.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Packets that wait for a core of a subset, once its cluster has them.
+    /// The packets that wait for a core of a subset, once its cluster has fetched them.
     pub fn queue(&self, subset: u32) -> &Level {
         &self.queues[subset as usize].length
     }
 
-    /// The most packets that ever waited for a core of one subset.
+    /// The longest queue of packets for a core of one subset.
     pub fn longest_queue(&self) -> u64 {
         self.queues.iter().map(|queue| queue.length.peak()).max().unwrap_or(0)
     }
 
-    /// A packet that comes was marked, or would have been if its sender took part.
+    /// An arriving packet was marked, or would have been if its sender supported marks.
     pub fn count_mark(&mut self, is_marked: bool) {
         self.counters.marked += u64::from(is_marked);
     }
 
-    /// When something happens next.
+    /// The next time at which something happens.
     pub fn next_time(&self) -> Option<u64> {
         self.ends.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// A packet comes in. Everything before this time must have happened ([`Processor::advance`]); a core that becomes free at
-    /// it is free for the packet only if that has happened too.
+    /// A packet arrives. Everything before this time must have happened ([`Processor::advance`]); a core that becomes
+    /// free at this very time is free for the packet only if that has happened too.
     pub fn arrive(&mut self, now: u64, mut packet: Packet, machine: &mut dyn Machine) -> Result<(), Full> {
         debug_assert!(self.next_time().is_none_or(|next| next >= now), "something happens before {now}");
         if self.counters.input_bytes.value() + packet.bytes > self.shape.packet_memory {
@@ -233,7 +233,7 @@ impl Processor {
         Ok(())
     }
 
-    /// Everything happens that does so up to a time. Gives the handlers that ended.
+    /// Goes on to a time. Returns the handlers that ended.
     pub fn advance(&mut self, now: u64, machine: &mut dyn Machine) -> Vec<Finished> {
         while let Some(&Reverse((at, end))) = self.ends.peek().filter(|Reverse((at, _))| *at <= now) {
             self.ends.pop();
@@ -256,7 +256,7 @@ impl Processor {
         std::mem::take(&mut self.finished)
     }
 
-    /// A cluster fetches what waits for it, as long as it has places.
+    /// A cluster fetches the packets that wait for it, while it has places.
     fn fetch(&mut self, now: u64, cluster: u32) {
         let Some(Fetching { places, bytes_per_cycle, latency, cycle }) = self.shape.fetching else { return };
         let own = &mut self.clusters[cluster as usize];
@@ -270,7 +270,7 @@ impl Processor {
         }
     }
 
-    /// A packet is where cores can have it.
+    /// A packet is now where cores can take it.
     fn enqueue(&mut self, now: u64, packet: Packet, arrived: u64, machine: &mut dyn Machine) {
         let subset = self.shape.home(packet.block);
         let first = subset * self.shape.subset_cores();
@@ -298,7 +298,7 @@ impl Processor {
         self.take(now, core, step, machine);
     }
 
-    /// A step has ended: the next one, or the end.
+    /// A step has ended: begins the next step, or ends the handler.
     fn proceed(&mut self, now: u64, core: u32, machine: &mut dyn Machine) {
         let Some(running) = &mut self.cores[core as usize] else { return };
         let next = self.blocks.next(now, &mut running.task, &mut self.counters);
@@ -315,7 +315,7 @@ impl Processor {
         }
     }
 
-    /// A core takes up a step, or waits for its lock.
+    /// A core begins a step, or waits for the step's lock.
     fn take(&mut self, now: u64, core: u32, step: Step, machine: &mut dyn Machine) {
         let Some(running) = &mut self.cores[core as usize] else { return };
         (running.step, running.since) = (step, now);
@@ -328,7 +328,7 @@ impl Processor {
         self.perform(now, core, machine);
     }
 
-    /// A core does a step, for which it has all that it needs.
+    /// A core does a step, for which it has everything that it needs.
     fn perform(&mut self, now: u64, core: u32, machine: &mut dyn Machine) {
         let Some(running) = &mut self.cores[core as usize] else { return };
         let spent: Spent = match running.step.spent {
@@ -342,7 +342,7 @@ impl Processor {
         self.ends.push(Reverse((now + spent.total(), End::Step(core))));
     }
 
-    /// A core has the lock for which it waited.
+    /// A core gets the lock for which it waited.
     fn granted(&mut self, now: u64, core: u32, buffer: u32, machine: &mut dyn Machine) {
         let Some(running) = &mut self.cores[core as usize] else { return };
         let since = std::mem::replace(&mut running.since, now);

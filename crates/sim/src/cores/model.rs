@@ -1,5 +1,5 @@
-//! A processor with a machine that only counts: each packet costs the same, and a block is complete when so many have come. What
-//! the paper's figures and equations are about.
+//! A processor with a machine that only counts: each packet costs the same, and a block is complete after so many
+//! packets. This is the model of the paper's figures and equations.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -9,49 +9,49 @@ use tributary_proto::contract::work::Needs;
 use super::steps::{Called, Kind, Machine, Spent};
 use super::{Finished, Full, Packet, Processor, Shape};
 
-/// How a block's packets become its sum.
+/// How a block's packets are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
-    /// Each packet for itself, without a lock and without a buffer: queues alone.
+    /// Each packet by itself, without a lock and without a buffer, so that there are only queues.
     Apart,
-    /// So many buffers. A handler owns one while it combines, the first that nobody owns, or else waits for the one
-    /// for which the fewest wait. The handler that is the last to combine merges the other buffers into its own, one after
-    /// the other.
+    /// In so many buffers. A handler owns one while it combines: the first without an owner, or else it waits for the
+    /// buffer for which the fewest wait. The handler that is the last to combine merges the other buffers into its own,
+    /// one after the other.
     Buffers(u32),
-    /// A buffer for each child. A handler copies its packet there, and merges it with its sibling if that is there, and so
-    /// on upwards; it never waits.
+    /// With a buffer for each child. A handler copies its packet there, merges it with its sibling if the sibling is
+    /// there, and so on upwards; it never waits.
     Tree,
 }
 
-/// How long steps take, in cycles. A start or a send of no cycles is no step.
+/// How many cycles steps take. A start or a send of no cycles is not a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// The overhead of a handler.
     pub start: u64,
-    /// The first packet of a buffer.
+    /// The first packet into a buffer.
     pub copy: u64,
-    /// Every later one.
+    /// Every later packet.
     pub combine: u64,
-    /// One buffer with another.
+    /// One buffer into another.
     pub merge: u64,
-    /// The result.
+    /// Sending the result.
     pub send: u64,
 }
 
-/// What the handlers are.
+/// The properties of the handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handling {
     /// How they sum.
     pub design: Design,
-    /// Packets of a block.
+    /// How many packets a block has.
     pub children: u32,
     /// Bytes of a buffer.
     pub buffer_bytes: u64,
-    /// How long it takes.
+    /// How long their steps take.
     pub costs: Costs,
 }
 
-/// Packets of the blocks that have begun.
+/// The packets of blocks that have begun.
 struct Counting {
     handling: Handling,
     come: BTreeMap<u64, u32>,
@@ -87,18 +87,18 @@ pub struct Modelled {
 }
 
 impl Modelled {
-    /// A processor that has nothing to do.
+    /// A processor without packets.
     pub fn new(shape: Shape, handling: Handling) -> Modelled {
         let machine = Counting { handling, come: BTreeMap::new() };
         Modelled { processor: Processor::new(shape), machine }
     }
 
-    /// Keeps what every core does and when, for [`Processor::stretches`].
+    /// Records what every core does and when, for [`Processor::stretches`].
     pub fn recording(self) -> Modelled {
         Modelled { processor: self.processor.recording(), ..self }
     }
 
-    /// A child's packet of a block comes in: [`Processor::arrive`].
+    /// A child's packet of a block arrives: [`Processor::arrive`].
     pub fn arrive(&mut self, now: u64, block: u64, child: u32, bytes: u64) -> Result<(), Full> {
         let Handling { design, children, costs, .. } = self.machine.handling;
         let needs = match design {
@@ -110,7 +110,7 @@ impl Modelled {
         self.processor.arrive(now, packet, &mut self.machine)
     }
 
-    /// Everything happens that does so up to a time: [`Processor::advance`].
+    /// Goes on to a time: [`Processor::advance`].
     pub fn advance(&mut self, now: u64) -> Vec<Finished> {
         self.processor.advance(now, &mut self.machine)
     }

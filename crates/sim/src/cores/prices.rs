@@ -1,4 +1,5 @@
-//! What the operations of handlers cost: `experiments/pspin-cycles.csv`, which is counted by running them (`docs/pspin.md`).
+//! The costs of the handlers' operations: `experiments/pspin-cycles.csv`, which was counted by running them
+//! (`docs/pspin.md`).
 
 use tributary_numeric::DType;
 use tributary_proto::contract::work::{Needs, Work};
@@ -25,9 +26,9 @@ pub enum Code {
 pub enum Storage {
     /// One buffer.
     Single,
-    /// Several.
+    /// Several buffers.
     Multi,
-    /// A tree of them.
+    /// A tree of buffers.
     Tree,
     /// A hash table.
     Hash,
@@ -36,10 +37,10 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// All of them.
+    /// All storages.
     pub const ALL: [Storage; 5] = [Storage::Single, Storage::Multi, Storage::Tree, Storage::Hash, Storage::Array];
 
-    /// The name in the file, and of handlers.
+    /// The name in the file, and in handlers' names.
     pub const fn name(self) -> &'static str {
         match self {
             Storage::Single => "single",
@@ -50,7 +51,7 @@ impl Storage {
         }
     }
 
-    /// Whose handler sums a block of which this is needed.
+    /// The storage of a block of which a handler needs this.
     pub fn of(needs: Needs) -> Storage {
         match needs {
             Needs::Nothing | Needs::Buffer(0 | 1) => Storage::Single,
@@ -61,13 +62,13 @@ impl Storage {
         }
     }
 
-    /// The first part of the names of its programs.
+    /// The first part of its programs' names.
     pub const fn program(self) -> &'static str {
         if matches!(self, Storage::Hash | Storage::Array) { "sparse" } else { "dense" }
     }
 }
 
-/// The steps that are counted, by their names in the file.
+/// The names in the file of the steps that are counted.
 const STEPS: [&str; 15] = [
     "begin",
     "copy",
@@ -86,7 +87,7 @@ const STEPS: [&str; 15] = [
     "forget",
 ];
 
-/// Cycles of each step of one handler; none of those that it does not have.
+/// Cycles of each step of one handler; zero for steps that it does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steps([f64; STEPS.len()]);
 
@@ -108,13 +109,13 @@ fn place(step: &str) -> usize {
     STEPS.iter().position(|name| *name == step).expect("a step of the list")
 }
 
-/// What a type's handlers cost.
+/// The costs of the handlers for one type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
     by_storage: [Steps; Storage::ALL.len()],
     /// Bytes of an element.
     size: u64,
-    /// Cycles of combining any number of elements, besides those of each.
+    /// Cycles of a call that combines any number of elements, without the cycles of each element.
     call: f64,
 }
 
@@ -125,7 +126,7 @@ impl Prices {
     /// The types that have handlers.
     pub const TYPES: [DType; 5] = [DType::F32, DType::F16, DType::I32, DType::I16, DType::I8];
 
-    /// Those of a type; `None` where it has no handlers.
+    /// The prices of a type; `None` if it has no handlers.
     pub fn new(code: Code, dtype: DType) -> Option<Prices> {
         let name = Prices::TYPES.contains(&dtype).then(|| dtype.to_string())?;
         let variant = if code == Code::C { "plain" } else { "xpulp" };
@@ -144,8 +145,8 @@ impl Prices {
         Some(Prices { by_storage, size: dtype.size() as u64, call: 0.0 })
     }
 
-    /// Those of an operator of a job's own, whose elements are given in units of so many bytes: the dense handlers of words, which
-    /// copy bytes whatever they are, and in place of their additions a call of the operator.
+    /// The prices for a job's own operator; `unit` is the size in which its elements are given. They are those of the
+    /// dense handlers of words, which copy any bytes, with a call of the operator in place of their additions.
     ///
     /// # Panics
     /// If the file has no handlers of words.
@@ -170,7 +171,7 @@ impl Prices {
         self.steps(Storage::of(needs)).of("begin")
     }
 
-    /// What a call costs that has this buffer of its block, in units of which a cycle has so many.
+    /// The costs of a call with this buffer of its block, in units of which a cycle has so many.
     pub fn called(&self, needs: Needs, buffer: u32, work: &Work, cycle: u64) -> Called {
         let storage = Storage::of(needs);
         let steps = self.steps(storage);
@@ -194,7 +195,7 @@ impl Prices {
                 called.copy = called.combine;
             }
             Storage::Multi => {
-                // Those before it were tried.
+                // The handler tried the buffers before this one.
                 let tried = Spent::on(Kind::Start, cost(buffer.into(), "try"));
                 called.copy = tried.and(Kind::Copy, cost(elements, "copy"));
                 called.combine = tried.and(Kind::Combine, combine(elements));

@@ -1,6 +1,6 @@
 //! The parts of a processor.
 
-/// Who may run a block's handlers.
+/// The cores that may run a block's handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subset {
     /// One core: S = 1.
@@ -12,11 +12,11 @@ pub enum Subset {
 /// How clusters fetch packets from the packet memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetching {
-    /// Packets that a cluster has room for whose handlers have not begun.
+    /// How many packets a cluster has room for whose handlers have not begun.
     pub places: u32,
     /// Bytes that its DMA moves in a cycle.
     pub bytes_per_cycle: u64,
-    /// Cycles besides.
+    /// How many cycles a fetch takes besides.
     pub latency: u64,
     /// How long a cycle is.
     pub cycle: u64,
@@ -25,24 +25,25 @@ pub struct Fetching {
 /// The processor's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Clusters.
+    /// How many clusters there are.
     pub clusters: u32,
-    /// Cores of each.
+    /// How many cores each cluster has.
     pub cores: u32,
-    /// The home of a block.
+    /// The subset of cores that is the home of a block.
     pub subset: Subset,
     /// Bytes of the packet memory.
     pub packet_memory: u64,
-    /// Bytes of a cluster's memory that blocks may have. More is counted, and costs nothing.
+    /// Bytes of a cluster's memory that blocks may take. Using more is counted, and costs nothing.
     pub working_memory: u64,
-    /// What lies between the packet memory and cores; none: nothing does.
+    /// How packets get from the packet memory to cores; `None` if they need no time.
     pub fetching: Option<Fetching>,
-    /// How long a cluster's first handler takes to come into its instruction cache, and all that begin meanwhile.
+    /// How long it takes until a cluster's first handler is in its instruction cache. All handlers that begin meanwhile
+    /// wait for it.
     pub cold_start: u64,
 }
 
 impl Shape {
-    /// Clusters with memory without bounds, whose packets are where cores are.
+    /// Clusters with unbounded memory, where packets need not be fetched.
     pub fn ideal(clusters: u32, cores: u32, subset: Subset) -> Shape {
         let boundless = 1 << 40;
         Shape {
@@ -56,12 +57,12 @@ impl Shape {
         }
     }
 
-    /// Cores of all clusters: K.
+    /// The number of cores of all clusters: K.
     pub fn all_cores(&self) -> u32 {
         self.clusters * self.cores
     }
 
-    /// Cores of a subset: S.
+    /// The number of cores of a subset: S.
     pub fn subset_cores(&self) -> u32 {
         match self.subset {
             Subset::Core => 1,
@@ -69,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// The subset that has a block's packets.
+    /// The subset that handles a block's packets.
     pub fn home(&self, block: u64) -> u32 {
         (block % u64::from(self.all_cores() / self.subset_cores())) as u32
     }

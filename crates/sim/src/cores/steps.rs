@@ -1,4 +1,4 @@
-//! What handlers spend their time on, and what a machine says of one.
+//! The kinds of handlers' steps, and a machine's answer to a handler.
 
 use std::ops::{Index, IndexMut};
 
@@ -7,24 +7,24 @@ use std::ops::{Index, IndexMut};
 pub enum Kind {
     /// The handler starts: its overhead.
     Start,
-    /// A packet is copied into a buffer that is empty.
+    /// A packet is copied into an empty buffer.
     Copy,
     /// A packet is combined with a buffer.
     Combine,
     /// A buffer is combined with another one.
     Merge,
-    /// Pairs go to free places of a sparse block.
+    /// Pairs are inserted at free places of a sparse block.
     Insert,
     /// Pairs collide in a sparse block.
     Spill,
-    /// A sparse block is looked through.
+    /// The places of a sparse block are searched.
     Scan,
     /// The sum is sent.
     Send,
 }
 
 impl Kind {
-    /// All of them, in the order in which tables have them.
+    /// All kinds, in the order of tables.
     pub const ALL: [Kind; 8] =
         [Kind::Start, Kind::Copy, Kind::Combine, Kind::Merge, Kind::Insert, Kind::Spill, Kind::Scan, Kind::Send];
 
@@ -48,14 +48,14 @@ impl Kind {
 pub struct Spent([u64; Kind::ALL.len()]);
 
 impl Spent {
-    /// So many of one kind.
+    /// So many cycles of one kind.
     pub fn on(kind: Kind, cycles: u64) -> Spent {
         let mut spent = Spent::default();
         spent[kind] = cycles;
         spent
     }
 
-    /// The same and so many more of a kind.
+    /// The same, and so many more cycles of a kind.
     #[must_use]
     pub fn and(mut self, kind: Kind, cycles: u64) -> Spent {
         self[kind] += cycles;
@@ -67,13 +67,13 @@ impl Spent {
         self.0.iter().sum()
     }
 
-    /// The same parts of another whole.
+    /// The same parts, scaled.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Spent {
         Spent(self.0.map(|part| (part as f64 * factor).round() as u64))
     }
 
-    /// What most went into; the first of several.
+    /// The kind with the most cycles; the first of several.
     pub fn main(&self) -> Kind {
         let most = Kind::ALL.into_iter().rev().max_by_key(|&kind| self[kind]);
         most.unwrap_or(Kind::Start)
@@ -98,28 +98,28 @@ impl IndexMut<Kind> for Spent {
     }
 }
 
-/// What a machine says when a handler calls it, which it does when it has what it needs of its block.
+/// A machine's answer to a handler that calls it, which the handler does when it has what it needs of its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Called {
-    /// The packet is one of its block's, and none that is there already.
+    /// The packet belongs to its block, and is not there already.
     pub counts: bool,
-    /// It is the last of them.
+    /// It is the last packet of its block.
     pub completes: bool,
     /// Bytes of a buffer of the block.
     pub buffer_bytes: u64,
-    /// The packet into a buffer that is empty.
+    /// The cost of copying the packet into an empty buffer.
     pub copy: Spent,
-    /// The packet into one that is not.
+    /// The cost of combining the packet with a used buffer.
     pub combine: Spent,
-    /// One buffer into another.
+    /// The cost of merging one buffer into another.
     pub merge: Spent,
-    /// What follows when the block is complete and one buffer has it all; of a packet that does not complete its block, what
-    /// follows at once.
+    /// The cost that follows when the block is complete and one buffer has all of it; for a packet that does not
+    /// complete its block, the cost that follows at once.
     pub end: Spent,
 }
 
-/// Who says what a handler's call costs and does. Calls come in the order of their times.
+/// The machine, which knows the cost and effect of a handler's call. Calls come in the order of their times.
 pub trait Machine {
-    /// A packet's handler has what it needs of its block: this buffer, where there are some.
+    /// A packet's handler has what it needs of its block: this buffer, if it needs one.
     fn call(&mut self, now: u64, packet: &super::Packet, buffer: u32) -> Called;
 }

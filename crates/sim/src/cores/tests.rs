@@ -1,4 +1,4 @@
-//! What the processor promises.
+//! Tests of the processor.
 
 use proptest::prelude::*;
 
@@ -18,14 +18,14 @@ fn handling(design: Design, children: u32) -> Handling {
     Handling { design, children, buffer_bytes: BYTES, costs: COSTS }
 }
 
-/// Block and child.
+/// A block and a child.
 type Packet = (u64, u32);
 
 fn packet(block: u64, child: u32) -> Packet {
     (block, child)
 }
 
-/// Gives the packets at their times, and goes on to the end.
+/// Lets the packets arrive at their times, and goes on to the end.
 fn run(processor: &mut Modelled, arrivals: &[(u64, Packet)]) -> Vec<Finished> {
     let mut finished = Vec::new();
     for &(at, packet) in arrivals {
@@ -89,7 +89,7 @@ fn locks_are_granted_in_the_order_of_asking_and_waiting_burns_the_core() {
 fn many_buffers_are_taken_as_they_are_free_and_merged_by_the_last() {
     let mut processor = Modelled::new(shape(1, 4, Subset::Cluster), handling(Design::Buffers(2), 4)).recording();
     let finished = run(&mut processor, &[0, 1, 2, 3].map(|child| (u64::from(child), packet(0, child))));
-    // 0 and 1 own buffers 0 and 1; 2 waits for buffer 0, and 3, as fewer wait there, for buffer 1.
+    // 0 and 1 own buffers 0 and 1; 2 waits for buffer 0, and 3 for buffer 1, because fewer wait there.
     assert_eq!(finished.iter().map(|one| one.ended).collect::<Vec<_>>(), [10, 11, 20, 31]);
     let of_last: Vec<_> = processor.stretches().iter().filter(|stretch| stretch.packet.child == 3).collect();
     let works: Vec<_> = of_last.iter().map(|stretch| (stretch.kind, stretch.buffer)).collect();
@@ -102,7 +102,7 @@ fn many_buffers_are_taken_as_they_are_free_and_merged_by_the_last() {
 fn a_tree_waits_for_nobody_and_makes_each_node_once() {
     for children in 1..=17 {
         let mut processor = Modelled::new(shape(1, 8, Subset::Cluster), handling(Design::Tree, children));
-        // All at once, so that siblings end at one time.
+        // All arrive at once, so that siblings end at the same time.
         let finished = run(&mut processor, &(0..children).map(|child| (0, packet(0, child))).collect::<Vec<_>>());
         let counters = processor.counters();
         assert_eq!(counters.lock_waiting, 0);
@@ -167,7 +167,7 @@ proptest! {
 
 #[test]
 fn packets_inside_are_the_rate_times_how_long_they_stay() {
-    // Little's law, with the rate that was asked for: two cores, half of their time busy.
+    // Little's law at the given rate: two cores, each busy half of the time.
     let (count, apart) = (200_000, 10.0);
     let mut processor = Modelled::new(shape(2, 1, Subset::Core), handling(Design::Apart, 1));
     let finished = run(&mut processor, &random(1, count, apart, 1));

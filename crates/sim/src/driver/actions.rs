@@ -8,24 +8,24 @@ use crate::net::{LinkTrouble, TroubleSpec};
 use crate::routing::Table;
 use crate::topology::{LinkId, LinkSpec, Rate};
 
-/// One change.
+/// One change of the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// What a link does to packets changes; `None` heals it.
+    /// A link's trouble changes; `None` heals the link.
     Trouble(LinkId, Option<TroubleSpec>),
     /// A cable dies, both ways, or comes back.
     Cable(LinkId, bool),
-    /// What joins a link's queue from now on leaves at this rate.
+    /// Packets that join a link's queue from now on leave at this rate.
     Rate(LinkId, Rate),
     /// A host or a switch dies. A switch's programs lose what they hold.
     Kill(NodeId),
     /// A switch comes back, its programs as new. (A host's memory is gone: it stays dead.)
     Revive(NodeId),
-    /// Paths are computed anew over the links that live.
+    /// Paths are computed again over the links that live.
     Reroute,
-    /// Jobs that come and go have their turn.
+    /// Jobs may leave, and waiting jobs may begin.
     Turn,
-    /// The ranks of a job hear that its own operator has failed.
+    /// The ranks of a job are told that its own operator has failed.
     Fail(JobIndex),
 }
 
@@ -57,7 +57,7 @@ impl Simulation {
     fn set_cable(&mut self, link: LinkId, down: bool) {
         self.fabric.set_cable_down(link, down);
         for link in [link, link.reverse()] {
-            // A NIC that waited for its cable goes on.
+            // A NIC that waited for its cable sends again.
             let (from, _) = self.graph.ends(link);
             if from.index() < self.hosts.len() && self.fabric.owns(from) {
                 self.feed(from);

@@ -24,59 +24,59 @@ use crate::topology::Graph;
 pub struct Arrival {
     /// When it arrives.
     pub time: Time,
-    /// What is asked of it; without members, roots and start, and with the slots of one tree.
+    /// The job's plan, without members, roots and start, and with the slots of one tree.
     pub plan: JobPlan,
-    /// How many workers it has.
+    /// How many workers it needs.
     pub workers: u16,
-    /// How many trees it is to have, 0 where none are planned.
+    /// How many trees it should have; 0 if none are planned.
     pub trees: u16,
     /// The model that it trains.
     pub model: String,
-    /// Who it may share hosts with.
+    /// Which hosts it may share.
     pub tenants: Tenants,
 }
 
-/// Which hosts a job may run on, and beside how many others.
+/// Which hosts a job may run on, and how many workers each may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenants {
-    /// By host.
+    /// For each host, whether the job may use it.
     pub may_use: Vec<bool>,
-    /// Workers of all jobs together on one host.
+    /// How many workers of all jobs one host may have.
     pub workers_per_host: u16,
 }
 
-/// What a job that came and went has to tell besides its collectives.
+/// The times of a job that comes and goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stay {
     /// The model.
     pub model: String,
-    /// When it arrived ...
+    /// When it arrived.
     pub arrived: Time,
-    /// ... got its hosts ...
+    /// When it got its hosts.
     pub placed: Time,
-    /// ... and gave them back.
+    /// When it returned its hosts.
     pub left: Option<Time>,
 }
 
-/// Jobs that come and go, and who is where.
+/// Jobs that come and go, and the hosts that they use.
 pub struct Cluster {
     places: Places,
     look_ahead: Option<Span>,
-    /// By host, the workers there.
+    /// For each host, how many workers are there.
     workers: Vec<u16>,
-    /// What each switch has for jobs' programs, if that is bounded.
+    /// The memory of each switch for jobs' programs, if it is bounded.
     pub(super) memory: Option<u64>,
     arrivals: VecDeque<Arrival>,
     waiting: VecDeque<Arrival>,
-    /// Ranks that have not ended, of each job that is there.
+    /// For each running job, how many ranks have not ended.
     running: BTreeMap<u16, u32>,
-    /// Ranks that have ended and that other parts may not know of.
+    /// Jobs of ranks that have ended here, of which other parts may not know.
     ended: Vec<JobIndex>,
-    /// The last turn that is planned because a job has ended.
+    /// The last turn that was planned because a job has ended.
     turn: Option<Time>,
     /// Jobs that no empty network has room for, and why.
     refused: Vec<(String, String)>,
-    /// How many there are in all.
+    /// How many jobs there are in all.
     total: usize,
 }
 
@@ -97,12 +97,12 @@ impl Cluster {
         }
     }
 
-    /// How many jobs there are in all, those to come too.
+    /// How many jobs there are in all, including those that have not arrived.
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// Those that have not arrived yet, earliest first.
+    /// Jobs that have not arrived yet, earliest first.
     pub fn arrivals(&self) -> impl Iterator<Item = &Arrival> {
         self.arrivals.iter()
     }
@@ -112,7 +112,7 @@ impl Cluster {
         &self.refused
     }
 
-    /// Workers that hosts have room for less than when the network is empty.
+    /// How many workers are on hosts.
     pub fn workers(&self) -> u64 {
         self.workers.iter().map(|&workers| u64::from(workers)).sum()
     }
@@ -143,7 +143,7 @@ impl Wait {
 }
 
 impl Simulation {
-    /// These jobs arrive, earliest first. `memory`: what each switch has for programs, if that is bounded.
+    /// Lets these jobs arrive, earliest first. `memory`: the memory of each switch for programs, if it is bounded.
     pub fn expect(&mut self, arrivals: Vec<Arrival>, memory: Option<u64>) {
         let mut times: Vec<Time> = arrivals.iter().map(|arrival| arrival.time).collect();
         times.dedup();
@@ -157,7 +157,7 @@ impl Simulation {
         self.cluster.as_deref()
     }
 
-    /// A rank has nothing to do any more, or will not do it.
+    /// A rank has nothing more to do, or gives up.
     pub(super) fn close(&mut self, id: HostSeatId) {
         let seat = &mut self.traffic.seats[id.0 as usize];
         if !std::mem::replace(&mut seat.open, false) {
@@ -177,13 +177,13 @@ impl Simulation {
         }
     }
 
-    /// The ranks that have ended in this part since this was asked for last, each by its job.
+    /// The ranks that have ended in this part since the last call, each by its job.
     pub fn take_ended(&mut self) -> Vec<JobIndex> {
         self.cluster.as_mut().map_or_else(Vec::new, |cluster| std::mem::take(&mut cluster.ended))
     }
 
-    /// Ranks have ended, in any part, during the window that ends at `turn`: then whole jobs leave.
-    /// Gives the time if that is so.
+    /// Notes that ranks have ended, in any part, during the window that ends at `turn`, when whole jobs leave. Returns
+    /// that time if a job leaves.
     pub fn note_ended(&mut self, ended: &[JobIndex], turn: Time) -> Option<Time> {
         let cluster = self.cluster.as_mut()?;
         let mut leaves = false;
@@ -200,7 +200,7 @@ impl Simulation {
         leaves.then_some(turn)
     }
 
-    /// Jobs that have ended leave, and those that may begin do, in the order of their arrival.
+    /// Removes jobs that have ended, and begins waiting jobs for which there is room, in the order of their arrival.
     pub(super) fn turn(&mut self) {
         let Some(mut cluster) = self.cluster.take() else { return };
         let now = self.fabric.now;
@@ -232,7 +232,7 @@ impl Simulation {
         self.cluster = Some(cluster);
     }
 
-    /// Gives a job hosts, trees and memory, if there are any.
+    /// Gives a job hosts, trees and memory, if there are enough.
     fn begin(&mut self, arrival: &Arrival, cluster: &mut Cluster) -> Result<(), Wait> {
         let members = cluster.find(arrival).ok_or(Wait::Hosts)?;
         let now = self.fabric.now;
@@ -256,11 +256,11 @@ impl Simulation {
         Ok(())
     }
 
-    /// A job gives back what it has.
+    /// Takes back what a job has.
     fn leave(&mut self, index: JobIndex, cluster: &mut Cluster) {
         let now = self.fabric.now;
         self.dismiss(index);
-        // The run waits for it until it has left; one part counts that.
+        // The run waits for the job until it has left; one part counts that.
         self.open -= u64::from(self.fabric.owns(NodeId(0)));
         let job = self.traffic.jobs.get_mut(index);
         if let Some(stay) = &mut job.stay {

@@ -21,7 +21,7 @@ impl Simulation {
         if !seat.alive || seat.submitted == job.plan.iterations {
             return;
         }
-        // Later ones are submitted late to begin with.
+        // Later collectives are submitted late from the beginning.
         let first = job.plan.start + job.lateness(seat.rank);
         if now < first {
             return self.fabric.queue.push(first, EventId::new(EventKind::Source, id.0));
@@ -34,7 +34,7 @@ impl Simulation {
                 seat.drain.begin();
                 self.drain(id);
             }
-            // A job that failed refuses; it has complained already.
+            // A failed job refuses collectives; it has complained already.
             Err(_) => self.close(id),
         }
     }
@@ -52,7 +52,7 @@ impl Simulation {
         self.fabric.payloads.release(packet.payload);
     }
 
-    /// The drain rule of `contract::host`: transmit as far as the NIC takes it, then events, then the timeout.
+    /// The drain rule of `contract::host`: transmit while the NIC takes packets, then events, then the timeout.
     pub(super) fn drain(&mut self, seat: HostSeatId) {
         let host = self.traffic.seats[seat.0 as usize].host;
         self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
@@ -60,7 +60,7 @@ impl Simulation {
         self.rearm(host);
     }
 
-    /// Takes what a machine says to its job.
+    /// Takes the events of a machine.
     pub(super) fn hear(&mut self, id: HostSeatId) {
         let Traffic { seats, jobs, .. } = &mut self.traffic;
         let HostSeat { machine, job, rank, submitted, completed, .. } = &mut seats[id.0 as usize];

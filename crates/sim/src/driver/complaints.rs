@@ -1,4 +1,4 @@
-//! What goes wrong in a job: results that are not right, and collectives that fail.
+//! Errors in a job: wrong results, and collectives that fail.
 
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
@@ -10,34 +10,35 @@ use super::failed::Failure;
 use super::jobs::Job;
 use super::own::Data;
 
-/// What must not happen.
+/// The kind of an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wrong {
-    /// A sum that is not every contribution exactly once, or not what the job's own operator makes of them.
+    /// A sum that does not contain every contribution exactly once, or differs from the result of the job's own
+    /// operator.
     Sum(Verification),
-    /// Results that may lack ranks are others than those of this rank.
+    /// A result that may lack ranks differs from this rank's result.
     Differs(Rank),
     /// A collective that failed.
     Failed(CollectiveError),
-    /// The job's own operator has failed in a switch, and the job is over.
+    /// The job's own operator has failed in a switch, so the job is over.
     Over,
 }
 
-/// Where and when it happened.
+/// An error with its time and place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Complaint {
     /// When.
     pub time: Time,
-    /// Whose.
+    /// The rank.
     pub rank: Rank,
-    /// Which collective.
+    /// The number of the collective.
     pub iteration: u32,
-    /// What.
+    /// The error.
     pub what: Wrong,
 }
 
 impl Complaint {
-    /// Whose it is, when, and what.
+    /// A sentence that names the rank, the time and the error.
     pub fn sentence(&self, job: &Job) -> String {
         let what = match &self.what {
             Wrong::Failed(error) => error.to_string(),

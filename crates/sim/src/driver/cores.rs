@@ -28,25 +28,27 @@ use crate::net::{Fabric, Packet, Queues};
 use crate::routing::Table;
 use crate::topology::LinkId;
 
-/// What all switches' processors have in common. Times are picoseconds.
+/// The common properties of all switches' processors. Times are picoseconds.
 #[derive(Clone, Debug)]
 pub struct CoresSpec {
     /// The parts.
     pub shape: Shape,
     /// How long a cycle is.
     pub cycle: u64,
-    /// Packets are marked that come when the packet memory holds more.
+    /// Packets are marked that arrive while the packet memory holds more.
     pub mark_above: Option<u64>,
-    /// Packets take room in the ports where they came in.
+    /// Packets take room in the ports at which they came in.
     pub pauses: bool,
-    /// What a job's handlers cost.
+    /// The costs of each job's handlers.
     pub prices: BTreeMap<JobId, Prices>,
-    /// Each packet's handler runs, in place of counted operations: what jobs' handlers are told, but for their children.
+    /// For each job whose packets' handlers run, in place of counted operations: their parameters, without the number
+    /// of children.
     pub exact: BTreeMap<JobId, Setup>,
 }
 
 impl Simulation {
-    /// Lets the machines of all switches run on cores, when all jobs are installed. An error is half a sentence about a job.
+    /// Makes the machines of all switches run on cores, once all jobs are installed. An error is half a sentence about
+    /// a job.
     pub fn set_cores(&mut self, spec: &CoresSpec) -> Result<(), (JobId, String)> {
         for switch in &mut self.switches {
             switch.cores = Some(Box::new(SwitchCores::new(CoresSpec { exact: BTreeMap::new(), ..spec.clone() })));
@@ -80,7 +82,7 @@ impl Simulation {
     }
 }
 
-/// A machine that does not count its work cannot be given time for it.
+/// Refuses machines that do not count their work, because they cannot be given time for it.
 fn check_counts(switch: &mut SwitchNode, job: JobId) -> Result<(), (JobId, String)> {
     let counts = |pipeline: &mut Pipeline| pipeline.report(job).is_none() || pipeline.take_work(job).is_some();
     match switch.pipelines.iter_mut().all(counts) {
@@ -98,7 +100,7 @@ pub struct SwitchCores {
     free: Vec<u32>,
 }
 
-/// A packet in the processor, and what came of it.
+/// A packet in the processor, and the packets that follow from it.
 struct Held {
     from: LinkId,
     packet: Packet,
@@ -107,18 +109,18 @@ struct Held {
 }
 
 impl SwitchCores {
-    /// A processor that has nothing to do.
+    /// A processor without packets.
     pub fn new(spec: CoresSpec) -> SwitchCores {
         let exact = spec.exact.iter().map(|(&job, &setup)| (job, Exact::new(setup, spec.shape))).collect();
         SwitchCores { processor: Processor::new(spec.shape), spec, exact, held: Vec::new(), free: Vec::new() }
     }
 
-    /// When something happens next.
+    /// The next time at which something happens.
     pub fn next_time(&self) -> Option<Time> {
         self.processor.next_time().map(Time)
     }
 
-    /// What was counted, in picoseconds.
+    /// The counts, in picoseconds.
     pub fn counters(&self) -> &Counters {
         self.processor.counters()
     }
@@ -128,13 +130,13 @@ impl SwitchCores {
         &self.processor
     }
 
-    /// Packets of no running handler where all should have one, and why.
+    /// How many packets had no running handler though all should have one, and why.
     pub fn not_run(&self) -> (u64, Option<&str>) {
         let why = self.exact.values().find_map(|exact| exact.why.as_deref());
         (self.exact.values().map(|exact| exact.priced).sum(), why)
     }
 
-    /// What all switches' processors have in common.
+    /// The common properties of all switches' processors.
     pub fn spec(&self) -> &CoresSpec {
         &self.spec
     }
@@ -159,7 +161,7 @@ impl SwitchCores {
 }
 
 impl SwitchNode {
-    /// A packet comes to the processor.
+    /// A packet arrives at the processor.
     pub(super) fn arrive(
         &mut self,
         fabric: &mut Fabric,
@@ -200,7 +202,7 @@ impl SwitchNode {
         self.cores = Some(cores);
     }
 
-    /// What ends by now ends, and what comes of it leaves.
+    /// Ends the steps that end by now, and sends the packets that follow.
     pub(super) fn run_cores(&mut self, fabric: &mut Fabric, table: &Table, scratch: &mut Scratch) {
         let Some(mut cores) = self.cores.take() else { return };
         let now = fabric.now.0;
@@ -239,7 +241,7 @@ impl SwitchNode {
         }
     }
 
-    /// The switch dies: its processor holds nothing any more.
+    /// The switch dies: its processor loses all packets.
     pub(super) fn clear_cores(&mut self, fabric: &mut Fabric) {
         if let Some(cores) = &mut self.cores {
             for held in cores.held.iter().flatten() {
@@ -279,7 +281,7 @@ impl Machine for Caller<'_> {
         let work = pipeline.take_work(job).unwrap_or_default();
         let Some(prices) = spec.prices.get(&job) else { return Called::default() };
         let called = prices.called(packet.needs, buffer, &work, spec.cycle);
-        // A handler of its own would take in what the machine has refused: a packet that is stale, or has no room.
+        // A running handler would accept packets that the machine has refused: stale ones, or ones without room.
         let taken = brought.filter(|brought| brought.is_empty() || work.took_in());
         match exact.zip(taken).and_then(|(exact, brought)| exact.run(packet, buffer, &brought)) {
             Some(cycles) => Exact::corrected(called, packet, cycles * spec.cycle),
@@ -288,7 +290,7 @@ impl Machine for Caller<'_> {
     }
 }
 
-/// One packet's surroundings while the machine has it: what comes of it is kept.
+/// The surroundings of one packet while the machine has it; the packets that follow are kept here.
 struct Call<'a> {
     node: NodeId,
     fabric: &'a mut Fabric,

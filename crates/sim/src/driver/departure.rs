@@ -12,7 +12,7 @@ use super::jobs::JobIndex;
 use super::simulation::Simulation;
 
 impl Simulation {
-    /// Takes a job out of the network whose ranks have all ended. What is still under way for it is of no use to anybody.
+    /// Removes a job from the network whose ranks have all ended. Its packets under way are of no use any more.
     pub(super) fn dismiss(&mut self, index: JobIndex) {
         self.most_memory = self.most_memory.max(self.switch_memory_bytes());
         self.remember(index);
@@ -45,7 +45,7 @@ impl Simulation {
         }
     }
 
-    /// What switches of this part have to tell of a job, before they forget it.
+    /// Keeps the reports of this part's switches about a job, before they forget it.
     fn remember(&mut self, index: JobIndex) {
         let fabric = &self.fabric;
         let own = |switch: u32| fabric.owns(self.graph.switch(switch));
@@ -56,7 +56,7 @@ impl Simulation {
         self.traffic.jobs.get_mut(index).switch_drops.add(&drops);
     }
 
-    /// Bytes that programs hold for jobs that have left.
+    /// Bytes that programs still hold for jobs that have left.
     pub fn forgotten_bytes(&self) -> usize {
         let is_gone = |job: JobIndex| self.traffic.jobs.get(job).stay.as_ref().is_some_and(|stay| stay.left.is_some());
         let programs = self.programs.iter().filter(|program| is_gone(program.job()));
@@ -64,7 +64,7 @@ impl Simulation {
     }
 }
 
-/// In place of the machine of a rank that has left: what it counted.
+/// The counts of a rank that has left, in the place of its machine.
 struct Departed(HostStats);
 
 impl Host for Departed {

@@ -6,11 +6,11 @@ use tributary_proto::contract::switch::Verdict;
 use crate::net::{Fabric, Origin, Packet};
 use crate::routing::{Chooser, Table};
 
-/// A switch's ports, as packets leave by them.
+/// A switch's output ports.
 pub struct Exits {
-    /// The switch ...
+    /// The switch.
     pub node: NodeId,
-    /// ... and its number among switches.
+    /// Its number among switches.
     pub index: u32,
     chooser: Chooser,
     groups: Vec<Vec<PortId>>,
@@ -34,13 +34,13 @@ impl Exits {
         GroupId(self.groups.len() as u16 - 1)
     }
 
-    /// Nobody sends to a group any more.
+    /// A group is not used any more.
     pub fn remove_group(&mut self, group: GroupId) {
         self.groups[group.index()].clear();
         self.free.push(group);
     }
 
-    /// Sends a packet on its way that came in over a link, or that a program made.
+    /// Forwards a packet that came over a link or that a program made.
     #[inline]
     pub fn forward(&mut self, fabric: &mut Fabric, table: &Table, origin: Origin, packet: Packet) {
         let ports = table.next_hops(self.index, packet.dst).0;
@@ -53,7 +53,7 @@ impl Exits {
         fabric.send_of(origin, link, packet);
     }
 
-    /// Does what a verdict says with a packet whose payload this switch holds.
+    /// Applies a verdict to a packet whose payload this switch holds.
     #[inline(always)]
     pub fn carry_out(&mut self, fabric: &mut Fabric, table: &Table, verdict: Verdict, origin: Origin, packet: Packet) {
         match verdict {
@@ -72,7 +72,7 @@ impl Exits {
         }
     }
 
-    /// One copy out of each port, for whoever is at its other end.
+    /// Sends one copy out of each port, for the node at its other end.
     #[inline(always)]
     fn send_copies(
         &self,
@@ -95,7 +95,7 @@ impl Exits {
             origin => Some(origin),
         };
         for port in ports {
-            // A program may name the port that a stranger came from, which leads nowhere.
+            // A program may name the port of an unknown sender, which leads nowhere.
             if port.index() >= links {
                 fabric.drop_copy(room.unwrap_or(Origin::Own), packet);
                 continue;

@@ -1,7 +1,7 @@
-//! Jobs whose own operator fails in a switch: every rank is told why, as a control plane tells it, and the job is over.
+//! Jobs whose own operator fails in a switch: every rank is told why, as a control plane does, and the job is over.
 //!
-//! All parts of a run on several threads must do that at the same instant. So it happens at the end of the window in which the
-//! operator failed, as with jobs that come and go; what fails first in a window is what ranks are told.
+//! All parts of a run on several threads must do that at the same instant. So it happens at the end of the window in
+//! which the operator failed, as with jobs that come and go; ranks are told of the first failure in a window.
 
 use std::collections::BTreeMap;
 
@@ -21,25 +21,25 @@ use super::simulation::Simulation;
 pub struct Failure {
     /// When.
     pub time: Time,
-    /// In which switch.
+    /// The switch.
     pub switch: u32,
     /// A sentence that names the operator.
     pub why: String,
 }
 
-/// Whose operators may fail, and whose have.
+/// Jobs whose operators may fail, and those whose operators have failed.
 #[derive(Default)]
 pub(super) struct Failures {
     /// Jobs whose operators switches call.
     watched: Vec<JobIndex>,
-    /// Those that have failed here, and that other parts may not know of.
+    /// Failures in this part, of which other parts may not know.
     found: BTreeMap<JobIndex, Failure>,
-    /// Those that all parts know of, until the ranks are told.
+    /// Failures that all parts know, until the ranks are told.
     known: BTreeMap<JobIndex, Failure>,
 }
 
 impl Failures {
-    /// A job may have an operator that switches call.
+    /// Watches a job that may have an operator that switches call.
     pub fn watch(&mut self, index: JobIndex, data: Option<Data>) {
         if data == Some(Data::Real) {
             self.watched.push(index);
@@ -47,7 +47,7 @@ impl Failures {
     }
 }
 
-/// Keeps the first.
+/// Keeps the first failure of each job.
 fn note(failures: &mut BTreeMap<JobIndex, Failure>, index: JobIndex, failure: Failure) -> bool {
     let is_new = !failures.contains_key(&index);
     let kept = failures.entry(index).or_insert_with(|| failure.clone());
@@ -58,7 +58,7 @@ fn note(failures: &mut BTreeMap<JobIndex, Failure>, index: JobIndex, failure: Fa
 }
 
 impl Simulation {
-    /// Looks whether an operator has failed in a switch that has just worked.
+    /// Checks whether an operator has failed in a switch that has just worked.
     #[inline]
     pub(super) fn look_for_failures(&mut self, switch: u32) {
         for at in 0..self.failures.watched.len() {
@@ -76,12 +76,13 @@ impl Simulation {
         }
     }
 
-    /// What has failed in this part since this was asked for last.
+    /// The failures in this part since the last call.
     pub fn take_failures(&mut self) -> Vec<(JobIndex, Failure)> {
         std::mem::take(&mut self.failures.found).into_iter().collect()
     }
 
-    /// Operators have failed, in any part, during the window that ends at `turn`: then ranks are told. Gives the time if that is so.
+    /// Notes failures, in any part, during the window that ends at `turn`, when ranks are told. Returns that time if
+    /// there are new ones.
     pub fn note_failures(&mut self, failed: Vec<(JobIndex, Failure)>, turn: Time) -> Option<Time> {
         let mut is_news = false;
         for (index, failure) in failed {
@@ -93,7 +94,7 @@ impl Simulation {
         is_news.then_some(turn)
     }
 
-    /// Every rank of a job hears why it is over.
+    /// Tells every rank of a job why the job is over.
     pub(super) fn fail(&mut self, index: JobIndex) {
         self.failures.watched.retain(|&watched| watched != index);
         let Some(failure) = self.failures.known.remove(&index) else { return };
@@ -108,7 +109,7 @@ impl Simulation {
             seat.machine.abort(now);
             seat.drain.begin();
             self.drain(id);
-            // Of a rank that waited for nothing the machine says nothing.
+            // For a rank that waited for nothing, the machine reports nothing.
             if self.traffic.seats[number].open {
                 let complaint = Complaint { time: now, rank, iteration, what: Wrong::Over };
                 self.traffic.jobs.get_mut(index).complaints.push(complaint);

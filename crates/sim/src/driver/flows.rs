@@ -10,9 +10,9 @@ pub struct FlowId(pub u32);
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Who sends.
+    /// The sender.
     pub src: NodeId,
-    /// Who receives.
+    /// The receiver.
     pub dst: NodeId,
     /// Bytes of all packets on a link, framing included.
     pub bytes: u64,
@@ -20,9 +20,9 @@ pub struct Flow {
     pub sent: u64,
     /// Bytes received.
     pub received: u64,
-    /// Bytes of each packet on a link but perhaps the last, framing included.
+    /// Bytes of each packet on a link, except perhaps the last, framing included.
     pub packet_bytes: u16,
-    /// When the message came up at its sender.
+    /// When the message arose at its sender.
     pub start: Time,
     /// When its last byte was received.
     pub end: Option<Time>,
@@ -32,7 +32,7 @@ pub struct Flow {
 #[derive(Default)]
 pub struct Flows {
     flows: Vec<Flow>,
-    /// Packets and bytes of traffic that is no message, at their receivers.
+    /// Packets and bytes of traffic without messages, at their receivers.
     pub background: Received,
 }
 
@@ -46,12 +46,12 @@ pub struct Received {
 }
 
 impl FlowId {
-    /// What packets that belong to no message carry.
+    /// The flow of packets that belong to no message.
     pub const BACKGROUND: FlowId = FlowId((1 << 31) - 1);
-    /// The bit of flows that a host's [`crate::transport::Endpoint`] has; the one below it is never set in them.
+    /// The bit that marks flows of a host's [`crate::transport::Endpoint`]; the bit below it is never set in them.
     const TRANSPORT: u32 = 1 << 30;
 
-    /// What packets of a transport's flow belong to: enough of its number for paths to be chosen by it.
+    /// The flow of a transport's packets: enough bits of its number for the choice of paths.
     pub(super) fn of_transport(number: u32) -> FlowId {
         FlowId(FlowId::TRANSPORT | number & (FlowId::TRANSPORT / 2 - 1))
     }
@@ -63,14 +63,14 @@ impl FlowId {
 }
 
 impl Flows {
-    /// Adds one.
+    /// Adds a message.
     pub fn add(&mut self, src: NodeId, dst: NodeId, bytes: u64, packet_bytes: u16, start: Time) -> FlowId {
         let id = FlowId(self.flows.len() as u32);
         self.flows.push(Flow { src, dst, bytes, sent: 0, received: 0, packet_bytes, start, end: None });
         id
     }
 
-    /// Takes over what another part of the network knows: senders what was sent, receivers what was received.
+    /// Takes over the knowledge of another part of the network: of senders, bytes sent; of receivers, bytes received.
     pub(super) fn absorb(&mut self, other: &Flows, theirs: impl Fn(NodeId) -> bool) {
         for (own, flow) in self.flows.iter_mut().zip(&other.flows) {
             if theirs(flow.src) {
@@ -84,12 +84,12 @@ impl Flows {
         self.background.bytes += other.background.bytes;
     }
 
-    /// All of them, by id.
+    /// All messages, by id.
     pub fn all(&self) -> &[Flow] {
         &self.flows
     }
 
-    /// Takes the next packet of a message; gives its destination, its bytes, and whether it is the last.
+    /// Takes the next packet of a message; returns its destination, its bytes, and whether it is the last.
     #[inline]
     pub(super) fn next_packet(&mut self, id: FlowId) -> (NodeId, u16, bool) {
         let flow = &mut self.flows[id.0 as usize];

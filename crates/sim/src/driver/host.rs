@@ -18,7 +18,7 @@ use crate::workload::{Stream, Uniform};
 
 const NEVER: Time = Time(u64::MAX);
 
-/// What a host sends without a transport and without end.
+/// A host's traffic without a transport and without end.
 #[derive(Clone, Debug)]
 pub enum Background {
     /// Messages to one peer after the other.
@@ -43,7 +43,7 @@ impl Background {
         }
     }
 
-    /// The group of a packet that came, if it is this one's.
+    /// The source of a received packet's lane, if this is it.
     fn of_lane(&mut self, lane: u8) -> Option<&mut Uniform> {
         match self {
             Background::Uniform(source) if source.which() == lane => Some(source),
@@ -62,19 +62,19 @@ pub struct HostNode {
     pub seats: Vec<HostSeatId>,
     /// Its parts in background traffic.
     pub background: Vec<Background>,
-    /// Its flows under DCTCP.
+    /// Its endpoint of flows under DCTCP.
     pub endpoint: Option<Box<Endpoint>>,
     /// It is dead.
     pub is_silent: bool,
     /// Its own delays.
     pub noise: Option<Box<Noise>>,
-    /// It takes no packet while so much waits in the NIC.
+    /// While so much waits in the NIC, the host gives it no more packets.
     nic_limit: Span,
     /// When the next [`EventKind::Nic`] event comes.
     armed: Time,
-    /// Whose turn it is: a seat, then the messages, then flows under DCTCP, then background traffic.
+    /// The next sender in turn: a seat, then the messages, then flows under DCTCP, then background traffic.
     turn: usize,
-    /// Messages that wait to be sent, in order.
+    /// Messages that wait to be sent, in their order.
     flows: VecDeque<FlowId>,
 }
 
@@ -97,17 +97,17 @@ impl HostNode {
         }
     }
 
-    /// Its cable has another rate: the NIC holds as many bytes as before.
+    /// The cable has another rate: the NIC still holds as many bytes.
     pub fn set_rate(&mut self, fabric: &Fabric, nic_bytes: u64) {
         self.nic_limit = fabric.link(self.uplink).transmission(nic_bytes);
     }
 
-    /// A message came up.
+    /// A message arose.
     pub fn start_flow(&mut self, flow: FlowId) {
         self.flows.push_back(flow);
     }
 
-    /// Nothing is sent or received any more. Gives how many flows end with that of which the run waits for.
+    /// The host sends and receives nothing any more. Returns how many flows end with it for which the run waits.
     pub fn silence(&mut self) -> u64 {
         self.is_silent = true;
         self.background.clear();
@@ -115,7 +115,7 @@ impl HostNode {
         self.endpoint.take().map_or(0, |endpoint| endpoint.open())
     }
 
-    /// A packet of background traffic came; whoever waited for it goes on.
+    /// A packet of background traffic came; a source that waited for it goes on.
     pub fn receive_background(&mut self, fabric: &mut Fabric, packet: &Packet) {
         let source = self.background.iter_mut().find_map(|source| source.of_lane(packet.lane));
         if source.is_some_and(|source| source.receive(packet.bytes)) {
@@ -123,14 +123,14 @@ impl HostNode {
         }
     }
 
-    /// The time has come for which the NIC was armed, or an earlier one.
+    /// The time for which the NIC was armed, or an earlier time, has come.
     pub fn nic_ready(&mut self, now: Time) {
         if self.armed <= now {
             self.armed = NEVER;
         }
     }
 
-    /// Fills the NIC from those who want to send; comes back when it is empty, if they may want more.
+    /// Fills the NIC from the senders; is called again when the NIC is empty, if senders may have more.
     pub fn fill_nic(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
         self.send_kept(fabric);
         let again = loop {
@@ -139,7 +139,7 @@ impl HostNode {
                 return self.lose_all(fabric, traffic);
             }
             if link.backlog(fabric.now) >= self.nic_limit {
-                // A lossless link says when it has finished a packet; it does not know when that will be.
+                // A lossless link tells when it has finished a packet; it does not know before when that will be.
                 if fabric.is_lossless() {
                     return;
                 }
@@ -157,7 +157,7 @@ impl HostNode {
         self.arm(fabric, again);
     }
 
-    /// A packet goes to the NIC, unless noise keeps it back.
+    /// Gives a packet to the NIC, unless noise delays it.
     #[inline]
     fn send(&mut self, fabric: &mut Fabric, packet: Packet) {
         if let Some(noise) = &mut self.noise
@@ -174,7 +174,7 @@ impl HostNode {
         fabric.send(self.uplink, packet);
     }
 
-    /// What noise has kept back long enough goes to the NIC, full or not: it was taken long ago.
+    /// Gives the NIC the packets whose delay is over, even if it is full: they were taken long ago.
     fn send_kept(&mut self, fabric: &mut Fabric) {
         let Some(noise) = &mut self.noise else { return };
         while let Some(packet) = noise.release(fabric.now) {
@@ -185,7 +185,7 @@ impl HostNode {
         }
     }
 
-    /// Without a cable, what machines send is lost, as their contract has them drained. Messages wait.
+    /// Without a cable, packets of machines are lost, because machines must be drained. Messages wait.
     #[cold]
     fn lose_all(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
         let Traffic { seats, jobs, scratch, .. } = traffic;
@@ -210,7 +210,7 @@ impl HostNode {
         }
     }
 
-    /// One packet of the next one in turn who has any, or the time when someone will.
+    /// Takes one packet of the next sender in turn that has any; the error is the time when one will.
     #[inline]
     fn next_packet(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) -> Result<Packet, Time> {
         self.turn = if self.turn > self.seats.len() + 1 + self.background.len() { 0 } else { self.turn };

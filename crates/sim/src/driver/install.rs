@@ -17,25 +17,25 @@ use super::switch::SwitchNode;
 use crate::events::{EventId, EventKind};
 use crate::rng::{Purpose, Rng};
 
-/// Why a job cannot be put into the network.
+/// Why a job cannot be installed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
-    /// Nobody to reduce.
+    /// The job has no members.
     #[error("job \"{0}\" has no hosts")]
     NoMembers(String),
-    /// More than a job may have.
+    /// The job has too many members.
     #[error("job \"{0}\" has {1} hosts; a job has at most {most} ranks", most = JobConfig::MAX_WORLD)]
     TooManyMembers(String, usize),
-    /// More than one switch sums for.
+    /// The job has more children than one switch sums for.
     #[error("job \"{0}\" has {1} hosts and switches below one switch, which sums for at most 1,024")]
     TooManyChildren(String, usize),
-    /// A switch with more ports than a descriptor tells apart.
+    /// A switch has more ports than a descriptor can distinguish.
     #[error("job \"{0}\" needs switches of at most 256 ports; one has {1}")]
     Ports(String, usize),
-    /// More than jobs have numbers.
+    /// There are more jobs than numbers for them.
     #[error("job \"{0}\" is one too many: at most 65,534 jobs fit")]
     TooManyJobs(String),
-    /// A pool that does not divide among the trees.
+    /// The pool does not divide among the trees.
     #[error("job \"{name}\" has {slots} slots and {trees} trees: slots must be a multiple of the trees, and not 0")]
     Slots {
         /// The job.
@@ -45,7 +45,7 @@ pub enum InstallError {
         /// Its trees.
         trees: usize,
     },
-    /// Servers for a protocol that has none.
+    /// The job has servers, but its protocol has none.
     #[error("job \"{name}\" has servers, and {protocol} has no use for any")]
     NoServers {
         /// The job.
@@ -53,23 +53,23 @@ pub enum InstallError {
         /// Its protocol.
         protocol: &'static str,
     },
-    /// More trees than a packet can tell apart, or none.
+    /// The job has more trees than a packet can distinguish, or none.
     #[error("job \"{0}\" has {1} trees; 1 to 255 are possible")]
     Trees(String, usize),
-    /// A tree that cannot be planned.
+    /// A tree cannot be planned.
     #[error("job \"{0}\": {1}")]
     Tree(String, TreeError),
-    /// Packets of no or too many elements.
+    /// Packets have no elements, or too many.
     #[error("job \"{0}\" has {1} elements in a packet; 1 to 16,000 are possible")]
     Elements(String, u16),
 }
 
-/// The longest job's packets must fit into 65,535 bytes with their headers.
+/// Packets with so many elements fit into 65,535 bytes with their headers, for any type.
 const MOST_ELEMENTS: u16 = 16_000;
 /// A notice about so many children fits into a program's buffer.
 const MOST_CHILDREN: usize = 1024;
 const MOST_TREES: usize = 255;
-/// What a job is expected to send, for the choice among trees: the same as any other.
+/// The rate that a job is expected to send, for the choice among trees: the same for all jobs.
 pub(super) const RATE: u64 = 1 << 20;
 
 pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError> {
@@ -97,48 +97,48 @@ pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError
     Ok(())
 }
 
-/// What a switch was told to run for one tree of one job.
+/// The program of a switch for one tree of one job.
 pub struct Program {
     /// The switch, by number.
     pub(super) switch: u32,
     protocol: &'static Protocol,
     values: Values,
     config: SwitchConfig,
-    /// The most packets of its tree that it may ever have room for.
+    /// The most packets of its tree for which it may ever have room.
     most: u16,
     /// Its job has left.
     is_gone: bool,
 }
 
 impl Program {
-    /// Bytes that it holds there.
+    /// How many bytes it holds in the switch.
     pub(super) fn memory_bytes(&self, switch: &SwitchNode) -> usize {
         let report = switch.pipelines[self.config.tree.index()].report(self.config.job.job);
         report.map_or(0, |report| report.memory_bytes)
     }
 
-    /// The state of its machine, and the bytes that it holds.
+    /// The state of its machine, and how many bytes it holds.
     pub(super) fn state(&self, switch: &SwitchNode) -> Option<(SwitchReport, usize)> {
         let report = switch.pipelines[self.config.tree.index()].report(self.config.job.job)?;
         Some((report.machine?, report.memory_bytes))
     }
 
-    /// The job that it is for.
+    /// The job to which it belongs.
     pub(super) fn job(&self) -> JobIndex {
         JobIndex(self.config.job.job.0 - 1)
     }
 
-    /// Which of the job's trees it is part of.
+    /// The number of its tree in the job.
     pub(super) fn lane(&self) -> usize {
         self.config.tree.index()
     }
 
-    /// How many members and switches are directly below.
+    /// How many members and switches are directly below it.
     pub(super) fn children(&self) -> usize {
         self.config.members.len()
     }
 
-    /// It is at the top of its tree.
+    /// True if it is the root of its tree.
     pub(super) fn is_root(&self) -> bool {
         self.config.parent.is_none()
     }
@@ -148,39 +148,39 @@ impl Program {
         self.config.members.iter().copied().chain(self.config.parent.iter().map(|parent| parent.port))
     }
 
-    /// It is there, and takes memory.
+    /// True if it is there and takes memory.
     pub(super) fn is_there(&self) -> bool {
         !self.is_gone
     }
 
-    /// Packets of its tree that it has room for.
+    /// How many packets of its tree it has room for.
     pub(super) fn room(&self) -> u16 {
         self.config.job.slots / self.config.job.trees
     }
 
-    /// Its share of the switch's memory may change.
+    /// True if its share of the switch's memory may change.
     pub(super) fn resizes(&self) -> bool {
         self.protocol.resizes
     }
 
-    /// What it is charged for at a real switch: one tree, with the elements that a simulated packet stands for.
+    /// The shape that a real switch charges for: one tree, with the elements that a simulated packet stands for.
     pub(super) fn shape(&self) -> JobShape {
         JobShape { slots: self.most, ..shape(self.protocol, &self.config.job, self.config.members.len()) }
     }
 
-    /// It has room for so many packets of its tree, and begins anew.
+    /// Gives it room for so many packets of its tree, and starts it again.
     pub(super) fn set_room(&mut self, room: u16, switch: &mut SwitchNode) {
         self.config.job.slots = room * self.config.job.trees;
         self.install(switch);
     }
 
-    /// It has room for so many packets from now on, while its job goes on.
+    /// Gives it room for so many packets from now on, while its job goes on.
     pub(super) fn resize(&mut self, room: u16, switch: &mut SwitchNode) {
         self.config.job.slots = room * self.config.job.trees;
         switch.pipelines[self.config.tree.index()].resize(self.config.job.job, room);
     }
 
-    /// Its job has left.
+    /// Removes it, since its job has left.
     pub(super) fn uninstall(&mut self, switch: &mut SwitchNode) {
         self.is_gone = true;
         switch.pipelines[self.config.tree.index()].remove(self.config.job.job);
@@ -203,7 +203,7 @@ impl Program {
     }
 }
 
-/// What one tree of a job is charged for at a switch with so many children there.
+/// The shape that a switch with so many children charges for one tree of a job.
 pub(super) fn shape(protocol: &'static Protocol, job: &JobConfig, children: usize) -> JobShape {
     let JobConfig { world, slots, elements_per_packet, trees, levels, ref options, .. } = *job;
     JobShape {
@@ -226,8 +226,8 @@ impl Simulation {
         if job.plan.protocol.placement == Placement::Trees { job.plan.roots.len() } else { 0 }
     }
 
-    /// The switches at the tops of a job's trees, tree by tree. Where all ranks are below a lower switch than the plan
-    /// names, that one.
+    /// The switches at the roots of a job's trees, tree by tree. If all ranks are below a lower switch than the plan
+    /// names, it is that switch.
     pub fn tree_roots(&self, job: &Job) -> Vec<u32> {
         let tops = self.programs.iter().filter(|program| program.job() == job.index && program.is_root());
         let mut tops: Vec<(usize, u32)> = tops.map(|program| (program.lane(), program.switch)).collect();
@@ -235,7 +235,7 @@ impl Simulation {
         tops.into_iter().map(|(_, switch)| switch).collect()
     }
 
-    /// What the members and switches of a job agree on.
+    /// The configuration on which the members and switches of a job agree.
     pub(super) fn job_config(&self, index: JobIndex, plan: &JobPlan, trees: usize) -> JobConfig {
         JobConfig {
             job: JobId(index.0 + 1),
@@ -250,7 +250,7 @@ impl Simulation {
         }
     }
 
-    /// Some host of the job is not next to the top of a tree.
+    /// True if some host of the job is not next to the root of a tree.
     fn has_levels(&self, plan: &JobPlan) -> bool {
         let next_to = |root: &u32, host: NodeId| self.table.attachment(host).0 == *root;
         plan.roots.iter().any(|root| plan.members.iter().any(|&host| !next_to(root, host)))
@@ -295,14 +295,14 @@ impl Simulation {
         Ok(index)
     }
 
-    /// The roots of a job's trees, by number, chosen so that it shares cables with as few others as possible; in the order of
-    /// `rng` where that leaves a choice. Where there are fewer than trees, some have several.
+    /// The roots of a job's trees, by number, chosen so that the job shares cables with as few others as possible;
+    /// equal choices are in the order of `rng`. If there are fewer roots than trees, some roots have several trees.
     pub fn least_loaded_roots(&self, members: &[NodeId], trees: u16, rng: &mut Rng) -> Result<Vec<u32>, TreeError> {
         let roots = self.least_loaded(members, trees, rng)?;
         Ok(roots.into_iter().cycle().take(usize::from(trees)).collect())
     }
 
-    /// The same, where there may be fewer than trees.
+    /// The same; there may be fewer roots than trees.
     pub(super) fn least_loaded(&self, members: &[NodeId], trees: u16, rng: &mut Rng) -> Result<Vec<u32>, TreeError> {
         let wish = Wish { members, trees, rate: RATE, need: &|_| 0 };
         let mut candidates = self.network.candidates(&wish)?;
@@ -311,14 +311,14 @@ impl Simulation {
         Ok(chosen.iter().filter_map(|tree| self.graph.switch_index(tree.root())).collect())
     }
 
-    /// The trees under a job's roots.
+    /// Plans the trees under a job's roots.
     pub(super) fn plan_trees(&self, plan: &JobPlan) -> Result<Vec<Tree>, InstallError> {
         let tree = |&root: &u32| self.network.tree(&plan.members, self.graph.switch(root));
         let trees: Result<Vec<Tree>, TreeError> = plan.roots.iter().map(tree).collect();
         trees.map_err(|error| InstallError::Tree(plan.name.clone(), error))
     }
 
-    /// The job's machines in switches.
+    /// Installs the job's machines in switches.
     fn install_trees(&mut self, plan: &JobPlan, config: &JobConfig) -> Result<Vec<Tree>, InstallError> {
         let trees = self.plan_trees(plan)?;
         let most = trees.iter().flat_map(|tree| &tree.switches).map(|switch| switch.children.len()).max();
@@ -334,7 +334,7 @@ impl Simulation {
         Ok(trees)
     }
 
-    /// Switches that remember ports can tell so many apart.
+    /// Checks that switches that remember ports can distinguish so many.
     fn check_ports(&self, plan: &JobPlan) -> Result<(), InstallError> {
         let most = self.switches.iter().map(|switch| self.fabric.ports(switch.exits.node).len()).max().unwrap_or(0);
         match most {
@@ -357,7 +357,7 @@ impl Simulation {
         self.programs.push(program);
     }
 
-    /// Puts the programs of a switch back as they were before their first packet.
+    /// Resets the programs of a switch to their state before the first packet.
     pub(super) fn reinstall(&mut self, switch: u32) {
         for program in self.programs.iter().filter(|program| program.switch == switch && program.is_there()) {
             program.install(&mut self.switches[switch as usize]);
@@ -375,7 +375,7 @@ impl Simulation {
         }
     }
 
-    /// Gives a machine its place at its host.
+    /// Gives a machine a seat at its host.
     pub(super) fn take_seat(&mut self, seat: HostSeat) {
         let longest = seat.machine.max_packet_len().max(FINGERPRINT_LEN);
         let scratch = &mut self.traffic.scratch;

@@ -29,37 +29,37 @@ impl JobIndex {
     /// The bit that tells jobs from flows in [`crate::net::Packet::flow`].
     const BIT: u32 = 1 << 31;
 
-    /// What packets of the job carry as their flow.
+    /// The flow of the job's packets.
     pub fn flow(self) -> u32 {
         JobIndex::BIT | u32::from(self.0)
     }
 
-    /// The job of a packet's flow, if it is one.
+    /// The job of a flow, if the flow is a job's.
     pub fn of_flow(flow: u32) -> Option<JobIndex> {
         (flow & JobIndex::BIT != 0).then_some(JobIndex(flow as u16))
     }
 }
 
-/// What is asked of a job.
+/// The plan of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobPlan {
     /// The name in reports.
     pub name: String,
-    /// How it reduces.
+    /// The protocol with which it reduces.
     pub protocol: &'static Protocol,
     /// The hosts, by rank.
     pub members: Vec<NodeId>,
     /// The tensor of each collective.
     pub spec: Spec,
-    /// Elements of a million that each rank brings about, of sparse tensors.
+    /// How many of a million elements each rank brings on average; `None` for dense tensors.
     pub density_ppm: Option<u32>,
-    /// The operator of its own, if it has one: its options name it.
+    /// The job's own operator, if it has one: its options name it.
     pub own: Option<Own>,
-    /// Collectives, one after the other.
+    /// How many collectives run, one after the other.
     pub iterations: u32,
     /// When ranks submit the first one.
     pub start: Time,
-    /// Time between a collective's end at a rank and its next submission there.
+    /// The time between a collective's end at a rank and the rank's next submission.
     pub compute: Span,
     /// The protocol's options.
     pub options: Options,
@@ -67,16 +67,16 @@ pub struct JobPlan {
     pub elements_per_packet: u16,
     /// Pool size over all trees.
     pub slots: u16,
-    /// The switches at the top of its trees, by number; blocks go round robin over them.
+    /// The switches at the roots of its trees, by number; blocks go round robin over the trees.
     pub roots: Vec<u32>,
     /// Retransmission timers of its hosts.
     pub timers: tributary_proto::contract::config::TimerConfig,
-    /// A collective fails after so long.
+    /// A collective fails after so much time.
     pub timeout: Option<Span>,
 }
 
 impl JobPlan {
-    /// What its machines keep and combine.
+    /// The form in which its machines keep and combine values.
     pub fn values(&self) -> Values {
         self.own.as_ref().map_or(Values::Fingerprint, Own::values)
     }
@@ -89,56 +89,56 @@ pub struct Iteration {
     pub start: Option<Time>,
     /// The last completion so far.
     pub end: Option<Time>,
-    /// Ranks that have completed.
+    /// How many ranks have completed it.
     pub completed: u32,
-    /// The first rank that has, and a hash of its results, where those may lack ranks.
+    /// The first rank that has completed it and a hash of the rank's results, if results may lack ranks.
     pub first: Option<(Rank, u64)>,
 }
 
-/// A job under way.
+/// A job in the network.
 pub struct Job {
-    /// What is asked of it.
+    /// The job's plan.
     pub plan: JobPlan,
-    /// What its members and switches share.
+    /// The key that its members and switches share.
     pub key: JobKey,
-    /// The hosts, by rank; then those of its servers that are no ranks.
+    /// The hosts in the order of ranks; then the hosts of servers that are not ranks.
     pub members: Vec<NodeId>,
     /// Its collectives so far.
     pub iterations: Vec<Iteration>,
-    /// What went wrong.
+    /// The errors so far.
     pub complaints: Vec<Complaint>,
-    /// What it needs and will not have again, from the first on.
+    /// What the job needs and has lost for good, the first loss first.
     pub losses: Vec<Loss>,
-    /// When the first rank gave up for want of that.
+    /// When the first rank gave up because of a loss.
     pub gave_up: Option<Time>,
-    /// Why its own operator can combine no more, once its ranks were told.
+    /// Why its own operator has failed, once its ranks were told.
     pub failed: Option<Failure>,
-    /// The hosts that sum for it instead of switches, by number; those of the ranks, where servers are colocated.
+    /// The hosts that sum for it instead of switches, by number; the ranks' hosts if servers are colocated.
     pub servers: Vec<NodeId>,
-    /// By rank, how late it submits; none is where this is empty.
+    /// For each rank, how late it submits; empty if no rank is late.
     pub late: Vec<Span>,
-    /// When it came and went, if it is one of those that do.
+    /// When it came and left, if it is a job that comes and goes.
     pub stay: Option<Stay>,
-    /// Its packets that were of no use to programs in switches that have forgotten it.
+    /// Its packets that programs in switches dropped, in switches that have forgotten it.
     pub switch_drops: DropCounters,
     first_switches: Vec<NodeId>,
     ranks: Vec<u16>,
     roster: Arc<Roster>,
-    /// The trees that its blocks may be combined along, where its own operator combines them.
+    /// The trees along which its blocks may be combined, if its own operator combines them.
     pub(super) sum_trees: Vec<SumTree>,
-    /// What ranks bring to the last collectives, where tensors are sparse.
+    /// What ranks bring to the last collectives, if tensors are sparse.
     drawn: BTreeMap<u32, Arc<SparseDraw>>,
-    /// What becomes of the last collectives, where the job's own operator combines them.
+    /// The expected results of the last collectives, if the job's own operator combines them.
     expected: BTreeMap<u32, Arc<[Vec<u8>]>>,
     pub(crate) index: JobIndex,
 }
 
 const NO_RANK: u16 = u16::MAX;
-/// Collectives of which is kept what ranks bring or get: ranks begin one within a few of each other.
+/// For how many collectives inputs or results are kept: ranks are within a few collectives of each other.
 const KEPT: usize = 3;
 
 impl Job {
-    /// A job before its start. `first_switches` are those that its members send to, by rank.
+    /// A job before its start. `first_switches` are the switches that its members send to, in the order of ranks.
     pub fn new(index: JobIndex, plan: JobPlan, key: JobKey, hosts: u32, first_switches: Vec<NodeId>) -> Job {
         let mut ranks = vec![NO_RANK; hosts as usize];
         for (rank, member) in plan.members.iter().enumerate() {
@@ -167,7 +167,7 @@ impl Job {
         }
     }
 
-    /// Names the hosts that serve it. Those that are no ranks bring nothing, and are members behind the ranks.
+    /// Sets the hosts that serve it. Servers that are not ranks bring nothing, and are members behind the ranks.
     pub fn set_servers(&mut self, servers: Vec<NodeId>) {
         for &server in &servers {
             if self.rank_of(server).is_none() {
@@ -201,7 +201,7 @@ impl Job {
         self.ranks.get(host.index()).copied().filter(|&rank| rank != NO_RANK).map(Rank)
     }
 
-    /// A rank's part in a collective, which begins now.
+    /// A rank's tensor of a collective, which begins now.
     pub fn tensor(&mut self, rank: Rank, iteration: u32, now: Time) -> Box<dyn Tensor> {
         self.iterations[iteration as usize].start.get_or_insert(now);
         let collective = u64::from(self.index.0) << 32 | u64::from(iteration);
@@ -214,7 +214,7 @@ impl Job {
         }
     }
 
-    /// Real elements, and what the same module makes of all ranks' at home.
+    /// Real elements, with the result that the same module computes from all ranks' elements.
     fn real(&mut self, own: Own, rank: Rank, iteration: u32, collective: u64) -> CheckedBytes {
         let (spec, world) = (self.plan.spec, self.plan.members.len() as u16);
         let brought = Brought { operator: &own.operator, spec, world, collective };
@@ -237,7 +237,7 @@ impl Job {
         kept(&mut self.drawn, iteration, || SparseDraw::new(spec, world, collective, density_ppm))
     }
 
-    /// What a rank's machine says.
+    /// Takes in an event of a rank's machine.
     pub fn hear(&mut self, rank: Rank, event: HostEvent, now: Time) {
         let (op, what) = match event {
             HostEvent::Failed { op, .. } if self.failed.is_some() => (op, Some(Wrong::Over)),
@@ -259,14 +259,14 @@ impl Job {
         state.end = Some(now);
     }
 
-    /// Every rank has completed every collective.
+    /// True if every rank has completed every collective.
     pub fn is_complete(&self) -> bool {
         let world = self.plan.members.len() as u32;
         self.iterations.iter().all(|iteration| iteration.completed == world)
     }
 }
 
-/// What is known of a collective, made where it is not; that of the oldest ones goes.
+/// The entry of a collective, made if it does not exist; the oldest entries are dropped.
 fn kept<T: ?Sized>(known: &mut BTreeMap<u32, Arc<T>>, iteration: u32, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
     let of_this = Arc::clone(known.entry(iteration).or_insert_with(make));
     while known.len() > KEPT {
@@ -275,7 +275,7 @@ fn kept<T: ?Sized>(known: &mut BTreeMap<u32, Arc<T>>, iteration: u32, make: impl
     of_this
 }
 
-/// What a tensor says when its collective is over, and a hash of a result that may lack ranks.
+/// The verdict of a tensor whose collective is over, and a hash of its result if results may lack ranks.
 fn outcome(tensor: &dyn Any) -> (Verification, u64) {
     if let Some(dense) = tensor.downcast_ref::<FingerprintTensor>() {
         return (dense.verification(), dense.digest());
@@ -310,7 +310,7 @@ impl Jobs {
         &mut self.0[usize::from(index.0)]
     }
 
-    /// Takes over what another part of the network heard of them.
+    /// Takes over what another part of the network knows about the jobs.
     pub(super) fn absorb(&mut self, other: Jobs) {
         for (own, theirs) in self.0.iter_mut().zip(other.0) {
             let mut apart = Vec::new();
@@ -328,18 +328,18 @@ impl Jobs {
             }
             own.complaints.extend(theirs.complaints.into_iter().chain(apart));
             own.switch_drops.add(&theirs.switch_drops);
-            // Losses are known to all parts.
+            // All parts know of all losses.
             own.gave_up = own.gave_up.into_iter().chain(theirs.gave_up).min();
             own.complaints.sort_by_key(|complaint| (complaint.time, complaint.rank));
         }
     }
 
-    /// All of them, to be changed.
+    /// All jobs, mutable.
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Job> {
         self.0.iter_mut()
     }
 
-    /// All of them.
+    /// All jobs.
     pub fn all(&self) -> &[Job] {
         &self.0
     }

@@ -17,38 +17,39 @@ use super::simulation::Simulation;
 use crate::events::{EventId, EventKind};
 use crate::topology::LinkId;
 
-/// Retransmission timeouts without progress that make a rank give up: four in a row, each twice as long as the last.
+/// How many retransmission timeouts without progress make a rank give up: four in a row, each twice as long as the
+/// last.
 const TIMEOUTS: u64 = 16;
 
-/// Something that a job needs and will not have again.
+/// Something that a job needs and has lost for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Since when.
+    /// When it was lost.
     pub time: Time,
     /// "switch 4, the root of its tree, died".
     pub what: String,
-    /// What follows from that, where it does not go without saying.
+    /// What follows from the loss, if that is not obvious.
     pub so_that: Option<String>,
 }
 
-/// What does not come back.
+/// What was lost for good.
 #[derive(Default)]
 pub struct Gone {
     /// Hosts and switches.
     nodes: Vec<NodeId>,
     /// Cables, by the first of their two links.
     cables: Vec<LinkId>,
-    /// Nobody gives up.
+    /// No rank gives up.
     patient: bool,
 }
 
 impl Simulation {
-    /// From now on ranks wait until their collectives' deadlines, whatever their jobs lose.
+    /// Makes ranks wait for their collectives' deadlines from now on, whatever their jobs lose.
     pub fn never_give_up(&mut self) {
         self.gone.patient = true;
     }
 
-    /// After an action: finds the jobs that miss what it took, if no later one brings that back.
+    /// After an action: finds the jobs that need what it removed, if no later action restores that.
     pub(super) fn note_loss(&mut self, action: Action) {
         if self.gone.patient || !self.is_for_good(action) {
             return;
@@ -77,7 +78,7 @@ impl Simulation {
         !plans.any(|(&time, &plan)| time > self.fabric.now && plan == back)
     }
 
-    /// What a job has lost by an action, if it needs that, and what follows.
+    /// What a job has lost by an action, if it needs that; and what follows.
     fn what_misses(&self, index: JobIndex, action: Action) -> Option<(String, Option<String>)> {
         let job = self.traffic.jobs.get(index);
         if let Action::Kill(node) = action
@@ -119,7 +120,7 @@ impl Simulation {
         }
     }
 
-    /// What broke, and the member that no way leads to any more from the first one that is left.
+    /// What broke, and the first member that can no longer be reached from the first remaining member.
     fn who_is_cut_off(&self, job: &Job, action: Action) -> Option<(String, Option<String>)> {
         let mut left = job.members.iter().filter(|member| !self.gone.nodes.contains(member));
         let first = *left.next()?;
@@ -137,7 +138,7 @@ impl Simulation {
         Some((what, Some(format!("no way leads from {} to {}", name(first), name(*lost)))))
     }
 
-    /// By node, whether a way leads there over what is not gone.
+    /// For each node, whether a path leads there over what is not lost.
     fn reached_from(&self, first: NodeId) -> Vec<bool> {
         let mut reached = vec![false; self.graph.nodes()];
         reached[first.index()] = true;
@@ -156,7 +157,7 @@ impl Simulation {
         reached
     }
 
-    /// Begins to look at the ranks of a job.
+    /// Begins to watch the ranks of a job.
     fn watch(&mut self, job: JobIndex) {
         let at = self.fabric.now + self.patience(job);
         for (number, seat) in self.traffic.seats.iter_mut().enumerate() {
@@ -175,15 +176,15 @@ impl Simulation {
             edges().map(|link| link.delay).max().unwrap_or_default() + self.graph.latency(self.graph.switch(0));
         let queue = edges().map(|link| link.rate.time_of(link.queue_bytes)).max().unwrap_or_default();
         let levels = (0..self.graph.switches()).map(|switch| self.graph.level(self.graph.switch(switch))).max();
-        // Up, down, and the same way back.
+        // Up, down, and back again.
         let links = 4 * u64::from(levels.unwrap_or(1));
         let timers = job.plan.timers;
         let timeout = timers.initial_rto.max(timers.min_rto).max(longest.times(links));
-        // Each time through empty queues, once through full ones.
+        // Each retransmission passes empty queues, and one passes full queues.
         timeout.times(TIMEOUTS) + queue.times(links) + job.late.iter().copied().max().unwrap_or_default()
     }
 
-    /// Looks whether a rank gets on, and gives up for it if it does not.
+    /// Checks whether a rank makes progress; the rank gives up if it makes none.
     pub(super) fn look(&mut self, id: HostSeatId) {
         let seat = &mut self.traffic.seats[id.0 as usize];
         if !seat.open {

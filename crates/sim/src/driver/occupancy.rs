@@ -13,18 +13,18 @@ use super::switch::SwitchNode;
 use crate::cores::counters::Counters;
 use crate::cores::steps::Spent;
 
-/// What of one switch's memory is in use.
+/// How much of one switch's memory is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
-    /// Slots with a sum that is not complete, and of what jobs share those that are held.
+    /// Slots whose sums are not complete, and the held slots of memory that jobs share.
     pub slots: u64,
-    /// The bytes that programs hold for them.
+    /// Bytes that programs hold for these slots.
     pub bytes: u64,
-    /// Where programs run on cores: packets that wait for one, ...
+    /// Packets that wait for a core, if programs run on cores.
     pub waiting: u64,
-    /// ... bytes of the packet memory, ...
+    /// Bytes of the packet memory in use.
     pub input_bytes: u64,
-    /// ... and bytes of blocks in clusters.
+    /// Bytes of blocks in clusters.
     pub working_bytes: u64,
 }
 
@@ -33,37 +33,37 @@ pub struct Occupancy {
 pub struct Handled {
     /// Bytes of packets whose handlers have ended.
     pub bytes: u64,
-    /// Picoseconds in which cores waited for locks, ...
+    /// Picoseconds in which cores waited for locks.
     pub lock_waiting: u64,
-    /// ... and those of their steps.
+    /// Picoseconds of the cores' steps.
     pub spent: Spent,
 }
 
-/// What a protocol counts and measures in one switch.
+/// A protocol's metrics in one switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchMetrics {
     /// The switch's number.
     pub switch: u32,
     /// The protocol.
     pub protocol: &'static str,
-    /// The job that it is about; none if it is about what all jobs share.
+    /// The job; `None` for memory that all jobs share.
     pub job: Option<JobIndex>,
     /// The figures.
     pub metrics: Vec<Metric>,
 }
 
-/// Something of a job that is looked at over time: what its switches hold for it, or a figure of one rank's machine.
+/// A value of a job over time: what its switches hold for it, or a metric of one rank's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauge {
     /// The job.
     pub job: JobIndex,
-    /// The rank; none where it is about all switches together.
+    /// The rank; `None` for all switches together.
     pub rank: Option<Rank>,
-    /// What it is called.
+    /// The value's name.
     pub name: &'static str,
 }
 
-/// The name of what all switches together hold for a job: slots with a sum that is not complete.
+/// The name of the number of slots with incomplete sums that all switches together hold for a job.
 pub const HELD: &str = "slots_held";
 
 impl Occupancy {
@@ -74,7 +74,7 @@ impl Occupancy {
 }
 
 impl Simulation {
-    /// For each switch, by number.
+    /// The occupancy of each switch, by number.
     pub fn occupancy(&self) -> Vec<Occupancy> {
         let mut switches = vec![Occupancy::default(); self.switches.len()];
         for program in &self.programs {
@@ -95,7 +95,7 @@ impl Simulation {
         switches
     }
 
-    /// What the cores of each switch have done, by number; nothing where switches have no cores.
+    /// The work of each switch's cores, by number; zero for switches without cores.
     pub fn handled(&self) -> Vec<Handled> {
         let of = |counters: &Counters| Handled {
             bytes: counters.handled_bytes,
@@ -105,11 +105,11 @@ impl Simulation {
         self.switches.iter().filter_map(|switch| Some(of(switch.cores()?.counters()))).collect()
     }
 
-    /// What there is of jobs to look at over time, and what it is now; always the same, in the same order.
+    /// The gauges of jobs and their present values; always the same gauges in the same order.
     pub fn gauges(&self) -> Vec<(Gauge, f64)> {
         let jobs = self.traffic.jobs.all();
         let held = |job: &Job| (Gauge { job: job.index, rank: None, name: HELD }, self.slots_held_by(job) as f64);
-        // Those that come and go are not always there.
+        // Jobs that come and go are not always there.
         let stays = |seat: &&HostSeat| self.traffic.jobs.get(seat.job).stay.is_none();
         let seats = self.traffic.seats.iter().filter(stays);
         let of_ranks = seats.flat_map(|seat| {
@@ -119,8 +119,8 @@ impl Simulation {
         jobs.iter().filter(|job| self.is_counted(job)).map(held).chain(of_ranks).collect()
     }
 
-    /// A machine that jobs share may have to look at all of its entries to count one job's, at each step: it is asked only
-    /// where ranks measure something too.
+    /// True if slots are counted for a job. A machine that jobs share may have to look at all of its entries to count
+    /// one job's, at each step, so slots are counted only if ranks measure something too.
     fn is_counted(&self, job: &Job) -> bool {
         if job.stay.is_some() {
             return false;
@@ -129,7 +129,7 @@ impl Simulation {
         job.plan.protocol.shared.is_none() || first.is_some_and(|seat| !seat.machine.metrics().is_empty())
     }
 
-    /// Slots with a sum of a job that is not complete, in all switches.
+    /// How many slots with incomplete sums of a job all switches have.
     fn slots_held_by(&self, job: &Job) -> u64 {
         let id = JobId(job.index.0 + 1);
         let pipelines = self.switches.iter().flat_map(|switch| &switch.pipelines);
@@ -137,7 +137,7 @@ impl Simulation {
         machines.map(|machine| u64::from(machine.slots_waiting)).sum()
     }
 
-    /// What protocols count and measure in switches: of each job that has a machine there, and of what jobs share.
+    /// The metrics of protocols in switches: of each job that has a machine there, and of memory that jobs share.
     pub fn switch_metrics(&self) -> Vec<SwitchMetrics> {
         let mut all = Vec::new();
         for switch in &self.switches {
@@ -149,17 +149,17 @@ impl Simulation {
             all.extend(self.traffic.jobs.all().iter().filter_map(|job| metrics_of(switch, job)));
         }
         all.extend(self.past_metrics.iter().cloned());
-        // What is shared comes first, as it has no job.
+        // Shared memory comes first, because it has no job.
         all.sort_by_key(|of| (of.switch, of.job));
         all
     }
 
-    /// The same of one job that is there.
+    /// The metrics of one job that is there.
     pub(super) fn switch_metrics_of(&self, job: JobIndex) -> Vec<SwitchMetrics> {
         self.switches.iter().filter_map(|switch| metrics_of(switch, self.traffic.jobs.get(job))).collect()
     }
 
-    /// A job's packets that were of no use to its programs in switches. A switch that died has forgotten its own.
+    /// A job's packets that its programs in switches dropped. A switch that died has forgotten its drops.
     pub fn drops_in_switches(&self, job: &Job) -> DropCounters {
         let id = JobId(job.index.0 + 1);
         let mut sum = job.switch_drops.clone();
@@ -170,7 +170,7 @@ impl Simulation {
     }
 }
 
-/// What a job's programs in one switch count and measure, if anything.
+/// The metrics of a job's programs in one switch, if they have any.
 fn metrics_of(switch: &SwitchNode, job: &Job) -> Option<SwitchMetrics> {
     let mut metrics = Vec::new();
     let id = JobId(job.index.0 + 1);

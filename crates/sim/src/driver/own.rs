@@ -19,35 +19,36 @@ use tributary_proto::contract::values::Values;
 use crate::cores::operators::OperatorCycles;
 use crate::rng::{Purpose, Rng};
 
-/// Bytes of each rank that are drawn and combined at home at once.
+/// How many bytes of each rank are drawn and combined at once for the expected results.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What the ranks' elements are.
+/// The data of ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Data {
-    /// Words in their place that add up, whatever the operator: each contribution is there once.
+    /// Words that stand for elements and are added, whatever the operator: they show that each contribution is there
+    /// once.
     #[default]
     Fingerprints,
-    /// Real ones, which the operator combines.
+    /// Real elements, which the operator combines.
     Real,
 }
 
 impl Data {
-    /// What is left out of files.
+    /// True for the choice that files leave out.
     pub(crate) fn is_fingerprints(&self) -> bool {
         *self == Data::Fingerprints
     }
 }
 
-/// The operator of a job's own.
+/// A job's own operator.
 #[derive(Clone)]
 pub struct Own {
     /// The module, compiled and tested.
     pub operator: Arc<UserOperator>,
-    /// What it is given.
+    /// The data that it combines.
     pub data: Data,
-    /// What it costs, where switches have cores.
+    /// Its cycles, if switches have cores.
     pub cycles: Option<OperatorCycles>,
 }
 
@@ -57,7 +58,7 @@ impl fmt::Debug for Own {
     }
 }
 
-/// Two are equal if their modules are.
+/// Two are equal if their modules and data are.
 impl PartialEq for Own {
     fn eq(&self, other: &Own) -> bool {
         (self.operator.hash(), self.data) == (other.operator.hash(), other.data)
@@ -70,12 +71,12 @@ impl Own {
         self.operator.clone()
     }
 
-    /// The options with the module that machines combine with.
+    /// The options, with the module that machines combine with.
     pub fn provide(&self, options: Options) -> Options {
         options.provided(&[self.shared()])
     }
 
-    /// What vectors are in memory.
+    /// The form of vectors in memory.
     pub fn values(&self) -> Values {
         match self.data {
             Data::Fingerprints => Values::Fingerprint,
@@ -84,7 +85,7 @@ impl Own {
     }
 }
 
-/// The trees that a job's blocks may be combined along, each once.
+/// The trees along which a job's blocks may be combined, without duplicates.
 pub(super) fn sum_trees(order: SumOrder, trees: &[Tree], world: u16) -> Vec<SumTree> {
     let mut all = Vec::new();
     for tree in trees.iter().filter(|_| order == SumOrder::Switches).map(Tree::sum_tree) {
@@ -92,26 +93,26 @@ pub(super) fn sum_trees(order: SumOrder, trees: &[Tree], world: u16) -> Vec<SumT
             all.push(tree);
         }
     }
-    // Where vectors are combined as they come, the operator gives the same along any tree.
+    // If vectors are combined as they come, the operator gives the same result along any tree.
     if all.is_empty() { vec![SumTree::star(world)] } else { all }
 }
 
-/// What the ranks of a job bring to one collective.
+/// The contributions of a job's ranks to one collective.
 pub(super) struct Brought<'a> {
     pub operator: &'a UserOperator,
     pub spec: Spec,
     pub world: u16,
-    /// Names the job and the collective.
+    /// A number that names the job and the collective.
     pub collective: u64,
 }
 
 impl Brought<'_> {
-    /// All that a rank brings.
+    /// The contribution of a rank.
     pub fn by(&self, rank: u16) -> Vec<u8> {
         self.pieces().flat_map(|(piece, bytes)| self.piece(rank, piece, bytes)).collect()
     }
 
-    /// What becomes of what all bring, along each of some trees. Nothing, where the operator fails at home too.
+    /// The results of all contributions along each of some trees; empty if the operator fails here too.
     pub fn results(&self, trees: &[SumTree]) -> Arc<[Vec<u8>]> {
         if let Primitive::Broadcast(root) = self.spec.primitive {
             return [self.by(root.0)].into();
@@ -145,7 +146,7 @@ impl Brought<'_> {
         let seed = Rng::new(self.collective, Purpose::Numbers, u64::from(rank) << 32 | piece).bits();
         let size = self.operator.element_size();
         let mut drawn = self.operator.sample(seed >> 1, bytes.div_ceil(size));
-        // Of a broadcast's words, which need not be whole elements.
+        // A broadcast's words need not be whole elements.
         drawn.truncate(bytes);
         drawn
     }

@@ -1,4 +1,4 @@
-//! A simulation of which each thread runs a part.
+//! A simulation that several threads run in parts.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::net::Share;
 use crate::routing::Table;
 use crate::topology::Graph;
 
-/// Deals the nodes out to so many parts: a switch with its hosts stays together, neighbours with neighbours; the other
-/// switches in turn.
+/// Divides the nodes into so many parts. A switch and its hosts stay together, and so do neighbouring switches with
+/// hosts; other switches are dealt out in turn.
 pub fn deal_out(graph: &Graph, parts: u16) -> Arc<[u16]> {
     let table = Table::new(graph, |_| true);
     let mut hosts_of = vec![0u64; graph.switches() as usize];
@@ -33,8 +33,9 @@ pub fn deal_out(graph: &Graph, parts: u16) -> Arc<[u16]> {
     (0..graph.hosts()).map(of_host).chain(part_of_switch.iter().copied()).collect()
 }
 
-/// The length of windows: what is sent during one arrives in a later one, whatever parts there are. The shortest delay
-/// between switches, for hosts are with theirs; none if there is only one switch or a link without delay.
+/// The length of windows: a packet that is sent during one window arrives in a later one, for any parts. It is the
+/// shortest delay between switches, because hosts are in the parts of their switches; `None` if there is only one
+/// switch, or a link without delay.
 pub fn look_ahead(graph: &Graph) -> Option<Span> {
     let between = graph.edges().iter().filter(|edge| edge.a.0.min(edge.b.0) >= graph.hosts());
     let delays =
@@ -48,7 +49,7 @@ pub fn window_end(time: Time, look_ahead: Span) -> Time {
 }
 
 impl Simulation {
-    /// Makes this one part of several that were built alike; before anything has happened.
+    /// Makes this simulation one of several equal parts, before anything has happened.
     pub fn become_part(&mut self, share: Share) {
         let (seats, hosts) = (&self.traffic.seats, self.hosts.len());
         self.fabric.queue.retain(|id| match id.kind() {
@@ -69,13 +70,13 @@ impl Simulation {
         event.into_iter().chain(timer).min().unwrap_or(Time(u64::MAX))
     }
 
-    /// When the first plan is carried out after a time. All parts must be there before it is.
+    /// When the first plan after a time is carried out. All parts must have reached that time before.
     pub fn next_plan_after(&self, time: Time) -> Option<Time> {
         self.plan_times.iter().copied().filter(|&plan| plan > time).min()
     }
 
-    /// Takes over what another part knows of its nodes. `before` is what was open before anything had happened. The
-    /// whole is there to be read, not to be run on.
+    /// Takes over what another part knows about its nodes. `before`: how many were open before anything had happened.
+    /// The joined simulation can be read, but not run on.
     pub fn absorb(&mut self, mut other: Simulation, before: u64) {
         for index in 0..self.graph.nodes() {
             let node = NodeId(index as u32);
@@ -101,7 +102,7 @@ impl Simulation {
         self.past_metrics.append(&mut other.past_metrics);
         self.most_memory = self.most_memory.max(other.most_memory);
         self.open = self.open.wrapping_add(other.open).wrapping_sub(before);
-        // Every part carries out all plans.
+        // Every part carries out all plans, so they count once.
         self.events += other.events - other.plans_done;
         self.fabric.absorb(other.fabric);
     }

@@ -1,4 +1,4 @@
-//! Where the workers of an arriving job go: as close together as there is room, and there on the emptiest hosts.
+//! Places the workers of an arriving job: as close together as there is room, and there on the emptiest hosts.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use tributary_proto::contract::ids::NodeId;
 
 use crate::topology::Graph;
 
-/// Hosts that are close to each other, by how close.
+/// Groups of hosts that are close to each other.
 pub struct Places {
-    /// Hosts that one switch connects from above, the fewest first.
+    /// The hosts that one switch connects from above, the smallest group first.
     groups: Vec<Vec<u32>>,
-    /// By host, the number of the switch that it is next to.
+    /// For each host, the number of the switch next to it.
     rack: Vec<u32>,
 }
 
@@ -20,7 +20,7 @@ impl Places {
         let mut below: Vec<Vec<u32>> = vec![Vec::new(); graph.nodes()];
         (0..graph.hosts()).for_each(|host| below[host as usize].push(host));
         let mut rack = vec![0; graph.hosts() as usize];
-        // Upwards, so that what is below a switch is known before those above it ask.
+        // Upwards, so that a switch's hosts are known before switches above it need them.
         let mut ways: Vec<(NodeId, NodeId)> = graph
             .edges()
             .iter()
@@ -50,8 +50,9 @@ impl Places {
         Places { groups, rack }
     }
 
-    /// A host for each of so many workers: of the smallest groups with enough hosts that have room, in the emptiest; there rack by
-    /// rack, the emptiest first, and in each the emptiest hosts. `room` says how many workers more a host takes.
+    /// A host for each of so many workers. It takes the smallest groups with enough free hosts, and of these the
+    /// emptiest group; there it goes rack by rack, the emptiest first, and takes the emptiest hosts of each.
+    /// `room` tells how many more workers a host takes.
     pub fn find(&self, workers: usize, room: impl Fn(u32) -> u16) -> Option<Vec<NodeId>> {
         let open = |hosts: &Vec<u32>| hosts.iter().filter(|&&host| room(host) > 0).count();
         let size = self.groups.iter().find(|hosts| open(hosts) >= workers)?.len();

@@ -13,15 +13,15 @@ use super::simulation::Simulation;
 use crate::events::EventKind;
 use crate::topology::LinkId;
 
-/// How many events ahead each of these is fetched: time enough for main memory between one and the next, which is found
-/// through it.
+/// How many events ahead each of these is fetched. Between two of them there is time enough for main memory, because
+/// each is found through the one before.
 const SEATS_AHEAD: usize = 7;
 const MACHINES_AHEAD: usize = 6;
 const HEAPS_AHEAD: usize = 4;
 const SLOTS_AHEAD: usize = 1;
 
 impl Simulation {
-    /// Fetches what the events to come will touch.
+    /// Fetches the memory that the next events will touch.
     #[inline]
     pub(super) fn prefetch(&self) {
         self.fabric.prefetch();
@@ -54,7 +54,7 @@ impl Simulation {
         }
     }
 
-    /// The first seat of the host whose event comes so many events from now, and the link if a packet arrives there.
+    /// The first seat of the host whose event comes after so many other events, and the link if a packet arrives.
     #[inline]
     fn seat_to_come(&self, ahead: usize) -> Option<(&HostSeat, Option<LinkId>)> {
         let id = self.fabric.queue.upcoming(ahead)?;

@@ -11,40 +11,41 @@ use tributary_proto::contract::time::Time;
 use super::jobs::{JobIndex, Jobs};
 use crate::net::{Fabric, Packet, PacketFlags};
 
-/// The lane of packets for a server. A host may be a server and a rank of one job: the lane tells which of the two a packet
+/// The lane of packets for a server. A host may be a server and a rank of the same job: the lane tells for which of the
+/// two a packet is, and so from which of its sender's two it comes.
 /// is for, and so which of the two of its sender it comes from.
 const FOR_SERVER: u8 = 1;
 
-/// A seat of [`super::Simulation`]; also its machine's timer.
+/// The number of a seat of [`super::Simulation`], and of its machine's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostSeatId(pub u32);
 
-/// One member of one job: one line of the cache.
+/// One member of one job, in one line of the cache.
 #[repr(align(64))]
 pub struct HostSeat {
-    /// Where it sits.
+    /// The host.
     pub host: NodeId,
-    /// Its job ...
+    /// The job.
     pub job: JobIndex,
-    /// ... and its rank there.
+    /// The rank in the job.
     pub rank: Rank,
     /// Its machine.
     pub machine: Box<dyn Host>,
-    /// How far the drain after the machine's last input has come: the NIC takes one packet at a time.
+    /// The progress of the drain after the machine's last input: the NIC takes one packet at a time.
     pub drain: Drain,
-    /// Its host runs.
+    /// True while its host runs.
     pub alive: bool,
     /// Collectives submitted so far.
     pub submitted: u32,
-    /// Those of them that it has completed.
+    /// How many of them it has completed.
     pub completed: u32,
-    /// It has collectives to submit or to wait for.
+    /// True while it has collectives to submit or to wait for.
     pub open: bool,
-    /// What it had done when somebody last looked whether it gets on; none where nobody looks.
+    /// Its progress when it was last watched; `None` if it is not watched.
     pub seen: Option<Progress>,
 }
 
-/// How far a seat is; more of anything is further.
+/// The progress of a seat; more of any field is more progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     submitted: u32,
@@ -52,7 +53,7 @@ pub struct Progress {
     blocks: u64,
 }
 
-/// Where a host's machine writes its packets before the fabric has them.
+/// The buffer in which a host's machine writes its packets.
 pub type Scratch = Vec<u8>;
 
 impl HostSeat {
@@ -72,7 +73,7 @@ impl HostSeat {
         }
     }
 
-    /// The machine's next packet, on its way.
+    /// The machine's next packet, ready to send.
     #[inline]
     pub fn next_packet(&mut self, fabric: &mut Fabric, jobs: &Jobs, scratch: &mut Scratch) -> Option<Packet> {
         let transmit = self.drain.transmit(&mut *self.machine, fabric.now, scratch)?;
@@ -96,7 +97,7 @@ impl HostSeat {
         })
     }
 
-    /// A packet for the machine. Packets of no use are counted by it.
+    /// Gives the machine a packet. The machine counts packets that it drops.
     pub fn receive(&mut self, fabric: &Fabric, jobs: &Jobs, packet: &Packet) {
         let job = jobs.get(self.job);
         let from = match job.rank_of(packet.src) {
@@ -112,7 +113,7 @@ impl HostSeat {
         self.drain.begin();
     }
 
-    /// The machine's timer has come, or may have.
+    /// The machine's timer may have run out.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.alive && drive::host::handle_timeout(&mut *self.machine, now) {
             self.drain.begin();
@@ -121,19 +122,19 @@ impl HostSeat {
         }
     }
 
-    /// How far it is.
+    /// The seat's progress.
     pub fn progress(&self) -> Progress {
         let stats = self.machine.stats();
         let blocks = stats.blocks_in_network + stats.blocks_at_hosts;
         Progress { submitted: self.submitted, completed: self.completed, blocks }
     }
 
-    /// It has submitted a collective that is not complete.
+    /// True if it has submitted a collective that is not complete.
     pub fn waits(&self) -> bool {
         self.submitted > self.completed
     }
 
-    /// The host is dead: the machine sends and hears nothing any more.
+    /// The host is dead: the machine sends and receives nothing any more.
     pub fn silence(&mut self) {
         self.alive = false;
         self.drain = Drain::Done;

@@ -8,8 +8,8 @@ use crate::transport::Endpoint;
 use crate::workload::PoissonSource;
 
 impl Simulation {
-    /// A flow under DCTCP of so many bytes of data comes up at its sender now; gives its number there. `None` if it
-    /// has more packets than packets have numbers.
+    /// A flow under DCTCP of so many bytes of data arises at its sender now; returns its number there. `None` if it
+    /// needs more packets than packets have numbers.
     pub fn start_flow(&mut self, from: NodeId, to: NodeId, bytes: u64) -> Option<u32> {
         let now = self.fabric.now;
         let flow = self.endpoint_mut(from).start(now, to, bytes);
@@ -48,7 +48,7 @@ impl Simulation {
         self.fabric.payloads.release(packet.payload);
     }
 
-    /// Counts what began and ended at a host's endpoint.
+    /// Counts the flows that began and ended at a host's endpoint.
     pub(super) fn count(&mut self, host: NodeId) {
         if let Some(endpoint) = &mut self.hosts[host.index()].endpoint {
             let balance = endpoint.take_balance();

@@ -12,7 +12,7 @@ use crate::events::{EventId, EventKind};
 
 impl Simulation {
     /// Adds a job whose sums are made by servers: by its own members if `dedicated` is empty, else by these hosts. Its
-    /// protocol is one with servers; its roots are of no use.
+    /// protocol has servers; its roots are not used.
     pub fn install_served(&mut self, plan: JobPlan, dedicated: &[NodeId]) -> Result<JobIndex, InstallError> {
         check(&plan, self.traffic.jobs.all().len())?;
         let Some(server) = plan.protocol.server else {
@@ -37,7 +37,7 @@ impl Simulation {
                 fabric: Default::default(),
             };
             let id = HostSeatId(self.traffic.seats.len() as u32);
-            // Only ranks bring something; their first collective is an event.
+            // Only ranks contribute; their first collective is an event.
             let open = address < world;
             let make = if open { plan.protocol.host } else { server };
             let machine = make(Values::Fingerprint, &machine);

@@ -15,12 +15,12 @@ use super::jobs::JobPlan;
 use super::simulation::Simulation;
 use super::switch::SwitchNode;
 
-/// The same for every switch.
+/// The settings of memory that jobs share, the same in every switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSettings {
-    /// What operators have chosen, protocol by protocol.
+    /// The operators' options, by protocol.
     pub options: SwitchOptions,
-    /// Elements of four bytes in the longest packet that they sum.
+    /// How many elements of four bytes the longest packet has.
     pub elements_per_packet: u16,
 }
 
@@ -35,9 +35,9 @@ pub struct Sharer {
     protocol: &'static Protocol,
     job: JobConfig,
     fabric: FabricPlan,
-    /// By rank: the number of the host's switch, and the port there.
+    /// For each rank, the number of the host's switch and the port there.
     attachments: Vec<(u32, u16)>,
-    /// A tree to each of the chosen roots, in their order.
+    /// A tree to each of the chosen roots, in the order of the roots.
     trees: Vec<Tree>,
 }
 
@@ -47,7 +47,7 @@ impl Sharer {
         self.job.job
     }
 
-    /// The job as one switch is told of it.
+    /// The job's plan for one switch.
     fn plan(&self, switch: &SwitchNode) -> SharedJob {
         let own = |&(number, port): &(u32, u16)| (number == switch.exits.index).then_some(PortId(port));
         let ports: Vec<Option<PortId>> = self.attachments.iter().map(own).collect();
@@ -73,7 +73,7 @@ impl Sharer {
 }
 
 impl Simulation {
-    /// Lets every switch handle a job's packets.
+    /// Makes every switch handle a job's packets.
     pub(super) fn share(&mut self, plan: &JobPlan, job: &JobConfig, fabric: &FabricPlan) -> Result<(), InstallError> {
         let trees = self.plan_trees(plan)?;
         self.sharers.push(Sharer {
@@ -128,7 +128,7 @@ impl Simulation {
         }
     }
 
-    /// What a job's hosts and switches know of the fabric.
+    /// The plan of the fabric for a job's hosts and switches.
     pub(super) fn fabric_plan(&self, plan: &JobPlan) -> FabricPlan {
         let own_switch = |&host: &NodeId| self.graph.switch(self.table.attachment(host).0);
         FabricPlan {

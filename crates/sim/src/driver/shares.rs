@@ -18,26 +18,26 @@ use super::simulation::Simulation;
 pub struct TooLittleMemory {
     /// The switch, by number.
     pub switch: u32,
-    /// What all jobs need at least.
+    /// How much memory all jobs need at least.
     pub need: u64,
-    /// What there is.
+    /// How much memory there is.
     pub memory: u64,
 }
 
-/// Why a job cannot come to a network.
+/// Why a job cannot run in a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
-    /// Not as a job at all.
+    /// The job is invalid.
     #[error(transparent)]
     Install(#[from] InstallError),
-    /// Not into the memory that others leave.
+    /// The other jobs leave too little memory.
     #[error(transparent)]
     Memory(#[from] TooLittleMemory),
 }
 
 impl Simulation {
-    /// Divides each switch's memory among the jobs that are installed there: those whose machines can be resized have equal
-    /// shares in each tree, as far as they have use for them, of what the others leave. Before anything is sent.
+    /// Divides each switch's memory among its installed jobs, before anything is sent. Jobs whose machines can be
+    /// resized get equal shares of what the other jobs leave, for each tree, as far as they can use it.
     pub fn share_memory(&mut self, memory: u64) -> Result<(), TooLittleMemory> {
         for switch in 0..self.switches.len() as u32 {
             for (at, room) in self.division(switch, memory, &[])? {
@@ -47,13 +47,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// Bytes of a switch's memory that jobs are charged for, as on a real one.
+    /// Bytes of a switch's memory that jobs are charged for, as on a real switch.
     pub fn charged_bytes(&self, switch: u32) -> u64 {
         let here = self.programs.iter().filter(|program| program.switch == switch && program.is_there());
         here.map(|program| JobShape { slots: program.room(), ..program.shape() }.bytes()).sum()
     }
 
-    /// What each program at a switch has room for that can be resized, and new ones of these shapes would have behind them.
+    /// The room of each resizable program at a switch, then the room of new programs of these shapes.
     fn division(&self, switch: u32, memory: u64, new: &[JobShape]) -> Result<Vec<(usize, u16)>, TooLittleMemory> {
         let here = |program: &Program| program.switch == switch && program.is_there();
         let (sharing, fixed): (Vec<usize>, Vec<usize>) = (0..self.programs.len())
@@ -74,7 +74,7 @@ impl Simulation {
         Ok(sharing.into_iter().zip(rooms).collect())
     }
 
-    /// Whether a job can be put into the network, beside those that are there.
+    /// Checks that a job can be installed beside those that are there.
     pub(super) fn check_room(&self, plan: &JobPlan, memory: Option<u64>) -> Result<(), NoRoom> {
         super::install::check(plan, self.traffic.jobs.all().len())?;
         if plan.protocol.placement != Placement::Trees {
@@ -96,8 +96,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// A job has come or gone, and the others at its switches have less or more memory. As control planes do it: who comes has its
-    /// share at once, who stays grows only where that is worth a new beginning.
+    /// A job has come or left, so the other jobs at its switches have less or more memory. As control planes do: a job
+    /// that comes gets its share at once, and jobs that stay grow only if that is worth starting again.
     pub(super) fn spread_memory(&mut self, changed: JobIndex, memory: Option<u64>) {
         let Some(memory) = memory else { return };
         let is_changed = |program: &&Program| program.job() == changed;

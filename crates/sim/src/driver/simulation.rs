@@ -26,22 +26,22 @@ use crate::topology::LinkId;
 use crate::transport::TransportSettings;
 use crate::workload::permutation;
 
-/// What a simulation needs to know besides its graph.
+/// The settings of a simulation besides its graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Everything random follows from it.
+    /// The seed of everything random.
     pub seed: u64,
     /// How switches choose among paths.
     pub balancing: Balancing,
-    /// Bytes that wait in a host's NIC at most; a packet more may be on its way out.
+    /// The most bytes that wait in a host's NIC; one packet more may be on its way out.
     pub nic_bytes: u64,
-    /// What a UDP payload costs on a link.
+    /// The bytes of a packet on a link besides its UDP payload.
     pub framing: Framing,
-    /// PAUSE keeps queues from overflowing, or nothing does.
+    /// When PAUSE keeps queues from overflowing; `None` if there is no PAUSE.
     pub lossless: Option<LosslessSpec>,
-    /// What flows under DCTCP have in common.
+    /// The common settings of flows under DCTCP.
     pub transport: TransportSettings,
-    /// What a switch holds for all jobs of a protocol together.
+    /// The settings of memory that a protocol's jobs share in a switch.
     pub shared: SharedSettings,
 }
 
@@ -59,7 +59,7 @@ impl Default for Settings {
     }
 }
 
-/// What hosts send.
+/// The traffic of hosts.
 #[derive(Default)]
 pub struct Traffic {
     /// Members of jobs.
@@ -68,11 +68,11 @@ pub struct Traffic {
     pub jobs: Jobs,
     /// Messages without a protocol.
     pub flows: Flows,
-    /// Where machines write.
+    /// The buffer in which machines write.
     pub scratch: Scratch,
 }
 
-/// A network with its hosts and switches, at one moment.
+/// A network with its hosts and switches, at one time.
 pub struct Simulation {
     /// Links, packets, events.
     pub fabric: Fabric,
@@ -81,11 +81,11 @@ pub struct Simulation {
     pub(super) settings: Settings,
     pub(super) graph: Graph,
     pub(super) table: Table,
-    /// Over which trees are planned.
+    /// The network in which trees are planned.
     pub(super) network: Network,
     pub(super) hosts: Vec<HostNode>,
     pub(super) switches: Vec<SwitchNode>,
-    /// By link, the first seat of the host at its far end.
+    /// For each link, the first seat of the host at its far end.
     pub(super) seat_behind: Vec<u32>,
     pub(super) seat_timers: TimerTable,
     node_timers: TimerTable,
@@ -97,16 +97,16 @@ pub struct Simulation {
     pub(super) gone: Gone,
     pub(super) failures: Failures,
     pub(super) cluster: Option<Box<Cluster>>,
-    /// Of jobs that have left.
+    /// The metrics of jobs that have left.
     pub(super) past_metrics: Vec<SwitchMetrics>,
-    /// The most memory that programs of one switch have held, as far as anybody has looked.
+    /// The most memory that programs of one switch held at any measurement.
     pub(super) most_memory: usize,
     pub(super) open: u64,
     pub(super) events: u64,
 }
 
 impl Simulation {
-    /// The network of a graph that was checked, at rest.
+    /// The network of a checked graph, at rest.
     pub fn new(graph: Graph, settings: Settings) -> Simulation {
         let mut fabric = Fabric::new(&graph, settings.framing, settings.seed);
         settings.lossless.into_iter().for_each(|spec| fabric.set_lossless(spec, &graph));
@@ -159,7 +159,7 @@ impl Simulation {
         self.events
     }
 
-    /// A message of so many bytes on a link, framing included, comes up at its sender now.
+    /// A message of so many bytes on a link, framing included, arises at its sender now.
     pub fn send_message(&mut self, from: NodeId, to: NodeId, bytes: u64, packet_bytes: u16) -> FlowId {
         let flow = self.traffic.flows.add(from, to, bytes, packet_bytes, self.fabric.now);
         self.open += 1;
@@ -176,19 +176,19 @@ impl Simulation {
         }
     }
 
-    /// Gives a host background traffic to send, without end.
+    /// Gives a host endless background traffic to send.
     pub fn add_background(&mut self, host: NodeId, source: Background) {
         let host = &mut self.hosts[host.index()];
         host.background.push(source);
         host.wake(&mut self.fabric);
     }
 
-    /// Gives a host delays of its own.
+    /// Sets the noise of a host.
     pub fn set_noise(&mut self, host: NodeId, noise: Option<Noise>) {
         self.hosts[host.index()].noise = noise.map(Box::new);
     }
 
-    /// From now on no host sends or hears anything.
+    /// Makes all hosts stop sending and receiving.
     pub fn silence(&mut self) {
         for host in &mut self.hosts {
             self.open -= host.silence();
@@ -212,25 +212,25 @@ impl Simulation {
         bytes.into_iter().max().unwrap_or(0).max(self.most_memory)
     }
 
-    /// Messages and ranks of jobs that are not finished.
+    /// How many messages and ranks of jobs are not finished.
     pub fn open(&self) -> u64 {
         self.open
     }
 
-    /// Plans something for a time that has not come.
+    /// Plans an action for a time that has not come.
     pub fn plan(&mut self, time: Time, action: Action) {
         self.fabric.queue.push(time, EventId::new(EventKind::Plan, self.plans.len() as u32));
         self.plans.push(action);
         self.plan_times.push(time);
     }
 
-    /// Runs until all messages and jobs are finished, or `end`; true if that is so.
+    /// Runs until all messages and jobs are finished, or until `end`; true if all are finished.
     pub fn run_until_finished(&mut self, end: Time) -> bool {
         while self.open > 0 && self.step(end) {}
         self.open == 0
     }
 
-    /// Runs until nothing is left to happen, or until `end`; true if something is left.
+    /// Runs until no event is left, or until `end`; true if events are left.
     pub fn run(&mut self, end: Time) -> bool {
         while self.step(end) {}
         !self.fabric.queue.is_empty() || self.next_timer().is_some()
@@ -243,7 +243,7 @@ impl Simulation {
         }
     }
 
-    /// The next event, if it comes by `end`.
+    /// Runs the next event, if it comes by `end`.
     #[inline]
     pub fn step(&mut self, end: Time) -> bool {
         let timer = self.next_timer();
@@ -260,7 +260,7 @@ impl Simulation {
             }
             _ => {
                 let Some(timer) = timer.filter(|&timer| timer <= end) else { return false };
-                // A machine that the NIC kept waiting may be late for its timer.
+                // The NIC may have kept a machine waiting beyond its timer.
                 self.fabric.now = self.fabric.now.max(timer);
                 self.events += 1;
                 self.handle_timer(self.fabric.now);
@@ -333,7 +333,7 @@ impl Simulation {
         }
     }
 
-    /// Fills a host's NIC, and sets the timers of whoever sent.
+    /// Fills a host's NIC, and sets the timers of machines that have sent.
     pub(super) fn feed(&mut self, host: NodeId) {
         self.hosts[host.index()].fill_nic(&mut self.fabric, &mut self.traffic);
         self.rearm(host);
@@ -345,8 +345,8 @@ impl Simulation {
         self.carry_out(action);
     }
 
-    /// Ends the drain of a host's machines: those that the NIC keeps waiting are not done with their last input. The
-    /// others say what came of it (a machine may find out while it sends), and their timers are set anew.
+    /// Ends the drain of a host's machines. Machines that the NIC keeps waiting have not finished with their last
+    /// input. For the others, events are taken (a machine may find out while it sends) and timers are set.
     pub(super) fn rearm(&mut self, host: NodeId) {
         if let Some(endpoint) = &mut self.hosts[host.index()].endpoint {
             self.node_timers.set(host.0, endpoint.poll_timeout());
@@ -380,7 +380,7 @@ impl Simulation {
         }
     }
 
-    /// Sets the timers of all switches anew.
+    /// Sets the timers of all switches.
     pub(super) fn set_switch_timers(&mut self) {
         for switch in &mut self.switches {
             if self.fabric.owns(switch.exits.node) {

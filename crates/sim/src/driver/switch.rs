@@ -21,15 +21,15 @@ use crate::topology::LinkId;
 
 /// A switch's side of the driver.
 pub struct SwitchNode {
-    /// Its ways out.
+    /// Its output ports.
     pub exits: Exits,
     /// Its programs: a pipeline for each lane, that is, for each tree of a job.
     pub pipelines: Vec<Pipeline>,
-    /// When each pipeline's first timer runs out.
+    /// When the first timer of each pipeline runs out.
     timeouts: Vec<Option<Time>>,
     /// Packets for a lane that no job uses here.
     pub strangers: u64,
-    /// What its programs run on, where that takes time.
+    /// The cores on which its programs run, if running takes time.
     pub(super) cores: Option<Box<SwitchCores>>,
 }
 
@@ -40,7 +40,7 @@ impl SwitchNode {
         SwitchNode { exits, pipelines: Vec::new(), timeouts: Vec::new(), strangers: 0, cores: None }
     }
 
-    /// Lets the program that a packet is for work on it.
+    /// Gives a packet to its program.
     pub fn process(&mut self, fabric: &mut Fabric, table: &Table, from: LinkId, packet: Packet, scratch: &mut Scratch) {
         fabric.taken(self.exits.node, &packet);
         let lane = packet.lane;
@@ -57,7 +57,7 @@ impl SwitchNode {
         drive::switch::receive(pipeline, &mut lane);
     }
 
-    /// Sends what a lane's programs have made by themselves.
+    /// Sends the packets that a lane's programs have made by themselves.
     pub fn drain(&mut self, fabric: &mut Fabric, table: &Table, lane: usize, scratch: &mut Scratch) {
         let Some(pipeline) = self.pipelines.get_mut(lane) else { return };
         let lane = lane as u8;
@@ -87,7 +87,7 @@ impl SwitchNode {
         self.timeouts.iter().flatten().min().copied()
     }
 
-    /// The same, after all pipelines have run theirs.
+    /// The same, after the timers of all pipelines have run.
     pub fn next_timeout_of_all(&mut self) -> Option<Time> {
         self.timeouts.clear();
         self.timeouts.extend(self.pipelines.iter().map(|pipeline| pipeline.poll_timeout()));
@@ -95,12 +95,12 @@ impl SwitchNode {
         self.timeouts.iter().copied().flatten().chain(cores).min()
     }
 
-    /// The processor, where programs run on one.
+    /// The processor, if programs run on one.
     pub fn cores(&self) -> Option<&SwitchCores> {
         self.cores.as_deref()
     }
 
-    /// Does what a verdict says with a packet that a program has passed.
+    /// Applies a verdict to a packet that a program has handled.
     #[inline]
     pub(super) fn carry_out(
         &mut self,
@@ -124,16 +124,16 @@ impl SwitchNode {
     }
 }
 
-/// One pipeline's surroundings: the packet that is there for it, and the switch's ways out.
+/// The surroundings of one pipeline: its packet, and the switch's output ports.
 struct Lane<'a> {
     exits: &'a mut Exits,
     fabric: &'a mut Fabric,
     table: &'a Table,
     lane: u8,
     scratch: &'a mut Scratch,
-    /// The packet that came in, and the link that it came over.
+    /// The packet that came in, and its link.
     arrived: Option<(LinkId, Packet)>,
-    /// The pipeline has not seen it yet.
+    /// True until the pipeline has seen the packet.
     fresh: bool,
 }
 
@@ -177,7 +177,7 @@ impl SwitchIo for Lane<'_> {
     }
 }
 
-/// Does what a verdict says with a packet that came in over a link and that a program has passed.
+/// Applies a verdict to a packet that came over a link and that a program has handled.
 #[inline]
 fn carry_out(
     exits: &mut Exits,
@@ -215,7 +215,7 @@ fn emit(exits: &mut Exits, fabric: &mut Fabric, table: &Table, lane: u8, emissio
     exits.carry_out(fabric, table, emission.verdict, origin, packet);
 }
 
-/// The flow that a program's own packet belongs to, and whether every switch handles it.
+/// The flow of a program's own packet, and whether every switch handles the packet.
 fn about(bytes: &[u8]) -> (u32, bool) {
     let Ok(common) = Common::parse(bytes) else { return (0, false) };
     let every_hop =

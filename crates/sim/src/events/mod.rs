@@ -1,8 +1,9 @@
-//! What happens next: the queue of events and the table of machine timers.
+//! Future events: the queue of events and the table of machine timers.
 //!
-//! The order is total and does not depend on who scheduled what first, nor on how many threads run: events of one
-//! instant go by their [`EventId`], and an id has at most one event pending (a link has its head, a NIC its next free
-//! moment). Timers come after all events of their instant, so that a packet that arrives just in time is in time.
+//! The order is total and depends neither on who scheduled an event first nor on the number of threads: events of one
+//! instant are ordered by their [`EventId`], and an id has at most one event pending (a link has its first packet, a
+//! NIC its next free moment). Timers come after all events of their instant, so that a packet that arrives just in time
+//! is in time.
 
 mod timers;
 mod wheel;
@@ -12,7 +13,7 @@ pub use wheel::EventQueue;
 
 use tributary_proto::contract::time::Time;
 
-/// What an event is about: a link, a NIC, a packet on its own, by [`EventId::kind`] and number.
+/// The subject of an event: a link, a NIC or a single packet, by [`EventId::kind`] and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(u32);
 
@@ -20,7 +21,7 @@ pub struct EventId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EventKind {
-    /// Something that the file or a fault plan asked for at this instant.
+    /// An action that the file or a fault plan has for this instant.
     Plan = 0,
     /// The packet at the head of a link arrives at the link's far end.
     Arrival = 1,
@@ -34,7 +35,7 @@ pub enum EventKind {
     Source = 5,
     /// An order to PAUSE or to go on reaches a lossless port.
     Pause = 6,
-    /// A member of a job that has lost something for good shows whether it still gets on.
+    /// A member of a job that has lost something for good is checked for progress.
     Look = 7,
 }
 
@@ -54,24 +55,24 @@ impl EventId {
     /// Numbers of one kind are below this.
     pub const LIMIT: u32 = 1 << NUMBER_BITS;
 
-    /// The event of the `number`-th thing of a kind.
+    /// The id of the event of a kind and number.
     pub fn new(kind: EventKind, number: u32) -> EventId {
         debug_assert!(number < EventId::LIMIT);
         EventId((kind as u32) << NUMBER_BITS | number)
     }
 
-    /// What it is about.
+    /// The kind.
     pub fn kind(self) -> EventKind {
         KINDS[(self.0 >> NUMBER_BITS) as usize]
     }
 
-    /// Which of its kind.
+    /// The number within the kind.
     pub fn number(self) -> u32 {
         self.0 & (EventId::LIMIT - 1)
     }
 }
 
-/// One thing that will happen. Ordered by time, then by id.
+/// A future event. Events are ordered by time, then by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Event {
     /// When.

@@ -1,8 +1,8 @@
 //! The timers of machines: one for each host and switch, changed after every packet and seldom due.
 //!
-//! A machine's deadline nearly always moves away (each answer restarts a retransmission timer). The table therefore
-//! keeps the earliest deadline that it was told since the last look, and asks again when that one comes: moving a
-//! deadline away costs one comparison.
+//! A machine's deadline nearly always moves away (each answer restarts a retransmission timer). So the table keeps the
+//! earliest deadline that it was told since its last look at the machine, and asks again when that deadline comes:
+//! moving a deadline away costs one comparison.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use tributary_proto::contract::time::Time;
 
 const NEVER: Time = Time(u64::MAX);
 
-/// When to look at which machine again.
+/// When to look at machines again.
 #[derive(Default)]
 pub struct TimerTable {
     /// For each machine, the time of its one valid entry in `heap`.
@@ -20,17 +20,17 @@ pub struct TimerTable {
 }
 
 impl TimerTable {
-    /// A table for `machines` machines, none of which waits.
+    /// A table for `machines` machines without deadlines.
     pub fn new(machines: usize) -> TimerTable {
         TimerTable { armed: vec![NEVER; machines], heap: BinaryHeap::new() }
     }
 
-    /// Room for so many machines.
+    /// Makes room for so many machines.
     pub fn grow(&mut self, machines: usize) {
         self.armed.resize(self.armed.len().max(machines), NEVER);
     }
 
-    /// The machine wants to be woken at `deadline`, or not at all. It may be woken earlier, never later.
+    /// Sets a machine's deadline, if it has one. The machine may be woken earlier, never later.
     pub fn set(&mut self, machine: u32, deadline: Option<Time>) {
         let Some(deadline) = deadline else { return };
         let armed = &mut self.armed[machine as usize];
@@ -40,7 +40,7 @@ impl TimerTable {
         }
     }
 
-    /// The instant of the next look, if there is one.
+    /// The time of the next look, if there is one.
     #[inline]
     pub fn earliest(&mut self) -> Option<Time> {
         while let Some(&Reverse((time, machine))) = self.heap.peek() {
@@ -52,7 +52,7 @@ impl TimerTable {
         None
     }
 
-    /// The machine to look at, if the next look is due by `now`. Its deadline must be `set` again afterwards.
+    /// The machine to look at, if the next look is due by `now`. Its deadline must be `set` afterwards.
     pub fn pop_due(&mut self, now: Time) -> Option<u32> {
         if self.earliest()? > now {
             return None;

@@ -1,9 +1,9 @@
-//! The event queue: a timing wheel with a bitmap for what is near, a heap for what is far.
+//! The event queue: a timing wheel with a bitmap for near events, and a heap for far ones.
 //!
-//! A simulated network schedules almost everything within one link delay, and most of it within one packet time. So
-//! near events go into narrow buckets in constant time, unsorted; a bucket is sorted when its turn comes, and usually
-//! holds one or two. Two levels of bitmap find the next bucket that is not empty. Nothing is allocated per event once
-//! the queue has grown to its size.
+//! A simulated network schedules almost all events within one link delay, and most within one packet time. So near
+//! events go into narrow buckets in constant time, unsorted; a bucket is sorted when its turn comes, and usually holds
+//! one or two events. Two levels of bitmaps find the next bucket that is not empty. No memory is allocated for events
+//! once the queue has grown to its size.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,10 +13,10 @@ use tributary_proto::contract::time::{Span, Time};
 use super::{Event, EventId};
 
 const NIL: u32 = u32::MAX;
-/// Few enough to be sorted soon; enough for the next ones to be known before they come (see [`EventQueue::upcoming`]).
+/// Few enough to be sorted quickly; enough that the next events are known in advance (see [`EventQueue::upcoming`]).
 const EVENTS_PER_BUCKET: usize = 8;
 
-/// An event in a bucket's list; free nodes are a list too.
+/// An event in a bucket's list; free nodes form a list too.
 #[derive(Clone, Copy)]
 struct Node {
     time: Time,
@@ -24,25 +24,25 @@ struct Node {
     next: u32,
 }
 
-/// Pending events, given out in the order of [`Event`].
+/// Pending events, returned in the order of [`Event`].
 pub struct EventQueue {
     /// Buckets are `1 << shift` picoseconds wide.
     shift: u32,
-    /// Buckets - 1; their number is a power of two.
+    /// The number of buckets, a power of two, less 1.
     mask: u64,
     /// The bucket, counted from the beginning of time, whose events are in `current`.
     cursor: u64,
-    /// First node of each bucket's list.
+    /// The first node of each bucket's list.
     heads: Vec<u32>,
-    /// One bit for each bucket that is not empty ...
+    /// A bit for each bucket, set if the bucket is not empty.
     words: Vec<u64>,
-    /// ... and one for each word that is not zero.
+    /// A bit for each of these words, set if the word is not zero.
     summary: Vec<u64>,
     nodes: Vec<Node>,
     free: u32,
-    /// The events of the cursor's bucket, the next one last.
+    /// The events of the cursor's bucket, the next event last.
     current: Vec<Event>,
-    /// Events that were scheduled for the cursor's bucket or before, after it was sorted.
+    /// Events that were scheduled for the cursor's bucket or an earlier one, after that bucket was sorted.
     late: BinaryHeap<Reverse<Event>>,
     /// Events that are at least one turn of the wheel ahead.
     far: BinaryHeap<Reverse<Event>>,
@@ -50,8 +50,8 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// A queue whose usual event is at most `horizon` ahead, with about `pending` of them at a time. Any event fits
-    /// and comes out in order; these two only decide how fast.
+    /// A queue for about `pending` events at a time, which are usually at most `horizon` ahead. Any event fits and
+    /// comes out in order; these two only affect the speed.
     pub fn new(horizon: Span, pending: usize) -> EventQueue {
         let buckets = (pending / EVENTS_PER_BUCKET).clamp(1 << 7, 1 << 18).next_power_of_two();
         let width = (horizon.0 / buckets as u64 + 1).next_power_of_two();
@@ -72,7 +72,7 @@ impl EventQueue {
         }
     }
 
-    /// Schedules an event. Events before the last one that came out are a bug of the caller; they come out next.
+    /// Schedules an event. An event before the last one that came out is an error of the caller; it comes out next.
     #[inline]
     pub fn push(&mut self, time: Time, id: EventId) {
         let event = Event { time, id };
@@ -86,7 +86,7 @@ impl EventQueue {
         }
     }
 
-    /// The next event, which stays.
+    /// The next event, which stays in the queue.
     #[inline]
     pub fn peek(&mut self) -> Option<Event> {
         if self.current.is_empty() && self.late.is_empty() && !self.advance() {
@@ -99,7 +99,7 @@ impl EventQueue {
         }
     }
 
-    /// Takes the next event out.
+    /// Removes the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
         let next = self.peek()?;
@@ -107,7 +107,7 @@ impl EventQueue {
         Some(next)
     }
 
-    /// Takes out the event that [`EventQueue::peek`] has just given.
+    /// Removes the event that [`EventQueue::peek`] has just returned.
     #[inline]
     pub fn take(&mut self, next: Event) {
         if self.current.last() == Some(&next) {
@@ -117,17 +117,17 @@ impl EventQueue {
         }
     }
 
-    /// Keeps only some events; before any has come out.
+    /// Keeps only some events. No event may have come out before.
     pub fn retain(&mut self, keep: impl Fn(EventId) -> bool) {
         let mut kept: Vec<Event> = std::iter::from_fn(|| self.pop()).filter(|event| keep(event.id)).collect();
         self.cursor = 0;
         kept.drain(..).for_each(|event| self.push(event.time, event.id));
     }
 
-    /// The event that comes `ahead` events after the next one, if that is known without effort.
+    /// The event that comes `ahead` events after the next one, if it is known without effort.
     #[inline]
     pub fn upcoming(&self, ahead: usize) -> Option<EventId> {
-        // A place before the first is one behind the last.
+        // A wrapped index is out of range.
         let place = self.current.len().wrapping_sub(1 + ahead);
         self.current.get(place).map(|event| event.id)
     }
@@ -166,7 +166,7 @@ impl EventQueue {
     fn advance(&mut self) -> bool {
         if self.in_wheel == 0 {
             let Some(Reverse(event)) = self.far.peek() else { return false };
-            // One before, so that the bucket itself is ahead of the cursor and the wheel takes it.
+            // One bucket before, so that the event's bucket is ahead of the cursor and goes into the wheel.
             self.cursor = (event.time.0 >> self.shift) - 1;
             self.fetch_far();
         }
@@ -177,7 +177,7 @@ impl EventQueue {
         true
     }
 
-    /// Brings events that the wheel now reaches from the heap. The wheel's own are all earlier than these.
+    /// Moves events that the wheel now reaches out of the heap. All events in the wheel are earlier.
     fn fetch_far(&mut self) {
         while let Some(&Reverse(event)) = self.far.peek() {
             let bucket = event.time.0 >> self.shift;
@@ -208,7 +208,7 @@ impl EventQueue {
         }
     }
 
-    /// The first slot after `from`, around the wheel, that is not empty. There is one.
+    /// The first slot after `from`, around the wheel, that is not empty. There must be one.
     fn next_slot(&self, from: usize) -> usize {
         let start = (from + 1) & self.mask as usize;
         let word = start / 64;
@@ -220,7 +220,7 @@ impl EventQueue {
         word * 64 + self.words[word].trailing_zeros() as usize
     }
 
-    /// The first word after `from`, around the wheel and `from` itself included, that is not zero.
+    /// The first word after `from`, around the wheel and including `from`, that is not zero.
     fn next_word(&self, from: usize) -> usize {
         let start = (from + 1) % self.words.len();
         let group = start / 64;

@@ -77,7 +77,7 @@ pub fn build(config: &Config) -> Result<Simulation, ConfigError> {
     Ok(simulation)
 }
 
-/// What every switch holds for jobs that share its memory, with room for the longest packets of any job.
+/// The settings of memory that jobs share in switches, with room for the longest packets of any job.
 fn shared(config: &Config) -> Result<SharedSettings, ConfigError> {
     let options = switch_options(config)?;
     let of_jobs = config.jobs.iter().map(|job| job.elements_per_packet);
@@ -109,7 +109,7 @@ fn job_plan(
     Ok(JobPlan { members, roots, slots, ..plan })
 }
 
-/// The slots that a job of so many ranks, with these options, has if it says nothing.
+/// The default number of slots of a job with so many ranks and these options.
 pub(super) fn pool_size_of(
     config: &Config,
     section: &JobSection,
@@ -123,7 +123,7 @@ pub(super) fn pool_size_of(
     Ok(pool_size(packet_bytes(section, config)?, result, simulation.graph(), config, trees, wait))
 }
 
-/// A job of so many ranks before it has hosts, trees and slots.
+/// The plan of a job with so many ranks, before it has hosts, trees and slots.
 pub(super) fn unplaced(
     config: &Config,
     name: &str,
@@ -176,7 +176,7 @@ pub(super) fn unplaced(
     })
 }
 
-/// The share of elements that ranks bring, in millionths, of sparse tensors.
+/// The share of elements that ranks bring, in millionths; `None` for dense tensors.
 fn density_ppm(section: &JobSection) -> Result<Option<u32>, String> {
     let Some(Share(density)) = section.density else { return Ok(None) };
     match (density * 1e6).round() {
@@ -185,7 +185,7 @@ fn density_ppm(section: &JobSection) -> Result<Option<u32>, String> {
     }
 }
 
-/// The protocol's options as they were chosen, and what a job of sparse tensors or with an operator of its own needs besides.
+/// The chosen options of the protocol, and the options that a job of sparse tensors or with its own operator needs.
 fn options(section: &JobSection, density_ppm: Option<u32>, own: Option<&Own>) -> Result<Options, String> {
     let (given, set) = (texts(&section.options), &section.protocol.options);
     let given = match own {
@@ -205,7 +205,7 @@ fn options(section: &JobSection, density_ppm: Option<u32>, own: Option<&Own>) ->
     })
 }
 
-/// Numbers of a job that nothing else depends on.
+/// Checks the numbers of a job that depend on nothing else.
 fn check_numbers(name: &str, section: &JobSection) -> Result<(), ConfigError> {
     let size = if section.operator.is_some() { 1 } else { section.dtype.size() as u64 };
     if !section.tensor.0.is_multiple_of(size) {
@@ -230,22 +230,22 @@ fn check_numbers(name: &str, section: &JobSection) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// So long that only a collective that gets nowhere, or next to nowhere, takes longer.
+/// The default timeout, so long that only a collective with hardly any progress takes longer.
 fn default_timeout(section: &JobSection, graph: &Graph) -> Span {
     let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate.min(edge.b_to_a.rate)).min();
     let tensor = slowest.map_or(Span::ZERO, |rate| rate.time_of(section.tensor.0));
     let late = section.stragglers.as_ref().map_or(Span::ZERO, |stragglers| stragglers.late.0);
     let span = tensor.0.saturating_mul(TIMEOUT_TRANSFERS).max(LEAST_TIMEOUT.0);
-    // Not so long that a deadline would lie behind the end of time.
+    // Bounded, so that no deadline lies behind the end of time.
     Span(span.saturating_add(late.0).min(u64::MAX / 4))
 }
 
-/// A collective's deadline, where the file says none: so many times as long as its tensor takes on the slowest link ...
+/// The default deadline of a collective, in times that its tensor takes on the slowest link.
 const TIMEOUT_TRANSFERS: u64 = 100;
-/// ... and never less than this.
+/// The least default deadline.
 const LEAST_TIMEOUT: Span = Span::from_millis(1_000);
 
-/// By rank, how late it is; empty if none is.
+/// For each rank, how late it is; empty if no rank is late.
 fn lateness(plan: &JobPlan, section: &JobSection) -> Result<Vec<Span>, ConfigError> {
     let Some(StragglerSection { ranks, late }) = &section.stragglers else { return Ok(Vec::new()) };
     let (name, all) = (&plan.name, plan.members.len());
@@ -265,11 +265,11 @@ fn lateness(plan: &JobPlan, section: &JobSection) -> Result<Vec<Span>, ConfigErr
     Ok(lateness)
 }
 
-/// What a job's collectives are, of a world of so many.
+/// The kind of a job's collectives, in a world of so many ranks.
 fn spec(section: &JobSection, world: usize, own: Option<&Own>) -> Result<Spec, String> {
     let (dtype, op) = match own {
         None => (section.dtype, section.op),
-        // Opaque elements are so many bytes.
+        // Opaque elements are counted in bytes.
         Some(own) if section.tensor.0.is_multiple_of(own.operator.element_size() as u64) => {
             (DType::U8, ReduceOp::Own(0))
         }
@@ -297,7 +297,7 @@ fn spec(section: &JobSection, world: usize, own: Option<&Own>) -> Result<Spec, S
     }
 }
 
-/// What only jobs with planned trees have is not ignored where there are none.
+/// Refuses settings that only jobs with planned trees have, so that they are not ignored.
 pub(super) fn refuse_trees(name: &str, section: &JobSection) -> Result<(), ConfigError> {
     if section.protocol.placement == Placement::Trees {
         return Ok(());
@@ -356,9 +356,10 @@ fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigErro
     Ok(u64::from(config.network.framing()?.bytes_on_link(payload)))
 }
 
-/// So many slots that the longest path's bandwidth (its slowest link's) times delay is covered, rounded up to a power of two
-/// (SwitchML, appendix C). `result`: packets that come back for one that is sent; such a block fills the path longer, and one is sent while others
-/// come back. `wait`: what each hop adds by waiting (Canary §3.2.2).
+/// So many slots, rounded up to a power of two, that the bandwidth-delay product of the longest path is covered, with
+/// the slowest link's bandwidth (SwitchML, appendix C). `result`: how many packets come back for each packet that is
+/// sent; such a block fills the path longer, and the next one is sent while the results come back. `wait`: the time
+/// that waiting adds at each hop (Canary §3.2.2).
 fn pool_size(packet: u64, result: u64, graph: &Graph, config: &Config, trees: usize, wait: Span) -> u16 {
     let levels = u64::from((0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1));
     let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate).min().unwrap_or(config.network.rate.0);

@@ -14,7 +14,7 @@ use crate::cores::operators::Table;
 use crate::cores::prices::Prices;
 use crate::driver::{CoresSpec, Job, JobIndex, Simulation};
 
-/// What `[switches.cores]` says; when all jobs are there.
+/// Applies `[switches.cores]`, once all jobs are installed.
 pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigError> {
     let Some(section) = &config.switches.cores else { return Ok(()) };
     let pauses = section.full == Full::Pause;
@@ -56,7 +56,7 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
     })
 }
 
-/// What jobs' own operators cost.
+/// Finds the cycles of jobs' own operators.
 fn count_operators(section: &CoresSection, simulation: &mut Simulation) -> Result<(), ConfigError> {
     let mut table = Table::shipped();
     if let Some(file) = &section.operators {
@@ -69,7 +69,7 @@ fn count_operators(section: &CoresSection, simulation: &mut Simulation) -> Resul
     Ok(())
 }
 
-/// The prices of a job with an operator of its own.
+/// The prices of a job with its own operator.
 fn prices_of_own(section: &CoresSection, job: &Job) -> Result<Option<Prices>, ConfigError> {
     let Some((own, cycles)) = job.plan.own.as_ref().and_then(|own| Some((own, own.cycles?))) else { return Ok(None) };
     if section.mode == CostMode::Exact {
@@ -82,7 +82,7 @@ fn prices_of_own(section: &CoresSection, job: &Job) -> Result<Option<Prices>, Co
     Ok(Some(Prices::of_operator(section.handlers, size, own.operator.element_size() as u64, cycles)))
 }
 
-/// What a switch sums a job's elements as.
+/// The type in which a switch sums a job's elements.
 fn handled_as(job: &Job) -> DType {
     let (protocol, dtype) = (job.plan.protocol, job.plan.spec.dtype);
     match (protocol.numbers)(&job.plan.options) {

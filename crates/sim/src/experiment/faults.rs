@@ -8,7 +8,7 @@ use crate::net::TroubleSpec;
 use crate::topology::Graph;
 use crate::topology::LinkId;
 
-/// Plans what one section asks for.
+/// Plans the faults of one section.
 pub(super) fn plan(simulation: &mut Simulation, section: &FaultSection) -> Result<(), ConfigError> {
     let (at, until) = (Time::ZERO + section.at.0, section.until.map(|until| Time::ZERO + until.0));
     if until.is_some_and(|until| until <= at) {
@@ -86,7 +86,7 @@ fn link_changes(
 
 const MOST_FLAPS: u64 = 10_000;
 
-/// One direction of each cable that is meant.
+/// One direction of each cable that the section names.
 pub(super) fn cables(graph: &Graph, links: &Links) -> Result<Vec<LinkId>, ConfigError> {
     let ends_at_host = |index: &usize| graph.edges()[*index].a.0.min(graph.edges()[*index].b.0) < graph.hosts();
     let all = 0..graph.edges().len();

@@ -1,26 +1,26 @@
-//! Who gets which hosts.
+//! Assigns hosts to sections of the file.
 
 use tributary_proto::contract::ids::NodeId;
 
 use crate::config::{ConfigError, Hosts, Placement, invalid};
 use crate::rng::{Purpose, Rng};
 
-/// The hosts of a network and who has them.
+/// The hosts of a network, and which of them are taken.
 pub struct Allocation {
     taken: Vec<bool>,
     seed: u64,
-    /// Requests so far: each draws from a generator of its own.
+    /// The number of requests so far: each draws from its own generator.
     requests: u64,
 }
 
 impl Allocation {
-    /// Nobody has any.
+    /// An allocation in which no host is taken.
     pub fn new(hosts: u32, seed: u64) -> Allocation {
         Allocation { taken: vec![false; hosts as usize], seed, requests: 0 }
     }
 
-    /// The hosts that a section asks for. Those given by number, share or `rest` are nobody else's unless they are
-    /// drawn `shared`; a list and `all` may name hosts that others have too.
+    /// The hosts that a section asks for. Hosts given by number, share or `rest` belong to no other section, unless
+    /// they are drawn `shared`; a list and `all` may name hosts of other sections.
     pub fn take(&mut self, who: &str, hosts: &Hosts, placement: Placement) -> Result<Vec<NodeId>, ConfigError> {
         let all = self.taken.len() as u32;
         let chosen = match hosts {

@@ -1,4 +1,4 @@
-//! From a file to a report: builds what a [`Config`] describes, runs it, and measures.
+//! From a file to a report: builds the network of a [`Config`], runs it, and measures.
 
 mod barrier;
 mod build;
@@ -24,31 +24,31 @@ use crate::config::{Config, ConfigError};
 use crate::driver::{Simulation, look_ahead, window_end};
 use crate::report::{Report, Stop};
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Simulated time.
     pub now: Time,
-    /// Events so far.
+    /// How many events there were.
     pub events: u64,
     /// Messages and ranks of jobs that are not finished.
     pub open: u64,
-    /// All there were.
+    /// How many there were at the beginning.
     pub total: u64,
 }
 
 /// Why there is no report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// The file describes no experiment.
+    /// The file is not an experiment.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Whoever watched wanted no more.
+    /// The watch has stopped the run.
     #[error("the run was stopped after {} of simulated time", .0)]
     Stopped(Span),
 }
 
-/// Builds an experiment, and runs nothing: whether it can be run.
+/// Checks that an experiment can be run: builds it without running it.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     Sampler::new(config, &build(config)?).map(drop)
 }
@@ -58,12 +58,13 @@ pub fn run(config: &Config) -> Result<Report, RunError> {
     run_watched(config, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Runs an experiment; `watch` is told some times a second how far it is, and may stop it.
+/// Runs an experiment. `watch` is told the progress some times a second, and may stop the run.
 pub fn run_watched(config: &Config, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Result<Report, RunError> {
     run_on_threads(config, 1, watch)
 }
 
-/// The same on so many threads, with the same result. A network of one switch, or of links without delay, runs on one.
+/// Runs an experiment on so many threads, with the same result. A network of one switch, or one with links without
+/// delay, runs on one thread.
 pub fn run_on_threads(
     config: &Config,
     threads: u16,
@@ -86,7 +87,7 @@ pub fn run_on_threads(
     Ok(Report::new(config, &simulation, stop, set_up, run).with_samples(samples))
 }
 
-/// Events between two looks at the watch: about a tenth of a second.
+/// How many events there are between two calls of the watch: about a tenth of a second.
 const EVENTS_PER_LOOK: u64 = 1 << 20;
 
 fn advance(
@@ -112,7 +113,7 @@ fn advance(
             }
             continue;
         }
-        // What comes after the end is not waited for: other threads do not know when it comes.
+        // Events after the end are not awaited: other threads do not know when they come.
         if simulation.open() == 0 {
             break;
         }
@@ -134,7 +135,7 @@ fn advance(
     Ok(why)
 }
 
-/// A run ends with the window in which the last thing happened: so far other threads may be by then.
+/// A run ends with the window in which the last event happened, because other threads may have come so far.
 fn last_moment(simulation: &Simulation) -> Time {
     let now = simulation.fabric.now;
     look_ahead(simulation.graph()).map_or(now, |look_ahead| Time(window_end(now, look_ahead).0 - 1))

@@ -1,4 +1,4 @@
-//! Finds the operator that a job has of its own, and has it compiled and tested.
+//! Finds the operator of a job that has its own, and compiles and tests it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn load(given: &OperatorSource, section: &JobSection) -> Result<UserOperator, St
     })
 }
 
-/// A file's name, or that of an operator that comes along.
+/// True for a file's name, or the name of a ready-made operator.
 fn is_place(text: &str) -> bool {
     let is_name = || !text.contains(char::is_whitespace) || Path::new(text).exists();
     shipped::named(text).is_some() || Language::of(Path::new(text)).is_ok() && is_name()

@@ -1,5 +1,5 @@
-//! Looks at links, switches and jobs at equal steps of simulated time, between events: it changes nothing and costs
-//! nothing where nobody asks.
+//! Samples links, switches and jobs at equal steps of simulated time, between events. Sampling changes nothing, and
+//! costs nothing if the file does not ask for it.
 
 use tributary_proto::contract::time::{Span, Time};
 
@@ -9,11 +9,11 @@ use crate::driver::{Gauge, Simulation};
 use crate::report::Samples;
 use crate::topology::LinkId;
 
-/// Most steps of a picture, and the first try of their length.
+/// The most steps of a picture, and the length of steps that is tried first.
 const PICTURE_STEPS: usize = 512;
 const PICTURE_STEP: Span = Span(100_000);
 
-/// Most values that a run keeps of links: at 16 bytes each, 128 MiB.
+/// The most values of links that a run keeps: at 16 bytes each, 128 MiB.
 const MOST_VALUES: usize = 8 << 20;
 
 /// Takes samples while a simulation runs.
@@ -23,7 +23,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// What a file asks for.
+    /// The sampler for a file.
     pub fn new(config: &Config, simulation: &Simulation) -> Result<Sampler, ConfigError> {
         config.report.check()?;
         let Some(sample) = config.report.sample else { return Ok(Sampler { samples: None, most_steps: 0 }) };
@@ -39,12 +39,12 @@ impl Sampler {
             Sample::Word(SampleWord::Auto) => (PICTURE_STEP, PICTURE_STEPS),
             Sample::Every(Duration(every)) => (every, usize::MAX),
         };
-        // An even number, so that half of the steps are left when every other is.
+        // An even number, so that half of the steps are left when every other step is dropped.
         let most_steps = most.min(MOST_VALUES / columns).max(2) & !1;
         Ok(Sampler { samples: Some(Samples::new(every, links, graph.switches() as usize, gauges)), most_steps })
     }
 
-    /// How far the simulation may run before someone must look.
+    /// How far the simulation may run before the next sample.
     pub fn stop(&self, end: Time) -> Time {
         match &self.samples {
             Some(samples) => end.min(Time(samples.next().0 - 1)),
@@ -52,7 +52,7 @@ impl Sampler {
         }
     }
 
-    /// Takes what is due by a time before which nothing happens any more.
+    /// Takes the samples that are due by a time before which nothing happens any more.
     pub fn take(&mut self, simulation: &Simulation, until: Time) {
         let Some(samples) = &mut self.samples else { return };
         while samples.next() <= until {
@@ -73,7 +73,7 @@ impl Sampler {
         }
     }
 
-    /// Runs up to a time, and takes what is due on the way.
+    /// Runs up to a time, and takes the samples that are due before it.
     pub fn run_to(&mut self, simulation: &mut Simulation, end: Time) {
         loop {
             let stop = self.stop(end);
@@ -86,7 +86,7 @@ impl Sampler {
         }
     }
 
-    /// Takes over what another thread saw of its part.
+    /// Takes over the samples of another thread's part.
     pub fn absorb(&mut self, other: &Sampler, part: &Simulation) {
         let (Some(own), Some(theirs)) = (&mut self.samples, &other.samples) else { return };
         let graph = part.graph();
@@ -98,7 +98,7 @@ impl Sampler {
         );
     }
 
-    /// All that was seen.
+    /// All samples.
     pub fn into_samples(self) -> Option<Samples> {
         self.samples
     }

@@ -9,13 +9,13 @@ use crate::driver::JobPlan;
 
 /// Hosts that sum for a job.
 pub(super) struct Servers {
-    /// On hosts of their own; none if each rank's host has one.
+    /// The hosts, if servers have their own; empty if each rank's host has a server.
     pub hosts: Vec<NodeId>,
-    /// The pool, a multiple of their number.
+    /// The pool, a multiple of the number of servers.
     pub slots: u16,
 }
 
-/// Where a job's servers are, if it has any.
+/// The servers of a job, if it has any.
 pub(super) fn servers(
     plan: &JobPlan,
     section: &JobSection,
@@ -45,7 +45,7 @@ pub(super) fn servers(
         return Err(invalid(format!("{name}: host {} is both a rank and a server: write \"colocated\"", both.0)));
     }
     let count = if hosts.is_empty() { plan.members.len() } else { hosts.len() } as u64;
-    // A server is as far behind the switches as the ranks are in front of them: the way is twice as long.
+    // A server is as far behind the switches as the ranks are before them, so the path is twice as long.
     let whole = (2 * u64::from(plan.slots)).div_ceil(count) * count;
     let slots =
         if section.slots.is_some() { plan.slots } else { whole.min(u64::from(u16::MAX) / count * count) as u16 };

@@ -1,8 +1,8 @@
-//! One run on several threads: all of them run one window by themselves, wait for each other, and exchange what crosses.
+//! One run on several threads: each runs its part for one window, then they meet and exchange the packets that cross.
 //!
-//! A window is one delay of the links between switches long, so that what is sent during it arrives later. Windows in
-//! which nothing happens are skipped. The grid of windows follows from the network alone, and so does the end: that of the
-//! window in which the last job or flow finished.
+//! A window is as long as the least delay of links between switches, so that a packet that is sent during a window
+//! arrives in a later one. Windows without events are skipped. The grid of windows follows from the network alone, and
+//! so does the end of the run: the end of the window in which the last job or flow finished.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,36 +18,36 @@ use crate::driver::{Failure, JobIndex, Simulation, deal_out, window_end};
 use crate::net::{Outbox, Share};
 use crate::report::Stop;
 
-/// What the threads of one run have in common.
+/// The common state of the threads of a run.
 struct Meeting {
     barrier: Barrier,
     look_ahead: Span,
     end: Time,
-    /// What was open before anything happened.
+    /// How many jobs and flows were open before anything happened.
     total: u64,
-    /// By part: when its next event comes ...
+    /// For each part, when its next event comes.
     next: Vec<AtomicU64>,
-    /// ... what is open in it, of all that was in the beginning ...
+    /// For each part, how many are open of all at the beginning.
     open: Vec<AtomicU64>,
-    /// ... and its events so far.
+    /// For each part, how many events it had so far.
     events: Vec<AtomicU64>,
-    /// By sender and receiver.
+    /// The boxes, by sender and receiver.
     boxes: Vec<Vec<Mutex<Outbox>>>,
-    /// By part: the ranks of jobs that come and go that have ended since the last meeting.
+    /// For each part, the ranks of jobs that come and go that have ended since the last meeting.
     ended: Vec<Mutex<Vec<JobIndex>>>,
-    /// By part: the operators of jobs' own that have failed since then.
+    /// For each part, the jobs whose own operators have failed since then.
     failed: Vec<Mutex<Vec<(JobIndex, Failure)>>>,
     stopped: AtomicBool,
 }
 
-/// How a part's run, or the whole, came to its end.
+/// The end of a part's run, or of the whole run.
 pub struct Ended {
     pub simulation: Simulation,
     pub sampler: Sampler,
     pub stop: Stop,
 }
 
-/// Runs what `first` is the first part of, and gives the whole.
+/// Runs the simulation whose first part is `first`, and returns the whole.
 pub fn advance(
     config: &Config,
     first: Simulation,
@@ -143,14 +143,14 @@ impl Meeting {
                 return Ended { simulation, sampler, stop };
             }
             last_window = window_end(earliest, self.look_ahead);
-            // All parts carry a plan out in the same instant, and nothing crosses it unseen.
+            // All parts carry out a plan at the same instant, and no packet crosses that instant unseen.
             let plan = simulation.next_plan_after(earliest).unwrap_or(Time(u64::MAX));
             let stop = Time(last_window.min(plan).0 - 1).min(self.end);
             sampler.run_to(&mut simulation, stop);
             sampler.take(&simulation, stop);
             self.post(me, &mut simulation);
             self.barrier.wait();
-            // Before the next meeting, so that all see the same there.
+            // Before the next meeting, so that all parts see the same there.
             if me == 0 {
                 let events = self.events.iter().map(|events| events.load(Ordering::Relaxed)).sum();
                 if events >= looked_at + super::EVENTS_PER_LOOK {
@@ -168,7 +168,7 @@ impl Meeting {
         }
     }
 
-    /// Ranks that have ended in any part during the window that is over; gives when jobs have their turn for that.
+    /// Hears which ranks have ended in any part during the last window; returns when jobs get their turn for that.
     fn hear_ended(&self, window_end: Time, simulation: &mut Simulation) -> Option<Time> {
         simulation.cluster()?;
         let mut all = Vec::new();

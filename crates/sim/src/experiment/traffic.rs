@@ -9,12 +9,12 @@ use crate::driver::{Background, Simulation};
 use crate::transport::TransportSettings;
 use crate::workload::{PoissonGroup, SizeTable, Stream, UniformGroup, permutation};
 
-/// Where packets of a flow take several paths, one that is overtaken by fewer than so many is not lost.
+/// If packets of a flow take several paths, a packet counts as lost only if so many later packets have overtaken it.
 const SPRAYED_REORDERING: u16 = 64;
 /// A packet with its headers must fit into 65,535 bytes.
 const MOST_PACKET_BYTES: u64 = 60_000;
 
-/// What flows under DCTCP have in common.
+/// The common settings of flows under DCTCP.
 pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
     let (section, defaults) = (&config.transport, TransportSettings::default());
     let packet_bytes = section.packet.map_or(u64::from(defaults.packet_bytes), |packet| packet.0);
@@ -40,7 +40,7 @@ pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
     Ok(TransportSettings { packet_bytes: packet_bytes as u16, initial_window, timers, reordering })
 }
 
-/// Who sends and who receives; the same hosts where a section names no two sets.
+/// The senders and the receivers; the same hosts if a section does not name two sets.
 struct Parties {
     senders: Vec<NodeId>,
     receivers: Vec<NodeId>,
@@ -68,7 +68,7 @@ impl Parties {
     }
 }
 
-/// Starts what one section asks for.
+/// Starts the traffic of one section.
 pub fn add_traffic(
     simulation: &mut Simulation,
     config: &Config,
@@ -82,7 +82,7 @@ pub fn add_traffic(
     let members = &parties.senders;
     let seed = config.seed ^ index as u64;
     let which = || u8::try_from(index).map_err(|_| wrong("at most 256 patterns fit"));
-    // No load is a load, as the first point of a sweep: its hosts are taken, and send nothing.
+    // No load is a load too, such as the first point of a sweep: its hosts are taken, and send nothing.
     let is_silent = section.load.0 == 0.0;
     match (section.pattern, section.transport) {
         (Pattern::Permutation, Some(Transport::Dctcp)) => {
@@ -146,7 +146,7 @@ fn streams(simulation: &mut Simulation, which: u8, section: &TrafficSection, par
     Ok(())
 }
 
-/// Keys that the pattern has no use for are refused.
+/// Refuses keys that the pattern does not use.
 fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static str> {
     if section.pattern == Pattern::Permutation && section.load.0 < 1.0 {
         return Err("a permutation is sent as fast as it may be: leave load out");
@@ -178,7 +178,7 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     Ok(())
 }
 
-/// The bytes of a message, at least so many.
+/// The bytes of a message; an error if there are fewer than `least`.
 fn message(section: &TrafficSection, least: u16) -> Result<u64, String> {
     match section.message {
         None => Err("message is missing: how many bytes a host sends to a peer".to_string()),

@@ -1,4 +1,4 @@
-//! Draws the jobs of a `[[training]]`: when each arrives, what it trains, and with how many workers.
+//! Draws the jobs of a `[[training]]`: when each arrives, which model it trains, and with how many workers.
 
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::time::{Span, Time};
@@ -10,12 +10,12 @@ use crate::driver::{Arrival, JobPlan, Simulation, Tenants};
 use crate::rng::{Purpose, Rng};
 use crate::workload::Model;
 
-/// A model as one section's jobs train it.
+/// A model, with the parameters of one section.
 struct Lesson {
     model: Model,
     weight: f64,
     protocol: &'static Protocol,
-    /// Gradients of a worker, divided by the scale.
+    /// Bytes of a worker's gradients, divided by the scale.
     bytes: u64,
     compute: Span,
 }
@@ -34,7 +34,7 @@ pub(super) fn expect(simulation: &mut Simulation, config: &Config, hosts: &mut A
     Ok(())
 }
 
-/// More jobs than have numbers.
+/// The most jobs: a job needs a number.
 const MOST_JOBS: usize = 60_000;
 
 fn draw(
@@ -107,7 +107,7 @@ fn arrival(
     if slots == 0 {
         return Err(invalid(format!("{name}: slots = {all} are too few for {trees} trees")));
     }
-    // Where switches only forward, the root is of no use, and there is one.
+    // Where switches only forward, there is one root, and it is not used.
     let roots = if lesson.protocol.placement == Placement::Hosts { vec![0] } else { Vec::new() };
     let plan = JobPlan { slots, roots, ..plan };
     let (model, tenants) = (lesson.model.name.to_string(), tenants.clone());
@@ -165,7 +165,8 @@ fn lessons(section: &TrainingSection) -> Result<Vec<Lesson>, String> {
 }
 
 impl TrainingSection {
-    /// What a job's workers send on average in a ring, all iterations together: 2 (n - 1) / n of the gradients each.
+    /// How many bytes a job's workers send on average in a ring, over all iterations: 2 (n - 1) / n of the gradients
+    /// each.
     fn bytes_of_a_job(&self, lessons: &[Lesson]) -> f64 {
         let weights: f64 = lessons.iter().map(|lesson| lesson.weight).sum();
         let bytes = lessons.iter().map(|lesson| lesson.weight * lesson.bytes as f64).sum::<f64>() / weights;

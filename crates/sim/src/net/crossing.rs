@@ -2,7 +2,7 @@
 //! one network again.
 //!
 //! Each part has the whole network and uses what belongs to its own nodes. Of a link that crosses, the sender's part
-//! uses the near end (queue, limits, marks, counters) and the receiver's part the far end (the ring of packets on their
+//! uses the near end (queue, limits, marks, counters) and the receiver's part the far end (the ring of packets under
 //! way).
 
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
 use crate::topology::LinkId;
 
-/// Which part each node belongs to, and which one this is.
+/// The part of each node, and the number of this part.
 #[derive(Clone, Debug)]
 pub struct Share {
-    /// By node.
+    /// The part of each node.
     pub part_of: Arc<[u16]>,
-    /// This one.
+    /// The number of this part.
     pub part: u16,
 }
 
@@ -31,14 +31,14 @@ impl Share {
     }
 }
 
-/// What crosses into one other part during a window.
+/// The packets and orders that cross into another part during a window.
 #[derive(Default)]
 pub struct Outbox {
     packets: Vec<(LinkId, Packet)>,
-    /// For each packet that carries something, the length of it and what it stands for on the wire.
+    /// For each packet with a payload, the payload's length in memory and on the wire.
     payloads: Vec<(u16, u16)>,
     bytes: Vec<u8>,
-    /// Orders to stop (or to go on) at the near end of a lossless link, and when they arrive.
+    /// Orders to stop or to go on at the near end of a lossless link, with their arrival times.
     orders: Vec<(LinkId, Time, bool)>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Crossing {
 }
 
 impl Fabric {
-    /// Makes this one part of several; before anything has happened.
+    /// Makes this network one of several parts, before anything has happened.
     pub fn become_part(&mut self, share: Share) {
         for id in (0..self.links.len() as u32).map(LinkId) {
             let near = self.near_end(id);
@@ -61,23 +61,23 @@ impl Fabric {
         self.crossing = Some(Box::new(Crossing { share, boxes }));
     }
 
-    /// It is one of several parts.
+    /// True if this is one of several parts.
     pub fn is_part(&self) -> bool {
         self.crossing.is_some()
     }
 
-    /// True for a node that this part runs; for all if there is one part.
+    /// True for a node that this part runs; for all nodes if there is one part.
     #[inline]
     pub fn owns(&self, node: NodeId) -> bool {
         self.crossing.as_ref().is_none_or(|crossing| crossing.share.owns(node))
     }
 
-    /// What has to cross into another part. The caller takes it out.
+    /// The box for another part. The caller empties it.
     pub fn outbox(&mut self, part: usize) -> Option<&mut Outbox> {
         self.crossing.as_mut().map(|crossing| &mut crossing.boxes[part])
     }
 
-    /// The packet in `outgoing`, whose arrival is known, goes over into the part of its link's far end.
+    /// Puts the packet in `outgoing`, whose arrival is known, into the box for its link's far end.
     pub(super) fn cross(&mut self, id: LinkId) {
         let packet = self.outgoing;
         let to = self.links[id.index()].to;
@@ -92,7 +92,7 @@ impl Fabric {
         }
     }
 
-    /// Sends an order to the near end of a link if that is in another part; false if it is in this one.
+    /// Sends an order to the near end of a link if that is in another part; returns false if it is in this part.
     pub(super) fn order_across(&mut self, id: LinkId, at: Time, stop: bool) -> bool {
         let near = self.near_end(id);
         let Some(crossing) = self.crossing.as_mut().filter(|crossing| !crossing.share.owns(near)) else {
@@ -103,7 +103,7 @@ impl Fabric {
         true
     }
 
-    /// Takes in what came from another part, and empties the box.
+    /// Takes in the contents of a box from another part, and empties the box.
     pub fn accept(&mut self, outbox: &mut Outbox) {
         let (mut payloads, mut first) = (outbox.payloads.drain(..), 0);
         for (id, mut packet) in outbox.packets.drain(..) {
@@ -129,7 +129,7 @@ impl Fabric {
         }
     }
 
-    /// Takes over what another part knows of its nodes. The whole is there to be read, not to be run on.
+    /// Takes over the knowledge of another part about its nodes. The joined network can be read, but not run on.
     pub fn absorb(&mut self, other: Fabric) {
         let Some(Crossing { share, .. }) = other.crossing.as_deref() else { return };
         self.now = self.now.max(other.now);

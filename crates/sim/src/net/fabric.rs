@@ -18,12 +18,12 @@ use crate::events::{EventId, EventKind, EventQueue};
 use crate::rng::{Purpose, Rng};
 use crate::topology::{Graph, LinkId, LinkSpec};
 
-/// How many events ahead links, packets and payloads are fetched: time enough for main memory.
+/// How many events ahead links, packets and payloads are fetched, which gives main memory time enough.
 const LINKS_AHEAD: usize = 9;
 const PACKETS_AHEAD: usize = 5;
 const PAYLOADS_AHEAD: usize = 2;
 
-/// The queues behind one switch's ports, as its programs see them.
+/// The queues of one switch's ports, for its programs.
 pub struct Queues<'a> {
     links: &'a [Link],
     ports: &'a [LinkId],
@@ -36,35 +36,35 @@ impl PortView for Queues<'_> {
     }
 }
 
-/// The network in motion.
+/// The network while it runs.
 pub struct Fabric {
     /// The present.
     pub now: Time,
-    /// What happens next.
+    /// Future events.
     pub queue: EventQueue,
-    /// What packets carry.
+    /// The payloads of packets.
     pub payloads: Payloads,
-    /// What that costs on a link.
+    /// The bytes of packets on links besides their payloads.
     pub framing: Framing,
     pub(super) links: Vec<Link>,
-    /// For each node, where its ports begin in `ports`; one more at the end.
+    /// For each node, the place of its first port in `ports`; and one more entry at the end.
     pub(super) first_port: Vec<u32>,
     /// The outgoing link of each port, node after node.
     pub(super) ports: Vec<LinkId>,
-    /// The number of packets that each node has made.
+    /// How many packets each node has made.
     serials: Vec<u32>,
     pub(super) losses: Vec<[u64; LossCause::ALL.len()]>,
     pub(super) troubles: Vec<Option<Box<LinkTrouble>>>,
-    /// By edge.
+    /// By cable.
     pub(super) cable_down: Vec<bool>,
     pub(super) node_down: Vec<bool>,
-    /// By link, packets that a fault took out of its order, and when they arrive.
+    /// For each link, packets that a fault took out of its order, with their arrival times.
     pub(super) strays: BTreeMap<LinkId, Vec<(Time, Packet)>>,
     pub(super) hash: TraceHash,
     pub(super) tracer: Option<Box<dyn Tracer>>,
     pub(super) lossless: Option<Box<Lossless>>,
     pub(super) crossing: Option<Box<Crossing>>,
-    /// A packet on its way into another part.
+    /// A packet that is about to cross into another part.
     pub(super) outgoing: Packet,
     pub(super) hops: u64,
 }
@@ -85,7 +85,7 @@ impl Fabric {
         for edge in graph.edges() {
             for (from, to, spec) in [(edge.a, edge.b, &edge.a_to_b), (edge.b, edge.a, &edge.b_to_a)] {
                 let id = LinkId(links.len() as u32);
-                // What a host's NIC holds is up to the host.
+                // The queue of a host's NIC is bounded by the host itself.
                 let own = LinkSpec { queue_bytes: u64::MAX, mark_bytes: None, ..*spec };
                 let spec = if from.0 < graph.hosts() { &own } else { spec };
                 let (to_port, latency) = (port_of[id.reverse().index()], graph.latency(to));
@@ -117,12 +117,12 @@ impl Fabric {
         }
     }
 
-    /// Lets someone see everything from now on.
+    /// Sets a tracer, which sees everything from now on.
     pub fn set_tracer(&mut self, tracer: Option<Box<dyn Tracer>>) {
         self.tracer = tracer;
     }
 
-    /// The tracer, handed back.
+    /// Removes the tracer, and returns it.
     pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
         self.tracer.take()
     }
@@ -165,7 +165,7 @@ impl Fabric {
         (&mut self.payloads, Queues { links: &self.links, ports: &self.ports[first..end], now: self.now })
     }
 
-    /// What went through a link and what was lost there.
+    /// The counters of a link, with its losses.
     pub fn counters(&self, link: LinkId) -> LinkCounters {
         let port = self.lossless.as_ref().map(|lossless| &lossless.ports[link.index()]);
         LinkCounters {
@@ -176,7 +176,7 @@ impl Fabric {
         }
     }
 
-    /// Packets that came out of links so far.
+    /// How many packets came out of links so far.
     pub fn hops(&self) -> u64 {
         self.hops
     }
@@ -194,7 +194,7 @@ impl Fabric {
         }
     }
 
-    /// Notes that a packet reached the one that it was for, who now holds its payload.
+    /// Notes that a packet reached its receiver, which now holds its payload.
     #[inline(always)]
     pub fn taken(&mut self, node: NodeId, packet: &Packet) {
         if self.tracer.is_some() {
@@ -202,18 +202,18 @@ impl Fabric {
         }
     }
 
-    /// Lets a link stand still for a while before the next packet.
+    /// Makes a link pause before the next packet.
     pub fn stall(&mut self, link: LinkId, span: Span) {
         self.links[link.index()].stall(self.now, span);
     }
 
-    /// Sends a packet into a link. A packet that the link does not take is lost, and its payload given back.
+    /// Sends a packet into a link; false if the link does not take it, so that it is lost and its payload released.
     #[inline(always)]
     pub fn send(&mut self, id: LinkId, packet: Packet) -> bool {
         self.send_of(Origin::Own, id, packet)
     }
 
-    /// Sends a packet into a link, and says whose room it takes in a lossless network.
+    /// Sends a packet into a link; `origin` tells whose room it takes in a lossless network.
     #[inline(always)]
     pub fn send_of(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
         if self.lossless.is_some() { self.send_lossless(origin, id, packet) } else { self.send_plain(id, packet) }
@@ -235,8 +235,8 @@ impl Fabric {
         true
     }
 
-    /// A packet whose departure is known is on its way. It is written where it stays, field by field: a copy of one that
-    /// was just put together waits until its fields have left the processor's store buffer.
+    /// Puts a packet on its way whose departure is known. It is written directly to its place, field by field: a copy
+    /// of a packet that was just put together would wait until its fields have left the processor's store buffer.
     #[inline(always)]
     pub(super) fn depart_with(&mut self, id: LinkId, packet: Packet) {
         let link = &mut self.links[id.index()];
@@ -270,8 +270,8 @@ impl Fabric {
         Some(packet)
     }
 
-    /// Fetches what the events to come will touch: links first (where they are lossless, each has two events a packet, and a
-    /// port besides), then packets, then what they carry.
+    /// Prefetches the memory that the next events will touch: first links (and their ports, if they are lossless: these
+    /// have two events a packet), then packets, then payloads.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(lossless) = &self.lossless {
@@ -303,7 +303,8 @@ impl Fabric {
         }
     }
 
-    /// Fetches what copies of a packet touch that join the queues of these ports: links and ports first, then their places.
+    /// Prefetches the memory that copies of a packet touch when they join the queues of these ports: links and ports
+    /// first, then the packets' places.
     #[inline]
     pub fn prefetch_exits(&self, node: NodeId, ports: impl Iterator<Item = PortId> + Clone) {
         let out = self.ports(node);
@@ -317,33 +318,33 @@ impl Fabric {
         links.for_each(|link| self.links[link.index()].prefetch_end());
     }
 
-    /// The link of an arrival that comes so many events from now.
+    /// The link of an arrival that comes after so many other events.
     #[inline]
     fn arriving(&self, ahead: usize) -> Option<LinkId> {
         let id = self.queue.upcoming(ahead)?;
         (id.kind() == EventKind::Arrival).then(|| LinkId(id.number()))
     }
 
-    /// What the next packet of a link carries, if it carries anything.
+    /// The payload of the next packet of a link, if it has one.
     #[inline]
     pub fn front_payload(&self, link: LinkId) -> Option<&[u8]> {
         let payload = self.links[link.index()].front_payload();
         (!payload.is_none()).then(|| self.payloads.get(payload).0)
     }
 
-    /// Gives up a packet for which there is no path.
+    /// Loses a packet for which there is no path.
     pub fn lose_unroutable(&mut self, node: NodeId, packet: &Packet) {
         self.hash.add(node, self.now, u32::MAX, packet);
         self.record(node, Happening::Lost { link: None, cause: LossCause::NoRoute }, packet);
         self.payloads.release(packet.payload);
     }
 
-    /// Gives up a packet that came over a link, for which the switch's processor has no room.
+    /// Loses a packet that came over a link, because the switch's processor has no room for it.
     pub fn lose_in_switch(&mut self, from: LinkId, packet: &Packet) {
         self.lose(from, self.links[from.index()].to, LossCause::PacketMemory, packet);
     }
 
-    /// Bytes of memory behind links and payloads.
+    /// Bytes of memory of links and payloads.
     pub fn memory_bytes(&self) -> usize {
         self.links.iter().map(Link::memory_bytes).sum::<usize>() + self.payloads.memory_bytes()
     }
@@ -357,7 +358,7 @@ impl Fabric {
         }
     }
 
-    /// `node` is where it happened, so that each node's chain of hashes is its own.
+    /// Loses a packet. `node` is where that happened, so that each node has its own chain of hashes.
     #[cold]
     pub(super) fn lose(&mut self, link: LinkId, node: NodeId, cause: LossCause, packet: &Packet) {
         self.losses[link.index()][cause as usize] += 1;

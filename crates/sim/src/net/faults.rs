@@ -10,7 +10,7 @@ use crate::events::{EventId, EventKind};
 use crate::topology::{LinkId, LinkSpec};
 
 impl Fabric {
-    /// Takes a cable down, both ways, or brings it back. What is on it when it is down is lost.
+    /// Breaks a cable, both ways, or repairs it. Packets on it when it breaks are lost.
     pub fn set_cable_down(&mut self, link: LinkId, down: bool) {
         self.cable_down[link.index() / 2] = down;
         self.refresh(link);
@@ -22,7 +22,7 @@ impl Fabric {
         self.links[link.index()].set_rate(spec);
     }
 
-    /// Kills a node or brings it back: all its cables are down with it. The node's own driver is told apart.
+    /// Kills a node or revives it, with all its cables. The node's driver is told separately.
     pub fn set_node_down(&mut self, node: NodeId, down: bool) {
         self.node_down[node.index()] = down;
         for port in 0..self.ports(node).len() as u16 {
@@ -32,13 +32,13 @@ impl Fabric {
         }
     }
 
-    /// Sets what a link does to packets, or heals it.
+    /// Sets a link's trouble, or heals the link.
     pub fn set_trouble(&mut self, link: LinkId, trouble: Option<LinkTrouble>) {
         self.troubles[link.index()] = trouble.map(Box::new);
         self.refresh(link);
     }
 
-    /// The packet that a fault took out of a link's order, whose time has come.
+    /// The packet that a fault took out of a link's order and whose time has come.
     pub fn arrive_stray(&mut self, link: LinkId) -> Option<Packet> {
         let strays = self.strays.get_mut(&link)?;
         let place = strays.iter().position(|&(time, _)| time == self.now)?;
@@ -67,7 +67,7 @@ impl Fabric {
         }
     }
 
-    /// Why a link that is down is so.
+    /// Why a link is down.
     pub(super) fn why_down(&self, id: LinkId) -> LossCause {
         if self.cable_down[id.index() / 2] { LossCause::LinkDown } else { LossCause::NodeDown }
     }
@@ -101,7 +101,8 @@ impl Fabric {
         Some(packet)
     }
 
-    /// Those of one instant come by link, and those of one link in the order in which they went astray.
+    /// Packets of one instant arrive in the order of links, and those of one link in the order in which they were
+    /// delayed.
     fn stray(&mut self, link: LinkId, packet: Packet, delay: Span) {
         let time = self.now + delay;
         self.strays.entry(link).or_default().push((time, packet));

@@ -15,7 +15,7 @@ use crate::topology::LinkSpec;
 /// The arrival of a packet that has not begun to leave.
 const UNKNOWN: Time = Time(u64::MAX);
 
-/// What went through one direction of a link.
+/// The counts of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets that joined the queue.
@@ -24,43 +24,43 @@ pub struct LinkCounters {
     pub bytes: u64,
     /// Packets that were marked.
     pub marks: u64,
-    /// The most bytes that ever waited, the packet in transmission included.
+    /// The most bytes that ever waited, including the packet in transmission.
     pub max_queue_bytes: u64,
     /// How often the far end told the near end to PAUSE.
     pub pauses: u64,
-    /// The most bytes that came in over the link and waited at the far end at a time; counted where PAUSE is used.
+    /// The most bytes from this link that waited at the far end at a time; counted if PAUSE is used.
     pub max_held_bytes: u64,
-    /// Packets that were lost here, by cause.
+    /// Packets that were lost at this link, by cause.
     pub losses: [u64; LossCause::ALL.len()],
 }
 
-/// One direction of a cable. The first cache line is what joining the queue touches, the second what arriving does.
+/// One direction of a cable. Joining the queue touches the first cache line, arriving the second.
 #[repr(C, align(64))]
 pub struct Link {
     busy_until: Time,
     ps_per_byte: u64,
     delay: Span,
-    /// The queue's size, as time.
+    /// The queue's limit, as time.
     limit: Span,
     /// The length above which packets are marked, as time; never reached if there is none.
     mark_above: Span,
     packets: u64,
     bytes: u64,
-    /// Packets that have not begun to leave, as time; only where PAUSE decides when they do.
+    /// The packets that have not begun to leave, as time; only if PAUSE decides when they leave.
     waiting: Span,
 
     ring: Ring,
     /// The node at the near end.
     pub from: NodeId,
-    /// The node at the far end ...
+    /// The node at the far end.
     pub to: NodeId,
-    /// ... and the port where packets come in there.
+    /// The port at which packets come in there.
     pub to_port: u16,
-    /// Whether packets need more care than queueing: the link may lose them, or is down.
+    /// True if packets need more care than queueing: the link may lose them, or is down.
     pub troubled: bool,
-    /// Nothing gets through.
+    /// True if no packet gets through.
     pub down: bool,
-    /// Another thread runs the node at the far end.
+    /// True if another thread runs the node at the far end.
     pub(super) crosses: bool,
     marks: u64,
     max_backlog: Span,
@@ -111,7 +111,7 @@ impl Link {
         }
     }
 
-    /// Packets that join the queue from now on leave at another rate; those in it leave as they would have.
+    /// Packets that join the queue from now on leave at another rate; packets in the queue leave as they would have.
     pub(super) fn set_rate(&mut self, spec: &LinkSpec) {
         let (taken, most) = (self.sending_time(), self.bytes_of(self.max_backlog));
         self.ps_per_byte = spec.rate.ps_per_byte();
@@ -127,7 +127,7 @@ impl Link {
         }
     }
 
-    /// Time that everything takes or has taken which joined the queue.
+    /// The time that the transmission of all packets takes or has taken that joined the queue.
     fn sending_time(&self) -> Span {
         let excess = self.seldom.as_ref().map_or(0, |seldom| seldom.excess);
         Span(self.transmission(self.bytes).0.saturating_add_signed(excess))
@@ -148,8 +148,8 @@ impl Link {
         marking.is_none_or(|marking| marking.strikes(backlog.0))
     }
 
-    /// Puts a packet into the queue, and says when it will arrive; `None` if the queue has no room. The far end must be
-    /// told (see [`Link::come`]).
+    /// Puts a packet into the queue, and returns its arrival; `None` if the queue has no room. The far end must be told
+    /// (see [`Link::come`]).
     #[inline]
     pub(super) fn enqueue(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) -> Option<Time> {
         let start = self.busy_until.max(now);
@@ -167,8 +167,8 @@ impl Link {
         Some(self.busy_until + self.delay)
     }
 
-    /// Counts a packet behind those that wait for their departure. There is room: PAUSE sees to it. It leaves at once (see
-    /// [`Link::begin`] and [`Link::come`]), or it waits ([`Link::wait`]).
+    /// Counts a packet behind those that wait for their departure. PAUSE ensures that there is room. The packet leaves
+    /// at once (see [`Link::begin`] and [`Link::come`]), or it waits ([`Link::wait`]).
     #[inline]
     pub(super) fn join_waiting(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) {
         let backlog = self.backlog(now);
@@ -180,13 +180,13 @@ impl Link {
         self.bytes += u64::from(bytes);
     }
 
-    /// A packet is on its way to the far end, behind all others: its place.
+    /// The place of a packet that is on its way to the far end, behind all others.
     #[inline]
     pub(super) fn come(&mut self) -> &mut Packet {
         self.ring.push()
     }
 
-    /// Takes over what the sender's part of the network knows.
+    /// Takes over the state of the sender's part of the network.
     pub(super) fn absorb_near_end(&mut self, other: &Link) {
         self.busy_until = other.busy_until;
         (self.packets, self.bytes, self.marks) = (other.packets, other.bytes, other.marks);
@@ -194,13 +194,14 @@ impl Link {
         self.seldom.clone_from(&other.seldom);
     }
 
-    /// A packet that was counted does not leave at once. It lies behind those on their way, where it stays.
+    /// A packet that was counted does not leave at once. It lies behind the packets under way, where it stays.
     #[inline]
     pub(super) fn wait(&mut self, packet: Packet) {
         *self.ring.push() = Packet { arrival: UNKNOWN, ..packet };
     }
 
-    /// The first of those that wait leaves, and so many more wait. Gives its bytes, and its arrival if that is the link's next.
+    /// The first waiting packet leaves, and `more` still wait. Returns its bytes, and its arrival if that is the link's
+    /// next.
     #[inline]
     pub(super) fn begin_first(&mut self, now: Time, more: usize) -> (u16, Option<Time>) {
         let index = self.ring.len() - 1 - more;
@@ -210,12 +211,12 @@ impl Link {
         (bytes, (index == 0).then_some(arrival))
     }
 
-    /// The last of those on their way, behind which so many wait.
+    /// The last packet under way, behind which so many wait.
     pub(super) fn last_begun(&mut self, waiting: usize) -> Packet {
         *self.ring.get_mut(self.ring.len() - 1 - waiting)
     }
 
-    /// One of those that wait begins to leave; says when it will arrive. The far end must be told (see [`Link::come`]).
+    /// A waiting packet begins to leave; returns its arrival. The far end must be told (see [`Link::come`]).
     #[inline]
     pub(super) fn begin(&mut self, now: Time, bytes: u16) -> Time {
         let transmission = self.transmission(u64::from(bytes));
@@ -224,14 +225,14 @@ impl Link {
         self.busy_until + self.delay
     }
 
-    /// The packet that arrives first, and the arrival of the one behind it.
+    /// Removes the packet that arrives first; returns it, and the arrival of the next one.
     #[inline]
     pub(super) fn arrive(&mut self) -> (Option<Packet>, Option<Time>) {
         let packet = self.ring.pop();
         (packet, self.ring.front().map(|next| next.arrival).filter(|&arrival| arrival != UNKNOWN))
     }
 
-    /// Takes the first packet out.
+    /// Removes the first packet.
     pub(super) fn take_first(&mut self) -> Option<Packet> {
         self.ring.pop()
     }
@@ -242,7 +243,7 @@ impl Link {
         self.ring.prefetch_front();
     }
 
-    /// Fetches the memory of the first packet that waits, if so many do.
+    /// Fetches the memory of the first waiting packet, if so many wait.
     #[inline]
     pub(super) fn prefetch_waiting(&self, waiting: usize) {
         if waiting > 0 {
@@ -250,7 +251,7 @@ impl Link {
         }
     }
 
-    /// Fetches the memory where the next packet comes.
+    /// Fetches the memory of the next packet's place.
     #[inline]
     pub(super) fn prefetch_end(&self) {
         self.ring.prefetch_end();
@@ -262,30 +263,30 @@ impl Link {
         self.ring.front().map_or(PayloadId::NONE, |packet| packet.payload)
     }
 
-    /// True if the head of the ring is the only one, that is, its arrival must be scheduled.
+    /// True if the packet at the head of the ring is the only one, so that its arrival must be scheduled.
     #[inline]
     pub(super) fn was_idle(&self) -> bool {
         self.ring.len() == 1
     }
 
-    /// True if nothing is in the queue or on the wire.
+    /// True if no packet is in the queue or on the wire.
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// When the queue will be empty, if nothing joins it; where PAUSE is used, when the last packet that has begun to
-    /// leave will have.
+    /// When the queue will be empty, if no packet joins it; if PAUSE is used, when the last packet that has begun to
+    /// leave will have left.
     #[inline]
     pub fn busy_until(&self) -> Time {
         self.busy_until
     }
 
-    /// Lets the link stand still for a while before the next packet.
+    /// Makes the link pause before the next packet.
     pub(super) fn stall(&mut self, now: Time, span: Span) {
         self.busy_until = self.busy_until.max(now) + span;
     }
 
-    /// What waits, as time.
+    /// The waiting bytes, as time.
     #[inline]
     pub fn backlog(&self, now: Time) -> Span {
         self.busy_until.since(now) + self.waiting
@@ -297,7 +298,7 @@ impl Link {
         self.backlog(now).0 > self.limit.0 / 2
     }
 
-    /// Bytes that wait, the rest of the packet in transmission included.
+    /// The waiting bytes, including the rest of the packet in transmission.
     #[inline]
     pub fn queued_bytes(&self, now: Time) -> u64 {
         self.bytes_of(self.backlog(now))
@@ -310,7 +311,7 @@ impl Link {
         }
     }
 
-    /// Time that a packet of so many bytes takes here.
+    /// The time that the transmission of so many bytes takes here.
     pub fn transmission(&self, bytes: u64) -> Span {
         Span(((u128::from(bytes) * u128::from(self.ps_per_byte)) >> 16) as u64)
     }
@@ -320,7 +321,7 @@ impl Link {
         self.delay
     }
 
-    /// What went through. Losses are counted by the fabric.
+    /// The counts of this link. The fabric counts losses.
     pub fn counters(&self) -> LinkCounters {
         LinkCounters {
             packets: self.packets,
@@ -333,12 +334,12 @@ impl Link {
         }
     }
 
-    /// Time that the link spent sending, from the beginning to now.
+    /// The time that the link spent sending, from the beginning to now.
     pub fn busy_time(&self, now: Time) -> Span {
         Span(self.sending_time().0.saturating_sub(self.backlog(now).0))
     }
 
-    /// Bytes of memory behind the link.
+    /// Bytes of memory of the link.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Link>() + self.ring.memory_bytes()
     }

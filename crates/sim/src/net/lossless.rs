@@ -21,19 +21,19 @@ use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
 use crate::topology::{Graph, LinkId};
 
-/// Whose packets those in a queue are.
+/// Whose room a packet in a queue takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The node made it by itself: a host, or a program that speaks for itself.
+    /// The node made it by itself: a host, or a program with a packet of its own.
     Own,
-    /// It came in over this link.
+    /// It came over this link.
     Link(LinkId),
-    /// A program made it of what came in over this link.
+    /// A program made it of packets that came over this link.
     Made(LinkId),
-    /// A program made it of what it had collected, the last of it from this link, when a timer ran out. Until then the
-    /// program's own memory held it.
+    /// A program made it, when a timer ran out, of packets that it had collected, the last of them from this link.
+    /// Until then the program's own memory held them.
     Collected(LinkId),
-    /// It is one of several copies of what came in, which hold one packet's room until the last one has left.
+    /// It is one of several copies of a packet, which hold one packet's room until the last copy has left.
     Copies(CopiesId),
 }
 
@@ -41,48 +41,49 @@ pub enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiesId(u32);
 
-/// A packet's room that several copies of it share.
+/// The room of one packet, which several copies share.
 struct Copies {
     origin: LinkId,
     bytes: u16,
-    /// Copies that have not left; when free, the next free place.
+    /// How many copies have not left; in a free entry, the next free entry.
     left: u32,
 }
 
-/// One link, at both of its ends: a cache line for each end, and one for orders.
+/// One link, at both ends: a cache line for each end, and one for orders.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Port {
-    /// The origins of the packets that have not begun to leave. They themselves lie in the link's ring, behind those on their way.
+    /// The origins of the packets that have not begun to leave. The packets lie in the link's ring, behind those under
+    /// way.
     pub waiting: VecDeque<Origin>,
-    /// Origin and bytes of the one that is leaving.
+    /// Origin and bytes of the packet that is leaving.
     pub leaving: Option<(Origin, u16)>,
-    /// The near end was told to stop.
+    /// True if the near end was told to stop.
     pub paused: bool,
     /// Bytes of the near end's own packets.
     pub own: u64,
 
-    /// Bytes that came in over this link and have not left the far end ...
+    /// Bytes that came in over this link and have not left the far end.
     pub held: u64,
-    /// ... and the most that ever were.
+    /// The most of these bytes at any time.
     pub most_held: u64,
-    /// Bytes that the far end can hold of what comes in over this link.
+    /// How many bytes from this link the far end has room for.
     pub room: u64,
-    /// How often the far end said stop.
+    /// How often the far end ordered a stop.
     pub pauses: u64,
-    /// Its last order said so.
+    /// True if its last order was to stop.
     pub pausing: bool,
-    /// Orders on their way to the near end: when they arrive, and whether they say stop.
+    /// Orders on their way to the near end: their arrival times, and whether they stop it.
     pub orders: VecDeque<(Time, bool)>,
 }
 
 impl Port {
-    /// A packet may begin to leave.
+    /// True if a packet may begin to leave.
     fn is_free(&self) -> bool {
         !self.paused && self.leaving.is_none()
     }
 
-    /// A packet that comes now need not wait.
+    /// True if a packet that comes now need not wait.
     fn is_idle(&self) -> bool {
         self.is_free() && self.waiting.is_empty()
     }
@@ -91,11 +92,11 @@ impl Port {
 /// All links of a lossless network.
 pub(super) struct Lossless {
     pub spec: LosslessSpec,
-    /// By link.
+    /// The state of each link.
     pub ports: Vec<Port>,
     copies: Vec<Copies>,
     free_copies: u32,
-    /// By link: whether it leads to a higher level, and whether to a lower one.
+    /// For each link, whether it leads to a higher level, and whether to a lower one.
     rises: Vec<(bool, bool)>,
 }
 
@@ -113,8 +114,8 @@ impl Lossless {
         Lossless { spec, ports, copies: Vec::new(), free_copies: NONE_FREE, rises }
     }
 
-    /// Counts a packet that joins the queue of link `at`; `None` if there is no room for it, else the link whose
-    /// sender must stop, if one must.
+    /// Counts a packet that joins the queue of link `at`. `None` if there is no room for it; else the link whose sender
+    /// must stop, if one must.
     fn hold(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
         let xoff = self.spec.xoff;
         let origin = match origin {
@@ -137,7 +138,7 @@ impl Lossless {
         Some(stop.then_some(origin))
     }
 
-    /// Counts a packet that has left link `at` or was lost before it; gives the link whose sender may go on.
+    /// Counts a packet that has left link `at` or was lost before it; returns the link whose sender may go on.
     fn free(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
         let (origin, bytes) = match origin {
             Origin::Link(origin) => (origin, bytes),
@@ -163,14 +164,14 @@ impl Lossless {
         go_on.then_some(origin)
     }
 
-    /// True if what came in over `from` may wait there for `over`: up, down, or up and then down. If down waited for
-    /// up, or across for across, ports could wait for each other in a circle.
+    /// True if packets that came in over `from` may wait there for `over`: on the way up, down, or up and then down. If
+    /// down waited for up, or across for across, ports could wait for each other in a circle.
     fn may_wait(&self, from: LinkId, over: LinkId) -> bool {
         self.rises[from.index()].0 || self.rises[over.index()].1
     }
 
-    /// Whose room a packet takes that joins the queue of link `over`. What a program had collected is not lost for want
-    /// of room in a port: it stays in the program's memory, and PAUSE has been told.
+    /// Whose room a packet takes that joins the queue of link `over`. A packet that a program had collected is not lost
+    /// for want of room in a port: if the port is full, it stays in the program's memory, and PAUSE has been ordered.
     fn resolve(&self, origin: Origin, over: LinkId, bytes: u16) -> Origin {
         match origin {
             Origin::Made(from) if self.charges_made() && self.may_wait(from, over) => Origin::Link(from),
@@ -183,7 +184,7 @@ impl Lossless {
         }
     }
 
-    /// What a program makes of a packet that has just come in takes that packet's room.
+    /// True if packets that a program makes of a packet that has just come in take that packet's room.
     fn charges_made(&self) -> bool {
         self.spec.charges != Charges::Forwarded
     }
@@ -193,7 +194,7 @@ impl Lossless {
         port.held + u64::from(bytes) <= port.room
     }
 
-    /// One packet's room for several copies.
+    /// Makes several copies share one packet's room.
     fn share(&mut self, origin: LinkId, bytes: u16, left: u32) -> CopiesId {
         let copies = Copies { origin, bytes, left };
         if self.free_copies == NONE_FREE {
@@ -207,7 +208,7 @@ impl Lossless {
 }
 
 impl Fabric {
-    /// Makes all links lossless; before anything is sent.
+    /// Makes all links lossless, before anything is sent.
     pub fn set_lossless(&mut self, spec: LosslessSpec, graph: &Graph) {
         self.lossless = Some(Box::new(Lossless::new(spec, graph)));
     }
@@ -255,9 +256,9 @@ impl Fabric {
         true
     }
 
-    /// Room for copies that a program made of what came in over a link, and that leave a node through these ports; a
-    /// lossless network holds one packet for all of them. `None` if the port where it came in has no room: the caller
-    /// loses the copies, each with [`Fabric::lose_copy`].
+    /// Room for copies that a program made of packets from a link and that leave a node through these ports; a lossless
+    /// network holds one packet for all of them. `None` if the port where the packets came in has no room: then the
+    /// caller loses the copies, each with [`Fabric::lose_copy`].
     pub fn copies_of(
         &mut self,
         from: LinkId,
@@ -269,7 +270,7 @@ impl Fabric {
         let first = self.first_port[node.index()] as usize;
         let links = &self.ports[first..self.first_port[node.index() + 1] as usize];
         let Some(lossless) = &mut self.lossless else { return Some(Origin::Own) };
-        // By rule, and not for want of room: see `may_wait`.
+        // This is a rule, and not want of room: see `may_wait`.
         let mut may_wait =
             || ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over)));
         if !lossless.charges_made() || !may_wait() {
@@ -284,13 +285,13 @@ impl Fabric {
         Some(Origin::Copies(copies))
     }
 
-    /// A copy that has no room where it came in is lost, and counted at the link that it would have left over.
+    /// Loses a copy that has no room where it came in, and counts it at the link that it would have left over.
     pub fn lose_copy(&mut self, over: LinkId, packet: &Packet) {
         self.lose(over, self.near_end(over), LossCause::QueueFull, packet);
     }
 
-    /// A packet is in a switch's processor and takes room in the port where it came in, as in a lossless network's output queues;
-    /// false if there is none.
+    /// A packet enters a switch's processor, and takes room in the port where it came in, as packets in output queues
+    /// do; false if there is no room.
     pub fn enter_switch(&mut self, from: LinkId, bytes: u16) -> bool {
         let Some(lossless) = &mut self.lossless else { return true };
         let Some(stop) = lossless.hold(from, Origin::Link(from), bytes) else { return false };
@@ -300,26 +301,26 @@ impl Fabric {
         true
     }
 
-    /// It has left the processor.
+    /// A packet has left the processor.
     pub fn leave_switch(&mut self, from: LinkId, bytes: u16) {
         self.give_room_back(from, Origin::Link(from), bytes);
     }
 
-    /// Bytes that take room in the ports of lossless switches now.
+    /// Bytes that packets take in the ports of lossless switches now.
     pub fn held_bytes(&self) -> u64 {
         self.lossless.as_ref().map_or(0, |lossless| lossless.ports.iter().map(|port| port.held + port.own).sum())
     }
 
-    /// A copy that leads nowhere: its hold on the payload and on the room ends.
+    /// Drops a copy without a way out: releases its payload and its room.
     pub fn drop_copy(&mut self, origin: Origin, packet: Packet) {
         if let Origin::Copies(_) = origin {
-            // Whose room is shared does not depend on the link.
+            // For shared room the link does not matter.
             self.give_room_back(LinkId(0), origin, packet.bytes);
         }
         self.payloads.release(packet.payload);
     }
 
-    /// A packet is no longer in the queue before a link.
+    /// Frees the room of a packet that is no longer in the queue before a link.
     pub(super) fn give_room_back(&mut self, id: LinkId, origin: Origin, bytes: u16) {
         let Some(lossless) = &mut self.lossless else { return };
         if let Some(origin) = lossless.free(id, origin, bytes) {
@@ -327,7 +328,8 @@ impl Fabric {
         }
     }
 
-    /// The first packet that waits for a lossless link leaves, if none is leaving and nothing forbids it.
+    /// Begins the transmission of the first waiting packet on a lossless link, if none is leaving and no order forbids
+    /// it.
     pub(super) fn begin_next(&mut self, id: LinkId) {
         let Some(lossless) = &mut self.lossless else { return };
         let port = &mut lossless.ports[id.index()];
@@ -351,7 +353,7 @@ impl Fabric {
         }
     }
 
-    /// A packet leaves that has not waited.
+    /// Begins the transmission of a packet that has not waited.
     #[inline(always)]
     fn begin(&mut self, id: LinkId, packet: Packet, origin: Origin) {
         let Some(lossless) = &mut self.lossless else { return };
@@ -362,7 +364,7 @@ impl Fabric {
         self.depart_with(id, Packet { arrival, ..packet });
     }
 
-    /// A lossless link has finished a packet, or was told so before it stood still.
+    /// A lossless link has finished a packet, unless it has paused since this event was set.
     pub fn depart(&mut self, id: LinkId) {
         let until = self.links[id.index()].busy_until();
         if until > self.now {

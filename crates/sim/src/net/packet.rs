@@ -1,4 +1,4 @@
-//! A packet as the network carries it.
+//! A packet of the simulated network.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
@@ -23,12 +23,12 @@ impl PacketFlags {
         flags
     }
 
-    /// The same, for a packet that every switch on its way handles, or not.
+    /// The same flags, for a packet that every switch on its way handles, or not.
     pub fn with_every_hop(self, every_hop: bool) -> PacketFlags {
         PacketFlags(self.0 & !PacketFlags::EVERY_HOP | if every_hop { PacketFlags::EVERY_HOP } else { 0 })
     }
 
-    /// Every switch on the way handles the packet.
+    /// True if every switch on the way handles the packet.
     #[inline]
     pub fn every_hop(self) -> bool {
         self.0 & PacketFlags::EVERY_HOP != 0
@@ -53,19 +53,19 @@ impl PacketFlags {
         self.0 = self.0 & !(PacketFlags::CAPABLE | PacketFlags::MARKED) | bits;
     }
 
-    /// Marks the packet if its sender takes part; true if it is marked now.
+    /// Marks the packet if its sender supports marks; true if the packet is marked now.
     #[inline]
     pub fn mark(&mut self) -> bool {
         self.0 |= (self.0 & PacketFlags::CAPABLE) << 1;
         self.0 & PacketFlags::MARKED != 0
     }
 
-    /// 0 to 7.
+    /// The priority, 0 to 7.
     pub fn priority(self) -> u8 {
         self.0 >> PacketFlags::PRIORITY_SHIFT & 7
     }
 
-    /// As one byte.
+    /// The flags as one byte.
     pub fn bits(self) -> u8 {
         self.0
     }
@@ -76,26 +76,26 @@ impl PacketFlags {
 pub struct Packet {
     /// When it reaches the far end of the link that it is on.
     pub arrival: Time,
-    /// The host or switch that made it.
+    /// The host or switch that made the packet.
     pub src: NodeId,
-    /// The host or switch that it is for.
+    /// The host or switch that the packet is for.
     pub dst: NodeId,
-    /// Which of its maker's packets it is.
+    /// The packet's number among its maker's packets.
     pub serial: u32,
-    /// The flow or the job that it belongs to; equal-cost paths are chosen by it.
+    /// The flow or job that the packet belongs to; equal-cost paths are chosen by it.
     pub flow: u32,
-    /// What it carries; [`PayloadId::NONE`] for a packet that only fills a link.
+    /// The packet's payload; [`PayloadId::NONE`] for a packet that only fills a link.
     pub payload: PayloadId,
-    /// Bytes that it occupies on a link, framing included.
+    /// Bytes of the packet on a link, framing included.
     pub bytes: u16,
-    /// Which of several receivers at its destination: the part of a switch, the tree of a job.
+    /// The receiver among several at the destination: a part of a switch, or a tree of a job.
     pub lane: u8,
     /// Congestion bits and priority.
     pub flags: PacketFlags,
 }
 
 impl Packet {
-    /// A packet that is nowhere, for the empty places of rings.
+    /// A packet for the empty places of rings.
     pub(super) const BLANK: Packet = Packet {
         arrival: Time(0),
         src: NodeId(0),
@@ -109,7 +109,7 @@ impl Packet {
     };
 }
 
-/// What a UDP payload costs on a link.
+/// The bytes of a packet on a link besides its UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     /// Bytes before and behind the UDP payload.
@@ -120,10 +120,10 @@ pub struct Framing {
 
 impl Framing {
     /// UDP and IPv4 headers, Ethernet header and check sequence, preamble and inter-packet gap: 66 bytes; an Ethernet
-    /// frame of 64 bytes at least.
+    /// frame has at least 64 bytes.
     pub const ETHERNET: Framing = Framing { overhead: 8 + 20 + 18 + 20, minimum: 64 + 20 };
 
-    /// Bytes on a link of a packet with so much UDP payload.
+    /// Bytes on a link of a packet with a UDP payload of so many bytes.
     pub fn bytes_on_link(self, payload: usize) -> u16 {
         let bytes = payload + usize::from(self.overhead);
         u16::try_from(bytes).expect("packets were checked to fit when the job was planned").max(self.minimum)

@@ -1,5 +1,5 @@
-//! When a lossless switch stops a sender, which packets count towards that, how much may come in after the order, and the
-//! orders themselves.
+//! When a lossless switch stops a sender, which packets count for that, how much may still come in after the order, and
+//! the orders themselves.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,15 +10,15 @@ use crate::topology::{LinkId, LinkSpec, Rate};
 /// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
 pub const PAUSE_BYTES: u64 = 84;
 
-/// When to stop senders, in bytes of each port where packets come in. The port's whole buffer is its cable's
-/// `queue_bytes`.
+/// The thresholds for stopping senders, in bytes of each port at which packets come in. The port's whole buffer is its
+/// cable's `queue_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LosslessSpec {
-    /// More than this stops the sender ...
+    /// The sender must stop when more than this is held.
     pub xoff: u64,
-    /// ... until it is no more than this.
+    /// The sender may go on when no more than this is held.
     pub xon: u64,
-    /// What takes room in a port.
+    /// Which packets take room in a port.
     pub charges: Charges,
 }
 
@@ -29,30 +29,30 @@ impl LosslessSpec {
     }
 }
 
-/// Which packets take room in the port where they, or what they are made of, came in. What takes none waits in memory
-/// without bounds, and stops nobody.
+/// Which packets take room in the port at which they came in, or at which the packets came in of which they were made.
+/// Other packets wait in unbounded memory, and stop no sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Charges {
-    /// All.
+    /// All packets.
     #[default]
     All,
-    /// All but what a program sends when a timer runs out.
+    /// All packets except those that a program sends when a timer runs out.
     AllButTimers,
-    /// What is forwarded; nothing that a program makes.
+    /// Packets that are forwarded, and no packets that a program makes.
     Forwarded,
 }
 
 impl Charges {
-    /// True for what is charged where nobody says otherwise.
+    /// True for the default.
     pub fn is_default(&self) -> bool {
         *self == Charges::default()
     }
 }
 
-/// Bytes that may still come in after `xoff` is exceeded, over a cable with this link towards the switch and the same
-/// back: a packet that has just begun on the way back, the order, what is on its way, and the packet that the sender
-/// has just begun; and the packet that exceeded it.
+/// How many bytes may still come in after `xoff` is exceeded, over a cable with this link towards the switch and the
+/// same back: a packet that has just begun on the way back, the order, the bytes under way, and the packet that the
+/// sender has just begun; also the packet that exceeded `xoff`.
 pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
     let Rate(bits) = link.rate;
     let round_trip = u128::from(link.delay.0) * 2 * u128::from(bits) / 8_000_000_000_000;
@@ -74,11 +74,11 @@ impl Fabric {
         }
     }
 
-    /// An order has reached the near end of a link.
+    /// Applies an order that has reached the near end of a link.
     pub fn heed(&mut self, id: LinkId) {
         let Some(lossless) = &mut self.lossless else { return };
         let port = &mut lossless.ports[id.index()];
-        // Orders that were on a cable when it broke are gone.
+        // Orders that were on a cable when it broke are lost.
         if port.orders.front().is_some_and(|&(at, _)| at == self.now)
             && let Some((_, stop)) = port.orders.pop_front()
         {
@@ -87,7 +87,7 @@ impl Fabric {
         }
     }
 
-    /// Whoever told whom to stop on a link is forgotten with it.
+    /// Forgets all orders on a link.
     pub(super) fn forget_orders(&mut self, id: LinkId) {
         if let Some(lossless) = &mut self.lossless {
             let port = &mut lossless.ports[id.index()];

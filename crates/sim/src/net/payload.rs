@@ -1,6 +1,6 @@
-//! What packets carry: pieces of memory of two sizes, shared by the copies of a multicast until one is rewritten.
+//! Payloads of packets: pieces of memory of two sizes, shared by the copies of a multicast until one is rewritten.
 //!
-//! With fingerprints nearly all packets are short, and a few notices are not: hence the two sizes.
+//! With fingerprints nearly all packets are short, but a few notices are long: hence the two sizes.
 
 use tributary_numeric::prefetch;
 
@@ -9,9 +9,9 @@ use tributary_numeric::prefetch;
 pub struct PayloadId(u32);
 
 impl PayloadId {
-    /// Nothing.
+    /// No payload.
     pub const NONE: PayloadId = PayloadId(u32::MAX);
-    /// The bit that tells long payloads from short ones.
+    /// The bit that distinguishes long payloads from short ones.
     const LONG: u32 = 1 << 31;
 
     /// True if it names no payload.
@@ -28,15 +28,16 @@ impl PayloadId {
     }
 }
 
-/// Bytes of a short payload: headers and a fingerprint. SwitchML's take 60, which is one line of the cache.
+/// Bytes of a short payload: headers and a fingerprint. SwitchML's payloads take 60 bytes, within one line of the
+/// cache.
 const SHORT: usize = 128;
 const LINE: usize = 64;
 const NIL: u32 = u32::MAX;
 
-/// Who holds a payload and how long it is.
+/// The number of holders of a payload, and its length.
 #[derive(Clone, Copy)]
 struct Header {
-    /// Packets that carry it; when free, the next free piece.
+    /// How many packets carry it; in a free piece, the next free piece.
     holders: u32,
     /// Bytes in use.
     len: u16,
@@ -84,7 +85,7 @@ impl Piece for LongPiece {
     }
 }
 
-/// Payloads of one size. Headers lie apart from bytes: eight of them are a line of the cache.
+/// Payloads of one size. Headers are stored apart from bytes: eight headers fit into a line of the cache.
 struct Pieces<P> {
     headers: Vec<Header>,
     pieces: Vec<P>,
@@ -96,7 +97,7 @@ struct Pieces<P> {
 impl<P: Piece> Pieces<P> {
     const EMPTY: Pieces<P> = Pieces { headers: Vec::new(), pieces: Vec::new(), free: NIL, longest: 0 };
 
-    /// A place for a payload; what is in a place that was free is written over.
+    /// Stores a payload, in a free place if there is one.
     fn store(&mut self, header: Header, bytes: &[u8]) -> u32 {
         self.longest = self.longest.max(bytes.len());
         if self.free == NIL {
@@ -125,7 +126,7 @@ impl<P: Piece> Pieces<P> {
         (&mut self.pieces[index].bytes_mut()[..usize::from(header.len)], usize::from(header.wire_len))
     }
 
-    /// True if that was the last holder.
+    /// Releases one hold; true if it was the last.
     fn release(&mut self, index: usize) -> bool {
         let header = &mut self.headers[index];
         header.holders -= 1;
@@ -137,7 +138,7 @@ impl<P: Piece> Pieces<P> {
         true
     }
 
-    /// A copy with one holder, who holds the original no longer.
+    /// Makes a copy with one holder, and releases one hold on the original.
     fn copy(&mut self, index: usize) -> u32 {
         self.headers[index].holders -= 1;
         let (header, copy) = (Header { holders: 1, ..self.headers[index] }, self.pieces[index].clone());
@@ -178,14 +179,14 @@ impl Payloads {
         }
     }
 
-    /// `more` more packets carry it.
+    /// Adds `more` packets that carry it.
     pub fn share(&mut self, id: PayloadId, more: u32) {
         if !id.is_none() {
             self.header(id).holders += more;
         }
     }
 
-    /// One packet less carries it; the last one frees it. Nothing happens to [`PayloadId::NONE`].
+    /// Removes one packet that carries it; the last one frees it. [`PayloadId::NONE`] is ignored.
     pub fn release(&mut self, id: PayloadId) {
         let freed = match id {
             PayloadId::NONE => false,
@@ -195,7 +196,7 @@ impl Payloads {
         self.in_use -= usize::from(freed);
     }
 
-    /// A payload with the same content that the caller alone holds; takes over the caller's hold on `id`.
+    /// A payload with the same content that the caller alone holds, in exchange for the caller's hold on `id`.
     pub fn own(&mut self, id: PayloadId) -> PayloadId {
         if self.header(id).holders == 1 {
             return id;
@@ -208,14 +209,14 @@ impl Payloads {
         }
     }
 
-    /// Shortens a payload, and says what it stands for on the wire now.
+    /// Shortens a payload, and sets its length on the wire.
     pub fn set_len(&mut self, id: PayloadId, len: usize, wire_len: usize) {
         let header = self.header(id);
         debug_assert!(len <= usize::from(header.len));
         (header.len, header.wire_len) = (len as u16, wire_len as u16);
     }
 
-    /// The bytes, and how many bytes of UDP payload they stand for on the wire.
+    /// The bytes, and their length on the wire as UDP payload.
     pub fn get(&self, id: PayloadId) -> (&[u8], usize) {
         if id.is_long() { self.long.get(id.index()) } else { self.short.get(id.index()) }
     }
@@ -226,17 +227,17 @@ impl Payloads {
         self.short.prefetch(id.index());
     }
 
-    /// The same as [`Payloads::get`], to be rewritten. The caller alone holds them (see [`Payloads::own`]).
+    /// The same as [`Payloads::get`], mutable. The caller must be the only holder (see [`Payloads::own`]).
     pub fn get_mut(&mut self, id: PayloadId) -> (&mut [u8], usize) {
         if id.is_long() { self.long.get_mut(id.index()) } else { self.short.get_mut(id.index()) }
     }
 
-    /// Payloads that some packet carries.
+    /// How many payloads are in use.
     pub fn in_use(&self) -> usize {
         self.in_use
     }
 
-    /// Bytes of memory behind them.
+    /// Bytes of memory of all payloads.
     pub fn memory_bytes(&self) -> usize {
         let long: usize = self.long.pieces.iter().map(|piece| size_of::<LongPiece>() + piece.bytes().len()).sum();
         let headers = (self.short.headers.capacity() + self.long.headers.capacity()) * size_of::<Header>();

@@ -26,7 +26,7 @@ impl Ring {
         self.len == 0
     }
 
-    /// The place of one more packet, behind all others.
+    /// Adds a place for one more packet, behind all others.
     #[inline]
     pub(super) fn push(&mut self) -> &mut Packet {
         if self.len as usize == self.places.len() {
@@ -53,7 +53,7 @@ impl Ring {
         if self.len == 0 { None } else { Some(&self.places[self.place(0)]) }
     }
 
-    /// The packet that has so many before it.
+    /// The packet with so many packets before it.
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> &mut Packet {
         debug_assert!(index < self.len());
@@ -61,7 +61,7 @@ impl Ring {
         &mut self.places[place]
     }
 
-    /// Fetches the memory of the packet that has so many behind it.
+    /// Fetches the memory of the packet with so many packets behind it.
     #[inline]
     pub(super) fn prefetch_from_back(&self, behind: usize) {
         let index = self.len.wrapping_sub(1 + behind as u32);
@@ -86,7 +86,7 @@ impl Ring {
         }
     }
 
-    /// Bytes of memory behind it.
+    /// Bytes of memory of the ring.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.places)
     }

@@ -1,4 +1,4 @@
-//! What happened: a hash of all events, which is always computed, and a full record if it is wanted.
+//! The trace of a run: a hash of all events, which is always computed, and a full record if it is wanted.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
@@ -11,19 +11,19 @@ use crate::topology::LinkId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LossCause {
-    /// No room in the output queue.
+    /// There was no room in the output queue.
     QueueFull = 0,
     /// The link was down.
     LinkDown = 1,
     /// The node at one end was dead.
     NodeDown = 2,
-    /// A fault lost it on the wire.
+    /// A fault lost the packet on the wire.
     Lost = 3,
     /// A fault flipped bits; the frame check found it.
     Corrupted = 4,
     /// No path leads to its destination.
     NoRoute = 5,
-    /// The switch's packet memory was full, where packets wait for cores.
+    /// The switch's packet memory, where packets wait for cores, was full.
     PacketMemory = 6,
 }
 
@@ -53,17 +53,17 @@ impl LossCause {
     }
 }
 
-/// One thing that happened to one packet.
+/// An event of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// A node made it.
+    /// A node made the packet.
     Made,
-    /// It waits for a lossless link, of which nobody knows yet when it will be free.
+    /// The packet waits for a lossless link, and it is not known when the link will be free.
     Waits {
         /// The link.
         link: LinkId,
     },
-    /// It joined a link's queue, or is the next of those that waited for it, and will leave it during this time.
+    /// The packet joined a link's queue, or is the next of the packets that waited for it; it leaves during this time.
     Joined {
         /// The link.
         link: LinkId,
@@ -72,33 +72,33 @@ pub enum Happening {
         /// When its last bit has left.
         end: Time,
     },
-    /// It came out of a link.
+    /// The packet came out of a link.
     Arrived {
         /// The link.
         link: LinkId,
     },
-    /// A fault put a second one beside it.
+    /// A fault made a copy of the packet.
     Doubled {
         /// The link.
         link: LinkId,
     },
-    /// A fault took it out of its link's order.
+    /// A fault delayed the packet behind its link's order.
     Strayed {
         /// The link.
         link: LinkId,
     },
-    /// The network lost it.
+    /// The network lost the packet.
     Lost {
-        /// Where, if on a link.
+        /// The link, if it was lost on one.
         link: Option<LinkId>,
-        /// Why.
+        /// The cause.
         cause: LossCause,
     },
-    /// It reached the one that it was for.
+    /// The packet reached its receiver.
     Taken,
 }
 
-/// One line of the record.
+/// An entry of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
     /// When.
@@ -107,18 +107,18 @@ pub struct TraceEvent {
     pub node: NodeId,
     /// What.
     pub what: Happening,
-    /// The packet as it was then.
+    /// The packet at that time.
     pub packet: Packet,
 }
 
-/// One who wants to know everything.
+/// A receiver of all events.
 pub trait Tracer: Send {
-    /// Called in the order in which things happen. `payload` is what the packet carries, as it lies in memory.
+    /// Called for each event, in the order in which events happen. `payload` is the packet's payload in memory.
     fn record(&mut self, event: &TraceEvent, payload: &[u8]);
 }
 
-/// A hash of all packets' arrivals and losses: one chain for each node, so that it does not matter which thread a
-/// node runs on.
+/// A hash of all packets' arrivals and losses. Each node has its own chain, so that the thread on which a node runs
+/// does not matter.
 pub struct TraceHash(Vec<u64>);
 
 impl TraceHash {
@@ -126,7 +126,7 @@ impl TraceHash {
         TraceHash((0..nodes as u64).map(|node| mix(node + 1)).collect())
     }
 
-    /// Takes in one arrival (or loss, with a `what` of its own) at a node.
+    /// Adds an arrival at a node (or a loss, with another `what`).
     #[inline]
     pub(super) fn add(&mut self, node: NodeId, time: Time, what: u32, packet: &Packet) {
         let chain = &mut self.0[node.index()];
@@ -144,7 +144,7 @@ impl TraceHash {
         }
     }
 
-    /// The hash of everything so far.
+    /// The hash of all events so far.
     pub fn value(&self) -> u64 {
         self.0.iter().fold(0, |hash, &chain| mix(hash.rotate_left(7) ^ chain))
     }

@@ -5,35 +5,35 @@ use tributary_proto::contract::time::Span;
 use super::LossCause;
 use crate::rng::{Purpose, Rng};
 
-/// Probabilities, each for every packet on its own.
+/// Probabilities for each packet, independent of other packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TroubleSpec {
     /// The packet is lost.
     pub loss: f64,
-    /// Bits flip; the frame check drops it.
+    /// Bits flip, and the frame check drops the packet.
     pub corruption: f64,
-    /// It arrives twice, the second time up to `longest_delay` later.
+    /// The packet arrives twice, the second time up to `longest_delay` later.
     pub duplication: f64,
-    /// It is delayed, and so may be overtaken.
+    /// The packet is delayed, so that others may overtake it.
     pub reordering: f64,
     /// Delays are drawn evenly from a picosecond to this.
     pub longest_delay: Span,
 }
 
-/// A troubled link's account of itself.
+/// A troubled link's settings and random numbers.
 pub struct LinkTrouble {
     spec: TroubleSpec,
     rng: Rng,
 }
 
-/// What becomes of one packet.
+/// The fate of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// It does not arrive.
+    /// The packet is lost for this cause.
     pub lost: Option<LossCause>,
-    /// A second one arrives so much later.
+    /// A copy arrives so much later.
     pub copy_after: Option<Span>,
-    /// It arrives so much later.
+    /// The packet arrives so much later.
     pub delayed_by: Option<Span>,
 }
 

@@ -1,4 +1,4 @@
-//! What the processors of switches with cores did.
+//! Reports of the processors of switches with cores.
 
 use serde::Serialize;
 
@@ -15,35 +15,35 @@ pub struct CoresReport {
     pub packets: u64,
     /// Packets for which the packet memory had no room.
     pub refused: u64,
-    /// Packets that were marked as it filled.
+    /// Packets that were marked because the packet memory was filling.
     pub marked: u64,
     /// The share of the cores' time in which they had a handler.
     pub busy: f64,
-    /// Gigabits in a second that were handled, of the time in which there was something to handle.
+    /// Gigabits handled in a second, over the time in which there were packets.
     pub handled_gbps: f64,
-    /// Packets that waited for a core: on average, ...
+    /// Packets that waited for a core, on average.
     pub queue_mean: f64,
-    /// ... and the most for one subset.
+    /// The most packets that waited for one subset.
     pub queue_peak: u64,
-    /// Bytes of the packet memory: on average, ...
+    /// Bytes of the packet memory, on average.
     pub input_mean_bytes: f64,
-    /// ... and the most.
+    /// The most bytes of the packet memory.
     pub input_peak_bytes: u64,
-    /// Bytes of blocks: on average, ...
+    /// Bytes of blocks, on average.
     pub working_mean_bytes: f64,
-    /// ... and the most.
+    /// The most bytes of blocks.
     pub working_peak_bytes: u64,
-    /// Buffers that were begun when their cluster's memory was full.
+    /// Buffers that began when their cluster's memory was full.
     pub crowded: u64,
     /// Cycles of waiting for locks.
     pub lock_waiting_cycles: u64,
     /// Cycles of steps, by kind.
     pub cycles: Vec<KindCycles>,
-    /// Those of some job's own operator are estimated.
+    /// True if the cycles of some job's own operator are estimated.
     pub estimated: bool,
-    /// Under `mode = "exact"`, packets that cost what the table says as no handler could run.
+    /// With `mode = "exact"`, packets that got the table's prices because no handler could run.
     pub not_run: u64,
-    /// Why.
+    /// Why no handler could run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_run_why: Option<String>,
 }
@@ -58,13 +58,13 @@ pub struct KindCycles {
 }
 
 impl CoresReport {
-    /// Cycles of all handlers, waiting included.
+    /// Cycles of all handlers, including waiting.
     pub fn service_cycles(&self) -> u64 {
         self.lock_waiting_cycles + self.cycles.iter().map(|kind| kind.cycles).sum::<u64>()
     }
 }
 
-/// The processors that had something to do.
+/// The reports of processors that handled packets.
 pub fn reports(simulation: &Simulation) -> Vec<CoresReport> {
     let now = simulation.fabric.now.0;
     let used = simulation.cores().filter(|(_, cores)| cores.counters().finished + cores.counters().refused > 0);

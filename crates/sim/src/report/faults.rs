@@ -1,4 +1,4 @@
-//! What a file has go wrong, in words and with its times: for reports, and as marks in pictures over time.
+//! The faults of a file, in words and with their times: for reports, and as marks in pictures over time.
 
 use serde::Serialize;
 
@@ -11,11 +11,11 @@ pub struct FaultReport {
     pub what: String,
     /// When it begins, in seconds.
     pub at: f64,
-    /// When it ends; none if it never does.
+    /// When it ends; `None` if it never ends.
     pub until: Option<f64>,
 }
 
-/// Those of a file, in its order.
+/// The faults of a file, in its order.
 pub(super) fn reports(config: &Config) -> Vec<FaultReport> {
     let report = |fault: &FaultSection| FaultReport {
         what: words(fault),

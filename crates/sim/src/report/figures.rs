@@ -3,11 +3,11 @@
 use super::Report;
 use crate::figure::{Figure, Series};
 
-/// Points of a line that stands for any number of values.
+/// The points of a line that represents any number of values.
 const MOST_POINTS: usize = 200;
 
 impl Report {
-    /// Those for which there is data.
+    /// The figures for which there is data.
     pub fn figures(&self) -> Vec<Figure> {
         let figures = [self.collective_figure(), self.flow_figure(), self.utilisation_figure(), self.queue_figure()];
         figures.into_iter().chain(self.timelines()).filter(|figure| !figure.series.is_empty()).collect()

@@ -30,7 +30,7 @@ impl Report {
     }
 }
 
-/// Writes a file that is there whole or, as on a full disk, as it was before.
+/// Writes a file so that it is either complete or, for example on a full disk, unchanged.
 pub fn write_whole(path: PathBuf, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), FileError> {
     let mut part = path.clone().into_os_string();
     part.push(".part");

@@ -22,86 +22,85 @@ pub struct JobReport {
     pub protocol: &'static str,
     /// Its ranks.
     pub ranks: usize,
-    /// Their hosts, rank by rank.
+    /// The ranks' hosts, rank by rank.
     pub hosts: Vec<u32>,
-    /// How many hosts sum for it instead of switches; none where switches sum, or a ring.
+    /// How many hosts sum for the job instead of switches; `None` if switches or a ring sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<usize>,
-    /// The operator of its own, if it has one.
+    /// The job's own operator, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<OperatorReport>,
-    /// Bytes of its tensor.
+    /// Bytes of the job's tensor.
     pub tensor_bytes: u64,
-    /// Its pool.
+    /// The pool's size.
     pub slots: u16,
-    /// When it came and went, if it is one of those that do.
+    /// When the job came and left, if it is a job that comes and goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stay: Option<StayReport>,
-    /// Switches sum for it on the way, wherever its packets pass.
+    /// True if switches sum on the way, wherever the job's packets pass.
     #[serde(skip)]
     pub sums_on_the_way: bool,
-    /// Its trees; 0 where it has none, or makes them as it goes.
+    /// How many trees it has; 0 if it has none, or makes them as it goes.
     pub trees: usize,
-    /// The switches at their tops, by number; where all ranks are below a lower one, that one.
+    /// The switches at the roots of the trees, by number; if all ranks are below a lower switch, that one.
     pub roots: Vec<u32>,
-    /// Collectives that it has to do.
+    /// How many collectives it has.
     pub collectives: u32,
-    /// Those that every rank has completed.
+    /// How many of them every rank has completed.
     pub completed: usize,
-    /// Every rank completed everything, and every sum is proven.
+    /// True if every rank completed every collective and every sum is proven.
     pub complete: bool,
-    /// Its collectives that have begun.
+    /// The collectives that have begun.
     pub iterations: Vec<IterationReport>,
-    /// The median of the completed ones' seconds.
+    /// The median time of the completed collectives in seconds.
     pub seconds: Option<f64>,
-    /// Their mean: of iterations of a training, the average completion time.
+    /// The mean of these times: for iterations of a training, the average completion time.
     pub mean_seconds: Option<f64>,
-    /// Tensor bits over the median.
+    /// Tensor bits divided by the median.
     pub goodput_gbps: Option<f64>,
-    /// Packets of its hosts.
+    /// Packets that its hosts sent.
     pub packets_sent: u64,
-    /// Those that were sent again.
+    /// Packets that were sent again.
     pub retransmissions: u64,
-    /// Share of blocks whose sum was made in the network.
+    /// Share of blocks that were summed in the network.
     pub in_network: Option<f64>,
-    /// Share of the ranks whose data is in its results, where those may lack ranks.
+    /// Share of the ranks whose data is in the results, if results may lack ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contributed: Option<f64>,
-    /// Slots that switches held for it from its first submission to its last completion, where the file asks for
-    /// samples.
+    /// Slots that switches held for it, from its first submission to its last completion, if the file asks for samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots_held: Option<HeldReport>,
-    /// Packets that were of no use to its hosts, by reason.
+    /// Packets that its hosts dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
-    /// Those that were of no use to its programs in switches, by reason.
+    /// Packets that its programs in switches dropped, by reason.
     pub switch_drops: Vec<(&'static str, u64)>,
-    /// What its protocol counts and measures of its own in switches.
+    /// The metrics that only its protocol has, in switches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switch_metrics: Vec<MetricReport>,
-    /// Why a switch can combine nothing more for it, and which, if that is so.
+    /// Why and in which switch its own operator has failed, if it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Why it can no longer finish, if it cannot: what it has lost, and what is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
-    /// Results that are not every contribution exactly once.
+    /// Results that do not contain every contribution exactly once.
     pub wrong_sums: usize,
-    /// What went wrong, a sentence each.
+    /// The errors, a sentence each.
     pub complaints: Vec<String>,
 }
 
-/// An operator of a job's own.
+/// A job's own operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OperatorReport {
     /// Its name.
     pub name: String,
     /// The hash of its module.
     pub sha256: String,
-    /// What its elements are.
+    /// The kind of its elements.
     pub element: String,
-    /// What it was given.
+    /// The data that it combined.
     pub data: Data,
-    /// What it cost, where switches have cores; estimated, where nobody has counted it.
+    /// Its cycles, if switches have cores; marked as estimated if they were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<OperatorCycles>,
 }
@@ -118,22 +117,22 @@ impl OperatorReport {
     }
 }
 
-/// Slots with a sum of a job that is not complete, over time.
+/// How many slots with incomplete sums of a job there were over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HeldReport {
     /// On average.
     pub mean: f64,
-    /// The most that were seen.
+    /// The most in any sample.
     pub most: f64,
 }
 
 impl JobReport {
-    /// Its times depend on cycles of its own operator that nobody has counted.
+    /// True if its times depend on estimated cycles of its own operator.
     pub fn has_estimates(&self) -> bool {
         self.operator.as_ref().and_then(|own| own.cycles).is_some_and(|cycles| cycles.estimated)
     }
 
-    /// What switches held for it while it was there, as far as samples tell.
+    /// How many slots switches held for it while it was there, according to samples.
     pub(super) fn held(&self, samples: &Samples, job: JobIndex) -> Option<HeldReport> {
         let from = self.iterations.first()?.start;
         let to = self.iterations.last().and_then(|last| last.end).unwrap_or(f64::INFINITY);
@@ -159,14 +158,14 @@ pub struct IterationReport {
 }
 
 impl IterationReport {
-    /// One that has begun.
+    /// The report of a collective, if it has begun.
     fn of(iteration: &Iteration) -> Option<IterationReport> {
         let (start, end) = (iteration.start?.as_secs_f64(), iteration.end.map(Time::as_secs_f64));
         Some(IterationReport { start, end, completed: iteration.completed })
     }
 }
 
-/// What there is to say about a job now.
+/// The report of a job at present.
 pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetrics]) -> JobReport {
     let seats = simulation.traffic.seats.iter().filter(|seat| std::ptr::eq(simulation.traffic.jobs.get(seat.job), job));
     let mut total = HostStats::default();
@@ -236,12 +235,12 @@ fn durations(job: &Job) -> Vec<f64> {
     seconds
 }
 
-/// The reasons that came up.
+/// The reasons that occurred.
 fn by_name(drops: &DropCounters) -> Vec<(&'static str, u64)> {
     drops.iter().filter(|&(_, count)| count > 0).map(|(reason, count)| (reason.name(), count)).collect()
 }
 
-/// What a job that gave up has lost, and what it lacks for that.
+/// What a job that gave up has lost, and what it lacks because of that.
 fn stuck(job: &Job) -> Option<String> {
     let (loss, _) = (job.losses.first()?, job.gave_up?);
     let ranks = job.plan.members.len() as u32;

@@ -12,24 +12,24 @@ use crate::topology::LinkId;
 /// One direction of one link over a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkRow {
-    /// Which.
+    /// The link.
     pub link: LinkId,
-    /// "host 3", "switch 0".
+    /// The near end: "host 3", "switch 0".
     pub from: String,
-    /// The other end.
+    /// The far end.
     pub to: String,
     /// Level of the near end above the hosts, 0 for a host.
     pub from_level: u8,
     /// Level of the far end.
     pub to_level: u8,
-    /// The share of the run that it spent sending.
+    /// The share of the run that the link spent sending.
     pub utilisation: f64,
-    /// What went through.
+    /// The link's counters.
     pub counters: LinkCounters,
 }
 
 impl LinkRow {
-    /// The name of the group that it belongs to.
+    /// The name of its group.
     pub fn group(&self) -> String {
         match self.place() {
             (0, direction) => format!("host {direction}"),
@@ -47,28 +47,28 @@ impl LinkRow {
     }
 }
 
-/// All links of one place and direction.
+/// All links between the same levels in the same direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkGroup {
     /// "host up", "level 1 up", "level 2 down" ...
     pub name: String,
-    /// How many.
+    /// How many links it has.
     pub links: usize,
-    /// Share of the run that they spent sending: the mean.
+    /// The mean share of the run that they spent sending.
     pub mean_utilisation: f64,
-    /// The highest.
+    /// The highest such share.
     pub max_utilisation: f64,
     /// Packets that joined their queues.
     pub packets: u64,
     /// Their bytes, framing included.
     pub bytes: u64,
-    /// The most bytes that ever waited in one.
+    /// The most bytes that ever waited in one queue.
     pub max_queue_bytes: u64,
     /// Packets that were marked.
     pub marks: u64,
-    /// Orders to PAUSE that their far ends gave.
+    /// How often their far ends ordered a PAUSE.
     pub pauses: u64,
-    /// Packets that were lost, by cause; only causes that came up.
+    /// Packets that were lost, by cause; only causes that occurred.
     pub losses: Vec<(&'static str, u64)>,
 }
 
@@ -93,12 +93,12 @@ pub fn rows(simulation: &Simulation) -> Vec<LinkRow> {
         .collect()
 }
 
-/// Packets that found no room.
+/// How many packets found no room.
 pub fn overflows(rows: &[LinkRow]) -> u64 {
     rows.iter().map(|row| row.counters.losses[LossCause::QueueFull as usize]).sum()
 }
 
-/// The same, summed by place and direction.
+/// The rows, summed by levels and direction.
 pub fn groups(graph: &Graph, rows: &[LinkRow]) -> Vec<LinkGroup> {
     let highest = (0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1);
     let mut groups = Vec::new();

@@ -1,11 +1,11 @@
-//! What protocols count and measure of their own in switches, as reports and tables have it.
+//! The metrics that only protocols have, in switches, for reports and tables.
 
 use serde::Serialize;
 use tributary_proto::contract::metric::{self, Metric, MetricValue};
 
 use crate::driver::{JobIndex, Simulation, SwitchMetrics};
 
-/// The figures of what all jobs of a protocol share, over all switches.
+/// The metrics of memory that all jobs of a protocol share, over all switches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SharedMetrics {
     /// The protocol.
@@ -14,14 +14,14 @@ pub struct SharedMetrics {
     pub metrics: Vec<MetricReport>,
 }
 
-/// One figure over all switches: a counter's sum, a gauge's largest value.
+/// One metric over all switches: the sum of a counter, or the largest value of a gauge.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MetricReport {
-    /// Its name among those of its protocol.
+    /// Its name within its protocol.
     pub name: &'static str,
     /// `counter` or `gauge`.
     pub kind: &'static str,
-    /// What it says.
+    /// Its meaning.
     pub help: &'static str,
     /// The value.
     pub value: f64,
@@ -34,7 +34,7 @@ pub struct MetricRow {
     pub switch: u32,
     /// The protocol.
     pub protocol: &'static str,
-    /// The job's name; empty for what all jobs share.
+    /// The job's name; empty for shared memory.
     pub job: String,
     /// The figure.
     pub metric: MetricReport,
@@ -67,7 +67,7 @@ pub fn of_job(all: &[SwitchMetrics], job: JobIndex) -> Vec<MetricReport> {
     over_all_switches(all.iter().filter(|of| of.job == Some(job)))
 }
 
-/// The figures of what jobs share over all switches, protocol by protocol.
+/// The metrics of shared memory over all switches, protocol by protocol.
 pub fn of_shared(all: &[SwitchMetrics]) -> Vec<SharedMetrics> {
     let mut protocols: Vec<&'static str> = Vec::new();
     let shared = || all.iter().filter(|of| of.job.is_none());

@@ -1,4 +1,4 @@
-//! What a run found: text for people, JSON and tables for programs.
+//! The result of a run: text for people, JSON and tables for programs.
 
 mod cores;
 mod faults;
@@ -33,16 +33,16 @@ pub use verdict::Stop;
 use crate::config::{Config, Duration as Length};
 use crate::driver::{JobIndex, Simulation};
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The seed that it follows from.
+    /// The seed.
     pub seed: u64,
-    /// Hosts of the network.
+    /// How many hosts the network has.
     pub hosts: u32,
-    /// Its switches.
+    /// How many switches the network has.
     pub switches: u32,
-    /// Nothing that the run waits for is left: messages, flows, and ranks of jobs, which may have failed.
+    /// True if nothing is left for which the run waits: messages, flows, and ranks of jobs, which may have failed.
     pub finished: bool,
     /// Why the run ended.
     pub stop: Stop,
@@ -57,7 +57,7 @@ pub struct Report {
     pub hops: u64,
     /// Jobs, in the file's order.
     pub jobs: Vec<JobReport>,
-    /// Those of them that come and go.
+    /// Jobs that come and go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingReport>,
     /// Messages with an end.
@@ -66,25 +66,25 @@ pub struct Report {
     pub transport: Option<TransportReport>,
     /// Traffic without end.
     pub background: Option<BackgroundReport>,
-    /// What the file has go wrong.
+    /// The faults of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultReport>,
-    /// Links, by where they are.
+    /// Links, by levels and direction.
     pub links: Vec<LinkGroup>,
-    /// Packets that a lossless network lost all the same, for want of room; none where PAUSE is not used.
+    /// Packets that a lossless network lost all the same, for want of room; `None` if PAUSE is not used.
     pub lossless_drops: Option<u64>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,
-    /// The processors of switches, where the file gives them some and they had something to do.
+    /// The processors of switches, if the file gives them some and they handled packets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<CoresReport>,
-    /// What protocols count and measure of the memory that their jobs share in switches.
+    /// The metrics of memory that jobs share in switches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<SharedMetrics>,
-    /// Links and switches over time, where the file asks for them.
+    /// Samples of links and switches over time, if the file asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<SamplesReport>,
-    /// The same, step by step.
+    /// The samples, step by step.
     #[serde(skip)]
     pub samples: Option<Samples>,
     /// Every direction of every link.
@@ -93,14 +93,14 @@ pub struct Report {
     /// Every finished message: its bytes and its seconds.
     #[serde(skip)]
     pub flow_rows: Vec<FlowRow>,
-    /// Every figure that a protocol has of its own, switch by switch.
+    /// Every metric that only its protocol has, switch by switch.
     #[serde(skip)]
     pub metric_rows: Vec<MetricRow>,
-    /// How fast the run was; the only part that differs between equal runs.
+    /// The speed of the run; the only part that differs between equal runs.
     pub speed: Speed,
 }
 
-/// How fast a run was.
+/// The speed of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Speed {
     /// Seconds to build the network.
@@ -109,7 +109,7 @@ pub struct Speed {
     pub run_seconds: f64,
     /// Events.
     pub events: u64,
-    /// Packets out of links, for each second.
+    /// Packets that came out of links, for each second.
     pub hops_per_second: f64,
 }
 
@@ -118,9 +118,9 @@ pub struct Speed {
 pub struct FlowReport {
     /// How many there were.
     pub flows: usize,
-    /// How many were received whole.
+    /// How many were completely received.
     pub finished: usize,
-    /// Of the finished: mean completion time in seconds.
+    /// Of finished messages, the mean completion time in seconds.
     pub mean_seconds: f64,
     /// Median.
     pub p50_seconds: f64,
@@ -139,9 +139,9 @@ pub struct FlowRow {
     pub src: u32,
     /// Receiver.
     pub dst: u32,
-    /// Bytes: of a message on a link, under DCTCP of data.
+    /// Bytes: for a message on links, under DCTCP of data.
     pub bytes: u64,
-    /// When it came up, in seconds.
+    /// When it arose, in seconds.
     pub start: f64,
     /// Its completion time.
     pub seconds: f64,
@@ -152,12 +152,12 @@ pub struct FlowRow {
 pub struct BackgroundReport {
     /// Packets received.
     pub packets: u64,
-    /// Gigabits received in a second, all hosts together.
+    /// Gigabits received in a second, by all hosts together.
     pub received_gbps: f64,
 }
 
 impl Report {
-    /// What there is to say about a simulation now.
+    /// The report of a simulation at present.
     pub fn new(config: &Config, simulation: &Simulation, stop: Stop, set_up: Duration, run: Duration) -> Report {
         let (fabric, graph) = (&simulation.fabric, simulation.graph());
         let seconds = fabric.now.as_secs_f64();
@@ -209,14 +209,14 @@ impl Report {
         }
     }
 
-    /// A figure of what jobs share in switches, by name: a counter's sum, a gauge's largest value; of the first protocol
+    /// A metric of shared memory, by name: the sum of a counter, or the largest value of a gauge; of the first protocol
     /// that has it.
     pub fn shared_figure(&self, name: &str) -> Option<f64> {
         let metrics = self.shared.iter().flat_map(|shared| &shared.metrics);
         metrics.into_iter().find(|metric| metric.name == name).map(|metric| metric.value)
     }
 
-    /// With what was seen on the way.
+    /// Adds samples that were taken during the run.
     #[must_use]
     pub fn with_samples(mut self, samples: Option<Samples>) -> Report {
         if let Some(samples) = &samples {
@@ -255,7 +255,7 @@ fn flow_report(flows: usize, rows: &[FlowRow]) -> Option<FlowReport> {
     })
 }
 
-/// The smallest value that a share of all does not exceed; 0 if there is none.
+/// The smallest value that a share of all values does not exceed; 0 if there are no values.
 pub fn percentile(ascending: &[f64], share: f64) -> f64 {
     let rank = (ascending.len() as f64 * share).ceil() as usize;
     ascending.get(rank.max(1) - 1).copied().unwrap_or(0.0)

@@ -1,4 +1,4 @@
-//! Links, switches and jobs over time: what they were like at equal steps.
+//! Samples of links, switches and jobs at equal steps of time.
 
 use serde::Serialize;
 use tributary_proto::contract::ids::Rank;
@@ -8,39 +8,39 @@ use crate::cores::steps::Kind;
 use crate::driver::{Gauge, HELD, Handled, JobIndex, Occupancy};
 use crate::topology::LinkId;
 
-/// What was seen at each step, before anything happened in that instant. The first step is one from the beginning.
+/// The state at each step, before any event of that instant. The first step is one step after the beginning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
-    /// From one step to the next.
+    /// The time from one step to the next.
     pub every: Span,
-    /// The links that were looked at.
+    /// The links that were sampled.
     pub links: Vec<LinkId>,
     /// Bytes in the queue: step after step, one for each link.
     pub queued: Vec<u64>,
-    /// Time that the link had spent sending, likewise.
+    /// Time that the link had spent sending, in the same order.
     pub busy: Vec<Span>,
-    /// What of switches' memory was in use: step after step, one for each switch.
+    /// The occupancy of switches: step after step, one for each switch.
     pub switches: Vec<Occupancy>,
-    /// What their cores had done, likewise; nothing where switches have no cores.
+    /// The work of their cores, in the same order; empty if switches have no cores.
     pub handled: Vec<Handled>,
     /// How many switches there are.
     pub switch_count: usize,
-    /// What of jobs was looked at.
+    /// The gauges of jobs that were sampled.
     pub gauges: Vec<Gauge>,
-    /// What it was: step after step, one for each of these.
+    /// The values of these gauges: step after step, one for each gauge.
     pub measures: Vec<f64>,
-    /// Steps so far.
+    /// How many steps there were so far.
     pub steps: usize,
 }
 
-/// What a report says of its samples besides their tables.
+/// A report's summary of its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SamplesReport {
-    /// Seconds from one step to the next; longer than was asked for where there were too many.
+    /// Seconds from one step to the next; longer than the file asks if there were too many steps.
     pub every_seconds: f64,
-    /// How many there are.
+    /// How many steps there are.
     pub steps: usize,
-    /// Links that were looked at.
+    /// How many links were sampled.
     pub links: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct SamplesReport {
 pub struct LinkSample {
     /// When.
     pub time: Time,
-    /// Which.
+    /// The link.
     pub link: LinkId,
     /// Bytes in the queue.
     pub queued: u64,
@@ -57,10 +57,10 @@ pub struct LinkSample {
     pub utilisation: f64,
 }
 
-/// The cores of one switch at one step: what they have done since the step before.
+/// The work of one switch's cores between the step before and this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoresSample {
-    /// Gigabits in a second of packets whose handlers have ended.
+    /// Gigabits a second of packets whose handlers ended.
     pub handled_gbps: f64,
     /// Cores that waited for locks, on average.
     pub waiting_for_locks: f64,
@@ -81,13 +81,13 @@ impl CoresSample {
 }
 
 impl Samples {
-    /// None yet.
+    /// Samples before the first step.
     pub fn new(every: Span, links: Vec<LinkId>, switch_count: usize, gauges: Vec<Gauge>) -> Samples {
         let (queued, busy, switches, handled, measures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Samples { every, links, queued, busy, switches, handled, switch_count, gauges, measures, steps: 0 }
     }
 
-    /// When the next one is due.
+    /// The time of the next step.
     pub fn next(&self) -> Time {
         self.time(self.steps)
     }
@@ -96,7 +96,7 @@ impl Samples {
         Time(self.every.0.saturating_mul(step as u64 + 1))
     }
 
-    /// Leaves out every other step.
+    /// Drops every other step.
     pub fn thin(&mut self) {
         keep_every_other(&mut self.queued, self.links.len());
         keep_every_other(&mut self.busy, self.links.len());
@@ -107,8 +107,8 @@ impl Samples {
         self.every = self.every.times(2);
     }
 
-    /// Takes over what another thread saw of its links, switches and ranks. What all switches hold for a job is the
-    /// sum of what each thread's do: those of others hold nothing there.
+    /// Takes over the samples of another thread's links, switches and ranks. What all switches hold for a job is the
+    /// sum of all threads' values, because the switches of other threads hold nothing in a thread.
     pub fn absorb(
         &mut self,
         other: &Samples,
@@ -140,24 +140,24 @@ impl Samples {
         }
     }
 
-    /// Everything of jobs at every step, in the order of time.
+    /// All gauges of jobs at every step, in the order of time.
     pub fn job_samples(&self) -> impl Iterator<Item = (Time, Gauge, f64)> + '_ {
         let at = |place: usize| (self.time(place / self.gauges.len()), self.gauges[place % self.gauges.len()]);
         self.measures.iter().enumerate().map(move |(place, &measure)| (at(place).0, at(place).1, measure))
     }
 
-    /// What all switches hold for a job, step by step.
+    /// How many slots all switches hold for a job, step by step.
     pub fn held_by(&self, job: JobIndex) -> impl Iterator<Item = (Time, f64)> + '_ {
         let of_job = move |gauge: &Gauge| gauge.job == job && gauge.rank.is_none() && gauge.name == HELD;
         self.job_samples().filter(move |(_, gauge, _)| of_job(gauge)).map(|(time, _, held)| (time, held))
     }
 
-    /// Every link at every step, in the order of time.
+    /// All links at every step, in the order of time.
     pub fn link_samples(&self) -> impl Iterator<Item = LinkSample> + '_ {
         let mut counted = vec![Span::ZERO; self.links.len()];
         (0..self.queued.len()).map(move |place| {
             let (step, column) = (place / self.links.len(), place % self.links.len());
-            // A NIC that stood still counts its pause as sending for as long, and then makes up for it.
+            // A NIC that paused counts its pause as sending at once, which is corrected here over the following steps.
             let before = counted[column];
             counted[column] = self.busy[place].clamp(before, before + self.every);
             LinkSample {
@@ -169,13 +169,14 @@ impl Samples {
         })
     }
 
-    /// Every switch at every step: when, its number, and what is in use.
+    /// All switches at every step: the time, the switch's number, and its occupancy.
     pub fn switch_samples(&self) -> impl Iterator<Item = (Time, usize, Occupancy)> + '_ {
         let place = |place: usize| (self.time(place / self.switch_count), place % self.switch_count);
         self.switches.iter().enumerate().map(move |(at, &occupancy)| (place(at).0, place(at).1, occupancy))
     }
 
-    /// The cores of every switch at every step, in the order of [`Samples::switch_samples`]; none where switches have no cores.
+    /// The cores of all switches at every step, in the order of [`Samples::switch_samples`]; empty if switches have no
+    /// cores.
     pub fn cores_samples(&self) -> impl Iterator<Item = CoresSample> + '_ {
         let before =
             |place: usize| place.checked_sub(self.switch_count).map_or_else(Handled::default, |at| self.handled[at]);
@@ -183,13 +184,13 @@ impl Samples {
         places.map(move |(place, after)| CoresSample::between(&before(place), after, self.every))
     }
 
-    /// For the report.
+    /// The summary for the report.
     pub fn summary(&self) -> SamplesReport {
         SamplesReport { every_seconds: self.every.as_secs_f64(), steps: self.steps, links: self.links.len() }
     }
 }
 
-/// Of rows of equal length, the second, the fourth and so on.
+/// Keeps the second, the fourth, and so on, of rows of equal length.
 fn keep_every_other<T: Copy>(values: &mut Vec<T>, row: usize) {
     if row > 0 {
         let kept: Vec<T> = values.chunks_exact(row).skip(1).step_by(2).flatten().copied().collect();

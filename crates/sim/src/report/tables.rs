@@ -1,4 +1,4 @@
-//! A report as tables: one row a job, a collective, a flow, a link, a queue, a figure of a protocol, and one a step of time.
+//! A report as tables, with one row for each job, collective, flow, link, queue, metric, or step of time.
 
 use super::{CoresSample, JobReport, Report, Samples};
 use crate::cores::steps::Kind;
@@ -7,7 +7,7 @@ use crate::net::LossCause;
 use crate::table::Table;
 
 impl Report {
-    /// All of them, also those without rows. `docs/simulator.md` explains the columns.
+    /// All tables, including those without rows. `docs/simulator.md` explains the columns.
     pub fn tables(&self) -> [Table; 10] {
         [
             self.job_table(),
@@ -97,7 +97,7 @@ impl Report {
             .whole("max_held_bytes", rows().map(|row| row.counters.max_held_bytes))
     }
 
-    /// Links and their queues over time; without rows where the file asks for none.
+    /// Links and their queues over time; without rows if the file asks for no samples.
     fn sample_table(&self) -> Table {
         let rows = || self.samples.iter().flat_map(Samples::link_samples);
         Table::new("samples")
@@ -118,7 +118,7 @@ impl Report {
             .whole("waiting_packets", rows().map(|(.., occupancy)| occupancy.waiting))
             .whole("input_bytes", rows().map(|(.., occupancy)| occupancy.input_bytes))
             .whole("working_bytes", rows().map(|(.., occupancy)| occupancy.working_bytes));
-        // Nobody has done anything where switches have no cores.
+        // Zeros for switches without cores.
         let cores = || {
             self.samples.iter().flat_map(|samples| {
                 samples.cores_samples().chain(std::iter::repeat(CoresSample::default())).take(samples.switches.len())
@@ -132,7 +132,7 @@ impl Report {
         })
     }
 
-    /// Jobs over time: what switches hold for them, and what their ranks' machines measure.
+    /// Jobs over time: the slots that switches hold for them, and the gauges of their ranks' machines.
     fn job_sample_table(&self) -> Table {
         let rows = || self.samples.iter().flat_map(Samples::job_samples);
         let place = |gauge: Gauge| gauge.rank.map_or("switches".to_string(), |rank| format!("rank {rank}"));
@@ -144,7 +144,7 @@ impl Report {
             .real("value", rows().map(|(.., value)| value))
     }
 
-    /// What protocols count and measure in each switch, under their own names.
+    /// The metrics of protocols in each switch, under their own names.
     fn switch_metric_table(&self) -> Table {
         let rows = || self.metric_rows.iter();
         Table::new("switch_metrics")
@@ -189,7 +189,7 @@ impl Report {
     }
 }
 
-/// Switches by number, as a word of a table: "4 6".
+/// Numbers of switches, as one word of a table: "4 6".
 fn roots(switches: &[u32]) -> String {
     switches.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }

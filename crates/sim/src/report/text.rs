@@ -1,4 +1,4 @@
-//! The report as a person reads it.
+//! The report as text for people.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ impl fmt::Display for Report {
             self.seed,
             time(self.seconds)
         )?;
-        // Of many that come and go, one line says it all, but for those that went wrong.
+        // Of many jobs that come and go there is one line for all, and one for each that failed.
         for job in self.jobs.iter().filter(|job| job.stay.is_none() || !job.complete) {
             write_job(f, job)?;
         }
@@ -69,7 +69,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// All switches' processors together, of levels the fullest one's.
+/// All switches' processors together; of levels, that of the fullest one.
 fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[CoresReport]) -> fmt::Result {
     let sum = |of: fn(&CoresReport) -> u64| cores.iter().map(of).sum::<u64>();
     let most = |of: fn(&CoresReport) -> u64| cores.iter().map(of).max().unwrap_or(0);
@@ -117,7 +117,8 @@ fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[CoresReport]) -> fmt::Result
     }
 }
 
-/// A protocol's own figures: of counters the sum over all switches, of gauges the most in one; not what never happened.
+/// A protocol's own metrics: of counters the sum over all switches, of gauges the largest value; without counters of
+/// zero.
 fn figures(metrics: &[MetricReport]) -> String {
     let happened = metrics.iter().filter(|metric| metric.kind == "gauge" || metric.value > 0.0);
     happened.map(|metric| format!("{} {}", metric.name.replace('_', " "), metric.value)).collect::<Vec<_>>().join(", ")
@@ -177,7 +178,7 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     write_troubles(f, job)
 }
 
-/// Why a job does not finish, and what is wrong with what it has.
+/// Why a job does not finish, and which errors it has.
 fn write_troubles(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     if let Some(sentence) = &job.fault {
         writeln!(f, "  FAULT       {sentence}")?;
@@ -194,7 +195,7 @@ fn write_troubles(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     Ok(())
 }
 
-/// The operator, and what is proven of what it has made.
+/// The operator, and what is proven about its results.
 fn write_operator(f: &mut fmt::Formatter<'_>, operator: &OperatorReport, is_right: bool) -> fmt::Result {
     let proven = match (operator.data, is_right) {
         (Data::Real, true) => "; every result is what the module gives at home",
@@ -283,7 +284,7 @@ pub(super) fn number(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Bytes with a unit that suits them.
+/// Bytes in a suitable unit.
 fn bytes(bytes: u64) -> String {
     let (factor, unit) = match bytes {
         0..1024 => return format!("{bytes} B"),
@@ -295,7 +296,7 @@ fn bytes(bytes: u64) -> String {
     format!("{} {unit}", short.strip_suffix(".0").unwrap_or(&short))
 }
 
-/// Seconds with a unit that suits them.
+/// Seconds in a suitable unit.
 pub(super) fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-6 => format!("{:.1} ns", s * 1e9),

@@ -5,10 +5,10 @@ use crate::cores::steps::Kind;
 use crate::driver::Occupancy;
 use crate::figure::{Figure, Mark, Series};
 
-/// Points of a line at most: several steps make one where there are more.
+/// The most points of a line: several steps become one point if there are more.
 const MOST_POINTS: usize = 256;
 
-/// What several values come to.
+/// How several values are joined.
 #[derive(Clone, Copy)]
 enum Of {
     Greatest,
@@ -16,7 +16,7 @@ enum Of {
 }
 
 impl Report {
-    /// None where nothing was sampled.
+    /// The figures over time; none without samples.
     pub(super) fn timelines(&self) -> Vec<Figure> {
         let Some(samples) = self.samples.as_ref().filter(|samples| samples.steps > 0) else { return Vec::new() };
         let scale = Scale::of(samples);
@@ -47,7 +47,7 @@ impl Report {
         figures
     }
 
-    /// The file's faults that begin while there are samples.
+    /// The file's faults that begin during the samples.
     fn marks(&self, scale: &Scale) -> Vec<Mark> {
         let last = scale.width * scale.bins as f64;
         let mark = |fault: &super::FaultReport| Mark {
@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// What the switch with the most of something has.
+/// The values of the switch that has the most of something.
 fn of_switches(samples: &Samples, scale: &Scale, name: &str, value: impl Fn(&Occupancy) -> f64) -> Series {
     let mut bins = vec![Bin::default(); scale.bins];
     for (place, (.., occupancy)) in samples.switch_samples().enumerate() {
@@ -86,7 +86,7 @@ fn of_switches(samples: &Samples, scale: &Scale, name: &str, value: impl Fn(&Occ
     Series::new(name, scale.points(&bins, Of::Greatest))
 }
 
-/// What all switches' cores handle, and how many of them are at each kind of step.
+/// The packets that all switches' cores handle, and how many cores are in each kind of step.
 fn of_cores(samples: &Samples, scale: &Scale) -> [Vec<Series>; 2] {
     let line = |name: &str, value: &dyn Fn(&CoresSample) -> f64| {
         let all: Vec<f64> = samples.cores_samples().map(|sample| value(&sample)).collect();
@@ -130,13 +130,13 @@ impl Bin {
 /// How steps of time become points.
 struct Scale {
     unit: &'static str,
-    /// Of them in a second.
+    /// How many of the unit make a second.
     factor: f64,
-    /// Steps of a point ...
+    /// How many steps make a point.
     steps: usize,
-    /// ... the time that they take, in the unit ...
+    /// The time of these steps, in the unit.
     width: f64,
-    /// ... and how many points there are.
+    /// How many points there are.
     bins: usize,
 }
 

@@ -9,47 +9,47 @@ use super::text::{number, time};
 use super::{JobReport, percentile};
 use crate::driver::{Job, Simulation};
 
-/// How a job that came and went was there.
+/// The times of a job that comes and goes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StayReport {
-    /// What it trains.
+    /// The model that it trains.
     pub model: String,
-    /// When it arrived, in seconds ...
+    /// When it arrived, in seconds.
     pub arrived: f64,
-    /// ... got its hosts ...
+    /// When it got its hosts.
     pub placed: f64,
-    /// ... and gave them back.
+    /// When it returned its hosts.
     pub left: Option<f64>,
 }
 
-/// All of them.
+/// All jobs that come and go.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrainingReport {
-    /// Jobs that arrived, or are to.
+    /// How many jobs arrive in all.
     pub jobs: usize,
-    /// Those that have left.
+    /// How many have left.
     pub left: usize,
-    /// Seconds from a job's hosts to its end, the mean of those that have left ...
+    /// Mean seconds from a job's hosts to its end, of jobs that have left.
     pub mean_seconds: Option<f64>,
-    /// ... and the longest.
+    /// The most of these seconds.
     pub max_seconds: Option<f64>,
-    /// Seconds that jobs waited for hosts and memory, the mean ...
+    /// Mean seconds that jobs waited for hosts and memory.
     pub mean_wait_seconds: Option<f64>,
-    /// ... and the longest.
+    /// The most of these seconds.
     pub max_wait_seconds: Option<f64>,
-    /// The most jobs that were there at a time.
+    /// The most jobs at a time.
     pub most_at_a_time: usize,
-    /// Workers that hosts still have.
+    /// Workers that are still on hosts.
     pub workers_left: u64,
-    /// Bytes of switches that programs of jobs hold which have left.
+    /// Bytes that programs of jobs that have left still hold in switches.
     pub forgotten_bytes: usize,
-    /// Jobs that no room was found for though no other was there, and why.
+    /// Jobs for which even an empty network had no room, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
 }
 
 impl TrainingReport {
-    /// What keeps the run from being right.
+    /// Why the run is wrong, if it is.
     pub(super) fn failure(&self, finished: bool) -> Option<String> {
         if let Some(sentence) = self.refused.first() {
             return Some(sentence.clone());
@@ -113,7 +113,7 @@ pub(super) fn report(simulation: &Simulation, jobs: &[JobReport]) -> Option<Trai
 }
 
 impl JobReport {
-    /// From its hosts to the last rank's last result.
+    /// Seconds from getting its hosts to the last rank's last result.
     pub fn training_seconds(&self, stay: &StayReport) -> Option<f64> {
         let last = self.iterations.last().filter(|_| self.complete)?;
         Some(last.end? - stay.placed)

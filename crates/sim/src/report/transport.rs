@@ -11,20 +11,20 @@ use tributary_proto::contract::ids::NodeId;
 pub struct TransportReport {
     /// Flows that began.
     pub started: usize,
-    /// Flows of which every byte arrived.
+    /// Flows all of whose bytes arrived.
     pub finished: usize,
     /// Packets that were sent again.
     pub retransmissions: u64,
-    /// The finished ones, all together and by size.
+    /// The finished flows: all, and by size.
     pub classes: Vec<FlowClass>,
 }
 
-/// Flows of some sizes.
+/// Flows of a range of sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowClass {
-    /// Which.
+    /// The range.
     pub name: &'static str,
-    /// How many are finished.
+    /// How many have finished.
     pub flows: usize,
     /// Mean time from a flow's beginning to the arrival of its last byte, in seconds.
     pub mean_seconds: f64,
@@ -34,7 +34,7 @@ pub struct FlowClass {
     pub p99_seconds: f64,
 }
 
-/// The classes that the field uses since pFabric (SIGCOMM 2013): above the first, up to the second number of bytes.
+/// The classes that papers have used since pFabric (SIGCOMM 2013): above the first, up to the second number of bytes.
 const CLASSES: [(&str, u64, u64); 4] = [
     ("all", 0, u64::MAX),
     ("up to 100 kB", 0, 100_000),
@@ -42,7 +42,7 @@ const CLASSES: [(&str, u64, u64); 4] = [
     ("above 10 MB", 10_000_000, u64::MAX),
 ];
 
-/// Every finished flow, in order of receivers and of time.
+/// Every finished flow, in the order of receivers and of time.
 pub(super) fn rows(simulation: &Simulation) -> Vec<FlowRow> {
     let hosts = (0..simulation.graph().hosts()).map(NodeId);
     let ends = hosts.filter_map(|host| Some((host, simulation.endpoint(host)?)));

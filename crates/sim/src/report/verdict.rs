@@ -8,16 +8,16 @@ use super::{JobReport, Report};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// Nothing that it waits for is left.
+    /// Nothing is left for which it waits.
     Finished,
-    /// The file's `end` came first.
+    /// The file's `end` was reached.
     End,
-    /// Nothing was left to happen.
+    /// No event was left.
     Idle,
 }
 
 impl Report {
-    /// What keeps the run from being right, in a sentence; `None` if every sum is proven and everything finished.
+    /// Why the run is wrong, in a sentence; `None` if every sum is proven and everything finished.
     pub fn failure(&self) -> Option<String> {
         self.what_failed().map(|sentence| match self.stop {
             Stop::End => format!("{sentence}; the run was over at end = {}, which the file may put later", self.end),

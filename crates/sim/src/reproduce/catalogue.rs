@@ -1,4 +1,4 @@
-//! All experiment files, and how one is read, changed and run.
+//! All experiment files, and how a file is read, changed and run.
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
@@ -12,7 +12,7 @@ use crate::config::{overlay, set_key};
 
 /// The papers whose results are reproduced, in the order in which they are listed.
 const PAPERS: &[&Paper] = &[
-    // One line each.
+    // One line for each paper.
     &super::switchml::PAPER,
     &super::canary::PAPER,
     &super::panama::PAPER,
@@ -28,34 +28,34 @@ const KINDS: &[(&str, Read)] = &[("goodput", read::<Goodput>)];
 pub struct Entry {
     /// `<paper>-<figure>`.
     pub id: String,
-    /// What it is.
+    /// Its title.
     pub title: String,
     /// Where it was published.
     pub source: String,
-    /// How it is set up, and what the paper does not say.
+    /// Its setup, and what the paper does not tell.
     pub about: String,
-    /// What was published.
+    /// The published values.
     pub published: Vec<Published>,
-    /// What was published besides, and why no row shows it.
+    /// Published values without a row, and why they have none.
     pub left_out: Vec<String>,
-    /// Parameters that were chosen with the rows in sight.
+    /// Parameters that were chosen with the rows in view.
     pub fitted: Vec<Fitted>,
     parameters: toml::Table,
     quick: toml::Table,
     full: toml::Table,
-    /// With the paper's sizes where the file makes them smaller.
+    /// True if it has the paper's sizes where the file makes them smaller.
     is_full: bool,
     changes: Vec<(String, Value)>,
 }
 
-/// A parameter that is not what the file says.
+/// A parameter that differs from the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Its key, `network.queue`.
+    /// The key, such as `network.queue`.
     pub key: String,
-    /// What it is now.
+    /// The present value.
     pub value: String,
-    /// What the file says, if it says anything.
+    /// The file's value, if it has one.
     pub file: Option<String>,
 }
 
@@ -80,7 +80,7 @@ struct File {
     published: Vec<Published>,
 }
 
-/// What a file lies over.
+/// The common part of several files.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Base {
@@ -148,19 +148,19 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Takes the paper's sizes where the file makes them smaller; false if it does not.
+    /// Takes the paper's sizes where the file makes them smaller; false if the file makes none smaller.
     pub fn make_full(&mut self) -> bool {
         self.is_full = !self.full.is_empty();
         self.is_full
     }
 
-    /// It has the paper's sizes where its file makes them smaller.
+    /// True if it has the paper's sizes where its file makes them smaller.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Changes a parameter: `network.queue=64 KiB`, `lines.2.slots=64`, in both sizes of the experiment. A value is TOML,
-    /// or else a text.
+    /// Changes a parameter: `network.queue=64 KiB`, `lines.2.slots=64`, in both sizes of the experiment. A value is
+    /// TOML, or else text.
     pub fn change(&mut self, setting: &str) -> Result<(), ReproduceError> {
         let (key, value) = setting
             .split_once('=')
@@ -178,7 +178,7 @@ impl Entry {
         self.changes.push((key.into(), value));
     }
 
-    /// The parameters, with the small inputs or without, and what was changed.
+    /// The parameters, with or without the small inputs, and the changes.
     fn table(&self, quick: bool) -> Result<(toml::Table, Vec<Change>), ReproduceError> {
         let mut table = self.parameters.clone();
         if self.is_full {
@@ -197,7 +197,7 @@ impl Entry {
         Ok((table, changes))
     }
 
-    /// The parameters; `quick`: with the small inputs.
+    /// The parameters; with the small inputs if `quick`.
     pub fn experiment(&self, quick: bool) -> Result<Box<dyn Experiment>, ReproduceError> {
         let bad = |why: &str| ReproduceError::Bad(format!("{}: {why}", self.id));
         let (mut table, _) = self.table(quick)?;
@@ -211,12 +211,13 @@ impl Entry {
         read(table).map_err(|error| bad(error.message()))
     }
 
-    /// How many simulations it makes, where one takes long: those are announced here and not to the watch.
+    /// How many simulations it makes, if a simulation takes long: such simulations are counted here and not announced
+    /// to the watch.
     pub fn runs(&self, quick: bool, seeds: u64) -> Result<usize, ReproduceError> {
         Ok(self.experiment(quick)?.run_count(seeds))
     }
 
-    /// Runs the experiment, and judges what it found.
+    /// Runs the experiment, and judges its findings.
     pub fn run(&self, quick: bool, seeds: u64, watch: &Watch<'_>, memory: &Memory) -> Result<Outcome, ReproduceError> {
         let (table, changes) = self.table(quick)?;
         let experiment = self.experiment(quick)?;

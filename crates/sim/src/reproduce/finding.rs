@@ -1,4 +1,4 @@
-//! What an experiment measured.
+//! The findings of an experiment.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ pub use crate::figure::{Figure, Series};
 /// A measured number: one value, or the median and the range of several, over seeds, workers or readings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The least ...
+    /// The least value.
     pub low: f64,
-    /// ... the one in the middle ...
+    /// The median.
     pub median: f64,
-    /// ... and the greatest.
+    /// The greatest value.
     pub high: f64,
-    /// What the range is over; nothing where there is one value.
+    /// What the range is over; `None` for a single value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<&'static str>,
 }
@@ -33,7 +33,7 @@ impl Finding {
     }
 }
 
-/// What ranges are over.
+/// The things that ranges are over.
 const RANGES: [&str; 6] = ["seeds", "workers", "readings", "models", "profiles", "chips and rates"];
 
 /// A finding that was kept in a file.
@@ -46,7 +46,7 @@ struct KeptFinding {
 }
 
 impl<'de> Deserialize<'de> for Finding {
-    /// A range over something else is another program's: then the experiment is run again.
+    /// A range over something unknown comes from another program: then the experiment is run again.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Finding, D::Error> {
         let KeptFinding { low, median, high, over } = KeptFinding::deserialize(deserializer)?;
         let known = |word: String| RANGES.into_iter().find(|known| *known == word).ok_or(word);
@@ -62,14 +62,14 @@ impl From<f64> for Finding {
     }
 }
 
-/// Everything that an experiment measured, by the keys that its file uses.
+/// All findings of an experiment, by the keys that its file uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
     /// The numbers.
     pub values: BTreeMap<String, Finding>,
-    /// What the run knows about why a number may differ from what was published.
+    /// Possible causes, known to the run, why a number differs from the published one.
     pub causes: BTreeMap<String, String>,
-    /// What a reader must know about all of them.
+    /// Notes about all of them for readers.
     pub notes: Vec<String>,
     /// The pictures' data.
     pub figures: Vec<Figure>,
@@ -81,7 +81,7 @@ impl Findings {
         self.values.insert(key.into(), value.into());
     }
 
-    /// Adds what may be the cause if a number differs.
+    /// Adds the possible cause of a difference.
     pub fn cause(&mut self, key: impl Into<String>, cause: impl Into<String>) {
         self.causes.insert(key.into(), cause.into());
     }
@@ -92,7 +92,7 @@ impl Findings {
     }
 }
 
-/// The mean of some numbers; there is at least one.
+/// The mean of some numbers, at least one.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }

@@ -1,4 +1,4 @@
-//! Parameters that were chosen because the rows then agree, and over which other values each verdict holds.
+//! Parameters that were chosen because the rows then agree, and the other values for which each verdict holds.
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
@@ -6,40 +6,40 @@ use toml::Value;
 use super::judge::{Outcome, Verdict};
 use super::{Entry, Memory, ReproduceError, Watch};
 
-/// Parameters that were chosen together, with the rows in sight.
+/// Parameters that were chosen together, with the rows in view.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fitted {
-    /// What was chosen.
+    /// The parameters that were chosen.
     pub what: String,
-    /// What the paper says of it, and which rows decided.
+    /// What the paper says about them, and which rows decided.
     pub because: String,
-    /// Other values that may be as right.
+    /// Other values that may be just as right.
     pub others: Vec<Other>,
 }
 
-/// Other values of what was fitted.
+/// Other values of the fitted parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Other {
-    /// What they are, in a few words.
+    /// A short description of them.
     pub name: String,
     /// The parameters, by key.
     #[serde(skip_serializing)]
     pub set: toml::Table,
 }
 
-/// The verdict on a row with other values of what was fitted.
+/// The verdict on a row with other values of the fitted parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Elsewhere {
-    /// What the values are.
+    /// The description of the values.
     pub with: String,
     /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Entry {
-    /// The experiment with each of the other values of what was fitted.
+    /// The experiment with each of the other values.
     pub(super) fn others(&self) -> Vec<(String, Entry)> {
         let others = self.fitted.iter().flat_map(|fitted| &fitted.others);
         others
@@ -58,7 +58,7 @@ impl Entry {
         self.others().iter().map(|(_, entry)| entry.runs(quick, seeds)).sum()
     }
 
-    /// Runs the experiment with each of the other values of what was fitted, and notes on each row what becomes of it.
+    /// Runs the experiment with each of the other values, and notes each row's verdict.
     pub fn vary(
         &self,
         outcome: &mut Outcome,

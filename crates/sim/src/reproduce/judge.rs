@@ -1,4 +1,4 @@
-//! Holds what was measured against what was published.
+//! Compares measured numbers with published ones.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::catalogue::{Change, Entry};
 use super::finding::{Figure, Finding, Findings};
 use super::fitted::{Elsewhere, Fitted};
 
-/// How a measured number is held against a published one.
+/// How a measured number is compared with a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -26,24 +26,24 @@ pub enum Rule {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Under which the experiment gives its own number.
+    /// The key of the experiment's own number.
     pub key: String,
-    /// What it is.
+    /// A description.
     pub what: String,
     /// The number.
     pub value: f64,
     /// Its unit; a percent sign if it is a share of 100.
     #[serde(default)]
     pub unit: String,
-    /// The paper's words, where it gives no number.
+    /// The paper's words, if it gives no number.
     #[serde(default)]
     pub says: Option<String>,
-    /// When ours agrees.
+    /// The rule by which ours agrees.
     pub rule: Rule,
-    /// The limit is ours: the paper's words give none. (A share that a number may be off is always ours.)
+    /// The limit is ours, because the paper's words give none. (A share that a number may be off is always ours.)
     #[serde(default)]
     pub own_limit: bool,
-    /// Why the row follows from a formula of the paper or from how its parameters were chosen, where it does.
+    /// Why the row follows from a formula of the paper or from the choice of parameters, if it does.
     #[serde(default)]
     pub construction: Option<String>,
     /// The question is ours: the paper does not ask it.
@@ -51,7 +51,7 @@ pub struct Published {
     pub own: bool,
 }
 
-/// What kind of row it is. Rows of each kind are counted apart.
+/// The kind of a row. Rows of each kind are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -63,20 +63,20 @@ pub enum Basis {
     Own,
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// All of ours, from the least to the greatest, keeps the rule.
+    /// All of our range keeps the rule.
     Agrees,
-    /// Some of it does.
+    /// A part of our range keeps the rule.
     Part,
-    /// None does.
+    /// None of our range keeps the rule.
     Differs,
 }
 
 impl Rule {
-    /// The least and the greatest number that keep the rule, where that is a range.
+    /// The least and the greatest number that keep the rule, if these are a range.
     fn bounds(self, published: f64) -> (f64, f64) {
         match self {
             Rule::Exact => (published, published),
@@ -93,7 +93,7 @@ impl Rule {
     fn judge(self, published: f64, ours: Finding) -> Verdict {
         let (least, most) = self.bounds(published);
         let keeps = |value: f64| match self {
-            // As it is printed, so that a half is rounded as printing does.
+            // Formatted as printed, so that halves are rounded as in printing.
             Rule::Rounded(decimals) => {
                 let scale = 10f64.powi(decimals as i32);
                 (value * scale).round() == (published * scale).round()
@@ -109,7 +109,7 @@ impl Rule {
 }
 
 impl Published {
-    /// What kind of row it is.
+    /// The kind of the row.
     pub fn basis(&self) -> Basis {
         match (self.own, &self.construction) {
             (true, _) => Basis::Own,
@@ -118,7 +118,7 @@ impl Published {
         }
     }
 
-    /// The rule in words, and whose its limit is.
+    /// The rule in words, and whether the limit is ours.
     pub fn rule_text(&self) -> String {
         let limit = with_unit(&number(self.value), &self.unit);
         let own = if self.own_limit { ", limit ours" } else { "" };
@@ -136,20 +136,20 @@ impl Published {
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What was published, and the rule.
+    /// The published value, and the rule.
     #[serde(flatten)]
     pub published: Published,
-    /// What kind of row it is.
+    /// The kind of the row.
     pub basis: Basis,
-    /// What we measured.
+    /// Our measurement.
     pub ours: Finding,
-    /// Our median over theirs, where theirs is a number and no limit.
+    /// Our median divided by the published number, if that is a number and not a limit.
     pub ratio: Option<f64>,
     /// Whether they agree.
     pub verdict: Verdict,
-    /// Why not, as far as the run could measure it.
+    /// Why not, as far as the run could measure the cause.
     pub cause: Option<String>,
-    /// The verdict with other values of what was fitted, where that was asked for.
+    /// The verdicts with other values of the fitted parameters, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<Elsewhere>,
 }
@@ -163,7 +163,7 @@ impl Row {
         }
     }
 
-    /// Our number as it is printed: the median, and from the least to the greatest.
+    /// Our number as it is printed: the median, and the range.
     pub fn ours_text(&self) -> String {
         let (low, high) = (number(self.ours.low), number(self.ours.high));
         let median = with_unit(&number(self.ours.median), &self.published.unit);
@@ -175,12 +175,12 @@ fn with_unit(number: &str, unit: &str) -> String {
     if unit.is_empty() { number.to_string() } else { format!("{number} {unit}") }
 }
 
-/// Whole numbers in full, others with four digits.
+/// Whole numbers with all digits, others with four digits.
 fn number(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {
         return thousands(value as i64);
     }
-    // Of the rounded number: 0.99999 has one digit before the point.
+    // Digits of the rounded number: 0.99999 has one digit before the point.
     let rounded = format!("{value:.3e}");
     let digits = rounded.rsplit_once('e').and_then(|(_, digits)| digits.parse().ok()).unwrap_or(0);
     format!("{value:.*}", (3 - digits).clamp(0, 9) as usize)
@@ -207,28 +207,28 @@ pub struct Outcome {
     pub title: String,
     /// Where it was published.
     pub source: String,
-    /// It was run with the small inputs of its file.
+    /// True if it was run with the small inputs of its file.
     pub quick: bool,
-    /// With the paper's sizes, which its file makes smaller.
+    /// True if it was run with the paper's sizes, which its file makes smaller.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub full: bool,
-    /// Parameters that were not what the file says: then no row tells anything about the file.
+    /// Parameters that differ from the file: then no row says anything about the file.
     pub changes: Vec<Change>,
-    /// Parameters that were chosen with the rows in sight.
+    /// Parameters that were chosen with the rows in view.
     pub fitted: Vec<Fitted>,
     /// The comparison.
     pub rows: Vec<Row>,
-    /// What a reader must know.
+    /// Notes for readers.
     pub notes: Vec<String>,
-    /// What was published and no row shows.
+    /// Published values without a row.
     pub left_out: Vec<String>,
     /// The pictures' data.
     pub figures: Vec<Figure>,
 }
 
 impl Outcome {
-    /// Judges what an entry's run has found. A published key that the run does not know is a bug of the file, which
-    /// the catalogue's tests find, unless parameters were changed: then the row is left out, and said to be.
+    /// Judges the findings of an entry's run. A published key that the run does not know is an error of the file, which
+    /// the catalogue's tests find; but if parameters were changed, the row is left out, and a note says so.
     pub(super) fn new(entry: &Entry, quick: bool, changes: Vec<Change>, findings: Findings) -> Result<Outcome, String> {
         let measured = |published: &&Published| changes.is_empty() || findings.values.contains_key(&published.key);
         let (shown, unknown): (Vec<_>, Vec<_>) = entry.published.iter().partition(measured);
@@ -270,7 +270,7 @@ impl Tally {
         }
     }
 
-    /// So many rows of a kind with a verdict.
+    /// How many rows of a kind have a verdict.
     pub fn count(&self, basis: Basis, verdict: Verdict) -> usize {
         self.0[basis as usize][verdict as usize]
     }
@@ -298,7 +298,7 @@ mod tests {
         let judge = |rule: Rule, published: f64, ours: f64| rule.judge(published, ours.into()) == Verdict::Agrees;
         assert!(judge(Rule::Exact, 240.0, 240.0) && !judge(Rule::Exact, 240.0, 241.0));
         assert!(judge(Rule::Rounded(0), 63.0, 62.7) && !judge(Rule::Rounded(0), 63.0, 63.6));
-        // A quarter is exact in binary, so this is the very edge.
+        // A quarter is exact in binary, so this is exactly the limit.
         assert!(judge(Rule::Within(0.25), 1.0, 1.25) && !judge(Rule::Within(0.25), 1.0, 1.26));
         assert!(judge(Rule::Within(0.25), -40.0, -50.0) && !judge(Rule::Within(0.25), -40.0, -51.0));
         assert!(judge(Rule::AtLeast, 98.0, 98.0) && !judge(Rule::AtLeast, 98.0, 97.9));

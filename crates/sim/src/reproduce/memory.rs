@@ -1,5 +1,5 @@
-//! What the runs so far found. Figures of one paper share runs (Canary's 7b shows the links of 7a's), and each is made once; in a folder
-//! it outlives the program, so that who was stopped goes on with what is missing.
+//! The results of earlier runs. Figures of one paper share runs (Canary's 7b shows the links of 7a's), and each run is
+//! made once. In a folder, results outlive the program, so that a stopped experiment goes on with the missing runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rng::mix;
 
-/// Results by what decides them: the text of a run's file, and what was asked of it.
+/// Results by what decides them: the text of a run's file, and the question.
 #[derive(Default)]
 pub struct Memory {
     found: Mutex<BTreeMap<String, serde_json::Value>>,
@@ -22,7 +22,7 @@ pub struct Memory {
 /// A result in a file of its own.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// The sources that the program was built from: another program may find something else.
+    /// The hash of the program's sources: another program may get other results.
     sources: String,
     question: String,
     answer: serde_json::Value,
@@ -32,7 +32,7 @@ struct Kept {
 const SOURCES: &str = env!("TRIBUTARY_SOURCES");
 
 impl Memory {
-    /// One that also keeps everything in a folder, and knows what is there.
+    /// A memory that also keeps everything in a folder, and knows the folder's results.
     pub fn in_folder(folder: &Path) -> io::Result<Memory> {
         fs::create_dir_all(folder)?;
         Ok(Memory { found: Mutex::default(), folder: Some(folder.to_owned()) })
@@ -44,11 +44,11 @@ impl Memory {
         self.found.lock().expect("nobody panics while it holds the lock").len()
     }
 
-    /// The answer to a question that was asked before, by this program.
+    /// The answer to a question that this program has answered before.
     pub(super) fn get<A: DeserializeOwned>(&self, question: &str) -> Option<A> {
         let known = self.found.lock().expect("nobody panics while it holds the lock").get(question).cloned();
         let answer = known.or_else(|| {
-            // A file that is damaged, or another program's, counts as none.
+            // A damaged file, or a file of another program, counts as missing.
             let text = fs::read(self.path(question)?).ok()?;
             let kept: Kept = serde_json::from_slice(&text).ok()?;
             (kept.sources == SOURCES && kept.question == question).then_some(kept.answer)
@@ -56,7 +56,7 @@ impl Memory {
         serde_json::from_value(answer).ok()
     }
 
-    /// Keeps an answer. A folder that takes no more of them costs no result: the next run makes it again.
+    /// Keeps an answer. If the folder cannot take it, no result is lost: the next program makes the run again.
     pub(super) fn keep<A: Serialize>(&self, question: &str, answer: &A) {
         let Ok(answer) = serde_json::to_value(answer) else { return };
         if let Some(path) = self.path(question) {
@@ -70,7 +70,7 @@ impl Memory {
         self.found.lock().expect("nobody panics while it holds the lock").insert(question.into(), answer);
     }
 
-    /// The answer that is known, or else the one that `ask` finds.
+    /// The known answer, or else the answer that `ask` finds.
     pub(super) fn once<A: Serialize + DeserializeOwned, E>(
         &self,
         question: &str,

@@ -1,10 +1,10 @@
 //! `tributary reproduce`: the published results beside ours.
 //!
-//! Start with [`catalogue`], the experiment files (`experiments/*.toml`) that the program carries with it. Each names
-//! the published values, the rule by which ours are compared with them, and the parameters of one kind of
-//! [`Experiment`], which measures ([`Findings`]) and knows no published value. Each paper has a folder here with its
-//! own kinds. [`judge`] compares findings with published values. Nothing is tuned to agree: a row that differs stays,
-//! with the cause that the run has measured.
+//! Start with [`catalogue`], the experiment files (`experiments/*.toml`) that are part of the program. Each names the
+//! published values, the rule by which ours are compared with them, and the parameters of one kind of [`Experiment`],
+//! which measures ([`Findings`]) and knows no published value. Each paper has a folder here with its own kinds.
+//! [`judge`] compares findings with published values. Nothing is tuned to agree: a row that differs stays, with the
+//! cause that the run has measured.
 
 mod catalogue;
 mod finding;
@@ -32,28 +32,28 @@ pub use parallel::Watch;
 /// Why an experiment could not be run, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReproduceError {
-    /// The file describes none.
+    /// The file describes no experiment.
     #[error("{0}")]
     Bad(String),
-    /// A simulated job did something that it must not: our bug.
+    /// A simulated job did something wrong: an error of ours.
     #[error("the simulation of {what} went wrong: {why}")]
     Wrong {
-        /// Which run.
+        /// The run.
         what: String,
-        /// What happened there.
+        /// The error.
         why: String,
     },
-    /// Somebody asked to stop.
+    /// The run was stopped.
     #[error("stopped before the experiment was complete")]
     Stopped,
 }
 
 /// What a run of an experiment needs besides its file.
 pub struct Context<'a> {
-    /// Every point at which chance plays a part is run with so many seeds, from 1.
+    /// How many seeds, from 1, each point that depends on chance is run with.
     pub seeds: u64,
-    /// Who watches.
+    /// The watch.
     pub watch: &'a Watch<'a>,
-    /// What the runs before it found.
+    /// The results of earlier runs.
     pub memory: &'a Memory,
 }

@@ -1,4 +1,4 @@
-//! What a paper's experiments are made of: its files, and the kinds of experiments that they name.
+//! The parts of a paper's experiments: its files, and the kinds of experiments that they name.
 
 use serde::de::DeserializeOwned;
 use toml::Table;
@@ -7,10 +7,11 @@ use super::{Context, Findings, ReproduceError};
 
 /// The parameters of one experiment, which can be run.
 pub trait Experiment {
-    /// Measures; knows nothing of what was published.
+    /// Measures, without knowing the published values.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError>;
 
-    /// How many simulations it makes, where one takes long: those are announced here and not to the watch.
+    /// How many simulations it makes, if a simulation takes long: such simulations are counted here and not announced
+    /// to the watch.
     fn run_count(&self, _seeds: u64) -> usize {
         0
     }
@@ -19,9 +20,9 @@ pub trait Experiment {
 /// Reads an experiment's parameters.
 pub type Read = fn(Table) -> Result<Box<dyn Experiment>, toml::de::Error>;
 
-/// What one paper brings.
+/// The experiments of one paper.
 pub struct Paper {
-    /// What several of its files have in common: the name that their `base` gives, and text.
+    /// Common parts of several files: the name by which `base` refers to each, and its text.
     pub bases: &'static [(&'static str, &'static str)],
     /// Its files: id and text.
     pub files: &'static [(&'static str, &'static str)],
@@ -36,8 +37,8 @@ pub fn read<E: Experiment + DeserializeOwned + 'static>(
     Ok(Box::new(E::deserialize(parameters)?))
 }
 
-/// Files of the repository's `experiments`, with their ids. They are part of the program, so that an installed one has
-/// them too.
+/// Files of the repository's `experiments`, with their ids. They are part of the program, so that an installed program
+/// has them too.
 macro_rules! embedded {
     ($($id:literal)*) => {
         &[$(($id, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/", $id, ".toml")))),*]

@@ -11,26 +11,26 @@ use crate::config::Config;
 use crate::experiment::{RunError, run_watched};
 use crate::report::Report;
 
-/// Somebody who looks on: a progress bar, and Ctrl-C.
+/// The callbacks of a progress bar, and the stop flag of Ctrl-C.
 pub struct Watch<'a> {
-    /// So many points more are to be done.
+    /// Called when so many more points are to be run.
     pub expect: &'a (dyn Fn(usize) + Sync),
-    /// One of them is done.
+    /// Called when a point is done.
     pub done: &'a (dyn Fn() + Sync),
-    /// A simulation came to its end, and this is the hash of its trace, in hexadecimal. Points run at the same time, so
-    /// that hashes come in any order.
+    /// Called with the hash of a simulation's trace, in hexadecimal, when the simulation ends. Points run at the same
+    /// time, so hashes come in any order.
     pub traced: &'a (dyn Fn(&str) + Sync),
-    /// No point is begun once this is true.
+    /// No point begins once this is true.
     pub stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
-    /// An error once somebody asked to stop.
+    /// An error once the flag is set.
     pub fn check(&self) -> Result<(), ReproduceError> {
         if self.stop.load(Ordering::Relaxed) { Err(ReproduceError::Stopped) } else { Ok(()) }
     }
 
-    /// Runs one simulation to its end, which must be a good one. `what` names it in errors.
+    /// Runs one simulation to its end; its result must be right. `what` names it in errors.
     pub fn simulate(&self, config: &Config, what: &str) -> Result<Report, ReproduceError> {
         let watched = run_watched(config, &mut |_| match self.stop.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
@@ -47,7 +47,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Runs all points; gives their results in the points' order.
+    /// Runs all points; returns their results in the points' order.
     pub fn all<P: Sync, R: Send>(
         &self,
         points: &[P],
@@ -57,7 +57,7 @@ impl Watch<'_> {
         self.all_announced(points, run)
     }
 
-    /// The same for points that the watch expects already ([`super::Entry::runs`]).
+    /// The same for points that were announced to the watch already ([`super::Entry::runs`]).
     pub fn all_announced<P: Sync, R: Send>(
         &self,
         points: &[P],

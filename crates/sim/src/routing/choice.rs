@@ -7,7 +7,7 @@ use crate::rng::{Purpose, Rng, mix};
 use crate::topology::Graph;
 use tributary_proto::contract::ids::NodeId;
 
-/// How a switch chooses.
+/// How a switch chooses among ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balancing {
     /// By a hash of source, destination and flow: a flow keeps its path.
@@ -16,19 +16,19 @@ pub enum Balancing {
     RoundRobin,
     /// At random, packet by packet.
     Random,
-    /// A flow keeps its path until it pauses for so long; then a random one.
+    /// A flow keeps its path until it pauses for so long; then it takes a random path.
     Flowlet {
         /// The pause.
         gap: Span,
     },
-    /// The port with the fewest bytes in its queue, packet by packet; a random one of those.
+    /// The port with the fewest bytes in its queue, packet by packet; a random one of several.
     LeastQueued,
-    /// The destination's own port unless its queue is more than half full, then the one with the fewest bytes
-    /// (Canary §5.2).
+    /// The destination's own port unless its queue is more than half full, then the port with the fewest bytes (Canary
+    /// §5.2).
     DefaultUnlessHalfFull,
 }
 
-/// Flowlets that a switch tells apart.
+/// How many flowlets a switch distinguishes.
 const FLOWLETS: usize = 1024;
 
 #[derive(Clone, Copy)]
@@ -37,20 +37,20 @@ struct Flowlet {
     choice: u16,
 }
 
-/// What one switch remembers to choose.
+/// The state of one switch for its choices.
 pub struct Chooser {
     balancing: Balancing,
     rng: Rng,
     turn: u32,
     salt: u64,
-    /// Default ports are the destination's number divided by this, modulo the number of ports.
+    /// A default port is the destination's number divided by this, modulo the number of ports.
     divisor: u32,
     flowlets: Box<[Flowlet]>,
 }
 
 impl Chooser {
-    /// The chooser of switch number `switch`. `divisor` spreads default ports on higher levels: the number of hosts
-    /// for each default port below.
+    /// The chooser of switch number `switch`. `divisor` spreads default ports on higher levels: it is the number of
+    /// hosts for each default port below.
     pub fn new(balancing: Balancing, seed: u64, switch: u32, divisor: u32) -> Chooser {
         let mut rng = Rng::new(seed, Purpose::Paths, u64::from(switch));
         let flowlets = match balancing {
@@ -67,7 +67,7 @@ impl Chooser {
         }
     }
 
-    /// One of the ports, for one packet. There is at least one.
+    /// Chooses one of the ports, at least one, for a packet.
     #[inline]
     pub fn choose(&mut self, fabric: &Fabric, node: NodeId, ports: &[u16], packet: &Packet) -> u16 {
         if let [port] = ports {
@@ -114,7 +114,7 @@ impl Chooser {
     }
 }
 
-/// The port with the fewest bytes that is not down; ties go to the first one from `first` on.
+/// The port with the fewest bytes that is not down; of several, the first from `first` on.
 fn least_queued(fabric: &Fabric, node: NodeId, ports: &[u16], first: usize) -> u16 {
     let load = |port: u16| {
         let link = fabric.link(fabric.port(node, port));
@@ -139,8 +139,8 @@ fn scale(hash: u64, count: u32) -> usize {
     (((hash >> 32) * u64::from(count)) >> 32) as usize
 }
 
-/// For each level, by what the destination's number is divided before it chooses a default port: the number of ports
-/// upwards of all levels below, so that levels do not all choose by the same digits.
+/// For each level, the divisor of destinations' numbers before the choice of a default port: the product of the numbers
+/// of upward ports of all levels below, so that not all levels choose by the same digits.
 pub fn default_divisors(graph: &Graph) -> Vec<u32> {
     let (first, links) = graph.ports();
     let highest = (0..graph.switches()).map(|index| graph.level(graph.switch(index))).max().unwrap_or(1);

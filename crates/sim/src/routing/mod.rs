@@ -1,7 +1,7 @@
-//! Which way a packet goes: shortest paths, and a choice among those that are equally short.
+//! The path of a packet: shortest paths, and a choice among equally short ones.
 //!
-//! In a tree-like network (leaf-spine, fat tree, folded Clos) the shortest paths are the up/down paths: there is one
-//! way down; the way up may take any port that leads to a common ancestor.
+//! In a tree-like network (leaf-spine, fat tree, folded Clos) the shortest paths go up and then down: there is one way
+//! down, and the way up may take any port that leads to a common ancestor.
 
 mod choice;
 mod table;

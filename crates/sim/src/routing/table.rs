@@ -1,4 +1,4 @@
-//! The routes of a simulated network: those of [`tributary_control::routes`], over links instead of cables.
+//! The routes of a simulated network: [`tributary_control::routes`], with links in place of cables.
 
 use std::ops::Deref;
 
@@ -9,7 +9,7 @@ use crate::topology::LinkId;
 
 pub use tributary_control::routes::NextHops;
 
-/// Next hops from every switch to every other; hosts are found through their switch.
+/// Next hops from every switch to every other; hosts are found through their switches.
 pub struct Table(Routes);
 
 impl Table {

@@ -1,8 +1,8 @@
-//! Swarm tests: a seed draws a whole world, which runs with faults first and heals then.
+//! Swarm tests: a seed draws a whole world, which first runs with faults and then heals.
 //!
-//! While faults last no result may be wrong. Once they have ended everything must finish. If something died for
-//! good, everything must end, and the ranks that cannot finish must be told. The checkers of [`crate::check`] watch the
-//! trace all the time. A world is a [`Config`]: a seed that fails can be printed as a file and run again.
+//! While faults last, no result may be wrong. Once they have ended, everything must finish. If a node died for good,
+//! every rank must end, and ranks that cannot finish must be told. The checkers of [`crate::check`] watch the whole
+//! trace. A world is a [`Config`]: a seed that fails can be printed as a file and run again.
 
 mod world;
 
@@ -19,23 +19,23 @@ use crate::config::Config;
 use crate::driver::{Simulation, Wrong};
 use crate::experiment::build;
 
-/// What became of one world.
+/// The result of one world.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Its seed.
     pub seed: u64,
-    /// What was wrong, in sentences.
+    /// The errors, in sentences.
     pub failures: Vec<String>,
-    /// Events.
+    /// How many events there were.
     pub events: u64,
     /// The hash of its trace.
     pub trace_hash: u64,
 }
 
-/// More events than any world needs: it never comes to an end.
+/// More events than any world needs: a run with more never ends.
 const MOST_EVENTS: u64 = 30_000_000;
 
-/// Runs many seeds on several threads, and tells of each; stops early if told to. Outcomes come as they are ready.
+/// Runs many seeds on several threads, and reports each outcome as soon as it is ready; stops early if told to.
 pub fn run_seeds(seeds: Range<u64>, threads: usize, tell: &mut dyn FnMut(Outcome) -> ControlFlow<()>) {
     let next = AtomicU64::new(seeds.start);
     let (sender, outcomes) = std::sync::mpsc::sync_channel(threads);
@@ -45,7 +45,7 @@ pub fn run_seeds(seeds: Range<u64>, threads: usize, tell: &mut dyn FnMut(Outcome
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    // Nobody listens any more when the run was stopped.
+                    // The receiver is gone if the run was stopped.
                     if seed >= end || sender.send(run_seed(seed)).is_err() {
                         return;
                     }
@@ -62,12 +62,12 @@ pub fn run_seeds(seeds: Range<u64>, threads: usize, tell: &mut dyn FnMut(Outcome
     });
 }
 
-/// Draws the world of a seed, runs it, and judges.
+/// Draws the world of a seed, runs it, and checks the result.
 pub fn run_seed(seed: u64) -> Outcome {
     run_world(seed, &world(seed))
 }
 
-/// Runs a world and judges.
+/// Runs a world and checks the result.
 pub fn run_world(seed: u64, world: &World) -> Outcome {
     let mut simulation = match build(&world.config) {
         Ok(simulation) => simulation,
@@ -76,7 +76,7 @@ pub fn run_world(seed: u64, world: &World) -> Outcome {
             return Outcome { seed, failures, events: 0, trace_hash: 0 };
         }
     };
-    // Who misses something for good is to be told by its machine.
+    // A rank that misses something for good must be told by its machine.
     simulation.never_give_up();
     let judge_of = if world.config.network.lossless.is_some() { Checker::lossless } else { Checker::new };
     let (checker, findings) = judge_of(simulation.graph());
@@ -102,7 +102,7 @@ fn run_to_end(simulation: &mut Simulation, config: &Config) -> bool {
     simulation.open() == 0
 }
 
-/// What machines said that they must not have said.
+/// The errors of what machines reported.
 fn judge(simulation: &Simulation, ending: Ending) -> Vec<String> {
     let mut failures = Vec::new();
     for job in simulation.traffic.jobs.all() {
@@ -115,7 +115,7 @@ fn judge(simulation: &Simulation, ending: Ending) -> Vec<String> {
         if ending == Ending::AllHeals && !job.is_complete() {
             failures.push(format!("{} is not complete", job.plan.name));
         }
-        // A table of sparse elements that is full refuses a packet, which comes again.
+        // A full table of sparse elements refuses a packet, which comes again.
         let may_refuse = job.plan.density_ppm.is_some();
         let overflows = simulation.drops_in_switches(job).get(DropReason::Overflow);
         if overflows > 0 && !may_refuse {
@@ -125,7 +125,7 @@ fn judge(simulation: &Simulation, ending: Ending) -> Vec<String> {
     failures
 }
 
-/// What is under way when all ranks have ended must arrive or be lost, and nothing may be left then.
+/// Packets under way when all ranks have ended must arrive or be lost, and no packet may be left then.
 fn left_behind(simulation: &mut Simulation, findings: &Findings) -> Vec<String> {
     simulation.silence();
     let mut failures = Vec::new();

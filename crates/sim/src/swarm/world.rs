@@ -19,10 +19,10 @@ use crate::rng::{Purpose, Rng};
 use crate::topology::Rate;
 use crate::workload::FlowSizes;
 
-/// What must come of a world.
+/// How a world must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All faults end: every collective completes.
+    /// All faults end, so that every collective completes.
     AllHeals,
     /// A host or a switch dies: every rank ends, with its sum or with an error.
     SomeDie,
@@ -31,9 +31,9 @@ pub enum Ending {
 /// A world.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
-    /// As a file would describe it.
+    /// The world as a file.
     pub config: Config,
-    /// What must come of it.
+    /// How it must end.
     pub ending: Ending,
 }
 
@@ -93,7 +93,7 @@ pub fn world(seed: u64) -> World {
     }
 }
 
-/// Pools that are far too large for the queues on the way get a packet or two through in each timeout.
+/// Even pools that are far too large for their queues get a packet or two through in each timeout.
 const END: Duration = Duration(Span::from_millis(120_000));
 
 struct Draw(Rng);
@@ -107,7 +107,7 @@ impl Draw {
         choices[self.0.below(choices.len() as u32) as usize]
     }
 
-    /// A probability that is often zero, and otherwise anything up to `most`, small ones as likely as large ones.
+    /// A probability that is often zero, and otherwise up to `most`, with small ones as likely as large ones.
     fn rarely(&mut self, most: f64) -> Share {
         if self.0.chance(0.5) { Share(0.0) } else { Share(most * 10f64.powf(-3.0 * self.0.unit())) }
     }
@@ -189,7 +189,7 @@ impl Draw {
         }
     }
 
-    /// Switches in a random tree with a few more links, hosts anywhere.
+    /// Switches in a random tree with a few more links, and hosts anywhere.
     fn any_graph(&mut self, network: &mut Network) -> (u32, u32) {
         let (hosts, switches) = (self.between(2, 10) as u32, self.between(1, 6) as u32);
         let mut links = Vec::new();
@@ -269,13 +269,13 @@ impl Draw {
             job.servers = Some(ParameterServers::Dedicated(Hosts::List(servers)));
         }
         job.slots = None;
-        // Each host sends to all others at once: through queues of a packet or two, long ones take for ever.
+        // Each host sends to all others at once: in queues of a packet or two, long tensors take for ever.
         job.elements_per_packet = job.elements_per_packet.min(360);
         job.tensor = job.tensor.min(Bytes(40_000));
     }
 
-    /// Half of all jobs do something else than allreduce. Drawn after everything else, and apart from it: what a seed made
-    /// of the rest it still makes.
+    /// Makes half of all jobs do another collective than allreduce. It is drawn after everything else and
+    /// independently, so that a seed still draws the rest as before.
     fn collective(&mut self, job: &mut JobSection, hosts: u32) {
         let world = match &job.hosts {
             Hosts::List(list) => list.len() as u64,
@@ -321,7 +321,7 @@ impl Draw {
         }
     }
 
-    /// PAUSE, where no cycle of queues can wait for itself. The queues have room for what comes after an order.
+    /// PAUSE, where no cycle of queues can wait for itself. The queues have room for packets that come after an order.
     fn pause(&mut self, network: &mut Network) {
         if network.graph.is_none() && self.0.chance(0.25) {
             network.queue = Bytes(2_000_000);
@@ -330,7 +330,7 @@ impl Draw {
         }
     }
 
-    /// Flows under DCTCP. Those that arrive until the world heals must finish, if nobody dies.
+    /// Flows under DCTCP. Flows that arrive until the world heals must finish, if no node dies.
     fn flows(&mut self, heal: Span, ending: Ending) -> TrafficSection {
         let message = self.of(&[Some(1), Some(3_000), Some(100_000), None]);
         TrafficSection {
@@ -353,7 +353,7 @@ impl Draw {
         }
     }
 
-    /// A few troubles on links, all of which end when the world heals.
+    /// A few troubles of links, which all end when the world heals.
     fn link_faults(&mut self, heal: Span) -> Vec<FaultSection> {
         let count = self.between(0, 3);
         (0..count)

@@ -1,6 +1,7 @@
 //! Parameters times seeds: many runs of one file over all cores, resumable.
 //!
-//! A sweep is an experiment's file with one table more, which names keys of the file and the values that each takes:
+//! A sweep is an experiment's file with an additional table, which names keys of the file and the values that each
+//! takes:
 //!
 //! ```toml
 //! [sweep]
@@ -10,10 +11,11 @@
 //! "network.routing" = ["ecmp", "random"]
 //! ```
 //!
-//! `[[sweep.together]]` names keys whose values belong together, the first to the first, and so on.
+//! `[[sweep.together]]` names keys whose values change together: all take their first values, then their second, and so
+//! on.
 //!
-//! [`plan`] makes the points, [`order`] sends one elsewhere, [`store`] keeps those that are finished, [`summary`] is the
-//! table at the end.
+//! [`plan`] makes the points, [`order`] sends one to another machine, [`store`] keeps the finished ones, and
+//! [`summary`] makes the table at the end.
 
 mod files;
 mod order;
@@ -36,8 +38,8 @@ pub use summary::{Line, run_table, summarise, summary_table};
 use crate::config::{ConfigError, invalid};
 use crate::experiment::{self, RunError, run_watched};
 
-/// Builds what every point describes, and runs nothing. What one of them would be refused for is the error, with what
-/// its keys are; the first one's in the points' order. `stop` ends it early, as if nothing were wrong.
+/// Builds every point, and runs none. The error is the first point's in the points' order, with the values of its keys.
+/// `stop` ends the check early, without an error.
 pub fn check(keys: &[String], points: &[SweepPoint], stop: &AtomicBool) -> Result<(), ConfigError> {
     let next = AtomicUsize::new(0);
     let wrong: Mutex<Option<(usize, ConfigError)>> = Mutex::new(None);
@@ -49,7 +51,7 @@ pub fn check(keys: &[String], points: &[SweepPoint], stop: &AtomicBool) -> Resul
             if wrong.as_ref().is_none_or(|(first, _)| number < *first) {
                 *wrong = Some((number, error));
             }
-            // Those before it are being checked by now, and the first one counts.
+            // The points before it are being checked by now, and only the first error counts.
             return;
         }
     };
@@ -75,8 +77,8 @@ fn on_all_cores(most: usize, work: &(dyn Fn() + Sync)) {
     });
 }
 
-/// Runs every point that the store does not hold yet; `done` is told of each. Gives the error of the first point that
-/// could not be run or kept; those that are finished stay. `stop` ends the sweep after no more than the moment.
+/// Runs every point that is not in the store; `done` is called for each. Returns the error of the first point that
+/// could not be run or kept; finished points stay. `stop` ends the sweep at once.
 pub fn run(
     points: &[SweepPoint],
     store: &Store,

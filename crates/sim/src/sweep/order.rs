@@ -1,4 +1,4 @@
-//! A point that is run elsewhere: what travels to the machine that runs it.
+//! A point that is run on another machine: the data that is sent there.
 
 use std::sync::atomic::AtomicBool;
 
@@ -17,16 +17,16 @@ pub struct WorkOrder {
     config: String,
 }
 
-/// Why an order is not carried out.
+/// Why an order is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
-    /// Another version might come to other results.
+    /// Another version might give other results.
     #[error("the sweep was planned by tributary {planned}, and this machine has {VERSION}; install the same on both")]
     Version {
-        /// Who planned it.
+        /// The version that planned it.
         planned: String,
     },
-    /// The file is none.
+    /// The file is not an experiment.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
@@ -39,7 +39,7 @@ impl WorkOrder {
         WorkOrder { version: VERSION.to_string(), values: point.values.clone(), config: point.text.clone() }
     }
 
-    /// Runs it.
+    /// Runs the point.
     pub fn carry_out(self) -> Result<Finished, OrderError> {
         if self.version != VERSION {
             return Err(OrderError::Version { planned: self.version });

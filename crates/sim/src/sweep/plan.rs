@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::config::{Config, ConfigError, invalid, json_table, other_kind, set_key};
 
-/// More points than this and a mistake is more likely than a purpose.
+/// More points than this are probably a mistake.
 const MOST_POINTS: usize = 1_000_000;
 
 #[derive(Deserialize)]
@@ -37,20 +37,20 @@ impl Default for Seeds {
 /// A file's points: every combination of values, each with every seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
-    /// The keys that vary: those that do so alone in alphabetical order, then group by group those that vary together.
+    /// The keys that vary: first those that vary alone, in alphabetical order, then the groups that vary together.
     pub keys: Vec<String>,
-    /// The runs: seeds vary fastest, the last key or group before them.
+    /// The runs. Seeds vary fastest, then the last key or group.
     pub points: Vec<SweepPoint>,
 }
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepPoint {
-    /// What each key is here, as it is written.
+    /// The value of each key, as written.
     pub values: Vec<String>,
     /// The run's file.
     pub config: Config,
-    /// The same as text: what the run is known by.
+    /// The file as text, which identifies the run.
     pub text: String,
 }
 
@@ -60,7 +60,7 @@ impl Sweep {
         Sweep::of_table(toml::from_str(text).map_err(|error| invalid(error.message().to_string()))?)
     }
 
-    /// Reads the same from a JSON object, as programs make it.
+    /// Reads a sweep from a JSON object, as programs make it.
     pub fn parse_json(text: &str) -> Result<Sweep, ConfigError> {
         Sweep::of_table(json_table(text)?)
     }
@@ -104,7 +104,7 @@ impl Sweep {
 }
 
 impl SweepPoint {
-    /// A point that came from elsewhere: what `values` and `text` of another were.
+    /// A point from another machine, from its `values` and `text`.
     pub fn read(values: Vec<String>, text: String) -> Result<SweepPoint, ConfigError> {
         Ok(SweepPoint { values, config: Config::parse(&text)?, text })
     }
@@ -113,7 +113,7 @@ impl SweepPoint {
         let text = |table: &Table| toml::to_string(table).map_err(|error| invalid(error.to_string()));
         let mut config = Config::parse(&text(table)?).map_err(|error| match values.is_empty() {
             true => error,
-            // A line number of the text that was made here would mislead.
+            // A line number would be misleading, because the text was generated.
             false => invalid(format!("with {}: {}", setting(keys, &values), error.0.trim_start_matches(is_place))),
         })?;
         config.seed = seed;
@@ -127,15 +127,15 @@ fn is_place(letter: char) -> bool {
     "line :0123456789".contains(letter)
 }
 
-/// Keys and what they are, as people read them.
+/// Keys and their values, for people.
 pub(super) fn setting(keys: &[String], values: &[String]) -> String {
     keys.iter().zip(values).map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Keys that vary together; mostly it is one.
+/// Keys that vary together; usually one.
 struct Axis {
     keys: Vec<String>,
-    /// What each key is, choice by choice.
+    /// The values of all keys, choice by choice.
     choices: Vec<Vec<Value>>,
 }
 

@@ -1,4 +1,4 @@
-//! Finished points, a file each: what is kept is not run again.
+//! Finished points, each in a file: points that are kept are not run again.
 
 use std::fs;
 use std::io;
@@ -10,31 +10,31 @@ use super::plan::SweepPoint;
 use crate::report::Report;
 use crate::rng::mix;
 
-/// What is kept of a run.
+/// The kept result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
     /// The run's file.
     pub config: String,
-    /// What each key of the sweep is here.
+    /// The value of each key of the sweep.
     pub values: Vec<String>,
     /// The seed.
     pub seed: u64,
-    /// Why the run is not what it should be.
+    /// Why the run failed, if it did.
     pub failure: Option<String>,
-    /// Tensor bits over time, Gbit/s: the mean over jobs.
+    /// Tensor bits divided by time, Gbit/s: the mean over jobs.
     pub goodput_gbps: Option<f64>,
     /// Seconds of a collective: the mean over jobs.
     pub seconds: Option<f64>,
     /// Mean completion time of messages and of flows under DCTCP, seconds.
     pub flow_seconds: Option<f64>,
-    /// Equal for equal runs.
+    /// The hash of the trace, equal for equal runs.
     pub trace_hash: String,
     /// The whole report.
     pub report: serde_json::Value,
 }
 
 impl Finished {
-    /// Of a run that came to its end.
+    /// The result of a run that ended.
     pub fn new(point: &SweepPoint, report: &Report) -> Finished {
         let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
         Finished {
@@ -48,7 +48,7 @@ impl Finished {
         }
     }
 
-    /// Of a run that its file does not allow.
+    /// The result of a run whose file is invalid.
     pub fn refused(point: &SweepPoint, sentence: String) -> Finished {
         Finished {
             config: point.text.clone(),
@@ -64,7 +64,7 @@ impl Finished {
     }
 }
 
-/// Why a point cannot be kept, or the folder not be used.
+/// Why a point cannot be kept, or the folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {}: {why}; what is finished stays there", .path.display())]
 pub struct StoreError {
@@ -77,7 +77,7 @@ pub struct StoreError {
 pub struct Store(PathBuf);
 
 impl Store {
-    /// The folder, made if it is not there.
+    /// Opens the folder, which is made if it does not exist.
     pub fn open(folder: &Path) -> Result<Store, StoreError> {
         let points = folder.join("points");
         match fs::create_dir_all(&points) {
@@ -86,14 +86,14 @@ impl Store {
         }
     }
 
-    /// What is kept of a point. A file that is damaged, or of another program, counts as none.
+    /// The kept result of a point. A damaged file, or a file of another program, counts as missing.
     pub fn find(&self, point: &SweepPoint) -> Option<Finished> {
         let text = fs::read_to_string(self.path(point)).ok()?;
         let finished: Finished = serde_json::from_str(&text).ok()?;
         (finished.config == point.text).then_some(Finished { values: point.values.clone(), ..finished })
     }
 
-    /// Keeps a point: the file is there whole or not at all.
+    /// Keeps a point: the file is either complete or missing.
     pub fn keep(&self, point: &SweepPoint, finished: &Finished) -> Result<(), StoreError> {
         let path = self.path(point);
         let part = path.with_extension("part");

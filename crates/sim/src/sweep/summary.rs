@@ -8,23 +8,23 @@ use crate::table::Table;
 /// One combination of values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What each key is here.
+    /// The value of each key.
     pub values: Vec<String>,
-    /// Runs that are finished.
+    /// How many runs are finished.
     pub runs: usize,
-    /// Those that failed.
+    /// How many of them failed.
     pub failed: usize,
     /// Goodput in Gbit/s over seeds: mean, least, greatest.
     pub goodput_gbps: Option<[f64; 3]>,
     /// Seconds of a collective over seeds: mean, least, greatest.
     pub seconds: Option<[f64; 3]>,
-    /// Why they did, and with which seeds: "seeds 2, 3: ...".
+    /// Why runs failed, and with which seeds: "seeds 2, 3: ...".
     pub failures: Vec<String>,
     /// Mean completion time of messages and flows in seconds over seeds: mean, least, greatest.
     pub flow_seconds: Option<[f64; 3]>,
 }
 
-/// Lines in the order in which their first runs come.
+/// The lines, in the order of their first runs.
 pub fn summarise(finished: &[Finished]) -> Vec<Line> {
     let mut groups: Vec<(&[String], Vec<&Finished>)> = Vec::new();
     for run in finished {
@@ -45,7 +45,7 @@ pub fn summarise(finished: &[Finished]) -> Vec<Line> {
     groups.into_iter().map(line).collect()
 }
 
-/// Each reason once, with its seeds, in the order in which they come up.
+/// Each reason once, with its seeds, in the order of occurrence.
 fn failures(runs: &[&Finished]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for run in runs {
@@ -68,7 +68,7 @@ fn spread(runs: &[&Finished], figure: impl Fn(&Finished) -> Option<f64>) -> Opti
     Some([values.iter().sum::<f64>() / values.len() as f64, least, greatest])
 }
 
-/// Lines as a table: the keys, how many runs, of each figure mean, least and greatest, and why runs failed.
+/// The lines as a table: the keys, how many runs, the mean, least and greatest of each figure, and why runs failed.
 pub fn summary_table(keys: &[String], lines: &[Line]) -> Table {
     let table = keys.iter().enumerate().fold(Table::new("summary"), |table, (place, key)| {
         table.written(key, lines.iter().map(|line| line.values[place].as_str()))
@@ -90,7 +90,7 @@ pub fn summary_table(keys: &[String], lines: &[Line]) -> Table {
     table.text("failure", lines.iter().map(|line| line.failures.join("; ")))
 }
 
-/// Runs as a table: the keys, the seed, the figures, and why a run failed.
+/// The runs as a table: the keys, the seed, the figures, and why a run failed.
 pub fn run_table(keys: &[String], runs: &[Finished]) -> Table {
     let table = keys.iter().enumerate().fold(Table::new("runs"), |table, (place, key)| {
         table.written(key, runs.iter().map(|run| run.values[place].as_str()))

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{Table, Values};
 
-/// A heading, and a line a row.
+/// Writes a heading, and a line for each row.
 pub fn write(table: &Table, out: &mut impl Write) -> io::Result<()> {
     let names = table.columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>();
     writeln!(out, "{}", names.join(","))?;
@@ -26,7 +26,7 @@ pub fn write(table: &Table, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// A field, in quotes where it needs them.
+/// A field, in quotes if it needs them.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Columns of the same length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// The name, as that of a file without its ending.
+    /// The name, which is the file's name without its ending.
     pub name: &'static str,
     /// The columns.
     pub columns: Vec<Column>,
@@ -17,7 +17,7 @@ pub struct Table {
 /// One column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// The name, with the unit in it.
+    /// The name, with the unit.
     pub name: String,
     /// One value a row.
     pub values: Values,
@@ -28,16 +28,16 @@ pub struct Column {
 pub enum Values {
     /// Whole numbers.
     Whole(Vec<i64>),
-    /// Numbers; NaN where there is none.
+    /// Numbers; NaN if one is missing.
     Real(Vec<f64>),
     /// Words.
     Text(Vec<String>),
-    /// Yes or no.
+    /// Booleans.
     Flag(Vec<bool>),
 }
 
 impl Values {
-    /// How many there are.
+    /// How many values there are.
     pub fn len(&self) -> usize {
         match self {
             Values::Whole(values) => values.len(),
@@ -47,27 +47,27 @@ impl Values {
         }
     }
 
-    /// None at all.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The form of a table's file.
+/// The format of a table's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Apache Parquet: typed columns, which pandas, Polars, DuckDB, R and Spark read.
     #[default]
     Parquet,
-    /// Text with a line a row, for every other program; an empty field where a number is missing.
+    /// Text with a line for each row, for all other programs; missing numbers are empty fields.
     Csv,
 }
 
 impl Format {
-    /// Every form.
+    /// Every format.
     pub const ALL: [Format; 2] = [Format::Parquet, Format::Csv];
 
-    /// The name, and the file's ending.
+    /// The name, which is also the file's ending.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Parquet => "parquet",
@@ -82,31 +82,31 @@ impl Table {
         Table { name, columns: Vec::new() }
     }
 
-    /// With a column of whole numbers. Counts beyond 2^63 do not occur.
+    /// Adds a column of whole numbers. Counts beyond 2^63 do not occur.
     #[must_use]
     pub fn whole(self, name: impl Into<String>, values: impl IntoIterator<Item = u64>) -> Table {
         self.with(name, Values::Whole(values.into_iter().map(|value| value as i64).collect()))
     }
 
-    /// With a column of numbers, some of which may be missing.
+    /// Adds a column of numbers, some of which may be missing.
     #[must_use]
     pub fn real<N: Into<Option<f64>>>(self, name: impl Into<String>, values: impl IntoIterator<Item = N>) -> Table {
         self.with(name, Values::Real(values.into_iter().map(|value| value.into().unwrap_or(f64::NAN)).collect()))
     }
 
-    /// With a column of words.
+    /// Adds a column of words.
     #[must_use]
     pub fn text<S: Into<String>>(self, name: impl Into<String>, values: impl IntoIterator<Item = S>) -> Table {
         self.with(name, Values::Text(values.into_iter().map(Into::into).collect()))
     }
 
-    /// With a column of yes and no.
+    /// Adds a column of booleans.
     #[must_use]
     pub fn flag(self, name: impl Into<String>, values: impl IntoIterator<Item = bool>) -> Table {
         self.with(name, Values::Flag(values.into_iter().collect()))
     }
 
-    /// With a column of what people wrote: whole numbers or numbers where all of it is that, else words.
+    /// Adds a column of text that people wrote: whole numbers or numbers if all values are, else words.
     #[must_use]
     pub fn written<'a>(self, name: impl Into<String>, values: impl IntoIterator<Item = &'a str>) -> Table {
         let words: Vec<&str> = values.into_iter().collect();
@@ -131,7 +131,7 @@ impl Table {
         self.columns.first().map_or(0, |column| column.values.len())
     }
 
-    /// Writes the table as a file of this form.
+    /// Writes the table as a file of this format.
     pub fn write(&self, format: Format, out: &mut (impl Write + Send)) -> io::Result<()> {
         match format {
             Format::Parquet => parquet::write(self, out),

@@ -12,7 +12,7 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::{Table, Values};
 
-/// The whole file.
+/// Writes the whole file.
 pub fn write(table: &Table, out: &mut (impl Write + Send)) -> io::Result<()> {
     write_file(table, out).map_err(|error| match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {

@@ -15,37 +15,37 @@ pub struct Edge {
     pub a: NodeId,
     /// The other end.
     pub b: NodeId,
-    /// From `a` to `b`: link `2 * i` of edge `i`.
+    /// The link from `a` to `b`: number `2 * i` for edge `i`.
     pub a_to_b: LinkSpec,
-    /// From `b` to `a`: link `2 * i + 1`.
+    /// The link from `b` to `a`: number `2 * i + 1`.
     pub b_to_a: LinkSpec,
 }
 
-/// Why a graph is no network.
+/// Why a graph is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// Nothing to send or receive.
+    /// The graph has no hosts.
     #[error("the network has no hosts")]
     NoHosts,
-    /// A host without a way out.
+    /// A host has no cable.
     #[error("host {0} has no link")]
     Unconnected(u32),
-    /// More than one way out.
+    /// A host has several cables.
     #[error("host {0} has {1} links; a host has one")]
     Multihomed(u32, usize),
-    /// Two hosts with a cable between them and no switch.
+    /// A cable connects two hosts directly.
     #[error("a link joins the hosts {0} and {1}; links join hosts to switches, or switches")]
     HostToHost(u32, u32),
-    /// Two parts that cannot reach each other.
+    /// Two parts cannot reach each other.
     #[error("the network falls apart: no path leads from host 0 to {0}")]
     Disconnected(String),
-    /// A switch with more ports than ports have numbers.
+    /// A switch has more ports than there are port numbers.
     #[error("switch {0} has {1} ports; at most 65,534 fit")]
     TooManyPorts(u32, usize),
-    /// A cable to itself.
+    /// A cable connects a node to itself.
     #[error("a link joins {0} to itself")]
     Loop(String),
-    /// A cable to nowhere.
+    /// A cable ends at a node that does not exist.
     #[error("a link names node {0}, and there are {1}")]
     NoSuchNode(u32, usize),
 }
@@ -54,11 +54,11 @@ pub enum GraphError {
 #[derive(Clone, Debug)]
 pub struct Graph {
     hosts: u32,
-    /// For each switch its level above the hosts: 1 for those that hosts are connected to.
+    /// For each switch its level above the hosts: 1 for switches with hosts.
     levels: Vec<u8>,
     edges: Vec<Edge>,
     switch_latency: Span,
-    /// What the shape calls the switches of each level, from the first level on; empty where they have no names.
+    /// The shape's names for the switches of each level, from the first level on; empty if it has no names.
     tiers: &'static [&'static str],
 }
 
@@ -68,25 +68,25 @@ impl Graph {
         Graph { hosts, levels, edges: Vec::new(), switch_latency, tiers: &[] }
     }
 
-    /// With names for the switches of each level, from the first level on.
+    /// The same graph with names for the switches of each level, from the first level on.
     #[must_use]
     pub fn with_tiers(self, tiers: &'static [&'static str]) -> Graph {
         Graph { tiers, ..self }
     }
 
-    /// The switches of the level that has this name, in order.
+    /// The switches of the level with this name, in order.
     pub fn tier(&self, name: &str) -> Option<Vec<NodeId>> {
         let level = 1 + self.tiers.iter().position(|&tier| tier == name)?;
         let switches = (0..self.switches()).map(|switch| self.switch(switch));
         Some(switches.filter(|&switch| usize::from(self.level(switch)) == level).collect())
     }
 
-    /// Joins two nodes, with the same properties both ways.
+    /// Connects two nodes, with the same properties both ways.
     pub fn connect(&mut self, a: NodeId, b: NodeId, spec: LinkSpec) {
         self.edges.push(Edge { a, b, a_to_b: spec, b_to_a: spec });
     }
 
-    /// Gives every switch its level: 1 where a host is connected, one more with each switch between.
+    /// Gives every switch its level: 1 if a host is connected, and one more for each switch between.
     pub fn set_levels_by_distance(&mut self) {
         let (first, links) = self.ports();
         let mut distance = vec![u8::MAX; self.nodes()];
@@ -104,7 +104,7 @@ impl Graph {
         self.levels.copy_from_slice(&distance[self.hosts as usize..]);
     }
 
-    /// Switches of the highest level, by number.
+    /// The switches of the highest level, by number.
     pub fn top_switches(&self) -> Vec<u32> {
         let reachable = |level: &&u8| **level < u8::MAX;
         let highest = self.levels.iter().filter(reachable).max().copied().unwrap_or(0);
@@ -131,7 +131,7 @@ impl Graph {
         NodeId(self.hosts + index)
     }
 
-    /// Which switch a node is; `None` for hosts.
+    /// The number of a switch; `None` for hosts.
     pub fn switch_index(&self, node: NodeId) -> Option<u32> {
         node.0.checked_sub(self.hosts)
     }
@@ -141,7 +141,7 @@ impl Graph {
         self.switch_index(node).map_or(0, |switch| self.levels[switch as usize])
     }
 
-    /// What packets spend inside a node before they reach an output queue.
+    /// How long packets are inside a node before they reach an output queue.
     pub fn latency(&self, node: NodeId) -> Span {
         if node.0 < self.hosts { Span::ZERO } else { self.switch_latency }
     }
@@ -151,7 +151,7 @@ impl Graph {
         &self.edges
     }
 
-    /// "host 3", "switch 0".
+    /// A node's name: "host 3", "switch 0".
     pub fn name(&self, node: NodeId) -> String {
         match self.switch_index(node) {
             Some(switch) => format!("switch {switch}"),
@@ -159,19 +159,19 @@ impl Graph {
         }
     }
 
-    /// Where a link comes from and goes to.
+    /// The ends of a link: where it comes from, and where it goes to.
     pub fn ends(&self, link: LinkId) -> (NodeId, NodeId) {
         let edge = &self.edges[link.index() / 2];
         if link.0 & 1 == 0 { (edge.a, edge.b) } else { (edge.b, edge.a) }
     }
 
-    /// What a link is.
+    /// The properties of a link.
     pub fn spec(&self, link: LinkId) -> LinkSpec {
         let edge = &self.edges[link.index() / 2];
         if link.0 & 1 == 0 { edge.a_to_b } else { edge.b_to_a }
     }
 
-    /// The outgoing links of every node in the order of the cables: where each node's begin, and the links.
+    /// The outgoing links of all nodes in the order of the cables: the place of each node's first link, and the links.
     pub fn ports(&self) -> (Vec<u32>, Vec<LinkId>) {
         let mut first = vec![0u32; self.nodes() + 1];
         for edge in &self.edges {
@@ -192,13 +192,13 @@ impl Graph {
         (first, links)
     }
 
-    /// Who is connected to whom; cable `i` is edge `i`.
+    /// The cables between nodes; cable `i` is edge `i`.
     pub fn cabling(&self) -> Cabling {
         let cables = self.edges.iter().map(|edge| (edge.a, edge.b)).collect();
         Cabling { hosts: self.hosts, switches: self.switches(), cables }
     }
 
-    /// Says what keeps the graph from being a network, if anything does.
+    /// Checks that the graph is a network.
     pub fn check(&self) -> Result<(), GraphError> {
         if self.hosts == 0 {
             return Err(GraphError::NoHosts);
@@ -247,7 +247,7 @@ impl Graph {
                 }
             }
         }
-        // A switch without hosts behind it does no harm; a host that cannot be reached does.
+        // A switch without hosts behind it does no harm; an unreachable host does.
         match seen[..self.hosts as usize].iter().position(|&seen| !seen) {
             Some(host) => Err(GraphError::Disconnected(self.name(NodeId(host as u32)))),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Cables: their numbers, their rates, and what is at their ends.
+//! Cables: their numbers, and the properties of their links.
 
 use tributary_proto::contract::time::Span;
 
@@ -7,7 +7,7 @@ use tributary_proto::contract::time::Span;
 pub struct LinkId(pub u32);
 
 impl LinkId {
-    /// The same cable, the other way.
+    /// The other direction of the same cable.
     pub fn reverse(self) -> LinkId {
         LinkId(self.0 ^ 1)
     }
@@ -18,14 +18,14 @@ impl LinkId {
     }
 }
 
-/// What a link is, in either direction.
+/// The properties of a link, in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
     /// Bits per second.
     pub rate: Rate,
-    /// Propagation.
+    /// Propagation delay.
     pub delay: Span,
-    /// Bytes that the output queue holds, the packet in transmission included.
+    /// Bytes that the output queue holds, including the packet in transmission.
     pub queue_bytes: u64,
     /// Which packets the queue marks, if their senders take part in ECN.
     pub mark_bytes: Option<MarkBytes>,
@@ -58,12 +58,12 @@ impl Rate {
     /// The fastest rate that the fixed point resolves to 0.02 %: 100 Tbit/s.
     pub const MAX: Rate = Rate(100_000_000_000_000);
 
-    /// Picoseconds for a byte with 16 bits of fraction, rounded up so that no link ever exceeds its rate.
+    /// Picoseconds for a byte with 16 bits of fraction, rounded up so that no link exceeds its rate.
     pub fn ps_per_byte(self) -> u64 {
         ((8_000_000_000_000u128 << 16).div_ceil(u128::from(self.0))) as u64
     }
 
-    /// Time that so many bytes take.
+    /// The time that so many bytes take.
     pub fn time_of(self, bytes: u64) -> Span {
         Span(((u128::from(bytes) * u128::from(self.ps_per_byte())) >> 16).min(u128::from(u64::MAX)) as u64)
     }

@@ -1,4 +1,4 @@
-//! Who is connected to whom: hosts, switches and cables, and the shapes that the papers use.
+//! The network's graph: hosts, switches and cables, and the shapes that the papers use.
 //!
 //! Hosts are the nodes `0..hosts`, switches follow. A host has one cable.
 

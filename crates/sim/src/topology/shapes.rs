@@ -57,7 +57,8 @@ pub struct Clos {
     pub edges: u32,
     /// Aggregation switches in each pod; each is connected to every edge switch of its pod.
     pub aggregations: u32,
-    /// Core switches that each aggregation switch is connected to. Those of the same number in all pods share them.
+    /// Core switches that each aggregation switch is connected to. Aggregation switches of the same number in all pods
+    /// share them.
     pub cores: u32,
     /// Hosts on each edge switch.
     pub hosts_per_edge: u32,

@@ -1,4 +1,4 @@
-//! All flows that begin or end at one host. Acknowledgements go before data; flows take turns, packet by packet.
+//! All flows that begin or end at one host. Acknowledgements are sent before data; flows take turns, packet by packet.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,61 +13,61 @@ use super::wire::{BEYOND_UDP, Body, Segment};
 use crate::events::TimerTable;
 use crate::workload::PoissonSource;
 
-/// A flow that a host began.
+/// A flow that this host began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
     /// Its receiver.
     pub to: NodeId,
-    /// Its data.
+    /// The bytes of its data.
     pub bytes: u64,
-    /// When it came up.
+    /// When it arose.
     pub at: Time,
 }
 
-/// A flow that a host has received whole.
+/// A flow that this host has received completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Its sender ...
+    /// Its sender.
     pub from: NodeId,
-    /// ... and its number there.
+    /// Its number at the sender.
     pub flow: u32,
     /// When its last byte came.
     pub at: Time,
 }
 
-/// A packet that a host wants sent.
+/// A packet that this host must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// To whom.
+    /// The receiver.
     pub to: NodeId,
-    /// Number of its flow at the flow's sender.
+    /// The flow's number at its sender.
     pub flow: u32,
-    /// UDP payload bytes that it stands for on the wire.
+    /// Its length on the wire, as UDP payload.
     pub wire_len: usize,
-    /// Acknowledgements do not take part in ECN, as TCP's do not.
+    /// Acknowledgements do not support ECN, like TCP's.
     pub ecn: Ecn,
 }
 
-/// What the run has to wait for: how often something began or ended that it waits for.
+/// How many things for which the run waits have begun and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Began.
+    /// How many began.
     pub opened: u64,
-    /// Ended.
+    /// How many ended.
     pub closed: u64,
 }
 
-/// One host's machine.
+/// The machine of one host.
 pub struct Endpoint {
     settings: TransportSettings,
-    /// By number; `None` when done.
+    /// By number; `None` when the flow is done.
     senders: Vec<Option<Box<Sender>>>,
     started: Vec<Started>,
     /// Senders that may send, in turn.
     ready: VecDeque<u32>,
     timers: TimerTable,
     acks: VecDeque<(NodeId, Segment)>,
-    /// `None` once everything arrived.
+    /// By sender and number; `None` once all of the flow has arrived.
     receivers: BTreeMap<(NodeId, u32), Option<Box<Receiver>>>,
     arrived: Vec<Arrived>,
     sources: Vec<PoissonSource>,
@@ -97,7 +97,8 @@ impl Endpoint {
         }
     }
 
-    /// Begins a flow that the run waits for; its number, or `None` if it is too long for its packets to be numbered.
+    /// Begins a flow for which the run waits; returns its number, or `None` if it is too long for its packets to be
+    /// numbered.
     pub fn start(&mut self, now: Time, to: NodeId, bytes: u64) -> Option<u32> {
         self.begin(now, to, bytes, true)
     }
@@ -113,13 +114,13 @@ impl Endpoint {
         Some(number)
     }
 
-    /// Lets a source begin flows. The run waits for them, and for the source, if it ends by itself.
+    /// Adds a source that begins flows. The run waits for the flows, and for the source if it ends by itself.
     pub fn add_source(&mut self, source: PoissonSource) {
         self.balance.opened += u64::from(source.ends());
         self.sources.push(source);
     }
 
-    /// A packet for this host.
+    /// Handles a packet for this host.
     pub fn handle_packet(&mut self, now: Time, from: NodeId, bytes: &[u8], ecn: Ecn) {
         let Some(segment) = Segment::parse(bytes) else {
             self.refused += 1;
@@ -154,7 +155,7 @@ impl Endpoint {
             self.refused += 1;
             return;
         };
-        // A flow that is done hears late acknowledgements of packets that were sent twice.
+        // A flow that is done may get late acknowledgements of packets that were sent twice.
         let Some(sender) = place else { return };
         let possible = sender.to == from;
         if !possible || !sender.handle_ack(now, segment.packet, segment.transmission, marked, next) {
@@ -170,7 +171,7 @@ impl Endpoint {
         }
     }
 
-    /// Gives a flow a place in the turn, if it may send, and sets its timer.
+    /// Gives a flow its turn, if it may send, and sets its timer.
     fn enlist(&mut self, number: u32) {
         let Some(sender) = &mut self.senders[number as usize] else { return };
         self.timers.set(number, sender.deadline());
@@ -203,13 +204,13 @@ impl Endpoint {
         None
     }
 
-    /// When to call [`Endpoint::handle_timeout`]; perhaps earlier than needed.
+    /// When to call [`Endpoint::handle_timeout`]; possibly earlier than needed.
     pub fn poll_timeout(&mut self) -> Option<Time> {
         let source = self.sources.iter().filter_map(PoissonSource::next).min();
         [self.timers.earliest(), source].into_iter().flatten().min()
     }
 
-    /// Retransmission timers and sources.
+    /// Runs the retransmission timers and the sources.
     pub fn handle_timeout(&mut self, now: Time) {
         for index in 0..self.sources.len() {
             while let Some((to, bytes)) = self.sources[index].pop(now) {
@@ -227,14 +228,14 @@ impl Endpoint {
         }
     }
 
-    /// What began and ended since the last call.
+    /// What has begun and ended since the last call.
     pub fn take_balance(&mut self) -> Balance {
         let balance = std::mem::take(&mut self.balance);
         self.open = self.open + balance.opened - balance.closed;
         balance
     }
 
-    /// What began and has not ended, as told by [`Endpoint::take_balance`].
+    /// How many have begun and not ended, according to [`Endpoint::take_balance`].
     pub fn open(&self) -> u64 {
         self.open
     }
@@ -249,17 +250,17 @@ impl Endpoint {
         &self.arrived
     }
 
-    /// The window of a flow that is not done, in packets.
+    /// The window in packets of a flow that is not done.
     pub fn window(&self, flow: u32) -> Option<usize> {
         self.senders.get(flow as usize)?.as_ref().map(|sender| sender.window())
     }
 
-    /// Packets that were sent again.
+    /// How many packets were sent again.
     pub fn retransmissions(&self) -> u64 {
         self.retransmissions + self.senders.iter().flatten().map(|sender| sender.retransmissions).sum::<u64>()
     }
 
-    /// Packets that made no sense.
+    /// How many packets were invalid.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -275,7 +276,8 @@ mod tests {
     const HOSTS: [NodeId; 2] = [NodeId(0), NodeId(1)];
     const DELAY: Span = Span::from_micros(10);
 
-    /// Two endpoints with a wire between them that loses this share of packets. Gives the time of the last arrival.
+    /// Exchanges the packets of two endpoints over a wire that loses this share of them; returns the time of the last
+    /// arrival.
     fn exchange(ends: &mut [Endpoint; 2], loss: f64) -> Time {
         let (mut now, mut last) = (Time::ZERO, Time::ZERO);
         let mut rng = Rng::new(1, Purpose::LinkFaults, 0);
@@ -314,7 +316,8 @@ mod tests {
         let mut ends = pair();
         ends[0].start(Time::ZERO, HOSTS[1], 1460 * 70);
         let end = exchange(&mut ends, 0.0);
-        // 10, 20 and 40 packets take three rounds; the last packet arrives half a round before the last answer.
+        // 10, 20 and 40 packets take three rounds; the last packet arrives half a round before the last
+        // acknowledgement.
         assert_eq!(end, Time::ZERO + DELAY.times(6));
         assert_eq!(ends[1].arrived(), [Arrived { from: HOSTS[0], flow: 0, at: Time::ZERO + DELAY.times(5) }]);
     }

@@ -1,12 +1,12 @@
-//! Reliable flows between hosts: DCTCP (Alizadeh et al., SIGCOMM 2010), what most of a data centre's other traffic uses.
+//! Reliable flows between hosts: DCTCP (Alizadeh et al., SIGCOMM 2010), which most other traffic in data centres uses.
 //!
-//! Start with [`Endpoint`], one host's machine. It owns no clock and no link: a driver tells it the time, brings packets
-//! and timeouts, and takes packets. A [`sender`] is one flow's sending end, a [`receiver`] its other end.
+//! Start with [`Endpoint`], one host's machine. It owns no clock and no link: a driver tells it the time, brings
+//! packets and timeouts, and takes packets. A [`sender`] is the sending end of one flow, a [`receiver`] the other end.
 //!
-//! Window and marks are `proto::parts::window`, which SwitchML's peers use too: slow start, one packet a round after
-//! that, `alpha` with g = 1/16, a cut by `alpha / 2` once a window. Each packet is acknowledged by itself with the mark
-//! that it arrived with, so the paper's state machine for delayed acknowledgements (figure 10) is not needed. An
-//! acknowledgement names the transmission that caused it: round trips and losses are never ambiguous.
+//! Window and marks are `proto::parts::window`, which SwitchML's peers use too: slow start, then one packet a round,
+//! `alpha` with g = 1/16, a cut by `alpha / 2` once a window. Each packet is acknowledged by itself with the mark with
+//! which it arrived, so that the paper's state machine for delayed acknowledgements (figure 10) is not needed. An
+//! acknowledgement names the transmission that caused it, so round trips and losses are never ambiguous.
 
 mod endpoint;
 mod receiver;
@@ -19,17 +19,17 @@ pub use wire::HEADER_LEN;
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::time::Span;
 
-/// What the flows of a host have in common.
+/// The common settings of a host's flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportSettings {
-    /// Bytes of a flow that a packet carries.
+    /// Bytes of a flow in each packet.
     pub packet_bytes: u16,
-    /// Packets that a flow begins with (RFC 6928).
+    /// The first window of a flow, in packets (RFC 6928).
     pub initial_window: u32,
     /// Retransmission timeouts.
     pub timers: TimerConfig,
-    /// A packet is lost when one that was sent so many later has arrived: TCP's third duplicate acknowledgement. More
-    /// where packets of one flow take several paths.
+    /// A packet counts as lost when a packet that was sent so many later has arrived: TCP's third duplicate
+    /// acknowledgement. The number is larger if packets of one flow take several paths.
     pub reordering: u16,
 }
 

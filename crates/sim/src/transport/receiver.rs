@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 /// A flow at its receiver.
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
-    /// The first packet that has not arrived ...
+    /// The first packet that has not arrived.
     next: u32,
-    /// ... and whether those behind it have.
+    /// For the packets behind it, whether they have arrived.
     later: VecDeque<bool>,
 }
 

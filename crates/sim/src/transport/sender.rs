@@ -1,4 +1,4 @@
-//! One flow's sending end: what is on its way, what was lost, and what the window allows.
+//! One flow's sending end: the packets under way, the lost ones, and how much the window allows.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use super::wire::{Body, Segment};
 
 /// DCTCP's least window (RFC 8257 leaves it to the sender's TCP; Linux keeps two packets).
 const LEAST_WINDOW: u32 = 2;
-/// No limit of the receiver's.
+/// The receiver sets no limit.
 const MOST_WINDOW: u32 = 1 << 20;
 /// A window counts as used if no more packets than this would still fit.
 const SLACK: u32 = 3;
@@ -36,20 +36,20 @@ struct Sent {
 pub(super) struct Sender {
     /// Its receiver.
     pub to: NodeId,
-    /// The run waits for it.
+    /// True if the run waits for it.
     pub awaited: bool,
-    /// It waits for its turn.
+    /// True while it waits for its turn.
     pub ready: bool,
     number: u32,
     bytes: u64,
     packet_bytes: u16,
     packets: u32,
-    /// The first packet that has not arrived; `sent[0]`.
+    /// The first packet that has not arrived, which is `sent[0]`.
     base: u32,
     sent: VecDeque<Sent>,
-    /// Transmission and packet, oldest first; obsolete where the packet was sent again or has arrived.
+    /// Transmissions and their packets, oldest first; obsolete if the packet was sent again or has arrived.
     order: VecDeque<(u64, u32)>,
-    /// Packets to send again; obsolete where one has arrived.
+    /// Packets to send again; obsolete if one has arrived.
     lost: VecDeque<u32>,
     on_its_way: u32,
     next_transmission: u64,
@@ -59,14 +59,14 @@ pub(super) struct Sender {
     rtt: RttEstimator,
     /// Timeouts since the last progress.
     timeouts: u32,
-    /// The timeout is counted from here.
+    /// When the timeout began.
     timer_start: Time,
     /// Packets sent again.
     pub retransmissions: u64,
 }
 
 impl Sender {
-    /// A flow of so many bytes, at least one; `None` if it has more packets than have numbers.
+    /// A flow of so many bytes, at least one; `None` if it has more packets than there are numbers.
     pub fn new(settings: &TransportSettings, number: u32, to: NodeId, bytes: u64, awaited: bool) -> Option<Sender> {
         let packets = u32::try_from(bytes.div_ceil(u64::from(settings.packet_bytes))).ok()?.max(1);
         let limits = WindowLimits { initial: settings.initial_window, min: LEAST_WINDOW, max: MOST_WINDOW };
@@ -94,7 +94,7 @@ impl Sender {
         })
     }
 
-    /// Everything has arrived.
+    /// True if all packets have arrived.
     pub fn is_done(&self) -> bool {
         self.base == self.packets
     }
@@ -104,7 +104,7 @@ impl Sender {
         self.window.packets()
     }
 
-    /// There is a packet to send, and the window allows it.
+    /// True if there is a packet to send and the window allows it.
     pub fn may_send(&mut self) -> bool {
         while self.lost.front().is_some_and(|&packet| !self.is_lost(packet)) {
             self.lost.pop_front();
@@ -139,8 +139,8 @@ impl Sender {
         Segment { flow: self.number, packet, transmission: transmission as u32, body }
     }
 
-    /// The receiver has packet `packet` of transmission `transmission`, which came `marked` or not, and everything
-    /// before `next`. False if that cannot be.
+    /// The receiver has packet `packet` of transmission `transmission`, which came `marked` or not, and all packets
+    /// before `next`. False if that is impossible.
     pub fn handle_ack(&mut self, now: Time, packet: u32, transmission: u32, marked: bool, next: u32) -> bool {
         if next > self.next_new() || packet >= self.next_new() {
             return false;
@@ -178,7 +178,7 @@ impl Sender {
         (!self.sent.is_empty()).then(|| self.timer_start + self.rtt.rto(1 + self.timeouts))
     }
 
-    /// The retransmission timer has run out: everything on its way counts as lost.
+    /// The retransmission timer has run out: all packets under way count as lost.
     pub fn handle_timeout(&mut self, now: Time) {
         self.timeouts += 1;
         self.timer_start = now;
@@ -206,7 +206,7 @@ impl Sender {
         self.entry(packet).is_some_and(|sent| sent.state == State::Lost)
     }
 
-    /// True if the packet was not known to have arrived.
+    /// Notes that a packet has arrived; true if that is news.
     fn arrived(&mut self, packet: u32) -> bool {
         let place = packet.checked_sub(self.base).and_then(|place| self.sent.get_mut(place as usize));
         let Some(sent) = place else { return false };
@@ -215,7 +215,7 @@ impl Sender {
         before != State::Arrived
     }
 
-    /// Fast retransmit: what was sent well before something that has arrived is lost.
+    /// Fast retransmit: packets that were sent well before a packet that has arrived count as lost.
     fn find_losses(&mut self) {
         let Some(newest) = self.newest_arrived else { return };
         while let Some(&(transmission, packet)) = self.order.front() {

@@ -13,7 +13,7 @@
 /// Bytes of a header.
 pub const HEADER_LEN: usize = 20;
 
-/// What a header adds to the UDP header that the simulator's framing counts: TCP's is 12 bytes longer.
+/// Bytes that a header has beyond the UDP header that the simulator's framing counts: TCP's is 12 bytes longer.
 pub(super) const BEYOND_UDP: usize = HEADER_LEN - 8;
 
 const DATA: u8 = 1;
@@ -28,7 +28,7 @@ pub(super) struct Segment {
     pub body: Body,
 }
 
-/// Which of the two it is.
+/// The two kinds of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     Data { bytes: u16, packets: u32 },
@@ -49,7 +49,7 @@ impl Segment {
         }
     }
 
-    /// `None` if it is no segment.
+    /// Reads a segment; `None` if it is not one.
     pub fn parse(bytes: &[u8]) -> Option<Segment> {
         let bytes: &[u8; HEADER_LEN] = bytes.try_into().ok()?;
         let word = |place: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| bytes[4 + 4 * place + byte]));

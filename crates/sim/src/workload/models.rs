@@ -1,18 +1,18 @@
-//! Models that are trained, and how long one step of each takes: one data file (`crates/sim/data/models.csv`).
+//! Models that are trained, and the time of one step of each: one data file (`crates/sim/data/models.csv`).
 
 /// A model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// What it is called.
     pub name: &'static str,
-    /// Its gradients, of four bytes each.
+    /// Bytes of its gradients, four for each.
     pub bytes: u64,
-    /// Seconds in which a worker computes those of one batch.
+    /// Seconds in which a worker computes the gradients of one batch.
     pub compute_seconds: f64,
 }
 
 impl Model {
-    /// All of them.
+    /// All models.
     pub fn all() -> Vec<Model> {
         let file = include_str!("../../data/models.csv");
         let lines = file.lines().filter(|line| !line.starts_with('#') && !line.starts_with("model,"));

@@ -1,4 +1,4 @@
-//! Every host sends to one other, and receives from one: the workload of the speed measurements.
+//! Every host sends to one other host, and receives from one: the workload of the speed measurements.
 
 use tributary_proto::contract::ids::NodeId;
 

@@ -1,8 +1,8 @@
-//! Flows that arrive as a Poisson process: each host begins flows of random sizes to random others, or to random ones
-//! of another set, at a given load.
+//! Flows that arrive as a Poisson process: each host begins flows of random sizes to random other hosts, or to random
+//! hosts of another set, at a given load.
 //!
-//! Every sender has a process of its own. Together they are one process of all senders' rate whose senders are
-//! uniform, so the pairs are random too.
+//! Every sender has its own process. Together they are one process with all senders' rate, whose senders are uniform,
+//! so the pairs are random too.
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use crate::rng::{Purpose, Rng};
 /// Hosts that send flows to each other.
 #[derive(Debug)]
 pub struct PoissonGroup {
-    /// Who sends.
+    /// The senders.
     pub senders: Vec<NodeId>,
-    /// To whom. A sender sends nothing to itself, so there is one at least that is no sender, or another one.
+    /// The receivers. A sender sends nothing to itself, so there must be a receiver that is not this sender.
     pub receivers: Vec<NodeId>,
-    /// How long flows are.
+    /// The sizes of flows.
     pub sizes: SizeTable,
-    /// Of these, only flows of at least the one and of fewer than the other so many bytes are sent.
+    /// Only flows of at least the first and fewer than the second number of bytes are sent.
     pub between: Option<[u64; 2]>,
-    /// The share of `rate` that a sender's flows' data fill, headers not counted.
+    /// The share of `rate` that the data of a sender's flows fill, without headers.
     pub load: f64,
     /// Every sender's rate, bits per second.
     pub rate: f64,
-    /// No flow begins before this ...
+    /// No flow begins before this.
     pub start: Time,
-    /// ... nor from this on. Without it, flows begin for ever.
+    /// No flow begins from this on. Without it, flows begin for ever.
     pub until: Option<Time>,
 }
 
 impl PoissonGroup {
-    /// One source for each host. `which` tells groups of one run apart.
+    /// One source for each host. `which` distinguishes groups of one run.
     pub fn sources(self, seed: u64, which: u64) -> Vec<(NodeId, PoissonSource)> {
         let gap = self.sizes.mean() * 8e12 / (self.load * self.rate);
         let group = Arc::new(self);
@@ -70,7 +70,7 @@ pub struct PoissonSource {
 }
 
 impl PoissonSource {
-    /// It will end by itself.
+    /// True if it will end by itself.
     pub fn ends(&self) -> bool {
         self.group.until.is_some()
     }
@@ -83,7 +83,7 @@ impl PoissonSource {
         }
     }
 
-    /// A flow that begins by `now`: to whom, and how many bytes.
+    /// A flow that begins by `now`: its receiver and its bytes.
     pub fn pop(&mut self, now: Time) -> Option<(NodeId, u64)> {
         if self.ended == Ended::No && self.group.until.is_some_and(|until| until <= now && until <= self.next) {
             self.ended = Ended::Now;
@@ -102,7 +102,7 @@ impl PoissonSource {
         }
     }
 
-    /// Whoever is next, whether or not it is sent.
+    /// Draws the next flow, whether or not it is sent.
     fn draw(&mut self) -> (NodeId, u64) {
         let others = self.group.receivers.len() as u32 - u32::from(self.own.is_some());
         let other = self.rng.below(others) as usize;

@@ -1,4 +1,4 @@
-//! How long flows are: published distributions, one data file each (`crates/sim/data`).
+//! The sizes of flows: published distributions, one data file each (`crates/sim/data`).
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub enum FlowSizes {
 }
 
 impl FlowSizes {
-    /// All of them.
+    /// All distributions.
     pub const ALL: [FlowSizes; 4] =
         [FlowSizes::WebSearch, FlowSizes::DataMining, FlowSizes::Hadoop, FlowSizes::CacheFollower];
 
@@ -32,7 +32,7 @@ impl FlowSizes {
         }
     }
 
-    /// Its points.
+    /// The points of the distribution.
     pub fn table(self) -> SizeTable {
         let lines = self.file().lines().filter(|line| !line.starts_with('#') && !line.starts_with("bytes"));
         let points = lines.map(|line| {
@@ -44,13 +44,13 @@ impl FlowSizes {
     }
 }
 
-/// Sizes in bytes and the share of flows that are no longer, ascending in both. Linear between the points, as those
-/// who publish them take them.
+/// Sizes in bytes and the share of flows that are no longer, both ascending. Linear between the points, as their
+/// publishers use them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeTable(Vec<(f64, f64)>);
 
 impl SizeTable {
-    /// All flows are of one size.
+    /// All flows have the same size.
     pub fn always(bytes: u64) -> SizeTable {
         SizeTable(vec![(bytes as f64, 0.0), (bytes as f64, 1.0)])
     }
@@ -69,7 +69,7 @@ impl SizeTable {
     /// A random size.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let drawn = rng.unit();
-        // The last share is 1, and what was drawn is less.
+        // The last share is 1, and `drawn` is less.
         let place = self.0.partition_point(|&(_, share)| share <= drawn);
         let ((small, below), (large, share)) = (self.0[place - 1], self.0[place]);
         (small + (drawn - below) / (share - below) * (large - small)).round().max(1.0) as u64

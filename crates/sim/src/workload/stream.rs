@@ -1,4 +1,5 @@
-//! A stream: packets of one size from one host to another at a fixed rate, whatever is lost (UDP without control).
+//! A stream: packets of one size from one host to another at a fixed rate, whatever losses there are (UDP without
+//! control).
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
@@ -9,7 +10,7 @@ pub struct Stream {
     to: NodeId,
     which: u8,
     packet_bytes: u16,
-    /// From one packet to the next.
+    /// The time from one packet to the next.
     pace: Span,
     next: Time,
     end: Time,
@@ -26,7 +27,8 @@ impl Stream {
         self.which
     }
 
-    /// Destination and size of the next packet, or the time from which there is one; the end of time if never.
+    /// Destination and size of the next packet; or the time from which there is one, which is the end of time if there
+    /// is none.
     pub fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
         if now >= self.end {
             return Err(Time(u64::MAX));
@@ -57,7 +59,7 @@ mod tests {
                     packets += 1;
                 }
                 Err(Time(u64::MAX)) => break,
-                // The NIC comes late by less than a packet's time, now and then.
+                // Now and then the NIC is late by less than a packet's time.
                 Err(next) => now = next + Span::from_nanos(packets % 3 * 50),
             }
         }

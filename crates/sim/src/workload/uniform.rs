@@ -1,8 +1,8 @@
 //! Random uniform injection (Canary §5.2): each host sends a message to a random host and receives one from another,
-//! and changes its peer with every message. It never ends.
+//! and changes its peer with every message, without end.
 //!
-//! In an *exchange* a host begins its next message when it has received as many bytes as it has sent: rounds stay
-//! together, and hardly ever do two hosts send to one.
+//! In an *exchange* a host begins its next message when it has received as many bytes as it has sent: so rounds stay
+//! together, and hardly ever do two hosts send to the same host.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tributary_proto::contract::time::{Span, Time};
 use crate::rng::{Purpose, Rng, mix};
 
 /// Hosts that exchange messages. In round `k` the host at place `p` sends to the one at place `p + shift(k)`; places
-/// are random. So each round is a permutation in which nobody sends to itself, whoever is ahead of whom.
+/// are random. So each round is a permutation in which no host sends to itself, whichever host is ahead of which.
 #[derive(Debug)]
 pub struct UniformGroup {
     /// The hosts, by place.
@@ -24,13 +24,13 @@ pub struct UniformGroup {
     pub packet_bytes: u16,
     /// Time from one packet to the next at the given load, if a host does not send all the time.
     pub pace: Span,
-    /// Hosts wait for what they are to receive before they go on.
+    /// True if hosts wait for what they must receive before they go on.
     pub exchange: bool,
     which: u8,
 }
 
 impl UniformGroup {
-    /// A group of at least two hosts. `which` tells groups of one run apart.
+    /// A group of at least two hosts. `which` distinguishes groups of one run.
     pub fn new(hosts: &[NodeId], seed: u64, which: u8, packets: u32, packet_bytes: u16, pace: Span) -> UniformGroup {
         let number = u64::from(which);
         let mut places = hosts.to_vec();
@@ -66,9 +66,9 @@ impl UniformGroup {
 pub struct Uniform {
     group: Arc<UniformGroup>,
     place: u32,
-    /// Messages begun.
+    /// How many messages have begun.
     round: u64,
-    /// Bytes received from others of the group.
+    /// Bytes received from other hosts of the group.
     received: u64,
     left: u32,
     peer: NodeId,
@@ -79,7 +79,7 @@ pub struct Uniform {
 const NEVER: Time = Time(u64::MAX);
 
 impl Uniform {
-    /// Nothing is sent before `start`, nor from `end` on.
+    /// Sends nothing before `start`, nor from `end` on.
     pub fn limit(&mut self, start: Time, end: Option<Time>) {
         self.next = start;
         self.end = end.unwrap_or(NEVER);
@@ -90,20 +90,21 @@ impl Uniform {
         self.group.which
     }
 
-    /// Counts a packet of the group at this host; true if that lets a host go on that waits for it.
+    /// Counts a packet of the group at this host; true if a waiting host may now go on.
     pub fn receive(&mut self, bytes: u16) -> bool {
         let waited = self.waits();
         self.received += u64::from(bytes);
         waited && !self.waits()
     }
 
-    /// True between two rounds, until this one's message is here.
+    /// True between two rounds, until this round's message has come.
     fn waits(&self) -> bool {
         let message = u64::from(self.group.packets) * u64::from(self.group.packet_bytes);
         self.group.exchange && self.left == 0 && self.received < self.round * message
     }
 
-    /// Destination and size of the next packet, or the time from which there is one; the end of time if never.
+    /// Destination and size of the next packet; or the time from which there is one, which is the end of time if there
+    /// is none.
     pub fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
         if now >= self.end || self.waits() {
             return Err(NEVER);

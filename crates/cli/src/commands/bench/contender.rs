@@ -1,4 +1,4 @@
-//! Who takes part in a bench: a protocol with a type and a way to sum it, or Gloo.
+//! The contenders of a bench: a protocol with a type and a way to sum it, or Gloo.
 
 use tributary_numeric::DType;
 use tributary_proto::contract::numbers::Numbers;
@@ -8,32 +8,32 @@ use super::density::Density;
 use crate::commands::collective::design;
 use crate::stage::job;
 
-/// Who is measured.
+/// A way to sum that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// A protocol of ours.
     Ours(Ours),
-    /// PyTorch's hosts sum, float32; of sparse tensors, if there is a density.
+    /// PyTorch's Gloo, where hosts sum float32; with a density, sparse tensors.
     Gloo(Option<Density>),
 }
 
-/// A protocol of ours, and what it sums.
+/// A protocol of ours, and the way in which it sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ours {
-    /// Who sums.
+    /// The protocol.
     pub protocol: &'static Protocol,
     /// The elements' type.
     pub dtype: DType,
-    /// What floats are summed as, where the protocol leaves the choice.
+    /// In which numbers floats are summed, if the protocol leaves the choice.
     pub numbers: Option<&'static str>,
-    /// In which design the switch sums, where the protocol has several.
+    /// The design in which the switch sums, if the protocol has several.
     pub design: Option<&'static str>,
-    /// The share of the elements that ranks bring; all, of a dense tensor, if there is none.
+    /// The share of the elements that ranks bring; `None` for dense tensors.
     pub density: Option<Density>,
 }
 
 impl Contender {
-    /// In the order in which they take turns.
+    /// All contenders, in the order in which they take turns.
     pub fn all(dtypes: &[DType], numbers: &[&'static str], designs: &[&'static str]) -> Vec<Contender> {
         let of = |words: &[&'static str], has_choice: bool| -> Vec<_> {
             if has_choice && !words.is_empty() { words.iter().copied().map(Some).collect() } else { vec![None] }
@@ -51,7 +51,7 @@ impl Contender {
         all
     }
 
-    /// Those that sum sparse tensors, dense ones and then sparse ones of each density.
+    /// The contenders that sum sparse tensors: first with dense tensors, then with sparse ones of each density.
     pub fn sparse(densities: &[Density]) -> Vec<Contender> {
         let able = job::protocols().filter(|protocol| protocol.options.sparse.is_some());
         let ours =
@@ -60,7 +60,7 @@ impl Contender {
         dense.into_iter().flat_map(|who| [who].into_iter().chain(densities.iter().map(move |&at| who.at(at)))).collect()
     }
 
-    /// The same of sparse tensors.
+    /// The same contender with sparse tensors.
     fn at(self, density: Density) -> Contender {
         match self {
             Contender::Ours(ours) => Contender::Ours(Ours { density: Some(density), ..ours }),
@@ -68,7 +68,7 @@ impl Contender {
         }
     }
 
-    /// The same of dense tensors.
+    /// The same contender with dense tensors.
     pub fn dense(self) -> Contender {
         match self {
             Contender::Ours(ours) => Contender::Ours(Ours { density: None, ..ours }),
@@ -76,24 +76,24 @@ impl Contender {
         }
     }
 
-    /// The share of the elements that ranks bring, of sparse tensors.
+    /// The share of the elements that ranks bring; `None` for dense tensors.
     pub fn density(&self) -> Option<Density> {
         match *self {
             Contender::Ours(Ours { density, .. }) | Contender::Gloo(density) => density,
         }
     }
 
-    /// It is PyTorch's.
+    /// True if it is Gloo.
     pub fn is_gloo(&self) -> bool {
         matches!(self, Contender::Gloo(_))
     }
 
-    /// Gloo's sums of tensors of the same kind.
+    /// Gloo, with tensors of the same kind.
     pub fn gloo(&self) -> Contender {
         Contender::Gloo(self.density())
     }
 
-    /// The name in tables: what is not said is the default.
+    /// The name in tables, which leaves out defaults.
     pub fn name(&self) -> String {
         let sparse = self.density().map(|density| format!("sparse {density}"));
         let words = match self {
@@ -123,7 +123,7 @@ impl Contender {
         }
     }
 
-    /// What floats are summed as.
+    /// In which numbers floats are summed.
     pub fn numbers(&self) -> &'static str {
         match self {
             Contender::Ours(Ours { numbers: Some(numbers), .. }) => numbers,
@@ -131,7 +131,7 @@ impl Contender {
         }
     }
 
-    /// In which design the switch sums; the protocol's choice, if there is none.
+    /// The design in which the switch sums; `None` if the protocol chooses.
     pub fn design(&self) -> Option<&'static str> {
         match self {
             Contender::Ours(ours) => ours.design,
@@ -139,7 +139,7 @@ impl Contender {
         }
     }
 
-    /// The same protocol and numbers, of float32.
+    /// The same protocol and numbers with float32.
     pub fn of_f32(&self) -> Contender {
         match *self {
             Contender::Ours(ours) => Contender::Ours(Ours { dtype: DType::F32, ..ours }),
@@ -147,7 +147,7 @@ impl Contender {
         }
     }
 
-    /// The same protocol and type in fixed point, where the protocol leaves the choice.
+    /// The same protocol and type in fixed point, if the protocol leaves the choice.
     pub fn in_fixed_point(&self) -> Option<Contender> {
         match *self {
             Contender::Ours(ours @ Ours { numbers: Some(_), .. }) => {
@@ -159,7 +159,7 @@ impl Contender {
 }
 
 impl Ours {
-    /// The flags of `tributary allreduce` that ask for it.
+    /// The flags of `tributary allreduce` for it.
     pub fn flags(&self) -> Vec<String> {
         let numbers =
             self.numbers.map(|numbers| ["--option".to_owned(), format!("{}={numbers}", Numbers::OPTION.name)]);

@@ -1,4 +1,4 @@
-//! The share of a tensor's elements that ranks bring, and at which share two lines of a bench cross.
+//! The share of a tensor's elements that ranks bring, and the share at which two lines of a bench cross.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::contender::Contender;
 use super::report::Line;
 use crate::commands::collective::parse_density;
 
-/// A share of the elements, in millionths: above 0, and up to all.
+/// A share of the elements, in millionths: above 0, at most all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Density(u32);
 
@@ -22,7 +22,7 @@ impl Density {
         }
     }
 
-    /// The share, above 0 and up to 1.
+    /// The share, above 0 and at most 1.
     pub fn share(self) -> f64 {
         f64::from(self.0) / 1e6
     }
@@ -34,21 +34,23 @@ impl fmt::Display for Density {
     }
 }
 
-/// Where a contender's sparse sums are as fast as another line's.
+/// The density at which a contender's sparse sums are as fast as another line's.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Crossing {
-    /// Whose sparse sums.
+    /// The contender with the sparse sums.
     pub contender: &'static str,
     /// The other line: of dense sums, or of sparse ones of the same densities.
     pub against: String,
-    /// The density at which both take as long, interpolated between two that were measured; none if they do not cross there.
+    /// The density at which both take equally long, interpolated between two measured densities; `None` if they do not
+    /// cross there.
     pub density: Option<f64>,
     /// Sparse sums are ahead at the lowest density that was measured.
     pub starts_ahead: bool,
 }
 
 impl Crossing {
-    /// Each contender's sparse lines against its own dense line, Gloo's of both kinds, and the sparse ones of those after it.
+    /// Each contender's sparse line against its own dense line, Gloo's lines of both kinds, and the sparse lines of the
+    /// contenders after it.
     pub fn all(lines: &[Line]) -> Vec<Crossing> {
         let dense = |who: &Contender| who.density().is_none();
         let mut own: Vec<Contender> = lines.iter().map(|line| line.who).filter(|who| !who.is_gloo()).collect();
@@ -76,7 +78,7 @@ impl Crossing {
         crossings
     }
 
-    /// Of two lines of density and seconds; `None` if they have no density in common.
+    /// The crossing of two lines of density and seconds; `None` if they have no density in common.
     fn between(
         contender: &'static str,
         against: String,
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn lines_cross_where_both_take_as_long() {
         let level = [(0.01, 1.0), (0.1, 1.0), (0.4, 1.0)];
-        // Ten times the elements take ten times as long: half of them half, whatever lies between.
+        // Ten times the elements take ten times as long, so that half the elements take half as long.
         let rising = [(0.4, 8.0), (0.01, 0.2), (0.1, 2.0)];
         let sentence = "sparse pigeon is as fast as dense pigeon at a density of 0.050, and faster below";
         assert_eq!(crossing(&rising, &level), sentence);

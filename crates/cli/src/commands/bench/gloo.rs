@@ -16,7 +16,7 @@ use crate::stage::{Interrupt, Process};
 
 /// Importing PyTorch on every host of a busy machine takes a while.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
-/// For one run of collectives, heavy loss included.
+/// For one run of collectives, also with heavy loss.
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 const RENDEZVOUS_PORT: u16 = 29500;
 
@@ -34,7 +34,7 @@ pub struct RankReport {
     pub seconds: f64,
     /// CPU time of the rank's process during the collectives.
     pub cpu_seconds: f64,
-    /// TCP segments that its host sent again meanwhile.
+    /// TCP segments that its host sent again during the collectives.
     pub retransmissions: u64,
 }
 
@@ -43,7 +43,7 @@ struct Joined {
     torch: String,
 }
 
-/// The interpreter that has the package: the one that started us, else the environment's, else the system's.
+/// The interpreter that has the package: the one that started this program, else the environment's, else the system's.
 pub fn default_python(program: &Program) -> PathBuf {
     if let [python, module, ..] = program.words()
         && module == OsStr::new("-m")
@@ -57,7 +57,7 @@ pub fn default_python(program: &Program) -> PathBuf {
 }
 
 impl Gloo {
-    /// Starts a rank on every host and waits until all have met.
+    /// Starts a rank on every host and waits until all have joined.
     pub fn join(star: &Star, python: &Path, interrupt: &Interrupt) -> Result<Gloo, Failure> {
         let world = star.options().hosts;
         let rendezvous = format!("{}:{RENDEZVOUS_PORT}", star.host_addr(0));
@@ -84,7 +84,7 @@ impl Gloo {
     pub fn run(&mut self, elements: usize, iters: u32, density: Option<Density>) -> Result<Vec<RankReport>, Failure> {
         let density = density.map_or(String::new(), |density| format!(" {density}"));
         for (_, input) in &mut self.ranks {
-            // A rank that is gone says why below.
+            // If the rank has ended, reading from it below tells why.
             let _ = writeln!(input, "{elements} {iters}{density}");
         }
         self.ranks.iter_mut().map(|(process, _)| parse(&process.next_line(RUN_TIMEOUT)?)).collect()

@@ -1,27 +1,27 @@
-//! The machine that a bench runs on, and how the program was built: what a reader must know of a figure.
+//! The machine that a bench runs on, and how the program was built: figures mean nothing without them.
 
 use std::fmt;
 use std::fs;
 
 use serde::Serialize;
 
-/// The machine that the figures are of.
+/// The machine of the figures.
 #[derive(Debug, Serialize)]
 pub struct Machine {
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// The CPU's own name.
+    /// The CPU's name.
     pub cpu: String,
     /// The kernel's release.
     pub kernel: String,
-    /// What TCP does about loss here, which Gloo depends on.
+    /// TCP's congestion control, on which Gloo depends.
     pub tcp_congestion_control: String,
-    /// Whether this program was built to be fast; what `make test` builds was not.
+    /// Whether this program was built with optimisations; `make test` builds without.
     pub optimised: bool,
 }
 
 impl Machine {
-    /// This one.
+    /// This machine.
     pub fn here() -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
         let cpuinfo = read("/proc/cpuinfo");

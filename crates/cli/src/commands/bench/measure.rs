@@ -1,4 +1,4 @@
-//! Runs the plan: for each star, all contenders in turns, with each loss.
+//! Runs the plan: for each star, all contenders in turn, with each loss.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::stage::cpu::Softirq;
 use crate::stage::job::Data;
 use crate::stage::{Interrupt, JobRun, Place, Random, Stage};
 
-/// For one collective, heavy loss included.
+/// For one collective, also with heavy loss.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Measures everything. Without a Python, or one without PyTorch, Gloo is left out, and the report says why.
+/// Measures everything. Without a Python that has PyTorch, Gloo is left out, and the report says why.
 pub fn run(plan: &Plan, program: &Program, python: Option<&Path>, interrupt: &Interrupt) -> Result<Report, Failure> {
     let inputs = Inputs::make(plan)?;
     let progress = progress(plan, python.is_some());
@@ -41,7 +41,7 @@ pub fn run(plan: &Plan, program: &Program, python: Option<&Path>, interrupt: &In
     Ok(report)
 }
 
-/// Arrays of normal numbers, one of each size for each rank; gone when dropped.
+/// Arrays of normal numbers, one of each size for each rank; dropping it deletes them.
 struct Inputs {
     folder: tempfile::TempDir,
 }
@@ -65,14 +65,14 @@ impl Inputs {
     }
 }
 
-/// One star with its switch and, where there is one, its world of Gloo.
+/// One star with its switch and, if it is measured, its world of Gloo.
 struct StarBench<'a> {
     plan: &'a Plan,
     star: &'a StarPlan,
     inputs: &'a Inputs,
     stage: Stage,
     gloo: Option<Gloo>,
-    /// Why there is no Gloo, where it was wanted.
+    /// Why Gloo is left out, if it was wanted.
     no_gloo: Option<String>,
 }
 
@@ -99,7 +99,8 @@ impl<'a> StarBench<'a> {
         Ok(StarBench { plan, star, inputs, stage, gloo, no_gloo })
     }
 
-    /// A row for each loss; the repetitions go round all losses, so that a slow minute of the machine hits each alike.
+    /// A row for each loss. Each repetition goes through all losses, so that a slow minute of the machine hits all
+    /// alike.
     fn rows(&mut self, progress: &ProgressBar) -> Result<Vec<Row>, Failure> {
         let mut rows: Vec<Row> =
             self.star.losses.iter().map(|&loss| Row::new(self.star.hosts, self.star.rate, loss)).collect();
@@ -164,7 +165,7 @@ impl<'a> StarBench<'a> {
         })
     }
 
-    /// Files where all elements are brought; workers draw sparse tensors themselves.
+    /// Files for dense tensors; workers draw sparse tensors themselves.
     fn data(&self, ours: Ours, name: &str, elements: usize) -> Data {
         match ours.density {
             None => Data::Files(self.inputs.of(name, self.star.hosts)),

@@ -1,7 +1,8 @@
 //! `tributary bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
 //!
-//! `plan.rs` says what is measured, `contender.rs` who takes part, `density.rs` how sparse tensors are, `measure.rs` does it on one star after the other, `gloo.rs` is the peer, `report.rs`
-//! what people and scripts get to see. `tenants` is another bench: two jobs that share a switch's memory.
+//! `plan.rs` says what is measured, `contender.rs` which ways to sum, and `density.rs` how sparse tensors are;
+//! `measure.rs` measures on one star after the other. `gloo.rs` is the peer, and `report.rs` the output for people and
+//! scripts. `tenants` is another bench: two jobs that share a switch's memory.
 
 mod contender;
 mod density;

@@ -1,4 +1,4 @@
-//! What is measured: which stars, which loss on them, how much data, how often.
+//! The plan of a bench: which stars, which losses on them, how much data, how often.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// The same for the testbed. The parser has checked the range.
+    /// The testbed's form of the rate. The parser has checked the range.
     pub fn shaping(self) -> Shaping {
         match self {
             Rate::Unshaped => Shaping::Unshaped,
@@ -40,7 +40,7 @@ impl fmt::Display for Rate {
 }
 
 impl Serialize for Rate {
-    /// A number, or null where there is no limit.
+    /// A number, or null for an unshaped link.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Rate::Unshaped => serializer.serialize_none(),
@@ -49,23 +49,23 @@ impl Serialize for Rate {
     }
 }
 
-/// One star, and the losses that it is measured with, the loss-free case first where there is one.
+/// One star, and the losses with which it is measured, no loss first if it is among them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StarPlan {
     /// Hosts around the switch.
     pub hosts: u16,
-    /// Of every link.
+    /// The rate of every link.
     pub rate: Rate,
-    /// In percent, of each link and direction.
+    /// The losses in percent, for each link and direction.
     pub losses: Vec<f64>,
 }
 
 /// Everything that one bench measures.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// One after the other.
+    /// The stars, measured one after the other.
     pub stars: Vec<StarPlan>,
-    /// Who takes turns.
+    /// The contenders, which take turns.
     pub contenders: Vec<Contender>,
     /// Elements of the tensor.
     pub elements: usize,
@@ -75,7 +75,7 @@ pub struct Plan {
     pub repetitions: u32,
     /// Elements of the small tensor: 1 KiB of float32.
     pub small_elements: usize,
-    /// Collectives of it in one run.
+    /// Collectives of the small tensor in one run.
     pub small_iters: u32,
     /// Threads of the switch.
     pub shards: u16,
@@ -84,7 +84,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan that the flags ask for; most rows of docs/performance.md, where they name no star.
+    /// The plan for the flags; if they name no star, most rows of docs/performance.md.
     pub fn new(args: &Args) -> Plan {
         let megabytes = args.size_mb.unwrap_or(if args.quick { 1.0 } else { 25.0 });
         Plan {
@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// Most hosts of any star.
+    /// The most hosts of any star.
     pub fn most_hosts(&self) -> usize {
         self.stars.iter().map(|star| usize::from(star.hosts)).max().unwrap_or(0)
     }
@@ -137,20 +137,20 @@ fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
     if given.is_empty() { vec![default] } else { given.to_vec() }
 }
 
-/// A type that every way of summing floats has.
+/// Parses a type that every way of summing floats has.
 pub fn parse_dtype(text: &str) -> Result<DType, String> {
     let types = || DType::ALL.into_iter().filter(|&dtype| dtype.is_float() && has_fixed_point(dtype, ReduceOp::Sum));
     let names: Vec<&str> = types().map(DType::name).collect();
     types().find(|dtype| dtype.name() == text).ok_or_else(|| format!("it is one of {}", names.join(", ")))
 }
 
-/// A value of the option that chooses between floats and fixed point.
+/// Parses a value of the option that chooses between floats and fixed point.
 pub fn parse_numbers(text: &str) -> Result<&'static str, String> {
     let Kind::Choice(words) = Numbers::OPTION.kind else { unreachable!("the option is a choice") };
     words.iter().copied().find(|word| *word == text).ok_or_else(|| format!("it is {}", words.join(" or ")))
 }
 
-/// `unshaped`, or a number of Gbit/s.
+/// Parses `unshaped`, or a number of Gbit/s.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     if text == "unshaped" {
         return Ok(Rate::Unshaped);
@@ -159,7 +159,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
     Shaping::gbps(gbps).map(|_| Rate::Gbps(gbps)).map_err(|error| error.to_string())
 }
 
-/// A share of packets that may vanish.
+/// Parses a share of packets that may vanish.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent),
@@ -167,7 +167,7 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A size of which every machine has some.
+/// Parses a size that fits into every machine's memory.
 pub fn parse_megabytes(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(megabytes) if (1e-5..=10_000.0).contains(&megabytes) => Ok(megabytes),

@@ -1,4 +1,4 @@
-//! What the bench says: one row for each star and loss, one line in it for each contender.
+//! The report of a bench: one row for each star and loss, with one line for each contender.
 
 use serde::Serialize;
 
@@ -13,49 +13,50 @@ use crate::output::Table;
 pub struct Sample {
     /// Completion time at the slowest worker.
     pub seconds: f64,
-    /// The same of the small tensor.
+    /// Completion time of the small tensor.
     pub small_seconds: f64,
     /// CPU time of all processes, the switch included.
     pub cpu_seconds: f64,
-    /// The whole machine's time in soft interrupts, part of which is in `cpu_seconds` too.
+    /// The whole machine's time in soft interrupts, a part of which is in `cpu_seconds` too.
     pub softirq_seconds: f64,
     /// Packets or TCP segments sent again.
     pub retransmissions: u64,
-    /// By the workers; unknown for TCP.
+    /// Packets that workers sent; unknown for TCP.
     pub packets_sent: Option<u64>,
 }
 
 /// The medians of a contender's runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
-    /// Who.
+    /// The contender.
     #[serde(skip)]
     pub who: Contender,
     /// The protocol, or "gloo".
     pub contender: &'static str,
     /// The elements' type.
     pub dtype: &'static str,
-    /// What floats are summed as, "float" or "fixed".
+    /// In which numbers floats are summed, "float" or "fixed".
     pub numbers: &'static str,
-    /// In which design the switch sums; the protocol's choice, if there is none.
+    /// The design in which the switch sums; `None` if the protocol chooses.
     pub design: Option<&'static str>,
-    /// The share of the elements that ranks bring, of sparse tensors.
+    /// The share of the elements that ranks bring; `None` for dense tensors.
     pub density: Option<f64>,
     /// Median completion time of the tensor.
     pub seconds: f64,
-    /// Bits of tensor over that, in 10^9.
+    /// Bits of the tensor divided by that time, in 10^9.
     pub goodput_gbps: f64,
-    /// Elements of tensor over that.
+    /// Elements of the tensor divided by that time.
     pub ate_per_s: f64,
-    /// Elements a second over Gloo's, which sums float32; of sparse tensors over Gloo's of as sparse ones.
+    /// Elements a second divided by Gloo's with float32; for sparse tensors, by Gloo's with tensors of the same
+    /// density.
     pub times_gloo: Option<f64>,
-    /// Elements a second over those of the same contender with float32.
+    /// Elements a second divided by those of the same contender with float32.
     pub times_f32: Option<f64>,
-    /// Elements a second over those of the same contender in fixed point.
+    /// Elements a second divided by those of the same contender in fixed point.
     pub times_fixed: Option<f64>,
-    /// Elements a second of sparse tensors over those of the same contender's dense ones.
+    /// Elements a second of sparse tensors divided by those of the same contender with dense ones.
     pub times_dense: Option<f64>,
-    /// Completion time over the loss-free one on the same star.
+    /// Completion time divided by the loss-free one on the same star.
     pub times_loss_free: Option<f64>,
     /// Median completion time of 256 elements, 1 KiB of float32.
     pub small_us: f64,
@@ -63,9 +64,9 @@ pub struct Line {
     pub cpu_s_per_gb: f64,
     /// The machine's time in soft interrupts for 10^9 bytes of tensor.
     pub softirq_s_per_gb: f64,
-    /// In one run.
+    /// Packets or TCP segments sent again in one run.
     pub retransmissions: u64,
-    /// In one run, by the workers.
+    /// Packets that workers sent in one run.
     pub packets_sent: Option<u64>,
 }
 
@@ -74,17 +75,17 @@ pub struct Line {
 pub struct Row {
     /// Hosts around the switch.
     pub hosts: u16,
-    /// Of every link.
+    /// The rate of every link.
     #[serde(rename = "rate_gbps")]
     pub rate: Rate,
-    /// Of each link and direction.
+    /// The loss in percent, for each link and direction.
     pub loss_percent: f64,
     /// One for each contender that ran.
     pub lines: Vec<Line>,
-    /// Where lines of sparse tensors cross others.
+    /// The crossings of lines of sparse tensors with others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub crossings: Vec<Crossing>,
-    /// Every run, until they are settled into lines.
+    /// All runs, until the report makes lines of them.
     #[serde(skip)]
     pub samples: Vec<(Contender, Sample)>,
 }
@@ -92,7 +93,7 @@ pub struct Row {
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// On this machine.
+    /// The machine.
     pub machine: Machine,
     /// PyTorch's version.
     pub torch: Option<String>,
@@ -108,20 +109,20 @@ pub struct Report {
     pub mtu: u16,
     /// The figures.
     pub rows: Vec<Row>,
-    /// What a reader must know.
+    /// Notes for readers of the figures.
     pub notes: Vec<String>,
-    /// In the order of their turns.
+    /// The contenders, in the order of their turns.
     #[serde(skip)]
     pub contenders: Vec<Contender>,
 }
 
 impl Row {
-    /// A row that nobody has run for.
+    /// A row without runs.
     pub fn new(hosts: u16, rate: Rate, loss_percent: f64) -> Row {
         Row { hosts, rate, loss_percent, lines: Vec::new(), crossings: Vec::new(), samples: Vec::new() }
     }
 
-    /// The runs' medians; the report fills in what depends on other lines.
+    /// The medians of a contender's runs. The report fills in what depends on other lines.
     fn line(&self, who: Contender, elements: usize, iters: u32) -> Option<Line> {
         let runs: Vec<&Sample> = self.samples.iter().filter(|(other, _)| *other == who).map(|(_, run)| run).collect();
         let median = |of: &dyn Fn(&Sample) -> f64| median(runs.iter().map(|run| of(run)).collect());
@@ -169,7 +170,7 @@ impl Report {
         }
     }
 
-    /// Says, once, why there is no Gloo.
+    /// Notes once why Gloo is left out.
     pub fn leave_gloo_out(&mut self, reason: &str) {
         let remedy = "It needs a Python with this package and PyTorch (in a clone: make torch), told by --python.";
         let note = format!("Gloo was left out. {reason}. {remedy}");
@@ -178,7 +179,7 @@ impl Report {
         }
     }
 
-    /// Takes the rows of one star, the loss-free one first where there is one.
+    /// Takes the rows of one star, the one without loss first if there is one.
     pub fn add(&mut self, mut rows: Vec<Row>) {
         for row in &mut rows {
             let lines = self.contenders.iter().filter_map(|&who| row.line(who, self.elements, self.iters));
@@ -279,7 +280,7 @@ impl Report {
     }
 }
 
-/// The middle value; the mean of the two in the middle where their number is even.
+/// The middle value, or the mean of the two middle values.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,4 +1,4 @@
-//! `--design`: how a block's packets meet in a switch, where the protocol leaves the choice.
+//! `--design`: how a switch combines a block's packets, if the protocol leaves the choice.
 
 use tributary_proto::contract::options::{Kind, OptionSpec};
 use tributary_proto::contract::protocol::Protocol;
@@ -6,7 +6,7 @@ use tributary_proto::protocols;
 
 use super::member::one_of;
 
-/// The option of the protocols that have designs.
+/// The option in which protocols name their designs.
 const OPTION: &str = "design";
 
 /// The protocol's option, if it has designs.
@@ -49,12 +49,12 @@ pub fn help() -> String {
     format!("How a block's packets meet in the switch, with --protocol {able}: {words}; short for --option {OPTION}=")
 }
 
-/// The help of a `--design` that may be several.
+/// The help of a `--design` that takes several values.
 pub fn help_of_several() -> String {
     format!("Measure {} in each of these designs: {} [default: auto]", able(), words().join(", "))
 }
 
-/// The same as an option by name.
+/// The design as an option by name.
 pub fn as_option(design: &'static str) -> (String, String) {
     (OPTION.to_owned(), design.to_owned())
 }

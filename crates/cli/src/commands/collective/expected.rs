@@ -1,4 +1,4 @@
-//! What a collective of made-up data should give, and how near: exactly for integers, the least and the greatest, within
+//! The right results of collectives of made-up data, and their precision: exact for integers, minima and maxima; within
 //! a bound for sums and products of floats.
 
 use std::fmt::Display;
@@ -12,33 +12,33 @@ use tributary_proto::contract::protocol::Protocol;
 use super::made_up::{Plan, Sample};
 use crate::npy::{Data, each};
 
-/// What a result should be, and how near.
+/// The right result, and its precision.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// What the ranks made their arrays for.
+    /// For which collective the ranks made their arrays.
     pub plan: Plan,
-    /// What floats are summed as.
+    /// In which numbers floats are summed.
     pub numbers: Numbers,
-    /// The fewest ranks that an average may be over, where it need not wait for all.
+    /// The fewest ranks that an average may cover, if it need not wait for all.
     pub quorum: Option<u16>,
-    /// 16-bit floats are combined in 32 bits and rounded once, at the end; otherwise at every step.
+    /// 16-bit floats are combined in 32 bits and rounded once, at the end; otherwise they are rounded at each step.
     pub rounds_once: bool,
 }
 
 impl Expected {
-    /// What a protocol promises. Switches have accumulators for 16-bit floats, and hosts need not.
+    /// The promise of a protocol. Switches have accumulators for 16-bit floats; hosts need not have them.
     pub fn of(plan: Plan, protocol: &Protocol, options: &Options) -> Expected {
         let quorum = protocol.options.quorum(options, plan.world);
         Expected { plan, numbers: (protocol.numbers)(options), quorum, rounds_once: protocol.sums_in_network() }
     }
 
-    /// Compares a result with what the ranks' arrays give; the error is a sentence about the first wrong element.
+    /// Compares a result with the sum of the ranks' arrays; the error is a sentence about the first wrong element.
     pub fn check(&self, result: &Data) -> Result<(), String> {
         self.check_at(result, |place| (place, 0..self.plan.world))
     }
 
-    /// The same of a result that has some elements only: `at` says for each place which element it is, and the ranks that
-    /// bring it.
+    /// The same for a result that has only some elements: `at` returns for each place the number of the element, and
+    /// the ranks that bring it.
     pub fn check_at<R: Iterator<Item = u16>>(
         &self,
         result: &Data,
@@ -65,9 +65,9 @@ impl Expected {
     }
 }
 
-/// An element whose right value is known from what the ranks bring.
+/// An element whose right value follows from the ranks' elements.
 trait Checked: Sample + Display {
-    /// Fails with what it should be.
+    /// Checks the element; the error is the right value.
     fn check(self, expected: &Expected, inputs: &[Self]) -> Result<(), String>;
 }
 
@@ -87,7 +87,7 @@ macro_rules! integers {
                     ReduceOp::Own(_) => unreachable!("own operators check themselves"),
                 });
                 let all = all.expect("a job has ranks");
-                // Through 128 bits: there are more ranks than a byte counts.
+                // In 128 bits, because a byte cannot count all ranks.
                 let is_avg = op == ReduceOp::Avg;
                 let right = if is_avg { (i128::from(all) / i128::from(expected.plan.world)) as $type } else { all };
                 if self == right { Ok(()) } else { Err(right.to_string()) }
@@ -107,7 +107,7 @@ macro_rules! floats {
                 if let Some(least) = expected.quorum {
                     return is_between(self.into(), &mut inputs, least, bound);
                 }
-                // False for a NaN too.
+                // A NaN is not right either.
                 let is_right = (f64::from(self) - right).abs() <= bound;
                 if is_right { Ok(()) } else { Err(format!("{right:e}, give or take {bound:.1e}")) }
             }
@@ -122,8 +122,8 @@ floats!(
     bf16 => f64::from(bf16::EPSILON) / 2.0, bf16::from_bits(1).into()
 );
 
-/// Whether an average may be one over some of the ranks, so many at least: none is below that of the least values, nor above that
-/// of the greatest.
+/// True if an average may cover only some of the ranks, at least `least`: it is neither below the average of the least
+/// values nor above that of the greatest.
 fn is_between(average: f64, inputs: &mut [f64], least: u16, bound: f64) -> Result<(), String> {
     inputs.sort_by(f64::total_cmp);
     let mean = |inputs: &[f64]| inputs.iter().sum::<f64>() / f64::from(least);
@@ -136,11 +136,11 @@ fn is_between(average: f64, inputs: &mut [f64], least: u16, bound: f64) -> Resul
 /// The largest relative error of rounding to binary32.
 const UNIT_32: f64 = f32::EPSILON as f64 / 2.0;
 
-/// The right value and how far a result may be from it, for a type with this unit of rounding and this least number
-/// above zero.
+/// The right value and the bound of a result's error, for a type with this unit of rounding and this least number above
+/// zero.
 fn bounded(expected: &Expected, inputs: &[f64], unit: f64, least: f64) -> (f64, f64) {
     let ranks = f64::from(expected.plan.world);
-    // Of each step. Twice, because the right value is rounded, too, as it is made here.
+    // The error of each step, doubled because the right value is rounded too as it is computed here.
     let steps = 2.0 * ranks * if expected.rounds_once { unit.min(UNIT_32) } else { unit };
     let last = 2.0 * unit;
     let (sum, magnitude) = inputs.iter().fold((0.0, 0.0), |(sum, magnitude), x| (sum + x, magnitude + f64::abs(*x)));
@@ -175,7 +175,7 @@ mod tests {
 
     const ELEMENTS: usize = 1000;
 
-    /// What hosts compute that combine the arrays of so many ranks, one after the other.
+    /// What hosts compute that combine the arrays of so many ranks one after the other.
     fn combined(dtype: DType, plan: &Plan, ranks: u16) -> Data {
         of_type!(dtype, combined_as(plan, ranks))
     }
@@ -194,7 +194,7 @@ mod tests {
         result
     }
 
-    /// Every type with every operator that it has.
+    /// Each type with each operator that it has.
     fn all() -> impl Iterator<Item = (DType, ReduceOp)> {
         DType::ALL
             .into_iter()
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn fixed_point_is_held_to_theorem_1() {
         let fixed = Expected { numbers: Numbers::Fixed, ..expected(4, ReduceOp::Sum) };
-        // A sum in floats would be rounded more often than fixed point is.
+        // A sum in floats would be rounded more often than a sum in fixed point.
         let exact = |index| (0..4).map(|rank| f64::from(f32::made_up(&fixed.plan, rank, index))).sum::<f64>();
         let mut values: Vec<f32> = (0..ELEMENTS).map(|index| exact(index) as f32).collect();
         assert_eq!(fixed.check(&Data::F32(values.clone())), Ok(()));

@@ -1,16 +1,17 @@
-//! Data that every rank can make for all ranks, so that each can check the result by itself; `expected.rs` does.
+//! Data that every rank can make for all ranks, so that each can check the result by itself with `expected.rs`.
 
 use half::{bf16, f16};
 use tributary_numeric::{DType, ReduceOp, round_to_odd};
 
 use crate::npy::{Data, Stored, of_type};
 
-/// What ranks make up arrays for: in data for a sum, a product or a bitwise operator would lose most ranks' part.
+/// For which collective ranks make up arrays: a product or a bitwise operator would lose most ranks' part of data for a
+/// sum.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Number of ranks.
     pub world: u16,
-    /// What their elements meet in.
+    /// The operator of the collective.
     pub op: ReduceOp,
 }
 
@@ -25,7 +26,7 @@ pub fn array(dtype: DType, plan: &Plan, rank: u16, elements: usize) -> Data {
     of_type!(dtype, (0..elements).map(|index| Sample::made_up(plan, rank, index)).collect())
 }
 
-/// Compares a result with what a rank has made up, bit for bit; the error is a sentence about the first wrong element.
+/// Compares a result with a rank's made-up array, bit for bit; the error is a sentence about the first wrong element.
 pub fn check_copy(plan: &Plan, rank: u16, result: &Data) -> Result<(), String> {
     let expected = array(result.dtype(), plan, rank, result.len()).to_bytes(false);
     let result = result.to_bytes(false);
@@ -35,7 +36,7 @@ pub fn check_copy(plan: &Plan, rank: u16, result: &Data) -> Result<(), String> {
     }
 }
 
-/// A float: in [-1, 1], or for a product near 1 or -1, above it on even ranks and below it on odd ones, so that the
+/// A float in [-1, 1]. For a product it is near 1 or -1, above it on even ranks and below it on odd ones, so that the
 /// products of many ranks neither vanish nor overflow.
 fn float(plan: &Plan, rank: u16, index: usize) -> f64 {
     let random = random(rank, index);
@@ -48,8 +49,8 @@ fn float(plan: &Plan, rank: u16, index: usize) -> f64 {
     if random & 1 == 0 { magnitude } else { -magnitude }
 }
 
-/// The bits of an integer, of which each type takes as many as it has: odd for a product, which does not become zero
-/// then; for *and* and *or* one rank decides each element, and the others' leave it as it is.
+/// The bits of an integer; each type takes as many as it has. For a product they are odd, so that it never becomes
+/// zero. For *and* and *or* one rank decides each element, and the other ranks leave it unchanged.
 fn integer(plan: &Plan, rank: u16, index: usize) -> u64 {
     let random = random(rank, index);
     let decides = index % usize::from(plan.world) == usize::from(rank);
@@ -61,7 +62,7 @@ fn integer(plan: &Plan, rank: u16, index: usize) -> u64 {
     }
 }
 
-/// 64 bits that look random and are the same for everybody (SplitMix64).
+/// 64 bits that look random and are the same on all ranks (SplitMix64).
 pub fn random(rank: u16, index: usize) -> u64 {
     let mut z = ((u64::from(rank) << 48) ^ index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -17,7 +17,7 @@ use crate::address::parse_switch;
 use crate::failure::Failure;
 use crate::npy::{Array, Header};
 
-/// One worker and what it brings.
+/// One worker and its array.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(group = clap::ArgGroup::new("data").required(true).args(["input", "elements"]))]
@@ -79,7 +79,7 @@ impl Member {
         Err(Failure::usage(format!("{flag} {rank} is not in 0 to {highest} (--world {})", self.world)))
     }
 
-    /// What this worker brings.
+    /// Loads or makes up this worker's array.
     pub fn load(&self, plan: &Plan) -> Result<Array, Failure> {
         match (&self.input, self.elements) {
             (Some(path), _) => Ok(Array::read(path, self.dtype)?),
@@ -91,7 +91,7 @@ impl Member {
         }
     }
 
-    /// What was chosen of the protocol's options, by name.
+    /// The chosen options of the protocol, by name.
     pub fn chosen(&self) -> Vec<(String, String)> {
         self.options.iter().cloned().chain(self.design.map(design::as_option)).collect()
     }
@@ -101,7 +101,7 @@ impl Member {
         read_options(self.protocol, &self.chosen())
     }
 
-    /// How it joins.
+    /// The options with which it joins.
     pub fn options(&self) -> Result<ConnectOptions, Failure> {
         let options = self.protocol_options()?;
         Ok(ConnectOptions {
@@ -136,16 +136,16 @@ pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
     ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
 }
 
-/// A built-in operator, or where one of a person's own is.
+/// A built-in operator, or the place of a person's own.
 #[derive(Clone, Debug)]
 pub enum ChosenOp {
     /// Built in.
     Known(ReduceOp),
-    /// A file, or the name of one that comes along.
+    /// A file, or the name of a ready-made operator.
     Own(String),
 }
 
-/// Reads either.
+/// Reads either kind.
 pub fn chosen_op(text: &str) -> Result<ChosenOp, String> {
     match ReduceOp::from_name(text) {
         Some(op) => Ok(ChosenOp::Known(op)),

@@ -1,7 +1,8 @@
 //! `tributary allreduce`, `tributary reduce` and `tributary broadcast`: one worker, from a shell.
 //!
-//! `member.rs` has the flags that they share, `protocol.rs` and `design.rs` those that choose a protocol, `made_up.rs` data that checks itself and
-//! `expected.rs` how, `sparse.rs` the same at some indices only, `watch.rs` what is said meanwhile and `report.rs` at the end.
+//! `member.rs` has the flags that they share, `protocol.rs` and `design.rs` the flags that choose a protocol.
+//! `made_up.rs` makes data that can be checked, `expected.rs` checks it, and `sparse.rs` does the same at some indices
+//! only. `watch.rs` reports meanwhile, and `report.rs` at the end.
 
 pub mod design;
 mod expected;
@@ -137,7 +138,7 @@ pub struct BroadcastArgs {
     pub member: Member,
 }
 
-/// What the workers do together.
+/// The collective of the workers.
 #[derive(Clone, Copy)]
 enum Work {
     Allreduce(ReduceOp),
@@ -168,12 +169,12 @@ impl Work {
         }
     }
 
-    /// What made-up arrays are for.
+    /// For which collective arrays are made up.
     fn plan(self, world: u16) -> Plan {
         Plan { world, op: self.op().unwrap_or(ReduceOp::Sum) }
     }
 
-    /// What is asked of the protocol.
+    /// The collective, as the protocol knows it.
     fn spec(self, elements: usize, dtype: DType) -> Spec {
         let elements = elements as u32;
         match self {
@@ -183,7 +184,7 @@ impl Work {
         }
     }
 
-    /// One collective; `output` holds the worker's own array before it, and what it has afterwards.
+    /// Runs one collective; `output` holds the worker's own array before it, and the result afterwards.
     fn once<T: Stored>(
         self,
         group: &Group,
@@ -236,7 +237,7 @@ pub fn broadcast(BroadcastArgs { root, member }: BroadcastArgs) -> Result<(), Fa
 /// Joins, works, writes, reports.
 fn run(member: Member, work: Work) -> Result<(), Failure> {
     member.check_rank("rank", member.rank)?;
-    // All that can be wrong here is found before other ranks wait for this one.
+    // Everything that can be wrong here is found before other ranks wait for this one.
     let array = member.load(&work.plan(member.world))?;
     let spec = work.spec(array.data.len(), array.data.dtype());
     let options = member.protocol_options()?;
@@ -272,7 +273,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compares what came of made-up data with what it should be; false on ranks that get no result.
+/// Compares the result of made-up data with the right one; false on ranks that get no result.
 fn check(member: &Member, work: Work, result: &Data) -> Result<bool, Failure> {
     let plan = work.plan(member.world);
     let is_root = work.root() == Some(member.rank);
@@ -288,7 +289,7 @@ fn check(member: &Member, work: Work, result: &Data) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Works on the data as often as asked for; the result and the median time in seconds.
+/// Repeats the collective as often as asked; returns the result and the median time in seconds.
 fn work_on(group: &Group, data: &Data, member: &Member, work: Work) -> Result<(Data, f64), Failure> {
     let progress = progress(member.iters);
     let result = each!(data, input => {
@@ -316,7 +317,7 @@ fn repeat<T: Stored>(
     Ok((output, times))
 }
 
-/// A bar on a terminal; nothing where there is no terminal, or nothing to wait for.
+/// A progress bar on a terminal; hidden if there is no terminal, or only one collective.
 fn progress(iters: u32) -> ProgressBar {
     if iters == 1 {
         return ProgressBar::hidden();

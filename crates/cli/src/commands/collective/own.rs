@@ -1,4 +1,5 @@
-//! `tributary allreduce --op FILE`: a job with an operator of its own, over elements that only the operator knows.
+//! `tributary allreduce --op FILE`: a job with an operator of its own, over elements that only the operator
+//! understands.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +48,7 @@ pub fn run(member: &Member, place: &str) -> Result<(), Failure> {
     report(member, &operator, output.len(), median(times), &counted, is_checked)
 }
 
-/// The options of a job with the operator, in the order that it needs unless somebody has chosen.
+/// The options of a job with the operator, with the order that it needs unless an order was chosen.
 fn options(member: &Member, operator: &UserOperator) -> Result<ConnectOptions, Failure> {
     let operators: [Arc<dyn Operator>; 1] = [Arc::new(operator.clone())];
     let (protocol, given) = (member.protocol, member.options.iter().cloned().collect());
@@ -60,7 +61,7 @@ fn options(member: &Member, operator: &UserOperator) -> Result<ConnectOptions, F
     Ok(ConnectOptions { options: options.provided(&operators), ..member.options()? })
 }
 
-/// A `.npy` file as its header and its bytes: elements of any type, which only their size tells.
+/// Reads a `.npy` file as its header and its bytes. Elements may be of any type; only their size is checked.
 fn read(path: &Path, operator: &UserOperator) -> Result<(Vec<u8>, Vec<u8>), Failure> {
     let wrong = |what: &str| Failure::new(format!("{}: {what}", path.display()));
     let bytes = fs::read(path).map_err(|error| wrong(&error.to_string()))?;
@@ -87,8 +88,8 @@ fn read(path: &Path, operator: &UserOperator) -> Result<(Vec<u8>, Vec<u8>), Fail
     Ok((header.to_vec(), data.to_vec()))
 }
 
-/// What the same module makes at home of what all ranks bring. Where the order of arrival matters there is nothing to compare
-/// with.
+/// Compares the result with what the same module makes of all ranks' elements on this machine. If the order of arrival
+/// matters, nothing can be compared.
 fn check(member: &Member, operator: &UserOperator, result: &[u8]) -> Result<bool, Failure> {
     let elements = result.len() / operator.element_size();
     let vectors: Vec<Vec<u8>> = (0..member.world).map(|rank| operator.sample(rank.into(), elements)).collect();
@@ -96,7 +97,7 @@ fn check(member: &Member, operator: &UserOperator, result: &[u8]) -> Result<bool
     let expected = reduce(operator, &vectors, &SumTree::star(member.world)).transpose().map_err(Failure::new)?;
     let is_same = expected.is_some_and(|expected| expected == result);
     match operator.needs() {
-        // In levels the arrangement is that of the switches.
+        // With several levels, the arrangement depends on the switches.
         Needs::Arrangement => Ok(is_same),
         _ if is_same => Ok(true),
         _ => Err(Failure::new("the result is not what the same module makes of all ranks' elements at home")),

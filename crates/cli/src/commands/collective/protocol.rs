@@ -1,4 +1,4 @@
-//! The flags that choose a protocol and its options, and their help: what the protocols say of themselves.
+//! The flags that choose a protocol and its options; their help texts come from the protocols.
 
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
@@ -31,7 +31,7 @@ pub fn options_help() -> String {
     )
 }
 
-/// A protocol's options as flags give them.
+/// A protocol's options, from flags.
 pub fn read_options(protocol: &Protocol, given: &[(String, String)]) -> Result<Options, Failure> {
     let given = given.iter().cloned().collect();
     protocol.options.read(&given).map_err(|error| Failure::usage(error.to_string()))

@@ -1,4 +1,4 @@
-//! What a worker says at its end: a short table, or one JSON object.
+//! The report of a worker: a short table, or one JSON object.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::address::resolve;
 /// The measures of one worker.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What the workers did.
+    /// The kind of collective.
     pub collective: &'static str,
-    /// The rank that it was for, or from.
+    /// The root, if the collective has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<u16>,
-    /// Protocol by name.
+    /// The protocol's name.
     pub protocol: &'static str,
     /// The job's name.
     pub job: String,
-    /// This worker.
+    /// The rank of this worker.
     pub rank: u16,
     /// Number of workers.
     pub world: u16,
@@ -33,37 +33,38 @@ pub struct Report {
     pub elements: usize,
     /// Type of its elements.
     pub dtype: &'static str,
-    /// Operator by name.
+    /// The operator's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub op: Option<&'static str>,
     /// Number of collectives.
     pub iters: usize,
     /// Median completion time in seconds.
     pub seconds: f64,
-    /// Bits of the tensor over the median completion time, in units of 10^9.
+    /// Bits of the tensor divided by the median completion time, in units of 10^9.
     pub goodput_gbps: f64,
-    /// Elements of the tensor over the median completion time ("aggregated tensor elements per second").
+    /// Elements of the tensor divided by the median completion time ("aggregated tensor elements per second").
     pub ate_per_s: f64,
     /// Packets that this worker sent, retransmissions included, over all collectives.
     pub packets_sent: u64,
     /// Packets that it sent again.
     pub retransmissions: u64,
-    /// Fraction of the blocks whose sum was made in the network.
+    /// Fraction of the blocks that were summed in the network.
     pub in_network: f64,
-    /// Blocks whose sum was made at hosts.
+    /// How many blocks were summed at hosts.
     pub blocks_at_hosts: u64,
-    /// Fraction of the ranks whose data is in the results, where averages need not wait for all.
+    /// Fraction of the ranks whose data is in the results, if averages need not wait for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contributed: Option<f64>,
-    /// The expression that the last block was summed by, as a hash, where the protocol has one that does not depend on arrival.
+    /// A hash of the expression by which the last block was summed, if the protocol's expression does not depend on
+    /// arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
-    /// The static trees through a fabric that the job runs over, on rank 0.
+    /// On rank 0, the static trees of the job through a fabric.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeStatus>,
     /// The job's servers that are processes of their own.
     pub servers: usize,
-    /// Where that was, and why, if the protocol has memory in switches for all.
+    /// Where the other blocks were summed and why, if the protocol's jobs share memory in switches.
     #[serde(skip)]
     pub elsewhere: Option<String>,
     /// Elements of one packet.
@@ -72,14 +73,14 @@ pub struct Report {
     pub slots: u16,
     /// CPU time of this process, user and system, over all collectives.
     pub cpu_seconds: f64,
-    /// True if the result was compared with what it should be (`--elements`).
+    /// True if the result was checked (`--elements`).
     pub checked: bool,
-    /// Of sparse tensors (`--sparse`).
+    /// The part about sparse tensors (`--sparse`).
     #[serde(flatten)]
     pub sparse: Option<SparseReport>,
 }
 
-/// What was counted and timed of the collectives.
+/// The counts and times of the collectives.
 pub struct Measured {
     stats: GroupStats,
     /// Median completion time.
@@ -92,7 +93,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Asks the worker, and on rank 0 its switch, before it leaves.
+    /// Asks the worker and, on rank 0, its switch before the worker leaves.
     pub fn of(group: &Group, member: &Member, seconds: f64, cpu_seconds: f64) -> Result<Measured, GroupError> {
         let (elements_per_packet, slots) = (group.info().elements_per_packet, group.info().slots);
         let servers = group.info().servers.len();
@@ -101,7 +102,7 @@ impl Measured {
     }
 }
 
-/// The trees that the job's switch names, if it is one of a fabric; none where it does not say.
+/// The trees that the job's switch names, if it is in a fabric; empty if it does not answer.
 fn static_trees(member: &Member) -> Vec<TreeStatus> {
     let status = resolve(&member.switch).ok().and_then(|switch| client::status(switch).ok());
     let Some(status) = status.filter(|status| status.switch.fabric.is_some()) else { return Vec::new() };
@@ -109,7 +110,7 @@ fn static_trees(member: &Member) -> Vec<TreeStatus> {
 }
 
 impl Report {
-    /// A worker's report of a tensor of so many elements, which nobody has compared with anything.
+    /// A worker's report of a tensor of so many elements, not checked yet.
     pub fn of(member: &Member, work: Work, (elements, dtype): (usize, DType), measured: &Measured) -> Report {
         let Measured { stats, seconds, cpu_seconds, elements_per_packet, slots, servers, trees } = measured;
         Report {
@@ -180,19 +181,19 @@ impl Report {
 }
 
 impl Report {
-    /// How many of the ranks are in the results, where some may be left out.
+    /// How many of the ranks are in the results, if some may be left out.
     fn who_contributed(&self) -> String {
         let in_words = |share: f64| format!("{:.2} of {} in each average", share * f64::from(self.world), self.world);
         self.contributed.map_or(String::new(), in_words)
     }
 
-    /// The switches on top of the job's static trees.
+    /// The switches at the roots of the job's static trees.
     fn roots(&self) -> String {
         let roots: Vec<&str> = self.trees.iter().map(|tree| tree.root.as_str()).collect();
         if roots.is_empty() { String::new() } else { format!("{}, with {} on top", roots.len(), roots.join(", ")) }
     }
 
-    /// Which part of the blocks the network has summed, and what became of the others.
+    /// Which part of the blocks the network has summed, and where the others were summed.
     fn where_summed(&self) -> String {
         let network = format!("{:.1} % of the blocks", self.in_network * 100.0);
         match &self.elsewhere {
@@ -205,7 +206,7 @@ impl Report {
     }
 }
 
-/// The median of some durations, in seconds; the mean of the two in the middle where their number is even.
+/// The median of some durations, in seconds; of an even number, the mean of the two in the middle.
 pub fn median(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
     let middle = times.len() / 2;

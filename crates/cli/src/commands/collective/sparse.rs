@@ -1,4 +1,4 @@
-//! `tributary allreduce --sparse`: elements that are made up at some indices, and checked at those that any rank brings.
+//! `tributary allreduce --sparse`: elements made up at some indices, and checked at all indices that any rank brings.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -31,29 +31,29 @@ pub fn help() -> String {
     )
 }
 
-/// The protocols whose jobs may be of sparse tensors, by name.
+/// The names of the protocols that have jobs of sparse tensors.
 fn able() -> String {
     let able = protocols::ALL.iter().filter(|protocol| protocol.options.sparse.is_some());
     able.map(|protocol| protocol.name).collect::<Vec<_>>().join(" or ")
 }
 
-/// What a switch calls the elements that it has sent on.
+/// The name of the switches' count of elements that they have sent.
 const ELEMENTS_OUT: &str = "elements_out";
 
-/// Which indices ranks bring.
+/// How ranks draw their indices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
     /// The share of the tensor's elements that a rank brings.
     pub density: f64,
-    /// Other seeds draw other indices.
+    /// The seed: other seeds draw other indices.
     pub seed: u64,
 }
 
 impl Drawn {
-    /// Whether a rank brings an element: drawn for each on its own, and the same for everybody who asks.
+    /// True if a rank brings an element: drawn for each element independently, and the same on all ranks.
     fn has(&self, rank: u16, index: usize) -> bool {
         let random = made_up::random(rank, index) ^ made_up::random(0, self.seed as usize);
-        // Once more, so that it says nothing of the value.
+        // Hashed once more, so that it does not depend on the value.
         let random = made_up::random(0, random as usize);
         // 53 bits fill a double.
         ((random >> 11) as f64) < self.density * (1u64 << 53) as f64
@@ -68,23 +68,23 @@ impl Drawn {
     }
 }
 
-/// What a sparse allreduce says beside the rest.
+/// The additional part of a sparse allreduce's report.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SparseReport {
-    /// The share of the elements that a rank brings, about.
+    /// The approximate share of the elements that a rank brings.
     pub density: f64,
-    /// What the indices were drawn with.
+    /// The seed of the indices.
     pub seed: u64,
     /// Elements that this worker brought.
     pub elements_brought: usize,
     /// Elements of the result: those that any rank brought.
     pub elements_of_result: usize,
-    /// Elements that this worker's switch sent on, over those of the results, less 1.
+    /// Elements that this worker's switch sent, divided by the elements of the results, less 1.
     pub extra_traffic: Option<f64>,
 }
 
 impl SparseReport {
-    /// For people.
+    /// The part as text for people.
     pub fn in_words(&self) -> String {
         let SparseReport { density, seed, elements_brought, elements_of_result, extra_traffic } = self;
         let extra = extra_traffic.map_or(String::new(), |extra| format!(", extra traffic {:.2} %", extra * 100.0));
@@ -92,7 +92,7 @@ impl SparseReport {
     }
 }
 
-/// What comes of the collectives.
+/// The result of the collectives.
 struct Outcome {
     indices: Vec<u32>,
     values: Data,
@@ -133,7 +133,7 @@ pub fn run(member: &Member, op: ReduceOp, drawn: Drawn) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The options that were chosen, and those that a job of sparse tensors needs besides.
+/// The chosen options, and those that a job of sparse tensors needs in addition.
 fn options(member: &Member, drawn: &Drawn) -> Result<Options, Failure> {
     let given: BTreeMap<String, String> = member.chosen().into_iter().collect();
     let options = &member.protocol.options;
@@ -162,7 +162,7 @@ fn repeat_as(
     Ok(Outcome { indices: found.0, values, brought: indices.len(), seconds: found.1 })
 }
 
-/// The same as often as asked for; the last result, and the median time in seconds.
+/// Repeats the allreduce as often as asked; returns the last result and the median time in seconds.
 fn repeat<T: Sample>(
     group: &Group,
     member: &Member,
@@ -183,7 +183,7 @@ fn repeat<T: Sample>(
     Ok((sum.0, sum.1, median(times)))
 }
 
-/// Compares a result with what the ranks bring, at each index by those that bring it.
+/// Compares a result with the elements of the ranks that bring each index.
 fn check(expected: &Expected, drawn: &Drawn, size: usize, outcome: &Outcome) -> Result<(), Failure> {
     let world = expected.plan.world;
     let ranks_at = |index: usize| (0..world).filter(move |&rank| drawn.has(rank, index));
@@ -199,7 +199,8 @@ fn check(expected: &Expected, drawn: &Drawn, size: usize, outcome: &Outcome) -> 
     expected.check_at(&outcome.values, at_place).map_err(Failure::new)
 }
 
-/// What this worker's switch has sent on for one element of a result, less 1; `None` where it does not say.
+/// How many elements this worker's switch has sent for each element of a result, less 1; `None` if the switch does not
+/// tell.
 fn extra_traffic(member: &Member, elements_of_result: usize) -> Option<f64> {
     let status = client::status(resolve(&member.switch).ok()?).ok()?;
     let job = status.jobs.iter().find(|job| job.name == member.job)?;

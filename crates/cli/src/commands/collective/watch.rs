@@ -1,4 +1,4 @@
-//! `--watch`: how far a worker is while it works, line by line, for programs that draw it.
+//! `--watch`: reports a worker's progress line by line, for programs that draw it.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime};
@@ -8,17 +8,17 @@ use tributary_net::group::Group;
 
 use crate::output;
 
-/// One look.
+/// The state at one time.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since 1970.
     pub at: f64,
     /// Blocks whose sums have come.
     pub blocks: u64,
-    /// Packets sent, and those of them that were sent again.
+    /// How many packets were sent, and how many of them again.
     pub packets_sent: u64,
     pub retransmissions: u64,
-    /// The protocol's own window, where it tells one: packets.
+    /// The protocol's own window in packets, if it tells one.
     pub window_packets: Option<f64>,
 }
 
@@ -27,14 +27,14 @@ pub fn unix_seconds() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Works, and meanwhile prints a line for each interval.
+/// Does the work, and prints a line for each interval meanwhile.
 pub fn watched<T>(group: &Group, every: Option<Duration>, work: impl FnOnce() -> T) -> T {
     let Some(every) = every else { return work() };
     std::thread::scope(|scope| {
         let (over, is_over) = channel::<()>();
         scope.spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(every) {
-                // Whoever reads no longer needs no more lines.
+                // If the reader has gone, no more lines are needed.
                 let said = sample(group).map(|sample| output::json(&sample));
                 if !matches!(said, Some(Ok(()))) {
                     return;

@@ -1,4 +1,4 @@
-//! The arrays that the demo's workers load: five parts, in each of which magnitudes differ in another way.
+//! The arrays that the demo's workers load: five parts, which differ in their magnitudes.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use crate::stage::Random;
 pub enum Part {
     /// Normal with variance 1, as gradients nearly are.
     Normal,
-    /// A few values are thousands of times the typical.
+    /// A few values are thousands of times as large as the typical ones.
     HeavyTailed,
     /// Normal times 1e-30.
     Tiny,
     /// Normal times 1e30.
     Huge,
-    /// Each rank another of the four: what is small vanishes beside what is huge, and must not do harm.
+    /// Each rank has another one of the four: small values vanish beside huge ones, and must do no harm.
     Mixed,
 }
 
 impl Part {
-    /// In the order in which they lie in an array.
+    /// All parts, in their order in an array.
     pub const ALL: [Part; 5] = [Part::Normal, Part::HeavyTailed, Part::Tiny, Part::Huge, Part::Mixed];
 
     /// The name in tables.
@@ -39,7 +39,7 @@ impl Part {
         }
     }
 
-    /// Where it lies in an array of `elements`.
+    /// The place of the part in an array of `elements`.
     pub fn range(self, elements: usize) -> Range<usize> {
         let index = self as usize;
         elements * index / Part::ALL.len()..elements * (index + 1) / Part::ALL.len()
@@ -70,7 +70,7 @@ pub fn array(rank: usize, elements: usize) -> Vec<f32> {
     values
 }
 
-/// Writes an array for each rank and says where.
+/// Writes an array for each rank and returns the paths.
 pub fn write(folder: &Path, ranks: usize, elements: usize) -> Result<Vec<PathBuf>, Failure> {
     let write_one = |rank: usize| -> Result<PathBuf, Failure> {
         let path = folder.join(format!("input-{rank}.npy"));

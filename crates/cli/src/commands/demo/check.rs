@@ -1,19 +1,19 @@
-//! Holds a sum to the float64 sum of its inputs, element by element, within a bound that theory gives.
+//! Compares a sum with the float64 sum of its inputs, element by element, within a bound that theory gives.
 
 use serde::Serialize;
 use tributary_numeric::BlockExponent;
 
 use super::arrays::Part;
 
-/// How far a sum may be from the exact one.
+/// How far a sum may be from the exact sum.
 #[derive(Clone, Copy, Debug)]
 pub enum Allowed {
-    /// SwitchML's Theorem 1, `n/f` for each block of so many elements, and the rounding of the result to float32.
+    /// SwitchML's Theorem 1: `n/f` for each block of so many elements, plus the rounding of the result to float32.
     Theorem1 {
         /// Elements that share a scaling factor.
         block: usize,
     },
-    /// The sum of n numbers in float32 one after the other: `(n-1) * 2^-24 * sum of |x|` (Higham 2002, §4.2).
+    /// The error of a sum of n float32 numbers one after the other: `(n-1) * 2^-24 * sum of |x|` (Higham 2002, §4.2).
     FloatSum,
 }
 
@@ -22,28 +22,28 @@ pub enum Allowed {
 pub struct Extreme {
     /// Distance from the float64 sum.
     pub error: f64,
-    /// What was allowed there.
+    /// The bound.
     pub bound: f64,
-    /// The one over the other; at most 1.
+    /// The error divided by the bound: at most 1 if it is allowed.
     pub share: f64,
 }
 
-/// What came out.
+/// The result of the check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     /// All ranks wrote the same bits.
     pub identical: bool,
-    /// By part, in the order of [`Part::ALL`].
+    /// The extreme of each part, in the order of [`Part::ALL`].
     pub extremes: Vec<Extreme>,
 }
 
 impl Verdict {
-    /// The nearest to its bound of all.
+    /// The extreme that is nearest to its bound.
     pub fn worst(&self) -> Extreme {
         self.extremes.iter().cloned().fold(Extreme::default(), |a, b| if b.share > a.share { b } else { a })
     }
 
-    /// True if nothing is wrong.
+    /// True if the result is right.
     pub fn holds(&self) -> bool {
         self.identical && self.worst().share <= 1.0
     }
@@ -82,7 +82,7 @@ fn theorem_1(inputs: &[Vec<f32>], start: usize, end: usize) -> f64 {
 }
 
 impl Extreme {
-    /// Looks at one more element; `of_block` is 0 where the sum is made in float32.
+    /// Checks one more element; `of_block` is 0 for sums made in float32.
     fn take(&mut self, inputs: &[Vec<f32>], index: usize, got: f32, of_block: f64) {
         let values = inputs.iter().map(|input| f64::from(input[index]));
         let (exact, magnitude) = values.fold((0.0, 0.0), |(sum, magnitude), x| (sum + x, magnitude + f64::abs(x)));
@@ -92,7 +92,7 @@ impl Extreme {
             n_over_f => n_over_f + unit * (exact.abs() + n_over_f),
         };
         let error = (f64::from(got) - exact).abs();
-        // Zeros have a bound of zero; a NaN is over every bound.
+        // Zeros have a bound of zero; a NaN exceeds every bound.
         let share = if error == 0.0 { 0.0 } else { error / bound };
         if share > self.share || share.is_nan() {
             *self = Extreme { error, bound, share: if share.is_nan() { f64::INFINITY } else { share } };
@@ -126,7 +126,7 @@ mod tests {
         let inputs = inputs();
         let outputs = vec![sums(&inputs[..3]); 4];
         let verdict = judge(&inputs, &outputs, Allowed::Theorem1 { block: 64 });
-        // In the mixed part rank 3 brings the huge values.
+        // Rank 3 brings the huge values of the mixed part.
         assert!(verdict.identical && verdict.extremes.iter().all(|extreme| extreme.share > 1000.0), "{verdict:?}");
     }
 

@@ -1,6 +1,7 @@
-//! `tributary demo`: a switch and four workers as processes sum real arrays, and we look over their shoulders.
+//! `tributary demo`: a switch and four workers, each a process, sum real arrays; the program checks and shows the
+//! results.
 //!
-//! `arrays.rs` makes what they sum, `check.rs` holds the result to its bound, `report.rs` shows it.
+//! `arrays.rs` makes the arrays, `check.rs` checks the result against its bound, and `report.rs` shows it.
 
 mod arrays;
 mod check;
@@ -101,7 +102,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     }
 }
 
-/// A star where that is possible, else loopback; and a sentence that says which, and why.
+/// A star if possible, else loopback; and a sentence that says which, and why.
 fn place(loopback: bool) -> Result<(Place, Setting), Failure> {
     if loopback {
         return Ok((Place::Loopback, Setting { sentence: "on loopback, as asked".into(), has_links: false }));
@@ -122,7 +123,7 @@ fn outputs(folder: &Path, protocol: &'static Protocol) -> Vec<PathBuf> {
     (0..WORKERS).map(|rank| folder.join(format!("{}-{rank}.npy", protocol.name))).collect()
 }
 
-/// Compares what the workers wrote with what they loaded.
+/// Compares the workers' outputs with their inputs.
 fn judge(inputs: &[PathBuf], job: &JobRun, workers: &[WorkerReport]) -> Result<Verdict, Failure> {
     let inputs = floats(inputs)?;
     let outputs = floats(&job.outputs)?;
@@ -144,7 +145,7 @@ fn floats(paths: &[PathBuf]) -> Result<Vec<Vec<f32>>, Failure> {
         .collect()
 }
 
-/// Steps: the arrays, and a sum and a check for each protocol.
+/// The bar's steps: making the arrays, then a sum and a check for each protocol.
 fn progress(protocols: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {bar:30} {elapsed} {msg}").expect("a right template");
     let progress = ProgressBar::new(1 + 2 * protocols as u64).with_style(style);

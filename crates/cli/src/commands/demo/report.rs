@@ -1,4 +1,4 @@
-//! What the demo says at its end.
+//! The report of the demo.
 
 use serde::Serialize;
 use tributary_proto::contract::numbers::Numbers;
@@ -12,18 +12,18 @@ use crate::stage::WorkerReport;
 /// One protocol's run.
 #[derive(Debug, Serialize)]
 pub struct Line {
-    /// Who summed.
+    /// The protocol that summed.
     pub protocol: &'static str,
-    /// What it summed floats as.
+    /// In which numbers it summed floats.
     #[serde(skip)]
     pub numbers: Numbers,
     /// Median completion time at the slowest worker.
     pub seconds: f64,
-    /// Bits of tensor over that, in 10^9.
+    /// Bits of the tensor divided by that time, in 10^9.
     pub goodput_gbps: f64,
-    /// Elements of tensor over that.
+    /// Elements of the tensor divided by that time.
     pub ate_per_s: f64,
-    /// By all workers, over all sums.
+    /// Packets that all workers sent, over all sums.
     pub packets_sent: u64,
     /// Packets sent again.
     pub retransmissions: u64,
@@ -34,7 +34,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Takes the workers' own accounts together.
+    /// Joins the workers' reports.
     pub fn new(protocol: &'static Protocol, workers: &[WorkerReport], verdict: Verdict) -> Line {
         let seconds = workers.iter().map(|worker| worker.seconds).fold(0.0, f64::max);
         let elements = workers.first().map_or(0, |worker| worker.elements) as f64;
@@ -70,18 +70,18 @@ impl Line {
 
 /// Where the demo runs.
 pub struct Setting {
-    /// As the end of a sentence.
+    /// The place, as the end of a sentence.
     pub sentence: String,
-    /// There are links with a rate.
+    /// True if there are links with a rate.
     pub has_links: bool,
 }
 
-/// Everything that the demo found.
+/// The results of the demo.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Where it ran, as the end of a sentence.
     pub setting: String,
-    /// What the goodput does not mean, where it ran without links.
+    /// How not to read the goodput, if there were no links.
     pub caveat: Option<&'static str>,
     /// Number of workers.
     pub workers: usize,
@@ -107,7 +107,7 @@ impl Report {
         Report { setting: setting.sentence, caveat, workers, elements, iters, lines: Vec::new() }
     }
 
-    /// What is wrong, if anything is.
+    /// The error, if there is one.
     pub fn complaint(&self) -> Option<String> {
         self.lines.iter().find(|line| !line.verdict.holds()).map(|line| {
             let worst = line.verdict.worst();
@@ -149,7 +149,7 @@ impl Report {
         table
     }
 
-    /// Errors by part, against the bound of what each protocol sums floats as.
+    /// The errors of each part, with the bound for each protocol's numbers.
     fn errors(&self) -> Table {
         let headings = self
             .lines

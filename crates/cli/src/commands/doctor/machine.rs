@@ -6,7 +6,7 @@ use super::Check;
 
 /// Kernels from here on coalesce received UDP segments (UDP_GRO).
 const GRO_KERNEL: (u32, u32) = (5, 0);
-/// Sockets and files that a switch with many jobs and a Prometheus scraper holds with ease.
+/// How many sockets and files a switch with many jobs and a Prometheus scraper needs.
 const FILES: u64 = 256;
 
 /// Every check of the machine.
@@ -61,7 +61,8 @@ fn clock() -> Check {
     const PATH: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let source = read(PATH);
     match source.as_str() {
-        // Each read of these leaves the processor and takes about a microsecond; timers are read per batch.
+        // Reading one of these clocks takes about a microsecond, since it leaves the processor; the clock is read for
+        // each batch.
         "hpet" | "acpi_pm" | "jiffies" | "pit" => Check::warn(
             "clock",
             format!("{source} is slow to read"),
@@ -87,7 +88,7 @@ fn files() -> Check {
     }
 }
 
-/// A small file of the system, trimmed; empty where there is none.
+/// The trimmed text of a small file of the system; empty if the file does not exist.
 pub fn read(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_string()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! `tributary doctor`: what is wrong, and the command that mends it.
 //!
-//! Checks of the machine are in `machine.rs`, of the network in `network.rs`, the proof that sums come out right in
-//! `smoke.rs`, and what the way to a switch does to packets besides carrying them in `way.rs`.
+//! Checks of the machine are in `machine.rs`, of the network in `network.rs`. `smoke.rs` proves that sums are right,
+//! and `way.rs` checks what the path to a switch does to packets besides carrying them.
 
 mod machine;
 mod network;
@@ -39,39 +39,39 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// All is well.
     Ok,
-    /// It works, with less speed or safety.
+    /// It works, but slower or less safely.
     Warn,
     /// It does not work.
     Fail,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// The name of what was checked.
     pub name: &'static str,
     /// How bad it is.
     pub level: Level,
     /// What was found.
     pub found: String,
-    /// What mends it.
+    /// The remedy.
     pub remedy: Option<String>,
 }
 
 impl Check {
-    /// As it should be.
+    /// A check that found all well.
     pub fn ok(name: &'static str, found: impl Into<String>) -> Check {
         Check { name, level: Level::Ok, found: found.into(), remedy: None }
     }
 
-    /// It works, but could be better.
+    /// A check that found something that works but could be better.
     pub fn warn(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Check {
         Check { name, level: Level::Warn, found: found.into(), remedy: Some(remedy.into()) }
     }
 
-    /// It does not work.
+    /// A check that found something that does not work.
     pub fn fail(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Check {
         Check { name, level: Level::Fail, found: found.into(), remedy: Some(remedy.into()) }
     }

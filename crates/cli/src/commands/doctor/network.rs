@@ -1,4 +1,4 @@
-//! The network: buffers and offloads of sockets here, and the way to a switch.
+//! The network: buffers and offloads of sockets here, and the path to a switch.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,13 +11,14 @@ use super::Check;
 use super::machine::read;
 use crate::address::resolve;
 
-/// What a worker or a shard asks the kernel for: a burst of a pool's results while its thread is not scheduled.
+/// The receive buffer that a worker or a shard asks for: it holds a burst of a pool's results while the thread does not
+/// run.
 const BUFFER_BYTES: usize = 8 << 20;
 /// Below this a burst of one pool on a 10 Gbit/s link may overflow the socket.
 const ENOUGH_BYTES: usize = 2 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a socket of ours gets from this kernel.
+/// What this kernel gives to a socket.
 pub fn local() -> Vec<Check> {
     let port = match UdpPort::open((Ipv4Addr::UNSPECIFIED, 0).into(), BUFFER_BYTES, BUFFER_BYTES) {
         Ok(port) => port,
@@ -56,7 +57,7 @@ fn buffer(name: &'static str, limit: &str, granted: usize) -> Check {
     }
 }
 
-/// Name, route, MTU, TCP and control API of a switch. UDP is what the smoke test shows.
+/// Checks name, route, MTU, TCP and control API of a switch. The smoke test checks UDP.
 pub fn way_to(switch: &str) -> Vec<Check> {
     let Ok(address) = resolve(switch) else {
         let remedy = "write the address as numbers, or add the name to DNS or /etc/hosts";

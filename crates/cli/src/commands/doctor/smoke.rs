@@ -27,13 +27,13 @@ pub fn embedded() -> Check {
     }
 }
 
-/// A job's name of its own, so that two doctors do not meet.
+/// A job name that no other doctor uses.
 pub fn job() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("doctor-{}-{}", std::process::id(), now.as_nanos())
 }
 
-/// Who comes to a job of the doctor's.
+/// The options of a rank in one of the doctor's jobs.
 pub fn options(switch: &str, job: &str, rank: u16, world: u16) -> Result<ConnectOptions, String> {
     let protocol = stage::job::protocols().next().ok_or("this build has no protocol for one switch and its workers")?;
     Ok(ConnectOptions {
@@ -50,7 +50,7 @@ pub fn options(switch: &str, job: &str, rank: u16, world: u16) -> Result<Connect
     })
 }
 
-/// Two ranks in this process, at a switch.
+/// Two ranks in this process at a remote switch.
 pub fn at(switch: &str) -> Check {
     let job = job();
     let start = Instant::now();
@@ -77,7 +77,7 @@ pub fn at(switch: &str) -> Check {
     }
 }
 
-/// Returns the elements that a packet carries on this way.
+/// Runs one rank; returns how many elements a packet carries on this path.
 fn one_rank(switch: &str, job: &str, rank: u16) -> Result<u16, String> {
     let group = Group::connect(&options(switch, job, rank, 2)?).map_err(|error| error.to_string())?;
     let elements_per_packet = group.info().elements_per_packet;

@@ -1,4 +1,4 @@
-//! What the way to a switch does to congestion marks and to the order of packets.
+//! What the path to a switch does to congestion marks and to the order of packets.
 
 use tributary_net::group::{Group, Survey};
 
@@ -8,7 +8,7 @@ use super::smoke::{job, options};
 const MARKS: &str = "ECN";
 const ORDER: &str = "order";
 
-/// Whether ECN survives the way, and whether the way keeps the order.
+/// Checks that ECN survives the path, and that the path keeps the order.
 pub fn checks(switch: &str) -> Vec<Check> {
     let survey = options(switch, &job(), 0, 1).and_then(|options| {
         let survey = Group::survey(&options);

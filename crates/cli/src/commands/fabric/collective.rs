@@ -1,4 +1,4 @@
-//! Hosts of a fabric sum, while others send what they please and switches die.
+//! Hosts of a fabric sum, while other hosts send other traffic and switches are killed.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ use crate::stage::{Process, WorkerReport};
 
 /// Time for processes to start and find each other on a busy machine, on top of what a sum may take.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often we look whether a switch is to be killed.
+/// How often the program checks whether it is time to kill a switch.
 const LOOK: Duration = Duration::from_millis(10);
-/// Time for what switches hold for sums that are over to be given back.
+/// How long switches may take to free what they hold for sums that are over.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// `--traffic`: other packets from one host to another.
@@ -31,7 +31,7 @@ pub struct Stream {
     via: Option<String>,
 }
 
-/// `--kill`: a switch, when, and how long after that it is started again.
+/// `--kill`: a switch, when it is killed, and how long after that it is started again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kill {
     switch: String,
@@ -65,7 +65,7 @@ pub fn parse_kill(text: &str) -> Result<Kill, String> {
     Ok(Kill { switch: switch.to_string(), after: seconds(after).ok_or_else(wrong)?, back })
 }
 
-/// What the hosts do.
+/// The plan for the hosts.
 pub struct Plan {
     pub protocol: &'static Protocol,
     options: Vec<(String, String)>,
@@ -121,7 +121,7 @@ impl Plan {
         })
     }
 
-    /// What happens, for who waits.
+    /// The plan as a sentence, for people who wait.
     pub fn sentence(&self) -> String {
         let (hosts, protocol) = (self.workers.len(), self.protocol.name);
         let times = if self.iters == 1 { String::new() } else { format!(" {} times", self.iters) };
@@ -133,7 +133,7 @@ impl Plan {
 pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
     let before = stage.all_status()?;
     let streams = plan.streams.iter().map(|(from, stream)| start_stream(stage, *from, stream));
-    // They end with the plan: dropping them kills them.
+    // The streams end when they are dropped, with this function.
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
     let mut workers = Vec::new();
     for (rank, &host) in plan.workers.iter().enumerate() {
@@ -154,7 +154,7 @@ pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
     Ok(Report::new(plan, names, ranks, &before, settled(stage)?, death))
 }
 
-/// Kills the switch when it is time, unless all hosts have summed by then.
+/// Kills the switch when it is time, unless all hosts have their sums by then.
 fn die(stage: &mut FabricStage, workers: &mut [Process], switch: NodeId, kill: &Kill) -> Result<Death, Failure> {
     await_first_blocks(stage, workers)?;
     pause(stage, kill.after)?;
@@ -187,7 +187,7 @@ fn pause(stage: &FabricStage, pause: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The switches' state once jobs hold nothing any more of what they share, or as it is when that takes too long.
+/// The state of all switches once jobs hold no shared memory any more, or when that takes too long.
 fn settled(stage: &FabricStage) -> Result<Vec<tributary_net::status::SwitchStatus>, Failure> {
     let deadline = Instant::now() + SETTLE;
     loop {
@@ -228,7 +228,7 @@ fn start_stream(stage: &FabricStage, from: NodeId, stream: &Stream) -> Result<Pr
     Process::spawn(format!("traffic from {}", stream.from), command, &stage.interrupt)
 }
 
-/// Waits until the job runs and its first contributions were added, or is over.
+/// Waits until the job runs and its first contributions were added, or until it is over.
 fn await_first_blocks(stage: &FabricStage, workers: &mut [Process]) -> Result<(), Failure> {
     let deadline = Instant::now() + START_TIMEOUT;
     loop {

@@ -12,7 +12,7 @@ use crate::commands::switch::not_started;
 use crate::failure::Failure;
 use crate::output;
 
-/// Starts the switch of this name of the fabric that the file describes; `operators` says what it serves in place of the file.
+/// Starts the named switch of the fabric that the file describes; `operators` replaces the file's choice of operators.
 pub fn start(file: &ChosenFile, node: &str, operators: Option<Allowed>) -> Result<RunningFabricSwitch, Failure> {
     let fabric = file.read()?;
     let found = fabric.node_named(node).filter(|&found| fabric.is_switch(found));
@@ -31,7 +31,7 @@ pub fn start(file: &ChosenFile, node: &str, operators: Option<Allowed>) -> Resul
     RunningFabricSwitch::start(&options).map_err(not_started)
 }
 
-/// Says that it listens, and where.
+/// Prints that the switch listens, and where.
 pub fn tell_ready(switch: &RunningFabricSwitch, node: &str, json: bool) -> Result<(), Failure> {
     let (udp, control) = (switch.udp_addr(), switch.control_addrs());
     if json {

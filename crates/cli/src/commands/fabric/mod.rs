@@ -1,7 +1,8 @@
-//! `tributary fabric`: a whole fabric of switches and hosts on this machine, or the commands for real ones.
+//! `tributary fabric`: a whole fabric of switches and hosts on this machine, or the commands for real machines.
 //!
-//! `stage.rs` builds it of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows what came of
-//! it, `print.rs` is for real machines. `daemon.rs` is one switch, which each of the processes is.
+//! `stage.rs` builds the fabric of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows the
+//! results, and `print.rs` prints the commands for real machines. `daemon.rs` is one switch, which each of the
+//! processes runs.
 
 mod collective;
 pub mod daemon;
@@ -99,7 +100,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Builds, runs, takes down.
+/// Builds the fabric, runs the plan, and takes the fabric down.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let file = ChosenFile { path: args.file.clone(), switch_options: args.switch_options.clone() };
     let fabric = Arc::new(file.read()?);
@@ -142,12 +143,12 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     outcome
 }
 
-/// A fabric's file, and the options of switches that flags put in place of the file's.
+/// A fabric's file, and the options of switches in flags, which replace the file's.
 #[derive(Clone)]
 pub struct ChosenFile {
-    /// Where it is.
+    /// The file's path.
     pub path: PathBuf,
-    /// As flags say them.
+    /// The options, as in the flags.
     pub switch_options: Vec<String>,
 }
 
@@ -164,7 +165,7 @@ impl ChosenFile {
         FabricFile::parse_with(&text, &given).map_err(|error| Failure::usage(format!("'{path}': {error}")))
     }
 
-    /// The flags that make another command choose the same.
+    /// The flags with which another command makes the same choice.
     pub fn flags(&self) -> Vec<OsString> {
         let options = self.switch_options.iter().flat_map(|option| ["--switch-option".into(), option.into()]);
         ["--fabric".into(), self.path.clone().into_os_string()].into_iter().chain(options).collect()
@@ -193,7 +194,7 @@ fn progress() -> ProgressBar {
     progress
 }
 
-/// The protocol of this name, if switches of a fabric sum for it: all on the way, or those of its trees.
+/// The protocol of this name, if switches of a fabric sum for it: all switches on the way, or those of its trees.
 fn protocol(name: &str) -> Result<&'static Protocol, Failure> {
     let fit = || protocols::ALL.iter().copied().filter(|protocol| protocol.placement != Placement::Hosts);
     fit().find(|protocol| protocol.name == name).ok_or_else(|| {

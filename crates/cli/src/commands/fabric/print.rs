@@ -4,7 +4,7 @@ use tributary_control::fabric::FabricLayout;
 
 use super::{ChosenFile, PROTOCOL};
 
-/// One line for each machine, and what must hold there.
+/// One line for each machine, and the requirements of that machine.
 pub fn commands(fabric: &FabricLayout, chosen: &ChosenFile) -> String {
     let file = chosen.path.display();
     let options: String = chosen.switch_options.iter().map(|option| format!(" --switch-option '{option}'")).collect();

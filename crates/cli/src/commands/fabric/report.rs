@@ -1,4 +1,4 @@
-//! What came of a collective on a fabric, rank by rank and port by port.
+//! The results of a collective on a fabric, rank by rank and port by port.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use crate::commands::status::trees;
 use crate::output::Table;
 use crate::stage::WorkerReport;
 
-/// What came of `--kill`.
+/// The result of `--kill`.
 pub struct Death {
     pub switch: String,
-    /// False if all hosts had summed before it was time.
+    /// False if all hosts had their sums before it was time.
     pub in_time: bool,
 }
 
-/// Everything that was seen.
+/// All observations.
 #[derive(Serialize)]
 pub struct Report {
     protocol: &'static str,
@@ -29,10 +29,10 @@ pub struct Report {
     slots: u16,
     /// The switch that was killed while hosts summed.
     killed: Option<String>,
-    /// The switch that was to be killed, but all hosts had summed before.
+    /// The switch that was not killed, because all hosts had their sums before.
     #[serde(skip_serializing_if = "Option::is_none")]
     spared: Option<String>,
-    /// The trees that were planned for the job, where its protocol has such.
+    /// The trees that were planned for the job, if its protocol has planned trees.
     trees: Vec<TreeStatus>,
     ranks: Vec<Rank>,
     switches: Vec<Switch>,
@@ -55,7 +55,7 @@ struct Switch {
     ports: Vec<Port>,
 }
 
-/// What passed one port during the collective.
+/// The traffic of one port during the collective.
 #[derive(Serialize)]
 struct Port {
     peer: String,
@@ -64,15 +64,15 @@ struct Port {
     tx_bytes: u64,
     tx_drops: u64,
     tx_marks: u64,
-    /// How often the other end was told to pause, and had this port pause, in a lossless fabric.
+    /// In a lossless fabric: how often this port paused the other end, and how often the other end paused this port.
     pauses_given: u64,
     pauses_taken: u64,
-    /// Since the switch started.
+    /// The longest queue since the switch started.
     peak_queued_bytes: u64,
 }
 
 impl Report {
-    /// What the ranks said, and what the switches counted between two looks.
+    /// Joins the ranks' reports, and what the switches counted between two observations.
     pub fn new(
         plan: &Plan,
         hosts: Vec<String>,
@@ -112,7 +112,7 @@ impl Report {
         }
     }
 
-    /// What is wrong, if anything is: every rank has checked its own sum.
+    /// The error, if there is one. Every rank has checked its own sum.
     pub fn complaint(&self) -> Option<String> {
         let held = |switch: &Switch| switch.shared.iter().map(|shared| shared.slots_held).sum::<u32>();
         self.switches
@@ -145,7 +145,7 @@ impl Report {
         )
     }
 
-    /// The trees, each behind an empty line.
+    /// The trees, each followed by an empty line.
     fn drawn_trees(&self) -> String {
         let drawn = |(number, tree)| format!("{}\n\n", trees::whole("planned", number, tree).join("\n"));
         self.trees.iter().enumerate().map(drawn).collect()
@@ -198,7 +198,7 @@ impl Report {
         table.render()
     }
 
-    /// What jobs share at each switch. Each protocol has figures of its own.
+    /// The memory that jobs share at each switch. Each protocol has its own figures.
     fn shared_table(&self) -> String {
         let all = || self.switches.iter().flat_map(|switch| switch.shared.iter().map(move |shared| (switch, shared)));
         let protocols: BTreeSet<&str> = all().map(|(_, shared)| shared.protocol.as_str()).collect();

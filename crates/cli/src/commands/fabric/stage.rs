@@ -22,11 +22,11 @@ use crate::stage::{Interrupt, Process};
 
 /// How long a program may take to say that it is ready, on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often we look whether something has happened.
+/// How often the program looks at its children.
 const LOOK: Duration = Duration::from_millis(50);
 const MTU: u16 = 1_500;
 
-/// A fabric that runs.
+/// A running fabric.
 pub struct FabricStage {
     pub fabric: Arc<FabricLayout>,
     pub interrupt: Interrupt,
@@ -100,30 +100,30 @@ impl FabricStage {
         &self.file.path
     }
 
-    /// Kills a switch as the kernel would.
+    /// Kills a switch with SIGKILL.
     pub fn kill(&mut self, node: NodeId) {
         self.switches.remove(&node);
     }
 
-    /// Starts a switch again that was killed, and waits until it listens.
+    /// Starts a killed switch again, and waits until it listens.
     pub fn restart(&mut self, node: NodeId) -> Result<(), Failure> {
         self.start(node)?;
         self.switches.get_mut(&node).map_or(Ok(()), |switch| switch.next_line(START_TIMEOUT).map(drop))
     }
 
-    /// What a switch says of itself.
+    /// The status of a switch.
     pub fn status(&self, node: NodeId) -> Result<SwitchStatus, Failure> {
         let control = self.fabric.nodes[node.index()].control;
         let control = control.ok_or_else(|| Failure::new(format!("{} is no switch", self.fabric.name(node))))?;
         Ok(self.network.control().inside(|| client::status(control))??)
     }
 
-    /// Every switch that runs, with what it says.
+    /// The status of every running switch.
     pub fn all_status(&self) -> Result<Vec<SwitchStatus>, Failure> {
         self.switches.keys().map(|&node| self.status(node)).collect()
     }
 
-    /// Waits until every switch knows the jobs and hears its neighbours.
+    /// Waits until every switch knows the jobs and has heard its neighbours.
     pub fn wait_ready(&self) -> Result<(), Failure> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
@@ -141,7 +141,7 @@ impl FabricStage {
         }
     }
 
-    /// Waits until somebody asks us to stop, or a switch has ended by itself.
+    /// Waits until a signal asks the program to stop, or a switch has ended by itself.
     pub fn wait_for_the_end(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         while !interrupt.is_set() {
             for process in self.switches.values_mut().chain(&mut self.servers) {
@@ -152,7 +152,7 @@ impl FabricStage {
         Ok(())
     }
 
-    /// The namespace of each node, as variables of a shell.
+    /// The namespace of each node, as shell variables.
     pub fn namespaces(&self) -> Vec<(String, String)> {
         let variable = |name: &str| format!("NS_{}", name.replace(['-', '.'], "_"));
         let nodes = self.fabric.nodes.iter().enumerate();
@@ -160,7 +160,7 @@ impl FabricStage {
         nodes.chain([(variable("control"), self.network.control().name().to_owned())]).collect()
     }
 
-    /// Where everything is.
+    /// The addresses and namespaces of all nodes.
     pub fn describe(&self) -> Description {
         let nodes = self.fabric.nodes.iter().enumerate();
         let nodes = nodes.map(|(node, plan)| Place {
@@ -201,7 +201,7 @@ fn network_plan(fabric: &FabricLayout) -> Result<NetworkPlan, Failure> {
         Ok(NodePlan { name: node.name.clone(), address: v4(node.address)?, control })
     });
     let cables = fabric.cabling.cables.iter().zip(&fabric.cables).map(|(&(a, b), cable)| {
-        // Switches keep to the rate by themselves; hosts have a shaper for a NIC.
+        // Switches keep to the rate by themselves; hosts get a shaper in place of a NIC.
         let shaping = |node: NodeId| match cable.bits_per_s {
             Some(rate) if !fabric.is_switch(node) => Shaping::BitsPerSecond(rate),
             _ => Shaping::Unshaped,
@@ -212,7 +212,7 @@ fn network_plan(fabric: &FabricLayout) -> Result<NetworkPlan, Failure> {
     Ok(NetworkPlan { nodes, cables: cables.collect(), mtu: MTU })
 }
 
-/// Where everything is, for people and programs.
+/// The addresses and namespaces of all nodes, for people and programs.
 #[derive(Serialize)]
 pub struct Description {
     event: &'static str,
@@ -231,7 +231,7 @@ struct Place {
 }
 
 impl Description {
-    /// A table, and what to do with it.
+    /// A table, and instructions.
     pub fn render(&self) -> String {
         let mut table = Table::new(["NODE", "ADDRESS", "NAMESPACE", "CONTROL", "CONNECTED TO"]);
         for node in &self.nodes {

@@ -1,4 +1,4 @@
-//! What a job and a flow have said while they shared a cable, and what each had of it.
+//! The samples of a job and a flow that share a cable, and their shares.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ pub const FRAME_BYTES: u64 = 14 + 20 + 8;
 /// A full packet of the flow on the wire.
 const FLOW_BYTES: u64 = 1_472 + FRAME_BYTES;
 
-/// What both have said, in order of time.
+/// The samples of both, in order of time.
 pub struct Recording {
     job: Vec<JobSample>,
     flow: Vec<FlowSample>,
@@ -20,23 +20,23 @@ pub struct Recording {
     job_bytes: u64,
 }
 
-/// What each had over the last half of the time that both were there.
+/// The rate of each over the last half of the time that both ran.
 #[derive(Debug, Serialize)]
 pub struct Shares {
     pub job_mbps: f64,
-    /// In parts of half of the cable.
+    /// The rate divided by half of the cable's rate.
     pub job_share: f64,
     pub flow_mbps: f64,
     pub flow_share: f64,
-    /// Before the job came, over the last half of that time.
+    /// The flow's rate before the job came, over the last half of that time.
     pub flow_alone_mbps: f64,
 }
 
-/// Seconds since 1970, and bytes on the wire until then.
+/// Seconds since 1970, and bytes that were sent until then.
 type Sent = (f64, u64);
 
 impl Recording {
-    /// Reads the lines of both.
+    /// Reads the output lines of both.
     pub fn read(job: &[String], flow: &[String], job_bytes: u64) -> Result<Recording, Failure> {
         Ok(Recording { job: samples("rank 0", job)?, flow: samples("the flow", flow)?, job_bytes })
     }
@@ -49,12 +49,12 @@ impl Recording {
         self.flow.iter().map(|sample| (sample.at, sample.packets * FLOW_BYTES)).collect()
     }
 
-    /// When the flow began, as far as it has said.
+    /// When the flow began, according to its first sample.
     fn start(&self) -> f64 {
         self.flow[0].at
     }
 
-    /// What each had.
+    /// The shares of both.
     pub fn shares(&self, rate_mbps: u32) -> Result<Shares, Failure> {
         let (job, flow) = (self.job_sent(), self.flow_sent());
         let Some(joined) = job.iter().find(|(_, bytes)| *bytes > 0).map(|(at, _)| *at) else {
@@ -74,7 +74,7 @@ impl Recording {
         })
     }
 
-    /// Megabits per second over time, of the job and of the flow.
+    /// Megabits per second over time, for the job and the flow.
     pub fn rates(&self) -> [Vec<[f64; 2]>; 2] {
         [self.job_sent(), self.flow_sent()].map(|sent| {
             let rate = |pair: &[Sent]| [pair[1].0 - self.start(), mbps(pair, pair[0].0, pair[1].0)];
@@ -82,7 +82,7 @@ impl Recording {
         })
     }
 
-    /// Windows over time, of the job and of the flow.
+    /// Windows over time, for the job and the flow.
     pub fn windows(&self) -> [Vec<[f64; 2]>; 2] {
         let job = self.job.iter().filter_map(|sample| Some([sample.at - self.start(), sample.window_packets?]));
         let flow = self.flow.iter().map(|sample| [sample.at - self.start(), sample.window_packets as f64]);
@@ -90,7 +90,7 @@ impl Recording {
     }
 }
 
-/// The lines that are samples; a process also says other things, and its last line may be cut.
+/// The lines that are samples. A process also prints other lines, and its last line may be cut.
 fn samples<T: DeserializeOwned>(who: &str, lines: &[String]) -> Result<Vec<T>, Failure> {
     let samples: Vec<T> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
     if samples.len() < 2 { Err(Failure::new(format!("{who} has said nothing of itself"))) } else { Ok(samples) }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn recording() -> Recording {
-        // The flow has all until second 4, then a quarter of it; the job has half of that.
+        // The flow has the whole cable until second 4, then a quarter of it; the job has half of that.
         let flow = (0..=8u32).map(|at| FlowSample {
             at: 100.0 + f64::from(at),
             packets: u64::from(1_000 * at.min(4) + 250 * (at.max(4) - 4)),

@@ -1,4 +1,4 @@
-//! Points of a sweep on a Dask cluster: the package's `tributary.sim.cluster` takes orders and gives what came of them.
+//! Points of a sweep on a Dask cluster: the package's `tributary.sim.cluster` takes orders and returns results.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -15,18 +15,18 @@ use crate::program::Program;
 use crate::python::Module;
 use crate::stage::Interrupt;
 
-/// How often a wait looks whether somebody wants it to end.
+/// How often a wait checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Deserialize)]
 struct Answer {
-    /// The order's place.
+    /// The number of the order.
     number: usize,
-    /// JSON.
+    /// The result, as JSON.
     finished: String,
 }
 
-/// Runs points on the cluster whose scheduler has this address, and keeps what came of each; `done` is told of each.
+/// Runs points on the cluster whose scheduler has this address, and keeps their results; `done` is called for each.
 pub fn run(
     program: &Program,
     address: &str,
@@ -40,7 +40,7 @@ pub fn run(
     }
     let module = Module::new(program, "tributary.sim.cluster", "dask");
     let mut command = module.command();
-    // A group of its own: Ctrl-C is for us, and we end it.
+    // In its own process group, so that Ctrl-C reaches only this program, which then ends the child.
     command.arg(address).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| Failure::new(module.not_started(&error)))?;
     let (Some(mut orders), Some(answers), Some(mut complaints)) =
@@ -53,7 +53,7 @@ pub fn run(
         scope.spawn(move || {
             for point in points {
                 let Ok(order) = serde_json::to_string(&WorkOrder::new(point)) else { return };
-                // Fails if the program has ended; it says why.
+                // Fails if the program has ended; the program says why.
                 if writeln!(orders, "{order}").is_err() {
                     return;
                 }
@@ -69,7 +69,7 @@ pub fn run(
         });
         let kept = keep(&lines, points, store, done, interrupt);
         if kept.is_err() || interrupt.is_set() {
-            // Its end is what we want, and it may have come already.
+            // The program must end now, and may have ended already.
             let _ = child.kill();
         }
         let status = child.wait()?;
@@ -82,7 +82,7 @@ pub fn run(
     })
 }
 
-/// Keeps answers until there are no more, or somebody wants no more.
+/// Keeps results until there are no more, or until the sweep must stop.
 fn keep(
     lines: &mpsc::Receiver<String>,
     points: &[SweepPoint],

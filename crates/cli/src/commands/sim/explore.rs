@@ -112,7 +112,7 @@ impl Args {
     }
 }
 
-/// Explores the world; fails if a run of it must not be, or if not all states were found.
+/// Explores the world; fails if a run of it has an error, or if not all states were found.
 pub fn run(args: Args) -> Result<(), Failure> {
     let bounds = args.bounds()?;
     if let Some(text) = &args.replay {
@@ -172,11 +172,12 @@ fn tell(bounds: &Bounds, exploration: &Exploration, took: Duration, json: bool) 
     ))?)
 }
 
-/// A run in words.
+/// The steps of a run as sentences.
 fn story(bounds: &Bounds, counterexample: &Counterexample) -> Vec<String> {
     match replay(bounds, &counterexample.steps) {
         Ok(run) => numbered(run.lines),
-        // States that differ in times alone are one: rarely, a run is made of two that do not meet.
+        // States that differ only in times count as one, so that a run may rarely be joined from two runs that do not
+        // fit.
         Err(error) => vec![format!("this run cannot be shown: {error}")],
     }
 }

@@ -63,13 +63,13 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         true => output::json(&report)?,
         false => output::line(&report.to_string())?,
     }
-    // What the run found is told by now, whatever becomes of its files.
+    // The report is printed by now, even if its files cannot be written.
     let kept = args.out.as_deref().map_or(Ok(()), |directory| keep(&args, &report, directory, program));
     let wrong: Vec<String> = report.failure().into_iter().chain(kept.err()).collect();
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Told(wrong.join("; "))) }
 }
 
-/// A file that describes no experiment is named.
+/// Adds the file's name to an error about its content.
 fn name_file(file: &Path, error: RunError) -> Failure {
     match error {
         RunError::Config(error) => Failure::new(format!("{}: {error}", file.display())),

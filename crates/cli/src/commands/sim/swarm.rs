@@ -1,4 +1,4 @@
-//! `tributary sim swarm`: random worlds with faults, which must do nothing wrong and come to an end.
+//! `tributary sim swarm`: random worlds with faults, which must give right results and end.
 
 use std::ops::{ControlFlow, Range};
 
@@ -78,7 +78,7 @@ fn replay(seed: u64) -> String {
     format!("tributary sim swarm --seeds {seed}..{}", seed + 1)
 }
 
-/// What went wrong in one world, and the command that shows it again.
+/// The errors of one world, and the command that shows the world again.
 fn story(outcome: &Outcome) -> String {
     let mut lines = vec![format!("seed {}: {} things are wrong", outcome.seed, outcome.failures.len())];
     lines.extend(outcome.failures.iter().take(5).map(|failure| format!("  {failure}")));

@@ -31,7 +31,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Runs what is not kept yet, and prints the table of all that is.
+/// Runs the points that are not kept yet, and prints the table of all.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let file = args.file.display();
     let text = fs::read_to_string(&args.file).map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;

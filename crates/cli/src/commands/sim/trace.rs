@@ -75,7 +75,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             break;
         }
     }
-    // The recorder writes its last lines when it goes.
+    // Dropping the recorder writes its last lines.
     drop(simulation.fabric.take_tracer());
     match (outcome.take_error(), &args.pcapng) {
         (Some(error), Some(path)) => Err(Failure::new(format!("cannot write {}: {error}", path.display()))),
@@ -84,10 +84,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Events that are counted before a capture of the whole run: some seconds.
+/// How many events are counted before a capture of the whole run, in some seconds.
 const MOST_COUNTED: u64 = 20_000_000;
 
-/// What a capture of the whole run will take.
+/// The size of a capture of the whole run.
 fn how_large(path: &Path, config: &Config, end: Time) -> Result<String, Failure> {
     let size = pcapng_size(experiment::build(config)?, end, MOST_COUNTED)?;
     let (mib, packets) = (size.bytes as f64 / f64::from(1 << 20), size.packets);

@@ -4,7 +4,7 @@ use tributary_net::status::{JobStatus, OrderStatus, TreeStatus, TreeSwitchStatus
 
 use crate::output::list;
 
-/// A few lines for each tree, and for one that is no more than a switch where it waits for somebody.
+/// The lines of each tree; a tree of a single switch is drawn only if the switch waits for a child.
 pub fn draw(job: &JobStatus) -> Vec<String> {
     let waits = |switch: &TreeSwitchStatus| switch.order.as_ref().is_none_or(|order| !order.waits_for.is_empty());
     let is_drawn = |tree: &TreeStatus| tree.switches.len() != 1 || tree.switches.iter().any(waits);
@@ -21,7 +21,7 @@ pub fn whole(job: &str, number: usize, tree: &TreeStatus) -> Vec<String> {
     lines
 }
 
-/// A node, and what it holds if it is a switch that has said so.
+/// A node and, for a switch that reports its order, the packets that it holds.
 fn named(tree: &TreeStatus, node: &str) -> String {
     let switch = tree.switches.iter().find(|switch| switch.node == node);
     let Some(order) = switch.and_then(|switch| switch.order.as_ref()) else { return node.to_string() };
@@ -35,7 +35,7 @@ fn named(tree: &TreeStatus, node: &str) -> String {
     format!("{node}: VID {expected_vid} is next, epoch {epoch}, holds {held} of {wnd_cap} at its ports{waits}")
 }
 
-/// What hangs below a switch; at most `deep` levels, whatever the switch has sent.
+/// The nodes below a switch; at most `deep` levels, whatever the switch has sent.
 fn below(tree: &TreeStatus, node: &str, indent: &str, deep: usize, lines: &mut Vec<String>) {
     let Some(switch) = tree.switches.iter().find(|switch| switch.node == node).filter(|_| deep > 0) else { return };
     for (number, child) in switch.children.iter().enumerate() {

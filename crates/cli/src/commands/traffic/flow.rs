@@ -1,8 +1,8 @@
 //! `--transport dctcp`: one long flow under DCTCP, over a fabric's switches. Its machine is the simulator's
-//! (`tributary_sim::transport`), so that what shares a cable with a job there shares it here.
+//! (`tributary_sim::transport`), so that the same transport shares a cable with a job there and here.
 //!
-//! A packet is a CARRY with, behind its headers, the sender's node (4 bytes), the UDP port where answers go (2), two zeros, and
-//! a segment of the machine's; data is filled up with zeros.
+//! A packet is a CARRY. Behind its headers it has the sender's node (4 bytes), the UDP port for answers (2), two zeros,
+//! and a segment of the machine; data is filled up with zeros.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::stage::Interrupt;
 
-/// Where the receiving end hears.
+/// The port of the receiving end.
 const FLOW_PORT: u16 = 17_790;
 /// Bytes before a segment.
 const BEFORE: usize = CARRY_LEN + 8;
@@ -35,10 +35,10 @@ const DATA: usize = PAYLOAD - BEFORE - HEADER_LEN;
 const SOCKET_BUFFER: usize = 4 << 20;
 /// More than any run can send: 2^31 packets.
 const ENDLESS: u64 = (DATA as u64) << 31;
-/// The longest sleep: so soon we see that somebody stops us.
+/// The longest sleep, after which the flow checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How a flow is: one line for each interval.
+/// The state of a flow, one line for each interval.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since 1970.
@@ -49,7 +49,7 @@ pub struct Sample {
     pub window_packets: usize,
 }
 
-/// Processes are late by milliseconds where the simulator's hosts are not: the least timeout is longer.
+/// Processes are late by milliseconds, unlike the simulator's hosts, so the least timeout is longer.
 fn settings() -> TransportSettings {
     let ms = Span::from_millis;
     let timers = TimerConfig { initial_rto: ms(200), min_rto: ms(50), max_rto: ms(640) };
@@ -64,7 +64,7 @@ pub struct FlowEnd {
     key: JobKey,
     own: NodeId,
     via: NodeId,
-    /// Where answers of the flow's other end go.
+    /// The port for the flow's other end's packets.
     peer_port: u16,
     machine: Endpoint,
     clock: Clock,
@@ -73,7 +73,7 @@ pub struct FlowEnd {
 }
 
 impl FlowEnd {
-    /// The sending end, or the receiving one.
+    /// Opens the sending or the receiving end.
     pub fn open(fabric: &FabricLayout, ends: Ends, receives: bool) -> Result<FlowEnd, Failure> {
         let own = if receives { ends.to } else { ends.from };
         let at = SocketAddr::new(fabric.nodes[own.index()].address, if receives { FLOW_PORT } else { 0 });
@@ -102,7 +102,7 @@ impl FlowEnd {
         })
     }
 
-    /// Runs until the time is over or somebody stops it; with `every` the sender says how it is.
+    /// Runs until the time is over or a signal stops it; with `every` the sender reports its state.
     pub fn run(
         &mut self,
         seconds: Option<f64>,
@@ -162,7 +162,7 @@ impl FlowEnd {
         }
         let refused = self.machine.refused();
         self.machine.handle_packet(now, from, segment, ecn);
-        // The sending end hears nothing but acknowledgements, one for each packet.
+        // The sending end gets only acknowledgements, one for each packet.
         self.acknowledged += u64::from(self.machine.refused() == refused);
     }
 
@@ -177,7 +177,7 @@ impl FlowEnd {
             Carry { via: self.via, to: out.to, udp_port: self.peer_port }.emit(self.key, &mut packet);
             packet[CARRY_LEN..CARRY_LEN + 4].copy_from_slice(&self.own.0.to_be_bytes());
             packet[CARRY_LEN + 4..CARRY_LEN + 6].copy_from_slice(&self.udp.local_addr().port().to_be_bytes());
-            // Data is as long as its packet; an acknowledgement is a header.
+            // Data fills its packet; an acknowledgement is only a header.
             let len = if out.ecn == Ecn::Capable { PAYLOAD } else { BEFORE + HEADER_LEN };
             self.udp.send(&self.leaf, &[IoSlice::new(&packet[..len])], len, out.ecn);
         }

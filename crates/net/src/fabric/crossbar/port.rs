@@ -16,7 +16,8 @@ use crate::fabric::rooms::RoomReport;
 use crate::fabric::wire::pause;
 use crate::udp::{Destination, UdpPort, key_of};
 
-/// Sockets of a host, other than members', that are told to pause: those that were heard last.
+/// The number of a host's sockets, other than members' sockets, that are told to pause. The port keeps those that it
+/// heard last.
 const CARRIERS: usize = 8;
 
 /// A member of a job on one of our hosts.
@@ -35,7 +36,7 @@ pub struct Port {
     pub switch: Option<Destination>,
     /// The members of jobs on the host at the other end.
     pub members: BTreeMap<JobId, Member>,
-    /// Sockets there that other traffic comes from, the newest last.
+    /// The sockets of that host that send other traffic. The newest is the last.
     carriers: Vec<((IpAddr, u16), Destination)>,
     pub egress: Egress<Receiver>,
     /// When the switch at the other end last said that it is alive and ready.
@@ -64,7 +65,7 @@ pub struct PortReport {
 }
 
 impl Port {
-    /// A port over which nothing was heard.
+    /// A port that has not heard anything yet.
     pub fn new(peer: NodeId, switch: Option<Destination>, egress: Egress<Receiver>) -> Port {
         Port {
             peer,
@@ -78,7 +79,7 @@ impl Port {
         }
     }
 
-    /// A socket of the host at the other end has sent other traffic.
+    /// Notes that a socket of the host at the other end has sent other traffic.
     pub fn note_carrier(&mut self, from: SocketAddr, udp: &UdpPort) {
         let key = key_of(from);
         if self.switch.is_some() || self.carriers.last().is_some_and(|(last, _)| *last == key) {
@@ -91,8 +92,7 @@ impl Port {
         self.carriers.push((key, udp.destination(from)));
     }
 
-    /// Tells the other end to pause for so long, or to go on. A host has one cable, so every socket of the host is
-    /// told.
+    /// Tells the other end to pause for this time, or to go on. A host has one cable, so each of its sockets is told.
     pub fn order(&self, span: Span, fabric: Common, udp: &mut UdpPort) {
         let own = self.switch.iter().chain(self.carriers.iter().map(|(_, to)| to)).map(|to| (to, fabric));
         let members = self.members.values().map(|member| (&member.destination, member.header));

@@ -11,9 +11,9 @@ const PACKET: [u8; 1_000] = [1; 1_000];
 const LEAF: NodeId = NodeId(4);
 const OTHER_LEAF: NodeId = NodeId(5);
 const SPINES: [NodeId; 2] = [NodeId(6), NodeId(7)];
-/// Ports of the leaf: its two hosts, then the spines.
+/// The ports of the leaf that lead to the spines. Its first two ports lead to its hosts.
 const UP: [PortId; 2] = [PortId(2), PortId(3)];
-/// The host of the other leaf whose own port is the first spine's.
+/// A host of the other leaf. Its default port is that of the first spine.
 const FAR: NodeId = NodeId(2);
 
 fn fabric(balancing: &str) -> Arc<FabricLayout> {
@@ -24,7 +24,7 @@ fn fabric(balancing: &str) -> Arc<FabricLayout> {
     Arc::new(FabricFile::parse(&text).unwrap())
 }
 
-/// The first leaf, before it has heard of anybody; and a socket for its names.
+/// The first leaf before it has heard any neighbour, and its socket, with which destinations are made.
 fn leaf(balancing: &str) -> (Crossbar, UdpPort) {
     let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
     (Crossbar::new(fabric(balancing), LEAF, &udp), udp)
@@ -55,7 +55,7 @@ fn a_packet_takes_its_own_port_until_that_is_half_full() {
     let (mut crossbar, _udp) = greeted("default-unless-half-full");
     route(&mut crossbar, FAR, 4);
     assert_eq!(queued(&crossbar), [4, 0]);
-    // 4 KiB are half: the fifth packet finds 4,168 bytes.
+    // Half of the queue is 4 KiB. The fifth packet finds 4,168 bytes.
     route(&mut crossbar, FAR, 4);
     assert_eq!(queued(&crossbar), [4, 4]);
     route(&mut crossbar, FAR, 2);
@@ -95,7 +95,7 @@ fn a_spine_that_has_lost_the_other_leaf_is_not_used_for_its_hosts() {
     let (mut crossbar, _udp) = greeted("default-unless-half-full");
     let mut down = PortSet::EMPTY;
     assert!(down.insert(PortId(1)));
-    // Switch 2 is the first spine; its second port leads to the second leaf.
+    // Switch 2 is the first spine. Its second port leads to the second leaf.
     let lost = Advert { switch: 2, seq: 9, down };
     crossbar.hear(Time::ZERO, UP[0], &hello(SPINES[0], vec![lost]));
     route(&mut crossbar, FAR, 2);
@@ -134,7 +134,7 @@ fn only_the_members_own_socket_may_speak_for_a_host() {
 fn a_group_of_nodes_gets_a_copy_each_and_ends_with_its_job() {
     let (mut crossbar, udp) = greeted("default-unless-half-full");
     crossbar.add_job(HEADER, &[(NodeId(0), "127.77.0.1:4000".parse().unwrap())], &udp);
-    // A spine is a neighbour; the other leaf's host is behind either spine, by its own port the first.
+    // A spine is a neighbour. The other leaf's host is behind either spine, and its default port is that of the first.
     let group = crossbar.add_group(JOB, [NodeId(0), SPINES[1], FAR].into_iter()).unwrap();
     let other = crossbar.add_group(JobId(8), std::iter::once(SPINES[1])).unwrap();
     assert_ne!(group, other);
@@ -156,7 +156,7 @@ fn what_names_no_node_or_ourselves_goes_nowhere() {
     assert_eq!(crossbar.unroutable(), 4);
 }
 
-/// A cable of a smaller MTU would pass short signs of life, and lose every sum.
+/// A cable with a smaller MTU would pass short signs of life and lose every sum.
 #[test]
 fn a_switch_says_that_it_lives_by_packets_as_long_as_those_of_jobs() {
     let (crossbar, mut udp) = leaf("ecmp");

@@ -1,9 +1,10 @@
 //! A switch's memory of one block: a hash table that spills, or an array (§7), and the shards that it sends on.
 //!
-//! An element has a bit that says that it is there, so that a sum of zero stays an element. A table has no probing: the first comer
-//! keeps the slot `offset mod slots`, the same offset is combined with it, and any other *spills*. Spilled pairs go on in packets of
-//! their own as soon as one is full, and are kept until they have arrived; the table follows when all children are in. Shards are
-//! numbered in that order, so that each can be made again at any time.
+//! Each element has a bit that says that it is there, so that a sum of zero stays an element. A table has no probing:
+//! the first element to come keeps the slot `offset mod slots`, later elements with the same offset are combined with
+//! it, and elements with any other offset *spill*. Spilled pairs go on in packets of their own as soon as a packet is
+//! full, and are kept until they have arrived; the table follows when all children's pairs are in. Shards are numbered
+//! in that order, so that each can be made again at any time.
 
 mod scratch;
 
@@ -18,14 +19,14 @@ use crate::contract::values::Values;
 use crate::parts::form::Form;
 use crate::parts::memory::heap_bytes;
 
-/// Memory that any collective of a job finds enough.
+/// Sizes of a block that are enough for any collective of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Places of the table.
+    /// The table's places.
     places: usize,
-    /// Bytes of their lanes.
+    /// Bytes of the places' lanes.
     lane_bytes: usize,
-    /// Spilled pairs.
+    /// Spilled pairs that are kept.
     spill: usize,
     spill_bytes: usize,
     /// Pairs of the longest packet.
@@ -34,7 +35,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// What a switch needs that keeps blocks so.
+    /// The sizes for a switch with this storage.
     pub fn new(values: Values, payload_bytes: usize, choices: &Choices, storage: Storage) -> Sizes {
         let mut most = Sizes::default();
         for dtype in DType::ALL {
@@ -56,7 +57,8 @@ impl Sizes {
         most
     }
 
-    /// Bytes on the heap of a block of real elements, in whatever a switch of the job keeps it; and of what its blocks share.
+    /// Bytes on the heap for a block of real elements, with the storage that takes most; and bytes that all blocks of
+    /// the switch share.
     pub fn most(shape: &JobShape<'_>, choices: &Choices) -> (usize, usize) {
         let payload_bytes = 4 * usize::from(shape.elements_per_packet);
         let of = |storage| Sizes::new(Values::Elements, payload_bytes, choices, storage);
@@ -74,14 +76,14 @@ impl Sizes {
 /// One block of one switch.
 pub struct Block {
     storage: Storage,
-    /// Slots of the table, or the most that a span may have.
+    /// The slots of a hash table, or the longest span of an array.
     places: usize,
     present: Vec<u64>,
-    /// Of a hash table: whose element is in each slot.
+    /// Of a hash table: the offset of each slot's element.
     offsets: Vec<u32>,
     lanes: Vec<u8>,
     occupied: u32,
-    /// Where the element of some number is: the last that was looked for.
+    /// The number and place of the element that was looked for last.
     cursor: (u32, usize),
     spilled: Spilled,
 }
@@ -90,31 +92,31 @@ pub struct Block {
 struct Spilled {
     offsets: Vec<u32>,
     lanes: Vec<u8>,
-    /// How many there were, and how many of them have arrived.
+    /// How many pairs have spilled, and how many of these have arrived.
     count: u32,
     released: u32,
 }
 
-/// What a packet is made from: pairs of the block, by their numbers.
+/// The pairs that a packet is made of, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// Pairs that spilled, from this one on.
+    /// Spilled pairs: the first, and how many.
     spilled: (u32, u32),
-    /// Elements of the table, from this one on.
+    /// Elements of the table: the first, and how many.
     table: (u32, u32),
-    /// How many shards there are, if this is the last.
+    /// How many shards there are, if this shard is the last; else 0.
     pub count: u32,
 }
 
 impl Contents {
-    /// How many pairs.
+    /// How many pairs the packet holds.
     pub fn pairs(&self) -> usize {
         (self.spilled.1 + self.table.1) as usize
     }
 }
 
 impl Block {
-    /// Nothing is in it.
+    /// An empty block.
     pub fn new(storage: Storage, sizes: &Sizes) -> Block {
         Block {
             storage,
@@ -133,26 +135,26 @@ impl Block {
         }
     }
 
-    /// Makes it empty.
+    /// Empties the block.
     pub fn clear(&mut self) {
         self.present.fill(0);
         (self.occupied, self.cursor) = (0, (0, 0));
         (self.spilled.count, self.spilled.released) = (0, 0);
     }
 
-    /// Whether so many more pairs have room, wherever they collide.
+    /// True if so many more pairs have room even if all of them collide.
     pub fn has_room(&self, layout: &Layout, pairs: usize) -> bool {
         let kept = (self.spilled.count - self.spilled.released) as usize;
         self.storage == Storage::Array || kept + pairs <= layout.spill_room()
     }
 
-    /// Half of the spilled packets that may be kept are: it is time to hear which have arrived.
+    /// True if half of the room for spilled packets is used: the receiver must say soon which have arrived.
     pub fn fills(&self, layout: &Layout) -> bool {
         let kept = (self.spilled.count - self.spilled.released) as usize;
         kept >= layout.spill_room_kept() / 2
     }
 
-    /// Takes in a packet's pairs, for which there is room; gives how many spilled.
+    /// Adds a packet's pairs, for which there is room; returns how many spilled.
     pub fn add(&mut self, layout: &Layout, pairs: &Pairs<'_>, form: Form, scratch: &mut Scratch) -> usize {
         scratch.read(layout, pairs, form);
         if self.storage == Storage::Array && ascend(&scratch.offsets) {
@@ -164,7 +166,7 @@ impl Block {
         each.filter(|&(&offset, lane)| !self.add_one(layout, offset, lane)).count()
     }
 
-    /// Takes in pairs for an array, of which no two are for the same place.
+    /// Adds pairs to an array; no two pairs are for the same place.
     fn add_apart(&mut self, layout: &Layout, scratch: &mut Scratch) {
         let (size, Scratch { offsets, lanes, held, .. }) = (layout.combine.lane_size, scratch);
         held.clear();
@@ -174,7 +176,7 @@ impl Block {
         self.occupied += with_lane_size!(size, scatter(table, offsets, held, lanes));
     }
 
-    /// Takes in one element; false if it spilled.
+    /// Adds one element; false if it spilled.
     fn add_one(&mut self, layout: &Layout, offset: u32, lane: &[u8]) -> bool {
         let place = match self.storage {
             Storage::Hash => offset as usize % self.places,
@@ -199,12 +201,12 @@ impl Block {
         true
     }
 
-    /// Elements of the table.
+    /// How many elements the table holds.
     pub fn occupied(&self) -> u32 {
         self.occupied
     }
 
-    /// Places that are looked through for the sum.
+    /// How many places are searched for the sum.
     pub fn places(&self, layout: &Layout) -> u32 {
         match self.storage {
             Storage::Hash => self.places as u32,
@@ -212,12 +214,12 @@ impl Block {
         }
     }
 
-    /// Some index may be there more than once.
+    /// True if an index may be there more than once.
     pub fn has_spilled(&self) -> bool {
         self.spilled.count > 0
     }
 
-    /// Shards that may go now: those that spilled, and when all children are in the rest.
+    /// How many shards may go now: full packets of spilled pairs and, when all children's pairs are in, the rest.
     pub fn available(&self, layout: &Layout, is_closed: bool, form: Form) -> u32 {
         let full = self.full_spills(layout);
         full + if is_closed { self.last_shards(layout, form) } else { 0 }
@@ -227,7 +229,7 @@ impl Block {
         self.spilled.count / layout.spill() as u32
     }
 
-    /// Shards behind those that spilled: at least one, which says how many there are.
+    /// How many shards follow the full packets of spilled pairs: at least one, which says how many shards there are.
     fn last_shards(&self, layout: &Layout, form: Form) -> u32 {
         let rest = self.spilled.count % layout.spill() as u32;
         (rest + self.occupied).div_ceil(layout.capacity(form) as u32).max(1)
@@ -238,13 +240,13 @@ impl Block {
         (self.spilled.count % layout.spill() as u32 + self.occupied) % layout.capacity(form) as u32
     }
 
-    /// All shards below have arrived: what spilled into them may go.
+    /// All shards below `shards` have arrived: their spilled pairs are not kept any longer.
     pub fn release(&mut self, layout: &Layout, shards: u32) {
         let released = shards.min(self.full_spills(layout)) * layout.spill() as u32;
         self.spilled.released = self.spilled.released.max(released);
     }
 
-    /// What is in an available shard that has not arrived.
+    /// The contents of a shard that may go and has not arrived.
     pub fn contents(&self, layout: &Layout, shard: u32, is_closed: bool, form: Form) -> Contents {
         let (spill, full) = (layout.spill() as u32, self.full_spills(layout));
         let Some(number) = shard.checked_sub(full) else {
@@ -263,7 +265,7 @@ impl Block {
         }
     }
 
-    /// Writes pairs behind a header.
+    /// Writes the pairs behind a header.
     pub fn write(&mut self, layout: &Layout, contents: &Contents, form: Form, scratch: &mut Scratch, body: &mut [u8]) {
         let size = layout.combine.lane_size;
         let Scratch { offsets, places, lanes, .. } = scratch;
@@ -283,7 +285,7 @@ impl Block {
         scratch.write(layout, form, body);
     }
 
-    /// The places of so many elements, from one on by its number.
+    /// Finds the places of `count` elements, from the element with number `first` on.
     fn places_of(&mut self, (first, count): (u32, u32), places: &mut Vec<u32>) {
         places.clear();
         if count == 0 {
@@ -304,16 +306,16 @@ impl Block {
         self.cursor = (first + count - 1, places[count as usize - 1] as usize);
     }
 
-    /// Divides averages: all contributions of all ranks are in, and none spilled.
+    /// Divides averages. All contributions of all ranks are in, and none spilled.
     pub fn finish(&mut self, layout: &Layout, world: u16) {
         let used = self.places(layout) as usize;
         (layout.combine.finish)(&mut self.lanes[..used * layout.combine.lane_size], world);
     }
 
-    /// The place of an element by its number among those that are there.
+    /// The place of the element with this number, among the elements that are there.
     fn place_of(&self, number: u32) -> usize {
         let (mut left, mut word) = match self.cursor {
-            // From the beginning of the cursor's word.
+            // Counts from the beginning of the cursor's word.
             (known, place) if known <= number => {
                 let before = self.present[place / 64] & ((1 << (place % 64)) - 1);
                 (number + before.count_ones() - known, place / 64)
@@ -341,7 +343,7 @@ impl Block {
 }
 
 impl Spilled {
-    /// Where a pair is kept, by its number.
+    /// Where the pair with this number is kept.
     fn at(&self, layout: &Layout, number: u32) -> usize {
         number as usize % layout.spill_room()
     }

@@ -14,11 +14,11 @@ const SPAN: &str = "span";
 const HASH_SLOTS: &str = "hash_slots";
 const SPILL: &str = "spill";
 
-/// The longest block: a switch numbers the pairs of all of its children in 30 bits.
+/// The longest block. A switch numbers the pairs of all its children in 30 bits.
 const MOST_SPAN: u32 = 1 << 20;
 /// The most slots of a hash table.
 const MOST_SLOTS: u64 = 1 << 16;
-/// Spilled packets that a switch keeps of a block until the next switch, or every host, has them.
+/// How many spilled packets of a block a switch keeps until the next switch, or every host, has them.
 const SPILLS_KEPT: usize = 4;
 
 /// What a job of sparse tensors may choose.
@@ -55,13 +55,13 @@ pub const OPTIONS: [OptionSpec; 5] = [
     },
 ];
 
-/// The options of a job of sparse tensors.
+/// The options of a job of sparse tensors with this density.
 pub fn of_density(density_ppm: Option<u64>) -> Vec<(&'static str, String)> {
     let density = density_ppm.map(|ppm| (DENSITY, ppm.clamp(1, 1_000_000).to_string()));
     std::iter::once((SPARSE, "auto".to_owned())).chain(density).collect()
 }
 
-/// Packets that the sum of a block takes: of the union of all ranks' random indices.
+/// How many packets the sum of a block takes, if all ranks' indices are random.
 pub fn packets_of_a_result(options: &Options, world: u16, elements_per_packet: u16) -> u64 {
     let Some(choices) = Choices::of(options) else { return 1 };
     let spec = Spec::allreduce(0, DType::F32, ReduceOp::Sum);
@@ -69,24 +69,24 @@ pub fn packets_of_a_result(options: &Options, world: u16, elements_per_packet: u
         return 1;
     };
     let absent = 1.0 - choices.density_ppm as f64 / 1e6;
-    // By multiplications alone, which have the same bits everywhere.
+    // Only multiplications: their bits are the same on every machine.
     let union = 1.0 - (0..world).fold(1.0, |product, _| product * absent);
     ((f64::from(layout.span) * union) as u64).div_ceil(layout.capacity(Form::Host) as u64).max(1)
 }
 
-/// What a switch keeps a block in.
+/// Where a switch keeps a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// A table without probing; what collides is sent on.
+    /// A table without probing; pairs that collide are sent on.
     Hash,
-    /// The whole span.
+    /// An array with a place for each index of the block.
     Array,
 }
 
 /// What a job has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
-    /// `None`: an array at the root, hash tables below.
+    /// `None` means an array at the root and hash tables below it.
     storage: Option<Storage>,
     density_ppm: u64,
     span: u32,
@@ -96,7 +96,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Reads a job's options; `None` of a job of dense tensors.
+    /// Reads a job's options; `None` for a job of dense tensors.
     pub fn of(options: &Options) -> Option<Choices> {
         let storage = match options.choice(SPARSE) {
             "off" => return None,
@@ -113,12 +113,12 @@ impl Choices {
         })
     }
 
-    /// What a switch keeps blocks in: the root, or one below it.
+    /// The storage of a switch: of the root, or of a switch below it.
     pub fn storage(&self, is_root: bool) -> Storage {
         self.storage.unwrap_or(if is_root { Storage::Array } else { Storage::Hash })
     }
 
-    /// What switches of the job may keep blocks in, wherever they are.
+    /// All storages that switches of the job may have.
     pub fn storages(&self) -> Vec<Storage> {
         self.storage.map_or_else(|| vec![Storage::Hash, Storage::Array], |storage| vec![storage])
     }
@@ -127,32 +127,32 @@ impl Choices {
 /// How the pairs of one collective travel, and how long its blocks are.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// What combines values, one by one.
+    /// The kernels that combine values.
     pub combine: &'static Combine,
-    /// Indices of a block.
+    /// How many indices a block has.
     pub span: u32,
     /// Bytes of an index within its block.
     index_len: usize,
-    /// Bytes of a value on the wire, of hosts and results, and between switches.
+    /// Bytes of a value on the wire: from hosts and in results, and between switches.
     wire_values: [usize; 2],
     payload_bytes: usize,
     spill: usize,
 }
 
 impl Layout {
-    /// Of a collective that has a meaning.
+    /// The layout for a collective; `None` if its type and operator have no meaning.
     pub fn new(values: Values, payload_bytes: usize, choices: &Choices, spec: &Spec) -> Option<Layout> {
         let real = numeric::native(spec.dtype, spec.op)?;
         let combine = match values {
             Values::Elements => real,
-            // Each rank's value is a hash: their sum is none of any other set's.
+            // Each rank's value is a hash, so that sums over different sets of ranks differ.
             Values::Fingerprint => numeric::native(DType::I64, ReduceOp::Sum)?,
         };
         let wire_values = [real.wire_size, real.partial_size];
         let Choices { density_ppm, span, spill, .. } = *choices;
         let of = |index_len| Layout { combine, span, index_len, wire_values, payload_bytes, spill };
         let spans = |layout: Layout| {
-            // A tenth is left free, so that most blocks of a host fit into one packet.
+            // A tenth of the room stays free, so that most blocks of a host fit into one packet.
             let mean = layout.capacity(Form::Host) as u64;
             ((mean - mean / 10) * 1_000_000 / density_ppm).clamp(1, MOST_SPAN.into()) as u32
         };
@@ -177,23 +177,24 @@ impl Layout {
         }
     }
 
-    /// Pairs of a full packet.
+    /// How many pairs a full packet has.
     pub fn capacity(&self, form: Form) -> usize {
         (self.payload_bytes / self.wire_pair(form)).max(1)
     }
 
-    /// Pairs of a spilled packet.
+    /// How many pairs a spilled packet has.
     pub fn spill(&self) -> usize {
         let full = self.capacity(Form::Partial);
         if self.spill == 0 { full } else { self.spill.min(full) }
     }
 
-    /// Collided pairs that a switch has room for: those of a child's longest packet always fit, when spilled ones are taken.
+    /// How many collided pairs a switch has room for. When spilled packets are taken, a child's longest packet always
+    /// fits.
     pub fn spill_room(&self) -> usize {
         self.capacity(Form::Host).max(self.capacity(Form::Partial)) + self.spill_room_kept()
     }
 
-    /// The same without a packet's that comes.
+    /// The same without the room for an incoming packet.
     pub fn spill_room_kept(&self) -> usize {
         SPILLS_KEPT * self.spill()
     }
@@ -208,7 +209,7 @@ impl Layout {
         pairs * self.wire_pair(form)
     }
 
-    /// The pairs behind a header, whose offsets are all below `len`: that of the block.
+    /// Reads the pairs behind a header. All offsets are below `len`, the block's length.
     pub fn parse<'a>(&self, body: &'a [u8], wire_len: usize, form: Form, len: u32) -> Result<Pairs<'a>, DropReason> {
         let pair = self.index_len + self.value_len(form);
         let pairs = body.len() / pair;
@@ -226,7 +227,7 @@ impl Layout {
         Pairs { offsets, values, index_len: self.index_len, value_len: self.value_len(form) }
     }
 
-    /// Writes the offsets of a packet's pairs: these numbers less the first index of their block.
+    /// Writes the offsets of a packet's pairs: the indices less the first index of their block.
     pub fn put_offsets(&self, body: &mut [u8], indices: &[u32], first: u32) {
         if self.index_len == 2 {
             let places = body.as_chunks_mut::<2>().0.iter_mut();
@@ -243,7 +244,7 @@ impl Layout {
     }
 }
 
-/// True if each is greater than the one before it. No branch for each.
+/// True if each index is greater than the one before it. The loop has no branches.
 pub fn ascend(indices: &[u32]) -> bool {
     let rest = indices.get(1..).unwrap_or_default();
     indices.iter().zip(rest).fold(true, |ascend, (before, after)| ascend & (before < after))
@@ -259,24 +260,24 @@ pub struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// How many there are.
+    /// How many pairs there are.
     pub fn len(&self) -> usize {
         self.offsets.len() / self.index_len
     }
 
-    /// True if there are none.
+    /// True if there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// Offset in the block, and value.
+    /// The offset in the block and the value of each pair.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         let mut offsets = Vec::with_capacity(self.len());
         self.append_offsets(0, &mut offsets);
         offsets.into_iter().zip(self.values.chunks_exact(self.value_len))
     }
 
-    /// True if all offsets are. No branch for each: a compiler makes a vector's maximum of it.
+    /// True if all offsets are below `len`. The loop has no branches, so that a compiler makes it a vector's maximum.
     fn all_below(&self, len: u32) -> bool {
         let most = |most: u32, offset: u32| most.max(offset);
         let greatest = match self.index_len {
@@ -286,7 +287,7 @@ impl<'a> Pairs<'a> {
         self.is_empty() || greatest < len
     }
 
-    /// Appends the offsets in the block, with something added to each.
+    /// Appends the offsets in the block, with `first` added to each.
     pub fn append_offsets(&self, first: u32, to: &mut Vec<u32>) {
         match self.index_len {
             2 => to.extend(self.offsets.as_chunks().0.iter().map(|two| first + u32::from(u16::from_be_bytes(*two)))),
@@ -294,7 +295,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// All values, one behind the other.
+    /// All values, one after the other.
     pub fn values(&self) -> &'a [u8] {
         self.values
     }

@@ -1,7 +1,8 @@
 //! Sparse tensors (§7): blocks by position, elements as index and value, and sums that grow on their way.
 //!
-//! Start with [`layout`] (blocks, and what a packet of pairs holds) and [`wire`]; then [`shards`], the stream of packets that a
-//! block is, and the [`block`] of a switch, a hash table that spills or an array. `docs/protocols/flare.md` has the rules.
+//! Start with [`layout`] (blocks, and what a packet of pairs holds) and [`wire`]; then [`shards`], the stream of
+//! packets that a block becomes, and the [`block`] of a switch: a hash table that spills, or an array.
+//! `docs/protocols/flare.md` has the rules.
 
 pub mod block;
 pub mod host;

@@ -1,29 +1,31 @@
-//! The packets of one block of one sender, its *shards*: which have come, and which may go.
+//! The packets of one block of one sender, its *shards*: which of them have come, and which may go.
 //!
-//! Both ends keep a window of [`WINDOW`] shards. Numbers make a shard that comes twice visible, however late; the last shard says
-//! how many there are. So a block may have any number of shards, and neither end needs more than a few words.
+//! Both ends keep a window of [`WINDOW`] shards. By its number a shard that comes twice is recognized, however late it
+//! comes; the last shard says how many there are. So a block may have any number of shards, and each end needs only a
+//! few words of state.
 
 use crate::contract::drop_reason::DropReason;
 
-/// Shards that a sender may be ahead of the first one that its receiver lacks.
+/// How many shards a sender may be ahead of the first shard that its receiver lacks.
 pub const WINDOW: u32 = 64;
 
-/// What has come: all shards below `next`, and of those from there on the ones whose bit is set.
+/// The shards that have come: all shards below `next`, and of the later ones those whose bit is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// The first shard that is missing.
     pub next: u32,
-    /// Bit `i`: shard `next + i` is there. Bit 0 is never set.
+    /// Bit `i` is set if shard `next + i` has come. Bit 0 is never set.
     pub bits: u64,
-    /// How many shards there are, once the last one has come; 0 before.
+    /// How many shards there are; 0 until the last one has come.
     count: u32,
 }
 
 impl Received {
-    /// Whether a shard is one that is still missing; `count` is what it says of their number, 0 if it is not the last.
+    /// Checks that a shard is still missing. `count` is the number of shards that it states: 0 if it is not the last.
     pub fn check(&self, shard: u32, count: u32) -> Result<(), DropReason> {
         let behind = shard.checked_add(1).ok_or(DropReason::BadField)?;
-        // The number of shards is the last one's own, counted from 1: none is beyond it, and no other says so.
+        // The last shard states its own number, counted from 1. No shard lies beyond it, and no other shard states a
+        // number.
         let is_last = count == behind && self.end() <= count && (self.count == 0 || self.count == count);
         let is_other = count == 0 && (self.count == 0 || behind < self.count);
         if !is_last && !is_other {
@@ -36,7 +38,7 @@ impl Received {
         }
     }
 
-    /// Notes a shard that was checked.
+    /// Notes a shard that [`Received::check`] has accepted.
     pub fn take(&mut self, shard: u32, count: u32) {
         self.bits |= 1 << (shard - self.next);
         self.count = self.count.max(count);
@@ -50,22 +52,22 @@ impl Received {
         self.next + (u64::BITS - self.bits.leading_zeros())
     }
 
-    /// All shards have come.
+    /// True if all shards have come.
     pub fn is_complete(&self) -> bool {
         self.count != 0 && self.next == self.count
     }
 }
 
-/// What has gone.
+/// The shards that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// All shards below are where they should be.
+    /// The receiver has all shards below this one.
     pub released: u32,
-    /// The next one to go, for the first time or because the receiver had no room for it.
+    /// The next shard to send: for the first time, or again because the receiver had no room for it.
     pub next: u32,
-    /// The number behind the last one that ever went.
+    /// The number behind the last shard that was ever sent.
     most: u32,
-    /// Shards that may be ahead of the first that is not where it should be.
+    /// How many shards may be ahead of the first that the receiver lacks.
     window: u32,
 }
 
@@ -76,18 +78,18 @@ impl Default for Sent {
 }
 
 impl Sent {
-    /// Nothing of the next block has gone, to the same receiver.
+    /// The state for the next block, of which nothing was sent, to the same receiver.
     #[must_use]
     pub fn anew(&self) -> Sent {
         Sent { window: self.window, ..Sent::default() }
     }
 
-    /// Whether another shard may go, where there are so many.
+    /// True if another shard may go, where so many are available.
     pub fn may_go_on(&self, available: u32) -> bool {
         self.next < available && self.next - self.released < self.window
     }
 
-    /// The next shard goes; its number, and whether it went before.
+    /// Takes the next shard to send: its number, and whether it was sent before.
     pub fn advance(&mut self) -> (u32, bool) {
         let shard = self.next;
         self.next += 1;
@@ -96,7 +98,7 @@ impl Sent {
         (shard, again)
     }
 
-    /// The receiver has all below `next`; true if that is news.
+    /// The receiver has all shards below `next`; true if that is news.
     pub fn release(&mut self, next: u32) -> bool {
         let is_news = next > self.released && next <= self.most;
         if is_news {
@@ -105,40 +107,41 @@ impl Sent {
         is_news
     }
 
-    /// So many have gone, or more.
+    /// True if at least so many shards were sent.
     pub fn has_sent(&self, shards: u32) -> bool {
         shards <= self.most
     }
 
-    /// The receiver had no room: half as many go at a time, from the first that it lacks on.
+    /// The receiver had no room: the window halves, and sending starts again from the first shard that the receiver
+    /// lacks.
     pub fn shrink(&mut self) {
         self.window = (self.window / 2).max(1);
         self.next = self.released;
     }
 
-    /// The receiver had room: one more at a time.
+    /// The receiver had room: the window grows by one.
     pub fn grow(&mut self) {
         self.window = (self.window + 1).min(WINDOW);
     }
 
-    /// The next shard is the last before the receiver must be heard, earlier than it was asked for.
+    /// True if the next shard is the last that the narrowed window allows, so that it must ask the receiver.
     pub fn is_narrow(&self) -> bool {
         self.window < WINDOW && self.next + 1 - self.released >= self.window
     }
 
-    /// The last one that went: whoever gets it sees which are missing before it.
+    /// The last shard that was sent: a receiver that gets it sees which shards are missing before it.
     pub fn last(&self) -> Lacking {
         Lacking { from: self.next.saturating_sub(1), bits: u64::from(self.next > self.released) }
     }
 
-    /// Shards that went, and that a receiver of such news lacks.
+    /// The shards that were sent and that the receiver lacks, according to the receiver.
     pub fn lacking(&self, next: u32, bits: u64) -> Lacking {
         let sent = self.next.saturating_sub(next).min(WINDOW);
         let went = if sent == WINDOW { u64::MAX } else { (1 << sent) - 1 };
         Lacking { from: next, bits: went & !bits }
     }
 
-    /// The same without those that may still be on their way: later ones have come.
+    /// The same without shards that may still be on their way: only shards of which a later one has come.
     pub fn overtaken(&self, next: u32, bits: u64) -> Lacking {
         let highest = bits.checked_ilog2().unwrap_or(0);
         let Lacking { from, bits } = self.lacking(next, bits);
@@ -146,7 +149,7 @@ impl Sent {
     }
 }
 
-/// Shards that are to go again: bit `i` is shard `from + i`.
+/// Shards that must go again: bit `i` is shard `from + i`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lacking {
     from: u32,
@@ -154,19 +157,19 @@ pub struct Lacking {
 }
 
 impl Lacking {
-    /// True if there are none.
+    /// True if no shard must go again.
     pub fn is_empty(&self) -> bool {
         self.bits == 0
     }
 
-    /// Takes the first one out.
+    /// Removes the first shard and returns its number.
     pub fn pop(&mut self) -> Option<u32> {
         let at = (self.bits != 0).then(|| self.bits.trailing_zeros())?;
         self.bits &= self.bits - 1;
         Some(self.from + at)
     }
 
-    /// Those of both that are in the window of the earlier: who lacks others asks again.
+    /// The shards of both that lie in the window of the earlier one. A receiver that lacks others asks again.
     #[must_use]
     pub fn and(self, other: Lacking) -> Lacking {
         match (self.is_empty(), other.is_empty()) {
@@ -180,7 +183,7 @@ impl Lacking {
         }
     }
 
-    /// Without those below.
+    /// The same without shards below `first`.
     #[must_use]
     pub fn from(self, first: u32) -> Lacking {
         match first.checked_sub(self.from) {
@@ -202,7 +205,7 @@ mod tests {
         received.take(1, 0);
         assert_eq!(received.check(1, 0), Err(DropReason::Duplicate));
         assert_eq!(received.check(64, 0), Err(DropReason::Ahead));
-        // The number of shards is that of the last one, and no less than have come.
+        // The count is the last shard's number plus one, and is not less than the number of shards that have come.
         assert_eq!(received.check(0, 1), Err(DropReason::BadField));
         assert_eq!(received.check(2, 2), Err(DropReason::BadField));
         assert_eq!(received.check(2, 65_535), Err(DropReason::BadField));
@@ -216,7 +219,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any order and any losses: each shard is taken once, and a sender that asks what is lacking brings the rest.
+        /// In any order and with any losses, each shard is taken once, and a sender that asks what is missing brings
+        /// the rest.
         #[test]
         fn each_shard_is_taken_once_and_what_is_lacking_comes_again(count in 1u32..300, seed: u64) {
             let (mut sent, mut received, mut taken) = (Sent::default(), Received::default(), vec![0; count as usize]);

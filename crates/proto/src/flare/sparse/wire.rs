@@ -5,9 +5,9 @@
 //!  | collective | wid | idx | phase | shard | flags 2, count 30 | indices ... | values ...
 //! ```
 //!
-//! *Shard* is the packet's number among those of its sender and block, and *count*, in the last one alone, how many there are (the
-//! paper's shard counter). `Taken`, `Have` and `Want` have the first shard that is missing in its place, and behind the header 64
-//! bits: which of the shards from there on have come.
+//! *Shard* is the packet's number among the packets of its sender and block. *Count* is set in the last packet alone:
+//! how many packets there are (the paper's shard counter). In `Taken`, `Have` and `Want`, *shard* is the first one that
+//! is missing, and 64 bits behind the header say which of the shards from there on have come.
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
@@ -17,7 +17,7 @@ use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, 
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = 40;
-/// Bytes of the bitmap behind the header of what tells which shards have come.
+/// Bytes of the bitmap behind the header of `Taken`, `Have` and `Want`.
 pub const BITS_LEN: usize = 8;
 
 const WID_AT: usize = COMMON_LEN + SPEC_LEN;
@@ -25,7 +25,7 @@ const ASKS: u32 = 1 << 31;
 const IS_FINISHED: u32 = 1 << 30;
 const COUNT: u32 = IS_FINISHED - 1;
 
-/// The codes of dense packets are below.
+/// The codes of dense packets are below this one.
 const FIRST_SPARSE: u8 = 32;
 
 kind::own! {
@@ -33,13 +33,13 @@ kind::own! {
     Shard = FIRST_SPARSE,
     /// Pairs of the sum; downwards.
     Sum,
-    /// Which shards of its child a switch has; downwards. With the flag: the child shall send all others again.
+    /// Which shards of its child a switch has; downwards. With the flag, the child must send all others again.
     Taken,
-    /// Up to where the sum is there; upwards.
+    /// The first shard of the sum that is missing; upwards.
     Have,
-    /// Which shards of the sum are there, and that the others are to come again; upwards.
+    /// Which shards of the sum are there; the others must come again; upwards.
     Want,
-    /// Who has not contributed to the slot's phase? Upwards from hosts, both ways between switches.
+    /// Which ranks have not contributed to the slot's phase? Upwards from hosts, both ways between switches.
     Query,
     /// The answer to `Query`: the ranks that are missing.
     Report,
@@ -50,20 +50,21 @@ kind::own! {
 /// The header as a plain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who contributes or asks; in packets downwards, the child that they are for or, where they are for all, no matter.
+    /// The child that contributes or asks; in packets downwards, the child that they are for, or any number where they
+    /// are for all.
     pub wid: ChildId,
     /// The slot.
     pub idx: u16,
     /// How many times the slot was used before, modulo 2^32.
     pub phase: u32,
-    /// The packet's number among its sender's of the block, or the first that is missing.
+    /// The packet's number among its sender's packets of the block, or the first that is missing.
     pub shard: u32,
-    /// How many shards there are, in the last one; 0 in others.
+    /// How many shards there are, in the last shard; 0 in others.
     pub count: u32,
-    /// The receiver is to say what has come; in `Taken`, to send all else again.
+    /// The receiver must say which shards have come; in `Taken`, send all others again.
     pub asks: bool,
-    /// The values are the result: no other shard has the same indices, and averages are divided. In `Taken`: all children have
-    /// brought all of theirs.
+    /// The values are the result: no other shard has the same indices, and averages are divided. In `Taken`: all
+    /// children have brought all their shards.
     pub is_finished: bool,
     /// The collective that the block belongs to.
     pub spec: Spec,
@@ -112,7 +113,7 @@ pub fn put_bits(bytes: &mut [u8], bits: u64) -> usize {
     HEADER_LEN + BITS_LEN
 }
 
-/// What a packet is whose common header was checked; nothing if it is none of these.
+/// Describes a packet whose common header was checked; the description is empty if the packet is none of these.
 pub fn describe(bytes: &[u8]) -> Description {
     let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
     let has_vector = matches!(kind, Kind::Shard | Kind::Sum);

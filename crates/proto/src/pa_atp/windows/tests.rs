@@ -11,7 +11,7 @@ const PAPER: Choices = Choices {
     aecn_weight_permille: 125,
 };
 
-/// Windows that are fed a whole round of acknowledgements at a time.
+/// Windows, and a way to bring them a whole round of acknowledgements at a time.
 struct Bench {
     windows: Windows,
     sent: u64,
@@ -22,7 +22,7 @@ impl Bench {
         Bench { windows: Windows::new(choices, places), sent: 0 }
     }
 
-    /// A round of as many packets as the window holds, of which the first ones are marked.
+    /// Brings a round of as many packets as the window holds, the first ones marked.
     fn round(&mut self, marked: u64, progress: How) {
         let packets = self.windows.packets();
         self.sent += packets;
@@ -39,7 +39,7 @@ impl Bench {
     }
 }
 
-/// A3: the way back may be the one that is full, and there are no marks of gradients then.
+/// A3: the path of results may be the congested one, and gradients then have no marks.
 #[test]
 fn the_first_mark_of_a_result_ends_doubling_as_that_of_a_gradient_does() {
     for by_result in [true, false] {
@@ -75,7 +75,7 @@ fn a_round_of_clear_acks_doubles_the_window_until_the_first_mark_and_adds_one_fr
 
 #[test]
 fn the_straggler_cuts_as_dctcp_does_and_the_leader_at_the_end_of_its_window_halves() {
-    // Figure 4: CWD 3, AWD 6; the straggler goes down to 2, the leader to 1, where a window of ours keeps 2 packets.
+    // Figure 4: CWD 3, AWD 6. The straggler goes down to 2 and the leader to 1, where our window keeps 2 packets.
     for alpha in [0.1, 0.5, 1.0] {
         let windows = Bench::of(100.0, 60.0, alpha, Progress::Printed);
         let kept = |own| windows.kept(How { own, average: 1.0 });
@@ -122,7 +122,8 @@ fn a_round_without_a_mark_never_cuts_although_0_to_the_power_of_0_is_1() {
     }
 }
 
-/// A queue stays long until those who filled it have made way: marks of what was sent before a cut ask for no other one.
+/// A queue stays long until senders that filled it have made way: marks of what was sent before a cut cause no other
+/// cut.
 #[test]
 fn marks_of_what_was_sent_before_a_cut_are_not_answered_again() {
     let mut windows = Bench::of(64.0, 1000.0, 0.5, Progress::Printed);
@@ -165,8 +166,8 @@ fn awd_adds_one_in_a_round_trip_without_a_mark_and_is_cut_by_half_of_beta_in_one
     assert_eq!(windows.ahead(), FEWEST as u64);
 }
 
-/// Between two teeth there are hundreds of round trips without a mark, which leave nothing of beta. So a tooth is at least half of
-/// the weight deep: 6 % with the paper's eighth, where eq. 5 has 1.6 % of 2,000 blocks.
+/// Between two teeth there are hundreds of round trips without a mark, after which nothing of beta is left. So a tooth
+/// is at least half of the weight deep: 6 % with the paper's eighth, where eq. 5 has 1.6 % of 2,000 blocks.
 #[test]
 fn a_cut_of_awd_after_a_long_calm_is_half_of_the_weight() {
     for (weight, expected) in [(125, 937.5), (8, 996.0)] {

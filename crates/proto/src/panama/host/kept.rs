@@ -1,23 +1,23 @@
-//! Vectors that a rewind may want again, though their results have come and may lie where the input was.
+//! Vectors that a rewind may need again, though their results have come and may overwrite the input.
 //!
-//! The result of a VID proves that every rank had sent that VID, so every rank had all results that lie a window before
-//! it. So a window of contributions is enough, up to the highest result. Where sums may lack ranks, a worker keeps
-//! results in their place, of two windows: results may lie a window ahead of the blocks that the rank has submitted.
+//! The result of a VID proves that every rank had sent that VID, so every rank had all results up to a window before
+//! it. So it is enough to keep a window of contributions, up to the highest result. Where sums may lack ranks, a worker
+//! keeps results instead, of two windows: results may lie a window ahead of the blocks that the rank has submitted.
 
 use crate::contract::tensor::Spec;
 use crate::panama::vid;
 
-/// What is known of a vector.
+/// What is known of a kept vector.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Vector {
     vid: u64,
-    /// The collective.
+    /// The collective that it belongs to.
     pub spec: Spec,
     /// Bytes in memory.
     pub len: usize,
     /// Bytes on the wire.
     pub wire_len: usize,
-    /// Ranks whose data is in it.
+    /// How many ranks' data the vector contains.
     pub contributors: u16,
 }
 
@@ -25,13 +25,13 @@ pub struct Vector {
 #[derive(Clone, Debug, Hash)]
 pub struct Kept {
     vectors: Vec<Option<Vector>>,
-    /// Bytes of each.
+    /// Bytes of room for each vector.
     stride: usize,
     bytes: Vec<u8>,
 }
 
 impl Kept {
-    /// For `room` vectors of at most `stride` bytes.
+    /// Room for `room` vectors of at most `stride` bytes.
     pub fn new(room: usize, stride: usize) -> Kept {
         Kept { vectors: vec![None; room], stride, bytes: vec![0; room * stride] }
     }
@@ -40,7 +40,7 @@ impl Kept {
         vid::slot(vid, self.vectors.len())
     }
 
-    /// Keeps a vector of so many ranks, which `write` writes, in place of the one that has its room.
+    /// Keeps a vector with so many ranks' data; `write` writes it. It replaces the vector that had its room.
     pub fn keep(
         &mut self,
         vid: u64,
@@ -54,14 +54,14 @@ impl Kept {
         write(&mut self.bytes[at * self.stride..][..len]);
     }
 
-    /// A vector that was kept.
+    /// The vector of a VID, if it is still kept.
     pub fn get(&self, vid: u64) -> Option<(Vector, &[u8])> {
         let at = self.at(vid);
         let vector = self.vectors[at].filter(|vector| vector.vid == vid)?;
         Some((vector, &self.bytes[at * self.stride..][..vector.len]))
     }
 
-    /// Bytes that a vector may have.
+    /// The most bytes that a vector may have.
     pub fn longest(&self) -> usize {
         self.stride
     }

@@ -37,16 +37,16 @@ pub struct PanamaHost {
     common: [u8; COMMON_LEN],
     choices: Choices,
     stream: Stream,
-    /// Blocks of all collectives so far.
+    /// How many blocks all collectives so far have.
     blocks: u64,
     trees: Vec<Tree>,
     /// The tree whose turn it is.
     turn: usize,
-    /// When a result last came: what is sent at the same time is sent because of it.
+    /// When a result last came. A packet that is sent at the same time is sent because of it.
     stirred_at: Option<Time>,
     deadlines: Deadlines,
     is_leaving: bool,
-    /// The collective that must fail as soon as those before it are complete.
+    /// The collective that must fail as soon as all collectives before it are complete.
     failing: Option<(OpId, CollectiveError)>,
     broken: Option<CollectiveError>,
     events: VecDeque<HostEvent>,
@@ -54,17 +54,17 @@ pub struct PanamaHost {
 }
 
 impl PanamaHost {
-    /// A worker that has nothing to do.
+    /// A worker that has no collectives.
     pub fn new(values: Values, config: &HostConfig) -> PanamaHost {
         PanamaHost::starting_at(values, config, 0)
     }
 
-    /// The same with another first VID, for those who want to see what happens where 32 bits end.
+    /// The same with another first VID, for tests of what happens where 32 bits end.
     pub fn starting_at(values: Values, config: &HostConfig, first: u32) -> PanamaHost {
         let (job, choices) = (&config.job, Choices::of(&config.job.options));
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
-        // A packet holds one element at least, however short the job has its packets.
+        // A packet holds at least one element, however short the job's packets are.
         let stride =
             if values == Values::Elements { job.payload_bytes().max(size_of::<f64>()) } else { FINGERPRINT_LEN };
         let tree = |id| {
@@ -89,17 +89,17 @@ impl PanamaHost {
         }
     }
 
-    /// The window of a tree, and the first VID there whose result has never come.
+    /// The window of a tree, and the first VID of the tree whose result has never come.
     pub fn window(&self, tree: TreeId) -> Option<(&Window, u64)> {
         self.trees.get(tree.index()).map(|tree| (&tree.window, tree.done()))
     }
 
-    /// The block that a VID of a tree is (§4.1).
+    /// The number of the block that a VID of a tree stands for (§4.1).
     fn block(&self, tree: usize, vid: u64) -> u64 {
         (vid - self.trees[tree].first) * self.trees.len() as u64 + tree as u64
     }
 
-    /// VIDs of a tree that are blocks of collectives which were submitted.
+    /// The VID behind the last one of a tree whose block was submitted.
     fn submitted(&self, tree: usize) -> u64 {
         let trees = self.trees.len() as u64;
         self.trees[tree].first + (self.blocks + trees - 1 - tree as u64) / trees
@@ -181,7 +181,7 @@ impl PanamaHost {
         Header { vid, tid, wnd_cap: NO_CAP, epoch: *epoch, wid, spec, contributors }.emit(buf);
     }
 
-    /// Writes a VID's packet.
+    /// Writes a VID's packet; returns its length in memory and on the wire.
     fn contribution(&self, index: usize, vid: u64, buf: &mut [u8]) -> (usize, usize) {
         let tree = &self.trees[index];
         if tree.has(vid) {
@@ -213,12 +213,12 @@ impl PanamaHost {
     }
 }
 
-/// What this rank brings to a block.
+/// Writes what this rank brings to a block.
 fn read(op: &Op, block: u64, config: &HostConfig, vector: &mut [u8]) {
     if !vector.is_empty() && op.spec.primitive.brings(config.rank) {
         op.read(block, None, config.job.world, vector);
     } else {
-        // Nothing, of a rank that a broadcast is for: the sum is the root's words as they are.
+        // In a broadcast other ranks bring zeros, so that the sum is the root's words as they are.
         vector.fill(0);
     }
 }

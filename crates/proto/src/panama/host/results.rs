@@ -1,5 +1,5 @@
-//! Results, which acknowledge this rank's part of them. Where sums need not wait for this rank (§7), results of blocks
-//! that it has not submitted come, too.
+//! Results. A result acknowledges this rank's contribution. Where sums need not wait for this rank (§7), results also
+//! come for blocks that the rank has not submitted.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::panama::partial::may_lack_ranks;
 use crate::panama::wire::{HEADER_LEN, Header};
 
 impl PanamaHost {
-    /// A sum has come.
+    /// Takes in a result.
     pub(super) fn result(
         &mut self,
         now: Time,
@@ -42,7 +42,7 @@ impl PanamaHost {
         Ok(())
     }
 
-    /// Writes a result to the output; what was there may be wanted again, and is kept.
+    /// Writes a result to the output. A rewind may need the contribution that it overwrites, so that is kept.
     fn write(&mut self, index: usize, header: &Header, vid: u64, packet: Packet<'_>) -> Result<(), DropReason> {
         let (world, rank, block) = (self.config.job.world, self.config.rank, self.block(index, vid));
         let (len, wire_len) = self.fits(block, &header.spec, packet)?;
@@ -61,7 +61,7 @@ impl PanamaHost {
         Ok(())
     }
 
-    /// The lengths of a block's vector in memory and on the wire, if the packet has a result of them.
+    /// The lengths of a block's vector in memory and on the wire, if the packet's result has them.
     fn fits(&self, block: u64, spec: &Spec, packet: Packet<'_>) -> Result<(usize, usize), DropReason> {
         let op = self.stream.op_of(block).expect("what was sent and has no result has a collective");
         if *spec != op.spec {
@@ -73,7 +73,8 @@ impl PanamaHost {
         if fits { Ok((len, wire_len)) } else { Err(DropReason::BadLength) }
     }
 
-    /// Keeps a result that may lack ranks, for those who will not get it; and writes it, if its collective was submitted.
+    /// Keeps a result that may lack ranks, for ranks that may not get it, and writes it if its collective was
+    /// submitted.
     fn take(
         &mut self,
         quorum: Quorum,
@@ -132,7 +133,7 @@ impl PanamaHost {
             let elements = op.range(block).len();
             let is_same = kept.spec == op.spec && kept.wire_len == op.encoding.wire_len(elements);
             if !is_same {
-                // Those whose data is in the result are of one mind; which rank is meant is not said, so it is any other.
+                // All ranks in the result agree, but the result does not name them: the error names any other rank.
                 let (op, b_spec, b) = (op.id, op.spec, self.config.rank);
                 let a = Rank(u16::from(b.0 == 0));
                 self.failing.get_or_insert((op, CollectiveError::Mismatch { a, a_spec: kept.spec, b, b_spec, op }));

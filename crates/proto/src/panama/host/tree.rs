@@ -1,4 +1,4 @@
-//! A worker's part in one tree: what it may send, what has come, and what it wants to say besides.
+//! A worker's part in one tree: what it may send, what has come, and the notices that it has to send.
 
 use super::kept::Kept;
 use super::window::Window;
@@ -14,66 +14,66 @@ use crate::parts::rtt::RttEstimator;
 /// One tree.
 #[derive(Clone, Hash)]
 pub struct Tree {
-    /// Its number.
+    /// The tree's number.
     pub id: TreeId,
     /// This worker's number at its first switch.
     pub child: ChildId,
-    /// How many times it went back.
+    /// How many times the tree went back.
     pub epoch: u16,
-    /// A new epoch begins: nothing may be sent before it is known where.
+    /// A new epoch begins: nothing may be sent until its first VID is known.
     pub is_syncing: bool,
     /// How many VIDs may be without a result in this epoch.
     pub window: Window,
-    /// What may be sent again.
+    /// The vectors that may be sent again.
     pub kept: Kept,
-    /// Sums need not wait for this worker: results come of what it has not sent, and that is not sent any more.
+    /// Sums need not wait for this worker: results come for VIDs that it has not sent, and those are not sent any more.
     may_lack: bool,
-    /// No VID so far behind the first that lacks its result is ever sent: what every port has room for.
+    /// How many VIDs every port has room for: no VID so far behind the first without a result is ever sent.
     room: u64,
-    /// The VID of its first block.
+    /// The VID of the tree's first block.
     pub first: u64,
     /// The VID to send next.
     next: u64,
-    /// Behind all that were ever sent.
+    /// The VID behind all that were ever sent.
     sent: u64,
-    /// Behind the highest result of this epoch.
+    /// The VID behind the highest result of this epoch.
     acked: u64,
-    /// Behind the highest result that ever came.
+    /// The VID behind the highest result that ever came.
     top: u64,
     /// The first VID whose result has never come.
     done: u64,
-    /// Of the VIDs from `done` on that may have a result: which do.
+    /// For the VIDs from `done` on that may have a result: which of them do.
     have: Vec<bool>,
     rtt: RttEstimator,
     /// A packet whose round trip is measured.
     timed: Option<(u64, Time)>,
     due: Option<Time>,
-    /// Times that the timer has run without progress.
+    /// How often the timer has run out without progress.
     attempts: u32,
     /// A question or a complaint about a VID.
     wants: Option<(Kind, u64)>,
     says_base: bool,
     says_fin: bool,
-    /// Its results are told of as gone in this epoch.
+    /// The worker has reported a lost result in this epoch.
     has_complained: bool,
-    /// It leaves, and waits until nobody needs it.
+    /// The worker leaves, and waits until no rank needs it.
     is_parting: bool,
-    /// Nobody needs anything that this worker has sent.
+    /// No rank needs anything that this worker has sent.
     pub has_parted: bool,
-    /// What switches last said of a VID.
+    /// What switches last said about a VID.
     pub heard: Heard<u64>,
 }
 
-/// A result's number, among those that may come.
+/// How a result relates to the results that came before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrival {
-    /// It is the first of its VID.
+    /// The first result of its VID.
     New,
-    /// After a rewind: an acknowledgement, and no more.
+    /// The result has come before, in an earlier epoch: now it only acknowledges.
     Again,
-    /// It was counted in this epoch.
+    /// The result was already counted in this epoch.
     Double,
-    /// Nothing was sent that it could be of.
+    /// The result of a VID that was not sent.
     Ahead,
 }
 
@@ -87,7 +87,8 @@ impl Tree {
         choices: Choices,
         timers: TimerConfig,
     ) -> Tree {
-        // A sum may lie a room ahead of a worker that it does not wait for, which lies a room ahead of the first that it lacks.
+        // A sum may be a room ahead of a worker that it does not wait for, and the worker a room ahead of the first
+        // result that it lacks.
         let may_lack = choices.quorum.is_some();
         let span = if may_lack { 2 * room } else { room };
         Tree {
@@ -125,30 +126,30 @@ impl Tree {
         self.done
     }
 
-    /// Behind the highest VID whose result ever came.
+    /// The VID behind the highest result that ever came.
     pub fn top(&self) -> u64 {
         self.top
     }
 
-    /// The VID that may be sent now, of the first `submitted`, or of what this worker has the result of.
+    /// The VID that may be sent now: one of the first `submitted`, or one whose result this worker has.
     #[inline]
     pub fn sendable(&self, submitted: u64) -> Option<u64> {
         let window = (self.acked + self.window.packets()).min(self.done + self.room);
         (!self.is_syncing && self.next < window && self.has_next(submitted)).then_some(self.next)
     }
 
-    /// There is something to send.
+    /// True if there is something to send.
     #[inline]
     pub fn has_next(&self, submitted: u64) -> bool {
         self.next < submitted || self.has(self.next)
     }
 
-    /// The VID that comes next, whether its time has come or not.
+    /// The next VID to send, whether it may be sent now or not.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// The next VID leaves; true if it was sent before.
+    /// The next VID is sent; true if it was sent before.
     #[inline]
     pub fn on_sent(&mut self, now: Time, in_step: bool) -> bool {
         let again = self.next < self.sent;
@@ -163,18 +164,18 @@ impl Tree {
         again
     }
 
-    /// The result of a VID has come before.
+    /// True if the result of a VID has come, in this epoch or before.
     #[inline]
     pub fn has(&self, vid: u64) -> bool {
         vid < self.done || vid < self.done + self.have.len() as u64 && self.have[vid::slot(vid, self.have.len())]
     }
 
-    /// Behind the last VID whose result may come now, of the first `submitted`.
+    /// The VID behind the last one whose result may come now, where `submitted` VIDs were submitted.
     fn end(&self, submitted: u64) -> u64 {
         if self.may_lack { (self.done + self.have.len() as u64).min(submitted + self.room) } else { self.next }
     }
 
-    /// What a result of the current epoch is.
+    /// How a result of the current epoch relates to those before it.
     #[inline]
     pub fn arrival(&self, vid: u64, submitted: u64) -> Arrival {
         match self.has(vid) {
@@ -196,7 +197,8 @@ impl Tree {
         }
     }
 
-    /// A result of the current epoch, new or not: progress. Paths keep the order, so what it has overtaken is gone.
+    /// A result of the current epoch, new or not, is progress. Paths keep the order, so results that it has overtaken
+    /// are lost.
     #[inline]
     pub fn on_result(&mut self, now: Time, vid: u64) {
         if let Some((timed, sent_at)) = self.timed
@@ -223,8 +225,8 @@ impl Tree {
         self.wants = Some((Kind::Gone, vid));
     }
 
-    /// The root has passed a VID, and its result, if there was one, came before this news: it is gone. Where that result has
-    /// come in an earlier epoch, the news is as good.
+    /// The root has passed a VID. If it made a result, that came before this notice: the result is lost. If the result
+    /// has come in an earlier epoch, the notice acknowledges just as well.
     pub fn on_passed(&mut self, now: Time, vid: u64) {
         if vid >= self.next {
             return;
@@ -237,7 +239,7 @@ impl Tree {
         }
     }
 
-    /// The switch lacks a VID, and all behind it; true if that can be.
+    /// The switch lacks a VID and all behind it; true if that is possible.
     pub fn on_resend(&mut self, vid: u64) -> bool {
         let can = !self.is_syncing && vid < self.next && (self.acked.min(self.done)..).contains(&vid);
         if can {
@@ -246,7 +248,7 @@ impl Tree {
         can
     }
 
-    /// A new epoch, or a question again.
+    /// A new epoch begins, or the switch asks again.
     pub fn on_sync(&mut self, now: Time, epoch: u16) {
         if epoch != self.epoch {
             (self.epoch, self.is_syncing) = (epoch, true);
@@ -256,7 +258,7 @@ impl Tree {
         self.says_base = true;
     }
 
-    /// All go on from a VID; false if this worker cannot, having lost what it had.
+    /// All continue from a VID; false if this worker cannot, because it no longer has what it would have to send.
     pub fn on_rewind(&mut self, now: Time, from: u64) -> bool {
         if !(self.top.saturating_sub(self.have.len() as u64)..=self.done).contains(&from) {
             return false;
@@ -291,7 +293,7 @@ impl Tree {
         self.due
     }
 
-    /// The time has come, or may have.
+    /// The timer may have run out.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -301,22 +303,22 @@ impl Tree {
             self.says_base = true;
         } else if let Some(vid) = self.waits_for() {
             self.wants.get_or_insert((Kind::Lost, vid));
-            // The answer may ask for the same again.
+            // The answer may be a reason to complain about the same VID again.
             self.has_complained = false;
         }
-        // Whoever has left answers no question about an epoch: leaving does not wait for that.
+        // A worker that has left does not answer in a new epoch, so leaving does not wait for one.
         self.says_fin |= self.is_parting;
         self.arm(now);
     }
 
-    /// Asks whom the oldest VID waits for.
+    /// Asks which ranks the oldest VID waits for.
     pub fn ask(&mut self) {
         if let Some(vid) = self.waits_for().filter(|_| !self.is_syncing) {
             self.wants.get_or_insert((Kind::Lost, vid));
         }
     }
 
-    /// Nothing more will be sent.
+    /// This worker will send nothing more.
     pub fn part(&mut self, now: Time) {
         if !self.is_parting {
             (self.is_parting, self.says_fin, self.attempts) = (true, self.done > self.first, 0);
@@ -325,19 +327,19 @@ impl Tree {
         }
     }
 
-    /// Somebody leaves, and wants to know whether this worker needs anything before a VID.
+    /// Another worker leaves and asks whether this worker needs anything before a VID.
     pub fn on_fin_ask(&mut self, vid: u64) {
         self.says_fin |= vid <= self.done;
     }
 
-    /// Nobody needs anything before a VID.
+    /// No rank needs anything before a VID.
     pub fn on_fin_done(&mut self, now: Time, vid: u64) {
         self.has_parted |= self.is_parting && vid >= self.done;
         self.arm(now);
     }
 
-    /// The next packet without a vector, of a worker that has submitted so much. An epoch begins no later than with what it has yet to
-    /// submit, though it may have results of that: it counts as heard from there on.
+    /// The next packet without a vector, for a worker that has submitted so many VIDs. An epoch must begin no later
+    /// than with the first VID that the worker has not submitted, even if the worker has later results.
     pub fn poll_notice(&mut self, submitted: u64) -> Option<(Kind, u64)> {
         if std::mem::take(&mut self.says_base) {
             return Some((Kind::Base, self.done.min(submitted)));

@@ -31,7 +31,7 @@ impl PanamaHost {
         Ok(())
     }
 
-    /// Everything that is queued fails, and so does everything later.
+    /// All collectives that are queued fail, and all later ones.
     pub(super) fn fail(&mut self, error: CollectiveError) {
         while let Some(Op { id, tensor, .. }) = self.stream.pop() {
             self.deadlines.complete(id);

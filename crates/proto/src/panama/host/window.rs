@@ -4,9 +4,9 @@ use std::hash::{Hash, Hasher};
 
 use crate::parts::window::MARK_GAIN;
 
-/// A tree's window starts with so many packets, and marks leave as many: below that it would never grow again.
+/// The packets of a new window, and the least that marks leave of a window: a smaller window would never grow again.
 const FEWEST: f64 = 2.0;
-/// Slow start ends here at first.
+/// The first threshold at which slow start ends.
 const THRESHOLD: f64 = 64.0;
 
 /// How many packets of one tree may be without a result.
@@ -22,11 +22,11 @@ pub struct Window {
     received: u32,
     /// `ecn_count`.
     marked: u32,
-    /// Results without a mark that the window has not grown for yet, of what was sent after it was last cut.
+    /// Results without a mark for which the window has not grown yet. Only packets sent after the last cut count.
     clean: u32,
-    /// What was sent before the window was last cut is before this VID.
+    /// VIDs below this one were sent before the last cut.
     cut_before: u64,
-    /// What accelerators have room for, as far as results have told.
+    /// The room of the accelerators, according to the last result.
     cap: u16,
     follows_marks: bool,
 }
@@ -50,11 +50,11 @@ impl Hash for Window {
 }
 
 impl Window {
-    /// The window of a tree that has sent nothing, whose accelerators have room for `cap`.
+    /// The window of a tree that has sent nothing; accelerators have room for `cap`.
     pub fn new(cap: u16, follows_marks: bool) -> Window {
         let cap = cap.max(1);
         let mut window = Window {
-            // Also without congestion control: no result has told yet what accelerators have room for.
+            // Also without congestion control, since no result has told yet how much room accelerators have.
             packets: FEWEST,
             threshold: THRESHOLD,
             marked_share: 1.0,
@@ -69,7 +69,7 @@ impl Window {
         window
     }
 
-    /// Whole packets, at least 1.
+    /// The window in whole packets, at least 1.
     pub fn packets(&self) -> u64 {
         self.packets as u64
     }
@@ -79,7 +79,7 @@ impl Window {
         self.marked_share
     }
 
-    /// The window as it is counted.
+    /// The window, unrounded.
     pub fn size(&self) -> f64 {
         self.packets
     }
@@ -95,7 +95,7 @@ impl Window {
         self.received += 1;
         self.marked += u32::from(is_marked);
         self.clean += u32::from(is_fresh && !is_marked);
-        // Not `==` as in the figure: a window that is fractional, or that a cap has cut, would never be complete.
+        // The figure has `==`: then a round would never end if the window is fractional or a cap has cut it.
         if u64::from(self.received) >= self.packets() {
             self.end_round();
         }
@@ -108,7 +108,7 @@ impl Window {
         self.bound();
     }
 
-    /// A window's worth of results has come.
+    /// Ends a round: as many results as the window holds have come.
     fn end_round(&mut self) {
         let share = f64::from(self.marked) / f64::from(self.received);
         self.marked_share = self.marked_share * (1.0 - MARK_GAIN) + MARK_GAIN * share;
@@ -116,27 +116,30 @@ impl Window {
             self.packets *= 2.0;
             self.clean = 0;
         }
-        // The figure keeps `ecn_count`: one mark would shrink every later window.
+        // The figure keeps `ecn_count`: then one mark would shrink every later window.
         (self.received, self.marked) = (0, 0);
     }
 
-    /// The first mark of a queue. The figure waits for the end of the round, and grows for none that has a mark: beside
-    /// DCTCP, which cuts at once and grows for all that came before, it has half its share where marks come often.
+    /// Cuts at the first mark of a queue. The figure waits for the end of the round, and does not grow in a round with
+    /// a mark. Beside DCTCP, which cuts at once and grows for all results before the mark, it gets half its share where
+    /// marks come often.
     fn cut(&mut self, vid: u64) {
-        // A window's worth is under way: its marks tell of the queue that this cut is for. All ranks know them alike.
+        // A window's worth of packets is under way, and its marks belong to the queue that this cut answers. All ranks
+        // see the same marks.
         self.cut_before = vid + 1 + self.packets();
         self.packets = (self.packets * (1.0 - self.marked_share / 2.0)).max(FEWEST);
         self.threshold = self.packets;
     }
 
-    /// The tree goes back: as after a timeout of DCTCP. Accelerators may have less room than before.
+    /// The tree goes back: the window does what DCTCP's does after a timeout. Accelerators may have less room than
+    /// before.
     pub fn on_rewind(&mut self) {
         self.threshold = (self.packets / 2.0).max(FEWEST);
         (self.packets, self.received, self.marked, self.clean, self.cut_before) = (FEWEST, 0, 0, 0, 0);
         self.bound();
     }
 
-    /// The floor yields to the cap, but a tree never stops.
+    /// The cap may lie below `FEWEST`, but a tree never stops.
     fn bound(&mut self) {
         self.packets = self.packets.min(self.cap.into()).max(1.0);
     }
@@ -148,7 +151,7 @@ mod tests {
     use crate::parts::window::{Acked, CongestionWindow, WindowLimits};
     use crate::splitmix::splitmix64;
 
-    /// A window, and the VID whose result comes next.
+    /// A window, and the VID whose result is next.
     struct Bench {
         window: Window,
         vid: u64,
@@ -189,10 +192,10 @@ mod tests {
         assert!((bench.window.size() - 42.242857).abs() < 1e-6, "{}", bench.window.size());
         bench.clear(64);
         assert!((bench.window.size() - 42.242857).abs() < 1e-6, "D6: what was under way: {}", bench.window.size());
-        // D3: the mark is forgotten. D7: 63 results before it were clean, and nearly enough to grow by one.
+        // D3: the mark is forgotten. D7: 63 results before it had no mark, and were nearly enough to grow by one.
         bench.clear(1);
         assert!((bench.window.size() - 43.242857).abs() < 1e-6, "{}", bench.window.size());
-        // D1: 43 results are a window of 43.24 packets.
+        // D1: a window of 43.24 packets is complete after 43 results.
         bench.clear(42);
         assert!((bench.window.size() - 43.242857).abs() < 1e-6, "{}", bench.window.size());
         bench.clear(1);
@@ -210,7 +213,8 @@ mod tests {
         assert!(bench.window.packets() > 2);
     }
 
-    /// D6: what was under way when the window was cut was marked by the queue that the cut is for. D7: the cut is at once.
+    /// D6: packets that were under way at the cut were marked by the queue that the cut answers. D7: the cut comes at
+    /// once.
     #[test]
     fn the_marks_of_one_queue_cut_the_window_once_and_at_once() {
         let mut bench = Bench::new(u16::MAX);
@@ -228,7 +232,8 @@ mod tests {
         assert!(bench.window.size() < cut, "the queue is there a round trip later, too");
     }
 
-    /// D7: §4.2.2 wants the window to match DCTCP's, so that both have the same of a cable. Here both hear the same marks.
+    /// D7: §4.2.2 wants the window to match DCTCP's, so that both get the same share of a link. Here both see the same
+    /// marks.
     #[test]
     fn is_as_large_as_the_window_of_a_flow_under_dctcp_that_hears_the_same_marks() {
         let limits = WindowLimits { initial: 2, min: 2, max: u32::MAX };
@@ -236,7 +241,8 @@ mod tests {
             let (mut bench, mut flow) = (Bench::new(u16::MAX), CongestionWindow::new(limits));
             let (mut job, mut peer) = (0.0, 0.0);
             for packet in 0..40_000u64 {
-                // Both stay in slow start until the first mark, where they differ: the figure's doubles once a window.
+                // Both stay in slow start until the first mark. In slow start they differ: the figure's window doubles
+                // once a window.
                 let is_marked = packet == 100 || packet > 100 && splitmix64(seed << 32 | packet).is_multiple_of(one_in);
                 bench.result(is_marked, u16::MAX);
                 let next = packet + 1 + flow.packets() as u64;

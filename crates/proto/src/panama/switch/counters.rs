@@ -3,7 +3,7 @@
 use crate::contract::metric::Metric;
 use crate::contract::state::not_acted_upon;
 
-/// What this accelerator has done.
+/// What an accelerator has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Sums that have left.
@@ -18,16 +18,16 @@ pub struct Counters {
     pub resends: u64,
     /// Sums that left with a mark.
     pub marks: u64,
-    /// Sums that have left without some ports.
+    /// Sums that left without some ports.
     pub partial_sums: u64,
-    /// Ports that they did not wait for, over all of them.
+    /// Ports that those sums did not wait for, added up.
     pub left_out: u64,
 }
 
 not_acted_upon!(Counters);
 
 impl Counters {
-    /// Those that are PANAMA's alone.
+    /// The metrics that PANAMA alone has.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         vec![
             Metric::counter("lost_vids", self.lost_vids, "VIDs passed because a contribution was lost."),

@@ -1,4 +1,4 @@
-//! The packet memory of one tree: for each VID that may wait, what its contributions say together and their sum.
+//! The packet memory of one tree: for each VID that may wait, the fields of its contributions, joined, and their sum.
 
 use tributary_numeric::ReduceOp;
 
@@ -14,22 +14,22 @@ use crate::parts::form::Form;
 use crate::parts::memory::heap_bytes;
 use crate::parts::ordered::{OrderedAccumulator, Rule, nodes_needed};
 
-/// What the contributions to one VID say together.
+/// The joined fields of the contributions to one VID.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Entry {
-    /// What they contribute to.
+    /// The collective that they belong to.
     pub spec: Spec,
     /// Elements of the vector.
     pub elements: u32,
-    /// Ports that have contributed; 0: the entry is free.
+    /// How many ports have contributed; 0 if the entry is free.
     pub count: u16,
-    /// Ranks that have.
+    /// How many ranks' data the vector contains.
     pub contributors: u16,
-    /// The least room on the way.
+    /// The least room on the way up.
     pub wnd_cap: u16,
-    /// Marked if any was (§4.2.2).
+    /// Marked if any contribution was (§4.2.2).
     pub ecn: Ecn,
-    /// The vector is the result, which somebody had.
+    /// The vector is a result that a child had.
     pub is_known: bool,
 }
 
@@ -49,12 +49,12 @@ pub struct Entries {
     entries: Vec<Entry>,
     sums: OrderedAccumulator,
     mismatches: Vec<Option<Mismatch>>,
-    /// Bytes of a vector as it is summed.
+    /// Bytes of a vector in the form in which it is summed.
     lane_bytes: usize,
 }
 
 impl Entries {
-    /// For `room` VIDs of `children` contributions each.
+    /// Entries for `room` VIDs of `children` contributions each.
     pub fn new(values: Values, narrow: NarrowBlocks, payload_bytes: usize, room: usize, children: usize) -> Entries {
         Entries::with_lanes(narrow.lane_bytes(values, payload_bytes), room, children)
     }
@@ -68,7 +68,7 @@ impl Entries {
         }
     }
 
-    /// Room for so many VIDs from now on; what was there is gone.
+    /// Makes room for so many VIDs; all entries are lost.
     pub fn resize(&mut self, room: usize) {
         *self = Entries::with_lanes(self.lane_bytes, room, self.sums.children());
     }
@@ -87,7 +87,7 @@ impl Entries {
         vid::slot(vid, self.entries.len())
     }
 
-    /// What is known of a VID that may wait.
+    /// The entry of a VID that may wait.
     #[inline]
     pub fn get(&self, vid: u64) -> &Entry {
         &self.entries[self.at(vid)]
@@ -106,7 +106,7 @@ impl Entries {
         (0..count).map(ChildId).find(|&child| self.has(vid, child))
     }
 
-    /// Takes in a contribution, the first of its child to this VID.
+    /// Adds a child's first contribution to a VID.
     #[inline]
     pub fn add(&mut self, vid: u64, header: &Header, block: (u32, &Encoding, Form), ecn: Ecn, vector: &[u8]) {
         let at = self.open(vid, header, block, ecn);
@@ -118,7 +118,7 @@ impl Entries {
         block.2.add(&mut self.sums, at, header.wid.index(), vector);
     }
 
-    /// A child brings the result, in place of what others have contributed or will.
+    /// A child brings the result: it replaces the contributions that have come and those that will.
     pub fn adopt(&mut self, vid: u64, header: &Header, block: (u32, &Encoding, Form), ecn: Ecn, vector: &[u8]) {
         let at = self.open(vid, header, block, ecn);
         self.sums.note(at, header.wid.index());
@@ -129,7 +129,7 @@ impl Entries {
         }
     }
 
-    /// What all who bring something say together.
+    /// Opens the VID's entry, and joins the fields of a packet with those before it.
     #[inline]
     fn open(&mut self, vid: u64, header: &Header, (elements, encoding, _): (u32, &Encoding, Form), ecn: Ecn) -> usize {
         let at = self.at(vid);
@@ -144,7 +144,8 @@ impl Entries {
         at
     }
 
-    /// No other contribution is waited for. At the root averages are divided, by those who contributed.
+    /// The VID waits for no other contribution. At the root averages are divided by the number of ranks that
+    /// contributed.
     pub fn finish(&mut self, vid: u64, is_root: bool) {
         let at = self.at(vid);
         let Entry { contributors, spec, is_known, .. } = self.entries[at];
@@ -162,14 +163,14 @@ impl Entries {
         form.load(&self.sums, self.at(vid), vector);
     }
 
-    /// The VID is over.
+    /// Frees the entry of a VID.
     pub fn free(&mut self, vid: u64) {
         let at = self.at(vid);
         self.entries[at].count = 0;
         self.mismatches[at] = None;
     }
 
-    /// All are.
+    /// Frees all entries.
     pub fn clear(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.count = 0);
         self.mismatches.fill(None);
@@ -181,7 +182,7 @@ impl Entries {
         self.mismatches[at] = Some(mismatch);
     }
 
-    /// The note, if there is one.
+    /// The VID's note that ranks disagree, if there is one.
     pub fn mismatch(&self, vid: u64) -> Option<Mismatch> {
         self.mismatches[self.at(vid)]
     }
@@ -193,7 +194,7 @@ impl Entries {
     }
 }
 
-/// Marked if either is; capable if either is.
+/// Marked if either is marked, else capable if either is capable.
 fn either(a: Ecn, b: Ecn) -> Ecn {
     match (a, b) {
         (Ecn::CongestionExperienced, _) | (_, Ecn::CongestionExperienced) => Ecn::CongestionExperienced,

@@ -1,9 +1,9 @@
 //! FIN (§5): a rank that leaves says so, and may leave when no rank needs its contributions any more.
 //!
-//! The paper's FIN says that a worker has sent all, and resets the accelerator. But results may still be missing then,
-//! which a rewind would have to make again. So our FIN names the VID before which its sender and all below it need
-//! nothing. Switches pass on the least, and the root tells all. Ranks that stay are asked only where somebody waits for
-//! them.
+//! The paper's FIN says that a worker has sent everything, and resets the accelerator. But results may still be missing
+//! then, and a rewind would have to make them again. So our FIN names the VID before which its sender and all ranks
+//! below it need nothing. Switches pass on the least of their children's VIDs, and the root tells all. Ranks that stay
+//! are asked only if a leaving rank waits for them.
 
 use super::Panama;
 use super::notices::{Audience, Notice};
@@ -14,21 +14,21 @@ use crate::panama::wire::Kind;
 use crate::parts::inquiry::Neighbour;
 use crate::parts::memory::heap_bytes;
 
-/// What children need no more, each by the VID before which it needs nothing.
+/// For each child the VID before which it needs nothing.
 #[derive(Clone, Hash)]
 pub struct Floors {
     said: Vec<Option<u32>>,
-    /// What the root has told all.
+    /// The VID that the root has told all.
     told: Option<u32>,
 }
 
 impl Floors {
-    /// Of so many children, that need everything.
+    /// Floors of so many children, which need everything.
     pub fn new(children: usize) -> Floors {
         Floors { said: vec![None; children], told: None }
     }
 
-    /// Takes in what a child says; true if it says nothing new.
+    /// Takes in a child's FIN; true if it says nothing new.
     fn hear(&mut self, child: ChildId, vid: u32) -> bool {
         let said = &mut self.said[child.index()];
         let is_old = said.is_some_and(|said| !is_before(said, vid));
@@ -38,12 +38,12 @@ impl Floors {
         is_old
     }
 
-    /// The least, if all have said anything.
+    /// The least VID, if all children have named one.
     fn least(&self) -> Option<u32> {
         self.said.iter().copied().reduce(|a, b| Some(least(a?, b?))).flatten()
     }
 
-    /// Nobody below needs anything before this VID.
+    /// True if no rank below needs anything before this VID.
     fn all_beyond(&self, vid: u32) -> bool {
         self.least().is_some_and(|least| !is_before(least, vid))
     }
@@ -61,7 +61,7 @@ impl Floors {
 }
 
 impl Panama {
-    /// A child needs nothing before this VID.
+    /// A child says that it needs nothing before this VID.
     pub(super) fn fin(&mut self, child: ChildId, vid: u32) -> Verdict {
         let again = self.floors.hear(child, vid);
         if self.floors.told.is_some_and(|told| !is_before(told, vid)) {
@@ -87,7 +87,7 @@ impl Panama {
         }
     }
 
-    /// The switch above asks.
+    /// The switch above asks whether any rank below needs something before this VID.
     pub(super) fn fin_ask(&mut self, vid: u32) -> Verdict {
         match self.floors.least().filter(|_| self.floors.all_beyond(vid)) {
             Some(least) => self.tell(Audience::One(Neighbour::Parent), Kind::Fin, least),
@@ -96,7 +96,7 @@ impl Panama {
         Verdict::Consume
     }
 
-    /// The root has heard of all.
+    /// The root says that no rank needs anything before this VID.
     pub(super) fn fin_done(&mut self, vid: u32) -> Verdict {
         self.floors.told = Some(vid);
         Verdict::Group(self.group)

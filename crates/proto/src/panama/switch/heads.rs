@@ -1,11 +1,11 @@
 //! The control logic of an accelerator (§5, ②) for one tree: a FIFO for each port, and the VID that all heads must have.
 //!
-//! As soon as every port has a packet, the heads are compared with `Expected_VID`. If all are equal they are summed; if
-//! one is beyond, `Expected_VID` is lost at that port, and the ports that have it drop it. In both cases the next VID
-//! is expected.
+//! As soon as every port has a packet, the heads are compared with `Expected_VID`. If all are equal, they are summed.
+//! If one is beyond, `Expected_VID` was lost at that port, and the ports that have it drop it. In both cases the next
+//! VID is then expected.
 //!
 //! Vectors need not wait in the FIFOs: they are combined as they come, along the ports' adder tree, which gives the
-//! same bits. A FIFO is then only the VID behind its newest packet, since VIDs within it ascend.
+//! same bits. So of a FIFO only the VID behind its newest packet is kept, since VIDs within it ascend.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -14,30 +14,30 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::parts::memory::heap_bytes;
 
-/// What a tree does at this switch.
+/// What a tree is doing at this switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// It sums.
     Active,
-    /// A new epoch begins, and not all have said what they lack.
+    /// A new epoch begins, and some children have not said what they lack.
     Syncing,
 }
 
-/// Where a VID lies at its port.
+/// Where a VID lies in relation to its port's FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Before the expected one.
+    /// Before the expected VID.
     Passed,
-    /// Not behind the newest of its FIFO.
+    /// Not behind the newest packet of the FIFO.
     Queued,
-    /// Behind it, and there is room.
+    /// Behind the newest packet, and there is room for it.
     Next,
     /// Further ahead than the port has room for.
     Beyond,
 }
 
-/// What to do with a contribution whose epoch relates to the tree's in this way. `is_new`: no VID has ever been expected
-/// but the first, so that the switch may have been started in the middle of the job.
+/// Decides on a contribution, from its epoch's relation to the tree's. `is_new`: the tree still expects its first VID,
+/// so that the switch may have been started in the middle of the job.
 pub fn on_contribution(epoch: Ordering, phase: Phase, place: Place, is_new: bool) -> Result<(), DropReason> {
     match (epoch, phase, place) {
         (Ordering::Less, _, _) => Err(DropReason::StaleEpoch),
@@ -55,11 +55,11 @@ pub fn on_contribution(epoch: Ordering, phase: Phase, place: Place, is_new: bool
 pub struct Heads {
     /// `Expected_VID`.
     expected: u64,
-    /// The VID behind the newest packet of each port; `expected` where none waits.
+    /// For each port the VID behind its newest packet; `expected` if no packet waits.
     next: Vec<u64>,
-    /// Ports with a packet.
+    /// How many ports have a packet.
     ready: usize,
-    /// Packets that a port has room for.
+    /// How many packets each port has room for.
     room: u64,
     is_new: bool,
 }
@@ -75,7 +75,7 @@ impl Heads {
         self.expected
     }
 
-    /// No VID has ever been expected but the first.
+    /// True if the first VID is still expected.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
@@ -99,7 +99,7 @@ impl Heads {
         }
     }
 
-    /// A packet joins its port's FIFO.
+    /// Adds a packet to its port's FIFO.
     #[inline]
     pub fn push(&mut self, port: ChildId, vid: u64) {
         let next = &mut self.next[port.index()];
@@ -107,7 +107,7 @@ impl Heads {
         *next = vid + 1;
     }
 
-    /// The port sends again from a VID on that is not passed: its FIFO ends there.
+    /// The port sends again from a VID that is not passed: its FIFO now ends before that VID.
     pub fn send_again(&mut self, port: ChildId, from: u64) {
         let next = &mut self.next[port.index()];
         self.ready -= usize::from(*next != self.expected);
@@ -115,13 +115,14 @@ impl Heads {
         self.ready += usize::from(*next != self.expected);
     }
 
-    /// Every port has a packet.
+    /// True if every port has a packet.
     #[inline]
     pub fn are_all_there(&self) -> bool {
         self.ready == self.next.len()
     }
 
-    /// The expected VID was summed or is lost, and the next one is expected. A port that it did not wait for has none.
+    /// The expected VID was summed or lost, and the next one is expected. A port that the sum did not wait for has no
+    /// packet of it.
     pub fn pass(&mut self) {
         self.expected += 1;
         self.is_new = false;
@@ -132,13 +133,13 @@ impl Heads {
         }
     }
 
-    /// All FIFOs are empty, and this VID is expected.
+    /// Empties all FIFOs, and expects this VID next.
     pub fn restart(&mut self, expected: u64) {
         (self.expected, self.ready, self.is_new) = (expected, 0, false);
         self.next.fill(expected);
     }
 
-    /// All FIFOs are empty, and ports have room for so many packets.
+    /// Empties all FIFOs, and gives each port room for so many packets.
     pub fn resize(&mut self, room: u64) {
         self.room = room;
         self.restart(self.expected);
@@ -149,14 +150,14 @@ impl Heads {
         self.expected..self.next[port.index()]
     }
 
-    /// Ports without a packet, while another has one.
+    /// Ports without a packet, if another port has one.
     pub fn missing(&self) -> impl Iterator<Item = ChildId> + '_ {
         let waits = self.ready > 0;
         let ports = self.next.iter().enumerate().filter(move |&(_, &next)| waits && next == self.expected);
         ports.map(|(port, _)| ChildId(port as u16))
     }
 
-    /// VIDs between the expected one and the newest of any port.
+    /// How many VIDs lie between the expected one and the newest of any port.
     pub fn waiting(&self) -> u64 {
         self.next.iter().max().map_or(0, |&newest| newest - self.expected)
     }
@@ -175,7 +176,7 @@ mod tests {
     use super::Place::*;
     use super::*;
 
-    /// Epoch, phase, place, is new, what becomes of it; `None` stands for all values.
+    /// Epoch, phase, place, `is_new`, and the outcome; `None` stands for all values.
     type Row = (Ordering, Option<Phase>, Option<Place>, Option<bool>, Result<(), DropReason>);
     const CONTRIBUTIONS: [Row; 8] = [
         (Less, None, None, None, Err(DropReason::StaleEpoch)),
@@ -205,8 +206,8 @@ mod tests {
         assert_eq!(rows, 3 * 2 * 4 * 2);
     }
 
-    /// By port: the VIDs of its packets, with `Expected_VID` 5 and room for 4; whether all heads are there, whom the head
-    /// waits for, and how many VIDs wait.
+    /// The VIDs of each port's packets, with `Expected_VID` 5 and room for 4; whether all heads are there; the ports
+    /// that the expected VID waits for; and how many VIDs wait.
     type Queues = (&'static [&'static [u64]], bool, &'static [u16], u64);
     const HEADS: [Queues; 8] = [
         (&[&[], &[], &[], &[]], false, &[], 0),

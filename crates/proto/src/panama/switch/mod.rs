@@ -45,7 +45,7 @@ pub fn memory(shape: &JobShape<'_>) -> u64 {
     Entries::memory(shape)
 }
 
-/// VIDs are counted from here, so that no rewind leads below zero.
+/// The full number of the first VID, so high that no rewind leads below zero.
 const FIRST: u64 = 1 << 33;
 
 /// One job's part of one accelerator, for one tree.
@@ -54,25 +54,26 @@ pub struct Panama {
     common: Common,
     tid: u8,
     members: Vec<PortId>,
-    /// Ranks below each child.
+    /// How many ranks are below each child.
     below: Vec<u16>,
     group: GroupId,
     parent: Option<Parent>,
     sizes: BlockSizes,
-    /// Packets that each port has room for: what this accelerator says in `wnd_cap`.
+    /// How many packets each port has room for: this accelerator's `wnd_cap`.
     room: u16,
     epoch: u16,
     phase: Phase,
-    /// The tree must go back and the switch above has not begun to: it is asked again whenever somebody asks here.
+    /// The tree must go back and the switch above has not begun to: whenever a child asks this switch, this switch asks
+    /// the switch above again.
     asks_above: bool,
     heads: Heads,
     entries: Entries,
-    /// VIDs whose sums are to be sent, though no packet of the right size is at hand, and the ports of the last
+    /// VIDs whose sums must be sent without a packet of the right size at hand, and the ports of their last
     /// contributions.
     unsent: VecDeque<(u64, PortId)>,
-    /// Whom sums need not wait for; `None` where they have all ranks.
+    /// The ranks that sums need not wait for; `None` if sums wait for all ranks.
     quorum: Option<Quorum>,
-    /// Ranks of the whole job.
+    /// How many ranks the whole job has.
     world: u16,
     bases: Bases,
     floors: Floors,
@@ -81,7 +82,7 @@ pub struct Panama {
     counters: Counters,
 }
 
-/// What a child's CONTRIBUTION brings.
+/// The fields of a child's CONTRIBUTION.
 #[derive(Clone, Hash)]
 struct Contribution {
     header: Header,
@@ -97,7 +98,7 @@ impl Panama {
         Panama::starting_at(values, config, 0)
     }
 
-    /// The same with another first VID, for those who want to see what happens where 32 bits end.
+    /// The same with another first VID, for tests of what happens where 32 bits end.
     pub fn starting_at(values: Values, config: &SwitchConfig, first: u32) -> Panama {
         let (children, room) = (config.members.len(), layout::slots_of(&config.job, config.tree).len());
         let (payload_bytes, narrow) = (config.job.payload_bytes(), NarrowBlocks::fitting(config.job.levels));
@@ -111,7 +112,7 @@ impl Panama {
             parent: config.parent,
             sizes: BlockSizes::new(values, Numbers::Float, narrow, payload_bytes, HEADER_LEN),
             room: room as u16,
-            // Where sums may lack ranks, an epoch begins before the first of them.
+            // Where sums may lack ranks, an epoch begins before the first sum.
             epoch: u16::from(quorum.is_some() && is_root),
             phase: if quorum.is_some() { Phase::Syncing } else { Phase::Active },
             asks_above: quorum.is_some() && !is_root,
@@ -128,7 +129,7 @@ impl Panama {
         }
     }
 
-    /// What it has done.
+    /// The accelerator's counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -181,21 +182,21 @@ impl Panama {
         }
     }
 
-    /// A result comes down: it passes as it is.
+    /// A result comes down and passes as it is.
     fn result(&mut self, header: &Header) -> Result<Verdict, DropReason> {
         match epoch(header.epoch, self.epoch) {
             std::cmp::Ordering::Less => return Err(DropReason::StaleEpoch),
             std::cmp::Ordering::Greater => return Err(DropReason::Ahead),
             std::cmp::Ordering::Equal => {}
         }
-        // The switch above cannot have a sum without ours.
+        // The switch above cannot have a sum without this switch's contribution.
         if self.phase == Phase::Syncing || near(self.heads.expected(), header.vid) >= self.heads.expected() {
             return Err(DropReason::Unexpected);
         }
         Ok(Verdict::Group(self.group))
     }
 
-    /// A notice in the current epoch.
+    /// Queues a notice for the current epoch.
     fn tell(&mut self, to: Audience, kind: Kind, vid: u32) {
         self.notices.push(Notice { to, kind, vid, epoch: self.epoch });
     }

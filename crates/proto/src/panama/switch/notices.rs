@@ -1,4 +1,4 @@
-//! Packets that the switch makes itself, because no packet that it receives can become them.
+//! Packets that the switch makes itself, where it cannot turn a received packet into them.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 use crate::parts::inquiry::Neighbour;
 use crate::parts::memory::heap_bytes;
 
-/// Whom a notice is for.
+/// The receivers of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Audience {
     /// One neighbour.
@@ -24,17 +24,17 @@ pub enum Audience {
 /// A notice about a VID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
-    /// Whom it is for.
+    /// The receivers.
     pub to: Audience,
     /// What it says.
     pub kind: Kind,
-    /// What it says it of.
+    /// The VID that it is about.
     pub vid: u32,
-    /// The epoch that it speaks for.
+    /// The epoch in which it is valid.
     pub epoch: u16,
 }
 
-/// What a notice is about; of each subject the latest is sent.
+/// A number for what a notice is about. Of notices with the same number only the latest is sent.
 fn subject(kind: Kind) -> u8 {
     match kind {
         Kind::Contribution | Kind::Known | Kind::Result | Kind::Lost | Kind::Query | Kind::Gone => 0,
@@ -45,8 +45,8 @@ fn subject(kind: Kind) -> u8 {
 }
 const SUBJECTS: usize = 4;
 
-/// Notices that wait to be sent: at most one of each subject for each audience, so that memory stays bounded. A later one
-/// takes the place of an earlier: who still wants the earlier asks again.
+/// Notices that wait to be sent: at most one of each subject for each audience, so that memory stays bounded. A later
+/// notice replaces an earlier one: a neighbour that still needs the earlier one asks again.
 #[derive(Clone, Hash)]
 pub struct Notices {
     waiting: VecDeque<Notice>,
@@ -58,7 +58,7 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// None yet, and room for one of each subject to each neighbour and to the group.
+    /// No notices, and room for one of each subject to each neighbour and to the group.
     pub fn new(config: &SwitchConfig) -> Notices {
         Notices {
             waiting: VecDeque::with_capacity(SUBJECTS * (config.members.len() + 2)),
@@ -70,19 +70,19 @@ impl Notices {
         }
     }
 
-    /// A notice.
+    /// Queues a notice.
     pub fn push(&mut self, notice: Notice) {
         let about = |notice: &Notice| (notice.to, subject(notice.kind));
         self.waiting.retain(|waiting| about(waiting) != about(&notice));
         self.waiting.push_back(notice);
     }
 
-    /// Forgets those that speak for an epoch that is over.
+    /// Forgets notices of an epoch that is over.
     pub fn begin_epoch(&mut self) {
         self.waiting.retain(|waiting| matches!(subject(waiting.kind), 3));
     }
 
-    /// Where a notice leaves, and the `wid` that its receiver knows this switch by.
+    /// The way of a notice, and the `wid` by which its receiver knows this switch.
     fn way(&self, to: Audience) -> Option<(Verdict, ChildId)> {
         match to {
             Audience::Children => Some((Verdict::Group(self.group), ChildId(0))),
@@ -91,8 +91,8 @@ impl Notices {
         }
     }
 
-    /// Writes the next notice; `body` writes what follows its header and gives its length, or says that it has nothing to
-    /// say any more.
+    /// Writes the next notice. `body` writes what follows the notice's header and returns its length, or `None` if the
+    /// notice is outdated.
     pub fn poll(
         &mut self,
         buf: &mut [u8],

@@ -1,10 +1,10 @@
 //! Sums that do not wait for all ranks (§7): when such a sum may leave, and what the switch does with late
 //! contributions.
 //!
-//! Two rules keep this sound. A port may be left out only if it was heard with a VID that lies no more than a room
-//! behind: so the results that a worker has to keep stay bounded, and a dead rank is missed soon. And in a new epoch a
-//! VID whose result any rank may have waits for all ports: a worker that has the result sends it, and it is the result
-//! again (`docs/protocols/panama.md`).
+//! Two rules keep this sound. First, a port may be left out only if it contributed, in time or late, to a VID at most a
+//! room behind: so the results that a worker has to keep stay bounded, and a dead rank is missed soon. Second, in a new
+//! epoch a VID whose result any rank may have waits for all ports: a worker that has the result sends it, and it
+//! becomes the result again (`docs/protocols/panama.md`).
 
 use std::cmp::Ordering;
 
@@ -20,27 +20,27 @@ use crate::panama::wire::{Header, Kind};
 use crate::parts::inquiry::Neighbour;
 use crate::parts::memory::heap_bytes;
 
-/// What a switch knows of whom it may leave out.
+/// What a switch knows of the children that it may leave out.
 #[derive(Clone, Hash)]
 pub struct Quorum {
     budget: Budget,
-    /// By child: the VID behind the newest contribution that it has brought in this epoch, in time or late.
+    /// For each child the VID behind the newest contribution that it has brought in this epoch, in time or late.
     heard: Vec<u64>,
-    /// Nobody has a result of this VID or of a later one from before this epoch.
+    /// No rank has a result of this VID or of a later one from an earlier epoch.
     pub open_from: u64,
-    /// Since it was started this switch has not heard an epoch begin: what results there are nobody has told it.
+    /// Since this switch was started it has not seen an epoch begin, so it does not know which results ranks have.
     pub is_unsure: bool,
 }
 
 impl Quorum {
-    /// Of a switch that was just started; `None` where sums have all ranks.
+    /// The state of a switch that was just started; `None` if sums wait for all ranks.
     pub fn new(config: &SwitchConfig) -> Option<Quorum> {
         let quorum = Choices::of(&config.job.options).quorum?;
         let budget = Budget::new(quorum, config.job.world, &config.below);
         Some(Quorum { budget, heard: vec![0; config.below.len()], open_from: u64::MAX, is_unsure: true })
     }
 
-    /// An epoch begins at a VID; nobody has a result of `open_from` or later.
+    /// An epoch begins at a VID; no rank has a result of `open_from` or later.
     pub fn begin(&mut self, vid: u64, open_from: u64) {
         self.heard.fill(vid);
         (self.open_from, self.is_unsure) = (open_from, false);
@@ -52,7 +52,7 @@ impl Quorum {
         *heard = (*heard).max(vid + 1);
     }
 
-    /// Whether a VID may lack a child.
+    /// True if a VID may lack a child.
     fn may_lack(&self, child: ChildId, vid: u64, room: u64) -> bool {
         self.budget.is_worker(child.index()) && vid < self.heard[child.index()] + room
     }
@@ -64,7 +64,7 @@ impl Quorum {
 }
 
 impl Panama {
-    /// The expected VID has as many contributions as it waits for, whoever brings the rest.
+    /// True if the expected VID has as many contributions as it waits for.
     #[inline]
     pub(super) fn has_quorum(&self) -> bool {
         self.quorum.as_ref().is_some_and(|quorum| self.is_enough(quorum))
@@ -83,7 +83,7 @@ impl Panama {
             && children.all(|child| self.entries.has(vid, child) || quorum.may_lack(child, vid, room))
     }
 
-    /// A contribution whose time is over or has not come, where sums may lack ranks.
+    /// Handles a contribution that comes too late or too early, where sums may lack ranks.
     #[cold]
     pub(super) fn untimely(&mut self, kind: Kind, header: &Header, vid: u64, reason: DropReason) -> DropReason {
         match (reason, &mut self.quorum) {
@@ -102,7 +102,7 @@ impl Panama {
         }
     }
 
-    /// A port was heard, though it brings nothing that is wanted: sums may have waited for that alone.
+    /// A child has contributed too late. Sums may have waited only to hear of it: these are sent.
     fn advance_unbrought(&mut self, child: ChildId) {
         while self.has_quorum() && self.entries.mismatch(self.heads.expected()).is_none() {
             let expected = self.heads.expected();
@@ -112,13 +112,14 @@ impl Panama {
         }
     }
 
-    /// This switch was just started, and children contribute: an epoch must begin, so that what results there are is known.
+    /// This switch was just started and children contribute: an epoch must begin, so that the switch learns which
+    /// results ranks have.
     fn ask_for_epoch(&mut self, header: &Header) {
         match epoch(header.epoch, self.epoch) {
             Ordering::Greater => self.out_of_step(header.epoch),
             _ if self.asks_above => self.ask_above_again(),
             Ordering::Less => self.tell(Audience::One(Neighbour::Child(header.wid)), Kind::Sync, 0),
-            // Its sender is in the middle of the epoch that is only to begin here.
+            // The sender is in the middle of the epoch that is about to begin here.
             Ordering::Equal => self.out_of_step(header.epoch),
         }
     }

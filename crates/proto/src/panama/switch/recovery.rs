@@ -1,10 +1,10 @@
 //! Recovery from lost packets. The paper says "a simple timeout mechanism" (§4.2.2); `docs/protocols/panama.md`
 //! says why more is needed, and why this recovery is right.
 //!
-//! A worker that misses a result asks (`Lost`). The answer takes the way of the result, behind it. So a worker that is
+//! A worker that misses a result asks (`Lost`). The answer follows the result on the same path. So a worker that is
 //! answered `Passed` and has no result will get none, and says so (`Gone`). The root then begins a new epoch: all
 //! workers say what they lack (`Base`), switches pass on the least, and all continue from there (`Rewind`). A
-//! contribution that a worker's own switch lacks, and that has not been passed, is only sent again (`Resend`).
+//! contribution that the worker's own switch lacks, and whose VID has not been passed, is only sent again (`Resend`).
 //!
 //! Switches have no timer: workers repeat their questions, and each repetition makes the switches on its way repeat
 //! theirs.
@@ -23,48 +23,48 @@ use crate::panama::wire::{self, HEADER_LEN, Header, Kind};
 use crate::parts::inquiry::Neighbour;
 use crate::parts::memory::heap_bytes;
 
-/// What the children lack, as they say in a new epoch.
+/// What the children lack, according to their BASE notices in a new epoch.
 #[derive(Clone, Hash)]
 pub struct Bases {
     said: Vec<Option<u32>>,
     missing: usize,
-    /// Behind all VIDs whose results any child or anybody below has, as far as they have said.
+    /// The VID behind the highest result that any rank below has, as far as children have said.
     pub top: Option<u32>,
     /// Where the epoch began.
     pub from: u32,
 }
 
 impl Bases {
-    /// Of so many children; the first epoch begins without a question, at `first`.
+    /// The state of a switch with so many children. The first epoch begins at `first` without a question.
     pub fn new(children: usize, first: u32) -> Bases {
         Bases { said: vec![None; children], missing: children, top: None, from: first }
     }
 
-    /// Nobody has said anything yet.
+    /// Forgets what the children have said.
     pub fn clear(&mut self) {
         self.said.fill(None);
         (self.missing, self.top) = (self.said.len(), None);
     }
 
-    /// What a child lacks; true if it had said so before.
+    /// Notes what a child lacks; true if it had said so before.
     fn hear(&mut self, child: ChildId, vid: u32) -> bool {
         let before = self.said[child.index()].replace(vid);
         self.missing -= usize::from(before.is_none());
         before.is_some()
     }
 
-    /// Behind all whose results a child has, or anybody below it.
+    /// Notes the VID behind the highest result of a child and all ranks below it.
     fn hear_top(&mut self, top: u32) {
         self.top = Some(self.top.filter(|&known| is_before(top, known)).unwrap_or(top));
     }
 
-    /// The least, once all have said theirs.
+    /// The least of the children's VIDs, once all have named theirs.
     fn least(&self) -> Option<u32> {
         let all = self.said.iter().copied().reduce(|a, b| Some(least(a?, b?)));
         all.flatten().filter(|_| self.missing == 0)
     }
 
-    /// Those who have not.
+    /// The children that have not named theirs.
     fn missing(&self) -> impl Iterator<Item = ChildId> + '_ {
         let silent = self.said.iter().enumerate().filter(|(_, said)| said.is_none());
         silent.map(|(child, _)| ChildId(child as u16))
@@ -79,19 +79,19 @@ impl Bases {
 /// How a question about a VID is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// It waits for others.
+    /// The VID waits for other ranks.
     Waiting,
-    /// It was passed: the switch above knows more, or here is the root.
+    /// The VID was passed: the switch above knows more, or this switch is the root.
     Passed,
-    /// A worker's packet did not come.
+    /// A worker's packet was lost.
     Resend,
-    /// A switch's sum did not come, and nobody has it any more.
+    /// A switch's sum was lost, and no switch has it any more.
     Gone,
-    /// The child knows an epoch, or a VID, that this switch cannot have forgotten in good order.
+    /// The child knows an epoch or a VID that this switch could only have forgotten by being started again.
     OutOfStep,
 }
 
-/// A child misses the result of a VID. `held`: its contribution is here.
+/// Answers a child that misses the result of a VID. `held`: the child's contribution is here.
 pub fn on_lost(is_passed: bool, is_beyond: bool, held: bool, from_worker: bool) -> Answer {
     match (is_passed, is_beyond, held, from_worker) {
         (true, ..) => Answer::Passed,
@@ -103,7 +103,7 @@ pub fn on_lost(is_passed: bool, is_beyond: bool, held: bool, from_worker: bool) 
 }
 
 impl Panama {
-    /// A child has no result of a VID.
+    /// A child asks about a VID whose result it lacks.
     pub(super) fn lost(&mut self, child: ChildId, header: &Header) -> Result<Verdict, DropReason> {
         let one = Audience::One(Neighbour::Child(child));
         match (epoch(header.epoch, self.epoch), self.phase) {
@@ -119,7 +119,7 @@ impl Panama {
                 self.tell(one, Kind::Sync, 0);
                 return Ok(Verdict::Consume);
             }
-            // The child is in the middle of an epoch that is only to begin here: this switch was started again.
+            // The child is in the middle of an epoch that is about to begin here, so this switch was started again.
             (Ordering::Equal, Phase::Syncing) => {
                 self.out_of_step(header.epoch);
                 return Ok(Verdict::Consume);
@@ -132,7 +132,7 @@ impl Panama {
             self.tell(one, Kind::Mismatch, header.vid);
             return Ok(Verdict::Consume);
         }
-        // Also what was combined must come again where it is in its FIFO no more.
+        // A contribution must come again if it has left its FIFO, even if its vector was combined.
         let held = self.holds(child, vid);
         let from_worker = !self.inquiry.is_switch(Neighbour::Child(child));
         match on_lost(vid < expected, is_beyond, held, from_worker) {
@@ -159,14 +159,15 @@ impl Panama {
         match (epoch(header.epoch, self.epoch), self.phase) {
             (Ordering::Greater, _) => self.out_of_step(header.epoch),
             (_, Phase::Syncing) if self.asks_above => self.ask_above_again(),
-            // Also while the epoch begins: a switch below, given another room, has forgotten what it had said.
+            // Also while the epoch begins: a switch below that was given another room has forgotten what its children
+            // had said.
             (Ordering::Equal, _) => self.go_back(header.vid),
             (Ordering::Less, _) => self.tell(Audience::One(Neighbour::Child(child)), Kind::Sync, 0),
         }
         Verdict::Consume
     }
 
-    /// The tree must go back: the root sees to it.
+    /// The tree must go back: the root begins an epoch, other switches ask the switch above.
     pub(super) fn go_back(&mut self, vid: u32) {
         match self.parent {
             Some(_) => self.tell(Audience::One(Neighbour::Parent), Kind::Gone, vid),
@@ -174,7 +175,7 @@ impl Panama {
         }
     }
 
-    /// Somebody knows more than this switch, which must have been started again.
+    /// A neighbour knows more than this switch, so this switch must have been started again.
     pub(super) fn out_of_step(&mut self, seen: u16) {
         let newest = if epoch(seen, self.epoch) == Ordering::Greater { seen } else { self.epoch };
         match self.parent {
@@ -197,13 +198,13 @@ impl Panama {
         self.tell(Audience::Children, Kind::Sync, 0);
     }
 
-    /// The switch above begins an epoch, or asks again.
+    /// The switch above begins an epoch, or repeats its question.
     pub(super) fn sync(&mut self, of_packet: u16) -> Result<Verdict, DropReason> {
         match (epoch(of_packet, self.epoch), self.phase) {
             (Ordering::Less, _) => Err(DropReason::StaleEpoch),
             (Ordering::Equal, Phase::Active) => Err(DropReason::Stale),
             (Ordering::Equal, Phase::Syncing) if self.asks_above => {
-                // It lost a result in this epoch; this switch needs the next.
+                // The switch above lost a result in this epoch, but this switch needs the next epoch.
                 self.ask_above_again();
                 Ok(Verdict::Consume)
             }
@@ -218,7 +219,7 @@ impl Panama {
         }
     }
 
-    /// Asks those who have not said what they lack, or says it to the switch above.
+    /// Asks the children that have not named what they lack; if all have, tells the switch above.
     fn urge(&mut self) {
         if let Some(least) = self.bases.least() {
             return self.tell(Audience::One(Neighbour::Parent), Kind::Base, least);
@@ -229,7 +230,7 @@ impl Panama {
         }
     }
 
-    /// A child says what it and all below it lack.
+    /// A child says what it and all ranks below it lack.
     pub(super) fn base(
         &mut self,
         child: ChildId,
@@ -251,7 +252,7 @@ impl Panama {
                 return Err(DropReason::StaleEpoch);
             }
             (Ordering::Equal, Phase::Active) => {
-                // It has not heard how the epoch began.
+                // The child has not heard where the epoch began.
                 self.tell(Audience::One(Neighbour::Child(child)), Kind::Rewind, self.bases.from);
                 return Ok(Verdict::Consume);
             }
@@ -285,12 +286,12 @@ impl Panama {
         }
     }
 
-    /// What BASE or REWIND says behind its header where sums may lack ranks.
+    /// The VID that BASE or REWIND has behind its header where sums may lack ranks.
     fn top_in(&self, packet: &PacketMut<'_>) -> Result<Option<u32>, DropReason> {
         self.quorum.as_ref().map(|_| wire::top(&packet.bytes[HEADER_LEN..packet.len])).transpose()
     }
 
-    /// The epoch begins at a VID; nobody has a result of `top` or later.
+    /// The epoch begins at a VID; no rank has a result of `top` or later.
     fn begin(&mut self, vid: u32, top: Option<u32>) {
         self.phase = Phase::Active;
         (self.bases.from, self.bases.top) = (vid, top);

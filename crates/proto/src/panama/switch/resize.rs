@@ -1,9 +1,9 @@
 //! The accelerator's memory is divided anew when other jobs come and go (§4.2.2, `packet_memory / num_jobs`).
 //!
 //! The paper lets `wnd_cap` fall and does not say what happens to packets under way: old windows would overflow the
-//! smaller buffers. Here a tree begins a new epoch with its new room. Packets that were sent before do not count,
-//! workers begin with windows of two packets, and every result has the new cap: no buffer ever holds more than it has
-//! room for.
+//! smaller buffers. Here a tree begins a new epoch with its new room. Packets of earlier epochs do not count, workers
+//! begin with windows of two packets, and every result has the new cap. So no buffer ever holds more than it has room
+//! for.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::panama::wire::Kind;
 use crate::parts::inquiry::Neighbour;
 
 impl Panama {
-    /// Each port has room for so many packets from now on.
+    /// Gives each port room for so many packets.
     pub(super) fn set_room(&mut self, room: u16) {
         if room == self.room {
             return;
@@ -31,7 +31,7 @@ impl Panama {
         self.go_back(self.expected());
     }
 
-    /// The switch above has not heard that the tree must go back, or its answer was lost.
+    /// Asks again for an epoch: the switch above has not heard that the tree must go back, or its answer was lost.
     pub(super) fn ask_above_again(&mut self) {
         let (to, vid) = (Audience::One(Neighbour::Parent), self.expected());
         self.notices.push(Notice { to, kind: Kind::Gone, vid, epoch: self.epoch });

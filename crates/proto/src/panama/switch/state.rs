@@ -6,17 +6,17 @@ use crate::contract::metric::Metric;
 use crate::contract::switch::OrderReport;
 
 impl Panama {
-    /// Packets that wait at a port.
+    /// How many packets wait at a port.
     fn held_at(&self, port: ChildId) -> u16 {
         self.heads.queued(port).filter(|&vid| self.entries.has(vid, port)).count() as u16
     }
 
-    /// Packets that wait at all ports.
+    /// How many packets wait at all ports.
     fn held(&self) -> u32 {
         (0..self.members.len() as u16).map(|port| u32::from(self.held_at(ChildId(port)))).sum()
     }
 
-    /// What it counts and measures of its own.
+    /// The metrics that PANAMA alone has.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let mut metrics = self.counters.metrics();
         metrics.extend([
@@ -28,7 +28,7 @@ impl Panama {
         metrics
     }
 
-    /// What waits at which port.
+    /// How many packets wait at each port.
     pub(super) fn order(&self) -> OrderReport {
         OrderReport {
             tree: TreeId(self.tid.into()),

@@ -13,7 +13,7 @@ use crate::parts::form::Form;
 use crate::parts::inquiry::Neighbour;
 
 impl Panama {
-    /// A packet joins its port's FIFO, if its fields are in range.
+    /// Adds a packet to its port's FIFO, if its fields are in range.
     #[inline]
     pub(super) fn contribution(
         &mut self,
@@ -48,14 +48,14 @@ impl Panama {
             return Err(DropReason::BadLength);
         }
         if held.count == 0 && self.unsent.iter().any(|&(waiting, _)| waiting + u64::from(self.room) == vid) {
-            // Its child cannot have the result of the one that lies there, and so may not send it.
+            // The child cannot have the result of the VID whose sum still lies there, so it must not send this VID.
             return Err(DropReason::Ahead);
         }
         let brought = Contribution { header: *header, vid, elements, encoding, form };
         Ok(self.queue(kind, &brought, packet))
     }
 
-    /// Whether as many ranks can be in the vector as its header says.
+    /// True if the vector may contain as many ranks' data as its header says.
     #[inline]
     fn may_hold(&self, kind: Kind, header: &Header, vid: u64) -> bool {
         let below = self.below[header.wid.index()];
@@ -69,7 +69,7 @@ impl Panama {
     #[inline]
     fn queue(&mut self, kind: Kind, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
         let Contribution { header, vid, elements, encoding, form } = brought;
-        // After RESEND a vector comes a second time that was combined already: the port's FIFO alone is filled again.
+        // After RESEND a vector may come that was combined already: then it only joins the port's FIFO again.
         if !self.entries.has(*vid, header.wid) {
             let (block, vector) = ((*elements, encoding, *form), &packet.bytes[HEADER_LEN..packet.len]);
             match kind {
@@ -85,10 +85,10 @@ impl Panama {
         self.advance(brought, packet)
     }
 
-    /// §5, ②: as long as every port has a packet, the expected VID is summed or lost. Before this packet came its port had
-    /// none, or nothing would have waited: so its VID alone is in all FIFOs. (Another one may have all its vectors, where
-    /// the port was to send it again and this packet has overtaken it: it is lost like any other.) Where sums may lack ranks, a packet
-    /// may complete several.
+    /// §5, ②: as long as every port has a packet, the expected VID is summed or lost. The port of this packet had none
+    /// before, or nothing would have waited: so only this packet's VID is in all FIFOs. (Another VID may have all its
+    /// vectors if the port was asked to send it again and this packet has overtaken it. That VID counts as lost.) Where
+    /// sums may lack ranks, a packet may complete several.
     #[inline]
     fn advance(&mut self, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
         let mut verdict = Verdict::Consume;
@@ -108,14 +108,15 @@ impl Panama {
                     verdict = Verdict::Drop(DropReason::Incomplete);
                 }
             }
-            // What waits to be written is not begun anew: see `contribution`.
+            // `contribution` keeps the memory of a sum that waits to be written from being used again.
             self.entries.free(expected);
             self.heads.pass();
         }
         verdict
     }
 
-    /// All that the sum waits for have contributed: the packet becomes the result, or the contribution to the switch above.
+    /// All contributions that the sum waits for are here: the packet becomes the result, or the contribution to the
+    /// switch above.
     #[inline]
     fn emit(&mut self, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
         let vid = brought.vid;
@@ -130,7 +131,7 @@ impl Panama {
         self.way_out()
     }
 
-    /// The same, where no packet is at hand, or another sum has to leave before.
+    /// Completes a sum that leaves later, because no packet is at hand or another sum must leave first.
     pub(super) fn emit_later(&mut self, vid: u64, ingress: PortId) {
         self.complete(vid);
         self.unsent.push_back((vid, ingress));
@@ -150,7 +151,7 @@ impl Panama {
         self.parent.map_or(Verdict::Group(self.group), |parent| Verdict::Port(parent.port))
     }
 
-    /// Makes the packet, which is no shorter, one that carries a VID's sum.
+    /// Makes the packet carry a VID's sum. The packet is at least as long as it needs to be.
     #[inline]
     fn write(&self, vid: u64, entry: &Entry, Contribution { encoding, .. }: &Contribution, packet: &mut PacketMut<'_>) {
         let (kind, form) = match (self.parent.is_some(), entry.is_known) {
@@ -178,7 +179,8 @@ impl Panama {
         }
     }
 
-    /// The next sum for which no packet was at hand. Its entry is free, and as it was: nobody may take it before.
+    /// Writes the next sum for which no packet was at hand. Its entry is free but unchanged: `contribution` lets no
+    /// other VID take it.
     pub(super) fn poll_sum(&mut self, buf: &mut [u8]) -> Option<Emission> {
         let (vid, ingress) = self.unsent.pop_front()?;
         let entry = *self.entries.get(vid);
@@ -192,7 +194,7 @@ impl Panama {
         Some(Emission { len, wire_len, ecn, verdict: self.way_out(), ingress: Some(ingress) })
     }
 
-    /// Whether the child's contribution to a VID is in its FIFO, and not to come again.
+    /// True if the child's contribution to a VID is in its FIFO, and need not come again.
     pub(super) fn holds(&self, child: ChildId, vid: u64) -> bool {
         self.heads.place(child, vid) == Place::Queued && self.entries.has(vid, child)
     }

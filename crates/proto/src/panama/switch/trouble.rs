@@ -14,7 +14,8 @@ use crate::parts::inquiry::Neighbour;
 use crate::parts::report::Report;
 
 impl Panama {
-    /// Whom does a VID wait for? What is known is told at once; other switches may know more.
+    /// A neighbour asks which ranks a VID waits for. This switch tells at once what it knows; other switches may know
+    /// more.
     pub(super) fn query(&mut self, by: Neighbour, vid: u32) -> Verdict {
         let question = (self.tid.into(), vid);
         self.inquiry.ask(by, question);
@@ -29,7 +30,7 @@ impl Panama {
         Verdict::Consume
     }
 
-    /// Another switch says whom a VID waits for.
+    /// Another switch says which ranks a VID waits for.
     pub(super) fn waiting(
         &mut self,
         from: Neighbour,
@@ -51,7 +52,7 @@ impl Panama {
     /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
     pub(super) fn mismatch_here(&mut self, vid: u64, header: &Header) -> DropReason {
         let a = self.entries.first(vid).unwrap_or_default();
-        // All ranks below a child bring the same, or it would have told of their disagreement.
+        // All ranks below a child bring the same collective, or the child would have reported their disagreement.
         let (a, b) = (self.inquiry.rank_of(a), self.inquiry.rank_of(header.wid));
         let a_spec = self.entries.get(vid).spec;
         self.entries.note(vid, Mismatch { a, a_spec, b, b_spec: header.spec });
@@ -67,7 +68,7 @@ impl Panama {
         packet.bytes.get(HEADER_LEN..packet.len).ok_or(DropReason::Truncated)
     }
 
-    /// A switch below has found that ranks disagree: it has told its own, and here are the others.
+    /// A switch below has found that ranks disagree. It has told the ranks below it; this switch tells all others.
     pub(super) fn mismatch_below(&mut self, header: &Header, packet: &PacketMut<'_>) -> Result<Verdict, DropReason> {
         let mismatch = Mismatch::parse(Panama::body(header, packet, self.epoch)?)?;
         let vid = near(self.heads.expected(), header.vid);

@@ -1,4 +1,4 @@
-//! A server on a host of its own: it has no rank, brings nothing to the sums, and needs nobody.
+//! A server on a host of its own: it has no rank, contributes nothing to the sums, and needs no results.
 
 use super::form::Form;
 use super::host::vector_room;
@@ -62,7 +62,7 @@ impl ServerHost {
         if self.places.server_of_block(block) != self.own {
             return Err(DropReason::NotAMember);
         }
-        // Nobody sends a block before it has the result of the one a window before.
+        // No rank sends a block before it has the result of the block a window earlier.
         if block >= open + u64::from(self.job.slots.max(1)) {
             return Err(DropReason::Ahead);
         }
@@ -74,7 +74,7 @@ impl ServerHost {
         }
     }
 
-    /// Ends the blocks that are complete.
+    /// Finishes the blocks that are complete.
     fn complete_ready(&mut self) {
         while let Some(block) = self.server.ready.pop_front() {
             if self.server.standing(block) == Standing::Complete {
@@ -83,7 +83,7 @@ impl ServerHost {
         }
     }
 
-    /// All ranks have contributed to a block.
+    /// All ranks have contributed to a block: finishes it.
     fn complete(&mut self, block: u64) {
         let Some(served) = self.server.get(block) else { return };
         let Some((_, spec)) = served.what else { return };

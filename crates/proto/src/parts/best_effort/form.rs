@@ -1,5 +1,5 @@
 //! The form of vectors in packets and in accumulators: 32-bit fixed point, integers of any size, or 16-bit floats,
-//! which the switch or server that sums brings to fixed point (SwitchML section 4.6).
+//! which the summing switch or server converts to fixed point (SwitchML section 4.6).
 
 use tributary_numeric::{BlockExponent, Scale};
 
@@ -8,7 +8,7 @@ use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::tensor::Spec;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 
-/// How one block's vectors lie in packets, and how they are added.
+/// The form of one block's vectors in packets, and how they are added.
 #[derive(Clone, Copy, Hash)]
 pub struct Form {
     encoding: Encoding,
@@ -18,7 +18,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Of a block of a collective whose vectors are scaled by `scale`, if they are.
+    /// The form of a block of a collective; `scale` is the vectors' scale, if they have one.
     #[inline]
     pub fn new(values: Values, spec: &Spec, scale: BlockExponent, world: u16) -> Result<Form, DropReason> {
         let encoding = Encoding::new(values, Numbers::Fixed, spec).ok_or(DropReason::BadField)?;
@@ -30,7 +30,7 @@ impl Form {
         self.encoding.buffer_len(elements)
     }
 
-    /// Bytes on the wire of the same.
+    /// Bytes of such a vector on the wire.
     pub fn wire_len(&self, elements: usize) -> usize {
         self.encoding.wire_len(elements)
     }
@@ -40,12 +40,13 @@ impl Form {
         self.encoding.partial_buffer_len(elements)
     }
 
-    /// Bytes on the wire of the same.
+    /// Bytes of such a sum on the wire.
     pub fn partial_wire_len(&self, elements: usize) -> usize {
         self.encoding.partial_wire_len(elements)
     }
 
-    /// The elements of a rank's vector of so many bytes in its buffer and on the wire, if it can be one.
+    /// How many elements a rank's vector has that has so many bytes in its buffer and on the wire; an error if no
+    /// vector has.
     #[inline]
     pub fn elements(&self, len: usize, wire_len: usize) -> Result<usize, DropReason> {
         let elements = wire_len / self.encoding.wire_len(1);
@@ -53,7 +54,7 @@ impl Form {
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
-    /// The elements of a switch's sum likewise.
+    /// The same for a switch's sum.
     #[inline]
     pub fn partial_elements(&self, len: usize, wire_len: usize) -> Result<usize, DropReason> {
         let elements = wire_len / self.encoding.partial_wire_len(1);
@@ -62,7 +63,7 @@ impl Form {
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
-    /// Bytes of accumulator.
+    /// Bytes of the accumulator of so many elements.
     #[inline]
     pub fn lane_bytes(&self, elements: usize) -> usize {
         match self.values {
@@ -72,7 +73,7 @@ impl Form {
         }
     }
 
-    /// Brings a rank's vector to an accumulator, which is `fresh` or holds others'.
+    /// Adds a rank's vector to an accumulator; a `fresh` accumulator holds nothing yet.
     #[inline]
     pub fn take(&self, lanes: &mut [u8], fresh: bool, vector: &[u8]) {
         match (self.encoding.at_switch, fresh) {
@@ -83,7 +84,7 @@ impl Form {
         }
     }
 
-    /// Brings a switch's sum to an accumulator likewise.
+    /// Adds a switch's sum to an accumulator; a `fresh` accumulator holds nothing yet.
     #[inline]
     pub fn take_partial(&self, lanes: &mut [u8], fresh: bool, vector: &[u8]) {
         match fresh {
@@ -92,13 +93,13 @@ impl Form {
         }
     }
 
-    /// Writes what an accumulator holds as a switch's sum.
+    /// Writes an accumulator as a switch's sum.
     #[inline]
     pub fn load_partial(&self, lanes: &[u8], vector: &mut [u8]) {
         (self.encoding.combine.load_partial)(lanes, vector);
     }
 
-    /// Writes what an accumulator holds, which has all ranks' vectors, as the result.
+    /// Writes an accumulator that has all ranks' vectors as the result.
     pub fn finish(&self, lanes: &mut [u8], world: u16, vector: &mut [u8]) {
         match self.encoding.at_switch {
             Some(kernels) => (kernels.load)(lanes, vector, self.scale, self.spec.op),
@@ -109,17 +110,17 @@ impl Form {
         }
     }
 
-    /// True if vectors are scaled: ranks need an exponent.
+    /// True if vectors are scaled, so that ranks need an exponent.
     pub fn is_scaled(&self) -> bool {
         self.encoding.is_scaled
     }
 }
 
-/// Bytes of accumulator that the widest block of a packet needs.
+/// Bytes of the accumulator for the widest block of a packet.
 pub fn widest_lanes(values: Values, elements_per_packet: u16) -> usize {
     match values {
         Values::Fingerprint => FINGERPRINT_LEN,
-        // A packet holds one element at least, however short the job has its packets.
+        // A packet holds at least one element, however short the job's packets are.
         Values::Elements => (4 * usize::from(elements_per_packet)).max(size_of::<u64>()),
     }
 }

@@ -1,13 +1,13 @@
-//! Best-effort aggregation (ATP, NSDI 2021): one memory of aggregators in each switch for all jobs, and servers behind
-//! it that sum the blocks that found no room.
+//! Best-effort aggregation (ATP, NSDI 2021): one memory of aggregators in each switch for all jobs, and servers that
+//! sum the blocks that find no room in it.
 //!
-//! Block `b` of a job's stream has sequence number `b + 1` and server `b mod servers`, counted from the first one. The
-//! switch next to the server sums the gradients that pass it on the way there, and the switch next to the workers may
-//! do so, too. A sum that is complete goes on to the server, which answers all ranks. A gradient for which a switch has
-//! no room goes on as it is.
+//! Block `b` of a job's stream has sequence number `b + 1` and server `b mod servers`, counted from the first server.
+//! The switch next to the server sums the gradients that pass it on the way there; the switch next to the workers may
+//! sum too. A complete sum goes on to the server, which answers all ranks. A gradient for which a switch has no room
+//! goes on unsummed.
 //!
-//! Start with [`wire`], then [`switch`] and [`host`]; the server is in [`server`]. Protocols differ in [`Rules`]: whether
-//! switches acknowledge what they take in, and how far windows reach.
+//! Start with [`wire`], then [`switch`] and [`host`]; the server is in [`server`]. Protocols differ in [`Rules`]:
+//! whether switches acknowledge gradients, and how far windows reach.
 
 pub mod apart;
 pub mod form;
@@ -23,10 +23,10 @@ pub mod wire;
 use self::windows::Windows;
 use crate::contract::config::JobConfig;
 
-/// What protocols of this family differ in.
+/// How protocols of this family differ.
 #[derive(Clone, Copy, Hash)]
 pub struct Rules {
-    /// Switches and servers acknowledge a contribution at once (`GACK`), whatever the others do.
+    /// Switches and servers acknowledge a contribution at once (`GACK`), whatever other ranks have sent.
     pub acknowledges: bool,
     /// Makes a worker's windows, which never hold more packets than the job has slots.
     pub windows: fn(&JobConfig) -> Box<dyn Windows>,

@@ -1,4 +1,4 @@
-//! Options: those of a job's members, and those of the operator of the switches, whose aggregators all jobs share.
+//! Options of a job's members, and options of the operator of the switches, whose aggregators all jobs share.
 
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::{Kind, OptionSpec, Options};
@@ -18,10 +18,11 @@ pub const LEVELS_OPTION: OptionSpec = OptionSpec {
     help: "the switch next to the server sums, or the one next to the workers besides",
 };
 
-/// The name of the option that says who serves.
+/// The name of the option that says which hosts serve.
 pub const SERVED_BY: &str = "served_by";
 
-/// Who serves: with `last_rank` the job is one of workers and a parameter server, whose own part costs no packet.
+/// Which hosts serve. With `last_rank` the job consists of workers and one parameter server, whose own part costs no
+/// packet.
 pub const SERVED_BY_OPTION: OptionSpec = OptionSpec {
     name: SERVED_BY,
     kind: Kind::Choice(&["every_rank", "last_rank"]),
@@ -63,24 +64,24 @@ pub const SWITCH: &[OptionSpec] = &[
     },
 ];
 
-/// Other defaults of the switches where links are as fast as the paper's: 10 MB of memory, 100 Gbit/s and 10 us (section III-C).
+/// Defaults of switches whose links are as fast as the paper's: 10 MB of memory, 100 Gbit/s and 10 us (section III-C).
 pub const SIMULATED_SWITCH: &[(&str, &str)] = &[("aggregators", "40000"), ("lease", "100 ms"), ("path_packets", "416")];
 
-/// What a switch was given.
+/// The memory of a switch, as its operator chose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Memory {
-    /// Entries.
+    /// How many aggregators there are.
     pub aggregators: u32,
-    /// A block's entry follows from its position.
+    /// A block's aggregator follows from its position.
     pub by_hash: bool,
-    /// How long an entry is kept for nobody.
+    /// How long an aggregator is kept that no packet touches.
     pub lease: Span,
     path_packets: u64,
     eta_permille: u64,
 }
 
 impl Memory {
-    /// So many entries, any of which a block takes, behind paths of so many packets; the rest as where nobody chooses.
+    /// A memory of so many aggregators, any of which a block may take, and paths of so many packets; else the defaults.
     pub fn new(aggregators: u32, path_packets: u64) -> Memory {
         Memory { aggregators, by_hash: false, lease: Span::from_millis(1_000), path_packets, eta_permille: 0 }
     }
@@ -96,8 +97,9 @@ impl Memory {
         }
     }
 
-    /// More entries held and gradients on their way unsummed than this are marked: `eta (M + BDP)`. Where nobody has chosen
-    /// `eta`, the largest that eq. 9 allows with at most a path's packets summed in a round trip, and at least a half.
+    /// A switch marks results if more aggregators are held, and more gradients are under way unsummed, than this: `eta
+    /// (M + BDP)`. The default `eta` is the largest that eq. 9 allows if at most a path's packets are summed in a round
+    /// trip, and at least a half.
     pub fn threshold(&self, jobs: usize) -> u64 {
         let whole = u64::from(self.aggregators) + self.path_packets;
         match self.eta_permille {
@@ -107,7 +109,7 @@ impl Memory {
     }
 }
 
-/// Integers as they are, and floats in fixed point.
+/// Accepts integers as they are, and floats in fixed point.
 pub fn can(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
     match Encoding::new(Values::Elements, Numbers::Fixed, spec) {
         Some(_) => Ok(()),
@@ -119,7 +121,7 @@ pub fn can(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
     }
 }
 
-/// Where blocks are summed that switches do not sum, and why.
+/// Where blocks are summed that switches do not sum, and why, for people.
 pub fn elsewhere(world: u16, servers: u16, options: &Options) -> String {
     let why = "the memory of a switch was full, or a part of them was sent again";
     match servers {

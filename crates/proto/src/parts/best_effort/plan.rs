@@ -1,4 +1,4 @@
-//! Where a job's servers are, and which switch sums what on the way to them.
+//! Where a job's servers are, and which switch on the way to them sums which ranks.
 //!
 //! A server is numbered as the rank whose host it is on. Servers on hosts of their own are numbered after all ranks, in the
 //! order of the plan.
@@ -13,9 +13,9 @@ use crate::contract::ids::{NodeId, Rank};
 pub struct Places {
     fabric: FabricPlan,
     world: u16,
-    /// The first server ...
+    /// The number of the first server.
     first_server: u16,
-    /// ... and how many there are.
+    /// How many servers there are.
     servers: u16,
     two_levels: bool,
 }
@@ -23,16 +23,17 @@ pub struct Places {
 /// The ranks that one switch sums a block for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// None: it forwards.
+    /// No ranks: it forwards.
     Forwards,
-    /// Those behind it, on the way to a server elsewhere.
+    /// The ranks behind it, on the way to a server behind another switch.
     Rack,
-    /// All but the server's own, which is behind it.
+    /// All ranks except the server's own, which is behind it.
     Edge,
 }
 
 impl Places {
-    /// Of a job whose plan names the node and the switch of every rank, and then of every server on a host of its own.
+    /// The places of a job whose plan names the node and the switch of every rank, then of every server on a host of
+    /// its own.
     pub fn new(job: &JobConfig, fabric: &FabricPlan) -> Places {
         let two_levels = job.options.choice(super::options::LEVELS) == "2";
         let only_last = job.options.choice(super::options::SERVED_BY) == "last_rank";
@@ -45,7 +46,7 @@ impl Places {
         Places { fabric: fabric.clone(), world: job.world, first_server, servers, two_levels }
     }
 
-    /// Ranks of the job.
+    /// How many ranks the job has.
     pub fn world(&self) -> u16 {
         self.world
     }
@@ -55,17 +56,17 @@ impl Places {
         self.servers
     }
 
-    /// Servers are on hosts of their own, and no rank serves.
+    /// True if servers are on hosts of their own, and no rank serves.
     pub fn are_apart(&self) -> bool {
         self.first_server == self.world
     }
 
-    /// The ranks whose parts of a block come in packets: all but the one on whose host its server is.
+    /// How many ranks' parts of a block come in packets: all but the rank on the server's host.
     pub fn contributors(&self) -> u16 {
         if self.are_apart() { self.world } else { self.world - 1 }
     }
 
-    /// Ranks, and servers on hosts of their own.
+    /// How many ranks and servers on hosts of their own there are.
     pub fn seats(&self) -> u16 {
         self.world.max(self.first_server + self.servers)
     }
@@ -75,12 +76,12 @@ impl Places {
         self.first_block_of(number).is_some()
     }
 
-    /// The first block that a rank or a server serves; none if it serves nothing.
+    /// The first block that a rank or a server serves; `None` if it serves none.
     pub fn first_block_of(&self, number: Rank) -> Option<u64> {
         number.0.checked_sub(self.first_server).filter(|&server| server < self.servers).map(u64::from)
     }
 
-    /// The server of the block of a sequence number.
+    /// The server of a block, by its sequence number.
     #[inline]
     pub fn server_of(&self, seq: u32) -> Rank {
         Rank(self.first_server + (seq.wrapping_sub(1) % u32::from(self.servers)) as u16)
@@ -92,23 +93,23 @@ impl Places {
         self.server_of(super::seq::of_block(block))
     }
 
-    /// A rank's node, or a server's.
+    /// The node of a rank or a server.
     pub fn node_of(&self, rank: Rank) -> NodeId {
         self.fabric.hosts[rank.index()]
     }
 
-    /// The switch that a rank's host is connected to, or a server's.
+    /// The switch to which the host of a rank or a server is connected.
     pub fn switch_of(&self, rank: Rank) -> NodeId {
         self.fabric.switches[rank.index()]
     }
 
-    /// The ranks behind a rank's switch, that one included.
+    /// The ranks behind the same switch as a rank, this rank included.
     pub fn neighbours(&self, rank: Rank) -> impl Iterator<Item = Rank> + '_ {
         let switch = self.switch_of(rank);
         self.ranks().map(Rank).filter(move |&other| self.switch_of(other) == switch)
     }
 
-    /// One rank of each switch, the first one.
+    /// One rank of each switch: the first.
     pub fn racks(&self) -> impl Iterator<Item = Rank> + '_ {
         self.ranks().map(Rank).filter(|&rank| self.neighbours(rank).next() == Some(rank))
     }
@@ -117,10 +118,10 @@ impl Places {
         0..self.world
     }
 
-    /// What a switch does for the blocks of a server, of whose ranks `behind` are connected to it.
+    /// What a switch does for the blocks of a server; `behind` ranks are connected to the switch.
     pub fn level(&self, switch: NodeId, server: Rank, behind: u16) -> Level {
         if self.switch_of(server) == switch {
-            // The part of a single rank has nothing to be summed with on the way.
+            // A single rank's part has nothing to be summed with on the way.
             if self.contributors() > 1 { Level::Edge } else { Level::Forwards }
         } else if self.two_levels && behind > 1 {
             Level::Rack

@@ -1,19 +1,19 @@
-//! Sequence numbers: 32 bits on the wire, of a stream that may be longer.
+//! Sequence numbers: 32 bits on the wire, for a stream that may be longer.
 
-/// The number of a block as packets carry it: blocks count from 0, sequence numbers from 1.
+/// The sequence number of a block: blocks count from 0, sequence numbers from 1.
 #[inline]
 pub fn of_block(block: u64) -> u32 {
     (block + 1) as u32
 }
 
-/// The block of a sequence number, the nearest to `here`; `None` where that is before the first block.
+/// The block nearest to `here` that a sequence number may mean; `None` if that lies before the first block.
 #[inline]
 pub fn block_near(here: u64, seq: u32) -> Option<u64> {
     let difference = seq.wrapping_sub(of_block(here)) as i32;
     here.checked_add_signed(difference.into())
 }
 
-/// True if a sequence number is after another, round the circle.
+/// True if a sequence number is after another, modulo 2^32.
 #[inline]
 pub fn is_after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0

@@ -1,50 +1,50 @@
-//! How far a worker may go: each protocol of the family decides this for itself.
+//! How far a worker may send ahead: each protocol of the family decides this for itself.
 
 use std::hash::{Hash, Hasher};
 
 use crate::contract::time::{Span, Time};
 
-/// What an acknowledgement says: of a gradient, or, where there are none, its block's result.
+/// An acknowledgement: of a gradient or, where there are none, by its block's result.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// Which transmission it is for; they are numbered in the order of sending.
+    /// The transmission that it acknowledges; transmissions are numbered in the order of sending.
     pub transmission: u64,
-    /// The number of the next one.
+    /// The number of the next transmission.
     pub next: u64,
-    /// The gradient met a long queue, or its sum did.
+    /// The gradient or its sum met a long queue.
     pub marked: bool,
-    /// How far this worker and the others are.
+    /// How far this worker and the other ranks are.
     pub progress: Progress,
 }
 
 /// How far ranks are beyond the last result, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// This one: the paper's `p_l`.
+    /// This rank: the paper's `p_l`.
     pub own: f64,
-    /// All of them on average: the paper's `p_avg`.
+    /// All ranks on average: the paper's `p_avg`.
     pub average: f64,
 }
 
-/// Which marks and losses a window has answered. What was sent before an answer tells of the window before it: a queue stays
-/// long until those who filled it have made way, and its marks ask for no second cut.
+/// The marks and losses that a window has answered. Packets that were sent before an answer tell about the window
+/// before it: a queue stays long until senders that filled it have made way, and its marks ask for no second cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Answers {
     /// The first transmission after the last answer.
     after: u64,
-    /// One of those was acknowledged: results tell again how the path is.
+    /// A transmission after the last answer was acknowledged: results tell about the path again.
     is_heard: bool,
-    /// A result was marked since, which the next acknowledgement answers.
+    /// A result was marked since then; the next acknowledgement answers the mark.
     was_marked: bool,
 }
 
 impl Answers {
-    /// True if what was sent then tells of the window as it is.
+    /// True if this transmission tells about the present window.
     pub fn covers(&self, transmission: u64) -> bool {
         transmission >= self.after
     }
 
-    /// True if an acknowledgement asks for an answer to a mark, its own or a result's before it.
+    /// True if an acknowledgement asks for an answer to a mark: its own mark, or the mark of a result before it.
     pub fn asks(&mut self, ack: &Ack) -> bool {
         let covers = self.covers(ack.transmission);
         self.is_heard |= covers;
@@ -56,17 +56,17 @@ impl Answers {
         self.was_marked |= self.is_heard;
     }
 
-    /// The window makes way; `next` is the number of the next transmission.
+    /// The window was cut; `next` is the number of the next transmission.
     pub fn answer(&mut self, next: u64) {
         *self = Answers { after: next, is_heard: false, was_marked: false };
     }
 }
 
-/// Windows whose state can be copied and hashed, as their worker's can.
+/// Windows whose state can be copied and hashed, as a worker's state can.
 pub trait WindowsState {
-    /// The same windows.
+    /// A copy of the windows.
     fn fork(&self) -> Box<dyn Windows>;
-    /// Feeds them to a hasher.
+    /// Feeds the state to a hasher.
     fn hash_state(&self, hasher: &mut dyn Hasher);
 }
 
@@ -81,7 +81,7 @@ impl<T: Windows + Clone + Hash + 'static> WindowsState for T {
 
 impl Clone for Box<dyn Windows> {
     fn clone(&self) -> Box<dyn Windows> {
-        // Not the box's own: a reference to a box is no window.
+        // Forks the windows in the box, since a reference to a box is no window.
         WindowsState::fork(&**self)
     }
 }
@@ -94,17 +94,17 @@ impl Hash for dyn Windows {
 
 /// A worker's windows.
 pub trait Windows: WindowsState + Send {
-    /// Packets that may be without any acknowledgement: CWD.
+    /// How many packets may be without any acknowledgement: CWD.
     fn packets(&self) -> u64;
-    /// Blocks beyond the last result that may be sent: AWD.
+    /// How many blocks beyond the last result may be sent: AWD.
     fn ahead(&self) -> u64;
     /// A gradient was acknowledged.
     fn on_ack(&mut self, ack: &Ack);
     /// The result of a gradient that was acknowledged before met a long queue.
     fn on_mark(&mut self);
-    /// A result has come; `short` if it says that memory is. A round trip lasts so long.
+    /// A result has come; `short` if it says that memory is short. A round trip takes `round_trip`.
     fn on_result(&mut self, now: Time, short: bool, round_trip: Span);
-    /// A transmission was lost; `next` is the next one's number.
+    /// A transmission was lost; `next` is the number of the next one.
     fn on_loss(&mut self, transmission: u64, next: u64);
     /// Nothing was heard for a timeout.
     fn on_silence(&mut self);

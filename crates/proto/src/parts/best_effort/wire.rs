@@ -32,36 +32,37 @@ const SPEC_AT: usize = 44;
 
 /// The first bit of the word that holds PROG: the packet is a GACK.
 const IS_GACK: u32 = 1 << 31;
-/// What PROG is taken modulo: 2^31.
+/// PROG is counted modulo 2^31.
 pub const PROG_MASK: u32 = IS_GACK - 1;
 
-/// Bits of `marks`: the block's own exponent has infinities or NaNs, and so has the one that it is scaled by.
+/// Bits of `marks`: the block's own exponent stands for infinities or NaNs; the exponent of its scale does.
 const EXPONENT_NON_FINITE: u8 = 1;
 const SCALE_NON_FINITE: u8 = 2;
 
-/// The rank of a packet that answers nobody.
+/// The rank in a packet that answers no rank.
 pub const NOBODY: Rank = Rank(u16::MAX);
 
 kind::own! {
     /// A rank's block, towards its server.
     Gradient,
-    /// A switch's sum of several ranks' blocks, towards the server. Unless it is full, a bitmap of them follows the vector.
+    /// A switch's sum of several ranks' blocks, towards the server. If it is not full, a bitmap of the ranks follows
+    /// the vector.
     Sum,
-    /// Your gradient has arrived: to one worker (the paper's gradient ACK).
+    /// The receiver's gradient has arrived: to one worker (the paper's gradient ACK).
     Gack,
-    /// The result: to all ranks behind one switch, or to one (the paper's aggregation ACK).
+    /// The result: to all ranks behind one switch, or to one rank (the paper's aggregation ACK).
     Aack,
-    /// What has become of this block? A worker to its server; switches on the way say what they hold.
+    /// Where is this block? A worker to its server; switches on the way say what they hold.
     Query,
-    /// Who has not been heard of: a server to a worker.
+    /// The ranks that have not been heard: a server to a worker.
     Report,
-    /// Send this block again, past all aggregators: a server to a worker.
+    /// The receiver must send this block again, past all aggregators: a server to a worker.
     Need,
     /// Ranks disagree on what they reduce: a server to a worker.
     Mismatch,
-    /// I have completed so many collectives and leave: have you? Worker to worker.
+    /// The sender has completed so many collectives and leaves: has the receiver completed them? Worker to worker.
     Leaving,
-    /// So many I have completed too.
+    /// The sender has completed so many collectives too.
     Parted,
 }
 
@@ -72,13 +73,13 @@ pub struct Flags(pub u16);
 impl Flags {
     /// The rank's block does not fit the scale: there is no vector, and the block must be summed again.
     pub const OVERFLOW: Flags = Flags(1);
-    /// Sent again: whoever holds a part of the block passes it on (the paper's `resend`).
+    /// Sent again: any switch that holds a part of the block passes it on (the paper's `resend`).
     pub const RESEND: Flags = Flags(1 << 1);
-    /// No aggregator had room, or one before it had none: the server sums (the paper's `collision`).
+    /// This switch, or one before it, had no room: the server sums (the paper's `collision`).
     pub const COLLISION: Flags = Flags(1 << 2);
     /// A queue on the way was long.
     pub const ECN: Flags = Flags(1 << 3);
-    /// By the switch next to the server, not by one before it.
+    /// Set by the switch next to the server, not by one before it.
     pub const EDGE: Flags = Flags(1 << 4);
     /// The switch's memory is short (the paper's AECN).
     pub const AECN: Flags = Flags(1 << 5);
@@ -88,25 +89,25 @@ impl Flags {
     pub const MULTICAST: Flags = Flags(1 << 7);
     /// A switch on the way holds the sender's part of the block.
     pub const HELD: Flags = Flags(1 << 8);
-    /// No result: all send again, scaled by the exponent of this packet.
+    /// No result: all ranks send again, scaled by the exponent of this packet.
     pub const AGAIN: Flags = Flags(1 << 9);
-    /// Nobody knows a scale yet: the gradient tells its exponent and brings no vector.
+    /// There is no scale yet: the gradient tells its exponent and brings no vector.
     pub const PROBE: Flags = Flags(1 << 10);
     const ALL: u16 = (1 << 11) - 1;
 
-    /// These and those.
+    /// Both sets of flags.
     #[must_use]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// These, and those if so.
+    /// Adds the other flags if `condition` holds.
     #[must_use]
     pub const fn with_if(self, condition: bool, other: Flags) -> Flags {
         if condition { self.with(other) } else { self }
     }
 
-    /// True if all of those are set.
+    /// True if all of the other flags are set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -119,22 +120,23 @@ pub struct Header {
     pub seq: u32,
     /// The sum of all ranks' newest sequence numbers as the switch knows it, modulo 2^31 (the paper's PROG).
     pub prog: u32,
-    /// How often the block's position was moved, where aggregators are placed by a hash; in results, for the position's
+    /// How many times the block's position was moved, where a hash places aggregators; in results, for the position's
     /// next block.
     pub index: u32,
-    /// In results: gradients that have come to the server unsummed because its switch had no room, modulo 2^32.
+    /// In results: how many gradients have come to the server unsummed because its switch had no room, modulo 2^32.
     pub received: u32,
     /// What the packet is besides its kind.
     pub flags: Flags,
-    /// The rank that speaks, towards servers; the rank that is meant, towards workers.
+    /// Towards servers, the rank that sends; towards workers, the rank that is meant.
     pub wid: Rank,
-    /// Ranks in the vector; in results those that the server has added by themselves; in farewells the rank that speaks.
+    /// How many ranks the vector contains; in results, how many of them came singly to the server; in farewells, the
+    /// rank that sends.
     pub count: u16,
-    /// How often the block was summed in vain.
+    /// How many attempts to sum the block failed.
     pub attempt: u8,
-    /// The block's own magnitude: of one rank, or of all that are in the sum.
+    /// The magnitude of the block: of one rank's, or of all ranks' in the sum.
     pub exponent: BlockExponent,
-    /// What the vector is scaled by.
+    /// The scale of the vector.
     pub scale: BlockExponent,
     /// The collective that the block belongs to.
     pub spec: Spec,
@@ -188,13 +190,13 @@ impl Header {
         put_spec(&mut bytes[SPEC_AT..], &self.spec);
     }
 
-    /// True if a gradient with this header brings a vector, if its block has elements.
+    /// True if a gradient with this header has a vector, provided that its block has elements.
     pub fn has_vector(&self) -> bool {
         !self.flags.has(Flags::OVERFLOW) && !self.flags.has(Flags::PROBE) && !self.flags.has(Flags::AGAIN)
     }
 }
 
-/// Writes a packet to a node but for its vector, of so many bytes in the buffer and on the wire.
+/// Writes a packet to a node without its vector, which has so many bytes in the buffer and on the wire.
 pub fn emit(
     common: &[u8; COMMON_LEN],
     kind: Kind,
@@ -205,24 +207,24 @@ pub fn emit(
 ) -> Transmit {
     buf[..COMMON_LEN].copy_from_slice(common);
     header.emit(kind, buf);
-    // Header-only packets have no queue to answer for.
+    // Header-only packets do not fill queues.
     let ecn = if matches!(kind, Kind::Gradient | Kind::Aack) { Ecn::Capable } else { Ecn::NotCapable };
     Transmit { to: Addr::Node(to), len: HEADER_LEN + len, wire_len: HEADER_LEN + wire_len, ecn }
 }
 
-/// What a switch says of itself in a packet that passes: the flags, and the ranks' progress.
+/// Writes a switch's fields into a packet that passes: the flags, and the ranks' progress.
 #[inline]
 pub fn put_passing(bytes: &mut [u8], flags: Flags, prog: u32) {
     bytes[FLAGS_AT..WID_AT].copy_from_slice(&flags.0.to_be_bytes());
     bytes[PROG_AT..INDEX_AT].copy_from_slice(&(prog & PROG_MASK).to_be_bytes());
 }
 
-/// The bitmap behind the vector of a sum that is not full: rank `r` is bit `r mod 8` of byte `r / 8`.
+/// Bytes of the bitmap behind the vector of a sum that is not full: rank `r` is bit `r mod 8` of byte `r / 8`.
 pub fn bitmap_len(world: u16) -> usize {
     usize::from(world).div_ceil(8)
 }
 
-/// What a packet is whose common header was checked.
+/// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
     let (Ok(kind), Ok(header)) = (Kind::of(bytes), Header::parse(bytes)) else { return Description::default() };
     let carries = matches!(kind, Kind::Gradient | Kind::Sum | Kind::Aack);

@@ -1,10 +1,10 @@
-//! A block that nobody waits for any more: what has come is combined along the same tree, and places without a vector are bypassed,
-//! as those beyond the last child are.
+//! A block that waits for no more vectors: those that have come are combined along the same tree, and places without a
+//! vector are bypassed, as places beyond the last child are.
 
 use super::{Arrangement, Node, OrderedAccumulator};
 
 impl OrderedAccumulator {
-    /// No other vector of the block will come, of which there is one at least: it is as good as complete.
+    /// Treats the block as complete, since no other vector of it will come. At least one vector has come.
     pub fn close(&mut self, block: usize) {
         if self.rule(block).arrangement != Arrangement::Tree || self.is_complete(block) {
             return;
@@ -18,7 +18,7 @@ impl OrderedAccumulator {
         }
     }
 
-    /// Combines what has come of a node's places; says at which node's place it lies.
+    /// Combines the vectors of a node's places; returns the slot of the result, or `None` if no vector has come.
     fn bring_up(&mut self, block: usize, node: Node) -> Option<usize> {
         if node.start >= self.children {
             return None;

@@ -1,27 +1,27 @@
 //! What one switch can combine of the balanced tree over all ranks of a job, whichever ranks are below it.
 //!
-//! The tree is that of the accumulator over places, with a place for each rank: a node of more than one rank splits at the
-//! largest power of two below their number. A switch combines what it has complete nodes of, and no more: what it cannot combine
-//! yet goes on as it is. So the expression is the same wherever ranks are; a switch whose ranks are a node of the tree sends one
-//! vector a block, and another at most as many as it has ranks.
+//! The tree is the accumulator's tree, with a place for each rank: a node of more than one rank splits at the largest
+//! power of two below their number. A switch combines two vectors if it has both halves of a node, and no others: a
+//! vector that it cannot combine goes on as it is. So the expression is the same wherever ranks are. A switch whose
+//! ranks are a node of the tree sends one vector a block; another switch sends at most as many as it has ranks.
 
 use std::ops::Range;
 
 use super::OrderedAccumulator;
 use super::rule::{Form, Step};
 
-/// A node of the tree that is there, or comes of what is.
+/// A node of the tree whose vector the switch gets or can make.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Branch {
     /// The places whose vectors it combines.
     pub(super) places: Range<usize>,
-    /// The branch that it meets next, and the one that they make.
+    /// The branch with which it is combined, and the branch that the two make.
     pub(super) meets: Option<Meeting>,
-    /// Which accumulator of the block it lies in: that of its lowest place.
+    /// The accumulator of the block in which it lies: the accumulator of its lowest place.
     pub(super) buffer: usize,
 }
 
-/// Where two branches meet.
+/// The meeting of two branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Meeting {
     pub(super) sibling: usize,
@@ -30,24 +30,25 @@ pub(super) struct Meeting {
     pub(super) parent: usize,
 }
 
-/// The branches of one switch: first its places in the order of their ranks, then what comes of them.
+/// The branches of one switch: first its places in the order of their ranks, then the branches that are made of them.
 #[derive(Clone, Debug, Hash)]
 pub struct Forest {
     pub(super) branches: Box<[Branch]>,
     pub(super) roots: Box<[usize]>,
-    /// Which of the roots each place becomes part of.
+    /// For each place, the root of which it becomes part.
     root_of: Box<[u16]>,
     buffers: usize,
 }
 
-/// The two halves of a node of the tree; none of a single rank.
+/// The two halves of a node of the tree; `None` for a single rank.
 fn halves(node: &Range<u16>) -> Option<[Range<u16>; 2]> {
     let len = node.end - node.start;
     let middle = node.start + len.next_power_of_two() / 2;
     (len > 1).then_some([node.start..middle, middle..node.end])
 }
 
-/// The largest nodes of the tree over `world` ranks of which these ranks, ascending, are all: in the order of their ranks.
+/// The largest nodes of the tree over `world` ranks that consist of these ranks only, in the order of their ranks. The
+/// ranks ascend.
 pub fn cover(ranks: &[u16], world: u16) -> Vec<Range<u16>> {
     fn below(node: Range<u16>, ranks: &[u16], found: &mut Vec<Range<u16>>) {
         let first = ranks.partition_point(|&rank| rank < node.start);
@@ -63,7 +64,8 @@ pub fn cover(ranks: &[u16], world: u16) -> Vec<Range<u16>> {
     found
 }
 
-/// The branch that is all of a node of the tree, if it comes of what is there; if not, what there is of it are roots.
+/// Adds the branch that is the whole node, if its parts are there; if they are not all there, those that are become
+/// roots.
 fn grow(node: Range<u16>, nodes: &[Range<u16>], branches: &mut Vec<Branch>, roots: &mut Vec<usize>) -> Option<usize> {
     let place = nodes.partition_point(|other| other.start < node.start);
     let first = nodes.get(place).filter(|first| first.start < node.end)?;
@@ -84,7 +86,7 @@ fn grow(node: Range<u16>, nodes: &[Range<u16>], branches: &mut Vec<Branch>, root
 }
 
 impl Forest {
-    /// Of a switch that gets these nodes of the tree over `world` ranks, ascending; none are of the same ranks.
+    /// The forest of a switch that gets these nodes of the tree over `world` ranks. They ascend and do not overlap.
     pub fn new(nodes: &[Range<u16>], world: u16) -> Forest {
         let leaf = |place: usize| Branch { places: place..place + 1, meets: None, buffer: 0 };
         let mut branches: Vec<Branch> = (0..nodes.len()).map(leaf).collect();
@@ -92,7 +94,8 @@ impl Forest {
         let whole = grow(0..world, nodes, &mut branches, &mut roots);
         roots.extend(whole);
         roots.sort_unstable_by_key(|&root| branches[root].places.start);
-        // Two places that meet share an accumulator: whichever is second is combined with the first as it comes.
+        // Two neighbouring places that meet share an accumulator: the second vector that comes is combined directly
+        // with the first.
         let mut buffers = 0;
         for (place, branch) in branches.iter_mut().take(nodes.len()).enumerate() {
             let shares = branch.meets.is_some_and(|meets| !meets.is_left && meets.sibling + 1 == place);
@@ -107,12 +110,12 @@ impl Forest {
         Forest { branches: branches.into(), roots: roots.into(), root_of, buffers }
     }
 
-    /// Vectors of a block that it leaves: one, where it has all ranks.
+    /// How many vectors a block becomes: one, if the switch has all ranks.
     pub fn roots(&self) -> usize {
         self.roots.len()
     }
 
-    /// Accumulators that a block takes.
+    /// How many accumulators a block takes.
     pub fn buffers(&self) -> usize {
         self.buffers
     }
@@ -122,14 +125,14 @@ impl Forest {
         size_of_val(&*self.branches) + size_of_val(&*self.roots) + size_of_val(&*self.root_of)
     }
 
-    /// The most that [`Forest::memory_bytes`] is of so many places.
+    /// The most that [`Forest::memory_bytes`] returns for so many places.
     pub fn memory_most(places: usize) -> usize {
         places * (2 * size_of::<Branch>() + size_of::<usize>() + size_of::<u16>())
     }
 }
 
 impl OrderedAccumulator {
-    /// Which of the vectors of a complete block a place's is part of.
+    /// The number of the root of which a place becomes part.
     pub fn root_of(&self, place: usize) -> u16 {
         self.forest.as_ref().map_or(0, |forest| forest.root_of[place])
     }
@@ -138,13 +141,13 @@ impl OrderedAccumulator {
         self.forest.as_deref().expect("an accumulator for blocks along a forest is made with one")
     }
 
-    /// Brings a vector to its place, and its branch on as long as what it meets is complete.
+    /// Brings a vector to its place, and combines branches as long as siblings are complete.
     pub(super) fn place_in_forest(&mut self, block: usize, place: usize, vector: &[u8], form: Form) -> bool {
         let (rule, mut at) = (*self.rule(block), place);
         let meets = self.forest().branches[place].meets;
         let sibling = meets.filter(|meets| self.has_branch(block, meets.sibling));
         let (buffer, step) = match sibling {
-            // What is on the right of a branch is combined as it comes, and of two places whichever is second.
+            // A vector is combined directly if its sibling is the left operand, or if the two share an accumulator.
             Some(meets) if !meets.is_left => (self.buffer(meets.sibling), Step::Right),
             Some(meets) if self.buffer(meets.sibling) == self.buffer(place) => (self.buffer(place), Step::Left),
             _ => (self.buffer(place), Step::Store),
@@ -170,7 +173,7 @@ impl OrderedAccumulator {
         self.have_arrived(block, self.forest().branches[branch].places.clone())
     }
 
-    /// Branches of the block that wait for another, or are complete.
+    /// How many branches of the block wait for another, or are complete.
     pub(super) fn branches_held(&self, block: usize) -> usize {
         let forest = self.forest();
         let waits = |branch: &usize| {
@@ -211,7 +214,7 @@ mod tests {
                 assert_eq!(forest.roots.iter().map(left).collect::<Vec<_>>(), nodes, "{ranks:?} of {world}");
                 assert_eq!(forest.branches[forest.roots[0]].buffer, 0);
                 assert!(forest.buffers <= usize::from(world).div_ceil(2).max(1), "{ranks:?} of {world}");
-                // The switch above gets these, and the rest from others.
+                // The switch above gets these nodes, and the rest from other switches.
                 let rest: Vec<u16> = (0..world).filter(|rank| !ranks.contains(rank)).collect();
                 let mut all = [nodes, cover(&rest, world)].concat();
                 all.sort_unstable_by_key(|node| node.start);

@@ -1,10 +1,10 @@
-//! What a complete block has come to, as its readers get it.
+//! The result of a complete block, in the form in which its readers get it.
 
 use super::OrderedAccumulator;
 use super::rule::{Rule, Scaled};
 
 impl OrderedAccumulator {
-    /// Writes a complete block's result as hosts get it, as long as their vectors were.
+    /// Writes a complete block's result for hosts, as long as their vectors were.
     pub fn load(&self, block: usize, vector: &mut [u8]) {
         let lanes = self.result(block);
         match *self.rule(block) {
@@ -15,7 +15,7 @@ impl OrderedAccumulator {
         }
     }
 
-    /// Writes one of the vectors of a complete block for a switch above, in the order of their ranks.
+    /// Writes one of the vectors of a complete block for a switch above; vectors are in the order of their ranks.
     pub fn load_root(&self, block: usize, root: usize, partial: &mut [u8]) {
         let buffer = self.forest.as_ref().map_or(0, |forest| forest.branches[forest.roots[root]].buffer);
         self.load_node(block, buffer, partial);

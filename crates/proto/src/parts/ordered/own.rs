@@ -1,4 +1,4 @@
-//! A job's own operators at work in one accumulator. The first that fails is remembered, and nothing is combined after that.
+//! A job's own operators at work in one accumulator. The first fault is remembered, and nothing is combined after it.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -25,7 +25,7 @@ impl Own {
         self.fault.as_ref()
     }
 
-    /// Does with opaque elements, in the instance's own accumulator for a node, what a rule says.
+    /// Applies a rule's step to opaque elements, in the instance's own accumulator of a node.
     pub(super) fn step(&mut self, number: u8, step: Step, node: usize, vector: &[u8]) {
         if self.fault.is_some() {
             return;
@@ -39,32 +39,32 @@ impl Own {
         self.fault = done.err();
     }
 
-    /// The same of two nodes, with vectors of so many bytes.
+    /// Merges two nodes, whose vectors have so many bytes.
     pub(super) fn merge(&mut self, number: u8, left: usize, right: usize, bytes: usize) {
         if self.fault.is_none() {
             self.fault = self.instances[usize::from(number)].merge(left, right, bytes).err();
         }
     }
 
-    /// Instructions that calls have taken since this was asked last; `None` where there are no operators.
+    /// How many instructions the operators' calls have taken since the last call; `None` if there are no operators.
     pub(super) fn take_instructions(&mut self) -> Option<u64> {
         (!self.instances.is_empty()).then(|| self.instances.iter_mut().map(|each| each.take_instructions()).sum())
     }
 
-    /// What a node has come to.
+    /// Writes the result of a node.
     pub(super) fn load(&self, number: u8, node: usize, vector: &mut [u8]) {
         if self.fault.is_none() {
             vector.copy_from_slice(self.instances[usize::from(number)].lanes(node, vector.len()));
         }
     }
 
-    /// The accumulators of the first, where there is one.
+    /// The accumulators of the first operator, if it has its own.
     #[inline]
     pub(super) fn home(&self) -> Option<&[u8]> {
         self.instances.first()?.accumulators().map(|all| all.bytes)
     }
 
-    /// The same, to be written.
+    /// The same, mutable.
     #[inline]
     pub(super) fn home_mut(&mut self) -> Option<&mut [u8]> {
         self.instances.first_mut()?.accumulators_mut().map(|all| all.bytes)
@@ -92,8 +92,8 @@ impl Hash for Own {
 }
 
 impl OrderedAccumulator {
-    /// The same, with operators of the job's own: what others combine lies where the first of them has its accumulators, which have
-    /// room for it, and takes no memory besides.
+    /// The same with the job's own operators. Results of built-in operators lie in the accumulators of the first own
+    /// operator, which have room for them, and take no memory of their own.
     pub fn with_own(mut self, instances: Box<[Box<dyn Instance>]>) -> OrderedAccumulator {
         if let Some(home) = instances.first().and_then(|instance| instance.accumulators()) {
             let nodes = self.blocks.len() * self.width;
@@ -109,13 +109,13 @@ impl OrderedAccumulator {
         self.own.home().unwrap_or(&self.nodes)
     }
 
-    /// The same, to be written.
+    /// The same, mutable.
     #[inline]
     pub(super) fn memory_mut(&mut self) -> &mut [u8] {
         self.own.home_mut().unwrap_or(&mut self.nodes)
     }
 
-    /// Brings a vector to a node's lanes, as a rule says.
+    /// Applies a rule's step to a vector and a node's lanes.
     #[inline]
     pub(super) fn step(
         &mut self,
@@ -131,12 +131,12 @@ impl OrderedAccumulator {
         }
     }
 
-    /// Instructions that the job's own operators have taken since this was asked last; `None` where it has none.
+    /// How many instructions the job's own operators have taken since the last call; `None` if the job has none.
     pub fn take_instructions(&mut self) -> Option<u64> {
         self.own.take_instructions()
     }
 
-    /// Why one of the job's own operators has failed, if one has: sums mean nothing since.
+    /// The fault of one of the job's own operators, if one has failed; sums are invalid since then.
     pub fn fault(&self) -> Option<&Fault> {
         self.own.fault()
     }

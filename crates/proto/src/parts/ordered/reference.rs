@@ -1,8 +1,8 @@
-//! The tree at home: what tests compare with.
+//! The tree as a short recursion, with which tests compare.
 
 use tributary_numeric::Combine;
 
-/// The same tree by recursion over the vectors in the order of their places, at least one: what tests compare with.
+/// Combines the vectors, at least one, in the order of their places along the same tree, by recursion.
 pub fn reference(vectors: &[Vec<u8>], combine: &Combine) -> Vec<u8> {
     if let [vector] = vectors {
         let mut lanes = vec![0; vector.len() / combine.wire_size * combine.lane_size];

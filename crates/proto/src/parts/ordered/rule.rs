@@ -1,17 +1,17 @@
-//! How vectors of a block are combined, whoever brings them.
+//! How vectors of a block are combined, wherever they come from.
 
 use tributary_numeric::{Combine, Fixed16, ReduceOp, Scale};
 
-/// What a vector is on the wire.
+/// The form of a vector on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
-    /// A host's.
+    /// A host's vector.
     Host,
     /// A partial result of a switch below.
     Partial,
 }
 
-/// What becomes of a vector.
+/// How a vector is combined with a node's lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     /// `lanes <- vector`.
@@ -22,10 +22,10 @@ pub(super) enum Step {
     Left,
 }
 
-/// 16-bit floats that travel as they are and are added in fixed point (SwitchML §4.6).
+/// 16-bit floats that hosts send unconverted and that are added in fixed point (SwitchML §4.6).
 #[derive(Clone, Copy, Hash)]
 pub struct Scaled {
-    /// What brings them there and back.
+    /// The kernels that convert to and from fixed point.
     pub kernels: &'static Fixed16,
     /// The block's scale, on which its ranks have agreed.
     pub scale: Scale,
@@ -33,15 +33,15 @@ pub struct Scaled {
     pub op: ReduceOp,
 }
 
-/// Which of a block's vectors meet.
+/// Which of a block's vectors are combined with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrangement {
-    /// Siblings of the tree over the places: one expression, whatever comes first.
+    /// Siblings of the tree over the places: one expression, whichever vector comes first.
     Tree,
-    /// Siblings of a tree over more places than there are here, as far as they are here: what a switch of several does.
+    /// Siblings of a tree over more places than this accumulator has, as far as both are here: one switch of several.
     Forest,
-    /// As they come, in so many buffers in turn, at least one; the last vector brings the buffers together, the later ones into
-    /// the first.
+    /// Vectors as they come, in so many buffers in turn, at least one. The last vector merges the buffers into the
+    /// first, in their order.
     Buffers(u16),
 }
 
@@ -51,24 +51,24 @@ pub struct Rule {
     pub(super) combine: &'static Combine,
     pub(super) arrangement: Arrangement,
     pub(super) scaled: Option<Scaled>,
-    /// The job's own operator that combines, by its number.
+    /// The number of the job's own operator that combines, if one does.
     pub(super) own: Option<u8>,
-    /// The lanes hold what whoever has all contributions says, as it came.
+    /// The lanes hold a result, as it came, in place of contributions.
     pub(super) is_replaced: bool,
 }
 
 impl Rule {
-    /// Along the tree, or in any order where that makes no difference.
+    /// Along the tree, or in any order if the order makes no difference.
     pub fn native(combine: &'static Combine, is_ordered: bool) -> Rule {
         Rule::arranged(combine, if is_ordered { Arrangement::Tree } else { Arrangement::Buffers(1) })
     }
 
-    /// In one of the ways.
+    /// In this arrangement.
     pub fn arranged(combine: &'static Combine, arrangement: Arrangement) -> Rule {
         Rule { combine, arrangement, scaled: None, own: None, is_replaced: false }
     }
 
-    /// The same with one of the job's own operators, where there is one.
+    /// The same with one of the job's own operators, if `own` names one.
     pub fn by(self, own: Option<u8>) -> Rule {
         Rule { own, ..self }
     }
@@ -78,12 +78,12 @@ impl Rule {
         Rule::arranged(combine, Arrangement::Tree)
     }
 
-    /// As vectors come, where that makes no difference to the result.
+    /// As vectors come, where the order makes no difference to the result.
     pub fn in_any_order(combine: &'static Combine) -> Rule {
         Rule::arranged(combine, Arrangement::Buffers(1))
     }
 
-    /// The same, of hosts' vectors that are brought to fixed point here; partial results are in fixed point.
+    /// As vectors come; hosts' vectors are converted to fixed point here, and partial results are in fixed point.
     pub fn in_fixed_point(combine: &'static Combine, scaled: Scaled) -> Rule {
         Rule { scaled: Some(scaled), ..Rule::in_any_order(combine) }
     }
@@ -96,7 +96,7 @@ impl Rule {
         }
     }
 
-    /// Brings a vector to some lanes, without an operator of the job's own.
+    /// Combines a vector with some lanes, without an operator of the job's own.
     #[inline]
     pub(super) fn step(&self, form: Form, step: Step, lanes: &mut [u8], vector: &[u8]) {
         let combine = self.combine;

@@ -1,23 +1,24 @@
-//! How long it is from one answer to the next while something is awaited.
+//! The time from one answer to the next while an answer is awaited.
 
 use crate::contract::time::{Span, Time};
 
-/// So many answers at least make it known.
+/// The longest gap of at least so many answers is known.
 const ANSWERS: u32 = 128;
 
 /// The answers of one tree.
 #[derive(Clone, Copy, Default, Hash)]
 pub(super) struct Gaps {
-    /// The longest times between two of the last answers, and of those before.
+    /// The longest gap between two of the last answers, and between two of those before.
     longest: [Span; 2],
-    /// How many the last ones are.
+    /// How many the last answers are.
     answers: u32,
-    /// The last one, if something was awaited ever since.
+    /// When the last answer came, if an answer was awaited ever since.
     answered_at: Option<Time>,
 }
 
 impl Gaps {
-    /// Something is awaited, where nothing was: the time to the first answer tells when the other ranks came.
+    /// The tree begins to await an answer. The time to the first answer does not count: it depends on when other ranks
+    /// come.
     pub(super) fn begin(&mut self) {
         self.answered_at = None;
     }
@@ -33,7 +34,7 @@ impl Gaps {
         }
     }
 
-    /// The longest of at least the last so many answers.
+    /// The longest gap between at least the last [`ANSWERS`] answers, once there were so many.
     pub(super) fn longest(&self) -> Span {
         self.longest[0].max(self.longest[1])
     }

@@ -28,43 +28,45 @@ use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
 use crate::splitmix::splitmix64;
 
-/// Slots of a quiet tree that are sent again at a time.
+/// How many slots of a quiet tree are sent again at a time.
 const PROBES: usize = 8;
-/// Distinct back-offs, and lists of one tree: a slot that was sent more often waits as long as one sent so often.
+/// Distinct back-offs, and lists of one tree. A slot that was sent more often waits as long as a slot that was sent so
+/// often.
 const BACK_OFFS: usize = 8;
-/// Packets that drivers hand to the network at a time, at most.
+/// The most packets that drivers hand to the network at a time.
 const BATCH: u64 = 44;
-/// Doublings of patience that are remembered.
+/// The most doublings of patience.
 const MOST_DOUBT: u32 = 8;
-/// Packets sent again for each answer that overtook them: more would be a burst.
+/// How many packets an answer that overtook them sends again, at most: more would be a burst.
 const RESENDS_PER_ANSWER: usize = 4;
 
 #[derive(Clone, Copy, Default, Hash)]
 struct Flight {
     sent_at: Time,
-    /// The last sending's number among those of its tree.
+    /// The number of the last sending among those of its tree.
     number: u64,
     sends: u32,
     in_step: bool,
-    /// When part of its answer came last: timeouts count from there.
+    /// When part of its answer last came: its timeout counts from then.
     stirred_at: Time,
 }
 
 #[derive(Clone, Copy, Default, Hash)]
 struct TreeFlow {
-    /// Packets sent.
+    /// How many packets were sent.
     sent: u64,
-    /// Slots that wait for an answer.
+    /// How many slots wait for an answer.
     waiting: u32,
-    /// The last answer or probe, or the first sending after nothing was awaited.
+    /// When the last answer came, the last probe was sent, or the first packet was sent after no answer was awaited.
     stirred_at: Time,
-    /// Probes since the last answer: the tree is quiet if there are any.
+    /// How many probes were sent since the last answer. If any were, the tree is quiet.
     probes: u32,
-    /// The end of the last quiet: timeouts count from here.
+    /// When the tree was last quiet: timeouts count from then.
     resumed_at: Time,
-    /// How long it lately was between answers.
+    /// The recent times between answers.
     gaps: Gaps,
-    /// The last answer to a slot that was sent before any that still waits after one sending: those only queue.
+    /// When the last answer came to a slot that was sent before all slots that still wait after one sending: those are
+    /// only queued.
     in_order_at: Time,
 }
 
@@ -76,9 +78,9 @@ fn lists_of(tree: usize) -> Range<usize> {
 /// The order in which answers are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// That in which the tree's slots were sent: one that is overtaken has lost a packet.
+    /// The order in which the tree's slots were sent: a slot that is overtaken has lost a packet.
     Sent,
-    /// Any: only time tells.
+    /// Any order: only timeouts tell of losses.
     Any,
 }
 
@@ -91,21 +93,21 @@ pub struct Recovery {
     rank: Rank,
     timers: TimerConfig,
     rtt: RttEstimator,
-    /// The shortest time to an answer so far: a round trip without queues, or nearly.
+    /// The shortest time to an answer so far: a round trip with hardly any queues.
     fastest: Option<Span>,
     flights: Vec<Flight>,
     trees: Vec<TreeFlow>,
     lists: SlotLists,
-    /// The slot whose round trip is measured, and when it was first sent: one at a time, so that a straggler spoils one
-    /// sample, not `s`.
+    /// The slot whose round trip is measured, and when it was first sent. One is measured at a time, so that a
+    /// straggler spoils one sample, not `s`.
     timed: Option<(u16, Time)>,
-    /// Times that a tree seemed quiet and then answered, since a round trip was measured. Patience doubles with each (the
-    /// second half of Karn's rule): a timeout that is too short spoils the very samples that would show it.
+    /// How many times a tree seemed quiet and then answered since a round trip was measured. Each doubles the patience
+    /// (the second half of Karn's rule): a timeout that is too short spoils the very samples that would show it.
     doubt: u32,
 }
 
-/// A part of a patience, up to a quarter, that differs from rank to rank, from tree to tree, and from one time to the next. Ranks
-/// whose patience ends at one moment would meet in a short queue again and again.
+/// A part of a patience, up to a quarter, that differs between ranks, between trees, and from one time to the next.
+/// Ranks whose patience ends at the same moment would meet in a short queue again and again.
 pub(crate) fn apart(job: JobId, rank: Rank, tree: usize, times: u32, patience: Span) -> Span {
     let [job, rank, tree] = [job.0.into(), u64::from(rank.0), tree as u64];
     let hash = splitmix64(splitmix64(job << 32 | rank << 16 | tree) ^ u64::from(times));
@@ -113,7 +115,7 @@ pub(crate) fn apart(job: JobId, rank: Rank, tree: usize, times: u32, patience: S
 }
 
 impl Recovery {
-    /// Timers for all slots of a job; none runs.
+    /// Timers for all slots of a job, none of which runs.
     pub fn new(job: &JobConfig, rank: Rank, timers: TimerConfig, order: Order) -> Recovery {
         let (trees, slots) = (usize::from(job.trees), job.slots);
         Recovery {
@@ -137,8 +139,8 @@ impl Recovery {
         layout::tree_at(slot, self.slots, self.trees.len() as u16)
     }
 
-    /// A packet leaves. `in_step`: the slot's last result has just come, so that this round trip measures the network
-    /// and not the distance between ranks. True if the packet was sent before.
+    /// A packet is sent. `in_step`: the slot's last result has just come, so that this round trip measures the network
+    /// and not how far ranks are apart. True if the packet was sent before.
     pub fn sent(&mut self, now: Time, slot: u16, in_step: bool) -> bool {
         let tree = self.tree_of_slot(slot).index();
         let (flight, state) = (&mut self.flights[usize::from(slot)], &mut self.trees[tree]);
@@ -161,12 +163,13 @@ impl Recovery {
         again
     }
 
-    /// True if the slot's tree says nothing at all: what is sent again now is a probe.
+    /// True if the slot's tree is quiet: packets that are sent again now are probes.
     pub fn is_quiet(&self, slot: u16) -> bool {
         self.trees[self.tree_of_slot(slot).index()].probes > 0
     }
 
-    /// A slot's answer came. Slots that it overtook are queued to be sent again. How long the answer took, if it was sent once.
+    /// A slot's answer came. Slots that it overtook are queued to be sent again. Returns how long the answer took, if
+    /// the slot was sent once.
     pub fn answered(&mut self, now: Time, slot: u16, queue: &mut SendQueue) -> Option<Span> {
         let tree = self.tree_of_slot(slot).index();
         let flight = self.flights[usize::from(slot)];
@@ -174,14 +177,15 @@ impl Recovery {
         if self.hear(now, tree) {
             self.timed = None;
         } else if flight.sends == 1 && !flight.in_step {
-            // Where tensors are so small that no round trip is ever measured, an answer in time is a sign of it.
+            // Where tensors are so small that no round trip is ever measured, an answer in time is enough to reduce the
+            // doubt.
             self.doubt = self.doubt.saturating_sub(1);
         }
         if let Some((timed, first_sent_at)) = self.timed
             && timed == slot
         {
-            // From the first sending, also where a timeout has sent it again since: too long if it was lost, which the
-            // next samples mend, but never too short, which nothing would.
+            // Measured from the first sending, even if a timeout sent the slot again. If the first packet was lost, the
+            // sample is too long, which later samples mend. No sample is ever too short, which nothing would mend.
             self.rtt.sample(now.since(first_sent_at));
             self.doubt = 0;
         }
@@ -201,7 +205,7 @@ impl Recovery {
         Some(took)
     }
 
-    /// Part of a slot's answer came, or a sign of it: the slot waits on, and its time begins again.
+    /// Part of a slot's answer came, or a sign of it: the slot still waits, and its timeout starts again.
     pub fn stirred(&mut self, now: Time, slot: u16) {
         let tree = self.tree_of_slot(slot).index();
         self.hear(now, tree);
@@ -209,7 +213,7 @@ impl Recovery {
         self.lists.to_end(slot);
     }
 
-    /// A tree says something; true if it had seemed quiet, which the next patience learns from.
+    /// A tree has answered; true if it had seemed quiet, so that the next patience is longer.
     fn hear(&mut self, now: Time, tree: usize) -> bool {
         let state = &mut self.trees[tree];
         state.stirred_at = now;
@@ -221,7 +225,8 @@ impl Recovery {
         was_quiet
     }
 
-    /// A slot's answer came because it was asked for: the timeout was right, and says nothing about round trips.
+    /// A slot's answer came because the host asked for it: the timeout was right, and there is no round trip to
+    /// measure.
     pub fn recovered(&mut self, now: Time, slot: u16) {
         let tree = self.tree_of_slot(slot).index();
         let state = &mut self.trees[tree];
@@ -232,7 +237,7 @@ impl Recovery {
         self.forget(slot);
     }
 
-    /// The slot waits no longer.
+    /// The slot no longer waits.
     pub fn forget(&mut self, slot: u16) {
         let tree = self.tree_of_slot(slot).index();
         let flight = &mut self.flights[usize::from(slot)];
@@ -249,7 +254,7 @@ impl Recovery {
         }
     }
 
-    /// How many packets that were sent later may be answered earlier.
+    /// How many packets that were sent later may be answered earlier without a loss.
     fn reorder(&self, tree: usize) -> u64 {
         u64::from(self.trees[tree].waiting / 4).clamp(3, 3 * BATCH)
     }
@@ -263,7 +268,7 @@ impl Recovery {
                 if self.flights[usize::from(slot)].number + reorder >= answered || resends == RESENDS_PER_ANSWER {
                     break;
                 }
-                // Lost, most likely: its time would measure that.
+                // The slot's packet is probably lost, so its time is no round trip.
                 self.stop_timing(slot);
                 self.resend(slot, queue);
                 resends += 1;
@@ -276,7 +281,7 @@ impl Recovery {
         queue.push(slot);
     }
 
-    /// Queues the slots whose time has come.
+    /// Queues the slots whose timers have run out.
     pub fn handle_timeout(&mut self, now: Time, queue: &mut SendQueue) {
         for tree in 0..self.trees.len() {
             if self.trees[tree].waiting > 0 && self.probe_at(tree, self.stirred_last()) <= now {
@@ -297,8 +302,8 @@ impl Recovery {
         }
     }
 
-    /// Sends some slots of a quiet tree again: those that were sent least often, the oldest first. Another one of them
-    /// leads each time: where a queue on the way holds one packet, the leader alone gets through.
+    /// Sends some slots of a quiet tree again: those that were sent least often, the oldest first. The first of them
+    /// changes each time: if a queue on the way holds one packet, only the first gets through.
     fn probe(&mut self, now: Time, tree: usize, queue: &mut SendQueue) {
         let mut probes = [0; PROBES];
         let mut count = 0;
@@ -313,7 +318,8 @@ impl Recovery {
             }
         }
         let probes = &mut probes[..count];
-        // Lists are in the order of the last probes: turns add up, and must not keep step with anything.
+        // Lists keep the order of the last probes, so that rotations add up. They are pseudo-random, lest they keep
+        // step with the number of slots.
         if self.trees[tree].probes > 0 {
             probes.rotate_left((splitmix64(self.trees[tree].probes.into()) % count.max(1) as u64) as usize);
         }
@@ -322,13 +328,13 @@ impl Recovery {
         self.trees[tree].stirred_at = now;
     }
 
-    /// Asks for the memory that each answer touches.
+    /// Prefetches the memory that each answer touches.
     pub fn prefetch(&self) {
         prefetch::whole(&*self.trees);
         self.lists.prefetch_ends();
     }
 
-    /// Asks for the memory that an answer to this slot touches.
+    /// Prefetches the memory that an answer to this slot touches.
     pub fn prefetch_slot(&self, slot: u16) {
         if let Some(flight) = self.flights.get(usize::from(slot)) {
             prefetch::first_line(flight);

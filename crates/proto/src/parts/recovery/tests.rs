@@ -23,7 +23,7 @@ fn recovery(rank: u16, trees: u16) -> Recovery {
     Recovery::new(&job(8, trees), Rank(rank), TimerConfig::default(), Order::Sent)
 }
 
-/// The first of all timers, with every list looked at.
+/// The first of all timers, found by looking at every slot.
 fn first_timer(recovery: &Recovery) -> Option<Time> {
     let of_tree = |tree: usize| {
         let TreeFlow { waiting, probes, .. } = recovery.trees[tree];
@@ -35,7 +35,7 @@ fn first_timer(recovery: &Recovery) -> Option<Time> {
 }
 
 proptest! {
-    /// Slots of two trees are sent, answered, heard of and forgotten, and timers run.
+    /// Slots of two trees are sent, answered, stirred and forgotten, and timers run.
     #[test]
     fn the_timer_is_the_first_of_all_though_few_slots_are_looked_at(
         steps in prop::collection::vec((0u8..5, 0u16..8, 0u64..3_000), 0..120),
@@ -59,7 +59,7 @@ proptest! {
     }
 }
 
-/// When the trees of a rank that never hears anything are probed, from the second time on.
+/// When the trees of a rank that never gets an answer are probed, from the second time on.
 fn probes(rank: u16, trees: u16, count: usize) -> Vec<(Time, u16)> {
     let (mut recovery, mut queue) = (recovery(rank, trees), SendQueue::new(8));
     (0..8).for_each(|slot| _ = recovery.sent(Time::ZERO, slot, false));
@@ -78,7 +78,7 @@ fn probes(rank: u16, trees: u16, count: usize) -> Vec<(Time, u16)> {
     times.split_off(usize::from(trees))
 }
 
-/// A queue that holds one packet takes the leader's alone.
+/// A queue that holds one packet lets only the first probe pass.
 #[test]
 fn each_slot_of_a_quiet_tree_leads_in_its_turn() {
     for waiting in 1..=8 {
@@ -97,7 +97,7 @@ fn each_slot_of_a_quiet_tree_leads_in_its_turn() {
     }
 }
 
-/// Where they meet, a short queue would take the packets of the same few for ever.
+/// If they probed together, a short queue would let packets of the same few pass for ever.
 #[test]
 fn ranks_and_shards_that_lost_all_at_one_time_do_not_probe_at_one_time_again() {
     let ranks: Vec<Time> = (0..10).flat_map(|rank| probes(rank, 1, 30)).map(|(time, _)| time).collect();
@@ -110,7 +110,7 @@ fn ranks_and_shards_that_lost_all_at_one_time_do_not_probe_at_one_time_again() {
     }
 }
 
-/// One packet, answered after `took`; how often it was sent again meanwhile.
+/// Sends one packet, which is answered after `took`; returns how often it was sent again meanwhile.
 fn round(recovery: &mut Recovery, sent_at: Time, took: Span) -> usize {
     let (mut queue, mut again) = (SendQueue::new(8), 0);
     recovery.sent(sent_at, 0, false);
@@ -125,7 +125,7 @@ fn round(recovery: &mut Recovery, sent_at: Time, took: Span) -> usize {
     again
 }
 
-/// A run of 44 packets takes 5.4 ms at 0.1 Gbit/s: its answers come together, after as long again nothing comes.
+/// A run of 44 packets takes 5.4 ms at 0.1 Gbit/s: its answers come together, and then nothing comes for as long again.
 #[test]
 fn answers_that_come_in_runs_make_nobody_send_again() {
     let mut recovery = Recovery::new(&job(512, 1), Rank(0), TimerConfig::default(), Order::Sent);
@@ -154,7 +154,7 @@ fn answers_that_come_in_runs_make_nobody_send_again() {
 fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
     let mut recovery = recovery(0, 1);
     assert_eq!(round(&mut recovery, Time::ZERO, Span::from_micros(300)), 0, "the fastest so far");
-    // From now on answers take a hundred times as long, and none of them is a sample.
+    // From now on answers take a hundred times as long, and none of them gives a sample.
     let start = Time::ZERO + Span::from_millis(100);
     let again: Vec<usize> =
         (0..10).map(|i| round(&mut recovery, start + Span::from_millis(100 * i), Span::from_millis(30))).collect();

@@ -1,16 +1,16 @@
-//! When timers run out: those of slots, and that of a tree that says nothing at all.
+//! When timers run out: the timers of slots, and the timer of a tree that does not answer at all.
 
 use super::{BACK_OFFS, Recovery, TreeFlow, apart, lists_of};
 use crate::contract::time::{Span, Time};
 
 impl Recovery {
-    /// A tree that says nothing for two undisturbed round trips, while no other tree says anything either, is quiet; or
-    /// for twice as long as lately between two answers: drivers send runs of packets, which take long on a slow link.
-    /// As long as others answer, its packets may stand in the same queue behind theirs: it has its whole timeout then.
+    /// When a tree counts as quiet. It is quiet if no tree answers for two undisturbed round trips, or for twice the
+    /// longest recent gap between two answers: drivers send runs of packets, which take long on a slow link. While
+    /// other trees answer, its packets may be queued behind theirs: then it has its whole timeout.
     pub(super) fn probe_at(&self, tree: usize, stirred_last: Time) -> Time {
         let TreeFlow { stirred_at, probes, gaps, .. } = self.trees[tree];
         let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
-        // A straggler makes a gap too, which must not put off what is due at the end of the collective.
+        // A straggler makes a gap too, which must not delay the probes at the end of the collective.
         let gap = gaps.longest().times(2).min(self.timers.initial_rto);
         let undisturbed = undisturbed.max(self.timers.min_rto).max(gap);
         let doublings = probes.saturating_add(self.doubt).min(16);
@@ -22,12 +22,12 @@ impl Recovery {
         alone.min(stirred_last + backed_off(undisturbed))
     }
 
-    /// When any tree said something last, or was probed.
+    /// When any tree last answered or was probed.
     pub(super) fn stirred_last(&self) -> Time {
         self.trees.iter().map(|tree| tree.stirred_at).max().unwrap_or(Time::ZERO)
     }
 
-    /// How much earlier than others' this rank's next probe of a tree is, after the first one: up to a quarter.
+    /// How much earlier this rank probes a tree than its patience says, after the first probe: up to a quarter.
     fn apart(&self, tree: usize, patience: Span) -> Span {
         let probes = self.trees[tree].probes;
         if probes == 0 {
@@ -43,8 +43,8 @@ impl Recovery {
         from.max(self.counts_from(tree, back_off)) + self.patience(back_off)
     }
 
-    /// No slot of a list has waited since an earlier time. As long as answers come in order, a packet that was sent once is
-    /// not late, however long the queue that it stands in.
+    /// When the waiting time of a list's slots begins, at the earliest. As long as answers come in order, a packet that
+    /// was sent once is not late, however long its queue is.
     fn counts_from(&self, tree: usize, back_off: usize) -> Time {
         let TreeFlow { resumed_at, in_order_at, .. } = self.trees[tree];
         if back_off == 0 { resumed_at.max(in_order_at) } else { resumed_at }
@@ -72,7 +72,7 @@ impl Recovery {
         let (mut lists, mut earliest) = (lists_of(tree), probe);
         while let Some(list) = self.lists.next_filled(&mut lists) {
             let back_off = list % BACK_OFFS;
-            // Mostly true where answers come in order, and then no slot need be looked at.
+            // Mostly true where answers come in order; then no slot need be looked at.
             if self.counts_from(tree, back_off) + self.patience(back_off) >= earliest {
                 continue;
             }

@@ -20,7 +20,7 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
 
-/// So many collectives are under way at once: each holds its tensor a second time.
+/// How many collectives may be under way at once: each holds a copy of its tensor.
 const COLLECTIVES_UNDER_WAY: usize = 8;
 
 /// A packet of a collective that this rank has not submitted yet.
@@ -118,7 +118,7 @@ impl SparcmlHost {
         Ok(())
     }
 
-    /// A piece of a message of a collective that is here.
+    /// Takes in a piece of a message of a collective that was submitted.
     fn take(
         &mut self,
         now: Time,
@@ -150,7 +150,7 @@ impl SparcmlHost {
         }
     }
 
-    /// Hands back, in order, what is complete, and begins what comes after.
+    /// Hands back complete collectives in order, and begins the next ones.
     fn settle(&mut self) {
         loop {
             while let Some(running) = self.ops.pop_front_if(|front| front.is_complete) {
@@ -164,7 +164,7 @@ impl SparcmlHost {
                     self.send(outgoing);
                 }
             }
-            // One that needs nobody is complete as soon as it has begun.
+            // A collective that needs no other rank is complete as soon as it begins.
             if self.ops.front().is_none_or(|front| !front.is_complete) {
                 break;
             }
@@ -187,7 +187,7 @@ impl Host for SparcmlHost {
                 continue;
             }
             self.peers.release(early.from);
-            // What was kept may have broken the job, or what was kept of it before.
+            // The last submission, or an earlier one of these packets, may have broken the job.
             if !self.is_broken_at(op)
                 && let Err(reason) = self.take(now, op, early.from, &early.data, &early.body, early.wire_len)
             {
@@ -236,7 +236,7 @@ impl Host for SparcmlHost {
     }
 
     fn max_packet_len(&self) -> usize {
-        // At least eight elements, with their bits; a fingerprint has eight bytes in the place of each.
+        // At least eight elements, with their bits; a fingerprint has eight bytes for each byte of an element.
         let payload = self.config.job.payload_bytes().max(128);
         let longer = if self.values == Values::Elements { 1 } else { 8 };
         (DATA_LEN + payload * longer).max(MAX_CONTROL_LEN)

@@ -1,4 +1,4 @@
-//! The links of one rank: to each other rank one, from when either has something for the other.
+//! The links of one rank: one to each other rank, from when either has something for the other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::parts::link::sender::Sender;
 use crate::sparcml::message::{Message, Piece};
 use crate::sparcml::wire::{Ack, MAX_ACK_WORDS};
 
-/// So many packets go to one rank before others have their turn: runs of packets to one address are sent at once.
+/// How many packets go to one rank before other ranks have their turn: packets to one address are sent together.
 const RUN: u32 = 16;
-/// A rank that does not answer so often in a row has left, and needs nothing any more.
+/// A rank that fails to answer so often in a row has left, and needs nothing any more.
 const TIMEOUTS_OF_THE_GONE: u32 = 8;
 
 /// A link to one rank, and from it.
@@ -26,11 +26,11 @@ struct Link {
     receiver: Receiver,
     /// Messages, and the next piece of each.
     queue: VecDeque<(Arc<Message>, u32)>,
-    /// Packets that are kept for later collectives.
+    /// How many packets of this rank are kept for later collectives.
     kept: usize,
-    /// The rank that the other one waits for, and when it said so.
+    /// The rank that the other rank waits for, and when the other rank said so.
     waits_for: Option<(Rank, Time)>,
-    /// When it is looked at, if nothing comes before.
+    /// When the link is looked at next, if nothing comes before.
     due: Option<Time>,
 }
 
@@ -46,22 +46,22 @@ impl Link {
     }
 }
 
-/// What is to be sent to a rank.
+/// A packet for a rank.
 pub(super) enum Out {
-    /// An acknowledgement, with so many words.
+    /// An acknowledgement, with so many of these words.
     Ack(Ack, [u64; MAX_ACK_WORDS], usize),
-    /// A piece; true if once more.
+    /// A piece; true if it is sent again.
     Piece(Numbers, Piece, bool),
 }
 
-/// All links.
+/// The links to all ranks.
 #[derive(Clone, Hash)]
 pub(super) struct Peers {
     timers: TimerConfig,
     links: BTreeMap<Rank, Link>,
     /// Links that may have something to send now.
     busy: BTreeSet<Rank>,
-    /// When links that are not busy are looked at again: of many links few have a packet on its way.
+    /// When links that are not busy are looked at next. Of many links only a few have packets on their way.
     due: BTreeSet<(Time, Rank)>,
     /// The link that sends, and how many packets it has sent in this turn.
     turn: (Rank, u32),
@@ -100,7 +100,7 @@ impl Peers {
         link.receiver.check(numbers)
     }
 
-    /// A packet is kept for a later collective, if there is room.
+    /// Keeps a packet for a later collective, if there is room.
     pub(super) fn keep(&mut self, from: Rank, seq: u64) -> Result<(), DropReason> {
         let link = self.link(from);
         if seq >= link.receiver.limit(link.kept) {
@@ -111,7 +111,7 @@ impl Peers {
         Ok(())
     }
 
-    /// A packet is kept no longer.
+    /// A kept packet is released.
     pub(super) fn release(&mut self, from: Rank) {
         let link = self.link(from);
         link.kept -= 1;
@@ -127,7 +127,7 @@ impl Peers {
         self.link(from).waits_for = Some((worker, now));
     }
 
-    /// The rank that another one waits for, if it has said so since then.
+    /// The rank that another rank waits for, if it has said so since then.
     pub(super) fn waits_for(&self, rank: Rank, since: Time) -> Option<Rank> {
         let (worker, at) = self.links.get(&rank)?.waits_for?;
         (at >= since).then_some(worker)
@@ -143,7 +143,7 @@ impl Peers {
         }
     }
 
-    /// Links that have something to send have no place in the list yet.
+    /// The next timeout. Busy links are not in the list of due times, so they are asked themselves.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let busy = self.busy.iter().filter_map(|rank| self.links.get(rank)?.poll_timeout());
         busy.chain(self.due.first().map(|(due, _)| *due)).min()
@@ -161,13 +161,13 @@ impl Peers {
         }
     }
 
-    /// True if nobody who is there needs anything that this rank holds.
+    /// True if no rank that still answers needs anything that this rank holds.
     pub(super) fn are_served(&self) -> bool {
         let served = |link: &Link| link.queue.is_empty() && link.sender.is_idle();
         self.links.values().all(|link| served(link) || link.sender.timeouts() >= TIMEOUTS_OF_THE_GONE)
     }
 
-    /// Messages of these collectives are of no use any more.
+    /// Drops the messages of collectives from `op` on.
     pub(super) fn forget_from(&mut self, op: u64) {
         for (&rank, link) in &mut self.links {
             self.busy.insert(rank);
@@ -176,12 +176,12 @@ impl Peers {
         }
     }
 
-    /// A rank has all that this one brings to its part of a collective.
+    /// A rank has everything that this rank contributes to its part of a collective.
     pub(super) fn forget_brought(&mut self, rank: Rank, op: u64) {
         self.link(rank).sender.forget(|piece| piece.message.op == op && piece.message.is_brought());
     }
 
-    /// The next thing to send, and to whom: links take turns.
+    /// The next packet and its receiver; links take turns.
     pub(super) fn poll(&mut self, now: Time) -> Option<(Rank, Out)> {
         loop {
             let (rank, sent) = self.turn;

@@ -1,4 +1,4 @@
-//! What the machine sends next: faults, notices, then what links have.
+//! What the machine sends next: faults first, then notices, then the packets of links.
 
 use std::ops::Range;
 

@@ -1,6 +1,7 @@
-//! When a collective cannot complete: which fail, who is told, and who is to blame.
+//! Collectives that cannot complete: which fail, which ranks are told, and which rank is to blame.
 //!
-//! A rank that waits for another tells all ranks that wait for itself, so that nobody blames one who is only waiting too.
+//! A rank that waits for another tells the ranks that wait for it, so that they do not blame a rank that only waits
+//! itself.
 
 use std::collections::VecDeque;
 
@@ -14,18 +15,18 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::parts::link::broken::{Broken, mismatch, notice_period};
 
-/// What a rank has said of whom it waits for holds for so many periods of notices: notices are lost too.
+/// For how many periods a notice is valid: notices may be lost.
 const NOTICES_OF_ONE_WORD: u64 = 3;
 
-/// What has gone wrong, or may have.
+/// Faults and suspected faults.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Trouble {
     pub(super) broken: Option<Broken>,
-    /// Ranks that are to be told of the fault.
+    /// Ranks that must be told of the fault.
     tell: VecDeque<Rank>,
-    /// Notices to be sent: to whom, and of whom.
+    /// Notices to send: the receiver, and the rank that this rank waits for.
     notices: VecDeque<(Rank, Rank)>,
-    /// When this rank last said whom it waits for.
+    /// When this rank last sent such notices.
     said_at: Time,
 }
 
@@ -41,14 +42,14 @@ impl SparcmlHost {
         self.trouble.broken.as_ref().is_some_and(|broken| broken.covers(op))
     }
 
-    /// A rank goes on with what has failed.
+    /// A rank goes on with a collective that has failed: it must be told.
     pub(super) fn tell(&mut self, rank: Rank) {
         if !self.trouble.tell.contains(&rank) {
             self.trouble.tell.push_back(rank);
         }
     }
 
-    /// Every collective from `from_op` on fails; all ranks are told, except the one that told this rank.
+    /// Every collective from `from_op` on fails. All ranks are told, except the one that told this rank.
     pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, told_by: Option<Rank>) {
         let kept = from_op.saturating_sub(self.first_op).min(self.ops.len() as u64);
         let first_failed = self.first_op + kept;
@@ -80,14 +81,14 @@ impl SparcmlHost {
 
     pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
         let fault = Fault::parse(bytes, self.config.job.world)?;
-        // What is complete here is not in doubt.
+        // A collective that is complete here has not failed.
         if self.trouble.broken.is_none() {
             self.break_with(now, fault.op.0.max(self.first_op), fault.error, Some(from));
         }
         Ok(())
     }
 
-    /// Writes a fault, if a rank is to be told; to whom, and its length.
+    /// Writes a fault, if a rank must be told; returns the receiver and the length.
     pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(Rank, usize)> {
         let broken = self.trouble.broken.as_ref()?;
         let to = self.trouble.tell.pop_front()?;
@@ -98,7 +99,7 @@ impl SparcmlHost {
         self.trouble.broken.as_ref().and_then(Broken::repeat_due)
     }
 
-    /// Tells the fault again, if it is time, since it may have been lost.
+    /// Tells the fault again, if it is time, since packets may have been lost.
     pub(super) fn repeat_fault(&mut self, now: Time) {
         let timers = &self.config.timers;
         if self.trouble.broken.as_mut().is_some_and(|broken| broken.is_repeated(now, timers)) {
@@ -115,7 +116,7 @@ impl SparcmlHost {
         self.break_with(now, op.0, CollectiveError::PeerSilent { worker, op }, None);
     }
 
-    /// The rank that a collective waits for: one that does not say that it waits for another itself, if there is one.
+    /// The rank to blame for a collective that waits: if possible a rank that does not say that it waits for another.
     fn culprit(&self, now: Time, running: &Running) -> Option<Rank> {
         let patience = self.period(running).times(NOTICES_OF_ONE_WORD);
         let since = Time(now.0.saturating_sub(patience.0));
@@ -134,7 +135,7 @@ impl SparcmlHost {
         Some(self.trouble.said_at.max(running.submitted_at) + self.period(running))
     }
 
-    /// Tells the ranks that wait for this one whom it waits for, if it is time.
+    /// Tells the ranks that wait for this rank which rank it waits for, if it is time.
     pub(super) fn tell_who_waits(&mut self, now: Time) {
         if self.notice_due().is_none_or(|due| due > now) {
             return;

@@ -1,4 +1,4 @@
-//! What becomes of what comes in a step: sparse parts are combined when all of them are there, and dense ones block by block.
+//! How a step merges what comes: sparse parts when all of them are there, dense parts block by block.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::sparcml::part::{self, Part};
 use crate::sparcml::plan::Merge;
 
 impl Running {
-    /// Of a dense tensor: sums what all ranks of this step have brought, and writes it if it is the result.
+    /// Of a dense tensor: sums what all ranks of this step have brought so far, and writes it if it is the result.
     pub(super) fn sum_blocks(&mut self) {
         let Some(step) = self.plan.steps.get(self.at).filter(|step| step.merge != Merge::Gather) else { return };
         let (label, is_result) = (step.label, step.is_result());
@@ -51,7 +51,8 @@ impl Running {
         if merge == Merge::Own { self.me.0 } else { 0 }
     }
 
-    /// Brings what has come in this step to what is held; false if some of it makes no sense, so that it never completes.
+    /// Merges the messages of this step into what is held; false if a message is invalid, so that the collective never
+    /// completes.
     pub(super) fn merge_step(&mut self) -> bool {
         let step = &self.plan.steps[self.at];
         let (label, merge, is_result) = (step.label, step.merge, step.is_result());
@@ -87,7 +88,7 @@ impl Running {
         true
     }
 
-    /// Of a dense tensor: the step's sum, which is finished if it is the result, is what is held.
+    /// Of a dense tensor: the step's sum becomes what is held; false if the sum is not whole.
     fn take_sum(&mut self, merge: Merge, is_result: bool) -> bool {
         let number = self.summed_part(merge);
         let range = self.plan.range(number, self.spec.elements);
@@ -104,8 +105,8 @@ impl Running {
         Some(if is_shorter_dense { sum.densified(self.codec.combine) } else { sum })
     }
 
-    /// The sum of this rank's part: neighbours in rank first, then theirs, so that pairs are copied a few times and not once a
-    /// rank.
+    /// The sum of this rank's part. Contributions of neighbouring ranks are combined in pairs, then the pairs' sums, so
+    /// that each element is copied only a few times and not once for each rank.
     fn own_part(&mut self, come: Vec<(Rank, Parts)>) -> Option<Part> {
         let mut parts = BTreeMap::from([(self.me, self.held.remove(&self.me.0)?)]);
         for (from, theirs) in come {

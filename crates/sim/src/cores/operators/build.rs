@@ -1,5 +1,5 @@
-//! From a module of WebAssembly to a program for PsPIN's cores: wasm2c makes C of it, and the compiler of the handlers compiles that
-//! together with `dataplanes/pspin/operators`.
+//! From a module of WebAssembly to a program for PsPIN's cores: wasm2c turns it into C, and the handlers' compiler
+//! compiles the C together with `dataplanes/pspin/operators`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const COMPILER: &str = "riscv64-unknown-elf-gcc";
 const TRANSLATOR: &str = "wasm2c";
 
-/// As handlers are compiled, and no product and sum are rounded at once, as WebAssembly has it. These cores load words at any address, which none of the compiler's own models of cores does without
-/// instructions that they do not have; its model of the C906 does.
+/// The flags of the handlers, without fusing products and sums, as WebAssembly demands. These cores load words at any
+/// address. Of the compiler's models of cores, only the C906's does so without instructions that these cores lack.
 const FLAGS: [&str; 17] = [
     "-march=rv32imf",
     "-mabi=ilp32f",
@@ -38,7 +38,7 @@ macro_rules! source {
     };
 }
 
-/// What surrounds the module's code.
+/// The code around the module.
 const SOURCES: [(&str, &str); 7] = [
     ("operator.c", source!("operator.c")),
     ("link.ld", source!("link.ld")),
@@ -49,12 +49,12 @@ const SOURCES: [(&str, &str); 7] = [
     ("include/alloca.h", source!("include/alloca.h")),
 ];
 
-/// Why there is no program.
+/// Why no program was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotBuilt {
-    /// One of the tools is not on this machine.
+    /// One of the tools is not installed.
     NoTool(&'static str),
-    /// A tool does not take the module, or its code.
+    /// A tool refused the module, or its code.
     Refused(String),
 }
 
@@ -76,12 +76,12 @@ pub fn program(module: &[u8]) -> Result<Vec<u8>, NotBuilt> {
     folder.build(module)
 }
 
-/// A folder that goes when it is no longer needed.
+/// A temporary folder, removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left of it does no harm.
+        // If it cannot be removed, its remains do no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

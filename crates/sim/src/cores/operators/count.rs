@@ -1,4 +1,5 @@
-//! Runs an operator's program in the instruction simulator: it must give what the module gives, and its cycles are counted.
+//! Runs an operator's program in the instruction simulator: compares its results with the module's, and counts its
+//! cycles.
 
 use tributary_operators::UserOperator;
 use tributary_proto::contract::operator::{Operator, Room};
@@ -6,18 +7,18 @@ use tributary_riscv::{Program, Timing, Unit};
 
 use super::OperatorCycles;
 
-/// Where the module's memory begins, and a word behind all of it: `dataplanes/pspin/operators/operator.c` has the same.
+/// Where the module's memory begins, and a word behind it; `dataplanes/pspin/operators/operator.c` has the same
+/// addresses.
 const MEMORY: u32 = 0x1000_2000;
 const ANSWER: u32 = 0x100f_a000;
 /// Bytes of a packet's elements.
 const PAYLOAD: usize = 1024;
-/// Pairs of packets of which the mean is taken: how long a call takes may depend on its elements.
+/// How many pairs of packets are averaged: the time of a call may depend on its elements.
 const PACKETS: u64 = 32;
-/// More than any call may take.
+/// More cycles than any call may take.
 const MOST_CYCLES: u64 = 1_000_000_000;
 
-/// Counts the cycles of an operator's program, and compares what it computes with what the module computes. An error is half a
-/// sentence.
+/// Counts the cycles of an operator's program, and compares its results with the module's. An error is half a sentence.
 pub fn count(operator: &UserOperator, program: &[u8]) -> Result<OperatorCycles, String> {
     let program = Program::read(program).map_err(|error| error.to_string())?;
     let unit = Unit::new(&program, Timing::RI5CY).map_err(|error| error.to_string())?;
@@ -37,7 +38,7 @@ pub fn count(operator: &UserOperator, program: &[u8]) -> Result<OperatorCycles, 
 struct Core<'a> {
     unit: Unit,
     operator: &'a UserOperator,
-    /// The first vector's place in the module's memory, and how far the second one is.
+    /// The first vector's place in the module's memory, and the distance to the second.
     first: u32,
     stride: u32,
 }
@@ -51,7 +52,7 @@ impl Core<'_> {
         Ok(())
     }
 
-    /// Cycles of one call for so many elements of two drawn packets.
+    /// The cycles of one call for so many elements of two drawn packets.
     fn combine(&mut self, packet: u64, elements: usize) -> Result<u64, String> {
         let [left, right] = [2 * packet, 2 * packet + 1].map(|seed| self.operator.sample(seed, elements));
         let at = [self.first, self.first + self.stride];

@@ -1,8 +1,9 @@
-//! What operators of jobs' own cost on cores.
+//! The costs of jobs' own operators on cores.
 //!
-//! A table has the cycles of operators whose programs were run in the instruction simulator ([`count`]), by the hash of their
-//! modules: `experiments/operator-cycles.csv` has those that come along, and people add others (`tributary operator cycles`). The cycles of
-//! an operator that no table has are estimated from its fuel ([`Table::find`]), and are marked as such wherever they are shown.
+//! A table has the cycles of operators whose programs were run in the instruction simulator ([`count`]), by the hash of
+//! their modules. `experiments/operator-cycles.csv` has the ready-made operators, and people add others (`tributary
+//! operator cycles`). The cycles of an operator that is in no table are estimated from its fuel ([`Table::find`]), and
+//! are marked as estimated wherever they are shown.
 
 pub mod build;
 pub mod count;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use tributary_operators::UserOperator;
 use tributary_proto::contract::operator::Operator;
 
-/// The table of operators that come along, which is part of the program.
+/// The table of ready-made operators, which is part of the program.
 const COUNTED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/operator-cycles.csv"));
 
 /// The first line of a table.
@@ -22,11 +23,11 @@ pub const HEADER: &str = "sha256,name,element,element_bytes,cycles_per_call,cycl
 /// Cycles of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OperatorCycles {
-    /// Of a call, besides its elements.
+    /// Cycles of a call without its elements.
     pub per_call: f64,
-    /// Of an element.
+    /// Cycles of an element.
     pub per_element: f64,
-    /// Nobody has counted them: they are what its fuel suggests.
+    /// The cycles were not counted, but estimated from the fuel.
     pub estimated: bool,
 }
 
@@ -34,16 +35,16 @@ pub struct OperatorCycles {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     by_hash: BTreeMap<String, OperatorCycles>,
-    /// Cycles of a unit of fuel, and of a call, as operators that come along have them.
+    /// Cycles of a unit of fuel, and of a call, as averages over the ready-made operators.
     per_fuel: f64,
     per_call: f64,
 }
 
 impl Table {
-    /// The table of operators that come along.
+    /// The table of ready-made operators.
     ///
     /// # Panics
-    /// If the committed file is no table.
+    /// If the committed file is not a table.
     pub fn shipped() -> Table {
         let rows = rows(COUNTED).expect("the committed file is a table");
         let mean = |of: &dyn Fn(&Row) -> f64| {
@@ -55,14 +56,14 @@ impl Table {
         Table { by_hash: rows.into_iter().map(|row| (row.hash, row.cycles)).collect(), per_fuel, per_call }
     }
 
-    /// Adds the rows of a file that [`line`] made. An error says which line is wrong.
+    /// Adds the rows of a file that [`line`] made. The error names the wrong line.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         self.by_hash.extend(rows(text)?.into_iter().map(|row| (row.hash, row.cycles)));
         Ok(())
     }
 
-    /// An operator's cycles: counted, or else its fuel times the cycles of a unit of fuel, which is the geometric mean over the
-    /// operators that come along.
+    /// An operator's cycles: counted, or else its fuel times the cycles of a unit of fuel, which is the geometric mean
+    /// over the ready-made operators.
     pub fn find(&self, operator: &UserOperator) -> OperatorCycles {
         let known = self.by_hash.get(&operator.hash().to_string());
         known.copied().unwrap_or_else(|| OperatorCycles {
@@ -88,7 +89,7 @@ fn rows(text: &str) -> Result<Vec<Row>, String> {
 }
 
 fn row(line: &str) -> Option<Row> {
-    // An element of several fields has commas: fields are found from both ends.
+    // The type of an element with several fields contains commas, so fields are found from both ends.
     let (hash, _) = line.split_once(',')?;
     let mut numbers = line.rsplit(',').map(|text| text.parse::<f64>().ok().filter(|number| *number > 0.0));
     let (fuel, per_element, per_call) = (numbers.next()??, numbers.next()??, numbers.next()??);

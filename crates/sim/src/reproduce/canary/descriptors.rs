@@ -1,4 +1,4 @@
-//! Canary §3.2.2 and §4.2: what its descriptors and its multicast groups take in a switch, by the paper's formulas.
+//! Canary §3.2.2 and §4.2: the memory of its descriptors and its multicast groups in a switch, by the paper's formulas.
 
 use serde::Deserialize;
 
@@ -9,15 +9,15 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Descriptors {
-    /// `b`: what one allreduce sends through the switch.
+    /// `b`: the rate at which one allreduce sends through the switch.
     pub rate: DataRate,
-    /// `d`: hops of the longest way.
+    /// `d`: hops of the longest path.
     pub diameter: u32,
     /// `l`: the delay of a hop.
     pub hop: Duration,
     /// `t`: how long a switch waits.
     pub timeout: Duration,
-    /// `r`: how long the leader takes.
+    /// `r`: how long the leader takes to answer.
     pub leader: Duration,
     /// `p`: ports of the switch.
     pub ports: u32,

@@ -4,7 +4,7 @@ mod descriptors;
 
 use super::paper::{Paper, embedded, read};
 
-/// Its files, and the kinds that only they have.
+/// Canary's files, and the kinds of experiments that only they have.
 pub static PAPER: Paper = Paper {
     bases: embedded! {
         "canary-base"

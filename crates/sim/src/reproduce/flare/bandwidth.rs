@@ -1,5 +1,6 @@
-//! Figures 7, 10 and 11 and the rule of §6.4: what a switch of so many cores sums, and what memory that takes, by design and by the size of
-//! the data. Each by the equations and by the processor, whose packets come at random.
+//! Figures 7, 10 and 11 and the rule of §6.4: how much a switch of so many cores sums, and how much memory that takes,
+//! by design and by the size of the data. Each is computed by the equations and by the processor, whose packets arrive
+//! at random.
 
 use std::collections::BTreeMap;
 
@@ -27,24 +28,24 @@ pub struct Bandwidth {
     pub children: u64,
     /// Bytes of a packet's elements.
     pub payload: u64,
-    /// What packets cost.
+    /// The costs of packets.
     pub costs: CostsName,
-    /// Blocks of a run, at least.
+    /// The least number of blocks in a run.
     pub blocks: u64,
-    /// Packets come at equal intervals.
+    /// Packets arrive at equal intervals.
     #[serde(default)]
     pub steady: bool,
-    /// Cycles until a cluster's first handler is in its instruction cache: then one allreduce comes alone.
+    /// Cycles until a cluster's first handler is in its instruction cache; with it, one allreduce runs alone.
     #[serde(default)]
     pub cold: Option<u64>,
-    /// The most blocks whose packets take turns; as many as the data has, if left out.
+    /// The most blocks whose packets take turns; if left out, as many as the data has.
     #[serde(default)]
     pub most_staggered: Option<u64>,
     /// Sizes of the data, in KiB.
     pub sizes: Vec<u64>,
-    /// What is compared.
+    /// The lines that are compared.
     pub lines: Vec<Line>,
-    /// Findings over each other.
+    /// Ratios of findings.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
 }
@@ -59,10 +60,10 @@ pub struct Line {
     pub design: DesignName,
     /// S: 1, or C.
     pub subset: u32,
-    /// The type of elements, where costs are counted.
+    /// The type of elements, if costs are counted.
     #[serde(default = "words")]
     pub r#type: String,
-    /// The part of the clusters that is simulated, with as large a part of the blocks; the result is that of all.
+    /// The part of the clusters that is simulated, with an equal part of the blocks; the result is scaled to all.
     #[serde(default = "one")]
     pub part: u32,
 }
@@ -82,35 +83,35 @@ fn one() -> u32 {
     1
 }
 
-/// What packets cost.
+/// The costs of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CostsName {
-    /// L, and nothing else.
+    /// L, and no other costs.
     Model(u64),
-    /// What handlers were counted to.
+    /// The counted costs of handlers.
     Counted(Code),
 }
 
-/// One finding over another, or over the largest of several.
+/// One finding divided by another, or by the largest of several.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
     /// The ratio's name.
     pub key: String,
-    /// The finding above the stroke; the least of several.
+    /// The dividend: a finding, or the least of several.
     pub of: Vec<String>,
-    /// Those below it.
+    /// The divisors.
     pub over: Vec<String>,
 }
 
-/// A cycle is a nanosecond: gigabits a second are bits a cycle.
+/// A cycle is a nanosecond, so that gigabits a second are bits a cycle.
 const TERA: f64 = 1e-3;
 const MIB: f64 = (1u64 << 20) as f64;
-/// Where queues are looked at, packets come at this part of the rate that the switch was found to have.
+/// When queues are measured, packets arrive at this part of the switch's measured rate.
 const LOADED: f64 = 0.95;
 
-/// What one run has, in Tbit/s and MiB.
+/// The results of one run, in Tbit/s and MiB.
 #[derive(Clone, Copy)]
 struct Measured {
     bandwidth: f64,
@@ -119,8 +120,9 @@ struct Measured {
 }
 
 impl Experiment for Bandwidth {
-    /// Findings, for each line and size: `<line>-<KiB>` in Tbit/s, `-input` and `-working` in MiB, and each with `-model` by the
-    /// equations as printed, `-right` with (C + 1) / 2; and every ratio by its key. Elements a second: `<line>-<KiB>-elements`, in 10^12.
+    /// Findings, for each line and size: `<line>-<KiB>` in Tbit/s, `-input` and `-working` in MiB; each with `-model`
+    /// by the equations as printed, and with `-right` by (C + 1) / 2; and every ratio by its key. Elements a second:
+    /// `<line>-<KiB>-elements`, in 10^12.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         if self.children < 2 || self.payload == 0 || self.blocks == 0 || self.sizes.contains(&0) {
             return Err(ReproduceError::Bad("numbers are one at least, and children two".into()));
@@ -167,7 +169,7 @@ impl Bandwidth {
             cores: self.cores / line.part,
             subset: line.subset,
             children: self.children,
-            // Sized to the line rate: a packet comes when the cores together can have one more.
+            // For the line rate: a packet arrives whenever the cores together can take one more.
             apart: f64::from(line.part) / f64::from(self.cores),
             staggered: (size * 1024 / self.payload).min(self.most_staggered.unwrap_or(u64::MAX)) / u64::from(line.part),
             rest: 0.0,
@@ -175,7 +177,7 @@ impl Bandwidth {
         }
     }
 
-    /// The equations', of a line at a size.
+    /// The result of the equations, for a line at a size.
     fn model(&self, line: &Line, size: u64, printed: bool) -> Measured {
         let case = self.case(&Line { part: 1, ..line.clone() }, size);
         let (children, cores) = (self.children as f64, f64::from(self.cores));
@@ -189,7 +191,7 @@ impl Bandwidth {
         };
         let packet = self.payload as f64;
         Measured {
-            // Packets in L, of as many cycles as L has where a packet is combined at a byte a cycle.
+            // Packets in L, of as many cycles as L has if a packet is combined at a byte a cycle.
             bandwidth: rate / self.combine(line) * packet * 8.0 * TERA,
             input: (queue + 1.0) * cores * packet / MIB,
             working: buffers * rate / children * latency * packet / MIB,
@@ -204,7 +206,8 @@ impl Bandwidth {
     fn costs_of(&self, line: &Line) -> Result<Costs, ReproduceError> {
         let code = match self.costs {
             CostsName::Model(combine) => {
-                // A copy into a tree's buffer is negligible, says §6.3; the first packet of a buffer takes L like the others.
+                // §6.3 says that a copy into a tree's buffer is negligible; the first packet of another buffer takes L
+                // like the others.
                 let copy = if line.design == DesignName::Tree { 0 } else { combine };
                 return Ok(Costs { start: 0, copy, combine, merge: combine, send: 0 });
             }
@@ -253,7 +256,7 @@ impl Bandwidth {
         })
     }
 
-    /// Packets a cycle: of all of an allreduce that comes alone, else of those in the middle of the run.
+    /// Packets a cycle: of all packets if an allreduce runs alone, else of those in the middle of the run.
     fn rate(&self, bench: &Bench) -> f64 {
         let finished = &bench.finished;
         if self.cold.is_some() {
@@ -263,14 +266,14 @@ impl Bandwidth {
         let (from, to) = (last / 4, last - last / 4);
         let middle = finished.iter().filter(|one| (from..to).contains(&one.ended)).count();
         if middle == 0 {
-            // So few packets that all end when the last has come.
+            // There are so few packets that all end after the last has come.
             return finished.len() as f64 / bench.end().max(1) as f64;
         }
         middle as f64 / (to - from).max(1) as f64
     }
 
     fn feed(&self, line: &Line, case: &Case, shape: Shape, apart: f64, seed: u64) -> Result<Bench, ReproduceError> {
-        // As many for a part of the clusters: chance has no more to say there.
+        // As many for a part of the clusters, since chance plays no greater role there.
         let blocks = if self.cold.is_some() { case.staggered } else { self.blocks.next_multiple_of(case.staggered) };
         let stream = Stream {
             blocks,
@@ -304,7 +307,7 @@ impl Bandwidth {
         Ok(())
     }
 
-    /// Why what is measured may be something else than what was published.
+    /// Why measured values may differ from published ones.
     fn explain(&self, findings: &mut Findings) {
         let random = "packets of all the data's blocks take turns, so that all of them are begun at once, and the model has no more than a block \
                       for each core; with most_staggered = 512 it is the model's";

@@ -1,11 +1,11 @@
-//! A switch's processor with packets that are given to it at their times, one after the other.
+//! A switch's processor that is given packets at their times, one after the other.
 
 use crate::cores::model::{Handling, Modelled};
 use crate::cores::{Finished, Shape, Subset};
 use crate::reproduce::ReproduceError;
 use crate::rng::{Purpose, Rng};
 
-/// A packet: what it is summed with, whose it is, and its bytes.
+/// A packet: its block, its child, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packet {
     /// The block.
@@ -16,7 +16,7 @@ pub struct Packet {
     pub bytes: u64,
 }
 
-/// A processor of so many cores in clusters, whose blocks have a subset of one core or of a cluster.
+/// A processor of so many cores in clusters; a block's subset is one core or a cluster.
 pub fn shape(cores: u32, cluster: u32, subset: u32) -> Result<Shape, ReproduceError> {
     let bad = |why: &str| Err(ReproduceError::Bad(why.into()));
     if cluster == 0 || cores == 0 || !cores.is_multiple_of(cluster) {
@@ -27,22 +27,22 @@ pub fn shape(cores: u32, cluster: u32, subset: u32) -> Result<Shape, ReproduceEr
         all if all == cluster => Subset::Cluster,
         _ => return bad("a subset is one core, or a cluster"),
     };
-    // Of memory there is more than any of these experiments fills: what they ask is how much is needed.
+    // There is more memory than any of these experiments fills, since they ask how much is needed.
     Ok(Shape::ideal(cores / cluster, cluster, subset))
 }
 
-/// Why a switch holds fewer packets than equation 1 has it.
+/// Why a switch holds fewer packets than equation 1 says.
 pub const FEWER_PACKETS: &str =
     "the equation adds up the longest queues of all cores; bursts reach one core after the other here";
 
-/// Equation 1: packets that wait for a core, with K cores in subsets of S, and P packets a block that come δ apart, and δ_c apart
-/// in their block, to be served in τ each.
+/// Equation 1: the packets that wait for a core. There are K cores in subsets of S, and P packets a block, which arrive
+/// δ apart, and δ_c apart within their block, and are served in τ each.
 pub fn equation_1([cores, subset, children]: [f64; 3], [apart, block_apart, service]: [f64; 3]) -> f64 {
     let core_apart = (subset * block_apart).min(cores * apart);
     (children / subset * (1.0 - core_apart / service)).max(0.0)
 }
 
-/// A processor, and what it has done.
+/// A processor, and the handlers that have ended.
 pub struct Bench {
     /// The processor.
     pub processor: Modelled,
@@ -56,12 +56,12 @@ impl Bench {
         Bench { processor: Modelled::new(shape, handling).recording(), finished: Vec::new() }
     }
 
-    /// One that does not.
+    /// A processor that does not record.
     pub fn plain(shape: Shape, handling: Handling) -> Bench {
         Bench { processor: Modelled::new(shape, handling), finished: Vec::new() }
     }
 
-    /// A packet comes in.
+    /// A packet arrives.
     pub fn arrive(&mut self, now: u64, packet: Packet) -> Result<(), ReproduceError> {
         self.finished.extend(self.processor.advance(now));
         let Packet { block, child, bytes } = packet;
@@ -70,7 +70,7 @@ impl Bench {
             .map_err(|_| ReproduceError::Bad("the packet memory is full".into()))
     }
 
-    /// All packets come in, in the order of their times, and are served.
+    /// Lets all packets arrive, in the order of their times, and serves them.
     pub fn run(&mut self, arrivals: &[(u64, Packet)]) -> Result<(), ReproduceError> {
         arrivals.iter().try_for_each(|&(at, packet)| self.arrive(at, packet))?;
         while let Some(next) = self.processor.next_time() {
@@ -85,20 +85,20 @@ impl Bench {
     }
 }
 
-/// How packets come: blocks in groups whose packets take turns.
+/// How packets arrive: in groups of blocks whose packets take turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
-    /// Blocks, a multiple of those that take turns.
+    /// How many blocks there are, a multiple of those that take turns.
     pub blocks: u64,
-    /// Packets of each.
+    /// How many packets each block has.
     pub children: u64,
-    /// Blocks whose packets take turns.
+    /// How many blocks take turns.
     pub staggered: u64,
     /// Cycles from packet to packet, on average.
     pub apart: f64,
-    /// They are random, and distributed exponentially.
+    /// True if these times are random, with an exponential distribution.
     pub random: bool,
-    /// Cycles besides between one group and the next.
+    /// Additional cycles between one group and the next.
     pub rest: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Figure 4: hosts that keep as many blocks under way as they have buffers, and what the switch holds meanwhile.
+//! Figure 4: hosts with as many blocks under way as the allreduce has buffers, and what the switch holds meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use super::bench::{Bench, Packet, shape};
 use crate::cores::model::{Costs, Design, Handling};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
-/// Hosts round one switch.
+/// Hosts around one switch.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Buffers {
     /// The hosts.
     pub hosts: Vec<Host>,
-    /// Packets of each.
+    /// How many packets each host sends.
     pub packets: u64,
     /// Cores of the switch.
     pub cores: u32,
-    /// Buffers that the allreduce has: blocks that a host may have under way.
+    /// The allreduce's buffers: how many blocks a host may have under way.
     pub buffers: u64,
     /// Cycles from one packet of a host to its next.
     pub apart: u64,
@@ -40,7 +40,7 @@ pub struct Host {
     pub starts: u64,
 }
 
-/// A way to schedule.
+/// A way to schedule packets.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Way {
@@ -51,10 +51,11 @@ pub struct Way {
 }
 
 impl Experiment for Buffers {
-    /// Findings, for each way: `<name>-first-core` and `-first-child`, of the first handler; `<name>-queue`, the most packets that
-    /// wait for a core of one subset; `<name>-least-queue`, the same of the subset with the shortest; `<name>-buffers`, the
-    /// most blocks in the working memory; `<name>-after`, cycles from the sum of block 0 to the first packet of the block that
-    /// needs its buffer; `<name>-paused`, cycles that this packet's host had to wait; `<name>-sums`, blocks that are summed.
+    /// Findings, for each way: `<name>-first-core` and `-first-child`, of the first handler; `<name>-queue`, the most
+    /// packets that wait for a core of one subset; `<name>-least-queue`, the same for the subset with the shortest
+    /// queue; `<name>-buffers`, the most blocks in the working memory; `<name>-after`, cycles from the sum of block 0
+    /// to the first packet of the block that needs its buffer; `<name>-paused`, cycles that this packet's host had to
+    /// wait; `<name>-sums`, how many blocks are summed.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         if self.hosts.is_empty() || self.packets == 0 || self.buffers == 0 || self.apart == 0 {
             return Err(ReproduceError::Bad("hosts, packets, buffers and times are one at least".into()));
@@ -91,10 +92,11 @@ impl Experiment for Buffers {
 }
 
 impl Buffers {
-    /// Hosts send, each as soon as it may. Gives, of each block's first packet, when it was sent, and when it would have been.
+    /// Lets hosts send, each as soon as it may. Returns for each block's first packet when it was sent, and when it
+    /// would have been sent without waiting.
     fn send(&self, bench: &mut Bench) -> Result<BTreeMap<u64, (u64, u64)>, ReproduceError> {
         let mut sent = BTreeMap::new();
-        // What each host sends next, and when.
+        // The next block of each host, and its time.
         let mut next: Vec<(u64, u64)> = self.hosts.iter().map(|host| (0, host.starts)).collect();
         let mut now = 0;
         while next.iter().any(|&(block, _)| block < self.packets) {

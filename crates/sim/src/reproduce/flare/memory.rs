@@ -1,4 +1,4 @@
-//! §4.3: the working memory by Little's law, beside the processor whose packets come at random.
+//! §4.3: the working memory by Little's law, and in the processor, whose packets arrive at random.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,19 @@ use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
 #[serde(transparent)]
 pub struct WorkingMemory(Cases);
 
-/// What one run counts: buffers on average, and by Little's law with the latency that was measured and with that of the model.
+/// The counts of one run: mean buffers, and buffers by Little's law with the measured latency and with the model's
+/// latency.
 struct Counted {
     held: f64,
     law: f64,
     model: f64,
-    /// Over the model's.
+    /// The measured latency divided by the model's.
     latency: f64,
-    /// Of a block.
+    /// The mean buffers of a block.
     buffers: f64,
 }
 
-/// M: buffers of a block.
+/// M: the buffers of a block.
 fn buffers_of(design: DesignName, children: f64) -> f64 {
     match design {
         DesignName::Buffers(count) => count.into(),
@@ -34,10 +35,10 @@ fn buffers_of(design: DesignName, children: f64) -> f64 {
 }
 
 impl Experiment for WorkingMemory {
-    /// Findings, for each case: `<case>-buffers`, mean buffers of all blocks over M B/P times the mean latency of a block, from
-    /// its first packet's handler to its sum; `<case>-latency`, that latency over the model's (P - 1) δ_c + (Q + 1) τ;
-    /// `<case>-model`, mean buffers over what the model says with its own latency; `<case>-of-block`, mean buffers of a
-    /// block; `<case>-published-of-block`, M.
+    /// Findings, for each case: `<case>-buffers`, mean buffers of all blocks divided by M B/P times the mean latency of
+    /// a block, from its first packet's handler to its sum; `<case>-latency`, that latency divided by the model's (P -
+    /// 1) δ_c + (Q + 1) τ; `<case>-model`, mean buffers divided by the model's with its own latency; `<case>-of-block`,
+    /// mean buffers of a block; `<case>-published-of-block`, M.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         for (case, counted) in self.0.each(context, |case, bench| self.count(case, &bench))? {
@@ -70,14 +71,14 @@ impl WorkingMemory {
         let (begun, sums) = lives(bench);
         let blocks = sums.len() as f64;
         let latency = sums.iter().map(|(block, at)| at - begun[block]).sum::<u64>() as f64 / blocks;
-        // All in L and packets in L: the law asks for no unit.
+        // Times are in L and packets take L, so the law needs no unit.
         let (cores, children) = (f64::from(case.cores), case.children as f64);
         let service = equation_2(case, self.0.cluster, false);
         let rate = (cores / service).min(1.0 / case.apart) / children;
         let model_latency = (children - 1.0) * block_apart(case) + (equation_1(case, service) + 1.0) * service;
         let held = bench.processor.counters().working_bytes.mean(bench.end());
         let buffers = buffers_of(case.design, children);
-        // The rate at which blocks came: packets are as far apart as was asked for, and few are under way at the end.
+        // The rate at which blocks arrived: packets are as far apart as asked, and few are under way at the end.
         let came = 1.0 / (children * case.apart + case.rest / case.staggered as f64);
         Ok(Counted {
             held,

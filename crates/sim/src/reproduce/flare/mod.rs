@@ -19,7 +19,7 @@ mod world;
 
 use super::paper::{Paper, embedded, read};
 
-/// Its files, and the kinds that only they have.
+/// Flare's files, and the kinds of experiments that only they have.
 pub static PAPER: Paper = Paper {
     bases: &[],
     files: embedded! {

@@ -1,4 +1,4 @@
-//! Figure 12: how two hosts cut sparse data into packets, with the machines, and what a switch makes of them.
+//! Figure 12: how two hosts cut sparse data into packets, and how a switch sums these; with the machines.
 
 use serde::Deserialize;
 use tributary_numeric::ReduceOp;
@@ -17,7 +17,7 @@ pub struct Packets {
     pub hosts: Vec<Vec<i16>>,
     /// Elements that a block spans.
     pub span: u32,
-    /// Elements of four bytes in a packet, which then has room for as many pairs of an index and an element of two bytes.
+    /// Elements of four bytes in a packet, which then has room for as many pairs of an index and a two-byte element.
     pub elements_per_packet: u16,
 }
 
@@ -25,8 +25,9 @@ pub struct Packets {
 const PAIR_LEN: usize = 4;
 
 impl Experiment for Packets {
-    /// Findings `packets-H-B`, `last-H-B` and `counter-H-B` for host H and block B: its packets, the elements of the last one, and the
-    /// number of packets that the last one says; `sum-B`, elements of the sum of a block; `right`, hosts whose result is the sum.
+    /// Findings `packets-H-B`, `last-H-B` and `counter-H-B` for host H and block B: its packets, the elements of the
+    /// last one, and the number of packets that the last one states; `sum-B`, elements of the sum of a block; `right`,
+    /// hosts whose result is right.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let size = self.hosts.first().map_or(0, Vec::len);
         if self.span == 0 || self.hosts.iter().any(|host| host.len() != size) {

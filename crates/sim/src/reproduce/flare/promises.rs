@@ -1,5 +1,5 @@
-//! What Flare promises of its sums (table 1, §2.4, §6.3): any type and operator, sparse data, and the same bits again. Held against sums
-//! that are made at home along the tree that is stated.
+//! Flare's promises for its sums (table 1, §2.4, §6.3): any type and operator, sparse data, and the same bits again.
+//! They are compared with sums that are computed here along the stated tree.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ use crate::rng::{Purpose, Rng};
 /// Elements of four bytes in a packet.
 const ELEMENTS_PER_PACKET: u16 = 16;
 
-/// §6.3: bits over arrivals, losses and placements.
+/// §6.3: the bits of sums over arrivals, losses and placements.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bits {
-    /// Ranks by rack, in each placement; the first has one rack, and is where arrivals and losses are varied.
+    /// The ranks of each rack, in each placement; the first placement has one rack, in which arrivals and losses vary.
     pub placements: Vec<Vec<Vec<u16>>>,
     /// Elements of float32 that each rank brings.
     pub elements: u32,
-    /// Runs of each kind.
+    /// How many runs of each kind there are.
     pub runs: u64,
     /// The share of packets that is lost in every other run.
     pub loss: f64,
@@ -35,11 +35,11 @@ pub struct Bits {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Features {
-    /// Ranks round one switch.
+    /// Ranks around one switch.
     pub ranks: u16,
     /// Elements that each brings.
     pub elements: u32,
-    /// Share of the elements that are there, of sparse data.
+    /// Shares of elements that are present, for sparse data.
     pub densities: Vec<f64>,
     /// The share of packets that is lost.
     pub loss: f64,
@@ -49,7 +49,7 @@ fn setting<'a>(racks: &'a [Vec<u16>], options: &'a [(&'a str, &'a str)], loss: f
     Setting { racks, options, elements_per_packet: ELEMENTS_PER_PACKET, loss, seed }
 }
 
-/// A rank's numbers, of very different magnitudes: their sum depends on the order.
+/// A rank's numbers, of very different magnitudes, so that their sum depends on the order.
 fn numbers(rank: usize, elements: u32) -> Vec<f32> {
     let mut rng = Rng::new(1, Purpose::Numbers, rank as u64);
     (0..elements).map(|_| (rng.unit() - 0.5) as f32 * 10f32.powi(rng.below(9) as i32 - 4)).collect()
@@ -66,7 +66,7 @@ fn output(tensor: &dyn Tensor, dtype: DType) -> Vec<u8> {
     bytes
 }
 
-/// The one result of all ranks.
+/// The result, which must be the same on all ranks.
 fn agreed(results: &[Vec<u8>]) -> Result<Vec<u8>, ReproduceError> {
     match results.iter().all(|result| result == &results[0]) {
         true => Ok(results[0].clone()),
@@ -81,9 +81,9 @@ fn big_endian<T: Element>(input: &[T]) -> Vec<u8> {
 }
 
 impl Experiment for Bits {
-    /// Findings, as numbers of different results: `arrivals` without loss, `losses`, `levels`, `placements` over one tree of ranks,
-    /// `tree-placements` over the trees of the switches, and `unasked`; and `stated`, the runs of the first four that have the bits
-    /// of the stated expression, of `runs-of-four`.
+    /// Findings, as numbers of different results: `arrivals` without loss, `losses`, `levels`, `placements` over one
+    /// tree of ranks, `tree-placements` over the trees of the switches, and `unasked`; and `stated`, the share of the
+    /// runs of the first four that have the bits of the stated expression, of `runs-of-four`.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let Some(star) = self.placements.first().filter(|placement| placement.len() == 1) else {
             return Err(ReproduceError::Bad("the first placement has one rack".into()));
@@ -119,7 +119,7 @@ impl Experiment for Bits {
         count("losses", tree, self.loss, std::slice::from_ref(star), &over_ranks)?;
         count("levels", tree, self.loss, std::slice::from_ref(racks), &of_switches)?;
         count("placements", [("reproducible", "ranks")], self.loss, &self.placements, &over_ranks)?;
-        // What is not promised has no stated bits.
+        // Without a promise there are no stated bits.
         count("tree-placements", tree, 0.0, &self.placements, &[])?;
         count("unasked", [("design", "single")], 0.0, std::slice::from_ref(star), &[])?;
         findings.value("stated", f64::from(as_stated) / (4 * self.runs).max(1) as f64);
@@ -134,8 +134,8 @@ impl Experiment for Bits {
 }
 
 impl Experiment for Features {
-    /// Findings `operators`, the share of all types and operators that have a meaning whose sum over the network is right, `pairs`, how many
-    /// those are, and `sparse`, the share of densities at which a sparse sum is right.
+    /// Findings `operators`, the share of all meaningful pairs of a type and an operator whose sum over the network is
+    /// right; `pairs`, how many pairs there are; and `sparse`, the share of densities at which a sparse sum is right.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut all = Vec::new();
         all.extend(self.operators(|value| value)?);
@@ -168,7 +168,7 @@ impl Features {
         [(0..self.ranks).collect()]
     }
 
-    /// Whether each operator on a type gives the bits of the expression.
+    /// For each operator on a type, whether it gives the bits of the expression.
     fn operators<T: Element>(&self, make: impl Fn(f32) -> T) -> Result<Vec<bool>, ReproduceError> {
         let inputs: Vec<Vec<T>> = (0..usize::from(self.ranks))
             .map(|rank| numbers(rank, self.elements).into_iter().map(|value| make(100.0 * value)).collect())

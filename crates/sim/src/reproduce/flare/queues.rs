@@ -1,5 +1,5 @@
-//! Figure 5 and equation 1: packets that wait for cores, under hierarchical scheduling and with packets of a block that are or are
-//! not staggered.
+//! Figure 5 and equation 1: packets that wait for cores under hierarchical scheduling, with packets of a block
+//! staggered or not.
 
 use serde::Deserialize;
 
@@ -20,7 +20,7 @@ pub struct Queues {
     pub service: u64,
     /// δ: cycles from packet to packet.
     pub apart: u64,
-    /// Each of as many blocks as the cores have packets in a row, so many times.
+    /// How many rounds there are; in each, each of as many blocks as there are cores has its packets in a row.
     pub rounds: u64,
     /// The scenarios.
     pub scenarios: Vec<Scenario>,
@@ -40,8 +40,9 @@ pub struct Scenario {
 
 impl Experiment for Queues {
     /// Findings, for each scenario: `<name>-queue`, the most packets that wait for core 0 (or all cores of its subset);
-    /// `<name>-packets`, the most in the switch; `<name>-burst` and `<name>-idle`, the time from the first to behind the last packet
-    /// of a block at its home, and from there to the next block's; `<name>-equation-queue` and `-equation-packets`, equation 1's.
+    /// `<name>-packets`, the most in the switch; `<name>-burst` and `<name>-idle`, the time from the first packet of a
+    /// block at its home to behind the last, and from there to the next block's first; `<name>-equation-queue` and
+    /// `-equation-packets`, by equation 1.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         for scenario in &self.scenarios {
@@ -80,7 +81,8 @@ impl Queues {
         Stream { blocks, children, staggered, apart, random: false, rest: 0.0 }.arrivals(1)
     }
 
-    /// How long the packets of a burst to home 0 take to come, a packet's time behind the last one included, and how long nothing comes then.
+    /// How long a burst of packets to home 0 lasts, including a packet's time after the last one, and how long no
+    /// packet comes then.
     fn bursts(&self, shape: Shape, arrivals: &[(u64, Packet)]) -> (u64, u64) {
         let home: Vec<_> = arrivals.iter().filter(|(_, packet)| shape.home(packet.block) == 0).collect();
         let step = home.get(1).map_or(0, |second| second.0 - home[0].0);

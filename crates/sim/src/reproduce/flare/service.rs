@@ -1,5 +1,5 @@
-//! Equations 1 and 2: the time that a handler takes where others want the same buffer, and the queues that follow from it. Each beside
-//! the processor, whose packets come at random.
+//! Equations 1 and 2: the time of a handler if others want the same buffer, and the queues that follow from it. Each is
+//! compared with the processor, whose packets arrive at random.
 
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use super::timelines::DesignName;
 use crate::cores::model::{Costs, Design, Handling};
 use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
 
-/// What is run of some cases.
+/// The cases, and their common parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cases {
@@ -23,7 +23,7 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// Each case, and what is counted in its run under each seed.
+    /// Runs each case with each seed, and counts.
     pub fn each<T: Send>(
         &self,
         context: &Context<'_>,
@@ -40,7 +40,7 @@ impl Cases {
     }
 }
 
-/// One way to send, to schedule and to sum.
+/// A way to send, to schedule and to sum.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -58,16 +58,16 @@ pub struct Case {
     pub apart: f64,
     /// Blocks whose packets take turns: δ_c / δ.
     pub staggered: u64,
-    /// The time between blocks that take turns and the next ones, besides, in L.
+    /// The additional time between blocks that take turns and the next ones, in L.
     #[serde(default)]
     pub rest: f64,
-    /// Packets come at equal intervals.
+    /// Packets arrive at equal intervals.
     #[serde(default)]
     pub steady: bool,
 }
 
 impl Case {
-    /// Runs so many blocks on clusters of so many cores, of which each takes so many cycles to combine.
+    /// Runs so many blocks on clusters of so many cores, which each take `combine` cycles to combine.
     pub fn run(&self, combine: u64, cluster: u32, blocks: u64, seed: u64) -> Result<Bench, ReproduceError> {
         if self.staggered == 0 || self.children == 0 || combine == 0 || blocks == 0 {
             return Err(ReproduceError::Bad(format!("{}: numbers are one at least", self.name)));
@@ -82,7 +82,8 @@ impl Case {
             rest: self.rest * length,
         };
         let design = Design::from(self.design);
-        // A copy into a tree's buffer is negligible, says §6.3; the first packet of a single buffer takes L like the others.
+        // §6.3 says that a copy into a tree's buffer is negligible; the first packet of a single buffer takes L like
+        // the others.
         let copy = if design == Design::Tree { 0 } else { combine };
         let costs = Costs { start: 0, copy, combine, merge: combine, send: 0 };
         let handling = Handling { design, children: self.children as u32, buffer_bytes: 1, costs };
@@ -92,8 +93,8 @@ impl Case {
     }
 }
 
-/// The mean service time of a handler in L: equation 2 and what §6.2 and §6.3 add to it, as printed; or with the sum of the
-/// contended times done right.
+/// The mean service time of a handler in L: equation 2 and the additions of §6.2 and §6.3, as printed, or with the sum
+/// of the contended times corrected.
 pub fn equation_2(case: &Case, cluster: u32, printed: bool) -> f64 {
     let (cores, children) = (f64::from(cluster), case.children as f64);
     let contended = if printed { (cores - 1.0) / 2.0 } else { (cores + 1.0) / 2.0 };
@@ -107,23 +108,23 @@ pub fn equation_2(case: &Case, cluster: u32, printed: bool) -> f64 {
     }
 }
 
-/// δ_c in L, which is never above K δ.
+/// δ_c in L, which never exceeds K δ.
 pub fn block_apart(case: &Case) -> f64 {
     case.apart * (case.staggered as f64).min(case.cores.into())
 }
 
-/// Equation 1: packets that wait for a core, where its service time is so many L.
+/// Equation 1: the packets that wait for a core whose service time is so many L.
 pub fn equation_1(case: &Case, service: f64) -> f64 {
     let [cores, subset, children] = [case.cores.into(), case.subset.into(), case.children as f64];
     bench::equation_1([cores, subset, children], [case.apart, block_apart(case), service])
 }
 
-/// Equation 2 and what follows from it, for each case.
+/// Equation 2 and its consequences, for each case.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct Service(Cases);
 
-/// What one run of a case counts, times in L.
+/// The counts of one run of a case, times in L.
 struct Counted {
     service: f64,
     wait: f64,
@@ -133,11 +134,12 @@ struct Counted {
 }
 
 impl Experiment for Service {
-    /// Findings, for each case, times in L: `<case>-service` and its part `<case>-wait`, means over packets; `<case>-printed` and
-    /// `<case>-right`, the measured service time over equation 2's, as printed and with the sum done right; `<case>-queue`, the most
-    /// packets that wait for a subset, by its cores; `<case>-packets`, the most in the switch; `<case>-equation-queue` and
-    /// `-equation-packets`, equation 1's; `<case>-rate`, packets that the switch served in L cycles, by its cores, and
-    /// `<case>-equation-rate`, the lesser of 1/τ and what came.
+    /// Findings, for each case, times in L: `<case>-service` and its part `<case>-wait`, means over packets;
+    /// `<case>-printed` and `<case>-right`, the measured service time divided by equation 2's, as printed and
+    /// corrected; `<case>-queue`, the most packets that wait for a subset, divided by its cores; `<case>-packets`, the
+    /// most in the switch; `<case>-equation-queue` and `-equation-packets`, by equation 1; `<case>-rate`, packets that
+    /// the switch served in L cycles, divided by its cores, and `<case>-equation-rate`, the lesser of 1/τ and the rate
+    /// of arrival.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         for (case, counted) in self.0.each(context, |case, bench| self.count(case, &bench))? {
@@ -162,7 +164,7 @@ impl Experiment for Service {
     }
 }
 
-/// Why a case's numbers may be others than the equations'.
+/// Why a case's numbers may differ from the equations'.
 fn explain(case: &Case, wait: f64, right: f64, findings: &mut Findings) {
     let service = format!(
         "{wait:.3} L of it are waiting for the lock. The mean of L, 2 L, ... C L is L (C + 1) / 2, and the printed L (C - 1) / 2 is \

@@ -1,4 +1,5 @@
-//! Figures 13 and 14: sparse blocks in hash tables and arrays, at prices that handlers were counted to. Random indices, block by block.
+//! Figures 13 and 14: sparse blocks in hash tables and arrays, with the counted costs of handlers. Indices are random,
+//! block by block.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ pub struct Sparse {
     pub children: u32,
     /// Pairs of a packet.
     pub pairs: u32,
-    /// Pairs that a packet has room for besides, so that most blocks of a host fit.
+    /// Additional pairs that a packet has room for, so that most blocks of a host fit.
     pub slack: u32,
     /// Slots of a hash table.
     pub hash_slots: u32,
@@ -41,7 +42,7 @@ pub struct Sparse {
     pub densities: Vec<f64>,
 }
 
-/// Elements of four bytes, and a bit for each of an array; a table has an index beside each value.
+/// Bytes of an element; an array has a bit for each element, a table an index for each value.
 const VALUE: f64 = 4.0;
 const KEY: f64 = 4.0;
 const KIB: f64 = 1024.0;
@@ -49,7 +50,7 @@ const KIB: f64 = 1024.0;
 /// One block in a switch.
 #[derive(Default)]
 struct Block {
-    /// Of a hash table: whose place each is, plus one.
+    /// Of a hash table: the index at each place, plus one.
     table: Vec<u32>,
     /// A bit for each index that some child has brought.
     all: Vec<u64>,
@@ -58,7 +59,7 @@ struct Block {
     spilled: u32,
 }
 
-/// What came of all blocks.
+/// The totals of all blocks.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     distinct: u64,
@@ -67,7 +68,7 @@ struct Counted {
     least_packets: u64,
 }
 
-/// A machine whose blocks' packets have random indices.
+/// A machine for blocks whose packets have random indices.
 struct Blocks<'a> {
     setup: &'a Sparse,
     storage: Storage,
@@ -90,7 +91,7 @@ impl Machine for Blocks<'_> {
 }
 
 impl Blocks<'_> {
-    /// What the machine does with a child's packet.
+    /// The machine's work for a child's packet.
     fn work(&mut self, number: u64, child: u32) -> Work {
         let Sparse { children, pairs, hash_slots, .. } = *self.setup;
         let mut rng = Rng::new(self.seed, Purpose::Arrivals, (number << 10 | u64::from(child)) + 1);
@@ -102,7 +103,7 @@ impl Blocks<'_> {
         let mut work = Work::default();
         let mut index = 0.0;
         loop {
-            // Gaps between the elements of a random set are geometric.
+            // The gaps between elements of a random set have a geometric distribution.
             index += 1.0 + (rng.exponential() / -(1.0 - self.density).ln()).floor();
             if index > f64::from(self.span) {
                 break;
@@ -125,13 +126,13 @@ impl Blocks<'_> {
                 0 => work.inserted += 1,
                 there if there == index + 1 => work.hit += 1,
                 there => {
-                    // The first comer keeps its place.
+                    // The first element to come keeps its place.
                     block.table[(index % hash_slots) as usize] = there;
                     work.spilled += 1;
                 }
             }
         }
-        // Spilled pairs go when they fill a packet.
+        // Spilled pairs are sent when they fill a packet.
         let spilled = block.spilled + work.spilled as u32;
         work.emitted += u64::from(spilled / pairs - block.spilled / pairs);
         block.spilled = spilled;
@@ -162,7 +163,7 @@ impl Blocks<'_> {
     }
 }
 
-/// What one run has.
+/// The results of one run.
 struct Measured {
     bandwidth: f64,
     model: f64,
@@ -172,14 +173,15 @@ struct Measured {
     values_kib: f64,
 }
 
-/// What was found under each name, seed by seed.
+/// The findings of all seeds by name.
 type Values = BTreeMap<String, Vec<f64>>;
 
 impl Experiment for Sparse {
-    /// Findings, for `hash` and `array` and each density in percent: `<storage>-<density>` in Tbit/s of input and `-model`, K / tau with the
-    /// mean cycles of a packet; `-traffic` and `-packets`, what goes on over the least possible; `-memory` and `-values` in KiB a block.
-    /// `dense` is the bandwidth of dense packets by the same prices. Ratios: `<storage>-over-dense`, at 10 %; `hash-change`, the most of
-    /// hash's over its least; `array-over-hash-<density>`; `array-fall`, array's at the least density over that at the greatest.
+    /// Findings, for `hash` and `array` and each density in percent: `<storage>-<density>` in Tbit/s of input, and
+    /// `-model`, K / tau with the mean cycles of a packet; `-traffic` and `-packets`, what is sent on divided by the
+    /// least possible; `-memory` and `-values` in KiB a block. `dense` is the bandwidth of dense packets at the same
+    /// prices. Ratios: `<storage>-over-dense`, at 10 %; `hash-change`, hash's greatest divided by its least;
+    /// `array-over-hash-<density>`; `array-fall`, array's at the least density divided by that at the greatest.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         if self.children < 2 || self.pairs <= self.slack || self.densities.iter().any(|&d| d <= 0.0 || d >= 100.0) {
             return Err(ReproduceError::Bad("children are two at least, and densities between 0 and 100".into()));
@@ -222,7 +224,7 @@ impl Experiment for Sparse {
 }
 
 impl Sparse {
-    /// Bandwidths over each other.
+    /// Ratios of bandwidths.
     fn compare(&self, seeds: u64, values: &Values, findings: &mut Findings) -> Result<(), ReproduceError> {
         let dense = self.dense()?;
         findings.value("dense", dense);
@@ -275,7 +277,7 @@ impl Sparse {
         Prices::new(self.handlers, DType::F32).ok_or_else(none)
     }
 
-    /// K / tau of dense packets, all of which are combined.
+    /// K / tau for dense packets, all of which are combined.
     fn dense(&self) -> Result<f64, ReproduceError> {
         let (prices, needs) = (self.prices()?, Needs::Buffer(1));
         let work = Work { combined: self.payload / 4, ..Work::default() };
@@ -283,7 +285,7 @@ impl Sparse {
         Ok(f64::from(self.cores) / service * self.payload as f64 * 8e-3)
     }
 
-    /// The mean cycles of a packet, block by block: what the model takes for tau.
+    /// The mean cycles of a packet, block by block, which the model uses as tau.
     fn mean_cycles(&self, mut alone: Blocks<'_>, packet: &dyn Fn(u64, u32) -> cores::Packet) -> f64 {
         let blocks = (self.blocks / 8).max(1);
         for (block, child) in (0..blocks).flat_map(|block| (0..self.children).map(move |child| (block, child))) {

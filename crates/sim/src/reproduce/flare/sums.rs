@@ -1,4 +1,4 @@
-//! §3's area and §6's cycles: what follows from numbers, and what handlers were counted to.
+//! §3's area by arithmetic, and §6's cycles as handlers were counted.
 
 use serde::Deserialize;
 use tributary_proto::contract::work::{Needs, Work};
@@ -10,25 +10,26 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Area {
-    /// Square millimetres of a switch's processing.
+    /// Square millimetres for a switch's processing.
     pub budget: f64,
-    /// Of the whole of four clusters of eight cores.
+    /// The area of four clusters of eight cores, with their shared parts.
     pub four_clusters: f64,
-    /// Of a cluster without floating point, and with it.
+    /// The area of a cluster without floating point.
     pub cluster: f64,
-    /// The same with an FPU for every core.
+    /// The area of a cluster with an FPU for every core.
     pub cluster_with_fpu: f64,
     /// Cores of a cluster.
     pub cores: f64,
 }
 
 impl Experiment for Area {
-    /// Findings: `shared`, what of four clusters' area is none of theirs, in mm2 and `-share` of all; `clusters` that have room beside that,
-    /// `cores` of these; `room-for-64`, what 64 clusters and the shared part take.
+    /// Findings: `shared`, the part of four clusters' area that belongs to none of them, in mm2, and `-share` of all;
+    /// `clusters` for which there is room beside that, and their `cores`; `room-for-64`, the area of 64 clusters and
+    /// the shared part.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         let shared = self.four_clusters - 4.0 * self.cluster;
-        // "Half of it is L2": what is not the clusters'.
+        // "Half of it is L2": the area that belongs to no cluster.
         let clusters = ((self.budget - self.four_clusters / 2.0) / self.cluster_with_fpu).floor();
         findings.value("shared", shared);
         findings.value("shared-share", shared / self.four_clusters);
@@ -46,7 +47,7 @@ impl Experiment for Area {
     }
 }
 
-/// What handlers were counted to.
+/// The counted cycles of handlers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cycles {
@@ -55,8 +56,9 @@ pub struct Cycles {
 }
 
 impl Experiment for Cycles {
-    /// Findings, for `c` and `xpulp` and each type: `<code>-<type>-element`, cycles to combine an element; `-packet`, those of a packet's
-    /// elements, L; `-whole`, all of the packet's handler; `-ns-byte` at 1 GHz. `dma`: cycles to copy a packet by DMA.
+    /// Findings, for `c` and `xpulp` and each type: `<code>-<type>-element`, cycles to combine an element; `-packet`,
+    /// cycles for a packet's elements, L; `-whole`, cycles of the packet's whole handler; `-ns-byte` at 1 GHz. `dma`:
+    /// cycles to copy a packet by DMA.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         for (name, code) in [("c", Code::C), ("xpulp", Code::Xpulp)] {

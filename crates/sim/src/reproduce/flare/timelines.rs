@@ -20,7 +20,7 @@ pub struct Timeline {
     pub copy: u64,
     /// Cycles to read the sum back and send it.
     pub send: u64,
-    /// The packets in the order in which they come: when, and which child's. The cores bear the children's numbers here.
+    /// The packets in the order of arrival: the time and the child. Here cores have the children's numbers.
     pub arrivals: Vec<(u64, u32)>,
 }
 
@@ -43,7 +43,7 @@ impl From<DesignName> for Design {
     }
 }
 
-/// What a stretch is, in words.
+/// A period of a core, in words.
 fn words(stretch: &Stretch) -> String {
     let Stretch { kind, buffer, from, to, .. } = stretch;
     let what = match kind {
@@ -53,15 +53,16 @@ fn words(stretch: &Stretch) -> String {
         Some(Kind::Combine) => format!("combines with B{buffer}"),
         Some(Kind::Merge) => format!("merges (B{buffer})"),
         Some(Kind::Send) => "sends the sum".into(),
-        // Only handlers of sparse blocks do anything else.
+        // Only handlers of sparse blocks have other steps.
         Some(other) => other.name().into(),
     };
     format!("{what} {from}-{to}")
 }
 
 impl Experiment for Timeline {
-    /// Findings, for child C: `buffer-C`, the buffer that its packet got into; `waits-C`, cycles of waiting; `merges-C`; `ends-C`; and
-    /// `sends-C`, 1 if it sends the sum. `merged-C-N` is the N-th buffer that it merges. `waits`, `merges` and `end` are of all.
+    /// Findings, for child C: `buffer-C`, the buffer that its packet got into; `waits-C`, cycles of waiting;
+    /// `merges-C`; `ends-C`; and `sends-C`, 1 if it sends the sum. `merged-C-N` is the N-th buffer that it merges.
+    /// `waits`, `merges` and `end` are of all children.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let children = self.arrivals.len() as u32;
         let in_order = self.arrivals.is_sorted_by_key(|(at, _)| *at);
@@ -92,7 +93,7 @@ impl Experiment for Timeline {
     }
 }
 
-/// What the handler of a child's packet did.
+/// The steps of the handler of a child's packet.
 fn describe(child: u32, own: &[&Stretch], findings: &mut Findings) {
     let waits: u64 = own.iter().filter(|stretch| stretch.kind.is_none()).map(|stretch| stretch.to - stretch.from).sum();
     findings.value(format!("waits-{child}"), waits as f64);

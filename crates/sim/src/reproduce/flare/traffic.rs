@@ -1,4 +1,4 @@
-//! Bytes on cables and completion times of whole simulations, and how they compare: §1's count, and figure 15.
+//! Bytes on cables and completion times of whole simulations, and their ratios: §1's count, and figure 15.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -14,9 +14,9 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 pub struct Traffic {
     /// A file for `tributary sim run`, with one job.
     pub setup: Table,
-    /// What is run.
+    /// The lines, each a run.
     pub lines: Vec<Line>,
-    /// What is compared.
+    /// The ratios.
     pub ratios: Vec<Ratio>,
 }
 
@@ -26,36 +26,36 @@ pub struct Traffic {
 pub struct Line {
     /// Its name in findings.
     pub name: String,
-    /// Keys of the job.
+    /// The job's keys.
     pub job: Table,
-    /// Keys of the file, where they differ.
+    /// Keys of the file that differ from the setup.
     #[serde(default)]
     pub with: Table,
 }
 
-/// One line's figure over another's.
+/// The ratio of two lines' figures.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
     /// The finding's name.
     pub key: String,
-    /// Of which figure: `host_bytes`, `bytes` or `ms`.
+    /// The figure: `host_bytes`, `bytes` or `ms`.
     pub what: String,
-    /// The line above the stroke.
+    /// The line of the dividend.
     pub of: String,
-    /// The line below it.
+    /// The line of the divisor.
     pub over: String,
 }
 
 /// The group of links from hosts to switches in a report.
 const HOST_UP: &str = "host up";
 
-/// What a run measures.
+/// The measurements of a run.
 #[derive(Clone, Copy)]
 struct Measured {
     /// Mean bytes that a host sends, framing included.
     host_bytes: f64,
-    /// Bytes over all cables.
+    /// Bytes on all cables.
     bytes: f64,
     ms: f64,
 }
@@ -82,7 +82,7 @@ impl Measured {
 }
 
 impl Experiment for Traffic {
-    /// Findings `LINE-ms`, `LINE-gb` over all cables, `LINE-host-mb` that a host sends, and each ratio by its key.
+    /// Findings `LINE-ms`, `LINE-gb` on all cables, `LINE-host-mb` that a host sends, and each ratio by its key.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs: Vec<(&Line, u64)> =
             self.lines.iter().flat_map(|line| (1..=context.seeds).map(move |seed| (line, seed))).collect();

@@ -1,5 +1,5 @@
-//! Flare's hosts and switches with real elements, and packets that arrive in any order or not at all: one drawn packet after the
-//! other is delivered, and time passes with each.
+//! Flare's hosts and switches with real elements. Packets arrive in any order or are lost: one randomly drawn packet
+//! after the other is delivered, and time passes with each.
 
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
@@ -16,13 +16,13 @@ use tributary_proto::flare::PROTOCOL;
 use crate::reproduce::ReproduceError;
 use crate::rng::{Purpose, Rng};
 
-/// Nothing of what is run here needs so many packets.
+/// More steps than any run here needs.
 const MOST_STEPS: u64 = 20_000_000;
 
-/// What is run: which ranks are in which rack, and what happens to packets.
+/// The setting of a run: which ranks are in which rack, and what happens to packets.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
-    /// Ranks below each leaf; one rack is a switch alone.
+    /// The ranks below each leaf; a single rack is one switch.
     pub racks: &'a [Vec<u16>],
     /// Options of the job.
     pub options: &'a [(&'a str, &'a str)],
@@ -30,7 +30,7 @@ pub struct Setting<'a> {
     pub elements_per_packet: u16,
     /// Share of packets that are lost.
     pub loss: f64,
-    /// The order of arrival follows from it.
+    /// The seed of the order of arrival.
     pub seed: u64,
 }
 
@@ -40,10 +40,10 @@ enum Place {
     Switch(usize),
 }
 
-/// A packet on its way.
+/// A packet under way.
 struct Flight {
     to: Place,
-    /// The port that it comes in at, of a switch.
+    /// For a switch, the port at which it comes in.
     ingress: PortId,
     bytes: Vec<u8>,
     wire_len: usize,
@@ -52,15 +52,15 @@ struct Flight {
 /// One end of a switch's cable.
 type Cable = (Place, PortId);
 
-/// The machines, and what is under way between them.
+/// The machines, and the packets between them.
 pub struct World {
     hosts: Vec<Box<dyn Host>>,
     recorders: Vec<HostRecorder>,
-    /// By rank: the leaf, and its port.
+    /// For each rank, the leaf and its port.
     at: Vec<(usize, PortId)>,
     switches: Vec<(Pipeline, Vec<Cable>)>,
     flights: Vec<Flight>,
-    /// What ranks have sent, by rank, as it was sent.
+    /// The packets that each rank has sent, as they were sent.
     pub sent: Vec<Vec<Vec<u8>>>,
     rng: Rng,
     loss: f64,
@@ -72,7 +72,7 @@ fn wrong(why: impl Into<String>) -> ReproduceError {
 }
 
 impl World {
-    /// Hosts round a switch, or in racks below a root.
+    /// Hosts around a switch, or in racks below a root.
     pub fn new(setting: &Setting<'_>) -> Result<World, ReproduceError> {
         let given = setting.options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let options = PROTOCOL.options.read(&given).map_err(|error| ReproduceError::Bad(error.to_string()))?;
@@ -128,7 +128,7 @@ impl World {
         })
     }
 
-    /// One allreduce over the ranks' tensors, which come back in the order of the ranks.
+    /// Runs one allreduce over the ranks' tensors; returns the tensors in the order of ranks.
     pub fn run(&mut self, tensors: Vec<Box<dyn Tensor>>) -> Result<Vec<Box<dyn Tensor>>, ReproduceError> {
         for (rank, tensor) in tensors.into_iter().enumerate() {
             let collective = Collective { tensor, deadline: None };
@@ -158,7 +158,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is under way: whoever waits for the shortest time has its timeout.
+    /// No packet is under way: the host with the earliest timeout has its timeout.
     fn wait(&mut self) -> Result<(), ReproduceError> {
         let due = self.hosts.iter().filter_map(|host| host.poll_timeout()).min();
         self.now = due.ok_or_else(|| wrong("nobody waits for anything"))?.max(self.now);
@@ -195,10 +195,10 @@ impl World {
         }
     }
 
-    /// What a switch sends.
+    /// Takes a packet that a switch sends.
     fn leave(&mut self, at: usize, made: Made<Verdict>) {
         let cables = &self.switches[at].1;
-        // The group is all children: those before the way up.
+        // The group is all children, whose ports come before the port upwards.
         let is_root = at + 1 == self.switches.len();
         let children = cables.len() - usize::from(!is_root);
         let ports: Vec<usize> = match made.to {
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// What a rank has sent.
+    /// Takes the packets that a rank has sent.
     fn collect(&mut self, rank: usize) {
         let (leaf, ingress) = self.at[rank];
         for made in std::mem::take(&mut self.recorders[rank].sent) {

@@ -1,11 +1,11 @@
-//! What follows from several lines, points and states together.
+//! Findings that follow from several lines, points and states.
 
 use super::samples::Samples;
 use super::{Goodput, Line, Point};
 use crate::reproduce::Findings;
 
 impl Goodput {
-    /// The findings that follow from others.
+    /// Adds the findings that follow from others.
     pub(super) fn compare(&self, samples: &mut Samples, findings: &mut Findings) {
         for line in &self.lines {
             self.compare_ends(samples, findings, line);
@@ -30,7 +30,7 @@ impl Goodput {
         }
     }
 
-    /// The last point against the first.
+    /// The last point compared with the first.
     fn compare_ends(&self, samples: &mut Samples, findings: &mut Findings, line: &Line) {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return };
         let change = format!("{}-change", line.name);
@@ -42,7 +42,8 @@ impl Goodput {
         }
     }
 
-    /// The greatest over the least of a line's points, each point over each other, and its time over the first one's.
+    /// A line's greatest point divided by its least, each point divided by each other, and each point's time divided by
+    /// the first one's.
     fn compare_points(&self, samples: &mut Samples, findings: &mut Findings, line: &Line, state: &str) {
         let all = self.points.iter().filter_map(|point| samples.median(&line.key(point, state)));
         let (least, most) = all.fold((f64::INFINITY, 0.0f64), |(l, m), value| (l.min(value), m.max(value)));
@@ -63,7 +64,7 @@ impl Goodput {
         }
     }
 
-    /// A line over another.
+    /// A line divided by another.
     fn compare_lines(
         &self,
         samples: &mut Samples,
@@ -83,7 +84,7 @@ impl Goodput {
         findings.cause(key, told + &self.steps_of(other, point, theirs));
     }
 
-    /// A line over the best of the others of its protocol.
+    /// A line divided by the best of the others of its protocol.
     fn compare_with_best(
         &self,
         samples: &mut Samples,
@@ -105,7 +106,7 @@ impl Goodput {
         }
     }
 
-    /// What the steps of a line take whose hosts pass the tensor's parts round.
+    /// The time of the steps of a line whose hosts pass the tensor's parts around.
     fn steps_of(&self, line: &Line, point: &Point, goodput_gbps: f64) -> String {
         let Some(per_peer) = line.steps_per_peer else { return String::new() };
         let graph = self.network.build().map_or(0, |graph| graph.hosts());
@@ -122,7 +123,7 @@ impl Goodput {
     }
 }
 
-/// What was sent again, if anything. The paper tells of no drops in its simulated network.
+/// How much was sent again, if anything. The paper reports no drops in its simulated network.
 fn again(samples: &Samples, lines: &[&Line], point: &Point, state: &str) -> String {
     let shares: Vec<String> = lines
         .iter()

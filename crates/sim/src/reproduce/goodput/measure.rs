@@ -1,4 +1,4 @@
-//! One run of an experiment: from a line, a point and a seed to what it found.
+//! One run of an experiment: from a line, a point and a seed to its measurements.
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::protocol::Protocol;
@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::reproduce::finding::mean;
 use crate::reproduce::{Context, ReproduceError};
 
-/// Bytes on a link around a background packet's payload, where the file gives none.
+/// Bytes on a link around a background packet's payload, if the file gives none.
 const OWN_FRAMING: u64 = 98;
 
 /// One run.
@@ -21,30 +21,30 @@ pub(super) struct Run<'a> {
     pub seed: u64,
 }
 
-/// What a run found.
+/// The measurements of a run.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Measured {
     /// Mean over jobs, Gbit/s.
     pub goodput: f64,
     /// Mean over jobs, microseconds.
     pub runtime_us: f64,
-    /// Packets that its hosts sent again, share of all.
+    /// The share of its hosts' packets that were sent again.
     pub again: f64,
-    /// Mean and greatest utilisation of links ...
+    /// Mean and greatest utilisation of all links.
     pub mean_use: f64,
     pub most_use: f64,
-    /// ... and the means of those that end at a host and of those between switches.
+    /// Mean utilisation of links that end at a host, and of links between switches.
     pub host_use: f64,
     pub core_use: f64,
-    /// What a background host receives, Gbit/s; nothing without background.
+    /// The rate that a background host receives, Gbit/s; `None` without background.
     pub background_gbps: Option<f64>,
-    /// Contributions that missed their partial sum, for each block; none where nothing waits.
+    /// Contributions that missed their partial sum, for each block; `None` if the protocol does not wait.
     pub stragglers: Option<f64>,
     /// Bytes of vectors that the fullest switch held at once.
     pub held_bytes: Option<f64>,
-    /// Packets that found their place in a switch taken ...
+    /// Packets whose place in a switch was taken.
     pub collisions: Option<f64>,
-    /// ... and those that made up for it on the way back.
+    /// Packets that repaired the tree for such packets on the way back.
     pub restorations: Option<f64>,
 }
 
@@ -100,7 +100,7 @@ impl Goodput {
         point.tensor.unwrap_or(self.tensor)
     }
 
-    /// The run as a file for `tributary sim run` would describe it.
+    /// The run as a file for `tributary sim run`.
     pub(super) fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
         let bad = |error: String| ReproduceError::Bad(error);
         let protocol = protocols::named(&run.line.protocol)
@@ -158,7 +158,7 @@ impl Goodput {
         }
     }
 
-    /// What all other hosts do in a congested run.
+    /// The traffic of all other hosts in a congested run.
     fn background(&self) -> TrafficSection {
         TrafficSection {
             pattern: crate::config::Pattern::Uniform,
@@ -180,7 +180,8 @@ impl Goodput {
         }
     }
 
-    /// The network, in which a packet of every protocol has as many bytes around its vector where the file says how many.
+    /// The network. If the file says how many bytes a packet has around its vector, packets of all protocols have so
+    /// many.
     fn network_of(&self, run: &Run<'_>, protocol: &Protocol) -> Result<Network, ReproduceError> {
         let mut network = self.network.clone();
         network.noise = run.point.noise.clone().or(network.noise);

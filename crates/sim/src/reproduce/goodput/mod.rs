@@ -27,15 +27,15 @@ pub struct Goodput {
     pub tensor: Bytes,
     /// Elements of a packet.
     pub elements_per_packet: u16,
-    /// Pool size of a job over all trees; what the bandwidth-delay product needs if left out.
+    /// The pool of a job over all trees; if left out, what the bandwidth-delay product needs.
     #[serde(default)]
     pub slots: Option<u16>,
-    /// Bytes on a link around each vector, whatever a line's protocol; what ours takes if left out.
+    /// Bytes on a link around each vector, for all protocols; if left out, our own.
     #[serde(default)]
     pub framing: Option<Bytes>,
     /// Retransmission timeouts.
     pub rto: Timeouts,
-    /// Bytes of a background message, on links; then the peer changes.
+    /// Bytes of a background message on links; after each message the peer changes.
     pub message: Bytes,
     /// A background host begins its next message when it has received as many bytes as it has sent.
     #[serde(default)]
@@ -44,9 +44,9 @@ pub struct Goodput {
     pub lines: Vec<Line>,
     /// The places on its x axis.
     pub points: Vec<Point>,
-    /// What the x axis shows.
+    /// The name of the x axis.
     pub axis: String,
-    /// What the y axis shows.
+    /// The figure on the y axis.
     #[serde(default)]
     pub shows: Shows,
     /// The x axis is logarithmic.
@@ -54,11 +54,11 @@ pub struct Goodput {
     pub log_x: bool,
 }
 
-/// What is drawn over the x axis.
+/// The figure on the y axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shows {
-    /// Tensor over completion time.
+    /// Tensor bits divided by completion time.
     #[default]
     Goodput,
     /// Completion time.
@@ -71,24 +71,24 @@ pub enum Shows {
 pub struct Line {
     /// Findings are named after it.
     pub name: String,
-    /// How it reduces.
+    /// The protocol with which it reduces.
     pub protocol: String,
-    /// Its aggregation trees, under a protocol that has them planned.
+    /// Its aggregation trees, for a protocol with planned trees.
     #[serde(default)]
     pub trees: Option<u16>,
-    /// Its pool size, where it has one of its own.
+    /// Its own pool size, if it has one.
     #[serde(default)]
     pub slots: Option<u16>,
-    /// Steps that its hosts take one after another for each other host, where they pass parts of the tensor round.
+    /// How many steps its hosts take one after another for each other host, if they pass parts of the tensor around.
     #[serde(default)]
     pub steps_per_peer: Option<f64>,
-    /// What switches hold for it, where its protocol shares their memory: options by protocol.
+    /// The options of memory that jobs share in switches, by protocol.
     #[serde(default)]
     pub switches: BTreeMap<String, OptionTable>,
 }
 
 impl Line {
-    /// Under which its goodput at a point is found.
+    /// The key of its goodput at a point.
     fn key(&self, point: &Point, state: &str) -> String {
         format!("{}-{}-{state}", self.name, point.x)
     }
@@ -98,29 +98,29 @@ fn one() -> u16 {
     1
 }
 
-/// One place on the x axis.
+/// A place on the x axis.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
     /// Findings are named after it.
     pub x: f64,
-    /// Share of the hosts that reduce, percent.
+    /// Percent of the hosts that reduce.
     pub hosts: f64,
-    /// Among how many jobs they are divided evenly.
+    /// How many jobs these hosts are evenly divided among.
     #[serde(default = "one")]
     pub jobs: u16,
-    /// The other hosts send, in a run of its own.
+    /// There is also a run in which the other hosts send.
     pub congested: bool,
-    /// Its tensor, where the points differ in it.
+    /// The tensor, if points differ in it.
     #[serde(default)]
     pub tensor: Option<Bytes>,
-    /// What its hosts put before packets.
+    /// The delays of hosts, if points differ in them.
     #[serde(default)]
     pub noise: Option<NoiseSection>,
-    /// Pool size of a job, where the points differ in it.
+    /// The pool of a job, if points differ in it.
     #[serde(default)]
     pub slots: Option<u16>,
-    /// What switches hold, where the points differ in it: over the line's options.
+    /// The options of switches, if points differ in them; they replace the line's options.
     #[serde(default)]
     pub switches: BTreeMap<String, OptionTable>,
 }
@@ -173,7 +173,7 @@ impl Experiment for Goodput {
 }
 
 impl Goodput {
-    /// Every line at every point, alone and if wanted under background traffic, with every seed.
+    /// Every line at every point, alone and, if wanted, under background traffic, with every seed.
     fn runs(&self, seeds: u64) -> Vec<Run<'_>> {
         let mut runs = Vec::new();
         for line in &self.lines {
@@ -187,7 +187,7 @@ impl Goodput {
         runs
     }
 
-    /// The results of runs, of which those that another experiment made are not made again.
+    /// The results of runs. Runs that another experiment has made are not made again.
     fn results(&self, context: &Context<'_>, runs: &[Run<'_>]) -> Result<Vec<Measured>, ReproduceError> {
         let described = runs.iter().map(|run| self.config(run)).collect::<Result<Vec<Config>, _>>()?;
         let text = |config| toml::to_string(config).map_err(|error| ReproduceError::Bad(error.to_string()));
@@ -208,7 +208,7 @@ impl Goodput {
         Figure { title, x, y: y.into(), log_x: self.log_x, series, marks }
     }
 
-    /// Keeps one bar of the figure; gives its median and its range.
+    /// Keeps one bar of the figure; returns its median and its range.
     fn note(
         &self,
         findings: &mut Findings,
@@ -270,7 +270,7 @@ impl Goodput {
     }
 }
 
-/// What a note says besides, where it was measured.
+/// The additional parts of a note, if they were measured.
 fn rest(found: &[&Measured]) -> String {
     let known = |figure: fn(&Measured) -> Option<f64>| found.iter().filter_map(|r| figure(r)).collect::<Vec<_>>();
     let mut told = String::new();

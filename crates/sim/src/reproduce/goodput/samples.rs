@@ -1,4 +1,4 @@
-//! What was measured seed by seed. The same seed draws the same hosts and roots for every line, so that ratios are taken
+//! Measurements seed by seed. The same seed draws the same hosts and roots for every line, so that ratios are taken
 //! seed by seed too.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl Samples {
         self.0.get(key).map(|values| Finding::over("seeds", values).median)
     }
 
-    /// Adds what follows from two numbers of one seed; says whether both are known.
+    /// Adds a value that follows from two numbers of each seed; false if one of them is unknown.
     pub fn combine(&mut self, key: &str, of: [&str; 2], f: impl Fn(f64, f64) -> f64) -> bool {
         let [Some(a), Some(b)] = of.map(|key| self.0.get(key)) else { return false };
         let values = a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect();

@@ -1,4 +1,4 @@
-//! What follows from several lines and points together, seed by seed.
+//! Findings that follow from several lines and points, seed by seed.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use serde::Deserialize;
 use crate::reproduce::finding::mean;
 use crate::reproduce::{Finding, Findings, ReproduceError};
 
-/// The name that stands for the line that does best of all others, seed by seed.
+/// The name of the best of all other lines, seed by seed.
 const BEST: &str = "best";
 
-/// One line held against another, or against itself at another point.
+/// A line compared with another, or with itself at another point.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compare {
     /// The finding's name.
     pub key: String,
-    /// This line ...
+    /// The line that is compared.
     pub of: String,
-    /// ... and that one, or "best": the least of all others'.
+    /// The line that it is compared with, or "best": the least of all others.
     pub than: String,
-    /// What of them.
+    /// The figure that is compared.
     #[serde(default = "ajct")]
     pub what: String,
-    /// The point; of all points the one where the finding is greatest, if left out: the paper's "up to".
+    /// The point; if left out, the point at which the finding is greatest: the paper's "up to".
     #[serde(default)]
     pub at: Option<String>,
-    /// The other's point, where it is another.
+    /// The other line's point, if it differs.
     #[serde(default)]
     pub than_at: Option<String>,
     /// How they are compared.
     #[serde(default)]
     pub by: By,
-    /// Where no point is named: the greatest or the least of all points' findings.
+    /// If no point is named: whether the greatest or the least of all points' findings counts.
     #[serde(default)]
     pub pick: Pick,
 }
@@ -41,14 +41,14 @@ pub struct Compare {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// By so many percent the one is less than the other.
+    /// By how many percent the first is less than the second.
     #[default]
     Less,
-    /// The one over the other.
+    /// The first divided by the second.
     Ratio,
 }
 
-/// Which point's.
+/// The choice among points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pick {
@@ -78,7 +78,7 @@ impl Samples {
         self.0.get(&(line.into(), label.into(), what.into())).map(Vec::as_slice)
     }
 
-    /// The least of all lines but one, seed by seed.
+    /// The least of all lines except one, seed by seed.
     fn best_but(&self, line: &str, label: &str, what: &str) -> Option<Vec<f64>> {
         let of_others = |(other, at, name): &(String, String, String)| other != line && at == label && name == what;
         let others = self.0.iter().filter(|(key, _)| of_others(key)).map(|(_, values)| values.clone());
@@ -87,7 +87,7 @@ impl Samples {
 }
 
 impl Compare {
-    /// Adds the finding, and what it comes from.
+    /// Adds the finding, and the values that it comes from.
     pub fn tell(&self, labels: &[String], samples: &Samples, findings: &mut Findings) -> Result<(), ReproduceError> {
         let points: Vec<&String> = self.at.as_ref().map_or_else(|| labels.iter().collect(), |at| vec![at]);
         let missing = || ReproduceError::Bad(format!("\"{}\" compares what no line has at any point", self.key));

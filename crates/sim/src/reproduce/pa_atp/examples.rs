@@ -1,4 +1,4 @@
-//! Figures 2 to 5, and the bytes of an acknowledgement: the paper's examples on the machines.
+//! Figures 2 to 5, and the bytes of an acknowledgement: the paper's examples, run on the machines.
 
 use serde::Deserialize;
 use tributary_proto::contract::config::JobConfig;
@@ -20,19 +20,19 @@ pub struct Rounds {
     pub aggregators: u64,
     /// Workers of each job.
     pub workers: Vec<u16>,
-    /// What they did before: in this order.
+    /// The turns before the round, in this order.
     pub before: Vec<Turn>,
-    /// What they may do in one round.
+    /// The ways to share the link in one round.
     pub ways: Vec<Way>,
 }
 
-/// A worker sends.
+/// A worker's turn to send.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
     /// The job.
     pub job: usize,
-    /// The worker.
+    /// How many packets it sends, if its windows let it.
     pub worker: u16,
     /// So many packets, as far as its windows let it.
     pub packets: u32,
@@ -44,7 +44,7 @@ pub struct Turn {
 pub struct Way {
     /// Findings are named after it.
     pub name: String,
-    /// How far a rank may be ahead; as far as it likes if left out.
+    /// How far a rank may be ahead; unbounded if left out.
     #[serde(default)]
     pub ahead: Option<u64>,
     /// The round.
@@ -52,8 +52,8 @@ pub struct Way {
 }
 
 impl Experiment for Rounds {
-    /// Findings `<way>-sums`: sums that the switch completes in the round; and `<way>-overflowed`: packets that went
-    /// past it, in the round and before.
+    /// Findings `<way>-sums`, the sums that the switch completes in the round, and `<way>-overflowed`, the packets that
+    /// passed it unsummed, in the round and before.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         for way in &self.ways {
@@ -79,7 +79,7 @@ fn name_of(job: usize) -> char {
     char::from(b'A' + (job % 26) as u8)
 }
 
-/// Sums that wait for their server.
+/// How many sums wait for their server.
 fn sums(star: &Star) -> usize {
     star.waiting.iter().filter(|packet| packet.kind == Kind::Sum).count()
 }
@@ -113,16 +113,16 @@ impl Rounds {
 pub struct Cuts {
     /// AWD.
     pub ahead: u64,
-    /// Rounds of which every packet is marked, ...
+    /// How many rounds have marks on every packet.
     pub marked: u32,
-    /// ... and then rounds without a mark, each of which opens the window by a packet. Then comes the one that cuts.
+    /// How many rounds without a mark follow; each opens the window by a packet. Then comes the round that cuts.
     pub clear: u32,
-    /// How far the leader is ahead of the last result; the straggler not at all.
+    /// How far the leader is ahead of the last result; the straggler is not ahead.
     pub leads: u64,
 }
 
 impl Experiment for Cuts {
-    /// Findings `before`, `straggler` and `leader`: packets of CWD before the cut, and after that of each.
+    /// Findings `before`, `straggler` and `leader`: packets of CWD before the cut, and after the cut of each.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         for (name, own) in [("straggler", 0), ("leader", self.leads)] {
@@ -156,7 +156,8 @@ impl Cuts {
             let packets = windows.packets();
             sent += packets;
             (sent - packets..sent).for_each(|transmission| {
-                // All but the last are of the round before: a round ends with the first ACK of what was sent in it.
+                // All but the last belong to the round before: a round ends with the first ACK of a packet that was
+                // sent in it.
                 windows.on_ack(&Ack { transmission, next: sent, marked, progress });
             });
         };
@@ -184,17 +185,17 @@ pub struct Edges {
     pub moments: Vec<Moment>,
 }
 
-/// What a worker has heard.
+/// What a worker has heard by a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
-    /// Of gradients up to this one that they have arrived: the paper's `last_GACK`.
+    /// Gradients up to this one have arrived: the paper's `last_GACK`.
     pub acknowledged: u32,
-    /// Of blocks up to this one the result: `last_AACK`.
+    /// Blocks up to this one have a result: `last_AACK`.
     pub results: u32,
 }
 
-/// Windows that nothing changes.
+/// Windows that never change.
 #[derive(Clone, Hash)]
 struct Fixed {
     window: u64,
@@ -248,8 +249,7 @@ impl Experiment for Edges {
     }
 }
 
-/// The worker hears what it is to hear by a moment, and sends what it then may; gives the newest number that it has
-/// sent.
+/// The worker hears what it hears by a moment, and sends what it then may; returns the newest number that it has sent.
 fn progress(
     star: &mut Star,
     worker: Rank,
@@ -270,7 +270,7 @@ fn progress(
     }
 }
 
-/// Section V-C: what the acknowledgement of each gradient takes of the way back.
+/// Section V-C: the share of acknowledgements in the bytes on the way back.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acknowledgements {
@@ -291,8 +291,8 @@ pub struct PacketSize {
 }
 
 impl Experiment for Acknowledgements {
-    /// Findings `<size>-packet` and `<size>-ack`, in bytes on a link, and `<size>-share`: what the acknowledgements
-    /// are of the bytes on the way back, where a result follows each, %.
+    /// Findings `<size>-packet` and `<size>-ack`, in bytes on a link, and `<size>-share`: the percentage of
+    /// acknowledgements in the bytes on the way back, where each is followed by a result.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         for PacketSize { name, elements } in &self.packets {

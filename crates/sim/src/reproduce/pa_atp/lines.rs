@@ -17,24 +17,24 @@ use crate::reproduce::{Context, Experiment, Finding, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lines {
-    /// What all runs have in common, as a file for `tributary sim run`; tensors as long as the paper's.
+    /// The common part of all runs, as a file for `tributary sim run`; tensors have the paper's length.
     pub setup: Table,
-    /// Tensors are so many times shorter than that.
+    /// By how many times tensors are shortened.
     #[serde(default = "one")]
     pub scale: u64,
-    /// Bytes on a link around each vector, a protocol's header included.
+    /// Bytes on a link around each vector, including a protocol's header.
     pub framing: Bytes,
     /// Blocks that fit into a switch's memory.
     pub aggregators: u64,
     /// Packets that the longest path holds: BDP.
     pub path: u64,
-    /// What points differ in.
+    /// The name of the axis on which points differ.
     pub axis: String,
     /// The points.
     pub points: Vec<Point>,
     /// The lines of the figure.
     pub lines: Vec<Line>,
-    /// What is held against each other.
+    /// The comparisons.
     #[serde(default)]
     pub compare: Vec<Compare>,
 }
@@ -45,22 +45,23 @@ pub struct Lines {
 pub struct Line {
     /// Findings are named after it.
     pub name: String,
-    /// What its jobs have over those of the setup.
+    /// The keys of its jobs that differ from the setup.
     pub job: Table,
-    /// What else its runs have over the setup.
+    /// Other keys of its runs that differ from the setup.
     #[serde(default)]
     pub setup: Table,
-    /// Bytes around each vector, where they are not those of all.
+    /// Bytes around each vector, if they differ from those of all lines.
     #[serde(default)]
     pub framing: Option<Bytes>,
-    /// Blocks that fit into a switch, where they are not as many as in others.
+    /// Blocks that fit into a switch, if the number differs from other lines.
     #[serde(default)]
     pub aggregators: Option<u64>,
-    /// AWD begins at its share of where marks begin, `eta (M + BDP) / N` (eq. 5): a job is told so when it is admitted.
+    /// AWD begins at its share of the threshold of marks, `eta (M + BDP) / N` (eq. 5), as if a job were told the share
+    /// when it is admitted.
     #[serde(default)]
     pub admitted: bool,
-    /// Memory is divided among jobs beforehand, and each slot takes two blocks (SwitchML): a job has no more slots
-    /// than that leaves it.
+    /// Memory is divided among jobs beforehand, and each slot takes two blocks (SwitchML): a job has no more slots than
+    /// its share holds.
     #[serde(default)]
     pub divided: bool,
 }
@@ -69,18 +70,18 @@ pub struct Line {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
-    /// The value there.
+    /// The value of the axis.
     pub x: f64,
-    /// Findings are named after it; after the value if left out.
+    /// The name in findings; the value if left out.
     #[serde(default)]
     pub name: Option<String>,
-    /// What its runs have over the setup.
+    /// The keys of its runs that differ from the setup.
     #[serde(default)]
     pub setup: Table,
-    /// What its jobs have over those of the setup.
+    /// The keys of its jobs that differ from the setup.
     #[serde(default)]
     pub job: Table,
-    /// How many jobs there are, those of the setup again and again; each once if left out.
+    /// How many jobs there are, repeating those of the setup; each once if left out.
     #[serde(default)]
     pub jobs: Option<usize>,
     /// Blocks that fit into a switch's memory.
@@ -88,9 +89,9 @@ pub struct Point {
     pub aggregators: Option<u64>,
 }
 
-/// What an operator calls the blocks that fit into a switch.
+/// The operator's name for the blocks that fit into a switch.
 const AGGREGATORS: &str = "aggregators";
-/// What an operator calls the packets that the longest path holds.
+/// The operator's name for the packets that the longest path holds.
 const PATH: &str = "path_packets";
 
 fn one() -> u64 {
@@ -98,7 +99,7 @@ fn one() -> u64 {
 }
 
 impl Point {
-    /// What findings are named after.
+    /// The name in findings.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.x.to_string())
     }
@@ -113,10 +114,10 @@ struct Run<'a> {
 
 impl Experiment for Lines {
     /// Findings `<line>-<point>-<what>`, over seeds: `ajct`, the mean over jobs of the mean time of their iterations,
-    /// ms; `job0` and so on, that of one job; `goodput` of all jobs together, Gbit/s; `use` and `core`, the mean use
-    /// of all links and of those between switches, %; `network`, the share of blocks summed there, %; `jain`, how
-    /// even the jobs' times are; `link0` and so on, the use of a sampled link in the first step. And whatever is
-    /// compared.
+    /// ms; `job0` and so on, the same of one job; `goodput` of all jobs together, Gbit/s; `use` and `core`, the mean
+    /// use of all links and of links between switches, %; `network`, the share of blocks summed in the network, %;
+    /// `jain`, how even the jobs' times are; `link0` and so on, the use of a sampled link in the first step. There is a
+    /// finding for each comparison too.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = self.runs(context.seeds);
         let measured = context.watch.all_announced(&runs, |run| self.measure(context, run))?;
@@ -152,7 +153,7 @@ impl Lines {
         self.points.iter().map(Point::label).collect()
     }
 
-    /// Line by line, point by point, all seeds of one side by side.
+    /// Line by line and point by point, with all seeds of a point in a row.
     fn runs(&self, seeds: u64) -> Vec<Run<'_>> {
         let places = self.lines.iter().flat_map(|line| self.points.iter().map(move |point| (line, point)));
         places.flat_map(|(line, point)| (1..=seeds).map(move |seed| Run { line, point, seed })).collect()
@@ -167,7 +168,7 @@ impl Lines {
             .once(&format!("lines\n{file}"), || context.watch.simulate(&config, &what).map(|report| figures(&report)))
     }
 
-    /// The run as a file for `tributary sim run` would describe it.
+    /// The run as a file for `tributary sim run`.
     fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
         let bad = |why: String| ReproduceError::Bad(format!("{} at {}: {why}", run.line.name, run.point.label()));
         let mut table = self.setup.clone();
@@ -200,7 +201,7 @@ impl Lines {
         run.line.aggregators.or(run.point.aggregators).unwrap_or(self.aggregators)
     }
 
-    /// What switches hold for jobs that share their memory.
+    /// Sets the memory that jobs share in switches.
     fn set_memory(&self, run: &Run<'_>, jobs: &[Value], table: &mut Table) {
         let name = jobs.first().and_then(|job| job.get("protocol")?.as_str());
         let shared = name.and_then(|name| protocols::named(name)?.shared.as_ref());
@@ -216,7 +217,7 @@ impl Lines {
         }
     }
 
-    /// Tensors, framing, and slots of divided memory.
+    /// Sets tensors, framing, and slots of divided memory.
     fn size(&self, run: &Run<'_>, config: &mut Config) -> Result<(), String> {
         let first: &JobSection = config.jobs.first().ok_or("the setup has no job")?;
         let protocol = first.protocol;
@@ -236,7 +237,7 @@ impl Lines {
         Ok(())
     }
 
-    /// What a reader wants to know of one point of a line.
+    /// A note about one point of a line for readers.
     fn note(&self, line: &str, label: &str, samples: &Samples) -> String {
         let of = |what: &str| samples.get(line, label, what).map_or(f64::NAN, mean);
         let [ajct, goodput, used, core, network] = ["ajct", "goodput", "use", "core", "network"].map(of);
@@ -274,7 +275,7 @@ impl Lines {
     }
 }
 
-/// What a run found, by name.
+/// The figures of a run, by name.
 fn figures(report: &Report) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     let times: Vec<f64> = report.jobs.iter().filter_map(|job| Some(1e3 * job.mean_seconds?)).collect();
@@ -305,7 +306,7 @@ fn figures(report: &Report) -> BTreeMap<String, f64> {
         put(&format!("job{job}"), *time);
     }
     if let Some(samples) = &report.samples {
-        // From the end that the file names first to the other.
+        // In the direction from the end that the file names first.
         let there = samples.link_samples().take(samples.links.len()).filter(|sample| sample.link.0 % 2 == 0);
         there.enumerate().for_each(|(at, sample)| put(&format!("link{at}"), 100.0 * sample.utilisation));
     }

@@ -10,7 +10,7 @@ mod star;
 
 use super::paper::{Paper, embedded, read};
 
-/// Its files, and the kinds that only they have.
+/// PA-ATP's files, and the kinds of experiments that only they have.
 pub static PAPER: Paper = Paper {
     bases: embedded! {
         "pa-atp-base"

@@ -1,5 +1,4 @@
-//! Section III-C and figure 6: what the model says of AWD, of the memory that jobs fill, and of the throughput that
-//! is gained.
+//! Section III-C and figure 6: the model's AWD, memory that jobs fill, and gain of throughput.
 
 use serde::Deserialize;
 use tributary_proto::parts::best_effort::options::Memory;
@@ -15,9 +14,9 @@ pub struct Model {
     pub aggregators: f64,
     /// Curves of figure 6.
     pub curves: Vec<Curve>,
-    /// What is summed in a round trip, as shares of BDP: C_A.
+    /// Packets that are summed in a round trip, as shares of BDP: C_A.
     pub shares: Vec<f64>,
-    /// Memories whose threshold of AECN marks is held against eq. 9's bound.
+    /// Memories whose threshold of AECN marks is compared with eq. 9's bound.
     pub thresholds: Vec<Threshold>,
 }
 
@@ -43,19 +42,19 @@ pub struct Threshold {
     pub jobs: usize,
 }
 
-/// The sawtooth of AWD of some jobs, in blocks of all of them (eqs. 5, 6, 7).
+/// The sawtooth of some jobs' AWD, in blocks of all these jobs (eqs. 5, 6, 7).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Teeth {
     /// The most that is under way or held: R_max.
     pub most: f64,
-    /// From there down to the least: A.
+    /// The height from there down to the least: A.
     pub amplitude: f64,
     /// Round trips from one cut to the next: T.
     pub period: f64,
 }
 
 impl Teeth {
-    /// Of so many jobs, where marks begin at `threshold`: eta (M + BDP).
+    /// The sawtooth of so many jobs, where marks begin at `threshold`: eta (M + BDP).
     pub fn of(jobs: f64, threshold: f64) -> Teeth {
         Teeth {
             most: threshold + jobs,
@@ -65,8 +64,8 @@ impl Teeth {
     }
 }
 
-/// Eqs. 10 to 12: the throughput of PA-ATP over that of ATP, which is `summed`, in packets a round trip; `eta` is at
-/// its bound.
+/// Eqs. 10 to 12: the throughput of PA-ATP divided by that of ATP, which is `summed`, in packets a round trip; `eta` is
+/// at its bound.
 fn gain(aggregators: f64, Curve { path, jobs }: Curve, summed: f64) -> f64 {
     let most = aggregators + path - summed;
     let swing = (2.0 * jobs * (most - jobs)).sqrt();
@@ -79,10 +78,10 @@ fn gain(aggregators: f64, Curve { path, jobs }: Curve, summed: f64) -> f64 {
 }
 
 impl Experiment for Model {
-    /// Findings `gain-<BDP>-<jobs>-<share>`; `rate-least`, the least gain at the greatest BDP over that at the least
-    /// one, of curves of as many jobs; `shares-most` and `jobs-most`, the greatest gain over the one with less
-    /// summed, and over the one with fewer jobs; and `threshold-<M>-<jobs>`, where our switches begin to mark, as a
-    /// share of eq. 9's bound with C_A = BDP.
+    /// Findings `gain-<BDP>-<jobs>-<share>`; `rate-least`, the least ratio of the gain at the greatest BDP to the gain
+    /// at the least BDP, over curves with equally many jobs; `shares-most` and `jobs-most`, the greatest ratio of a
+    /// gain to the one with less summed, and to the one with fewer jobs; and `threshold-<M>-<jobs>`, where our switches
+    /// begin to mark, as a share of eq. 9's bound with C_A = BDP.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         let gain_of = |curve: Curve, share: f64| gain(self.aggregators, curve, share * curve.path);
@@ -133,7 +132,7 @@ impl Experiment for Model {
 mod tests {
     use super::*;
 
-    /// Eq. 11 where the memory is never emptied, and eq. 12 where it is, are one where both apply.
+    /// Eq. 11 for a memory that is never empty, and eq. 12 for one that is, are equal where both apply.
     #[test]
     fn the_two_equations_of_the_gain_meet() {
         let curve = Curve { path: 416.0, jobs: 1.0 };

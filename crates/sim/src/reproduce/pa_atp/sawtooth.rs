@@ -1,4 +1,4 @@
-//! Section III-C in the simulator: jobs with a straggler each fill the switch's memory, and AWD goes up and down.
+//! Section III-C in the simulator: jobs that each have a straggler fill the switch's memory, and AWD rises and falls.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -17,22 +17,22 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sawtooth {
-    /// The network and one job, which is there as often as a point says; it is sampled.
+    /// The network and one job, which exists as often as a point says; samples are taken.
     pub setup: Config,
-    /// Hosts of each job: the first rank, a leader, is on the first of them.
+    /// How many hosts each job has: the first rank, a leader, is on the first of them.
     pub hosts_per_job: u32,
     /// Numbers of jobs.
     pub jobs: Vec<u16>,
-    /// Where marks begin: eta (M + BDP), as the setup's switches have it.
+    /// The threshold of marks: eta (M + BDP), with the setup's switches.
     pub threshold: f64,
 }
 
-/// A cut of AWD, from one sample to the next, by at least this share of it.
+/// A fall of AWD by at least this share, from one sample to the next, is a cut.
 const CUT: f64 = 0.004;
 
 impl Experiment for Sawtooth {
-    /// Findings for each number of jobs: `most-<jobs>`, `amplitude-<jobs>`: what eqs. 7 and 5 say of all jobs' AWDs,
-    /// measured over computed, after the first third of the run.
+    /// Findings for each number of jobs: `most-<jobs>` and `amplitude-<jobs>`, the values of eqs. 7 and 5 for the sum
+    /// of all jobs' AWDs, measured divided by computed, after the first third of the run.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = context.watch.all(&self.jobs, |&jobs| self.measure(context, jobs))?;
         let mut findings = Findings::default();
@@ -97,7 +97,7 @@ impl Sawtooth {
     }
 }
 
-/// The sum over jobs of their first ranks' AWD, step by step.
+/// The sum of the AWDs of all jobs' first ranks, step by step.
 fn total(samples: &Samples, jobs: u16) -> Vec<(Time, f64)> {
     let of_leaders = |rank: Option<Rank>, name: &str| rank == Some(Rank(0)) && name == "ahead_blocks";
     let leaders = samples.job_samples().filter(|(_, gauge, _)| of_leaders(gauge.rank, gauge.name));
@@ -105,7 +105,7 @@ fn total(samples: &Samples, jobs: u16) -> Vec<(Time, f64)> {
     leaders.chunks_exact(jobs.into()).map(|step| (step[0].0, step.iter().map(|(_, ahead)| ahead).sum())).collect()
 }
 
-/// The mean of the peaks, and of the way from each down to the trough behind it; none where there are fewer than three.
+/// The mean peak, and the mean fall from a peak to the next trough; `None` if there are fewer than three peaks.
 fn teeth(all: &[(Time, f64)]) -> Option<[f64; 2]> {
     let (mut peaks, mut falls) = (Vec::new(), Vec::new());
     let mut at = 1;

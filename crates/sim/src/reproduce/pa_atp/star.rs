@@ -1,5 +1,5 @@
-//! Jobs of workers and a server on one switch, packet by packet: no network, no time, and whoever calls decides what
-//! is sent and what arrives.
+//! Jobs of workers and a server on one switch, packet by packet: without a network and without time. The caller decides
+//! what is sent and what arrives.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::{
@@ -22,11 +22,11 @@ use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::reproduce::ReproduceError;
 
-/// What all jobs of a star have in common.
+/// The common properties of all jobs of a star.
 pub struct Shape<'a> {
-    /// How machines behave.
+    /// The rules of machines.
     pub rules: Rules,
-    /// Workers of each job; each has a server besides.
+    /// How many workers each job has; each job also has a server.
     pub workers: &'a [u16],
     /// Options of the jobs.
     pub options: &'a [(&'a str, String)],
@@ -40,11 +40,11 @@ pub struct Shape<'a> {
 
 /// A packet that waits for its delivery.
 pub struct Waiting {
-    /// Whose: the job ...
+    /// The job.
     pub job: usize,
-    /// ... and who is to have it.
+    /// The receiver.
     pub to: Rank,
-    /// What it is.
+    /// The packet's kind.
     pub kind: Kind,
     /// Its block's sequence number.
     pub seq: u32,
@@ -58,11 +58,11 @@ pub struct Star {
     pipeline: Pipeline,
     jobs: Vec<Vec<BestEffortHost>>,
     first_ports: Vec<u16>,
-    /// What has left the switch and was not delivered.
+    /// Packets that have left the switch and were not delivered.
     pub waiting: Vec<Waiting>,
 }
 
-/// The rounds that a machine takes for a packet's time do not matter here.
+/// The present, which does not matter for the round trips here.
 const NOW: Time = Time::ZERO;
 const SWITCH: NodeId = FabricPlan::STAR;
 
@@ -136,8 +136,8 @@ impl Star {
         Ok(())
     }
 
-    /// The next packet of a member, if it may send one: it goes through the switch, and what leaves there waits.
-    /// Gives its kind, its sequence number and its bytes on the wire.
+    /// The next packet of a member, if it may send one. It passes the switch, and the packets that leave the switch
+    /// wait. Returns its kind, its sequence number and its bytes on the wire.
     pub fn send(&mut self, job: usize, rank: Rank) -> Result<Option<(Kind, u32, usize)>, ReproduceError> {
         let member = &mut self.jobs[job][rank.index()];
         let mut buf = vec![0; member.max_packet_len().max(MIN_TRANSMIT_LEN)];
@@ -155,7 +155,7 @@ impl Star {
         Ok(Some((said.0, said.1, transmit.wire_len)))
     }
 
-    /// What leaves the switch waits for its delivery.
+    /// Queues a packet that leaves the switch.
     fn leave(&mut self, job: usize, verdict: Verdict, bytes: &[u8], wire_len: usize) -> Result<(), ReproduceError> {
         let (first, world) = (self.first_ports[job], self.jobs[job].len() as u16);
         let to: Vec<Rank> = match verdict {
@@ -172,7 +172,7 @@ impl Star {
         Ok(())
     }
 
-    /// Everything that waits and is meant arrives, in its order; the rest goes on waiting.
+    /// Delivers the waiting packets that `meant` chooses, in their order; the others go on waiting.
     pub fn deliver(&mut self, meant: impl Fn(&Waiting) -> bool) -> Result<(), ReproduceError> {
         let (due, rest) = std::mem::take(&mut self.waiting).into_iter().partition(meant);
         self.waiting = rest;
@@ -187,7 +187,7 @@ impl Star {
     }
 }
 
-/// What a packet is, and its sequence number.
+/// The kind of a packet, and its sequence number.
 fn described(bytes: &[u8]) -> Result<(Kind, u32), ReproduceError> {
     let bad = |reason: tributary_proto::contract::drop_reason::DropReason| wrong("a packet", reason.name());
     Ok((Kind::of(bytes).map_err(bad)?, Header::parse(bytes).map_err(bad)?.seq))

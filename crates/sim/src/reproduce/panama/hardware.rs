@@ -1,4 +1,4 @@
-//! PANAMA table 2 and appendix A: what the accelerator takes of a chip, and its latency, by the paper's formulas.
+//! PANAMA table 2 and appendix A: the accelerator's share of a chip, and its latency, by the paper's formulas.
 
 use serde::Deserialize;
 
@@ -9,13 +9,13 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// Table 2: what one of each costs.
+    /// Table 2: the cost of one of each part.
     pub parts: Parts,
     /// The prototype.
     pub prototype: Prototype,
-    /// The chips that its share is told of.
+    /// The chips for which the share is computed.
     pub devices: Vec<Device>,
-    /// What the appendix scales it to.
+    /// The accelerators to which the appendix scales the prototype.
     pub scaled: Scaled,
 }
 
@@ -43,11 +43,11 @@ impl Cells {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parts {
-    /// A header parser; one a port.
+    /// A header parser; one for each port.
     pub parser: Cells,
-    /// A buffering control; one a port.
+    /// A buffering control; one for each port.
     pub buffering: Cells,
-    /// An adder of two floats; equation 2 says how many.
+    /// An adder of two floats; equation 2 gives their number.
     pub adder: Cells,
     /// The control logic; one.
     pub control: Cells,
@@ -71,19 +71,19 @@ pub struct Prototype {
 pub struct Device {
     /// Findings are named after it.
     pub name: String,
-    /// What it has.
+    /// The cells that it has.
     pub cells: Cells,
 }
 
-/// Accelerators that nobody built.
+/// Accelerators that were not built.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scaled {
-    /// Bus and clock whose rate is told: `W` and `f` pairs.
+    /// Pairs of bus width `W` and clock `f` whose rates are computed.
     pub buses: Vec<Bus>,
-    /// Ports of figures 12 and 13.
+    /// The ports in figures 12 and 13.
     pub ports: f64,
-    /// `W` there.
+    /// `W` in these figures.
     pub bus_bits: f64,
     /// Figure 14.
     pub latency: Latency,
@@ -111,7 +111,7 @@ pub struct Latency {
     pub ports: f64,
     /// Rates, Gbit/s.
     pub gbit: Vec<f64>,
-    /// What it is made of.
+    /// The kinds of chips.
     pub chips: Vec<Chip>,
 }
 
@@ -137,7 +137,7 @@ fn adders(bus_bits: f64, ports: f64) -> f64 {
     bus_bits * (ports - 1.0) / 32.0
 }
 
-/// Equation 3 with a bus that is as wide as the rate needs; `levels` is its `log N`.
+/// Equation 3, with a bus that is as wide as the rate needs; `levels` is the equation's `log N`.
 fn latency_ns(latency: &Latency, chip: &Chip, gbit: f64, levels: f64) -> f64 {
     let cycle_ns = 1e3 / chip.clock_mhz;
     (8.0 * latency.packet_bytes / (gbit * cycle_ns) - 1.0) * cycle_ns + chip.adder_ns * levels
@@ -162,7 +162,7 @@ impl Experiment for Hardware {
 }
 
 impl Hardware {
-    /// What an accelerator takes.
+    /// The cells of an accelerator.
     fn taken(&self, ports: f64, bus_bits: f64) -> Cells {
         let Parts { parser, buffering, adder, control } = self.parts;
         let by_port = parser.plus(buffering).times(ports);

@@ -21,7 +21,7 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 pub struct Turns {
     /// Aggregation trees.
     pub trees: u16,
-    /// Packets that the worker sends, at most 9: `p1`, `p2` and so on.
+    /// How many packets the worker sends, at most 9: `p1`, `p2` and so on.
     pub packets: u16,
 }
 
@@ -29,7 +29,7 @@ pub struct Turns {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accelerator {
-    /// Its ports, all of the bitmap.
+    /// The ports, all of which are in the bitmap.
     pub ports: u16,
 }
 
@@ -48,7 +48,7 @@ fn job(world: u16, trees: u16) -> JobConfig {
     }
 }
 
-/// A worker that sums these values with the others; one element a packet.
+/// A worker that sums these values with the other workers; one element a packet.
 fn worker(job: &JobConfig, rank: u16, values: &[f32]) -> Result<Box<dyn Host>, ReproduceError> {
     let config = HostConfig {
         job: job.clone(),
@@ -65,7 +65,7 @@ fn worker(job: &JobConfig, rank: u16, values: &[f32]) -> Result<Box<dyn Host>, R
     Ok(worker)
 }
 
-/// What a worker sends now.
+/// The packets that a worker sends now.
 fn sent(worker: &mut Box<dyn Host>) -> Vec<Vec<u8>> {
     let mut buf = vec![0; worker.max_packet_len()];
     let next = || worker.poll_transmit(Time::ZERO, &mut buf).map(|transmit| buf[..transmit.len].to_vec());
@@ -73,7 +73,7 @@ fn sent(worker: &mut Box<dyn Host>) -> Vec<Vec<u8>> {
 }
 
 impl Experiment for Turns {
-    /// Findings `tree-1`, `tree-2` ...: the numbers of their packets as digits, 15 for `p1` and `p5`.
+    /// Findings `tree-1`, `tree-2` ...: the numbers of each tree's packets as digits, 15 for `p1` and `p5`.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         if !(1..=9).contains(&self.packets) || self.trees == 0 {
             return Err(ReproduceError::Bad("1 to 9 packets over one tree at least have a digit each".into()));
@@ -99,8 +99,8 @@ impl Experiment for Turns {
 }
 
 impl Experiment for Accelerator {
-    /// Findings `results-before` the last port's packet, `results`, `sum` of the numbers of ports from 1 on, and
-    /// `expected-vid`.
+    /// Findings `results-before`, the results before the last port's packet; `results`; `sum`, of the ports' numbers
+    /// from 1 on; and `expected-vid`.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         if self.ports == 0 {
             return Err(ReproduceError::Bad("an accelerator has a port at least".into()));

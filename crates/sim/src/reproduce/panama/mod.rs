@@ -9,7 +9,7 @@ mod trees;
 
 use super::paper::{Paper, embedded, read};
 
-/// Its files, and the kinds that only they have.
+/// PANAMA's files, and the kinds of experiments that only they have.
 pub static PAPER: Paper = Paper {
     bases: embedded! {
         "panama-hardware-base"

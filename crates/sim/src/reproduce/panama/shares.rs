@@ -1,4 +1,4 @@
-//! PANAMA figure 10: what a job and a flow under DCTCP each have of a cable that both want.
+//! PANAMA figure 10: the shares of a job and of a DCTCP flow on a cable that both need.
 
 use serde::Deserialize;
 use tributary_control::option_text::OptionTable;
@@ -15,11 +15,11 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shares {
-    /// The network and one job, which begins when it says; the run ends with `end`.
+    /// The network and one job, which begins at its `start`; the run ends at `end`.
     pub setup: Config,
-    /// The flow that is there from the beginning.
+    /// The flow, which starts at the beginning.
     pub flow: Flow,
-    /// How often it is looked at.
+    /// The time between two measurements.
     pub interval: Duration,
     /// The lines of the figure.
     pub lines: Vec<Line>,
@@ -33,7 +33,7 @@ pub struct Flow {
     pub from: u32,
     /// The host that receives.
     pub to: u32,
-    /// More than it can send.
+    /// More bytes than it can send.
     pub bytes: Bytes,
 }
 
@@ -46,7 +46,7 @@ pub struct Line {
     /// The job's options.
     #[serde(default)]
     pub options: OptionTable,
-    /// Aggregation trees, all with the root that the job names.
+    /// How many aggregation trees there are, all with the root that the job names.
     #[serde(default = "one")]
     pub trees: usize,
 }
@@ -55,12 +55,12 @@ fn one() -> usize {
     1
 }
 
-/// What was sent in each interval, Gbit/s on the cable: the job, and the flow.
+/// The rates in each interval, Gbit/s on the cable: of the job, and of the flow.
 type Rates = Vec<[f64; 2]>;
 
 impl Experiment for Shares {
-    /// Findings `<line>-job` and `<line>-flow`: what each has over the last half of the time that they are together, in parts
-    /// of half of the cable's rate.
+    /// Findings `<line>-job` and `<line>-flow`: the rate of each over the last half of the time in which both run,
+    /// divided by half of the cable's rate.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = context.watch.all(&self.lines, |line| self.record(context, line))?;
         let mut findings = Findings::default();
@@ -122,7 +122,7 @@ impl Shares {
         Ok(rates)
     }
 
-    /// The job did nothing wrong, and did not end before the run.
+    /// Checks that the job made no error, and did not end before the run.
     fn check(&self, line: &Line, sim: &Simulation) -> Result<(), ReproduceError> {
         let job = &sim.traffic.jobs.all()[0];
         let wrong = |why: String| Err(ReproduceError::Wrong { what: line.name.clone(), why });
@@ -133,7 +133,7 @@ impl Shares {
         }
     }
 
-    /// The means over the last half of the time that both are there.
+    /// The mean rates over the last half of the time in which both run.
     fn last_half(&self, rates: &Rates) -> [f64; 2] {
         let together = self.setup.end.0.0.saturating_sub(self.setup.jobs[0].start.0.0);
         let intervals = (together / 2 / self.interval.0.0.max(1)).max(1) as usize;

@@ -1,4 +1,4 @@
-//! PANAMA figure 1: the share of training that is communication, and what halving it gives.
+//! PANAMA figure 1: the share of communication in training, and the speed-up from halving it.
 
 use serde::Deserialize;
 
@@ -12,21 +12,21 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 pub struct Speedup {
     /// A worker's link.
     pub rate: DataRate,
-    /// Models, as one GPU trains them.
+    /// Models, with the speed at which one GPU trains them.
     pub models: Vec<Model>,
-    /// §2's job: workers, bytes of its model, iterations.
+    /// §2's job: its workers, the bytes of its model, its iterations.
     pub job: Job,
 }
 
-/// A model, and how fast one GPU trains it.
+/// A model, and the speed at which one GPU trains it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Findings are named after it.
     pub name: String,
-    /// Its parameters, of four bytes each.
+    /// How many parameters it has, of four bytes each.
     pub parameters: f64,
-    /// Images of an iteration.
+    /// Images in an iteration.
     pub batch: f64,
     /// Images that the GPU trains in a second.
     pub images_per_s: f64,
@@ -45,7 +45,7 @@ pub struct Job {
 }
 
 impl Model {
-    /// The share of an iteration that is communication, none of it overlapping with computation: gradients go out and their
+    /// The share of communication in an iteration, if none of it overlaps with computation: gradients go out and their
     /// sums come in.
     fn communication(&self, bits_per_s: f64) -> f64 {
         let communication = 2.0 * 32.0 * self.parameters / bits_per_s;

@@ -1,4 +1,4 @@
-//! PANAMA figure 9: how long a job aggregates over all of its trees, over each of them alone, and in a ring, while other hosts
+//! PANAMA figure 9: a job's aggregation time over all its trees, over each tree alone, and in a ring, while other hosts
 //! send long flows under DCTCP.
 
 use serde::Deserialize;
@@ -13,16 +13,16 @@ use crate::reproduce::finding::{Figure, Finding, Series};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 use crate::rng::{Purpose, Rng};
 
-/// More than a flow sends before the job is done.
+/// More bytes than a flow sends before the job is done.
 const ENDLESS: u64 = 1 << 40;
-/// Between two looks at the job.
+/// The time between two checks of the job.
 const INTERVAL: Span = Span::from_millis(1);
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trees {
-    /// The network and one job, which begins when the flows have found their windows.
+    /// The network and one job, which begins when the flows' windows have settled.
     pub setup: Config,
     /// How many of the other hosts send a long flow each, run by run.
     pub senders: Vec<usize>,
@@ -36,10 +36,10 @@ pub struct Trees {
 pub struct Line {
     /// Findings are named after it.
     pub name: String,
-    /// How it reduces, if not as the job says.
+    /// The protocol with which it reduces, if not the job's.
     #[serde(default)]
     pub protocol: Option<String>,
-    /// The roots of its trees; none for a ring.
+    /// The roots of its trees; empty for a ring.
     #[serde(default)]
     pub roots: Vec<SwitchName>,
 }
@@ -52,8 +52,9 @@ struct Times<'a> {
 }
 
 impl Experiment for Trees {
-    /// Findings `<line>-<senders>` (microseconds), `all-over-best-<senders>` (the line of several trees over the best of the
-    /// others, seed by seed) and `worst-tree-over-ring` (of all single trees, numbers of senders and seeds).
+    /// Findings `<line>-<senders>` (microseconds), `all-over-best-<senders>` (the line of several trees divided by the
+    /// best of the others, seed by seed) and `worst-tree-over-ring` (over all single trees, numbers of senders and
+    /// seeds).
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let points = self.points(context.seeds);
         let all = context.watch.all(&points, |&(line, senders, seed)| self.latency(context, line, senders, seed))?;
@@ -88,12 +89,12 @@ impl Experiment for Trees {
 }
 
 impl Times<'_> {
-    /// Of each seed.
+    /// The times of all seeds.
     fn of(&self, line: usize, senders: usize) -> &[f64] {
         &self.all[(line * self.trees.senders.len() + senders) * self.seeds..][..self.seeds]
     }
 
-    /// The lines of so many trees, 0 for a ring's.
+    /// The lines with a number of trees that is chosen; a ring has 0.
     fn lines(&self, is_meant: impl Fn(usize) -> bool) -> impl Iterator<Item = usize> {
         let lines = self.trees.lines.iter().enumerate();
         lines.filter(move |(_, line)| is_meant(line.roots.len())).map(|(number, _)| number)
@@ -165,7 +166,7 @@ impl Trees {
     }
 }
 
-/// So many hosts without a rank send to others without one, the same under every line of a seed.
+/// Starts flows from so many hosts without a rank to other such hosts, the same for every line of a seed.
 fn start_flows(sim: &mut Simulation, senders: usize, seed: u64) -> Result<(), ReproduceError> {
     let ranks = &sim.traffic.jobs.all()[0].plan.members;
     let mut others: Vec<NodeId> = (0..sim.graph().hosts()).map(NodeId).filter(|host| !ranks.contains(host)).collect();

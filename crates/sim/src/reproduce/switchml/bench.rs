@@ -1,5 +1,5 @@
-//! One switch and its workers in lockstep, without a network between them: real numbers through the machines that run on
-//! the wire.
+//! One switch and its workers in lockstep, without a network between them: real numbers pass through the machines that
+//! real switches and hosts run.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use tributary_proto::tensors::{ElementTensor, VecStorage};
 
 use crate::reproduce::ReproduceError;
 
-/// What one step takes. Nothing is lost, so that no timer matters.
+/// The time of a step. No packet is lost, so timers do not matter.
 const STEP: Span = Span::from_nanos(1);
 const JOB: JobId = JobId(1);
 const KEY: JobKey = JobKey(0x5eed);
@@ -29,7 +29,7 @@ const KEY: JobKey = JobKey(0x5eed);
 struct Worker {
     machine: Box<dyn Host>,
     recorder: HostRecorder,
-    /// Its packets that the switch has not seen.
+    /// Its packets that the switch has not got.
     sent: VecDeque<Made<Addr>>,
 }
 
@@ -39,21 +39,21 @@ pub struct Bench {
     pipeline: Pipeline,
     switch: SwitchRecorder,
     now: Time,
-    /// The vector of the last sum that left the switch for everybody, in the words of its packet.
+    /// The vector of the last sum that the switch sent to all workers, as the packet's words.
     pub last_sum: Vec<i32>,
 }
 
-/// What became of an update at the switch.
+/// The effect of an update at the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// It was added, or is of no use.
+    /// The update was added, or dropped.
     Kept(Verdict),
-    /// Packets left, each with the workers that it is for.
+    /// Packets left, each with its receivers.
     Left(Vec<(Vec<usize>, Vec<u8>)>),
 }
 
 impl Bench {
-    /// All workers of a job round a switch with so many slots; `numbers`: how floats are summed.
+    /// All workers of a job around a switch with so many slots; `numbers` says how floats are summed.
     pub fn new(
         world: u16,
         slots: u16,
@@ -95,7 +95,7 @@ impl Bench {
         Ok(Bench { workers, pipeline, switch: SwitchRecorder::default(), now: Time::ZERO, last_sum: Vec::new() })
     }
 
-    /// Hands a worker its part of the next allreduce.
+    /// Gives a worker its part of the next allreduce.
     pub fn submit<T: Element>(&mut self, worker: usize, input: Vec<T>, op: ReduceOp) -> Result<(), ReproduceError> {
         let Worker { machine, recorder, sent } = &mut self.workers[worker];
         let tensor = Box::new(ElementTensor::new(VecStorage::new(input), op));
@@ -107,7 +107,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The next packet that a worker has to send.
+    /// The next packet of a worker.
     pub fn sends(&mut self, worker: usize) -> Option<Vec<u8>> {
         self.workers[worker].sent.pop_front().map(|made| made.bytes)
     }
@@ -139,7 +139,7 @@ impl Bench {
         if left.is_empty() { Came::Kept(verdict) } else { Came::Left(left) }
     }
 
-    /// The workers that a packet of the switch is for.
+    /// The workers that get a packet of the switch.
     fn receivers(&self, to: Verdict) -> Option<Vec<usize>> {
         match to {
             Verdict::Group(_) => Some((0..self.workers.len()).collect()),
@@ -156,7 +156,7 @@ impl Bench {
         sent.extend(recorder.sent.drain(..));
     }
 
-    /// What a worker got: the results of its allreduces that are complete since the last call, in bytes.
+    /// The results, in bytes, of a worker's allreduces that have completed since the last call.
     pub fn results(&mut self, worker: usize) -> Result<Vec<Vec<u8>>, ReproduceError> {
         let events = std::mem::take(&mut self.workers[worker].recorder.events);
         let result = |event| match event {
@@ -171,7 +171,7 @@ impl Bench {
         events.into_iter().map(result).collect()
     }
 
-    /// An allreduce of floats from beginning to end: the result, which is the same on all workers to the bit.
+    /// A whole allreduce of floats: returns the result, which has the same bits on all workers.
     pub fn allreduce(&mut self, inputs: Vec<Vec<f32>>, op: ReduceOp) -> Result<Vec<f32>, ReproduceError> {
         for (worker, input) in inputs.into_iter().enumerate() {
             self.submit(worker, input, op)?;
@@ -187,7 +187,8 @@ impl Bench {
         Ok(words.map(|word| f32::from_be_bytes(word.try_into().expect("four bytes"))).collect())
     }
 
-    /// Every worker's next packet goes to the switch, and what leaves it to its receivers; false if there was none.
+    /// Sends every worker's next packet to the switch, and the switch's packets to their receivers; false if there was
+    /// none.
     fn step(&mut self) -> bool {
         let mut any = false;
         for worker in 0..self.workers.len() {

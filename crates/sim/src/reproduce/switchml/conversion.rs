@@ -1,4 +1,4 @@
-//! SwitchML Figure 11: what scaling and conversion of element types cost, and what two bytes an element give.
+//! SwitchML Figure 11: the cost of scaling and conversion of element types, and the gain of two-byte elements.
 
 use serde::Deserialize;
 use tributary_numeric::DType;
@@ -23,7 +23,7 @@ pub struct Conversion {
     pub elements_per_packet: u16,
     /// Link rates, and the pool size at each.
     pub rates: Vec<RateAndPool>,
-    /// The lines of the figure; the first is what the others are held against.
+    /// The lines of the figure; the others are compared with the first.
     pub lines: Vec<Line>,
 }
 
@@ -36,7 +36,7 @@ pub struct Line {
     /// The elements' type.
     #[serde(rename = "type")]
     pub dtype: String,
-    /// Floats are summed in fixed point.
+    /// True if floats are summed in fixed point.
     #[serde(default)]
     pub fixed_point: bool,
 }
@@ -50,7 +50,8 @@ impl Line {
 }
 
 impl Experiment for Conversion {
-    /// For each rate, and each line but the first, the finding `<line>-<gbit>`: its ATE/s over the first line's.
+    /// For each rate, and each line except the first, the finding `<line>-<gbit>`: its ATE/s divided by the first
+    /// line's.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut jobs = Vec::new();
         for rate in &self.rates {

@@ -9,15 +9,15 @@ use tributary_proto::contract::switch::Verdict;
 use super::bench::{Bench, Came};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
-/// Elements of a block, of which the tensor has two: those of `off` and of `off + k * s`.
+/// Elements of a block; the tensor has two blocks: those of `off` and of `off + k * s`.
 const BLOCK: usize = 4;
 
-/// There is nothing to choose.
+/// There are no parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {}
 
-/// What happened, and whether that is what the paper prints; nothing of the losses, which are made to happen.
+/// The steps, and whether each is as the paper prints it; `None` for the losses, which are caused here.
 #[derive(Default)]
 struct Steps(Vec<(&'static str, String, Option<bool>)>);
 
@@ -32,8 +32,8 @@ impl Steps {
 }
 
 impl Experiment for Example {
-    /// Findings `steps` (those that are as printed, the two losses aside) and `right` (blocks of results that are right,
-    /// over all workers).
+    /// Findings `steps` (steps that are as printed, without the two losses) and `right` (right blocks of results, over
+    /// all workers).
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut bench = Bench::new(3, 1, BLOCK as u16, "fixed", TimerConfig::default())?;
         for worker in 0..3 {
@@ -77,7 +77,7 @@ fn is_ignored(came: &Came) -> bool {
     *came == Came::Kept(Verdict::Drop(DropReason::Duplicate))
 }
 
-/// The one packet that leaves the switch, if it is for these workers.
+/// The only packet that leaves the switch, if it goes to these workers.
 fn left(came: Came, receivers: &[usize]) -> Option<Vec<u8>> {
     match came {
         Came::Left(packets) => packets.into_iter().find(|(to, _)| to == receivers).map(|(_, bytes)| bytes),
@@ -85,7 +85,7 @@ fn left(came: Came, receivers: &[usize]) -> Option<Vec<u8>> {
     }
 }
 
-/// t0 to t8; gives the answer to w1 alone, and the result that all are sent.
+/// t0 to t8; returns the answer to w1 alone, and the result that goes to all.
 fn first_block(bench: &mut Bench, steps: &mut Steps) -> (Vec<u8>, Vec<u8>) {
     let updates: Vec<Vec<u8>> = (0..3).map(|worker| bench.sends(worker).unwrap_or_default()).collect();
     for (time, worker) in [("t0", 0), ("t1", 1)] {

@@ -1,4 +1,4 @@
-//! SwitchML §7: how many workers switches in levels can serve, when each pipeline sums up to `p` ports.
+//! SwitchML §7: how many workers can be served by switches in levels, if each pipeline sums up to `p` ports.
 
 use serde::Deserialize;
 
@@ -10,9 +10,9 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 pub struct Levels {
     /// Ports of a switch.
     pub ports: u32,
-    /// Its pipelines.
+    /// Pipelines of a switch.
     pub pipelines: u32,
-    /// The most levels to count for.
+    /// The most levels that are computed.
     pub levels: u32,
 }
 
@@ -47,12 +47,12 @@ impl Levels {
         downstream.div_ceil(self.ports_per_pipeline())
     }
 
-    /// The most ports downwards that leave enough upwards.
+    /// The most ports downwards that leave enough ports upwards.
     fn downstream(&self) -> u32 {
         (1..self.ports).rev().find(|&d| d + self.upstream(d) <= self.ports).unwrap_or(0)
     }
 
-    /// Workers under so many levels.
+    /// How many workers so many levels serve.
     fn workers(&self, levels: u32) -> u64 {
         let (p, d) = (u64::from(self.ports_per_pipeline()), u64::from(self.downstream()));
         let u = u64::from(self.upstream(self.downstream()));

@@ -1,4 +1,4 @@
-//! SwitchML Figure 6: by how much loss on every link lengthens the aggregation of a tensor.
+//! SwitchML Figure 6: how much loss on every link lengthens the aggregation of a tensor.
 
 use serde::Deserialize;
 use tributary_proto::contract::protocol::Protocol;
@@ -13,7 +13,7 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Loss {
-    /// The job, but for its loss.
+    /// The job, without its loss.
     #[serde(flatten)]
     pub setup: LossyRack,
     /// Percent of packets that every link loses.
@@ -31,8 +31,8 @@ struct Point {
 }
 
 impl Experiment for Loss {
-    /// Findings `<protocol>-<percent>` (time over the same protocol's without loss) and `ring-over-switchml-<percent>`
-    /// (ring's time over SwitchML's).
+    /// Findings `<protocol>-<percent>` (time divided by the same protocol's without loss) and
+    /// `ring-over-switchml-<percent>` (ring's time divided by SwitchML's).
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut jobs = Vec::new();
         let ring = ring()?;

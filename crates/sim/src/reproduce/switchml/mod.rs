@@ -21,7 +21,7 @@ use tributary_proto::protocols;
 use super::ReproduceError;
 use super::paper::{Paper, embedded, read};
 
-/// Its files, and the kinds that only they have.
+/// SwitchML's files, and the kinds of experiments that only they have.
 pub static PAPER: Paper = Paper {
     bases: &[],
     files: embedded! {
@@ -54,7 +54,7 @@ pub static PAPER: Paper = Paper {
     ],
 };
 
-/// The ring, which the paper holds itself against.
+/// The ring, with which the paper compares.
 fn ring() -> Result<&'static Protocol, ReproduceError> {
     protocols::named("ring").ok_or_else(|| ReproduceError::Bad("this build has no ring to compare with".into()))
 }

@@ -1,4 +1,5 @@
-//! SwitchML §5, "Supporting large packets": what framing leaves of a link's rate, by the elements of a packet.
+//! SwitchML §5, "Supporting large packets": the share of a link's rate that framing leaves, by the elements of a
+//! packet.
 
 use serde::Deserialize;
 use tributary_proto::switchml::PROTOCOL;

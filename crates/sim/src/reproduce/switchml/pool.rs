@@ -24,7 +24,7 @@ pub struct Pool {
     pub elements: u32,
     /// Elements of a packet.
     pub elements_per_packet: u16,
-    /// The setups: a rate, and a propagation that stands for the hosts' own time too.
+    /// The setups: a rate, and a propagation that includes the hosts' own time.
     pub setups: Vec<Setup>,
     /// Pool sizes, ascending.
     pub slots: Vec<u16>,
@@ -46,11 +46,11 @@ pub struct Setup {
 struct Point {
     slots: u16,
     tat: Span,
-    /// Mean time of a slot from a result to the next, the packet's wait in its worker included.
+    /// The mean time of a slot from a result to the next, including the packet's wait in its worker.
     turn: Span,
 }
 
-/// Results that worker 0 takes.
+/// Results that worker 0 gets.
 #[derive(Default)]
 struct Turns {
     last: Vec<Option<Time>>,
@@ -76,9 +76,9 @@ impl Tracer for Clock {
 
 impl Experiment for Pool {
     /// For each setup the findings `<name>-knee` (the smallest pool within 2 % of the best time), `<name>-rule` (that
-    /// knee over the next power of two of BDP / b, with the round trip as measured with the smallest pool),
-    /// `<name>-flat` (the largest pool's time over the best) and `<name>-growth` (the largest pool's round trip over
-    /// the one at the knee).
+    /// knee divided by the next power of two of BDP / b, with the round trip as measured with the smallest pool),
+    /// `<name>-flat` (the largest pool's time divided by the best) and `<name>-growth` (the largest pool's round trip
+    /// divided by the one at the knee).
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let jobs: Vec<RackJob> =
             self.setups.iter().flat_map(|setup| self.slots.iter().map(move |&slots| self.job(setup, slots))).collect();
@@ -156,7 +156,7 @@ fn measure(job: &RackJob, watch: &Watch<'_>) -> Result<Point, ReproduceError> {
     sim.run_until_finished(Time(u64::MAX));
     let run = job.finish(&sim, watch)?;
     let turns = turns.lock().expect("the simulation is over");
-    // A pool that takes the whole tensor at once has no turns: its round trip is the whole time.
+    // In a pool that takes the whole tensor at once, slots have no second turn: the round trip is the whole time.
     let turn = turns.sum.checked_div(turns.count).map_or(run.tat, Span);
     Ok(Point { slots: job.slots, tat: run.tat, turn })
 }

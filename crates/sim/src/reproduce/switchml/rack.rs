@@ -1,4 +1,4 @@
-//! The testbed of SwitchML's evaluation as a simulated network: workers round one switch, and one job on them.
+//! The testbed of SwitchML's evaluation as a simulated network: workers around one switch, with one job.
 
 use serde::Deserialize;
 use tributary_numeric::{DType, ReduceOp};
@@ -19,9 +19,9 @@ use crate::reproduce::{ReproduceError, Watch};
 use crate::topology::star;
 use crate::topology::{LinkId, LinkSpec, Rate};
 
-/// How often a long run looks whether it shall stop.
+/// How often a long run checks whether it must stop.
 const LOOK_EVERY: Span = Span::from_millis(1);
-/// A run that has not ended by then never will.
+/// A run that has not ended by then never ends.
 const LATEST: Time = Time(600_000_000_000_000);
 
 /// The cables and the switch.
@@ -30,31 +30,32 @@ const LATEST: Time = Time(600_000_000_000_000);
 pub struct Rack {
     /// Propagation on each cable.
     pub delay_us: f64,
-    /// What a packet spends inside the switch.
+    /// How long a packet is inside the switch.
     pub switch_latency_us: f64,
-    /// What each output queue holds.
+    /// The room of each output queue.
     pub queue_kib: u64,
-    /// Bytes on a link around each vector: gap, preamble, Ethernet, IP, UDP and the protocol's headers. Left out: ours.
+    /// Bytes on a link around each vector: gap, preamble, Ethernet, IP, UDP and the protocol's headers. If left out,
+    /// ours.
     #[serde(default)]
     pub framing_bytes: Option<u16>,
 }
 
-/// Where parameter servers are: as many as workers.
+/// The hosts of parameter servers, of which there are as many as workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Servers {
-    /// With the workers.
+    /// On the workers' hosts.
     Colocated,
-    /// On hosts of their own, which doubles them.
+    /// On hosts of their own, which doubles the number of hosts.
     Dedicated,
 }
 
-/// What a tensor's elements are, and how they are summed.
+/// The type of a tensor's elements, and how they are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elements {
     /// Their type.
     pub dtype: DType,
-    /// Floats are summed in fixed point, as in the paper.
+    /// True if floats are summed in fixed point, as in the paper.
     pub fixed_point: bool,
 }
 
@@ -72,29 +73,29 @@ pub struct RackJob {
     pub rack: Rack,
     /// Every link's rate.
     pub gbit: u64,
-    /// How it reduces.
+    /// The protocol.
     pub protocol: &'static Protocol,
-    /// Who sums, if not the protocol's own.
+    /// The servers that sum, if the protocol has any.
     pub servers: Option<Servers>,
     /// Ranks, each on a host of its own.
     pub workers: u32,
     /// Elements in the tensor.
     pub elements: u32,
-    /// What they are.
+    /// The kind of elements.
     pub of: Elements,
     /// Elements of four bytes in a packet.
     pub elements_per_packet: u16,
     /// Pool size.
     pub slots: u16,
-    /// Retransmission timeout, fixed; the machines' own if `None`.
+    /// The retransmission timeout, fixed; `None` for the machines' own.
     pub rto: Option<Span>,
     /// Probability of loss for each packet on each link.
     pub loss: f64,
-    /// Of what is random.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
-/// A tensor on a rack that loses packets, as files set it up.
+/// A tensor on a rack that loses packets, as in files.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct LossyRack {
     /// The rack.
@@ -114,7 +115,7 @@ pub struct LossyRack {
 }
 
 impl LossyRack {
-    /// The job under one protocol, where each link loses `loss` percent of all packets.
+    /// The job under one protocol, with `loss` percent of all packets lost on each link.
     pub fn job(&self, protocol: &'static Protocol, loss: f64, seed: u64) -> RackJob {
         RackJob {
             rack: self.rack,
@@ -133,11 +134,11 @@ impl LossyRack {
     }
 }
 
-/// A job that is done.
+/// The result of a job.
 pub struct RackRun {
-    /// From the first rank's submission until the last rank has the sum (the papers' tensor aggregation time).
+    /// The time from the first rank's submission until the last rank has the sum (the papers' tensor aggregation time).
     pub tat: Span,
-    /// What each rank counted.
+    /// The counts of each rank.
     pub stats: Vec<HostStats>,
 }
 
@@ -147,7 +148,7 @@ impl Rack {
         self.framing_bytes.unwrap_or(Framing::ETHERNET.overhead + PROTOCOL.header_len as u16)
     }
 
-    /// The largest share of a link's rate that can be vectors.
+    /// The largest share of a link's rate that vectors can have.
     pub fn payload_share(&self, elements_per_packet: u16) -> f64 {
         let vector = 4.0 * f64::from(elements_per_packet);
         vector / (vector + f64::from(self.framing_bytes()))
@@ -163,7 +164,7 @@ impl Rack {
 }
 
 impl RackJob {
-    /// The job installed in its network, before its first event.
+    /// The job, installed in its network, before its first event.
     pub fn build(&self) -> Result<Simulation, ReproduceError> {
         let us = |us: f64| Span::from_secs_f64(us * 1e-6);
         let link = LinkSpec {
@@ -220,12 +221,12 @@ impl RackJob {
         options.map_err(|error| ReproduceError::Bad(error.to_string()))
     }
 
-    /// What to call it.
+    /// A name for errors.
     pub fn name(&self) -> String {
         format!("{} with {} workers at {} Gbit/s", self.protocol.name, self.workers, self.gbit)
     }
 
-    /// Builds it and runs it to its end.
+    /// Builds the job and runs it to its end.
     pub fn run(&self, watch: &Watch<'_>) -> Result<RackRun, ReproduceError> {
         let mut sim = self.build()?;
         while !sim.run_until_finished(sim.fabric.now + LOOK_EVERY) {
@@ -237,7 +238,7 @@ impl RackJob {
         self.finish(&sim, watch)
     }
 
-    /// The result of a simulation that came to its end: every sum must be every contribution exactly once.
+    /// The result of a simulation that has ended: every sum must contain every contribution exactly once.
     pub fn finish(&self, sim: &Simulation, watch: &Watch<'_>) -> Result<RackRun, ReproduceError> {
         (watch.traced)(&format!("{:016x}", sim.fabric.trace_hash()));
         let job = &sim.traffic.jobs.all()[0];

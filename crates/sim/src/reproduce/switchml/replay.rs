@@ -1,14 +1,14 @@
-//! SwitchML Table 2: the speed-up of training from Table 1's profiles, with a ring's and with in-network communication.
+//! SwitchML Table 2: the speed-up of training, from Table 1's profiles, of in-network communication against a ring's.
 //!
-//! A profile gives a batch's time `T`, the share `c` of it with communication under way, and the share `o` of that which
-//! overlaps with computation. A ring moves `r = 2(n-1)/n` times the data of in-network aggregation (§3).
+//! A profile gives a batch's time `T`, the share `c` of it in which communication is under way, and the share `o` of
+//! that which overlaps with computation. A ring moves `r = 2(n-1)/n` times the data of in-network aggregation (§3).
 
 use serde::Deserialize;
 
 use crate::reproduce::finding::Finding;
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 
-/// What is replayed.
+/// The profiles.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
@@ -41,22 +41,22 @@ impl Profile {
         format!("{}-{}", self.model, self.gbit)
     }
 
-    /// `T c` over the time that the gradients take once over the link.
+    /// `T c` divided by the time in which the gradients pass the link once.
     fn passes(&self) -> f64 {
         let once_ms = self.size_mb * 8.0 / f64::from(self.gbit);
         self.batch_ms * self.comm / 100.0 / once_ms
     }
 
-    /// The speed-up if the profile's communication is in-network and the ring's takes `ring` times as long: between
-    /// what it is if the additional time overlaps with computation as the profile's does, and if none of it does.
+    /// The speed-up if the profile's communication is in-network and the ring's takes `ring` times as long. It lies
+    /// between two values: the additional time overlaps with computation as the profile's does, or none of it does.
     fn speed_up_over_ring(&self, ring: f64) -> Finding {
         let (c, o) = (self.comm / 100.0, self.overlap / 100.0);
         let more = (ring - 1.0) * c;
         Finding::over("readings", &[1.0 + more * (1.0 - o), 1.0 + more])
     }
 
-    /// The other reading, that the profile's communication is the ring's: the speed-up with the same overlap, and with
-    /// communication that costs nothing, which no algorithm exceeds.
+    /// The other reading, in which the profile's communication is the ring's: the speed-up with the same overlap, and
+    /// with communication that takes no time, which no algorithm exceeds.
     fn speed_up_if_ring(&self, ring: f64) -> (f64, f64) {
         let exposed = self.comm / 100.0 * (1.0 - self.overlap / 100.0);
         (1.0 / (1.0 - exposed * (1.0 - 1.0 / ring)), 1.0 / (1.0 - exposed))

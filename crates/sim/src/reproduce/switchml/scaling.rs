@@ -1,4 +1,4 @@
-//! SwitchML Figure 3: aggregated tensor elements per second (ATE/s) as workers increase.
+//! SwitchML Figure 3: aggregated tensor elements per second (ATE/s) as the number of workers increases.
 
 use serde::Deserialize;
 use tributary_proto::contract::protocol::Protocol;
@@ -40,9 +40,9 @@ pub struct RateAndPool {
 pub struct Line {
     /// Findings are named after it.
     pub name: String,
-    /// How it reduces.
+    /// The protocol.
     pub protocol: String,
-    /// Who sums, if not the protocol's own.
+    /// The servers that sum, if the protocol has any.
     #[serde(default)]
     pub servers: Option<Servers>,
     /// Elements of a packet.
@@ -56,7 +56,7 @@ impl Line {
     }
 }
 
-/// What one line does at one rate, over the workers.
+/// The measurements of one line at one rate, over the numbers of workers.
 struct Measured<'a> {
     line: &'a Line,
     gbit: u64,
@@ -66,8 +66,8 @@ struct Measured<'a> {
 
 impl Experiment for Scaling {
     /// For each line and rate the findings `<line>-<gbit>-share` (percentage of the achievable rate) and
-    /// `<line>-<gbit>-spread` (greatest over least ATE/s); and `<line>-<gbit>-over-<other>` for each pair. Ranges are over
-    /// the numbers of workers.
+    /// `<line>-<gbit>-spread` (greatest ATE/s divided by the least); and `<line>-<gbit>-over-<other>` for each pair.
+    /// Ranges are over the numbers of workers.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut jobs = Vec::new();
         for rate in &self.rates {

@@ -1,4 +1,4 @@
-//! SwitchML's appendix E, theorems 1 and 2: how far fixed-point sums are from exact ones, and that they never overflow.
+//! SwitchML's appendix E, theorems 1 and 2: the error of fixed-point sums, and that they never overflow.
 
 use serde::Deserialize;
 use tributary_numeric::{BlockExponent, ReduceOp, Scale, codec};
@@ -9,7 +9,7 @@ use crate::reproduce::finding::{Figure, Finding, Series};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 use crate::rng::{Purpose, Rng};
 
-/// What is summed.
+/// The sums.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Theorem {
@@ -21,14 +21,14 @@ pub struct Theorem {
     pub blocks: u32,
 }
 
-/// What the sum of one block shows.
+/// The measurements of one block's sum.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// Greatest error over theorem 1's bound `n/f`.
+    /// Greatest error divided by theorem 1's bound `n/f`.
     error: f64,
-    /// Greatest sum over 2^31.
+    /// Greatest sum divided by 2^31.
     sum: f64,
-    /// Our `f` over the greatest that theorem 2 allows, `(2^31 - n) / (n B)`.
+    /// Our `f` divided by the greatest that theorem 2 allows, `(2^31 - n) / (n B)`.
     scale: f64,
 }
 
@@ -39,7 +39,7 @@ impl Seen {
 }
 
 impl Experiment for Theorem {
-    /// Findings `error`, `sum` and `scale`: the greatest that was seen with each number of workers, as [`Seen`] has them.
+    /// Findings `error`, `sum` and `scale`: the greatest of each in [`Seen`], for each number of workers.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let points: Vec<(u16, u64)> =
             self.workers.iter().flat_map(|&n| (1..=context.seeds).map(move |seed| (n, seed))).collect();
@@ -91,7 +91,7 @@ impl Theorem {
         let mut bench = Bench::new(n, 1, self.elements_per_packet, "fixed", TimerConfig::default())?;
         let mut seen = Seen::default();
         for block in 0..self.blocks {
-            // From denormals' neighbours to far above what gradients are.
+            // From near the denormals to far above gradients' magnitudes.
             let magnitude = 2f32.powi(rng.below(200) as i32 - 100);
             let inputs = (0..n).map(|_| self.vector(&mut rng, magnitude, block % 4 == 0)).collect();
             seen = seen.greatest(sum_of(&mut bench, inputs)?);
@@ -99,8 +99,8 @@ impl Theorem {
         Ok(seen)
     }
 
-    /// One worker's elements: all at the limit, or anywhere below, most of them far below: those are the ones that are
-    /// rounded, since the others are whole multiples of `1/f` already.
+    /// One worker's elements: either all at the limit, or anywhere below it, most of them far below. Those are rounded,
+    /// whereas the others are multiples of `1/f` already.
     fn vector(&self, rng: &mut Rng, magnitude: f32, at_limit: bool) -> Vec<f32> {
         let element = |rng: &mut Rng| match at_limit {
             true => magnitude,
@@ -110,7 +110,7 @@ impl Theorem {
     }
 }
 
-/// Sums a block, and holds the switch's integers against the theorems.
+/// Sums a block, and compares the switch's integers with the theorems.
 fn sum_of(bench: &mut Bench, inputs: Vec<Vec<f32>>) -> Result<Seen, ReproduceError> {
     let n = inputs.len() as u16;
     let block = inputs.iter().fold(BlockExponent::ZERO, |block, input| block.join(codec::exponent(input)));

@@ -1,4 +1,4 @@
-//! SwitchML Figure 7: packets that a worker sends over time, under loss.
+//! SwitchML Figure 7: the packets that a worker sends over time, under loss.
 
 use serde::Deserialize;
 use tributary_proto::contract::time::{Span, Time};
@@ -12,7 +12,7 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timeline {
-    /// The job, but for its loss.
+    /// The job, without its loss.
     #[serde(flatten)]
     pub setup: LossyRack,
     /// Width of a bar of the figure.
@@ -30,7 +30,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// The share of the ideal rate from the first interval until `share` of all packets are sent, percent.
+    /// The share of the ideal rate in percent, from the first interval until `share` of all packets are sent.
     fn steady(&self, ideal: f64, share: f64) -> f64 {
         let all: u64 = self.packets.iter().sum();
         let (mut sent, mut intervals) = (0u64, 0u32);
@@ -44,7 +44,7 @@ impl Recorded {
         100.0 * sent as f64 / f64::from(intervals.max(1)) / ideal
     }
 
-    /// Intervals at the end with less than half of the ideal packets.
+    /// How many intervals at the end have less than half of the ideal packets.
     fn tail(&self, ideal: f64) -> usize {
         self.packets.iter().rev().take_while(|&&packets| (packets as f64) < 0.5 * ideal).count()
     }
@@ -52,7 +52,8 @@ impl Recorded {
 
 impl Experiment for Timeline {
     /// Findings `steady-<percent>` (packets while the first 80 % are sent, percent of the line rate) and
-    /// `tail-<percent>` (intervals at the end below half of it). Ranges are over seeds; the figure has the first one.
+    /// `tail-<percent>` (intervals at the end below half of it). Ranges are over seeds; the figure shows the first
+    /// seed.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let seeds = |loss: f64| 1..=if loss > 0.0 { context.seeds } else { 1 };
         let points: Vec<(f64, u64)> =
@@ -98,7 +99,8 @@ impl Experiment for Timeline {
 }
 
 impl Timeline {
-    /// Why the end is no tail: what the packets sent again would have cost if each had waited for its timeout.
+    /// Why the end has no tail: how much time the packets sent again would have cost if each had waited for its
+    /// timeout.
     fn no_tail(&self, run: &Recorded, without: &Recorded, told: &str) -> String {
         let waits = run.again as f64 * self.setup.rto_us as f64 * 1e-3 / f64::from(self.setup.slots);
         let longer = 1e3 * (run.tat.as_secs_f64() - without.tat.as_secs_f64());
@@ -126,7 +128,7 @@ impl Timeline {
             context.watch.check()?;
         }
         let run = job.finish(&sim, context.watch)?;
-        // Timers that are left over after the end are no part of the figure.
+        // Timers that run out after the end do not belong to the figure.
         packets.truncate((run.tat.0).div_ceil(Span::from_micros(self.interval_us).0) as usize);
         Ok(Recorded { packets, again: run.stats[0].retransmissions, tat: run.tat })
     }

@@ -1,7 +1,8 @@
-//! SwitchML Figures 2 and 12: training with gradients that are summed in fixed point, beside the same with floats.
+//! SwitchML Figures 2 and 12: training with gradients that are summed in fixed point, compared with floats.
 //!
-//! A small network learns to guess the next character of a text, on several workers that average their gradients in every
-//! step. All of it is additions and multiplications of binary32, so that a seed ends with the same bits everywhere.
+//! A small network learns to guess the next character of a text, on several workers that average their gradients in
+//! every step. It uses only additions and multiplications of binary32, so that a seed gives the same bits on every
+//! machine.
 
 mod network;
 
@@ -15,28 +16,28 @@ use crate::reproduce::finding::{Figure, Finding, Series, mean};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 use crate::rng::{Purpose, Rng};
 
-/// The text: that of our licence, which does not change.
+/// The text: our licence, which does not change.
 const TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../LICENSE"));
-/// Of so many examples in a row the last is for the test.
+/// The last of so many examples in a row is for the test.
 const TEST_EVERY: usize = 7;
 
-/// What is trained.
+/// The training.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
     /// Ranks.
     pub workers: u16,
-    /// Examples of each rank in a step.
+    /// How many examples each rank has in a step.
     pub batch: usize,
-    /// Steps.
+    /// How many steps there are.
     pub steps: usize,
-    /// The accuracy is taken so often.
+    /// The number of steps between two tests of the accuracy.
     pub test_every: usize,
-    /// Characters that the network sees.
+    /// How many characters the network sees.
     pub context: usize,
-    /// Units of its hidden layer.
+    /// How many units its hidden layer has.
     pub hidden: usize,
-    /// Step size, and how much of the last step goes on.
+    /// The step size.
     pub rate: f32,
     /// Momentum.
     pub momentum: f32,
@@ -48,7 +49,7 @@ pub struct Training {
 
 /// One training.
 struct Trained {
-    /// Step, accuracy in percent, mean loss of the test.
+    /// The step, the accuracy in percent, and the mean loss, of each test.
     curve: Vec<(usize, f64, f64)>,
 }
 
@@ -63,8 +64,8 @@ impl Trained {
 }
 
 impl Experiment for Training {
-    /// Findings `accuracy` (fixed point's at the end less that of floats, in points) and `loss` (the one over the other),
-    /// seed by seed; `fixed` and `float` are the accuracies in percent.
+    /// Findings `accuracy` (fixed point's at the end less that of floats, in points) and `loss` (fixed point's divided
+    /// by that of floats), seed by seed; `fixed` and `float` are the accuracies in percent.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let (examples, symbols) = examples(self.context);
         let is_test = |place: usize| place % TEST_EVERY == TEST_EVERY - 1;
@@ -174,7 +175,8 @@ impl Training {
     }
 }
 
-/// All runs of characters of the text with the one that follows, and how many different characters there are.
+/// All runs of characters of the text, each with the character that follows, and how many different characters there
+/// are.
 fn examples(context: usize) -> (Vec<Example>, usize) {
     let words: Vec<&str> = TEXT.split_whitespace().collect();
     let text = words.join(" ").to_lowercase();

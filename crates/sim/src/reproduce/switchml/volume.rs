@@ -1,4 +1,4 @@
-//! SwitchML §3: the data volume that each worker sends and receives, counted on its cable.
+//! SwitchML §3: the volume of data that each worker sends and receives, counted on its cable.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,7 +33,7 @@ pub struct Volume {
     pub slots: u16,
 }
 
-/// Bytes of vectors that went through each worker's cable, both ways.
+/// Bytes of vectors that passed each worker's cable, both ways.
 struct Meter {
     framing_bytes: u64,
     bytes: Arc<Mutex<Vec<u64>>>,
@@ -50,7 +50,7 @@ impl Tracer for Meter {
     }
 }
 
-/// True for packets with a part of the tensor behind their headers.
+/// True for packets that have a part of the tensor behind their headers.
 fn carries_vector(payload: &[u8]) -> bool {
     let protocol = Common::parse(payload).ok().and_then(|common| protocols::with_code(common.protocol));
     protocol.is_some_and(|protocol| (protocol.describe)(payload).has_vector)
@@ -100,7 +100,7 @@ impl Volume {
     }
 }
 
-/// Bytes of vectors through each worker's cable.
+/// Counts the bytes of vectors that pass each worker's cable.
 fn count(job: &RackJob, watch: &Watch<'_>) -> Result<Vec<u64>, ReproduceError> {
     let bytes = Arc::new(Mutex::new(vec![0; job.workers as usize]));
     let mut sim = job.build()?;

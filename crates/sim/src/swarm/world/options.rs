@@ -1,4 +1,4 @@
-//! Options, drawn from what protocols declare (nothing here knows what an option means), and where trees end.
+//! Options, drawn from the protocols' declarations (this file knows no option's meaning), and the roots of trees.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use super::Draw;
 use crate::config::{Bytes, CollectiveKind, JobSection, OperatorSource, RootChoice, Share};
 use crate::driver::Data;
 
-/// An operator that gives other bits where any two elements stand in another order or meet along another tree: what a fingerprint is
-/// to contributions, it is to their order.
+/// An operator that gives other bits if any two elements are in another order, or are combined along another tree: it
+/// checks the order as a fingerprint checks contributions.
 pub const ORDERED: &str = "(a ^ a >> 29) * 1103515245 + (b ^ b >> 31) * 12345";
 
 impl Draw {
-    /// Options, an element type and an operator that the protocol can.
+    /// Options, an element type and an operator that the protocol supports.
     pub(super) fn arithmetic(&mut self, protocol: &Protocol) -> (OptionTable, DType, ReduceOp) {
         let mut options = OptionTable::new();
         if protocol.options.specs.contains(&Numbers::OPTION) && self.0.chance(0.5) {
@@ -37,23 +37,23 @@ impl Draw {
         (options, dtype, op)
     }
 
-    /// Roots as a fabric's seat chooses them, for half of the jobs whose trees are planned.
+    /// Roots chosen as a fabric's seat chooses them, for half of the jobs with planned trees.
     pub(super) fn plan(&mut self, job: &mut JobSection) {
         if self.0.chance(0.5) && job.protocol.switch.is_some() {
             job.root_choice = RootChoice::LeastLoaded;
         }
     }
 
-    /// Memory that jobs share: from the least that there may be to plenty, held for less or for longer than it is needed.
+    /// Memory that jobs share: from the least possible to plenty, held for shorter or longer than needed.
     pub(super) fn switches(&mut self) -> BTreeMap<String, OptionTable> {
         let shared = protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref());
         shared.map(|shared| (shared.options.protocol.to_owned(), self.options(&shared.options))).collect()
     }
 
-    /// What the members of a job choose besides its arithmetic, as far as the protocol can then do what the job is for.
+    /// The options of a job besides its arithmetic, as far as the protocol can then still do the job's collective.
     pub(super) fn choose(&mut self, job: &mut JobSection) {
         let mut drawn = self.options(&job.protocol.options);
-        // What says that floats are floats may be said, where the arithmetic has not been drawn as another.
+        // The option for floats may be set to its default, unless the arithmetic was drawn otherwise.
         drawn.retain(|name, text| {
             name != Numbers::OPTION.name || text.0 == Numbers::OPTION.default && !job.options.contains_key(name)
         });
@@ -76,7 +76,8 @@ impl Draw {
         }
     }
 
-    /// Results that may lack ranks, for half of the jobs that can have them: averages of floats, and a word of an option that says so.
+    /// Results that may lack ranks, for half of the jobs that can have them: averages of floats, with an option that
+    /// allows it.
     pub(super) fn leave_out(&mut self, job: &mut JobSection) {
         let set = &job.protocol.options;
         let is_allreduce = matches!(job.collective, CollectiveKind::Allreduce);
@@ -104,13 +105,14 @@ impl Draw {
         (job.dtype, job.op) = (dtype, ReduceOp::Avg);
     }
 
-    /// Sparse tensors for some of the jobs that can sum them, whatever they were for, with options of their own.
+    /// Sparse tensors for some of the jobs that can sum them, with options of their own, whatever the jobs summed
+    /// before.
     pub(super) fn thin(&mut self, job: &mut JobSection) {
         let set = &job.protocol.options;
         if set.sparse.is_none() || !self.0.chance(0.5) {
             return;
         }
-        // Blocks of fewer elements are so long that arrays of them take gigabytes.
+        // With a lower density, blocks would be so long that their arrays take gigabytes.
         let density = self.of(&[0.001, 0.01, 0.1, 0.5, 1.0]);
         let spec = Spec::allreduce(1, job.dtype, job.op);
         let fits = |drawn: &OptionTable| {
@@ -121,12 +123,12 @@ impl Draw {
         if let Some(options) = most_that(self.options(set), fits) {
             (job.density, job.options) = (Some(Share(density)), options);
             (job.collective, job.root) = (CollectiveKind::Allreduce, None);
-            // Tables of an element or two refuse nearly all that comes, again and again.
+            // Tables of one or two elements refuse nearly all packets again and again.
             job.tensor = job.tensor.min(Bytes(10_000 * job.dtype.size() as u64));
         }
     }
 
-    /// Operators of their own for some of the jobs that can have them, and real elements for most of those.
+    /// Own operators for some of the jobs that can have them, and real elements for most of these.
     pub(super) fn bring(&mut self, job: &mut JobSection) {
         let set = &job.protocol.options;
         let (Some(of_operators), CollectiveKind::Allreduce, None) = (set.own, job.collective, job.density) else {
@@ -140,7 +142,7 @@ impl Draw {
             _ => (ORDERED, "i64", DType::I64),
         };
         let size = Element::parse(element).map_or(1, |element| element.size() as u64);
-        // Whatever order the operator needs, the rest goes with it.
+        // The operator decides the order, and the other options must suit it.
         let decided: Vec<&str> = of_operators(&[]).into_iter().map(|(name, _)| name).collect();
         job.options.retain(|name, _| !decided.contains(&name.as_str()));
         let orders = set.specs.iter().filter(|spec| decided.contains(&spec.name));
@@ -162,16 +164,16 @@ impl Draw {
         }
         (job.dtype, job.op) = (dtype, JobSection::OP);
         job.elements_per_packet = job.elements_per_packet.clamp(16, 256);
-        // Accumulators of real elements are as long as they are.
+        // Accumulators of real elements are as long as the elements.
         let trees = job.trees.unwrap_or(1);
         job.slots = Some(job.slots.unwrap_or(16 * trees).min(32 * trees));
         job.tensor = Bytes(self.between(0, 5_000) * size);
     }
 
-    /// Some options of a set, each within its bounds, that go together.
+    /// Some options of a set, each within its bounds, that suit each other.
     fn options(&mut self, set: &OptionSet) -> OptionTable {
         let mut table = OptionTable::new();
-        // Modules are drawn apart.
+        // Modules are drawn elsewhere.
         for spec in set.specs.iter().filter(|spec| spec.kind != Kind::Operators) {
             let text = self.value(spec.kind);
             if self.0.chance(0.3) {
@@ -185,7 +187,7 @@ impl Draw {
         table
     }
 
-    /// A value that an option may have, more often a small one.
+    /// A value that an option may have; small ones are more likely.
     fn value(&mut self, kind: Kind) -> String {
         match kind {
             Kind::Count { least, most } => self.of(&[least, 1, 2, 7, 64]).clamp(least, most).to_string(),
@@ -200,7 +202,8 @@ impl Draw {
     }
 }
 
-/// The drawn options without those, from the last on, that do not go with the rest; nothing if even none of them do.
+/// The drawn options, without the last ones if the options do not suit each other; `None` if not even none of them
+/// suit.
 fn most_that(mut drawn: OptionTable, fit: impl Fn(&OptionTable) -> bool) -> Option<OptionTable> {
     while !fit(&drawn) {
         drawn.pop_last()?;
@@ -208,8 +211,8 @@ fn most_that(mut drawn: OptionTable, fit: impl Fn(&OptionTable) -> bool) -> Opti
     Some(drawn)
 }
 
-/// True if switches keep little for the job, with as many slots as it may get: there are many switches, and a machine takes all its
-/// memory at once.
+/// True if switches keep little memory for the job, with as many slots as it may get: there are many switches, and a
+/// machine takes all its memory at once.
 fn is_small(job: &JobSection, options: &Options) -> bool {
     const MOST_BYTES: u64 = 64 << 20;
     let shape = JobShape {

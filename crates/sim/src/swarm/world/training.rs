@@ -9,11 +9,11 @@ use tributary_proto::protocols;
 use super::{Draw, END};
 use crate::config::{Bytes, Duration, Hosts, Network, Share, SmallModels, Timeouts, TrainingSection};
 
-/// Bytes of the models' gradients, on average.
+/// The average bytes of the models' gradients.
 const MODEL_BYTES: f64 = 211e6;
 
 impl Draw {
-    /// One section in a tenth of all worlds.
+    /// One section, in a tenth of all worlds.
     pub(super) fn trainings(&mut self, hosts: u32, heal: Span, network: &Network) -> Vec<TrainingSection> {
         if hosts < 2 || !self.0.chance(0.1) {
             return Vec::new();
@@ -24,7 +24,7 @@ impl Draw {
         let least = self.between(1, u64::from(most)) as u16;
         let (scale, iterations) = (self.of(&[20_000, 200_000, 2_000_000]), self.between(1, 3) as u32);
         let jobs = self.between(1, 8) as f64;
-        // So much that about so many arrive until the world heals.
+        // The load with which about so many jobs arrive until the world heals.
         let mean = f64::from(least + most) / 2.0 - 1.0;
         let bits = jobs * 16.0 * mean * f64::from(iterations) * MODEL_BYTES / f64::from(scale);
         let load = bits / (network.rate.0.0 as f64 * f64::from(hosts) * heal.as_secs_f64());

@@ -1,4 +1,4 @@
-//! Runs two jobs at once on a star, way by way, and looks at the switch meanwhile.
+//! Runs two jobs at once on a star, for each way to share memory, and observes the switch meanwhile.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -18,23 +18,23 @@ use crate::stage::{Interrupt, JobRun, Place, RunningJob, Stage, WorkerReport};
 
 /// Ranks of each job: hosts 0 to 3 are job A's, 4 to 7 job B's.
 pub const WORLD: u16 = 4;
-/// From one look at the switch to the next: it answers anew after so long.
+/// The time between two observations of the switch: its answer changes after so long.
 const LOOK: Duration = Duration::from_millis(25);
-/// For a job to be formed, on a busy machine.
+/// How long a job may take to form, on a busy machine.
 const START: Duration = Duration::from_secs(30);
 /// For one collective.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Job B begins after so many of A's collectives, were these as fast as the slow link.
+/// Job B begins after the time that so many of A's collectives would take at the slow link's rate.
 const LEAD: f64 = 3.0;
 /// Sums of 1 KiB, whose median time is the round trip.
 const ROUND_TRIPS: u32 = 200;
 const SMALL_ELEMENTS: usize = 256;
-/// A job with slots of its own gets 8 of two blocks at least.
+/// The least memory: a job with slots of its own gets at least 8 slots of two blocks.
 const LEAST_MEMORY: u32 = 32;
 /// Ethernet's header.
 const FRAME_BYTES: f64 = 14.0;
 
-/// Measures every way, as often as planned.
+/// Measures every way as often as planned.
 pub fn run(plan: &Plan, program: &Program, interrupt: &Interrupt) -> Result<Report, Failure> {
     let ways = Way::all();
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left: {msg}").expect("a right template");
@@ -63,7 +63,7 @@ pub fn run(plan: &Plan, program: &Program, interrupt: &Interrupt) -> Result<Repo
     Ok(report)
 }
 
-/// How many full packets a path holds, and its round trip in us: that of a small sum over job B's links.
+/// How many full packets a path holds, and its round trip in us: the time of a small sum over job B's links.
 fn path(plan: &Plan, ways: &[Way], stage: &mut Stage) -> Result<(u32, f64), Failure> {
     let first = ways.first().ok_or_else(|| Failure::new("there is no way to measure"))?;
     let small = job(first, WORLD, SMALL_ELEMENTS, ROUND_TRIPS, Vec::new());
@@ -105,7 +105,7 @@ fn slowest(workers: &[WorkerReport]) -> f64 {
     workers.iter().map(|worker| worker.seconds).fold(0.0, f64::max)
 }
 
-/// Both jobs once. A lasts as long as B would, were B half as fast as its links.
+/// Runs both jobs once. A lasts as long as B would at half its links' rate.
 fn turn(plan: &Plan, way: &Way, memory: u32, stage: &mut Stage) -> Result<[Run; 2], Failure> {
     let flags = way.flags(memory);
     let bits = plan.elements as f64 * 32.0;
@@ -149,7 +149,7 @@ fn running<'a>(status: &'a SwitchStatus, name: &str) -> Option<&'a JobStatus> {
     status.jobs.iter().find(|job| job.name == name && job.state == "running")
 }
 
-/// Blocks that a job has room for itself, or holds of the memory that all share.
+/// How many blocks a job's own slots have room for, or how many it holds of shared memory.
 fn blocks_held(job: &JobStatus, way: &Way) -> Option<f64> {
     match way.blocks_per_slot {
         Some(blocks) => Some(f64::from(job.slots) * f64::from(blocks)),

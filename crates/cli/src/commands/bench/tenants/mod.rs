@@ -1,7 +1,8 @@
 //! `tributary bench --tenants`: two jobs on one switch, one of them with a rank behind a slow link, under each way to share
 //! the switch's memory.
 //!
-//! `ways.rs` are those ways, `measure.rs` runs the jobs and looks at the switch, `report.rs` is what people and scripts see.
+//! `ways.rs` has those ways, `measure.rs` runs the jobs and observes the switch, and `report.rs` is the output for
+//! people and scripts.
 
 mod measure;
 mod report;
@@ -14,23 +15,23 @@ use crate::output;
 use crate::program::Program;
 use crate::stage::Interrupt;
 
-/// What is measured.
+/// The plan of the bench.
 pub struct Plan {
-    /// Of every link but the slow one, in Gbit/s.
+    /// The rate of every link except the slow one, in Gbit/s.
     pub rate_gbps: f64,
     /// Elements of float32 in each job's tensor.
     pub elements: usize,
     /// Collectives of job B.
     pub iters: u32,
-    /// Times that all ways take their turn.
+    /// How often each way takes its turn.
     pub repetitions: u32,
-    /// Blocks that the switch has room for; 1.25 times what a path holds, if nobody says.
+    /// Blocks that the switch has room for; `None` means 1.25 times as many as a path holds.
     pub aggregators: Option<u32>,
     /// Bytes of the longest IP packet.
     pub mtu: u16,
 }
 
-/// The link of job A's rank 0 has this part of the others' rate.
+/// By how many times the link of job A's rank 0 is slower than the others.
 pub const SLOWER: f64 = 4.0;
 
 impl Plan {
@@ -54,7 +55,7 @@ impl Plan {
     }
 }
 
-/// Runs it and prints the table.
+/// Runs the bench and prints the table.
 pub fn run(args: &Args, program: &Program, interrupt: &Interrupt) -> Result<(), Failure> {
     let report = measure::run(&Plan::new(args)?, program, interrupt)?;
     match args.json {

@@ -1,4 +1,4 @@
-//! What two tenants had of a switch: a line for each way and job.
+//! What two tenants got of a switch: a line for each way and job.
 
 use serde::Serialize;
 
@@ -8,12 +8,12 @@ use crate::commands::bench::report::median;
 use crate::output::Table;
 use crate::stage::WorkerReport;
 
-/// The blocks that a job held, look by look.
+/// The blocks that a job held at each observation.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Vec<f64>);
 
 impl Memory {
-    /// Takes what one look has seen.
+    /// Adds an observation.
     pub fn extend(&mut self, held: Option<f64>) {
         self.0.extend(held);
     }
@@ -41,7 +41,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What its workers said, and the switch meanwhile.
+    /// A run, from the reports of its workers and the observations of the switch.
     pub fn new(
         way: &str,
         job: &'static str,
@@ -61,17 +61,17 @@ impl Run {
 pub struct Line {
     /// How the memory is shared.
     pub way: String,
-    /// `A`, of which a rank is behind the slow link, or `B`.
+    /// `A`, which has a rank behind the slow link, or `B`.
     pub job: &'static str,
     /// Bits of tensor over the median completion time, in 10^9.
     pub goodput_gbps: f64,
     /// Median completion time.
     pub iteration_ms: f64,
-    /// Fraction of the blocks that the switch has summed.
+    /// Fraction of the blocks that the switch summed.
     pub in_network: f64,
-    /// Blocks that it held while both jobs ran, on average over all looks; none where no look saw both.
+    /// Blocks that it held while both jobs ran, on average over all observations; `None` if none saw both jobs.
     pub held_mean: Option<f64>,
-    /// The most that a look has seen.
+    /// The most blocks of any observation.
     pub held_most: Option<f64>,
     /// Packets sent again, of all ranks.
     pub retransmissions: u64,
@@ -80,9 +80,9 @@ pub struct Line {
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// On this machine.
+    /// The machine.
     pub machine: Machine,
-    /// Of every link but that of A's rank 0, which has a quarter.
+    /// The rate of every link except that of A's rank 0, which has a quarter.
     pub rate_gbps: f64,
     /// Elements of float32 in each tensor.
     pub elements: usize,
@@ -98,9 +98,9 @@ pub struct Report {
     pub memory_blocks: u32,
     /// A line for each way and job.
     pub lines: Vec<Line>,
-    /// What a reader must know.
+    /// Notes for readers of the figures.
     pub notes: Vec<String>,
-    /// Both jobs of each run, until they are settled into lines.
+    /// Both jobs of each run, until the report makes lines of them.
     #[serde(skip)]
     pub runs: Vec<[Run; 2]>,
 }
@@ -123,7 +123,7 @@ impl Report {
         }
     }
 
-    /// Makes lines of runs.
+    /// Makes lines of the runs.
     pub fn settle(&mut self) {
         let runs: Vec<&Run> = self.runs.iter().flatten().collect();
         let mut places: Vec<(&str, &'static str)> = Vec::new();
@@ -205,7 +205,7 @@ impl Report {
     }
 }
 
-/// The ways under which B's last collectives had the switch for themselves.
+/// The ways under which B's last collectives had the switch to themselves.
 fn early(runs: &[&Run], repetitions: u32) -> Vec<String> {
     let early = || runs.iter().filter(|run| run.job == "B" && !run.a_outlasts_b).map(|run| &*run.way);
     let mut ways: Vec<&str> = Vec::new();

@@ -12,13 +12,13 @@ const FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../expe
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Way {
-    /// For people.
+    /// Its name for people.
     pub name: String,
     protocol: String,
-    /// Of both jobs.
+    /// The options of both jobs.
     #[serde(default)]
     options: BTreeMap<String, String>,
-    /// Blocks that a slot has room for, of jobs with slots of their own.
+    /// How many blocks a slot has room for, in jobs with slots of their own.
     pub blocks_per_slot: Option<u32>,
     /// The option that gets half of the memory.
     half_of_memory: Option<String>,
@@ -31,30 +31,30 @@ struct File {
 }
 
 impl Way {
-    /// All of them, in the order of their turns.
+    /// All ways, in the order of their turns.
     pub fn all() -> Vec<Way> {
         toml::from_str::<File>(FILE).expect("the file is part of the program").way
     }
 
-    /// Who sums.
+    /// The protocol that sums.
     pub fn protocol(&self) -> &'static Protocol {
         protocols::named(&self.protocol).expect("the file names protocols")
     }
 
-    /// The flags of a job's workers, where the switch has room for so many blocks.
+    /// The flags of a job's workers, if the switch has room for so many blocks.
     pub fn flags(&self, memory_blocks: u32) -> Vec<String> {
         let half = self.half_of_memory.iter().map(|name| (name.clone(), (memory_blocks / 2).max(1).to_string()));
         let options = self.options.clone().into_iter().chain(half);
         options.flat_map(|(name, value)| ["--option".to_owned(), format!("{name}={value}")]).collect()
     }
 
-    /// Slots of a job that has half of the memory for itself: a power of two, as switches give them.
+    /// Slots of a job that has half of the memory for itself: a power of two, as switches give.
     pub fn own_slots(&self, memory_blocks: u32) -> Option<u32> {
         let slots = memory_blocks / 2 / self.blocks_per_slot?;
         slots.checked_ilog2().map(|log| 1 << log)
     }
 
-    /// The flags of the switch: the memory that jobs share, and the packets that a path holds.
+    /// The flags of the switch: the memory that jobs share, and how many packets a path holds.
     pub fn switch_flags(&self, memory_blocks: u32, path_packets: u32) -> Vec<String> {
         let Some(shared) = &self.protocol().shared else { return Vec::new() };
         let given = [("aggregators", memory_blocks), ("path_packets", path_packets)];

@@ -1,7 +1,7 @@
 //! A packet's pairs all at once: their offsets, places and lanes, in memory that all blocks of a machine share.
 //!
-//! Kernels are called once a packet and never for one element, and loops over pairs have no branches: values become lanes, lanes of
-//! their places are gathered and combined with them, and are scattered again.
+//! Kernels are called once a packet and never for one element, and loops over pairs have no branches: values become
+//! lanes; the lanes of the pairs' places are gathered, combined with them, and scattered again.
 
 use super::Sizes;
 use crate::flare::sparse::layout::{Layout, Pairs};
@@ -10,13 +10,13 @@ use crate::parts::memory::heap_bytes;
 
 /// Room for the pairs of one packet.
 pub struct Scratch {
-    /// The pairs' offsets; or their indices.
+    /// The pairs' offsets, or their indices.
     pub offsets: Vec<u32>,
-    /// Where their elements are in the table.
+    /// The places of the pairs' elements in the table.
     pub places: Vec<u32>,
-    /// Their lanes.
+    /// The pairs' lanes.
     pub lanes: Vec<u8>,
-    /// The lanes of their places.
+    /// The lanes at the pairs' places.
     pub held: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ impl Scratch {
         Scratch { offsets: pairs(), places: pairs(), lanes: lanes(), held: lanes() }
     }
 
-    /// The same in bytes.
+    /// The bytes of such a room.
     pub fn bytes(sizes: &Sizes) -> usize {
         2 * 4 * sizes.pairs + 2 * sizes.pair_bytes
     }
@@ -68,8 +68,8 @@ pub fn gather<const SIZE: usize>(table: &[u8], places: impl ExactSizeIterator<It
     to[before..].as_chunks_mut::<SIZE>().0.iter_mut().zip(places).for_each(|(lane, place)| *lane = table[place]);
 }
 
-/// Writes a lane to each place: what was combined where an element is, and what came where none is, which there is one of then.
-/// Gives how many were not there.
+/// Writes a lane to each place: the combined lane where an element is; elsewhere the lane that came, which makes an
+/// element. Returns how many elements are new.
 pub fn scatter<const SIZE: usize>(
     (table, present): (&mut [u8], &mut [u64]),
     places: &[u32],
@@ -89,7 +89,7 @@ pub fn scatter<const SIZE: usize>(
     fresh
 }
 
-/// Calls a function with the bytes of a lane as its constant.
+/// Calls a function whose constant is the number of bytes of a lane.
 macro_rules! with_lane_size {
     ($size:expr, $function:ident($($argument:expr),*)) => {
         match $size {

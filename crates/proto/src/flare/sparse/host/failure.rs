@@ -17,7 +17,7 @@ impl SparseHost {
         Ok(())
     }
 
-    /// Everything that is queued fails, and so does everything later.
+    /// All collectives that are queued fail, and all later ones.
     pub(super) fn fail(&mut self, error: CollectiveError) {
         self.life.fail(error);
         for (idx, slot) in self.slots.iter_mut().enumerate() {
@@ -29,7 +29,7 @@ impl SparseHost {
         (self.current, self.question) = (None, None);
     }
 
-    /// The slot that waits with the earliest block. Searched for: needed only when something is wrong.
+    /// The slot that waits with the earliest block. This is a search, needed only when something is wrong.
     pub(super) fn oldest_waiting(&self) -> Option<u16> {
         (0..self.slots.len() as u16)
             .filter(|&idx| self.slots[usize::from(idx)].is_active)

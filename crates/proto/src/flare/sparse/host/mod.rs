@@ -1,7 +1,8 @@
-//! A worker of sparse allreduces: blocks of the stream by slots, as in the dense ones, each as a stream of shards both ways.
+//! A worker of sparse allreduces: slots take the stream's blocks as in dense allreduces, and each block is a stream of
+//! shards both ways.
 //!
-//! A slot's next phase begins when all of its sum has come. Only hosts have timers: a host sends late shards again, or
-//! asks for late sums, for the slot that has waited longest first.
+//! A slot's next phase begins when all shards of its sum have come. Only hosts have timers: a host sends late shards
+//! again, or asks for late sums, for the slot that has waited longest first.
 
 mod failure;
 mod slot;
@@ -30,7 +31,8 @@ use crate::parts::report::{Heard, Report};
 use crate::parts::send_queue::SendQueue;
 use crate::parts::stream::{Op, Stream};
 
-/// Bytes of pair and value beyond those on the wire: a fingerprint's value is as long as the longest.
+/// Bytes that a pair's index and value may be longer in memory than on the wire: a fingerprint's value is as long as
+/// the longest value.
 const LONGER: usize = 8;
 
 /// A worker's machine.
@@ -41,13 +43,13 @@ pub struct SparseHost {
     common: [u8; COMMON_LEN],
     life: Life,
     slots: Vec<Slot>,
-    /// The slot whose block is being sent: one after the other, so that the first is summed first.
+    /// The slot whose block is being sent. Blocks are sent one after the other, so that the first is summed first.
     current: Option<u16>,
     queue: SendQueue,
-    /// Slots whose time has run out.
+    /// Slots whose timers have run out.
     late: SendQueue,
     recovery: Recovery,
-    /// The slot to ask about.
+    /// The slot that this worker asks about.
     question: Option<u16>,
     /// What the switch last said about a slot and its phase.
     heard: Heard<(u16, u32)>,
@@ -55,7 +57,7 @@ pub struct SparseHost {
 }
 
 impl SparseHost {
-    /// A worker that has nothing to do.
+    /// A worker that has no collectives.
     pub fn new(values: Values, config: &HostConfig, choices: Choices) -> SparseHost {
         let job = &config.job;
         let mut common = [0; COMMON_LEN];
@@ -74,7 +76,7 @@ impl SparseHost {
             current: None,
             queue: SendQueue::new(job.slots),
             late: SendQueue::new(job.slots),
-            // Blocks of more shards than others are done later.
+            // Blocks end in any order: a block of more shards ends later.
             recovery: Recovery::new(job, config.rank, config.timers, Order::Any),
             question: None,
             heard: Heard::default(),
@@ -88,7 +90,7 @@ impl SparseHost {
         Layout::new(self.values, payload_bytes, &self.choices, &op.spec).expect("it was submitted")
     }
 
-    /// Starts a slot whose block was submitted.
+    /// Starts a slot whose block has been submitted.
     fn start(&mut self, idx: u16, in_step: bool) {
         let slot = &self.slots[usize::from(idx)];
         let Some(op) = self.life.stream.op_of(slot.block) else { return };
@@ -125,7 +127,7 @@ impl SparseHost {
         }
     }
 
-    /// A shard of the sum.
+    /// Takes in a shard of the sum.
     fn sum(&mut self, now: Time, header: &Header, body: &[u8], wire_len: usize) -> Result<(), DropReason> {
         let (idx, world) = (header.idx, self.config.job.world);
         let slot = &mut self.slots[usize::from(idx)];
@@ -159,7 +161,8 @@ impl SparseHost {
         Ok(())
     }
 
-    /// The switch has some of the slot's shards. That it has them all, and waits too, is no reason to begin the time again.
+    /// The switch has some of the slot's shards. If it has all of them, and waits too, the slot's timer is not set
+    /// again.
     fn taken(&mut self, now: Time, header: &Header, bits: u64) -> Result<(), DropReason> {
         let slot = &mut self.slots[usize::from(header.idx)];
         slot.taken(header, bits);
@@ -170,7 +173,7 @@ impl SparseHost {
         Ok(())
     }
 
-    /// The slot goes on: its time begins again.
+    /// The slot makes progress: its timer is set again.
     fn rearm(&mut self, now: Time, idx: u16) {
         if self.slots[usize::from(idx)].is_armed {
             self.recovery.stirred(now, idx);
@@ -188,7 +191,7 @@ impl SparseHost {
         }
     }
 
-    /// The slot that sends next: the one that does, one whose time has run out, or the next in turn.
+    /// The slot that sends next: the current one, one whose timer has run out, or the next in turn.
     fn next_slot(&mut self, now: Time) -> Option<u16> {
         if let Some(idx) = self.current.take() {
             return Some(idx);
@@ -202,7 +205,7 @@ impl SparseHost {
         Some(idx)
     }
 
-    /// A slot has nothing more to send, and waits.
+    /// The slot has nothing more to send, and waits.
     fn wait(&mut self, now: Time, idx: u16) {
         let slot = &mut self.slots[usize::from(idx)];
         if slot.is_active && !std::mem::replace(&mut slot.is_armed, true) {
@@ -210,7 +213,7 @@ impl SparseHost {
         }
     }
 
-    /// Writes a packet of a slot; gives its length in memory and on the wire.
+    /// Writes a packet of a slot; returns its length in memory and on the wire.
     fn write(&self, idx: u16, say: Say, buf: &mut [u8]) -> (usize, usize) {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("an active slot has a block");
@@ -254,7 +257,7 @@ impl SparseHost {
     }
 }
 
-/// The data of a collective of a job whose tensors are sparse.
+/// The data of a collective in a job whose tensors are sparse.
 fn sparse(op: &Op) -> &dyn SparseTensor {
     op.tensor.sparse().expect("the job's tensors are sparse")
 }

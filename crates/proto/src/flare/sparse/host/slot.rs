@@ -1,5 +1,5 @@
-//! One slot of a host: the shards of its block that it has sent, those of the sum that have come, and what it has to
-//! say of them.
+//! One slot of a host: the shards of its block that were sent, the shards of the sum that have come, and the questions
+//! and answers that are due about them.
 
 use std::ops::Range;
 
@@ -9,44 +9,45 @@ use crate::flare::sparse::shards::{Lacking, Sent};
 use crate::flare::sparse::wire::Header;
 use crate::parts::form::Form;
 
-/// Every so many shards the switch says what has come, so that the window moves before it is used up.
+/// After so many shards each, a host asks the switch which shards have come, so that the window moves before it is used
+/// up.
 const ASKED_EVERY: u32 = 32;
 
 /// What a host sends of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Say {
-    /// This shard; asking what has come, or not.
+    /// A shard of the block.
     Shard {
-        /// Its number.
+        /// The shard's number.
         shard: u32,
-        /// Asking what has come.
+        /// The switch is asked which shards have come.
         asks: bool,
-        /// It went before.
+        /// The shard was sent before.
         again: bool,
     },
-    /// Up to where the sum is there.
+    /// The first shard of the sum that is missing.
     Have,
-    /// What of the sum is lacking.
+    /// The shards of the sum that are missing.
     Want,
 }
 
 /// One slot.
 pub struct Slot {
-    /// The block of the stream that it works on, or waits for.
+    /// The block of the stream that the slot works on, or waits for.
     pub block: u64,
-    /// How many times it was used.
+    /// How many blocks the slot had before.
     pub phase: u32,
-    /// It works on the block.
+    /// True if the slot works on its block.
     pub is_active: bool,
     /// The phase began when the one before it ended.
     pub in_step: bool,
-    /// A timer runs.
+    /// True if a timer runs for the slot.
     pub is_armed: bool,
-    /// The sum.
+    /// The sum, as far as it has come.
     pub sum: Sum,
     /// The block's own elements, by their places in the tensor.
     places: Range<usize>,
-    /// How many shards they are, and pairs of each.
+    /// How many shards the block has, and how many pairs a full shard has.
     shards: u32,
     capacity: usize,
     sent: Sent,
@@ -75,7 +76,7 @@ impl Slot {
         }
     }
 
-    /// Begins with its block, whose elements have these places.
+    /// Begins the slot's block, whose elements have these places.
     pub fn begin(&mut self, places: Range<usize>, layout: &Layout, in_step: bool) {
         self.capacity = layout.capacity(Form::Host);
         // A block without elements is an empty shard, so that the switch counts its rank too.
@@ -86,7 +87,7 @@ impl Slot {
         self.sum = Sum::default();
     }
 
-    /// Goes on to the block that comes next.
+    /// Ends the block; the slot waits for the next one.
     pub fn end(&mut self, stride: u64) {
         self.block += stride;
         self.phase = self.phase.wrapping_add(1);
@@ -121,7 +122,8 @@ impl Slot {
         std::mem::take(&mut self.says_have).then_some(Say::Have)
     }
 
-    /// Nothing was heard for too long: the last shard that went asks what has come, or the sum is asked for.
+    /// Nothing was heard for too long: the last shard that was sent goes again and asks which shards have come; if all
+    /// have come, the slot asks for the sum.
     pub fn time_out(&mut self) {
         if !self.is_active {
             return;
@@ -132,8 +134,9 @@ impl Slot {
         }
     }
 
-    /// The switch says what has come, or that it has room again and had none for all that has not. If it has had everybody's, the
-    /// sum has gone, and may be lost: shards ask when they go again, because the sum is late.
+    /// The switch says which shards have come. If `asks` is set, it had no room for any of the others and has room
+    /// again. If it has all shards of all children, the sum has gone and may be lost: the slot asks for it. (Shards
+    /// that were sent again asked because the sum is late.)
     pub fn taken(&mut self, header: &Header, bits: u64) {
         if !self.sent.has_sent(header.shard) {
             return;
@@ -152,12 +155,12 @@ impl Slot {
         self.says_want |= is_news && header.is_finished && self.sent.released == self.shards;
     }
 
-    /// Something is to be sent.
+    /// True if the slot has something to send.
     pub fn has_more(&self) -> bool {
         !self.again.is_empty() || self.sent.may_go_on(self.shards) || self.says_want || self.says_have
     }
 
-    /// The switch is to hear up to where the sum is there.
+    /// The switch must hear how much of the sum is there.
     pub fn owe_have(&mut self) {
         self.says_have = true;
     }

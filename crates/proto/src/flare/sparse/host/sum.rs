@@ -1,7 +1,7 @@
 //! The sum of one block as it comes to a host, shard by shard.
 //!
-//! If the root could not combine all values of an index, hosts combine them, in the order of the shards' numbers: so
-//! all hosts have the same bits.
+//! If the root could not combine all values of an index, hosts combine them in the order of the shards' numbers, so
+//! that all hosts get the same bits.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,15 +16,15 @@ use crate::parts::form::Form;
 /// The shards of a block's sum that have come.
 #[derive(Default)]
 pub struct Sum {
-    /// Which.
+    /// Which shards have come.
     pub received: Received,
-    /// Their bodies, as they came.
+    /// The shards' bodies, as they came.
     shards: BTreeMap<u32, Vec<u8>>,
     is_finished: bool,
 }
 
 impl Sum {
-    /// Takes in a shard's body, which was parsed.
+    /// Takes in the body of a shard; the body was parsed before.
     pub fn take(&mut self, header: &Header, body: &[u8]) -> Result<(), DropReason> {
         self.received.check(header.shard, header.count)?;
         let is_first = self.shards.is_empty();
@@ -37,13 +37,13 @@ impl Sum {
         Ok(())
     }
 
-    /// Writes the sum, which is complete, as the result of a block of indices; makes room for the next.
+    /// Writes the complete sum as the result of a block of indices, and makes room for the next sum.
     pub fn write(&mut self, layout: &Layout, world: u16, block: Range<u32>, tensor: &mut dyn SparseTensor) {
         let form = if self.is_finished { Form::Host } else { Form::Partial };
         let sum = std::mem::take(self);
         let shards = || sum.shards.values().map(|body| layout.pairs(body, form));
         if sum.is_finished {
-            // What a root's array gives is in order, shard after shard: nothing is to be sorted nor combined.
+            // An array at the root gives elements in order, shard after shard, so there is nothing to sort or combine.
             let mut indices = Vec::with_capacity(shards().map(|pairs| pairs.len()).sum());
             shards().for_each(|pairs| pairs.append_offsets(block.start, &mut indices));
             if ascend(&indices) {
@@ -52,7 +52,7 @@ impl Sum {
             }
         }
         let mut pairs: Vec<(u32, &[u8])> = shards().flat_map(|pairs| pairs.iter()).collect();
-        // Stable: of one index the earlier shard's comes first.
+        // The sort is stable: of values of one index, the earlier shard's comes first.
         pairs.sort_by_key(|&(offset, _)| offset);
         let (mut indices, mut values) = (Vec::with_capacity(pairs.len()), Vec::new());
         let mut lane = vec![0; layout.combine.lane_size];

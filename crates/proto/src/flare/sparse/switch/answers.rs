@@ -1,5 +1,5 @@
-//! Packets that a switch sends about its blocks: shards as they become ready, shards once more, and which shards have
-//! come.
+//! Packets that a switch sends about its blocks: shards as they become ready, shards once more, and notices that say
+//! which shards have come.
 
 use super::version::{Again, Resume, State};
 use super::{SparseSwitch, Version};
@@ -9,7 +9,7 @@ use crate::contract::switch::{Emission, Verdict};
 use crate::contract::wire::Common;
 use crate::flare::sparse::wire::{HEADER_LEN, Header, Kind, put_bits};
 
-/// Every so many shards the receiver says what has come, so that the window moves before it is used up.
+/// After so many shards each, the receiver is asked which have come, so that the window moves before it is used up.
 const ASKED_EVERY: u32 = 32;
 
 impl SparseSwitch {
@@ -65,7 +65,7 @@ impl SparseSwitch {
         next
     }
 
-    /// The next shard that goes again.
+    /// The next shard to be sent again, and to whom.
     fn next_again(&mut self, at: usize) -> Option<(Again, u32)> {
         let Version { again, sent, .. } = &mut self.versions[at];
         let (to, lacking) = again.as_mut()?;
@@ -83,7 +83,7 @@ impl SparseSwitch {
         Header { wid, idx, phase, shard: 0, count: 0, asks: false, is_finished: false, spec }
     }
 
-    /// Tells which shards have come.
+    /// Writes a notice that says which shards have come.
     fn tell(&self, kind: Kind, header: Header, bits: u64, verdict: Verdict, buf: &mut [u8]) -> Emission {
         Common { kind: kind as u8, ..self.common }.emit(buf);
         header.emit(buf);
@@ -91,7 +91,7 @@ impl SparseSwitch {
         Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict, ingress: None }
     }
 
-    /// Sends a shard on, or once more.
+    /// Writes a shard, for the first time or again.
     fn send(&mut self, at: usize, shard: u32, again: Option<Again>, buf: &mut [u8]) -> Emission {
         let is_root = self.is_root();
         let (kind, wid, verdict) = match (self.parent, again) {

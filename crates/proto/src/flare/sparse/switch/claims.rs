@@ -9,7 +9,7 @@ use crate::parts::form::Form;
 use crate::parts::inquiry::Neighbour;
 
 impl SparseSwitch {
-    /// Packets about a block have all of it for themselves; a sum on its way down has not.
+    /// A packet about a block needs the whole block to itself; a sum on its way down does not.
     pub(super) fn claim_of(&self, packet: &[u8]) -> Claim {
         let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
         let block = u64::from(header.idx);

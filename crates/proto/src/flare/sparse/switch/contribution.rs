@@ -1,4 +1,4 @@
-//! What a child's shard does: it is added once, or answered, or refused for want of room.
+//! How a switch takes a child's shard: it adds the shard once, answers it, or refuses it for want of room.
 
 use super::version::{Again, Resume, State};
 use super::{Relation, SparseSwitch};
@@ -11,7 +11,7 @@ use crate::parts::form::Form;
 use crate::parts::inquiry::Neighbour;
 
 impl SparseSwitch {
-    /// Pairs of a child's.
+    /// Takes in the pairs of a child's shard.
     pub(super) fn shard(
         &mut self,
         at: usize,
@@ -57,13 +57,14 @@ impl SparseSwitch {
         }
     }
 
-    /// Every child has all of the phase before the one before: the other version holds the phase before, all of it.
+    /// True if every child has the whole sum of the phase before the previous one: the other version holds the previous
+    /// phase, and that phase is complete.
     pub(super) fn before_is_over(&self, at: usize, phase: u32) -> bool {
         let shadow = &self.versions[at ^ 1];
         shadow.phase == phase.wrapping_sub(1) && shadow.is_over()
     }
 
-    /// A shard that is new and has room.
+    /// Adds a shard that is new and has room.
     fn take(&mut self, at: usize, header: &Header, pairs: &Pairs<'_>, form: Form) {
         let is_root = self.is_root();
         let version = &mut self.versions[at];
@@ -101,12 +102,13 @@ impl SparseSwitch {
                 version.block.finish(&layout, self.world);
             }
         }
-        // Who fills a packet has made it, whenever there is room for it to go.
+        // A child that fills a packet has caused that packet, even if it can leave only later.
         counters.work.emitted += u64::from(version.available(is_root) - ready);
         self.queue(at);
     }
 
-    /// A child says that it waits: it is told what has come, or gets the sum again where that is one packet.
+    /// A child repeats a shard. If the shard asks, the child is told which shards have come, or gets the sum again if
+    /// the sum is one packet.
     fn answer_again(&mut self, at: usize, header: &Header) {
         if !header.asks {
             return;
@@ -120,8 +122,8 @@ impl SparseSwitch {
         self.queue(at);
     }
 
-    /// There is no room for what may collide, before what has spilled is where it should be: that goes again, as nobody else may
-    /// know that it is missing.
+    /// There is no room for pairs that may collide until the spilled pairs have arrived. So spilled pairs go again,
+    /// since their receiver may not know that they are missing.
     fn refuse(&mut self, at: usize, child: usize) {
         self.counters.shards_refused += 1;
         let is_root = self.is_root();

@@ -55,11 +55,11 @@ pub struct SparseSwitch {
     common: Common,
     slots: Range<u16>,
     versions: Vec<Version>,
-    /// Versions that have something to send, each once.
+    /// Versions that have something to send, each listed once.
     ready: VecDeque<usize>,
     notices: Notices,
     inquiry: Inquiry,
-    /// The layout of the last collective.
+    /// The layout of the collective whose packet came last.
     known: Option<(Spec, Layout)>,
     scratch: Scratch,
     counters: Counters,
@@ -155,7 +155,7 @@ impl SparseSwitch {
         }
     }
 
-    /// The version that serves this phase of this slot, if the slot is here.
+    /// The index of the version that serves this phase of this slot, if this switch has the slot.
     fn version(&self, idx: u16, phase: u32) -> Option<usize> {
         self.slots.contains(&idx).then(|| 2 * usize::from(idx - self.slots.start) + (phase % 2) as usize)
     }
@@ -179,14 +179,14 @@ impl SparseSwitch {
         Ok(layout)
     }
 
-    /// The version has something to send.
+    /// Notes that the version has something to send.
     fn queue(&mut self, at: usize) {
         if !std::mem::replace(&mut self.versions[at].is_queued, true) {
             self.ready.push_back(at);
         }
     }
 
-    /// The switch above says which shards of this one it has.
+    /// The switch above says which shards of this switch it has.
     fn taken(&mut self, at: usize, header: &Header, bits: u64) -> Result<Verdict, DropReason> {
         let version = &mut self.versions[at];
         match (Relation::of(header.phase, version.phase), version.state) {
@@ -207,7 +207,7 @@ impl SparseSwitch {
         Ok(Verdict::Consume)
     }
 
-    /// A child says which shards of the sum it has, or lacks.
+    /// A child says which shards of the sum it has, or which it lacks.
     fn has(&mut self, at: usize, header: &Header, kind: Kind, bits: u64) -> Result<Verdict, DropReason> {
         let is_root = self.is_root();
         let version = &mut self.versions[at];
@@ -222,16 +222,16 @@ impl SparseSwitch {
             (Relation::Same, _) => {}
         }
         let (child, before) = (header.wid.index(), version.all_have());
-        // A switch asks for some child of its, and has what all of them have.
+        // A switch sends `Want` for one of its children, but `Have` for all of them.
         let has = &mut version.children[child].has;
-        // Who says so again was asked again: the switch above has not heard of it.
+        // A child that repeats `Have` was asked again: the switch above has not heard of it.
         let is_repeated = kind == Kind::Have && header.shard <= *has;
         if kind == Kind::Have || !self.inquiry.is_switch(Neighbour::Child(header.wid)) {
             *has = header.shard.max(*has);
         }
         let all_have = version.all_have();
         if kind == Kind::Want && !version.children[child].received.is_complete() {
-            // The sum waits for what this child has lost on the way here.
+            // The sum waits for shards that this child's packets lost on their way here.
             version.owe(child, Resume::All);
         }
         if is_root {
@@ -242,7 +242,7 @@ impl SparseSwitch {
                 version.send_again(Again::Child(header.wid.0), version.sent.lacking(header.shard, bits));
             }
         } else {
-            // Who waits may wait because that was lost.
+            // The child may wait because an earlier `Have` was lost.
             version.tells_have |= all_have > before || is_repeated || kind == Kind::Want;
             if kind == Kind::Want {
                 if !version.is_known_above {
@@ -256,7 +256,7 @@ impl SparseSwitch {
         Ok(Verdict::Consume)
     }
 
-    /// The sum comes down, and goes to all children as it is: only the root keeps it.
+    /// A shard of the sum comes down and goes to all children as it is: only the root keeps it.
     fn sum_from_above(&self, at: usize, header: &Header) -> Result<Verdict, DropReason> {
         let version = &self.versions[at];
         match (Relation::of(header.phase, version.phase), version.state) {

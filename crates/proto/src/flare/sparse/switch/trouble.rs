@@ -1,4 +1,4 @@
-//! A block that cannot end: ranks disagree, or somebody asks who is missing.
+//! A block that cannot complete: ranks disagree, or a host asks which ranks are missing.
 
 use std::collections::VecDeque;
 
@@ -15,15 +15,15 @@ use crate::parts::inquiry::Neighbour;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::report::Report;
 
-/// Whom a notice is for.
+/// The receivers of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
     One(Neighbour),
     Children,
 }
 
-/// Notices that wait to be sent: at most one of each kind for each audience, so that memory stays bounded. A later one takes
-/// the place of an earlier: who still wants the earlier asks again.
+/// Notices that wait to be sent: at most one of each kind for each audience, so that memory stays bounded. A later
+/// notice replaces an earlier one: a neighbour that still needs the earlier one asks again.
 pub(super) struct Notices(VecDeque<(Audience, Kind, Header)>);
 
 impl Notices {
@@ -65,14 +65,15 @@ impl SparseSwitch {
         }
     }
 
-    /// Writes what follows a notice's header; gives the packet's length.
+    /// Writes what follows a notice's header; returns the packet's length.
     fn write_body(&self, to: Audience, kind: Kind, header: &Header, buf: &mut [u8]) -> Option<usize> {
         let (idx, phase) = (header.idx, header.phase);
         let version = &self.versions[self.version(idx, phase)?];
         let body = &mut buf[HEADER_LEN..];
         let len = match (kind, to) {
             (Kind::Report, Audience::One(neighbour)) => {
-                // A switch does not keep the sum: it never knows whether all others have brought theirs.
+                // A switch below the root does not keep the sum, and never knows whether all other switches have
+                // contributed.
                 let is_done = self.is_root() && version.phase == phase && version.state == State::Closed;
                 let has_contributed = |wid| version.has_contributed(phase, wid);
                 self.inquiry.report(neighbour, (idx, phase), has_contributed, is_done).emit(body)
@@ -106,7 +107,7 @@ impl SparseSwitch {
         let version = &self.versions[at];
         let brought = |child: &ChildId| version.children[child.index()].received != Default::default();
         let a = (0..self.members.len() as u16).map(ChildId).find(brought).expect("somebody began the phase");
-        // All ranks below a child bring the same, or it would have told of their disagreement.
+        // All ranks below a child bring the same collective, or the child would have reported their disagreement.
         let (a, b) = (self.inquiry.rank_of(a), self.inquiry.rank_of(header.wid));
         self.note(at, Mismatch { a, a_spec: self.versions[at].spec, b, b_spec: header.spec });
         self.notices.push(Audience::Children, Kind::Mismatch, *header);
@@ -142,7 +143,7 @@ impl SparseSwitch {
         Ok(Verdict::Group(self.group))
     }
 
-    /// Who is missing? What is known is told at once; other switches may know more.
+    /// A neighbour asks which ranks are missing. This switch tells at once what it knows; other switches may know more.
     pub(super) fn query(&mut self, by: Neighbour, header: Header) -> Result<Verdict, DropReason> {
         let question = (header.idx, header.phase);
         self.inquiry.ask(by, question);
@@ -155,7 +156,7 @@ impl SparseSwitch {
         Ok(Verdict::Consume)
     }
 
-    /// Another switch says who is missing.
+    /// Another switch says which ranks are missing.
     pub(super) fn hear_report(&mut self, from: Neighbour, header: &Header, body: &[u8]) -> Result<Verdict, DropReason> {
         let report = Report::parse(body)?;
         let question = (header.idx, header.phase);

@@ -1,4 +1,4 @@
-//! One version of a slot: the phase of a block that a switch works on, or the one before, which some child may still ask about.
+//! One version of a slot: the phase that a switch works on, or the phase before, about which some child may still ask.
 
 use crate::contract::ids::ChildId;
 use crate::contract::tensor::Spec;
@@ -23,29 +23,29 @@ pub enum State {
     Mismatched,
 }
 
-/// What of a child's a switch keeps for one block.
+/// What a switch keeps of one child for one block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfChild {
-    /// Which of its shards have come.
+    /// Which of the child's shards have come.
     pub received: Received,
-    /// It has the sum's shards below.
+    /// The child has all shards of the sum below this one.
     pub has: u32,
-    /// There was no room for a shard of its.
+    /// There was no room for a shard of the child.
     pub refused: bool,
-    /// It is to be told which of its shards have come; and to send all others again.
+    /// The child must be told which of its shards have come, and which others to send again.
     pub owed: Option<Resume>,
 }
 
-/// Whether a child that is told what has come is to send the rest again.
+/// Which shards a child sends again when it is told which have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// Only what later shards have overtaken.
+    /// Only missing shards of which later ones have come.
     Gaps,
-    /// All: there was no room for it.
+    /// All others: there was no room for them.
     All,
 }
 
-/// Who gets shards again.
+/// The receivers of shards that are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// The switch above.
@@ -62,39 +62,40 @@ pub struct Version {
     pub phase: u32,
     /// What it holds.
     pub state: State,
-    /// The collective that the block is of.
+    /// The collective that the block belongs to.
     pub spec: Spec,
-    /// How its pairs travel; of no collective, none.
+    /// How the block's pairs travel; `None` before the first collective.
     pub layout: Option<Layout>,
     /// The elements.
     pub block: Block,
-    /// By child.
+    /// The state of each child.
     pub children: Vec<OfChild>,
-    /// Children all of whose shards are here.
+    /// How many children have brought all their shards.
     pub complete: u16,
-    /// Shards that went on: up, or from the root to all children.
+    /// Shards that were sent: to the switch above, or from the root to all children.
     pub sent: Sent,
-    /// The switch above has said which of them it has: it knows of the block, and can be asked without sending it anything.
+    /// The switch above has said which of these shards it has. So it knows of the block, and `Want` needs no shard
+    /// before it.
     pub is_known_above: bool,
-    /// Those that go again, and to whom.
+    /// The shards that go again, and their receivers.
     pub again: Option<(Again, Lacking)>,
     /// Some child is owed an answer.
     pub owes: bool,
-    /// The switch above is to be told up to where all children have the sum.
+    /// The switch above must be told how much of the sum all children have.
     pub tells_have: bool,
-    /// A child lacks shards of the sum: up to where it has them, and which beyond.
+    /// A child lacks shards of the sum: the first that it lacks, and which of the later ones it has.
     pub wants: Option<(u32, u64)>,
-    /// It waits to send something.
+    /// The version is queued to send something.
     pub is_queued: bool,
     /// What ranks disagree on.
     pub mismatch: Option<Mismatch>,
 }
 
 impl Version {
-    /// New, of the even or the odd phases.
+    /// A new version, for even or for odd phases.
     pub fn new(parity: u32, children: usize, block: Block) -> Version {
         Version {
-            // Phases 0 and 1 come next.
+            // Its first phase is 0 or 1.
             phase: parity.wrapping_sub(2),
             state: State::Unused,
             spec: Spec::NOTHING,
@@ -113,7 +114,7 @@ impl Version {
         }
     }
 
-    /// Takes the version for a new phase.
+    /// Starts a new phase in this version.
     pub fn begin(&mut self, phase: u32, spec: Spec, layout: Layout) {
         self.block.clear();
         self.children.fill(OfChild::default());
@@ -122,18 +123,19 @@ impl Version {
         (self.is_known_above, self.owes, self.tells_have, self.mismatch) = (false, false, false, None);
     }
 
-    /// All children's shards are here, or the slot is new.
+    /// True if all children's shards are here, or the slot is new.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Closed | State::Unused)
     }
 
-    /// The form in which shards go on, and whether they are the result. The root's are, unless some spilled: then hosts combine.
+    /// The form of the shards that are sent, and whether they are finished results. The root's shards are, unless pairs
+    /// spilled: then hosts combine them.
     pub fn form(&self, is_root: bool) -> (Form, bool) {
         let is_finished = is_root && self.state == State::Closed && !self.block.has_spilled();
         (if is_finished { Form::Host } else { Form::Partial }, is_finished)
     }
 
-    /// Shards that there are to go on.
+    /// How many shards may be sent.
     pub fn available(&self, is_root: bool) -> u32 {
         match (&self.layout, self.state) {
             (Some(layout), State::Open | State::Closed) => {
@@ -143,7 +145,7 @@ impl Version {
         }
     }
 
-    /// The receiver of what goes on has all shards below; true if that is news, and there is room for more.
+    /// The receiver has all shards below `next`; true if that is news, which also makes room for more pairs.
     pub fn release(&mut self, next: u32) -> bool {
         let is_news = self.sent.release(next);
         if let (true, Some(layout)) = (is_news, &self.layout) {
@@ -155,7 +157,7 @@ impl Version {
         is_news
     }
 
-    /// Children for whose shards there was no room bring them again.
+    /// Children whose shards found no room are asked to bring them again.
     pub fn resume(&mut self) {
         for child in self.children.iter_mut().filter(|child| child.refused) {
             (child.refused, child.owed) = (false, Some(Resume::All));
@@ -163,14 +165,14 @@ impl Version {
         }
     }
 
-    /// A child is to be told what has come.
+    /// Notes that a child must be told which shards have come.
     pub fn owe(&mut self, child: usize, resume: Resume) {
         let owed = &mut self.children[child].owed;
         *owed = if *owed == Some(Resume::All) { *owed } else { Some(resume) };
         self.owes = true;
     }
 
-    /// Shards go again, besides those that do already.
+    /// Adds shards to those that go again.
     pub fn send_again(&mut self, to: Again, lacking: Lacking) {
         let lacking = lacking.from(self.sent.released);
         if lacking.is_empty() {
@@ -184,7 +186,7 @@ impl Version {
         });
     }
 
-    /// What some child has of the sum, all children have.
+    /// All children have at least the shards of the sum below this one.
     pub fn all_have(&self) -> u32 {
         self.children.iter().map(|child| child.has).min().unwrap_or(0)
     }

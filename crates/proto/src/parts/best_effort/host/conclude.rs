@@ -1,4 +1,4 @@
-//! How blocks end: with a result, or with the order to send them again; and the blocks that this host serves.
+//! How blocks end: with a result, or with the order to send them again; also for the blocks that this host serves.
 
 use tributary_numeric::BlockExponent;
 
@@ -9,7 +9,8 @@ use crate::parts::best_effort::server::Standing;
 use crate::parts::best_effort::wire::{Flags, Header};
 
 impl BestEffortHost {
-    /// Takes part in the blocks that this host serves, as far as the window reaches, and ends those that are complete.
+    /// Contributes to the blocks that this host serves, as far as the window reaches, and finishes those that are
+    /// complete.
     pub(super) fn bring_served(&mut self, now: Time) {
         loop {
             while self.serves(self.window.next) && self.may_begin(self.window.next) {
@@ -26,7 +27,7 @@ impl BestEffortHost {
         }
     }
 
-    /// This rank's part of a block of its own server.
+    /// Adds this rank's part to a block of its own server.
     fn bring(&mut self, block: u64) {
         self.window.ack(block);
         let Some(op) = self.life.stream.op_of(block) else { return };
@@ -35,7 +36,7 @@ impl BestEffortHost {
         self.server.bring(block, &header, elements);
     }
 
-    /// All ranks have contributed to a block that this host serves.
+    /// All ranks have contributed to a block that this host serves: finishes it.
     fn complete(&mut self, now: Time, block: u64) {
         let (Some(_), Some(op)) = (self.window.waiting(block), self.life.stream.op_of(block)) else { return };
         let Some(served) = self.server.get(block) else { return };
@@ -61,7 +62,7 @@ impl BestEffortHost {
         self.vectors = [own, result];
     }
 
-    /// The block was summed in vain: it is sent again, scaled by what all ranks have told.
+    /// The attempt to sum the block failed: this rank sends it again, scaled by the magnitude that all ranks have told.
     pub(super) fn again(&mut self, now: Time, block: u64, attempt: u8, scale: BlockExponent) {
         let Some(place) = self.window.waiting(block) else { return };
         let (transmission, was_acked) = (place.transmission, place.acked);
@@ -76,7 +77,7 @@ impl BestEffortHost {
         self.heard(now);
     }
 
-    /// The result of a block, from wherever it came.
+    /// Takes in the result of a block, wherever it came from.
     pub(super) fn conclude(&mut self, now: Time, block: u64, header: &Header, vector: &[u8], marked: bool) {
         let (own, world) = (self.own(), self.world());
         let Some(place) = self.window.waiting(block) else { return };

@@ -26,7 +26,7 @@ pub(super) const NO_BLOCK: Header = Header {
 };
 
 impl BestEffortHost {
-    /// Ranks disagree on a block: its collective fails as soon as those before it are complete.
+    /// Ranks disagree on a block: its collective fails as soon as all collectives before it are complete.
     pub(super) fn mismatch(&mut self, block: u64, mismatch: Mismatch) -> Result<(), DropReason> {
         self.window.waiting(block).ok_or(DropReason::Unexpected)?;
         let op = self.life.stream.op_of(block).ok_or(DropReason::Unexpected)?.id;
@@ -35,7 +35,7 @@ impl BestEffortHost {
         Ok(())
     }
 
-    /// Everything that is queued fails, and so does everything later. What this host serves it still answers for.
+    /// All collectives that are queued fail, and all later ones. This host still answers for the blocks that it serves.
     pub(super) fn fail(&mut self, error: CollectiveError) {
         self.life.fail(error);
         self.window.clear();

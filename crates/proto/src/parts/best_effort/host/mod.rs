@@ -1,7 +1,7 @@
 //! A host: a worker, and one of the job's servers.
 //!
 //! Blocks of all collectives are one stream. A worker sends as far as its windows let it, and keeps every block until
-//! the block's result has come, even if its gradient was acknowledged before. To a block that its own host serves it
+//! its result has come, even if its gradient was acknowledged before. To a block that its own host serves a worker
 //! contributes without a packet. Floats are scaled by a guess, so that no rank waits until others have named a block's
 //! magnitude (`scaling.rs`).
 
@@ -40,7 +40,7 @@ use crate::parts::report::Report;
 use crate::parts::rtt::RttEstimator;
 use crate::parts::stream::Stream;
 
-/// A worker's machine, and a server's.
+/// The machine of a worker and its server.
 #[derive(Clone, Hash)]
 pub struct BestEffortHost {
     values: Values,
@@ -49,21 +49,21 @@ pub struct BestEffortHost {
     places: Places,
     common: [u8; COMMON_LEN],
     life: Life,
-    /// Blocks of all collectives so far.
+    /// How many blocks all collectives so far have.
     submitted: u64,
     window: Window,
     windows: Box<dyn Windows>,
-    /// The newest PROG, and whether there was any.
+    /// The newest PROG, if any has come.
     prog: Option<u32>,
     rtt: RttEstimator,
     recovery: Recovery,
-    /// Since when what is sent again is counted, and how much it was since.
+    /// When the current period of sending again began, and how many packets were sent again in it.
     resent: (Time, u64),
     /// Blocks to ask about.
     questions: VecDeque<u64>,
     server: Server,
     farewell: Farewell,
-    /// What a server last said of a block that waits: whom it misses.
+    /// What a server last said about a block that waits: the ranks that it misses.
     heard: Option<(u64, Report)>,
     stats: HostStats,
     /// Room for a vector and for a result.
@@ -71,7 +71,7 @@ pub struct BestEffortHost {
 }
 
 impl BestEffortHost {
-    /// A host that has nothing to do. The plan of the fabric names every rank's node and its switch.
+    /// A host that has no collectives. The plan of the fabric names every rank's node and its switch.
     pub fn new(values: Values, rules: Rules, config: &HostConfig) -> BestEffortHost {
         let job = &config.job;
         assert!(config.fabric.hosts.len() >= usize::from(job.world), "every rank has a node");
@@ -103,12 +103,12 @@ impl BestEffortHost {
         }
     }
 
-    /// How far this worker and the others are beyond the last result, as far as is known (section III-B2).
+    /// How far this worker and the other ranks are beyond the last result, as far as this host knows (section III-B2).
     pub fn progress(&self) -> Progress {
         let (world, last) = (u32::from(self.config.job.world), self.window.first as u32);
         let ahead = self.prog.map_or(0, |prog| {
             let ahead = prog.wrapping_sub(world.wrapping_mul(last)) & super::wire::PROG_MASK;
-            // A sum from before the last result says nothing.
+            // A PROG from before the last result says nothing.
             if ahead > super::wire::PROG_MASK / 2 { 0 } else { ahead }
         });
         let own = (self.window.acked - self.window.first) as f64;
@@ -172,7 +172,7 @@ impl Host for BestEffortHost {
     }
 
     fn finish(&mut self, now: Time) {
-        // Servers on hosts of their own stay by themselves.
+        // Servers on hosts of their own stay until they are removed.
         if self.world() > 1 && !self.places.are_apart() {
             self.farewell.begin(now);
         }

@@ -32,7 +32,8 @@ impl BestEffortHost {
                 if !self.serves(block) {
                     return Err(DropReason::NotAMember);
                 }
-                // Nobody sends a block before it has the result of the one a window before, which this rank took part in.
+                // No rank sends a block before it has the result of the block a window earlier, to which this rank has
+                // contributed.
                 if block >= self.window.next + window {
                     return Err(DropReason::Ahead);
                 }
@@ -80,7 +81,7 @@ impl BestEffortHost {
         self.server.query(block, header)
     }
 
-    /// The newest sum of all ranks' numbers.
+    /// Notes the newest PROG.
     fn note_progress(&mut self, prog: u32) {
         let is_newer = |known: u32| (prog.wrapping_sub(known) & PROG_MASK) <= PROG_MASK / 2;
         if self.prog.is_none_or(is_newer) {
@@ -88,7 +89,7 @@ impl BestEffortHost {
         }
     }
 
-    /// A gradient has arrived, says the switch or the server.
+    /// The switch or the server says that a gradient has arrived.
     fn acknowledged(&mut self, now: Time, block: u64, header: &Header) -> Result<(), DropReason> {
         if !self.rules.acknowledges {
             return Err(DropReason::BadKind);
@@ -118,7 +119,7 @@ impl BestEffortHost {
         self.windows.on_ack(&Ack { transmission, next, marked, progress });
     }
 
-    /// A result, or the word that there is none yet.
+    /// The result of a block, or the message that there is none yet.
     fn result(&mut self, now: Time, block: u64, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         let multicast = header.flags.has(Flags::MULTICAST);
         let is_for_us = header.wid == self.own()

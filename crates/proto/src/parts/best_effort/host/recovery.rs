@@ -1,9 +1,9 @@
 //! A worker's recovery from losses, without harm to ranks that are only late (A7, A8).
 //!
-//! A gradient that nobody acknowledged is sent again, past all aggregators. A gradient that was acknowledged is never
-//! sent again for its age: others may be late for as long as they like. When the worker has heard nothing for long, or
-//! a later result of the same server has come, the worker asks; switches on the way say what they hold, and the server
-//! says what it lacks.
+//! A gradient that nobody acknowledged is sent again, past all aggregators. An acknowledged gradient is never sent
+//! again because of its age: other ranks may be late for as long as they like. When the worker has heard nothing for
+//! long, or a later result of the same server has come, the worker asks; switches on the way say what they hold, and
+//! the server says what it lacks.
 
 use super::BestEffortHost;
 use crate::contract::config::TimerConfig;
@@ -13,39 +13,41 @@ use crate::parts::best_effort::host::window::Place;
 use crate::parts::best_effort::wire::Header;
 use crate::parts::recovery::apart;
 
-/// Results of one server that overtake another's before something is done (A7) ...
+/// How many results of one server must overtake a block before the worker asks about the block (A7).
 const PATIENCE: u32 = 3;
-/// ... and the most, of a path where they were late and not lost.
+/// The greatest patience, for a path where results were late and not lost.
 const MOST_PATIENCE: u32 = 256;
-/// After so many timeouts without a result a worker asks.
+/// A worker asks after so many timeouts without a result.
 const SILENT_TIMEOUTS: u64 = 4;
 /// The longest time between two questions, in longest timeouts: a rank may be late for as long as it likes.
 const LONGEST_WAIT: u64 = 8;
-/// Where one block was lost, so many more are asked about at once, up to a window after it: losses come together.
+/// Losses come together: where one block was lost, a worker asks about so many more blocks at once, up to a window
+/// after it.
 const MOST_QUESTIONS: usize = 16;
 
-/// How long a worker has heard nothing, and how much it bears.
+/// How long a worker has heard nothing, and how long it waits before it asks.
 #[derive(Clone, Hash)]
 pub(super) struct Recovery {
     timers: TimerConfig,
     patience: u32,
-    /// Since when no result has come, nor a question was asked; none while nothing is awaited.
+    /// When the last result came or the last question was asked; `None` while nothing is awaited.
     since: Option<Time>,
     wait: Span,
-    /// Times that it has asked since a result came.
+    /// How many times the worker has asked since a result came.
     asks: u32,
-    /// Nothing was lost, said somebody who was asked last.
+    /// The last answer said that nothing was lost.
     told_to_wait: bool,
-    /// When a gradient was last acknowledged, or sent again because none was; and how many were since.
+    /// When a gradient was last acknowledged or sent again for want of an acknowledgement; and how many were sent again
+    /// since the last acknowledgement.
     stirred: (Time, u32),
-    /// A window beyond the last block of which this rank's part was lost, or behind the last one whose result was.
+    /// A window beyond the last block whose gradient was lost, or behind the last block whose result was lost.
     lossy_up_to: u64,
-    /// The shortest time from a gradient to its answer: others' lateness makes it longer, and losses do.
+    /// The shortest time from a gradient to its answer. Late ranks and losses only make it longer.
     least: Option<Span>,
 }
 
 impl Recovery {
-    /// Nothing is awaited.
+    /// A recovery that awaits nothing.
     pub(super) fn new(timers: TimerConfig) -> Recovery {
         Recovery {
             timers,
@@ -60,19 +62,19 @@ impl Recovery {
         }
     }
 
-    /// Something is awaited.
+    /// The worker begins to await something.
     pub(super) fn begin(&mut self, now: Time) {
         if self.since.is_none() {
             self.heard(now);
         }
     }
 
-    /// After so long what nobody delays has been answered.
+    /// An answer that no rank delays comes within this time.
     fn timeout(&self) -> Span {
         self.least.map_or(self.timers.initial_rto, |least| least.max(self.timers.min_rto))
     }
 
-    /// So long after it was sent for the only time, a gradient was answered.
+    /// A gradient that was sent once was answered after this time.
     pub(super) fn sample(&mut self, span: Span) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
     }
@@ -83,7 +85,7 @@ impl Recovery {
         self.asks = 0;
     }
 
-    /// Questions leave: they, or their answers, may be lost; or the last answer was that others are late.
+    /// Questions are sent. They or their answers may be lost, or the last answer may have been that others are late.
     fn asked(&mut self, now: Time) {
         let longest = self.timers.max_rto.times(if self.told_to_wait { LONGEST_WAIT } else { 1 });
         (self.since, self.wait) = (Some(now), self.wait.times(2).min(longest.max(self.wait)));
@@ -93,21 +95,21 @@ impl Recovery {
 }
 
 impl BestEffortHost {
-    /// When the oldest gradient that nobody has acknowledged counts as lost: a timeout after it was sent, and after the
-    /// last acknowledgement of any, behind which it may queue.
+    /// When the oldest gradient without an acknowledgement counts as lost: a timeout after it was sent, and a timeout
+    /// after the last acknowledgement of any gradient, behind which its own may queue.
     pub(super) fn loss_due(&self) -> Option<Time> {
         let place = self.window.first_flying().filter(|_| self.rules.acknowledges)?;
         let (stirred_at, silences) = self.recovery.stirred;
         Some(place.sent_at.max(stirred_at) + self.rtt.rto(place.sends.max(silences + 1)))
     }
 
-    /// Acknowledgements come: what flies is not late yet.
+    /// An acknowledgement has come: gradients under way are not late yet.
     pub(super) fn stirred(&mut self, now: Time) {
         self.recovery.stirred = (now, 0);
     }
 
-    /// Whether something may be sent again now: in each timeout, as much as the window has packets. All of a burst but the
-    /// first would be lost once more at a queue that is short.
+    /// True if a packet may be sent again now: in each timeout, as many as the window has packets. A short queue would
+    /// lose all packets of a burst but the first again.
     pub(super) fn may_resend(&mut self, now: Time) -> bool {
         if self.resend_due(now) {
             self.resent = (now, 0);
@@ -119,14 +121,14 @@ impl BestEffortHost {
         now >= self.resent.0 + self.recovery.timeout()
     }
 
-    /// When something that waits may be sent again.
+    /// When a waiting packet may be sent again.
     pub(super) fn pace_due(&self) -> Option<Time> {
         let is_held = self.window.has_again() && self.resent.1 >= self.windows.packets();
         is_held.then(|| self.resent.0 + self.recovery.timeout())
     }
 
-    /// Sends the oldest gradient again that nobody has acknowledged for a timeout, and no other before twice that timeout:
-    /// where nothing was lost, because a thread slept, few blocks go to their servers for it.
+    /// Sends the oldest gradient again that nobody has acknowledged for a timeout, and no other before twice that
+    /// timeout. So few blocks go to their servers without cause if nothing was lost, and a thread merely slept.
     pub(super) fn resend_lost(&mut self, now: Time) {
         if self.loss_due().is_none_or(|due| due > now) {
             return;
@@ -142,8 +144,8 @@ impl BestEffortHost {
         }
     }
 
-    /// When to ask, if nothing comes. Ranks ask apart from each other, the first time excepted: the answers to all of them at
-    /// once would not pass a short queue.
+    /// When to ask, if nothing comes. Ranks ask at different times, except the first time: a short queue would not hold
+    /// the answers to all of them.
     pub(super) fn silence_due(&self) -> Option<Time> {
         let waits = self.window.first < self.window.next && self.life.broken().is_none();
         let Recovery { since, wait, asks, .. } = self.recovery;
@@ -161,7 +163,7 @@ impl BestEffortHost {
         }
     }
 
-    /// Asks about the oldest block that waits at another host.
+    /// Asks about the oldest block that waits and that another host serves.
     pub(super) fn ask_oldest(&mut self) {
         let oldest = self.window.all_waiting().map(|place| place.block).find(|&block| !self.serves(block));
         if let Some(block) = oldest.filter(|block| !self.questions.contains(block)) {
@@ -169,7 +171,7 @@ impl BestEffortHost {
         }
     }
 
-    /// Asks about the oldest blocks besides of which this rank's part may be lost, or the result is: later ones have come.
+    /// Also asks about the oldest blocks whose gradient or result may be lost, because later ones have come.
     fn ask_more(&mut self, now: Time) {
         let patience = self.recovery.patience;
         let lacks = |place: &Place| !place.has_arrived || place.overtaken >= patience;
@@ -193,7 +195,7 @@ impl BestEffortHost {
         }
     }
 
-    /// The block's server lacks this rank's part, and others wait for it: a switch may have it.
+    /// The block's server lacks this rank's part, and other ranks wait for it: a switch may have it.
     pub(super) fn prompted(&mut self, now: Time, block: u64) {
         let Some(place) = self.window.waiting_mut(block) else { return };
         place.has_arrived = false;
@@ -202,7 +204,7 @@ impl BestEffortHost {
         }
     }
 
-    /// This rank's part of a block has arrived, says its server: others' are late, or lost.
+    /// The block's server has this rank's part: other ranks' parts are late, or lost.
     pub(super) fn told_to_wait(&mut self, block: u64) {
         self.recovery.told_to_wait = true;
         if let Some(place) = self.window.waiting_mut(block) {
@@ -210,7 +212,7 @@ impl BestEffortHost {
         }
     }
 
-    /// Something has come of a block.
+    /// Something about a block has come.
     pub(super) fn heard(&mut self, now: Time) {
         self.recovery.heard(now);
         if self.window.first == self.window.next {
@@ -218,8 +220,8 @@ impl BestEffortHost {
         }
     }
 
-    /// The result of a block has come before those of earlier blocks of the same server: packets of one server do not
-    /// overtake each other by themselves.
+    /// The result of a block has come before results of earlier blocks of the same server. Packets of one server do not
+    /// overtake each other, so those may be lost.
     pub(super) fn overtake(&mut self, now: Time, block: u64, multicast: bool) {
         if self.recovery_was_hasty(block, multicast) {
             self.recovery.patience = (2 * self.recovery.patience).min(MOST_PATIENCE);
@@ -246,15 +248,15 @@ impl BestEffortHost {
         }
     }
 
-    /// A server has answered: it is asked about more, where losses came together. What was lost with the first
-    /// answers need not wait for a silence each.
+    /// A server has answered: the worker asks about more blocks where losses came together, so that each need not wait
+    /// for a silence.
     pub(super) fn answered(&mut self, now: Time) {
         if self.window.first < self.recovery.lossy_up_to && self.questions.is_empty() {
             self.ask_more(now);
         }
     }
 
-    /// True if something was done about a block whose result then came as if nothing was.
+    /// True if the worker asked about a block whose result then came as if it had not asked.
     fn recovery_was_hasty(&self, block: u64, multicast: bool) -> bool {
         multicast && self.window.was_asked(block)
     }

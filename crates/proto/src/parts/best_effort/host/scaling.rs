@@ -1,9 +1,10 @@
-//! The scale of floats: a guess that all ranks make alike (A26 in `docs/protocols/pa-atp.md`).
+//! The scale of floats: a guess that is the same on all ranks (A26 in `docs/protocols/pa-atp.md`).
 //!
 //! A rank that sends a block has the result of the block a window before it, which says that block's magnitude. So all
-//! ranks know the same magnitude of a position, and scale its next block by one bit more. If they guessed wrong, or
-//! nobody knows a position yet, the result is the order to send the block again, scaled by the magnitude that all have
-//! told meanwhile. No rank waits for others before it sends: a rank that is ahead stays ahead with floats, too.
+//! ranks know the same magnitude of a position, and scale its next block by one bit more. If the guess was wrong, or a
+//! position has no magnitude yet, the result is the order to send the block again, scaled by the magnitude that all
+//! ranks have told meanwhile. No rank waits for others before it sends: a rank that is ahead stays ahead with floats,
+//! too.
 
 use tributary_numeric::BlockExponent;
 
@@ -11,14 +12,14 @@ use super::BestEffortHost;
 use crate::parts::best_effort::wire::Flags;
 use crate::parts::stream::Op;
 
-/// What a rank says of its block and of its scale.
+/// What a rank says about its block and the block's scale.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Magnitude {
-    /// The block's own.
+    /// The block's own magnitude.
     pub exponent: BlockExponent,
-    /// What its vector is scaled by.
+    /// The scale of the vector.
     pub scale: BlockExponent,
-    /// It brings no vector, because it does not fit or nobody knows a scale.
+    /// Whether the packet has no vector, because the block does not fit the scale or there is no scale yet.
     pub flags: Flags,
 }
 
@@ -33,7 +34,7 @@ impl BestEffortHost {
         Some(BlockExponent { exponent, ..base })
     }
 
-    /// What this rank says of a block that waits.
+    /// What this rank says about the magnitude of a block that waits.
     pub(super) fn magnitude(&self, op: &Op, block: u64) -> Magnitude {
         let scale = self.window.waiting(block).and_then(|place| place.scale);
         let needs = op.needs_exponent(block) && op.spec.primitive.brings(self.config.rank);

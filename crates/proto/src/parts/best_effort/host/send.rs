@@ -29,7 +29,8 @@ impl BestEffortHost {
             self.stats.retransmissions += u64::from(is_repetition);
             return Some(self.write_gradient(now, block, buf));
         }
-        // After what is sent again, which is longer: questions that came first would fill a short queue, at each try.
+        // Questions come after packets that are sent again, which are longer: sent first, questions would fill a short
+        // queue each time.
         if let Some(question) = self.next_question(buf) {
             return Some(question);
         }
@@ -41,7 +42,7 @@ impl BestEffortHost {
         Some(self.write_gradient(now, next, buf))
     }
 
-    /// The next block was submitted, and the last result allows it.
+    /// True if the next block was submitted and the last result allows it to be sent.
     pub(super) fn may_begin(&self, next: u64) -> bool {
         let reach = self.windows.ahead().clamp(1, self.config.job.slots.max(1).into());
         next < self.submitted && next < self.window.first + reach && self.life.broken().is_none()
@@ -54,7 +55,7 @@ impl BestEffortHost {
         place.scale = BestEffortHost::guess(op, place.block, place.base);
     }
 
-    /// What this rank says of a block of its own in any packet.
+    /// The header that this rank's packets about a block have.
     pub(super) fn own_header(&self, op: &Op, block: u64, magnitude: &Magnitude) -> Header {
         let place = self.window.waiting(block);
         Header {
@@ -72,7 +73,7 @@ impl BestEffortHost {
         }
     }
 
-    /// A block of this rank, towards its server.
+    /// Writes the gradient of a block, for its server.
     fn write_gradient(&mut self, now: Time, block: u64, buf: &mut [u8]) -> Transmit {
         self.window.sent(now, block);
         self.recovery.begin(now);
@@ -89,12 +90,12 @@ impl BestEffortHost {
         emit(&self.common, Kind::Gradient, &header, lengths, to, buf)
     }
 
-    /// What this rank brings to a block.
+    /// Writes this rank's contribution to a block.
     pub(super) fn read_own(&self, op: &Op, block: u64, magnitude: &Magnitude, vector: &mut [u8]) {
         if !vector.is_empty() && op.spec.primitive.brings(self.config.rank) {
             op.read(block, Some(magnitude.scale), self.world(), vector);
         } else {
-            // Nothing, of a rank that a broadcast is for: the sum is the root's words as they are.
+            // In a broadcast other ranks bring zeros, so that the sum is the root's words as they are.
             vector.fill(0);
         }
     }
@@ -102,7 +103,7 @@ impl BestEffortHost {
     /// A question about a block that another host serves.
     fn next_question(&mut self, buf: &mut [u8]) -> Option<Transmit> {
         while let Some(block) = self.questions.pop_front() {
-            // Its result may have come since, and its collective be over.
+            // The block's result may have come since, and its collective may be complete.
             if self.window.waiting(block).is_none() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The blocks that a worker works on: a ring of places, and how far it is.
+//! The blocks that a worker works on: a ring of places, and the worker's progress.
 
 use std::collections::VecDeque;
 
@@ -9,39 +9,39 @@ use crate::contract::time::Time;
 /// One block of the window.
 #[derive(Clone, Debug, Hash)]
 pub struct Place {
-    /// Which.
+    /// The block's number.
     pub block: u64,
-    /// It waits for its result.
+    /// True if the block waits for its result.
     pub waits: bool,
     /// Its gradient was acknowledged.
     pub acked: bool,
-    /// Its gradient is on its way, and counts against the window.
+    /// Its gradient is on its way and counts against the window.
     pub flies: bool,
-    /// Its number among all that was sent ...
+    /// The number of its last transmission.
     pub transmission: u64,
-    /// ... and when.
+    /// When it was last sent.
     pub sent_at: Time,
-    /// How often this attempt was sent.
+    /// How many times it was sent in this attempt.
     pub sends: u32,
-    /// It is to be sent again.
+    /// It must be sent again.
     pub queued: bool,
-    /// What is sent again is to pass all aggregators.
+    /// When it is sent again, it passes all aggregators.
     pub resend: bool,
-    /// How often it was summed in vain.
+    /// How many attempts to sum it failed.
     pub attempt: u8,
-    /// What it is scaled by, as far as somebody knows.
+    /// Its scale, if it is known.
     pub scale: Option<BlockExponent>,
-    /// The magnitude that the last block here had that was not all zeros.
+    /// The magnitude of the last block at this place that was not all zeros.
     pub base: Option<BlockExponent>,
-    /// Moves of this position in switches.
+    /// How many times this position was moved in switches.
     pub index: u32,
-    /// Results, and acknowledgements, of later blocks that came before its own.
+    /// How many results and acknowledgements of later blocks came before its own.
     pub overtaken: u32,
-    /// Something was done about that.
+    /// The worker has asked about it because it was overtaken.
     pub asked: bool,
     /// When it was asked about last.
     pub questioned_at: Option<Time>,
-    /// Its server or a switch has it, says the server.
+    /// Its server says that the server or a switch has it.
     pub has_arrived: bool,
 }
 
@@ -68,7 +68,7 @@ impl Place {
         }
     }
 
-    /// The block is to be sent for the first time in this attempt.
+    /// The block must be sent for the first time in this attempt.
     pub fn restart(&mut self, attempt: u8, scale: Option<BlockExponent>) {
         (self.attempt, self.scale, self.acked, self.sends) = (attempt, scale, false, 0);
         (self.overtaken, self.asked, self.resend) = (0, false, false);
@@ -88,16 +88,16 @@ pub struct Window {
     pub next: u64,
     /// Gradients on their way.
     pub flying: u64,
-    /// Transmissions so far.
+    /// How many transmissions there were.
     pub transmissions: u64,
-    /// Blocks and their transmissions in the order of sending, as far as they may fly still.
+    /// Blocks and their transmissions in the order of sending, without those known not to be under way.
     flight: VecDeque<(u64, u64)>,
     /// Blocks to be sent again.
     queue: VecDeque<u64>,
 }
 
 impl Window {
-    /// Of so many places.
+    /// A window of so many places.
     pub fn new(places: u16) -> Window {
         Window {
             places: vec![Place::new(); usize::from(places.max(1))],
@@ -115,26 +115,26 @@ impl Window {
         (block % self.places.len() as u64) as usize
     }
 
-    /// The place of a block that waits for its result.
+    /// The place of a block, if the block waits for its result.
     pub fn waiting(&self, block: u64) -> Option<&Place> {
         let place = &self.places[self.index(block)];
         (place.block == block && place.waits).then_some(place)
     }
 
-    /// The same, to write to.
+    /// The same place, mutable.
     pub fn waiting_mut(&mut self, block: u64) -> Option<&mut Place> {
         let index = self.index(block);
         let place = &mut self.places[index];
         (place.block == block && place.waits).then_some(place)
     }
 
-    /// True if something was done about the block that was last at its place, since it was overtaken.
+    /// True if the worker asked about the block that was last at this place, because it was overtaken.
     pub fn was_asked(&self, block: u64) -> bool {
         let place = &self.places[self.index(block)];
         place.block == block && place.asked
     }
 
-    /// The next block takes its place.
+    /// Gives the next block its place.
     pub fn begin(&mut self) -> &mut Place {
         let (block, index) = (self.next, self.index(self.next));
         self.next += 1;
@@ -145,7 +145,7 @@ impl Window {
         place
     }
 
-    /// A block's gradient leaves; gives the number of its transmission.
+    /// Notes that a block's gradient is sent; returns the number of the transmission.
     pub fn sent(&mut self, now: Time, block: u64) -> u64 {
         let number = self.transmissions;
         self.transmissions += 1;
@@ -158,7 +158,7 @@ impl Window {
         number
     }
 
-    /// A block's gradient is acknowledged, by its result or before; false if it was so already.
+    /// Notes that a block's gradient was acknowledged, by its result or before; false if it was known.
     pub fn ack(&mut self, block: u64) -> bool {
         let index = self.index(block);
         let place = &mut self.places[index];
@@ -172,7 +172,7 @@ impl Window {
         fresh
     }
 
-    /// A block's result has come.
+    /// Notes that a block's result has come.
     pub fn conclude(&mut self, block: u64) {
         let index = self.index(block);
         self.places[index].waits = false;
@@ -182,7 +182,7 @@ impl Window {
         self.acked = self.acked.max(self.first);
     }
 
-    /// A block is sent again, past all aggregators or not.
+    /// Queues a block to be sent again, past all aggregators if `resend` is set.
     pub fn send_again(&mut self, block: u64, resend: bool) {
         let index = self.index(block);
         let place = &mut self.places[index];
@@ -192,7 +192,7 @@ impl Window {
         }
     }
 
-    /// The next block that is to be sent again, and whether past all aggregators.
+    /// The next block to be sent again, and whether it passes all aggregators.
     pub fn next_again(&mut self) -> Option<(u64, bool)> {
         while let Some(&block) = self.queue.front() {
             if let Some(place) = self.waiting(block).filter(|place| place.queued) {
@@ -203,7 +203,7 @@ impl Window {
         None
     }
 
-    /// That block leaves.
+    /// Notes that that block is sent.
     pub fn pop_again(&mut self) {
         if let Some(block) = self.queue.pop_front()
             && let Some(place) = self.waiting_mut(block)
@@ -212,12 +212,12 @@ impl Window {
         }
     }
 
-    /// True if something is to be sent again.
+    /// True if a block must be sent again.
     pub fn has_again(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// The oldest gradient that flies.
+    /// The oldest gradient under way. Forgets older ones, which are not.
     pub fn oldest_flying(&mut self) -> Option<&Place> {
         loop {
             let &(block, transmission) = self.flight.front()?;
@@ -230,7 +230,7 @@ impl Window {
         }
     }
 
-    /// The oldest gradient that flies, without forgetting those that do no more.
+    /// The oldest gradient under way, without forgetting any.
     pub fn first_flying(&self) -> Option<&Place> {
         self.flight.iter().find_map(|&(block, transmission)| {
             let place = &self.places[self.index(block)];
@@ -243,7 +243,7 @@ impl Window {
         (self.first..self.next).filter_map(|block| self.waiting(block))
     }
 
-    /// Nothing waits any more.
+    /// Forgets all blocks that wait.
     pub fn clear(&mut self) {
         self.places.iter_mut().for_each(|place| (place.waits, place.flies, place.queued) = (false, false, false));
         self.flight.clear();

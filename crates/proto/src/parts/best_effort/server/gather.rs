@@ -1,4 +1,4 @@
-//! How a server adds contributions: those of its own rank, those of other ranks by themselves, and sums of switches.
+//! How a server adds contributions: its own rank's, single contributions of other ranks, and sums of switches.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ struct Part {
 }
 
 impl Server {
-    /// The server's own rank has come to a block.
+    /// The server's own rank contributes to a block.
     pub fn bring(&mut self, block: u64, header: &Header, elements: usize) {
         let own = self.own;
         let Some(served) = self.blocks.open(block) else { return };
@@ -35,7 +35,7 @@ impl Server {
         let agrees = (served.probe, served.scale) == (probe, header.scale)
             && (served.overflow || served.elements == elements || lacks);
         if !served.have.is_empty() && !agrees && served.state == State::Gathering {
-            // What has come was no part of this block, whoever sent it: those who know the block are asked.
+            // What has come was no part of this block, whoever sent it: the ranks that know the block are asked.
             served.restart();
             self.ask(block);
         }
@@ -48,7 +48,7 @@ impl Server {
         self.ready.push_back(block);
     }
 
-    /// A rank's block by itself, or a switch's sum. `block` is the one that the header means.
+    /// Takes in a rank's single contribution, or a switch's sum, to the block that the header means.
     pub fn contribution(
         &mut self,
         block: u64,
@@ -74,7 +74,7 @@ impl Server {
         merged
     }
 
-    /// Notes whose blocks are in a packet; gives the place of its vector.
+    /// Notes the ranks whose blocks are in a packet; returns the place of its vector.
     fn read_contributors(
         &mut self,
         kind: Kind,
@@ -115,7 +115,7 @@ impl Server {
         Ok(HEADER_LEN..end)
     }
 
-    /// Whether a contribution to a block is still wanted; who asks in vain is answered.
+    /// Checks that a contribution to a block is still wanted; a rank that asks too late is answered.
     fn may_gather(&mut self, block: u64, speaks: bool, header: &Header) -> Result<(), DropReason> {
         let served = self.blocks.open(block).ok_or(DropReason::Stale)?;
         match served.state {
@@ -141,7 +141,7 @@ impl Server {
         Ok(())
     }
 
-    /// The vector, which must be as long as those that others have brought.
+    /// Checks that the vector is as long as the vectors before it.
     fn part(
         &self,
         block: u64,
@@ -172,7 +172,7 @@ impl Server {
         Ok(Part { form, elements, place })
     }
 
-    /// Adds a contribution of the ranks in `scratch`, or puts it in place of what is there.
+    /// Adds a contribution of the ranks in `scratch`, or replaces what is there with it.
     fn merge(
         &mut self,
         block: u64,
@@ -188,7 +188,7 @@ impl Server {
                 return Err(DropReason::Duplicate);
             }
             if !self.scratch.contains_all(&served.have) {
-                // Some of these came by themselves, and others did not: those are asked for by name (A10).
+                // Some of these ranks' blocks came singly, and others' did not: the others are asked by name (A10).
                 self.ask(block);
                 return Err(DropReason::Duplicate);
             }

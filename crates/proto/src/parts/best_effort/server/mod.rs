@@ -1,10 +1,10 @@
 //! A server: it sums what switches have not summed, answers all ranks with the result, and keeps the result for ranks
 //! that ask.
 //!
-//! It is on the host of one rank, whose own part it adds last, or on a host of its own. Contributions come by
-//! themselves or in sums of switches. A sum that brings no rank twice is added. A sum that has all ranks that came
-//! before takes their place. Any other sum is dropped, and the ranks that are then missing are asked by name. A rank
-//! that asks for a complete block gets its result.
+//! It is on the host of one rank, whose own part it adds last, or on a host of its own. Contributions come singly or in
+//! sums of switches. A sum that brings no rank twice is added. A sum that has all ranks that came before replaces them.
+//! Any other sum is dropped, and the ranks that are then missing are asked by name. A rank that asks for a complete
+//! block gets its result.
 
 mod gather;
 pub mod served;
@@ -27,25 +27,25 @@ use crate::contract::wire::COMMON_LEN;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::ranks::Ranks;
 
-/// Something that the server has to say. Packets are written when they leave, from what is known then.
+/// A packet that the server must send. Packets are written when they leave, from what the server knows then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outgoing {
     /// A gradient has arrived.
     Gack {
-        /// Its header.
+        /// The gradient's header.
         header: Header,
-        /// It was marked on its way.
+        /// The gradient was marked on its way.
         marked: bool,
     },
-    /// The result, or the word to send again: to all behind a rank's switch.
+    /// The result, or the order to send again: to all ranks behind the switch of this rank.
     Tell(u64, Rank),
     /// The same to one rank.
     Answer(u64, Rank),
-    /// Who has not been heard of.
+    /// The ranks that have not been heard.
     Report(u64, Rank),
-    /// The server lacks this rank's part, and others wait for it.
+    /// The server lacks this rank's part, and other ranks wait for it.
     Prompt(u64, Rank),
-    /// Send it again.
+    /// The rank must send its block again.
     Need(u64, Rank),
     /// Ranks disagree.
     Mismatch(u64, Rank),
@@ -56,26 +56,26 @@ pub enum Outgoing {
 pub struct Server {
     values: Values,
     rules: Rules,
-    /// The header of its packets, without a kind.
+    /// The common header of its packets, without a kind.
     common: [u8; COMMON_LEN],
     own: Rank,
     world: u16,
-    /// Ranks whose parts come in packets.
+    /// How many ranks' parts come in packets.
     expected: u16,
-    /// The server's own rank brings a part: it is on the host of one.
+    /// The server is on the host of a rank, which contributes.
     brings: bool,
     blocks: Blocks,
-    /// What is to be said, first come first served.
+    /// Packets to send, in the order in which they were queued.
     pub outbox: VecDeque<Outgoing>,
     /// Blocks that may be complete.
     pub ready: VecDeque<u64>,
-    /// Gradients that have come because its switch had no room, modulo 2^32.
+    /// How many gradients have come because the switch of the server had no room, modulo 2^32.
     received: u32,
-    /// The first block of its own that is not complete.
+    /// The first block of this server that is not complete.
     first_open: u64,
-    /// From one of its blocks to the next.
+    /// The distance from one of its blocks to the next.
     step: u64,
-    /// By rank: a set for the ranks of one packet.
+    /// The set of the ranks of one packet.
     scratch: Ranks,
 }
 
@@ -104,23 +104,23 @@ impl Server {
         }
     }
 
-    /// Ranks besides the server's own.
+    /// All ranks except the server's own.
     fn others(&self) -> impl Iterator<Item = Rank> + use<> {
         let own = self.own;
         (0..self.world).map(Rank).filter(move |&rank| rank != own)
     }
 
-    /// What is known of a block.
+    /// The state of a block.
     pub fn get(&self, block: u64) -> Option<&Served> {
         self.blocks.get(block)
     }
 
-    /// The same, to write to.
+    /// The state of a block, mutable.
     pub fn get_mut(&mut self, block: u64) -> Option<&mut Served> {
         self.blocks.get_mut(block)
     }
 
-    /// The first block of its own that is not complete.
+    /// The first block of this server that is not complete.
     pub fn first_open(&self) -> u64 {
         self.first_open
     }
@@ -130,7 +130,7 @@ impl Server {
         self.received
     }
 
-    /// A block is complete, may be, or ranks disagree on it: what is to be done.
+    /// What must be done about a block.
     pub fn standing(&self, block: u64) -> Standing {
         match self.blocks.get(block) {
             Some(served) if served.own || !self.brings => match served.state {
@@ -143,7 +143,8 @@ impl Server {
         }
     }
 
-    /// Everything is there: the sum, with the own rank's vector if there is one, written to `vector`, and told to all.
+    /// All contributions are there: writes the sum, with the own rank's vector if there is one, to `vector`, and tells
+    /// all ranks.
     pub fn finish(&mut self, block: u64, form: &Form, own: Option<&[u8]>, vector: &mut [u8], places: &Places) {
         let world = self.world;
         let Some(served) = self.blocks.get_mut(block) else { return };
@@ -156,7 +157,8 @@ impl Server {
         self.look_back(block);
     }
 
-    /// The block was summed in vain: all send again, scaled by what they have agreed on now. Gives attempt and scale.
+    /// The attempt to sum the block failed: all ranks send it again, with the scale that they have agreed on now.
+    /// Returns the attempt and the scale.
     pub fn again(&mut self, block: u64, places: &Places) -> Option<(u8, BlockExponent)> {
         let served = self.blocks.get_mut(block)?;
         let agreed = served.exponent;
@@ -168,14 +170,14 @@ impl Server {
         Some(said)
     }
 
-    /// One packet for each switch with ranks behind it other than the server's own.
+    /// Queues one packet for each switch that has other ranks behind it than the server's own.
     fn tell(&mut self, block: u64, places: &Places) {
         let own = self.own;
         let listens = |rack: &Rank| places.neighbours(*rack).any(|rank| rank != own);
         self.outbox.extend(places.racks().filter(listens).map(|rack| Outgoing::Tell(block, rack)));
     }
 
-    /// A block is complete that came after others which are not: those have lost something, if it happens often (A7).
+    /// A block is complete, and earlier blocks are not: if that happens often, those have lost something (A7).
     fn look_back(&mut self, block: u64) {
         let step = self.step;
         while self.blocks.get(self.first_open).is_some_and(|served| served.state != State::Gathering) {
@@ -196,14 +198,14 @@ impl Server {
         }
     }
 
-    /// Asks everybody whose part is missing for it.
+    /// Asks every rank whose part is missing for its part.
     fn ask(&mut self, block: u64) {
         let Some(served) = self.blocks.get(block) else { return };
         let missing = self.others().filter(|&rank| !served.have.contains(rank));
         self.outbox.extend(missing.map(|rank| Outgoing::Need(block, rank)));
     }
 
-    /// Somebody waits for a block, and a switch may hold its part of it.
+    /// A rank waits for a block, and a switch may hold the rank's part of it.
     pub fn query(&mut self, block: u64, header: &Header) -> Result<(), DropReason> {
         let rank = header.wid;
         let served = self.blocks.open(block).ok_or(DropReason::Stale)?;
@@ -225,8 +227,9 @@ impl Server {
         Ok(())
     }
 
-    /// The first who waits for a block, and then one in as many as there are ranks, makes the server prompt those of whom
-    /// it knows nothing: they ask seldom themselves, if all that they wait for was late before.
+    /// The first question about a block, and then one question in as many as there are ranks, makes the server prompt
+    /// the ranks of which it knows nothing. Those ranks ask seldom themselves, if everything that they wait for was
+    /// late before.
     fn prompt(&mut self, block: u64) {
         let world = u32::from(self.world);
         let Some(served) = self.blocks.get_mut(block) else { return };
@@ -238,15 +241,15 @@ impl Server {
         }
     }
 
-    /// A part that was lost has come: the next rank is prompted whose part is not there. What several send again at once would
-    /// meet in the server's queue, and one of them alone would pass where that is short.
+    /// A part that was lost has come: the next rank whose part is missing is prompted. If several ranks sent at once,
+    /// their packets would meet in the server's queue, and a short queue would let only one pass.
     fn prompt_next(&mut self, block: u64) {
         let Some(served) = self.blocks.get(block) else { return };
         let next = self.others().find(|&rank| !served.have.contains(rank));
         self.outbox.extend(next.map(|rank| Outgoing::Prompt(block, rank)));
     }
 
-    /// The ranks that nothing is known of.
+    /// The ranks of which nothing is known.
     pub fn missing(&self, block: u64) -> Vec<Rank> {
         let served = self.blocks.get(block);
         let known =
@@ -264,12 +267,12 @@ impl Server {
     }
 }
 
-/// What is to be done about a block.
+/// What must be done about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// Nothing yet, or nothing more.
     Waits,
-    /// All have contributed.
+    /// All ranks have contributed.
     Complete,
     /// Ranks disagree.
     Refused(Mismatch),

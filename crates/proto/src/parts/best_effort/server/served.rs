@@ -1,4 +1,4 @@
-//! A server's knowledge of one block, and the blocks that it knows.
+//! A server's state of one block, and the blocks that a server keeps.
 
 use tributary_numeric::BlockExponent;
 
@@ -8,65 +8,65 @@ use crate::contract::tensor::Spec;
 use crate::parts::mismatch::Mismatch;
 use crate::parts::ranks::Ranks;
 
-/// How far a block is.
+/// The progress of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Contributions are missing.
     Gathering,
-    /// The result is there, and kept for those who ask.
+    /// The result is there, and kept for ranks that ask.
     Done,
     /// Ranks disagree.
     Refused(Mismatch),
 }
 
-/// One block of a server's.
+/// One block of a server.
 #[derive(Clone, Hash)]
 pub struct Served {
-    /// Which.
+    /// The block's number.
     pub block: u64,
-    /// How often it was summed in vain.
+    /// How many attempts to sum it failed.
     pub attempt: u8,
-    /// How far it is.
+    /// Its progress.
     pub state: State,
-    /// What it is, and who says so.
+    /// Its collective, and the rank that named it.
     pub what: Option<(Rank, Spec)>,
     /// Elements of each vector.
     pub elements: usize,
-    /// What vectors are scaled by; ranks that only tell exponents say so.
+    /// The scale of its vectors; packets that only tell exponents have none.
     pub scale: BlockExponent,
     /// No vector was brought yet: ranks tell exponents.
     pub probe: bool,
-    /// Somebody's block did not fit the scale.
+    /// Some rank's block did not fit the scale.
     pub overflow: bool,
-    /// The largest magnitude of all.
+    /// The largest magnitude of all ranks' blocks.
     pub exponent: BlockExponent,
     /// The ranks, besides the server's own, whose blocks are in the sum.
     pub have: Ranks,
-    /// The ranks that have sent theirs, as far as is known.
+    /// The ranks that are known to have sent their blocks.
     pub heard: Ranks,
     /// The server's own rank has come to the block.
     pub own: bool,
-    /// Contributions that came by themselves.
+    /// How many contributions came singly.
     pub singles: u16,
-    /// Moves of its position in switches.
+    /// How many times its position was moved in switches.
     pub index: u32,
-    /// A switch had no place for it.
+    /// A switch had no room for it.
     pub collided: bool,
     /// Some contribution was marked on its way.
     pub ecn: bool,
-    /// Blocks after it that are complete ...
+    /// How many later blocks are complete.
     pub later: u32,
-    /// ... and as many of them make it ask for what is missing.
+    /// After so many later blocks the server asks for what is missing.
     pub patience: u32,
-    /// Questions of ranks that wait for others.
+    /// How many questions ranks have asked that wait for others.
     pub questions: u32,
-    /// Bytes of the result, as it travels, at the beginning of the accumulator.
+    /// Bytes of the result, as it is sent, at the beginning of the accumulator.
     pub result_len: usize,
     filled: bool,
     lanes: Vec<u8>,
 }
 
-/// Blocks that overtake another before that one is asked for (A7).
+/// How many blocks overtake another before the server asks for that one (A7).
 const PATIENCE: u32 = 3;
 
 impl Served {
@@ -112,12 +112,12 @@ impl Served {
         (self.elements, self.scale, self.probe, self.exponent) = (0, BlockExponent::ZERO, false, BlockExponent::ZERO);
     }
 
-    /// Forgets the sum; what comes next replaces it.
+    /// Forgets the sum: the next contribution replaces it.
     pub fn replace(&mut self) {
         (self.filled, self.singles) = (false, 0);
     }
 
-    /// True if nobody's part is in it.
+    /// True if it contains no rank's part.
     pub fn is_empty(&self) -> bool {
         self.have.is_empty() && !self.own
     }
@@ -134,7 +134,7 @@ impl Served {
         form.take_partial(&mut self.lanes[..form.lane_bytes(elements)], fresh, vector);
     }
 
-    /// All is in: the result, written to `vector` and kept as it travels.
+    /// All contributions are in: writes the result to `vector`, and keeps it in the form in which it is sent.
     pub fn finish(&mut self, form: &Form, world: u16, vector: &mut [u8]) {
         let elements = self.elements;
         if elements > 0 {
@@ -149,12 +149,12 @@ impl Served {
         self.lanes.len()
     }
 
-    /// The result as it travels.
+    /// The result in the form in which it is sent.
     pub fn result(&self) -> &[u8] {
         &self.lanes[..self.result_len]
     }
 
-    /// The joined exponent is one that the block may be summed with at this scale: at most two bits below it (A26).
+    /// True if the block may be summed at this scale: the joined exponent is at most two bits below it (A26).
     pub fn fits(&self) -> bool {
         let (joined, scale) = (self.exponent, self.scale);
         let is_near = || i32::from(scale.exponent) - i32::from(joined.exponent) <= 2;
@@ -166,7 +166,7 @@ impl Served {
     }
 }
 
-/// The blocks of one server that somebody may need still.
+/// The blocks of one server that some rank may still need.
 #[derive(Clone, Hash)]
 pub struct Blocks {
     served: Vec<Option<Box<Served>>>,
@@ -176,10 +176,10 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Of a server, one of `servers`, of a job with a window of so many blocks.
+    /// The blocks of a server, one of `servers`, in a job with a window of so many blocks.
     pub fn new(window: u16, servers: u16, world: u16, lane_bytes: usize) -> Blocks {
-        // Who sends a block has the result of a window before. So ranks are within a window of each other, and what the
-        // last of them lacks is within another one.
+        // A rank that sends a block has the result of the block a window before. So ranks are within a window of each
+        // other, and what the last of them lacks is within another window.
         let places = 3 * (u64::from(window).div_ceil(u64::from(servers)) + 1);
         Blocks { served: (0..places).map(|_| None).collect(), servers: servers.into(), world, lane_bytes }
     }
@@ -188,18 +188,19 @@ impl Blocks {
         (block / self.servers) as usize % self.served.len()
     }
 
-    /// What is known of a block.
+    /// The state of a block.
     pub fn get(&self, block: u64) -> Option<&Served> {
         self.served[self.index(block)].as_deref().filter(|served| served.block == block)
     }
 
-    /// The same, to write to.
+    /// The state of a block, mutable.
     pub fn get_mut(&mut self, block: u64) -> Option<&mut Served> {
         let index = self.index(block);
         self.served[index].as_deref_mut().filter(|served| served.block == block)
     }
 
-    /// The same, from nothing if need be, in place of a block that nobody needs any more; none if it is such a block itself.
+    /// The same, created if need be in place of a block that no rank needs any more; `None` for a block that no rank
+    /// needs.
     pub fn open(&mut self, block: u64) -> Option<&mut Served> {
         let index = self.index(block);
         let (world, lane_bytes) = (self.world, self.lane_bytes);

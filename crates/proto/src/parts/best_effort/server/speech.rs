@@ -12,7 +12,7 @@ use crate::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit};
 use crate::parts::mismatch::Mismatch;
 use crate::parts::report::Report;
 
-/// A header that says nothing but which block and rank are meant.
+/// A header that only names a block and a rank.
 fn bare(served: &Served, block: u64, wid: Rank) -> Header {
     Header {
         seq: seq::of_block(block),
@@ -25,7 +25,7 @@ fn bare(served: &Served, block: u64, wid: Rank) -> Header {
         attempt: served.attempt,
         exponent: served.exponent,
         scale: served.scale,
-        // Nobody may have said yet what the block is of.
+        // Possibly no rank has named the block's collective yet.
         spec: served.what.map_or(Spec::NOTHING, |(_, spec)| spec),
     }
 }
@@ -41,7 +41,7 @@ impl Server {
         None
     }
 
-    /// What the server has to say, if it still has.
+    /// Writes a packet, if it is still needed.
     fn write(&self, outgoing: Outgoing, places: &Places, buf: &mut [u8]) -> Option<Transmit> {
         let to = |rank: Rank| places.node_of(rank);
         match outgoing {
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// Whom a block waits for.
+    /// Writes a report of the ranks that a block waits for.
     fn write_report(&self, block: u64, report: &Report, rank: Rank, to: NodeId, buf: &mut [u8]) -> Option<Transmit> {
         let served = self.get(block).filter(|served| served.state == State::Gathering)?;
         let header = bare(served, block, rank);
@@ -91,7 +91,7 @@ impl Server {
         Some(emit(&self.common, Kind::Report, &header, (len, len), to, buf))
     }
 
-    /// The result, or the word to send again.
+    /// Writes the result, or the order to send again.
     fn write_result(&self, block: u64, wid: Rank, flags: Flags, to: NodeId, buf: &mut [u8]) -> Option<Transmit> {
         let served = self.get(block)?;
         let is_again = served.state == State::Gathering;

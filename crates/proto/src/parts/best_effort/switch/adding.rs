@@ -1,4 +1,4 @@
-//! How a contribution comes into an aggregator, and why it may not.
+//! How a contribution is added to an aggregator, and why it may not be.
 
 use super::aggregators::Aggregators;
 use super::job::State;
@@ -13,9 +13,9 @@ use crate::parts::best_effort::wire::{Flags, HEADER_LEN, Kind};
 pub(super) enum Misfit {
     /// No aggregator is free, or none is large enough.
     Room,
-    /// The packet is none.
+    /// The packet is malformed.
     Form(DropReason),
-    /// It says something else of the block than those before.
+    /// It names another collective for the block than the contributions before it.
     Block,
 }
 
@@ -56,7 +56,8 @@ impl BestEffortSwitch {
         }
         held.overflow |= lacks;
         held.exponent = held.exponent.join(header.exponent);
-        // A worker that has its own acknowledgement knows its own mark; in the sum it would slow the others down.
+        // A worker that has its own acknowledgement knows its own mark; in the sum the mark would slow the other
+        // workers down.
         held.ecn |= arrival.marked && !(self.rules.acknowledges && kind == Kind::Gradient);
         held.last_from = arrival.ingress;
         let added = state.see(at, kind, header);

@@ -15,56 +15,56 @@ use crate::splitmix::splitmix64;
 /// An aggregator in use.
 #[derive(Clone, Hash)]
 pub struct Aggregator {
-    /// The job ...
+    /// The job.
     pub job: JobId,
-    /// ... and where the block is in its table.
+    /// The block's position in the job's table.
     pub position: u16,
     /// Elements of each vector.
     pub elements: u16,
-    /// Some rank's block did not fit the scale: there is no sum.
+    /// Some rank's block did not fit the scale, so there is no sum.
     pub overflow: bool,
-    /// Nobody brought a vector: ranks tell their exponents.
+    /// No vector was brought: ranks tell their exponents.
     pub probe: bool,
     /// A contribution was marked.
     pub ecn: bool,
     /// Vectors are in the accumulator.
     pub filled: bool,
-    /// Ranks that have contributed ...
+    /// How many ranks have contributed.
     pub count: u16,
-    /// ... of those that the switch sums for.
+    /// How many ranks the switch sums for.
     pub expected: u16,
-    /// It is free as soon as what it holds has left.
+    /// The aggregator becomes free as soon as its contents have left.
     pub leaves: bool,
-    /// Who asked for that.
+    /// The rank whose packet caused that.
     pub resender: Rank,
-    /// Where the last contribution came in.
+    /// The port of the last contribution.
     pub last_from: PortId,
-    /// What the vectors are scaled by ...
+    /// The scale of the vectors.
     pub scale: BlockExponent,
-    /// ... and the largest magnitude of all.
+    /// The largest magnitude of all ranks' blocks.
     pub exponent: BlockExponent,
     /// The block's collective.
     pub spec: Spec,
-    /// Moves of the position, as the contributions say.
+    /// How many times the position was moved, according to the contributions.
     pub index: u32,
-    /// When its lease is over.
+    /// When the lease ends.
     pub due: Time,
     /// When its sum last left.
     pub sent_at: Option<Time>,
-    /// The hash's place, where there is one.
+    /// The place that the hash gives, if blocks are placed by a hash.
     place: u32,
 }
 
 impl Aggregator {
-    /// All have contributed.
+    /// True if all ranks have contributed.
     pub fn is_complete(&self) -> bool {
         self.count >= self.expected
     }
 }
 
-/// Aggregators in use, in the order of their leases.
+/// The list of aggregators in use, in the order of their leases.
 const KEPT: usize = 0;
-/// Those that have something to send.
+/// The list of aggregators whose contents must be sent.
 const LEAVING: usize = 1;
 
 /// No aggregator.
@@ -74,22 +74,22 @@ const FREE: u32 = u32::MAX;
 #[derive(Clone, Hash)]
 pub struct Aggregators {
     memory: Memory,
-    /// Room for all; those that were ever in use.
+    /// The aggregators that were ever in use, with room for all.
     entries: Vec<Aggregator>,
     lanes: Vec<u8>,
     lane_bytes: usize,
     spare: Vec<u32>,
     lists: SlotLists<u32>,
-    /// By place: true if it is taken. Empty unless blocks are placed by a hash.
+    /// For each place, whether it is taken. Empty unless blocks are placed by a hash.
     taken: Vec<bool>,
-    /// In use.
+    /// How many are in use.
     pub held: u32,
     /// The most that were in use at once.
     pub peak: u32,
 }
 
 impl Aggregators {
-    /// None is in use.
+    /// Aggregators none of which is in use.
     pub fn new(values: Values, memory: Memory, elements_per_packet: u16) -> Aggregators {
         let count = memory.aggregators as usize;
         let lane_bytes = widest_lanes(values, elements_per_packet);
@@ -106,7 +106,7 @@ impl Aggregators {
         }
     }
 
-    /// Bytes on the heap that they take.
+    /// Bytes on the heap that the aggregators take.
     pub fn bytes_of(values: Values, memory: Memory, elements_per_packet: u16) -> u64 {
         let place = if memory.by_hash { size_of::<bool>() } else { 0 };
         let each = size_of::<Aggregator>() + widest_lanes(values, elements_per_packet) + size_of::<u32>() + place;
@@ -114,7 +114,7 @@ impl Aggregators {
         (count * each + SlotLists::<u32>::bytes_of(2, count)) as u64
     }
 
-    /// How many there are.
+    /// How many aggregators there are.
     pub fn len(&self) -> u32 {
         self.memory.aggregators
     }
@@ -124,19 +124,19 @@ impl Aggregators {
         self.lane_bytes
     }
 
-    /// One that is in use.
+    /// An aggregator in use.
     #[inline]
     pub fn get(&self, entry: u32) -> &Aggregator {
         &self.entries[entry as usize]
     }
 
-    /// The same, to write to.
+    /// The same, mutable.
     #[inline]
     pub fn get_mut(&mut self, entry: u32) -> &mut Aggregator {
         &mut self.entries[entry as usize]
     }
 
-    /// Takes a free one; none if there is none, or if the position's place is taken.
+    /// Takes a free aggregator; `None` if none is free, or if the position's place is taken.
     pub fn take(&mut self, aggregator: Aggregator) -> Option<u32> {
         if self.held == self.memory.aggregators {
             return None;
@@ -164,15 +164,15 @@ impl Aggregators {
         Some(entry)
     }
 
-    /// ATP's workers choose a place by a hash of job and position, and another one when the server has told them of a
-    /// collision; here the switch does, by the same numbers.
+    /// ATP's workers choose a place by a hash of job and position, and another place when the server has told them of a
+    /// collision. Here the switch chooses, by the same numbers.
     fn place(&self, aggregator: &Aggregator) -> u32 {
         let Aggregator { job, position, index, .. } = aggregator;
         let key = u64::from(job.0) << 48 | u64::from(*position) << 32 | u64::from(*index);
         (splitmix64(key) % u64::from(self.memory.aggregators.max(1))) as u32
     }
 
-    /// Frees one.
+    /// Frees an aggregator.
     pub fn free(&mut self, entry: u32) {
         self.lists.remove(entry);
         let place = self.entries[entry as usize].place;
@@ -183,7 +183,8 @@ impl Aggregators {
         self.held -= 1;
     }
 
-    /// Somebody needs it still. Leases end at few distinct times, so that a driver's timer is rarely set anew.
+    /// Renews a lease, since the aggregator is still needed. Leases end at few distinct times, so that a driver rarely
+    /// sets its timer.
     #[inline]
     pub fn renew(&mut self, now: Time, entry: u32) {
         let lease = self.memory.lease;
@@ -192,27 +193,27 @@ impl Aggregators {
         self.lists.push(KEPT, entry);
     }
 
-    /// So long after it has left a sum is not sent again.
+    /// For so long after a sum has left, it is not sent again.
     pub fn pause(&self) -> Span {
         Span(self.memory.lease.0 / 8)
     }
 
-    /// What it holds is to be sent.
+    /// Notes that an aggregator's contents must be sent.
     pub fn send(&mut self, entry: u32) {
         self.lists.push(LEAVING, entry);
     }
 
-    /// The next one that has something to send.
+    /// The next aggregator whose contents must be sent.
     pub fn first_leaving(&self) -> Option<u32> {
         self.lists.first(LEAVING)
     }
 
-    /// The first whose lease is over.
+    /// The first aggregator whose lease is over.
     pub fn expired(&self, now: Time) -> Option<u32> {
         self.lists.first(KEPT).filter(|&entry| self.get(entry).due <= now)
     }
 
-    /// When the first lease is over.
+    /// When the first lease ends.
     pub fn next_due(&self) -> Option<Time> {
         self.lists.first(KEPT).map(|entry| self.get(entry).due)
     }
@@ -248,7 +249,7 @@ impl Aggregators {
             + self.lists.memory_bytes()
     }
 
-    /// An aggregator that nobody has contributed to.
+    /// An aggregator without contributions.
     #[expect(clippy::too_many_arguments, reason = "what a block is, taken from its first packet")]
     pub fn fresh(
         job: JobId,

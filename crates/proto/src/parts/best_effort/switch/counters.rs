@@ -2,14 +2,14 @@
 
 use crate::contract::state::not_acted_upon;
 
-/// What has happened of one job.
+/// The counts of one job.
 #[derive(Clone, Copy, Default)]
 pub struct Counters {
     /// Contributions that were added.
     pub contributions: u64,
-    /// Results that went by.
+    /// Results that passed.
     pub results: u64,
-    /// Of those, results that were marked with AECN.
+    /// Results that passed and were marked with AECN.
     pub marked: u64,
     /// Contributions that found no room.
     pub overflowed: u64,
@@ -20,7 +20,7 @@ pub struct Counters {
 not_acted_upon!(Counters);
 
 impl Counters {
-    /// Both together.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Counters) {
         self.contributions += other.contributions;
         self.results += other.results;

@@ -1,4 +1,4 @@
-//! A switch's knowledge of one job: which block is at each of its positions, how far its ranks are, and which gradients
+//! A switch's state of one job: which block is at each of its positions, how far its ranks are, and which gradients
 //! have gone on unsummed.
 
 use super::super::plan::{Level, Places};
@@ -14,24 +14,24 @@ use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
 use crate::parts::memory::heap_bytes;
 
-/// What a position's block has come to at this switch.
+/// The state of a position's block at this switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The position has had no block yet.
     Unused,
-    /// Nothing of it was seen.
+    /// No packet of the block was seen.
     Free,
-    /// An aggregator has some of it.
+    /// An aggregator has some contributions to the block.
     Held,
-    /// The aggregator's sum is about to leave, and then all else goes on unsummed.
+    /// The aggregator's sum is about to leave; later contributions go on unsummed.
     Releasing,
-    /// Some of it went on unsummed, so that no sum made here could be complete: all else goes on unsummed, too.
+    /// Some contributions went on unsummed, so that no sum made here could be complete: all others go on unsummed too.
     Passed,
-    /// Its result went by.
+    /// The block's result passed.
     Over,
 }
 
-/// One block, and which of its attempts.
+/// A block and its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The block.
@@ -41,7 +41,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// True if it comes after another of the same position.
+    /// True if it comes after another key of the same position.
     pub fn is_after(self, other: Key) -> bool {
         is_after(self.seq, other.seq) || self.seq == other.seq && self.attempt > other.attempt
     }
@@ -52,52 +52,54 @@ impl Key {
 pub struct Position {
     /// Its block.
     pub key: Key,
-    /// How far that is.
+    /// The block's state.
     pub state: State,
-    /// Its aggregator, while one is held.
+    /// The block's aggregator, while it has one.
     pub entry: u32,
 }
 
 /// A job at one switch.
 #[derive(Clone, Hash)]
 pub struct Job {
-    /// Which.
+    /// The job's id.
     pub id: JobId,
-    /// Where its ranks and servers are.
+    /// Where the job's ranks and servers are.
     pub places: Places,
-    /// By rank, and then by server on a host of its own: the port of the host, if that is connected here.
+    /// For each rank, then for each server on a host of its own: the host's port, if the host is connected to this
+    /// switch.
     ports: Vec<Option<PortId>>,
-    /// Those ports.
+    /// The ports of all those hosts.
     local: PortSet,
-    /// Those of ranks ...
+    /// The ports of ranks.
     ranks: PortSet,
-    /// ... and how many they are.
+    /// How many ranks are connected to this switch.
     behind: u16,
     /// The common header of its packets.
     pub common: [u8; COMMON_LEN],
     positions: Vec<Position>,
-    /// Who has contributed, position by position.
+    /// Which ranks have contributed, position by position.
     seen: Vec<u64>,
     words: usize,
-    /// By rank: the newest sequence number (the paper's `S_n`), and whether there was any.
+    /// For each rank the newest sequence number (the paper's `S_n`), and whether there was any.
     newest: Vec<(u32, bool)>,
-    /// Their sum (the paper's `S_sum`).
+    /// The sum of those numbers (the paper's `S_sum`).
     sum: u32,
-    /// Ranks of which nothing was heard.
+    /// How many ranks were never heard.
     unheard: u32,
-    /// The newest result that went by.
+    /// The newest result that passed.
     floor: u32,
-    /// No rank can be further than this, as far as was looked.
+    /// A sequence number that no rank can be beyond, as far as was checked.
     horizon: u32,
-    /// By server: what went to it unsummed, and what it says has come.
+    /// For each server, how many gradients went to it unsummed, and how many of these have come according to the
+    /// server.
     sent: Vec<(u32, u32)>,
-    /// The differences' sum.
+    /// The sum of the differences.
     pub outstanding: u64,
-    /// Aggregators that it holds.
+    /// How many aggregators the job holds.
     pub held: u32,
-    /// When one was last held, or something went on for want of room.
+    /// When an aggregator was last held, or a gradient went on for want of room.
     pub busy_at: Time,
-    /// What has happened.
+    /// The job's counts.
     pub counters: Counters,
 }
 
@@ -143,7 +145,7 @@ impl Job {
         }
     }
 
-    /// Bytes that a job takes here, of whose servers each may be on a host of its own: as many as it has ranks.
+    /// Bytes that a job takes here, if it may have as many servers on hosts of their own as it has ranks.
     pub fn bytes_of(shape: &JobShape<'_>) -> u64 {
         let (world, window) = (usize::from(shape.world), usize::from(shape.slots.max(1)));
         let of_seat = size_of::<Option<PortId>>() + size_of::<(u32, u32)>();
@@ -153,7 +155,7 @@ impl Job {
         (4 * size_of::<Job>() + world * of_rank + window * of_position) as u64
     }
 
-    /// Where a sequence number's position is.
+    /// The position of a sequence number.
     #[inline]
     pub fn position_of(&self, seq: u32) -> usize {
         seq as usize % self.positions.len()
@@ -170,7 +172,7 @@ impl Job {
         &self.positions
     }
 
-    /// Nobody has contributed to the block of a position.
+    /// Forgets the contributions to the block of a position.
     pub fn clear(&mut self, at: usize) {
         self.seen[at * self.words..][..self.words].fill(0);
     }
@@ -181,7 +183,7 @@ impl Job {
         self.seen[at * self.words + rank.index() / 64] >> (rank.index() % 64) & 1 != 0
     }
 
-    /// How many of those whose blocks are in a packet have contributed before, and how many have not.
+    /// How many ranks whose blocks are in a packet have contributed before, and how many have not.
     pub fn seen_of(&self, at: usize, kind: Kind, header: &Header) -> (u16, u16) {
         contributors(&self.places, kind, header).fold((0, 0), |(seen, unseen), rank| match self.has_seen(at, rank) {
             true => (seen + 1, unseen),
@@ -189,7 +191,7 @@ impl Job {
         })
     }
 
-    /// Notes that those have contributed whose blocks are in a packet; gives their number.
+    /// Notes the ranks whose blocks are in a packet as contributors; returns how many they are.
     #[inline]
     pub fn see(&mut self, at: usize, kind: Kind, header: &Header) -> u16 {
         let words = &mut self.seen[at * self.words..][..self.words];
@@ -201,7 +203,7 @@ impl Job {
         count
     }
 
-    /// Writes who has contributed as the bitmap that a sum carries.
+    /// Writes the contributors as the bitmap that a sum carries.
     pub fn put_seen(&self, at: usize, bytes: &mut [u8]) {
         let words = &self.seen[at * self.words..][..self.words];
         for (place, byte) in bytes.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())) {
@@ -209,7 +211,8 @@ impl Job {
         }
     }
 
-    /// A packet of a rank must come from its port, or from nobody's.
+    /// A packet of a rank must come from the rank's port or, for a rank elsewhere, from a port that belongs to no rank
+    /// or server.
     #[inline]
     pub fn check_sender(&self, ingress: PortId, rank: Rank) -> Result<(), DropReason> {
         if rank.0 >= self.places.world() {
@@ -218,7 +221,7 @@ impl Job {
         self.check_seat(ingress, rank)
     }
 
-    /// The same of a rank's or a server's.
+    /// The same for a packet of a rank or a server.
     #[inline]
     pub fn check_seat(&self, ingress: PortId, number: Rank) -> Result<(), DropReason> {
         match self.ports.get(number.index()).ok_or(DropReason::BadField)? {
@@ -228,7 +231,7 @@ impl Job {
         }
     }
 
-    /// True if a rank's host is behind the port, or a server's.
+    /// True if the host of a rank or a server is behind the port.
     pub fn is_local(&self, port: PortId) -> bool {
         port.index() < PortSet::CAPACITY && self.local.contains(port)
     }
@@ -242,7 +245,7 @@ impl Job {
         }
     }
 
-    /// The ports of all ranks behind this switch but the one of a server's host.
+    /// The ports of all ranks behind this switch, except the one on a server's host.
     pub fn all_but(&self, rank: Rank) -> PortSet {
         let mut ports = self.ranks;
         if let Some(port) = self.ports[rank.index()] {
@@ -259,8 +262,8 @@ impl Job {
         (level, ranks)
     }
 
-    /// A rank has sent a block: `S_n` and `S_sum` follow, but never backwards. No rank can be two windows ahead of another,
-    /// as far as those behind this switch tell: others' gradients come by only now and then.
+    /// A rank has sent a block: updates `S_n` and `S_sum`, never backwards. As far as the ranks behind this switch
+    /// tell, no rank can be two windows ahead of another; gradients of other ranks pass here only sometimes.
     #[inline]
     pub fn advance(&mut self, rank: Rank, seq: u32) -> Result<(), DropReason> {
         let window = self.positions.len() as u32;
@@ -286,21 +289,23 @@ impl Job {
         Ok(())
     }
 
-    /// The result of a block went by: all ranks have sent it.
+    /// The result of a block passed, so all ranks have sent the block.
     pub fn complete(&mut self, seq: u32) {
         if is_after(seq, self.floor) {
             self.floor = seq;
         }
     }
 
-    /// The sum of all ranks' newest numbers (the paper's PROG). Those that never came by have sent what has a result.
+    /// The sum of all ranks' newest numbers (the paper's PROG). A rank that never passed here has sent all blocks that
+    /// have a result.
     #[inline]
     pub fn progress(&self) -> u32 {
         self.sum.wrapping_add(self.unheard.wrapping_mul(self.floor)) & PROG_MASK
     }
 
-    /// Of the ranks behind this switch the one that is furthest behind the first of all, and by how many blocks. What has a
-    /// result all ranks have sent; how far others are beyond that, only their own switches know.
+    /// Of the ranks behind this switch, the one that is furthest behind the first of all ranks, and by how many blocks.
+    /// All ranks have sent blocks that have a result; how far ranks elsewhere are beyond that, only their own switches
+    /// know.
     pub fn last(&self) -> Option<(Rank, u32)> {
         let later = |a, b| if is_after(b, a) { b } else { a };
         let reached = |&(newest, heard): &(u32, bool)| if heard { later(newest, self.floor) } else { self.floor };
@@ -310,8 +315,8 @@ impl Job {
         local.map(|((rank, at), _)| (rank, first.wrapping_sub(reached(at)))).max_by_key(|&(_, behind)| behind)
     }
 
-    /// The same, where results wait for that rank. Ranks that go side by side differ by fewer blocks than there are ranks,
-    /// since nobody sends what its own host serves.
+    /// The same, if results wait for that rank. Ranks that keep pace differ by fewer blocks than there are ranks, since
+    /// no rank sends blocks that its own host serves.
     pub fn lag(&self) -> Option<Lag> {
         let (rank, blocks) = self.last()?;
         (blocks >= u32::from(self.places.world())).then_some(Lag { rank, blocks })
@@ -326,8 +331,8 @@ impl Job {
         self.busy_at = now;
     }
 
-    /// A rank sends such a gradient again: it was lost, and is not counted twice. Where it was not, the server will say that
-    /// more have come than were sent, and both begin anew.
+    /// A rank sends such a gradient again: the first one was lost, and only one counts. If it was not lost, the server
+    /// will report more gradients than were sent, and both counts restart.
     pub fn resent(&mut self, server: Rank) {
         let (sent, known) = &mut self.sent[server.index()];
         if *sent != *known {
@@ -336,11 +341,11 @@ impl Job {
         }
     }
 
-    /// A server says how many such gradients have come.
+    /// A server reports how many such gradients have come.
     pub fn received(&mut self, server: Rank, received: u32) {
         let (sent, known) = &mut self.sent[server.index()];
         if is_after(received, *sent) {
-            // The switch was started again, and has sent fewer than the server has had of it before.
+            // This switch was started again, and has sent fewer than the server has had from it.
             self.outstanding -= u64::from(sent.wrapping_sub(*known));
             (*sent, *known) = (received, received);
         } else if is_after(received, *known) {
@@ -349,7 +354,7 @@ impl Job {
         }
     }
 
-    /// Nothing was held for a lease: what has not come by now is lost.
+    /// Nothing was held for a lease: gradients that have not come by now are lost.
     pub fn settle(&mut self) {
         self.sent.iter_mut().for_each(|(sent, known)| *known = *sent);
         self.outstanding = 0;
@@ -365,7 +370,7 @@ impl Job {
     }
 }
 
-/// Whose blocks are in a packet: one rank's, those of all behind its switch, or all but the server's.
+/// The ranks whose blocks are in a packet: one rank, all ranks behind its switch, or all but the server's.
 fn contributors(places: &Places, kind: Kind, header: &Header) -> impl Iterator<Item = Rank> {
     let (server, wid) = (places.server_of(header.seq), header.wid);
     let is_all = header.count == places.contributors();

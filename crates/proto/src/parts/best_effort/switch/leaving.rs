@@ -1,4 +1,4 @@
-//! The sums that a switch sends to servers, in packets of its own: complete ones, and those that must make way.
+//! The sums that a switch sends to servers in packets of its own: complete sums, and sums that make way.
 
 use super::super::form::Form;
 use super::super::wire::{Flags, HEADER_LEN, Header, Kind, NOBODY, bitmap_len};
@@ -18,7 +18,7 @@ impl BestEffortSwitch {
         let aggregator = self.aggregators.get(entry).clone();
         let at = usize::from(aggregator.position);
         let Ok(job) = self.job_at(aggregator.job) else {
-            // Its job is gone, and so is what it held: `remove_job` has freed it.
+            // The job is gone. `remove_job` should have freed its aggregators.
             debug_assert!(false, "an aggregator outlives its job");
             self.aggregators.free(entry);
             return None;
@@ -53,7 +53,7 @@ impl BestEffortSwitch {
         let (len, ingress) = (end + bitmap, Some(aggregator.last_from));
         Some(Emission { len, wire_len, ecn: Ecn::Capable, verdict, ingress })
     }
-    /// What a sum says of itself.
+    /// The header of a sum.
     fn header_of(&self, job: usize, at: usize, key: Key, server: Rank, aggregator: &Aggregator) -> Header {
         let state = &self.jobs[job];
         let is_resent = aggregator.resender != NOBODY;

@@ -31,7 +31,7 @@ use crate::contract::values::Values;
 use crate::contract::wire::u16;
 use crate::parts::memory::heap_bytes;
 
-/// What one switch does for all jobs of a protocol.
+/// The machine of one switch, for all jobs of a protocol.
 #[derive(Clone, Hash)]
 pub struct BestEffortSwitch {
     values: Values,
@@ -39,22 +39,22 @@ pub struct BestEffortSwitch {
     node: NodeId,
     memory: Memory,
     aggregators: Aggregators,
-    /// Ascending by id.
+    /// The jobs, ascending by id.
     jobs: Vec<Job>,
-    /// Aggregators that nobody touched for a lease.
+    /// How many aggregators no packet has touched for a lease.
     expired: u64,
-    /// What has happened of jobs that are gone.
+    /// The counts of jobs that are gone.
     departed: Counters,
 }
 
-/// A contribution, taken apart.
+/// A contribution and its fields.
 struct Arrival<'a> {
     now: Time,
     ingress: PortId,
     header: &'a Header,
     server: Rank,
     level: Level,
-    /// Ranks that the switch sums such blocks for.
+    /// How many ranks the switch sums such blocks for.
     expected: u16,
     marked: bool,
 }
@@ -91,7 +91,7 @@ impl BestEffortSwitch {
                 state.check_sender(ingress, header.wid)?;
                 self.contribution(now, ingress, job, kind, &header, packet)
             }
-            // Another switch's, which names one of its ranks.
+            // Another switch's sum, which names one of that switch's ranks.
             Kind::Sum if state.is_local(ingress) => Err(DropReason::WrongWorker),
             Kind::Sum if header.wid.0 >= state.places.world() => Err(DropReason::BadField),
             Kind::Sum => self.contribution(now, ingress, job, kind, &header, packet),
@@ -118,19 +118,19 @@ impl BestEffortSwitch {
         Ok(self.jobs[job].way_to(rank))
     }
 
-    /// Where a job is in the list. Packets of others are of no use here.
+    /// The index of a job in the list. Packets of unknown jobs are dropped.
     #[inline]
     fn job_at(&self, job: JobId) -> Result<usize, DropReason> {
         self.jobs.binary_search_by_key(&job, |job| job.id).map_err(|_| DropReason::UnknownJob)
     }
 
-    /// What servers say comes from the server of the block, or from another switch.
+    /// A server's packet must come from the block's server, or from another switch.
     fn check_server(&self, job: usize, ingress: PortId, header: &Header) -> Result<(), DropReason> {
         let state = &self.jobs[job];
         state.check_seat(ingress, state.places.server_of(header.seq)).map_err(|_| DropReason::NotAMember)
     }
 
-    /// A rank's block, or another switch's sum of several.
+    /// Handles a rank's block, or another switch's sum of several.
     fn contribution(
         &mut self,
         now: Time,
@@ -154,14 +154,14 @@ impl BestEffortSwitch {
         let arrival = Arrival { now, ingress, header, server, level, expected, marked };
         let goes_on = header.flags.has(Flags::COLLISION) || header.flags.has(Flags::RESEND);
         let is_part = kind == Kind::Sum && !header.flags.has(Flags::FULL);
-        // A rack's sum is of its own ranks alone, whoever else's way leads through its switch.
+        // The sum of a rack contains only the rack's own ranks, even if other ranks' packets pass its switch.
         let is_others = level == Level::Rack && !state.is_local(ingress);
         if level == Level::Forwards || is_others {
             return Ok(self.pass(job, header.flags, &arrival, packet));
         }
         let at = match self.find(job, key) {
             Ok(at) => at,
-            // A worker asks again for a result that others have had long ago.
+            // A worker asks again for a result that other ranks got long ago.
             Err(_) if goes_on || is_part => return Ok(self.pass(job, header.flags, &arrival, packet)),
             Err(reason) => return Err(reason),
         };
@@ -175,7 +175,7 @@ impl BestEffortSwitch {
         }
     }
 
-    /// The position of a block, which takes it over from an earlier one; an error if it has a later one.
+    /// The position of a block, which replaces an earlier block there; an error if the position has a later one.
     fn find(&mut self, job: usize, key: Key) -> Result<usize, DropReason> {
         let state = &mut self.jobs[job];
         let at = state.position_of(key.seq);
@@ -187,7 +187,7 @@ impl BestEffortSwitch {
             if !key.is_after(position.key) {
                 return Err(DropReason::Stale);
             }
-            // Whoever sends this block has the result of the one before: nobody needs what is left of it.
+            // The rank that sends this block has the result of the earlier one: no rank needs that block any more.
             self.drop_entry(job, at);
         }
         let state = &mut self.jobs[job];
@@ -209,14 +209,14 @@ impl BestEffortSwitch {
         }
     }
 
-    /// On its way to the server, with what this switch knows of the ranks' progress.
+    /// Forwards the packet to the server, with what this switch knows of the ranks' progress.
     fn pass(&self, job: usize, flags: Flags, arrival: &Arrival<'_>, packet: &mut PacketMut<'_>) -> Verdict {
         let state = &self.jobs[job];
         put_passing(packet.bytes, flags.with_if(arrival.marked, Flags::ECN), state.progress());
         state.way_to(arrival.server)
     }
 
-    /// There is no room for the block: the server sums it, and acknowledges.
+    /// There is no room for the block: the server sums and acknowledges it.
     fn overflow(&mut self, job: usize, at: usize, arrival: &Arrival<'_>, packet: &mut PacketMut<'_>) -> Verdict {
         let state = &mut self.jobs[job];
         if state.position(at).state != State::Releasing {
@@ -232,7 +232,8 @@ impl BestEffortSwitch {
         self.pass(job, flags, arrival, packet)
     }
 
-    /// Something of the block goes to the server unsummed: what is held of it follows, since no sum here can be complete.
+    /// A part of the block goes to the server unsummed. No sum here can then be complete, so the aggregator's contents
+    /// follow.
     fn let_go(
         &mut self,
         job: usize,
@@ -245,7 +246,7 @@ impl BestEffortSwitch {
         let resender = if is_again { arrival.header.wid } else { NOBODY };
         match self.jobs[job].position(at).state {
             State::Held => {
-                // The paper's resend takes its own value along, and what was held leaves at once.
+                // The paper's resend takes its own value along, and the aggregator's contents leave at once.
                 let is_merged = is_again
                     && (self.jobs[job].has_seen(at, arrival.header.wid)
                         || self.try_add(job, at, kind, arrival, packet).is_ok());
@@ -261,7 +262,7 @@ impl BestEffortSwitch {
         self.pass(job, arrival.header.flags, arrival, packet)
     }
 
-    /// What an aggregator holds leaves, and then it is free.
+    /// Sends the contents of an aggregator, and then frees it.
     fn release(&mut self, job: usize, at: usize, resender: Rank) {
         let state = &mut self.jobs[job];
         let position = state.position(at);
@@ -275,7 +276,7 @@ impl BestEffortSwitch {
         self.aggregators.send(entry);
     }
 
-    /// Adds a contribution to its block's aggregator, or takes one for it.
+    /// Adds a contribution to its block's aggregator, or takes an aggregator for it.
     fn add(
         &mut self,
         job: usize,
@@ -291,7 +292,7 @@ impl BestEffortSwitch {
                 return Ok(self.again(job, at, kind, arrival, packet));
             }
             if seen > 0 {
-                // Some came before by themselves: the server will find out who is missing.
+                // Some of these ranks contributed singly before: the server will find out which ranks are missing.
                 self.release(job, at, NOBODY);
                 return Ok(self.overflow(job, at, arrival, packet));
             }
@@ -300,7 +301,7 @@ impl BestEffortSwitch {
             Ok(()) => {}
             Err(Misfit::Room) => return Ok(self.overflow(job, at, arrival, packet)),
             Err(Misfit::Form(reason)) => return Err(reason),
-            // It says something else of the block than others: the server will see both, and tell all.
+            // It names another collective for the block than others: the server will see both, and tell all ranks.
             Err(Misfit::Block) => {
                 self.release(job, at, NOBODY);
                 return Ok(self.overflow(job, at, arrival, packet));
@@ -314,7 +315,7 @@ impl BestEffortSwitch {
         Ok(self.acknowledge(job, kind, arrival, packet))
     }
 
-    /// A contribution that was counted already: its acknowledgement was lost, or what became of the sum.
+    /// A contribution that was counted before: its acknowledgement was lost, or the result of the sum.
     fn again(
         &mut self,
         job: usize,
@@ -331,7 +332,7 @@ impl BestEffortSwitch {
         }
     }
 
-    /// A complete sum that left a while ago and is asked for leaves once more.
+    /// Sends a complete sum again, if a rank asks for it and it left a while ago.
     fn send_again(&mut self, now: Time, entry: u32) {
         let pause = self.aggregators.pause();
         let aggregator = self.aggregators.get(entry);
@@ -340,7 +341,7 @@ impl BestEffortSwitch {
         }
     }
 
-    /// The gradient's packet goes back as its acknowledgement, with the mark of this gradient and no other's.
+    /// Sends the gradient's packet back as its acknowledgement, with only this gradient's mark.
     fn acknowledge(&self, job: usize, kind: Kind, arrival: &Arrival<'_>, packet: &mut PacketMut<'_>) -> Verdict {
         if !self.rules.acknowledges || kind == Kind::Sum {
             return Verdict::Consume;
@@ -359,7 +360,7 @@ impl Switch for BestEffortSwitch {
         self.receive(now, ingress, packet).unwrap_or_else(Verdict::Drop)
     }
 
-    /// What nobody has touched for a lease is not lost: it goes to the server, which asks for the rest.
+    /// Contents that no packet has touched for a lease are not lost: they go to the server, which asks for the rest.
     fn handle_timeout(&mut self, now: Time) {
         while let Some(entry) = self.aggregators.expired(now) {
             let aggregator = self.aggregators.get(entry);

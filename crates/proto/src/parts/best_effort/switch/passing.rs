@@ -1,5 +1,5 @@
-//! Packets that pass a switch and are not summed: questions and results, which inform the switch or are completed by
-//! it.
+//! Packets that pass a switch unsummed. Questions and results inform the switch, and the switch adds its own fields to
+//! them.
 
 use super::BestEffortSwitch;
 use super::job::{Key, State};
@@ -11,7 +11,7 @@ use crate::contract::time::Time;
 use crate::parts::best_effort::wire::{Flags, Header, put_passing};
 
 impl BestEffortSwitch {
-    /// Somebody waits: this switch says whether it holds the block, and sends a complete sum again.
+    /// A rank waits: this switch says whether it holds the block, and sends a complete sum again.
     pub(super) fn query(&mut self, now: Time, job: usize, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         let state = &mut self.jobs[job];
         let (at, server) = (state.position_of(header.seq), state.places.server_of(header.seq));
@@ -26,7 +26,8 @@ impl BestEffortSwitch {
         verdict
     }
 
-    /// The result, on its way from the server: it frees what is held of the block, and learns how short memory is here.
+    /// A result passes on its way from the server: it frees the block's aggregator, and learns how short memory is
+    /// here.
     pub(super) fn result(
         &mut self,
         now: Time,

@@ -9,7 +9,7 @@ use crate::contract::metric::Metric;
 use crate::contract::state::SharedSwitchState;
 use crate::contract::switch::{SharedReport, SharedSwitch, SwitchReport};
 
-/// What its figures are called and what they say.
+/// The names and meanings of the figures.
 fn figures(counters: &Counters, held: u32, outstanding: u64) -> Vec<Metric> {
     let Counters { results, marked, overflowed, released, .. } = *counters;
     vec![
@@ -23,7 +23,7 @@ fn figures(counters: &Counters, held: u32, outstanding: u64) -> Vec<Metric> {
 }
 
 impl BestEffortSwitch {
-    /// What the jobs that are meant hold together.
+    /// Adds up what the chosen jobs hold.
     pub(super) fn account(&self, of: impl Fn(JobId) -> bool) -> SwitchReport {
         let mut report = SwitchReport::default();
         for job in self.jobs.iter().filter(|job| of(job.id)) {

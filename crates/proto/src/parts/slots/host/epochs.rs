@@ -1,11 +1,11 @@
-//! Staggered sending (Flare §5): each rank sends its blocks in an order of its own, so that the packets of one block reach a
-//! switch apart in time.
+//! Staggered sending (Flare §5): each rank sends its blocks in an order of its own, so that the packets of one block
+//! reach a switch at different times.
 //!
-//! The paper rotates whole tensors and never says what becomes of its own window: rank `c` would fill its slots with blocks that
-//! no other rank can have sent, and all would wait for each other for ever. Here the stream is cut into *epochs* of half
-//! the pool, and each rank rotates each epoch by its share of it. An epoch's slots are those that the epoch before the last
-//! had, whose results are on their way while the last one is sent: every rank ends an epoch before it begins the next,
-//! so that no block waits for one that waits for it.
+//! The paper rotates whole tensors and never says what happens to its own window: rank `c` would fill its slots with
+//! blocks that no other rank can have sent, and all ranks would wait for one another for ever. Here the stream is cut
+//! into *epochs* of half the pool, and each rank rotates each epoch by its share of it. An epoch has the slots of the
+//! epoch before the last one, whose results are on their way while the last one is sent. Every rank ends an epoch
+//! before it begins the next, so no two blocks wait for each other.
 
 /// A host's own order of blocks.
 #[derive(Clone, Hash)]
@@ -16,22 +16,23 @@ pub struct Epochs {
     shift: u64,
     /// The blocks of the epoch that were sent.
     sent: Vec<bool>,
-    /// How many were not.
+    /// The number of blocks of the epoch that were not sent.
     left: usize,
-    /// The place in the host's own order before which all were sent.
+    /// All blocks before this place in the host's own order were sent.
     from: u64,
 }
 
 impl Epochs {
-    /// Of a pool of so many slots, for one of `world` ranks.
+    /// The order for a pool of this many slots, of one of `world` ranks.
     pub fn new(slots: u16, rank: u16, world: u16) -> Epochs {
         let len = (u64::from(slots) / 2).max(1);
         let shift = u64::from(rank) * len / u64::from(world.max(1));
         Epochs { base: 0, shift, sent: vec![false; len as usize], left: len as usize, from: 0 }
     }
 
-    /// The next block to send: of those that were submitted the next in the host's own order, if its slot is free. What is
-    /// submitted later has its turn then, and the next epoch begins when all of this one was sent.
+    /// The next block to send. Of the submitted blocks, it is the next in the host's own order, if its slot is free. A
+    /// block that is submitted later has its turn later, and the next epoch begins when all blocks of this one were
+    /// sent.
     pub fn next(&mut self, is_submitted: impl Fn(u64) -> bool, is_free: impl Fn(u64) -> bool) -> Option<u64> {
         let len = self.sent.len() as u64;
         let place = |at: u64| ((self.shift + at) % len) as usize;
@@ -59,7 +60,7 @@ impl Epochs {
 mod tests {
     use super::*;
 
-    /// All that may be sent now.
+    /// All blocks that may be sent now.
     fn ready(epochs: &mut Epochs, submitted: u64, free: u64) -> Vec<u64> {
         std::iter::from_fn(|| epochs.next(|block| block < submitted, |block| block < free)).collect()
     }

@@ -1,4 +1,4 @@
-//! What cannot succeed: disagreements, deadlines, and whom they are blamed on.
+//! Collectives that cannot succeed: disagreements, deadlines, and the culprits.
 
 use super::{Dialect, SlotHost, Stage};
 use crate::contract::drop_reason::DropReason;
@@ -18,7 +18,7 @@ impl<D: Dialect> SlotHost<D> {
         Ok(())
     }
 
-    /// Everything that is queued fails, and so does everything later.
+    /// Fails everything that is queued, and everything later.
     pub(super) fn fail(&mut self, error: CollectiveError) {
         self.life.fail(error);
         for (idx, slot) in self.slots.iter_mut().enumerate() {
@@ -37,14 +37,15 @@ impl<D: Dialect> SlotHost<D> {
         self.slots[usize::from(idx)].stage.waits()
     }
 
-    /// The slot that waits with the earliest block. Searched for: needed only when something is wrong.
+    /// Of the slots that wait, the one with the earliest block. It is searched for, because it is needed only when
+    /// something is wrong.
     pub(super) fn oldest_waiting(&self) -> Option<u16> {
         (0..self.slots.len() as u16)
             .filter(|&idx| self.waits(idx))
             .min_by_key(|&idx| self.slots[usize::from(idx)].block)
     }
 
-    /// Why a deadline has passed.
+    /// The reason why a deadline has passed.
     pub(super) fn diagnose(&self) -> CollectiveError {
         if let Some(error) = self.life.failing() {
             return error.clone();

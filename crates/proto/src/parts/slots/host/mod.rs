@@ -1,10 +1,11 @@
 //! A worker: SwitchML's Algorithm 4 over the continuous stream of appendix B, with the exponent look-ahead of §4.6.
 //!
-//! Each slot goes its own way: its block is sent, the result comes, its next block (`s` further in the stream) follows
-//! at once. A block of floats whose exponent ranks could not agree on in the phase before, because some rank did not
-//! know the block yet, is preceded by a phase that agrees on it (PROBE). In collectives that fit into the pool that
-//! phase carries the block too, scaled by the slot's last exponent: if ranks then agree on just that one, it is the
-//! sum, and a small tensor took one round trip. Results are the same to the bit either way.
+//! Each slot goes on by itself: its block is sent, the result comes, and its next block (`s` further in the stream)
+//! follows at once. For a block of floats the ranks must agree on an exponent in the phase before. If they could not,
+//! because some rank did not know the block yet, a phase that agrees on it (PROBE) precedes the block. In collectives
+//! that fit into the pool that phase carries the block too, scaled by the slot's last exponent. If ranks then agree on
+//! just that exponent, the result is the sum, and a small tensor took one round trip. Results are the same to the bit
+//! either way.
 
 mod epochs;
 mod failure;
@@ -36,17 +37,17 @@ use crate::parts::stream::{Op, Stream};
 
 #[derive(Clone, Hash)]
 struct Slot {
-    /// The block of the stream that it works on, or waits for.
+    /// The block of the stream that the slot works on, or waits for.
     block: u64,
-    /// How many times it was used.
+    /// How many times the slot was used.
     phase: u32,
     stage: Stage,
     agreement: Agreement,
-    /// A packet of this phase has left.
+    /// True if a packet of this phase has left.
     in_flight: bool,
-    /// It was sent again, and no longer counts as under way.
+    /// True if the packet was sent again and no longer counts as under way.
     is_late: bool,
-    /// The phase began when the one before it ended.
+    /// True if the phase began when the one before it ended.
     in_step: bool,
 }
 
@@ -59,12 +60,12 @@ pub struct SlotHost<D: Dialect> {
     life: Life,
     slots: Vec<Slot>,
     queue: SendQueue,
-    /// Where blocks are not sent in the order of the tensor.
+    /// The host's own order, if it does not send blocks in the order of the tensor.
     epochs: Option<Box<Epochs>>,
-    /// Where fewer blocks may be under way than the pool has slots.
+    /// The window, if fewer blocks may be under way than the pool has slots.
     window: Option<Box<Window>>,
     recovery: Recovery,
-    /// The slot to ask about.
+    /// The slot that the host asks about.
     question: Option<u16>,
     /// What the switch last said about a slot and its phase.
     heard: Heard<(u16, u32)>,
@@ -79,9 +80,9 @@ impl<D: Dialect> SlotHost<D> {
         let job = &config.job;
         let dialect = D::of(&job.options, job.levels, job.world);
         let epochs = dialect.epochs(config).map(Box::new);
-        // Who sends in an order of its own gets results in another's.
+        // If hosts send in orders of their own, results come in any order.
         let order = if epochs.is_some() { Order::Any } else { Order::Sent };
-        // In orders of their own ranks would not have the same blocks under way.
+        // Hosts with orders of their own would not have the same blocks under way.
         let measures = SendWindow::chosen(&job.options) == SendWindow::Measured && epochs.is_none();
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
@@ -126,7 +127,7 @@ impl<D: Dialect> SlotHost<D> {
         }
     }
 
-    /// Sends what waited for an answer to something else.
+    /// Sends blocks that no longer need to wait for the answers to others.
     fn release(&mut self) {
         let (pool, Some(window)) = (self.slots.len() as u64, &mut self.window) else { return };
         while let Some(block) = window.release() {
@@ -134,8 +135,8 @@ impl<D: Dialect> SlotHost<D> {
         }
     }
 
-    /// What was lost is not under way (RFC 6675's pipe), here or at the rank that others wait for. In a tree that is quiet
-    /// nothing may be lost: some rank is late.
+    /// A lost packet is not under way (RFC 6675's pipe), whether it was lost here or at the rank that others wait for.
+    /// In a quiet tree perhaps nothing was lost and some rank is only late.
     fn be_late(&mut self, idx: u16) {
         let Some(window) = self.window.as_mut().filter(|_| !self.recovery.is_quiet(idx)) else { return };
         if !std::mem::replace(&mut self.slots[usize::from(idx)].is_late, true) {
@@ -144,7 +145,7 @@ impl<D: Dialect> SlotHost<D> {
         }
     }
 
-    /// The slot's phase has ended, with an answer or without: there is room for another block.
+    /// Notes that the slot's phase has ended, with an answer or without. Another block then has room.
     fn end_phase(&mut self, idx: u16) {
         let slot = &mut self.slots[usize::from(idx)];
         slot.in_flight = false;
@@ -164,7 +165,7 @@ impl<D: Dialect> SlotHost<D> {
             return Err(DropReason::NotAMember);
         }
         if packet.wire_len == Self::HEADER_LEN && header.spec.primitive.sole_recipient() == Some(self.config.rank) {
-            // All are told that a block is at its recipient: the recipient itself hears it twice.
+            // All ranks hear that a block has reached its recipient. The recipient itself hears it twice.
             if Kind::of(packet.bytes)? == Kind::Result && !self.awaits_bare(&header, slot) {
                 return Ok(());
             }
@@ -192,7 +193,7 @@ impl<D: Dialect> SlotHost<D> {
         header.phase == slot.phase && !self.life.stream.op_of(slot.block).is_some_and(has_vector)
     }
 
-    /// The answer to the slot's phase (Algorithm 4, lines 10 to 18).
+    /// Takes the answer to the slot's phase (Algorithm 4, lines 10 to 18).
     fn result(&mut self, now: Time, header: &Header<D::Word>, packet: Packet<'_>) -> Result<(), DropReason> {
         let (world, stride) = (self.config.job.world, self.slots.len() as u64);
         let slot = &mut self.slots[usize::from(header.idx)];
@@ -201,7 +202,7 @@ impl<D: Dialect> SlotHost<D> {
             return Err(DropReason::BadField);
         }
         let whole = if slot.stage == Stage::Probe { 0..0 } else { op.range(slot.block) };
-        // Whose result is another rank's hears only that the slot is free.
+        // If the result belongs to another rank, this rank only hears that the slot is free.
         let is_mine = op.spec.primitive.sole_recipient().is_none_or(|recipient| recipient == self.config.rank);
         let range = if is_mine { whole } else { 0..0 };
         if packet.wire_len != Self::HEADER_LEN + op.encoding.wire_len(range.len())
@@ -230,7 +231,8 @@ impl<D: Dialect> SlotHost<D> {
         Ok(())
     }
 
-    /// A slot's result has come: its next block follows, or, in an order of the host's own, whichever are next in it.
+    /// Goes on after a slot's result: the slot's next block follows, or the blocks that are next in the host's own
+    /// order.
     fn go_on(&mut self, idx: u16) {
         if self.epochs.is_none() {
             return self.start(idx, true);
@@ -267,7 +269,7 @@ impl<D: Dialect> SlotHost<D> {
         }
     }
 
-    /// Writes the slot's packet; gives its length in memory and on the wire.
+    /// Writes the slot's packet. Returns its length in memory and on the wire.
     fn write(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that sends has a block");
@@ -291,7 +293,8 @@ impl<D: Dialect> SlotHost<D> {
         if elements > 0 && brings {
             op.read(slot.block, scaled_by, self.config.job.world, &mut buf[Self::HEADER_LEN..len]);
         } else {
-            // Of a rank that a broadcast is for, where each has to bring its part: the sum is the root's words as they are.
+            // In such a broadcast each rank has to bring a part. A rank other than the root brings zeros, so the sum is
+            // the root's words.
             buf[Self::HEADER_LEN..len].fill(0);
         }
         (len, Self::HEADER_LEN + op.encoding.wire_len(elements))

@@ -1,4 +1,5 @@
-//! Which memory a worker touches next, for drivers that run more workers than their processor's inner caches hold.
+//! Tells which memory a worker touches next. It is for drivers that run more workers than their processor's inner
+//! caches hold.
 
 use tributary_numeric::prefetch;
 
@@ -8,7 +9,7 @@ use crate::parts::slots::Dialect;
 use crate::parts::slots::wire::slot_of;
 
 impl<D: Dialect> SlotHost<D> {
-    /// What `Host::prefetch` does.
+    /// The implementation of `Host::prefetch`.
     pub(super) fn ask_for_memory(&self, upcoming: Upcoming<'_>) {
         let idx = match upcoming {
             Upcoming::Something => {

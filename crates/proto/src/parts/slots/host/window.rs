@@ -1,13 +1,13 @@
-//! How many of its slots a host has under way: as many blocks as the path needs, measured while the job runs.
+//! How many of its blocks a host has under way: as many as the path needs, measured while the job runs.
 //!
 //! SwitchML sends a whole pool at once, and a person chooses the pool for the link (appendix C: the bandwidth-delay
-//! product). A pool that is right for 10 Gbit/s stands in queues for 60 ms at 0.1 Gbit/s, longer than any timer knows at
-//! first, and in front of everybody else's packets. So a host begins with a few blocks, doubles them each round trip as
-//! long as that makes sums come faster, and keeps what twice the round trip needs, or a short queue.
+//! product). A pool that is right for 10 Gbit/s stands in queues for 60 ms at 0.1 Gbit/s. That is longer than any timer
+//! expects at first, and it delays the packets of others. So a host begins with a few blocks and doubles them each
+//! round trip as long as that makes sums come faster. Then it keeps what twice the round trip needs, or a short queue.
 //!
 //! Blocks that must wait go in their order, and the oldest block without a result never waits. Each rank measures for
-//! itself: the oldest block of the rank that is behind is then under way at every rank that has not got its result, so
-//! that no two ranks wait for each other.
+//! itself. So the oldest block of the rank that is behind is under way at every rank that has not got its result, and
+//! no two ranks wait for each other.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -16,19 +16,20 @@ use crate::contract::config::JobConfig;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::time::{Span, Time};
 
-/// Bytes with which a host begins, and the least that it has under way: two runs of segments, one on each way.
+/// Bytes with which a host begins, and the least that it has under way. They are two runs of segments, one on each way.
 const LEAST_BYTES: usize = 96_000;
-/// A queue of this time is good for something: threads and timers of ordinary hosts are late by no more ...
+/// A queue of this time is useful, because threads and timers of ordinary hosts are late by no more than this ...
 const QUEUE: Span = Span::from_millis(4);
-/// ... and one of so many bytes is enough on any link: what is longer falls out of caches before it is summed.
+/// ... and a queue of this many bytes is enough on any link. Packets of a longer one fall out of caches before they are
+/// summed.
 const QUEUE_BYTES: usize = 750_000;
-/// Rounds of which the fastest counts: a rank that was late for one says nothing about the network.
+/// The number of rounds of which the fastest counts. A rank that was late in one round says nothing about the network.
 const ROUNDS: usize = 8;
 
 /// How many blocks hosts have under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendWindow {
-    /// As many as the path needs, measured.
+    /// As many as the path needs. The host measures that.
     Measured,
     /// The whole pool, as in the paper.
     Pool,
@@ -42,7 +43,7 @@ impl SendWindow {
         default: "measured",
         help: "a host has as many blocks under way as it measures that the path needs, or the whole pool as in the paper",
     };
-    /// In the simulator pools are chosen for its links, as in the paper.
+    /// Simulations use pools that are chosen for their links, as in the paper.
     pub const SIMULATED: (&str, &str) = (SendWindow::OPTION.name, "pool");
 
     /// What was chosen.
@@ -54,14 +55,14 @@ impl SendWindow {
     }
 }
 
-/// Answers since some time, and how long the fastest took.
+/// The answers of one round, and the time that the fastest of them took.
 #[derive(Clone, Default, Hash)]
 struct Round {
     /// The first answer after a pause, or the last one of the round before; `None` while nothing is under way.
     began: Option<Time>,
     answers: u32,
     shortest: Option<Span>,
-    /// Blocks waited for others' answers: the window, not the lack of data, held the sender back.
+    /// True if blocks had to wait: then the window and not the lack of data held the sender back.
     was_limited: bool,
 }
 
@@ -72,10 +73,10 @@ pub struct Window {
     blocks: u32,
     least: u32,
     most: u32,
-    /// Blocks of [`QUEUE_BYTES`].
+    /// The number of blocks in [`QUEUE_BYTES`].
     queue: u32,
     under_way: u32,
-    /// Blocks that wait.
+    /// The blocks that wait.
     waiting: BTreeSet<u64>,
     /// The oldest block without a result.
     oldest: u64,
@@ -83,11 +84,11 @@ pub struct Window {
     /// Blocks a second in each of the last rounds.
     rates: [f64; ROUNDS],
     rounds: usize,
-    /// The shortest time to an answer since the window was at its least.
+    /// The shortest time to an answer since the window was last at its least.
     round_trip: Option<Span>,
 }
 
-/// Rates are times that were measured: of those a state has as little as of any [`Span`].
+/// The hash does not have the rates. They come from measured times, and explorers look at times only as [`Span`]s.
 impl Hash for Window {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Window { blocks, least, most, queue, under_way, waiting, oldest, round, rounds, round_trip, rates: _ } =
@@ -122,7 +123,7 @@ impl Window {
         self.blocks
     }
 
-    /// A block is ready to be sent. False if it must wait until [`Window::release`] names it.
+    /// Begins a block that is ready to be sent. False if it must wait until [`Window::release`] names it.
     pub fn begin(&mut self, block: u64) -> bool {
         if block == self.oldest || (self.waiting.is_empty() && self.under_way < self.blocks) {
             self.under_way += 1;
@@ -133,7 +134,7 @@ impl Window {
         false
     }
 
-    /// The next block that need wait no longer.
+    /// The next block that no longer needs to wait.
     pub fn release(&mut self) -> Option<u64> {
         let first = *self.waiting.first()?;
         if self.under_way >= self.blocks && first != self.oldest {
@@ -143,7 +144,7 @@ impl Window {
         self.waiting.pop_first()
     }
 
-    /// A block that was under way is no longer: it has its answer, or it was lost.
+    /// Notes that a block is no longer under way: it has its answer, or it was lost.
     pub fn ended(&mut self) {
         self.under_way -= 1;
         if self.under_way == 0 {
@@ -158,7 +159,7 @@ impl Window {
         }
     }
 
-    /// An answer came, to a packet that was sent so long ago if it was sent once.
+    /// Notes an answer. `took` is the time since its packet was sent, if the packet was sent only once.
     pub fn answered(&mut self, now: Time, took: Option<Span>) {
         let round = &mut self.round;
         round.shortest = round.shortest.into_iter().chain(took).min();
@@ -168,7 +169,7 @@ impl Window {
         };
         round.answers += 1;
         let elapsed = now.since(began);
-        // Answers come in runs: over less than a round trip there is no rate.
+        // Answers come in runs, so a rate over less than a round trip means nothing.
         if round.answers < self.blocks || round.shortest.is_none_or(|shortest| elapsed < shortest) {
             return;
         }
@@ -180,12 +181,12 @@ impl Window {
     fn end_round(&mut self, round: &Round, elapsed: Span) {
         let rate = f64::from(round.answers) / elapsed.as_secs_f64().max(1e-9);
         let fastest = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
-        // What is slow for want of data says nothing (RFC 7661).
+        // A round that was slow for lack of data does not count (RFC 7661).
         if round.was_limited || rate > fastest(&self.rates) {
             self.rates[self.rounds % ROUNDS] = rate;
             self.rounds += 1;
         }
-        // With more than the least under way, a longer round trip may be the queue that is our own.
+        // With more than the least under way, a longer round trip may come from this host's own queue.
         let known = self.round_trip.filter(|_| self.blocks > self.least);
         self.round_trip = known.into_iter().chain(round.shortest).min();
         let rate = fastest(&self.rates);
@@ -195,7 +196,7 @@ impl Window {
         self.blocks = wanted.min(2 * self.blocks).clamp(self.least, self.most);
     }
 
-    /// Nothing is under way, and nothing waits.
+    /// Nothing is under way any more, and nothing waits.
     pub fn clear(&mut self) {
         self.waiting.clear();
         self.under_way = 0;
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
     use crate::contract::ids::{JobId, JobKey};
 
-    /// 1,000 slots of packets of 1,500 bytes: 64 are the least, 500 a queue.
+    /// A window for 1,000 slots of packets of 1,500 bytes. Its least is 64 blocks, and a queue has 500.
     fn window() -> Window {
         let job = JobConfig {
             job: JobId(1),
@@ -224,7 +225,7 @@ mod tests {
         Window::new(&job, 32)
     }
 
-    /// A path that answers after `trip`, or later if it has more to do than `rate` packets a second.
+    /// A path that answers after `trip`, or later if it gets more than `rate` packets a second.
     fn send(window: &mut Window, start: Time, packets: u64, trip: Span, rate: u64) -> Time {
         let mut under_way = std::collections::VecDeque::new();
         let (mut now, mut free_at) = (start, start);

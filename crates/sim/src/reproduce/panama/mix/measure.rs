@@ -1,4 +1,4 @@
-//! One run of figure 8: what is in the network, and what is read off its report.
+//! One run of figure 8: its network, and the figures of its report.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,47 +7,47 @@ use crate::config::{Bytes, Config, Share, TrainingSection};
 use crate::report::{FlowRow, Report, percentile};
 use crate::reproduce::{Context, ReproduceError};
 
-/// Who is in the network.
+/// The part of the traffic that is in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Everybody.
+    /// All of it.
     All,
-    /// Short flows alone ...
+    /// Only short flows.
     Short,
-    /// ... long ones ...
+    /// Only long flows.
     Long,
-    /// ... or jobs.
+    /// Only jobs.
     Jobs,
 }
 
 impl Part {
-    /// The runs of a line.
+    /// The parts that a line runs.
     pub fn of(apart: bool) -> &'static [Part] {
         if apart { &[Part::Short, Part::Long, Part::Jobs] } else { &[Part::All] }
     }
 }
 
-/// What a run found of those that began in the part that is judged.
+/// The measurements of a run, of flows and jobs that began in the judged period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Completion times of short flows, ms; none if there were none.
+    /// Completion times of short flows, ms; `None` if there were none.
     p99_ms: Option<f64>,
     mean_ms: Option<f64>,
     /// Mean throughput of long flows, Gbit/s.
     long_gbps: Option<f64>,
     /// Mean training time, ms.
     training_ms: Option<f64>,
-    /// How many these are.
+    /// How many short flows, long flows and jobs there were.
     pub short: u64,
     pub long: u64,
     pub jobs: u64,
-    /// Of the whole run.
+    /// Of the whole run: marks and pauses.
     pub marks: u64,
     pub pauses: u64,
 }
 
 impl Measured {
-    /// One of its figures.
+    /// One of the figures.
     pub fn figure(&self, what: What) -> Option<f64> {
         match what {
             What::P99 => self.p99_ms,
@@ -82,7 +82,7 @@ impl Measured {
 }
 
 impl Mix {
-    /// Runs that several lines, loads or figures have in common are made once.
+    /// Makes a run, or takes its results if another line, load or figure has made it.
     pub(super) fn measure(&self, context: &Context<'_>, run: &Run<'_>) -> Result<Measured, ReproduceError> {
         let config = self.config(run)?;
         let file = toml::to_string(&config).map_err(|error| ReproduceError::Bad(error.to_string()))?;
@@ -103,7 +103,7 @@ impl Mix {
         }
     }
 
-    /// The run as a file for `tributary sim run` would describe it.
+    /// The run as a file for `tributary sim run`.
     fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
         let training = self.training()?;
         let mut config = Config { seed: run.seed, ..self.setup.clone() };

@@ -1,4 +1,4 @@
-//! PANAMA figure 8: short flows, long flows and jobs that train, in one network under more and more load.
+//! PANAMA figure 8: short flows, long flows and training jobs in one network, under increasing load.
 
 mod measure;
 
@@ -16,21 +16,21 @@ use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
-    /// The network, one training and the flows; loads are set here.
+    /// The network, one training and the flows; their loads are set here.
     pub setup: Config,
-    /// Bytes of models and flows, and times of computation, are divided by this. The network is as it is.
+    /// Bytes of models and flows, and computation times, are divided by this. The network is not scaled.
     pub scale: u32,
-    /// What flows send, all kinds of them in equal parts.
+    /// The load of flows, divided equally among their kinds.
     pub flow_load: Share,
-    /// What flows and jobs send together, percent, run by run.
+    /// The load of flows and jobs together in percent, run by run.
     pub loads: Vec<f64>,
-    /// Flows of so many bytes and more are long, before they are divided.
+    /// Flows of at least so many bytes, before the division, are long.
     pub long: Bytes,
-    /// What begins in this part of the time in which anything begins is judged.
+    /// The part of the time of arrivals in which flows and jobs must begin to be judged.
     pub judged: [Share; 2],
     /// The lines of the figure.
     pub lines: Vec<Line>,
-    /// What is compared.
+    /// The ratios.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
     /// What the picture shows.
@@ -43,48 +43,49 @@ pub struct Mix {
 pub struct Line {
     /// Findings are named after it.
     pub name: String,
-    /// How they reduce, if not as the training says; then without its slots, trees and options.
+    /// The protocol with which they reduce, if not the training's; then without the training's slots, trees and
+    /// options.
     #[serde(default)]
     pub protocol: Option<String>,
     /// The protocol's options.
     #[serde(default)]
     pub options: OptionTable,
-    /// A job's trees ...
+    /// The trees of a job.
     #[serde(default)]
     pub trees: Option<u16>,
-    /// ... and its slots.
+    /// The slots of a job.
     #[serde(default)]
     pub slots: Option<u16>,
-    /// Short flows, long flows and jobs have a network each.
+    /// Short flows, long flows and jobs each have a network of their own.
     #[serde(default)]
     pub apart: bool,
 }
 
-/// A figure of one line over that of another, under one load, seed by seed.
+/// A figure of one line divided by another line's, at one load, seed by seed.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
-    /// Of what.
+    /// The figure.
     pub what: What,
-    /// The line above ...
+    /// The line of the dividend.
     pub of: String,
-    /// ... and the one below.
+    /// The line of the divisor.
     pub over: String,
-    /// Percent.
+    /// The load in percent.
     pub load: f64,
 }
 
-/// What is measured.
+/// The measured figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// Completion time of short flows, the 99th percentile, ms.
+    /// The 99th percentile of short flows' completion times, ms.
     P99,
-    /// The mean.
+    /// The mean of short flows' completion times, ms.
     Mean,
-    /// Throughput of long flows, the mean over flows, Gbit/s.
+    /// The mean throughput of long flows, Gbit/s.
     Long,
-    /// Training time of jobs, the mean, ms.
+    /// The mean training time of jobs, ms.
     Training,
 }
 
@@ -100,7 +101,7 @@ impl What {
         }
     }
 
-    /// A title for pictures, and what the axis shows.
+    /// A title for pictures, and the name of the axis.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             What::P99 => ("Short flows", "99th percentile of completion times (ms)"),
@@ -121,8 +122,8 @@ struct Run<'a> {
 }
 
 impl Experiment for Mix {
-    /// Findings `<what>-<line>-<load>` over seeds, where what is `p99`, `mean`, `long` or `training`, and
-    /// `<what>-<line>-over-<line>-<load>`, which are compared seed by seed.
+    /// Findings `<what>-<line>-<load>` over seeds, where `<what>` is `p99`, `mean`, `long` or `training`, and
+    /// `<what>-<line>-over-<line>-<load>`, compared seed by seed.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = self.runs(context.seeds);
         let found = context.watch.all_announced(&runs, |run| self.measure(context, run))?;
@@ -181,7 +182,7 @@ impl Mix {
         }
     }
 
-    /// Line by line, load by load, part by part, all seeds side by side.
+    /// Line by line, load by load, part by part, with all seeds in a row.
     fn runs(&self, seeds: u64) -> Vec<Run<'_>> {
         let mut runs = Vec::new();
         for line in &self.lines {
@@ -195,7 +196,7 @@ impl Mix {
     }
 }
 
-/// All that was measured.
+/// All measurements.
 struct Found<'a> {
     mix: &'a Mix,
     seeds: u64,
@@ -209,7 +210,7 @@ impl Found<'_> {
         self.runs.iter().zip(&self.found).filter(move |(run, _)| meant(run)).map(|(_, found)| found)
     }
 
-    /// One value a seed; none if some seed has none.
+    /// One value for each seed; empty if some seed has none.
     fn of(&self, what: What, line: &Line, load: f64) -> Vec<f64> {
         let values: Vec<f64> = self.at(line, load).filter_map(|found| found.figure(what)).collect();
         if values.len() as u64 == self.seeds { values } else { Vec::new() }
@@ -237,7 +238,7 @@ impl Found<'_> {
         )
     }
 
-    /// What both lines measured, for rows that differ.
+    /// The measurements of both lines, for rows that differ.
     fn cause(&self, ratio: &Ratio) -> String {
         let of = |name: &str| self.mix.line(name).map_or_else(|_| String::new(), |line| self.note(line, ratio.load));
         format!("{} {}", of(&ratio.of), of(&ratio.over))

@@ -2,38 +2,38 @@
 
 use crate::rng::Rng;
 
-/// Symbols that were seen, and the one that follows.
+/// Symbols, and the symbol that follows them.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// Those before.
+    /// The symbols.
     pub seen: Vec<u8>,
-    /// What is to be guessed.
+    /// The following symbol, which must be guessed.
     pub next: u8,
 }
 
 /// Sizes of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Symbols that it sees.
+    /// How many symbols it sees.
     pub context: usize,
-    /// Different symbols.
+    /// How many different symbols there are.
     pub symbols: usize,
     /// Hidden units.
     pub hidden: usize,
 }
 
 impl Shape {
-    /// Where the hidden units' biases begin; before them, for each place and symbol, a weight for each unit.
+    /// The place of the hidden units' biases; before them, there is a weight for each unit, for each place and symbol.
     fn hidden_biases(self) -> usize {
         self.context * self.symbols * self.hidden
     }
 
-    /// Where the output's weights begin: for each symbol a weight for each unit.
+    /// The place of the output's weights: a weight for each unit, for each symbol.
     fn outputs(self) -> usize {
         self.hidden_biases() + self.hidden
     }
 
-    /// Where the output's biases begin.
+    /// The place of the output's biases.
     fn output_biases(self) -> usize {
         self.outputs() + self.symbols * self.hidden
     }
@@ -42,7 +42,7 @@ impl Shape {
 /// The network: rectified linear units, and a score for each symbol.
 pub struct Network {
     shape: Shape,
-    /// All parameters in one row, as gradients travel.
+    /// All parameters in one vector, like gradients.
     pub parameters: Vec<f32>,
 }
 
@@ -54,7 +54,7 @@ impl Network {
         Network { shape, parameters }
     }
 
-    /// Where the weights of a seen symbol begin.
+    /// The place of the weights of a seen symbol.
     fn row(&self, place: usize, symbol: u8) -> usize {
         (place * self.shape.symbols + usize::from(symbol)) * self.shape.hidden
     }
@@ -80,8 +80,8 @@ impl Network {
         weights.zip(biases).map(score).collect()
     }
 
-    /// The mean gradient of the squared hinge loss, `max(0, 1 - s)^2` of the right symbol's score and `max(0, 1 + s)^2` of
-    /// each other's.
+    /// The mean gradient of the squared hinge loss: `max(0, 1 - s)^2` for the right symbol's score, and `max(0, 1 +
+    /// s)^2` for each other score.
     pub fn gradient(&self, examples: &[&Example]) -> Vec<f32> {
         let Shape { hidden, .. } = self.shape;
         let mut gradient = vec![0f32; self.parameters.len()];
@@ -110,7 +110,7 @@ impl Network {
         gradient
     }
 
-    /// How many examples it guesses, and the mean loss.
+    /// How many examples it guesses right, and the mean loss.
     pub fn test(&self, examples: &[Example]) -> (usize, f64) {
         let (mut right, mut loss) = (0, 0.0);
         for example in examples {
@@ -129,7 +129,7 @@ fn sign(symbol: usize, example: &Example) -> f32 {
     if symbol == usize::from(example.next) { 1.0 } else { -1.0 }
 }
 
-/// By how much a score is on the wrong side.
+/// How far a score is on the wrong side.
 fn lack(symbol: usize, example: &Example, score: f32) -> f32 {
     (1.0 - sign(symbol, example) * score).max(0.0)
 }
