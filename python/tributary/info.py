@@ -22,6 +22,9 @@ class GroupInfo:
     mtu: int
     #: Threads of the switch that serve the job.
     shards: int
+    #: The UDP addresses of the job's servers on hosts of their own, by number: they sum the blocks that no switch sums.
+    #: Empty where the job has none, and where each rank is a server besides.
+    servers: tuple[str, ...]
     #: Whether the job's tensors are sparse, all of them.
     sparse: bool
 
@@ -35,6 +38,10 @@ class GroupStats:
     packets_received: int
     #: The share of blocks that were summed in the network, 0.0 to 1.0.
     in_network: float
+    #: Blocks whose sum was made at hosts: the ranks' own, or those of servers.
+    blocks_at_hosts: int
+    #: One line for people: which share of the blocks the network has summed, where the others were summed, and why.
+    where_summed: str
     #: The share of ranks whose data is in the results, 0.0 to 1.0, in a job whose averages need not wait for all ranks.
     #: None in other jobs, and before the first result.
     contributed: float | None

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use tributary_net::group::{ConnectOptions, GroupError, Pending as Part};
 use tributary_net::process::Home;
 use tributary_proto::contract::ids::Rank;
@@ -250,18 +250,15 @@ impl Group {
         dict.set_item("elements_per_packet", info.elements_per_packet)?;
         dict.set_item("mtu", info.mtu)?;
         dict.set_item("shards", info.shards.len())?;
+        dict.set_item("servers", PyTuple::new(py, info.servers.iter().map(ToString::to_string))?)?;
         dict.set_item("sparse", group.is_sparse())?;
         Ok(dict)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let inner = self.lock(py)?;
-        let stats = inner
-            .group
-            .as_ref()
-            .ok_or_else(|| errors::closed(py))?
-            .stats()
-            .map_err(|error| errors::of_group(py, &error))?;
+        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
+        let stats = group.stats().map_err(|error| errors::of_group(py, &error))?;
         let drops = PyDict::new(py);
         for (reason, count) in stats.host.drops.iter().filter(|&(_, count)| count > 0) {
             drops.set_item(reason.name(), count)?;
@@ -271,6 +268,8 @@ impl Group {
         dict.set_item("retransmissions", stats.host.retransmissions)?;
         dict.set_item("packets_received", stats.host.packets_received)?;
         dict.set_item("in_network", stats.in_network())?;
+        dict.set_item("blocks_at_hosts", stats.host.blocks_at_hosts)?;
+        dict.set_item("where_summed", stats.where_summed(group.info()))?;
         dict.set_item("contributed", stats.host.contributed())?;
         dict.set_item("order", stats.host.order.map(|order| format!("{order:08x}")))?;
         dict.set_item("drops", drops)?;

@@ -164,13 +164,17 @@ def together(stats: Sequence[tributary.GroupStats]) -> tributary.GroupStats:
     for one in stats:
         drops.update(one.drops)
     received = sum(one.packets_received for one in stats)
+    # Weighed by what each received: of blocks in the network only shares are known here.
+    in_network = sum(one.in_network * one.packets_received for one in stats) / received if received else 0.0
+    sentences = {one.where_summed for one in stats}
     orders = {one.order for one in stats}
     return tributary.GroupStats(
         packets_sent=sum(one.packets_sent for one in stats),
         retransmissions=sum(one.retransmissions for one in stats),
         packets_received=received,
-        # Weighted by what each received, since only shares of blocks are known here.
-        in_network=sum(one.in_network * one.packets_received for one in stats) / received if received else 0.0,
+        in_network=in_network,
+        blocks_at_hosts=sum(one.blocks_at_hosts for one in stats),
+        where_summed=sentences.pop() if len(sentences) == 1 else f"{in_network * 100:.1f} % of the blocks",
         contributed=_mean([one.contributed for one in stats if one.contributed is not None]),
         order=orders.pop() if len(orders) == 1 else None,
         drops=dict(drops),

@@ -104,4 +104,18 @@ impl GroupStats {
         let blocks = self.host.blocks_in_network + self.host.blocks_at_hosts;
         if blocks == 0 { 0.0 } else { self.host.blocks_in_network as f64 / blocks as f64 }
     }
+
+    /// Which part of the blocks the network has summed and, where switches have memory for all jobs of a protocol, where
+    /// the others were summed and why.
+    pub fn where_summed(&self, group: &GroupInfo) -> String {
+        let network = format!("{:.1} % of the blocks", self.in_network() * 100.0);
+        match (&group.protocol.shared, self.host.blocks_at_hosts) {
+            (Some(shared), 1..) => {
+                let elsewhere = (shared.elsewhere)(group.world, group.servers.len() as u16, &group.options);
+                let share = (1.0 - self.in_network()) * 100.0;
+                format!("{network}, {share:.1} % ({} blocks) {elsewhere}", self.host.blocks_at_hosts)
+            }
+            _ => network,
+        }
+    }
 }

@@ -240,8 +240,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     // Everything that can be wrong here is found before other ranks wait for this one.
     let array = member.load(&work.plan(member.world))?;
     let spec = work.spec(array.data.len(), array.data.dtype());
-    let options = member.protocol_options()?;
-    (member.protocol.can)(&spec, &options).map_err(Failure::usage)?;
+    (member.protocol.can)(&spec, &member.protocol_options()?).map_err(Failure::usage)?;
     let destination = member.output.as_deref().map(Destination::open).transpose()?;
     let group = Group::connect(&member.options()?)?;
     let cpu_start = cpu::own_seconds();
@@ -263,9 +262,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
         destination.write(&Array { header: array.header, data: result })?;
     }
     let report = Report::of(&member, work, tensor, &measured);
-    let shared = member.protocol.shared.as_ref();
-    let elsewhere = shared.map(|shared| (shared.elsewhere)(member.world, report.servers as u16, &options));
-    let report = Report { elsewhere, checked, ..report };
+    let report = Report { checked, ..report };
     match member.json {
         true => output::json(&report)?,
         false => output::line(&report.table())?,

@@ -64,9 +64,9 @@ pub struct Report {
     pub trees: Vec<TreeStatus>,
     /// The job's servers that are processes of their own.
     pub servers: usize,
-    /// Where the other blocks were summed and why, if the protocol's jobs share memory in switches.
+    /// Which part of the blocks the network has summed, and what became of the others.
     #[serde(skip)]
-    pub elsewhere: Option<String>,
+    pub where_summed: String,
     /// Elements of one packet.
     pub elements_per_packet: u16,
     /// The job's slots over all parts of its switch, or trees, when it was joined.
@@ -89,6 +89,7 @@ pub struct Measured {
     elements_per_packet: u16,
     slots: u16,
     servers: usize,
+    where_summed: String,
     trees: Vec<TreeStatus>,
 }
 
@@ -96,9 +97,10 @@ impl Measured {
     /// Asks the worker and, on rank 0, its switch before the worker leaves.
     pub fn of(group: &Group, member: &Member, seconds: f64, cpu_seconds: f64) -> Result<Measured, GroupError> {
         let (elements_per_packet, slots) = (group.info().elements_per_packet, group.info().slots);
-        let servers = group.info().servers.len();
+        let (servers, stats) = (group.info().servers.len(), group.stats()?);
+        let where_summed = stats.where_summed(group.info());
         let trees = if member.rank == 0 { static_trees(member) } else { Vec::new() };
-        Ok(Measured { stats: group.stats()?, seconds, cpu_seconds, elements_per_packet, slots, servers, trees })
+        Ok(Measured { stats, seconds, cpu_seconds, elements_per_packet, slots, servers, where_summed, trees })
     }
 }
 
@@ -112,7 +114,8 @@ fn static_trees(member: &Member) -> Vec<TreeStatus> {
 impl Report {
     /// A worker's report of a tensor of so many elements, not checked yet.
     pub fn of(member: &Member, work: Work, (elements, dtype): (usize, DType), measured: &Measured) -> Report {
-        let Measured { stats, seconds, cpu_seconds, elements_per_packet, slots, servers, trees } = measured;
+        let Measured { stats, seconds, cpu_seconds, elements_per_packet, slots, servers, where_summed, trees } =
+            measured;
         Report {
             collective: work.name(),
             root: work.root(),
@@ -135,7 +138,7 @@ impl Report {
             order: stats.host.order.map(|order| format!("{order:08x}")),
             trees: trees.clone(),
             servers: *servers,
-            elsewhere: None,
+            where_summed: where_summed.clone(),
             elements_per_packet: *elements_per_packet,
             slots: *slots,
             cpu_seconds: *cpu_seconds,
@@ -169,7 +172,7 @@ impl Report {
             ("goodput", format!("{:.3} Gbit/s", self.goodput_gbps)),
             ("ATE/s", format!("{:.3} million", self.ate_per_s / 1e6)),
             ("packets", format!("{} sent, {} of them again", self.packets_sent, self.retransmissions)),
-            ("in network", self.where_summed()),
+            ("in network", self.where_summed.clone()),
             ("ranks", self.who_contributed()),
             ("order", self.order.clone().unwrap_or_default()),
             ("trees", self.roots()),
@@ -191,18 +194,6 @@ impl Report {
     fn roots(&self) -> String {
         let roots: Vec<&str> = self.trees.iter().map(|tree| tree.root.as_str()).collect();
         if roots.is_empty() { String::new() } else { format!("{}, with {} on top", roots.len(), roots.join(", ")) }
-    }
-
-    /// Which part of the blocks the network has summed, and where the others were summed.
-    fn where_summed(&self) -> String {
-        let network = format!("{:.1} % of the blocks", self.in_network * 100.0);
-        match &self.elsewhere {
-            Some(elsewhere) if self.blocks_at_hosts > 0 => {
-                let share = (1.0 - self.in_network) * 100.0;
-                format!("{network}, {share:.1} % ({} blocks) {elsewhere}", self.blocks_at_hosts)
-            }
-            _ => network,
-        }
     }
 }
 
