@@ -14,8 +14,10 @@ from typing import Any
 
 PROGRAM = str(Path(sys.executable).with_name("tributary"))
 
-#: No settings of the person who runs the tests.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TRIBUTARY_")}
+#: No settings of the person who runs the tests, and no width of a terminal: pytest's workers are told one.
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if not name.startswith("TRIBUTARY_") and name != "COLUMNS"
+}
 
 
 def start(*words: str) -> subprocess.Popen[str]:

@@ -36,9 +36,9 @@ fn buffers_of(design: DesignName, children: f64) -> f64 {
 
 impl Experiment for WorkingMemory {
     /// Findings, for each case: `<case>-buffers`, mean buffers of all blocks divided by M B/P times the mean latency of
-    /// a block, from its first packet's handler to its sum; `<case>-latency`, that latency divided by the model's (P -
-    /// 1) δ_c + (Q + 1) τ; `<case>-model`, mean buffers divided by the model's with its own latency; `<case>-of-block`,
-    /// mean buffers of a block; `<case>-published-of-block`, M.
+    /// a block, from its first packet's handler to its sum; `<case>-latency`, that latency divided by the model's
+    /// (P - 1) δ_c + (Q + 1) τ; `<case>-model`, mean buffers divided by the model's with its own latency;
+    /// `<case>-of-block`, mean buffers of a block; `<case>-published-of-block`, M.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         for (case, counted) in self.0.each(context, |case, bench| self.count(case, &bench))? {
