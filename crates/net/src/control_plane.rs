@@ -244,20 +244,6 @@ impl ControlPlane {
         look(&self.state().control)
     }
 
-    /// Takes over the jobs that outlived an earlier control plane. No request may be answered before this is done.
-    pub async fn begin(&self) {
-        let mut adopted = 0;
-        for shard in &self.shards {
-            for (name, job) in shard.found().come().await.unwrap_or_default() {
-                self.state().control.adopt(self.now(), shards::found(name, job));
-                adopted += 1;
-            }
-        }
-        if adopted > 0 || self.shards.iter().any(|shard| shard.outlives()) {
-            self.look(Duration::ZERO).await;
-        }
-    }
-
     /// The task. It runs until it is dropped.
     pub async fn run(&self) {
         let mut heard_above = self.heard_above.lock().await;

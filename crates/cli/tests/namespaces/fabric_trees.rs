@@ -1,15 +1,17 @@
 //! Static trees on a real fabric: over both spines of the example's, and what every rank is told when one dies.
 
+use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
-use crate::fabric::{fabric, passed, sum};
+use crate::fabric::{fabric, fabric_of, passed, sum};
 use crate::fabric_deaths::{TOLD_S, complaints, script_under, seconds};
 use crate::network::text;
 
+const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 const TREES: [&str; 4] = ["--protocol", "switchml", "--trees", "2"];
 
 #[test]
@@ -184,5 +186,22 @@ fn a_leaf_that_is_started_again_at_once_costs_no_sum_where_trees_can_be_planted_
         let complaints = complaints(dir.path(), "long");
         let told = text(&output.stderr);
         assert!(complaints.iter().all(String::is_empty), "{}: {complaints:?} {told}", protocol.name);
+    }
+}
+
+/// A real fabric whose first spine has no memory for jobs: sums are exact over the other, and what is printed says so.
+#[test]
+fn a_spine_that_is_full_is_planned_around_and_the_report_says_so() {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fabric.toml");
+        fs::write(&file, format!("memory_mib_at = {{ spine0 = 0 }}\n{EXAMPLE}")).unwrap();
+        let words = ["--allreduce", "300000", "--dtype", "i32", "--protocol", protocol.name];
+        let Some(output) = fabric_of(file.to_str().unwrap(), &words) else { return };
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{protocol}: {said}{}", text(&output.stderr));
+        let why = if protocol.resizes { "has less memory than the jobs divide" } else { "is full: a tree needs " };
+        assert!(said.contains(&format!("planned, around: spine0 {why}")), "{protocol}: {said}");
+        assert!(said.contains("planned, tree 0:\nspine1\n") && !said.contains("tree 1"), "{protocol}: {said}");
     }
 }

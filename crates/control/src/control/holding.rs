@@ -1,8 +1,12 @@
 //! Jobs begin and cease to hold memory.
 
-use tributary_proto::contract::ids::JobId;
+use std::collections::BTreeMap;
+
+use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::protocol::Protocol;
 
 use crate::control::Control;
+use crate::holding::{Holding, is_charged_by_tree};
 use crate::plan::{Effect, Ticket};
 use crate::running::Running;
 use crate::tidings::{End, Tiding};
@@ -58,4 +62,29 @@ impl Control {
             }
         }
     }
+
+    /// The trees of a job that is installed, or was taken over, are planned: from now on it is charged this.
+    pub fn placed(&mut self, id: JobId, holding: Holding) {
+        if let Some(job) = self.running.get_mut(&id) {
+            job.holding = Some(holding);
+        }
+    }
+
+    /// True if this switch is the seat of a fabric that finds room for a job of this protocol when it plans the job's
+    /// trees.
+    pub(crate) fn finds_room_later(&self, protocol: &Protocol) -> bool {
+        self.limits.planned_trees.is_some() && is_charged_by_tree(protocol)
+    }
+}
+
+/// The bytes that these jobs hold of the switch where they hold the most.
+pub(crate) fn held<'a>(jobs: impl Iterator<Item = &'a Running>) -> u64 {
+    let (mut everywhere, mut at) = (0_u64, BTreeMap::<NodeId, u64>::new());
+    for job in jobs {
+        match &job.holding {
+            None => everywhere = everywhere.saturating_add(job.memory_bytes()),
+            Some(holding) => holding.bytes.iter().for_each(|(&node, bytes)| *at.entry(node).or_default() += bytes),
+        }
+    }
+    everywhere.saturating_add(at.into_values().max().unwrap_or(0))
 }

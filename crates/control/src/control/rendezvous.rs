@@ -11,6 +11,7 @@ use tributary_proto::contract::time::{Span, Time};
 use crate::admission::{Free, Limits, grant};
 use crate::client::Client;
 use crate::control::Control;
+use crate::control::holding::held;
 use crate::control::shares::Division;
 use crate::forming::{Forming, Party, Quarrel, WaitingRank};
 use crate::levels::{Child, SwitchPlace, Uplink};
@@ -134,8 +135,12 @@ impl Control {
         let client = forming.client.clone();
         let wish = self.wish(&self.forming[name]);
         let ideal = self.grant(name, &client, wish.clone(), true);
-        let granted = self.grant(name, &client, wish, false);
-        if granted != ideal && now < full_since + self.limits.timers.succession() {
+        let granted = self.grant(name, &client, wish.clone(), false);
+        // Where room is found later, predecessors may be in the way of all that one switch could be asked for.
+        let at_one =
+            |succeeding| grant(&self.limits, name, &client, wish.clone(), self.free(name, &client, succeeding));
+        let may_crowd = self.finds_room_later(wish.protocol) && at_one(false) != at_one(true);
+        if (granted != ideal || may_crowd) && now < full_since + self.limits.timers.succession() {
             return;
         }
         match granted {
@@ -234,7 +239,10 @@ impl Control {
             return Ok(JobShape { slots, ..most });
         }
         let counted = |job: &Running| !(succeeding && job.plan.name == *name);
-        let free = self.free(name, client, succeeding);
+        let mut free = self.free(name, client, succeeding);
+        if self.finds_room_later(wish.protocol) {
+            free.switch = u64::MAX;
+        }
         let switch = self.left_beside_shared(name, wish.protocol, free.switch, counted)?;
         grant(&self.limits, name, client, wish, Free { switch, ..free })
     }
@@ -242,15 +250,14 @@ impl Control {
     /// Free memory for a job of this name and client. `succeeding`: as if the job's predecessors were gone already.
     pub(super) fn free(&self, name: &JobName, client: &Client, succeeding: bool) -> Free {
         let counted = |job: &&Running| !(succeeding && job.plan.name == *name);
-        let jobs: u64 = self.running.values().filter(counted).map(Running::memory_bytes).sum();
-        let used = jobs + self.shared_by(|job| counted(&job));
+        let used = held(self.running.values().filter(counted)) + self.shared_by(|job| counted(&job));
         let quota = self.limits.quota(name).and_then(|quota| {
             let same = self.running.values().filter(counted).filter(|job| job.plan.name.matches(&quota.jobs));
-            Some(quota.memory_bytes?.saturating_sub(same.map(Running::memory_bytes).sum()))
+            Some(quota.memory_bytes?.saturating_sub(held(same)))
         });
         let share = self.limits.share_of(client).memory_bytes.map(|most| {
             let own = self.running.values().filter(counted).filter(|job| job.client == *client);
-            most.saturating_sub(own.map(Running::memory_bytes).sum())
+            most.saturating_sub(held(own))
         });
         Free { switch: self.limits.memory_bytes.saturating_sub(used), quota, share }
     }

@@ -9,6 +9,7 @@ use tributary_proto::contract::ids::JobId;
 use super::Control;
 use crate::admission::{Free, Limits, Quota, least_slots, round, rules};
 use crate::client::Client;
+use crate::control::holding::held;
 use crate::memory::{Bytes, JobShape};
 use crate::name::JobName;
 use crate::plan::Effect;
@@ -99,8 +100,7 @@ impl<'a> Parties<'a> {
 
     /// What the jobs that take no part leave of so many bytes. Only jobs for which `is_of` is true count.
     fn left(&self, bytes: u64, is_of: impl Fn(&Running) -> bool) -> u64 {
-        let held = self.fixed.iter().filter(|job| is_of(job)).map(|job| job.memory_bytes());
-        bytes.saturating_sub(held.sum())
+        bytes.saturating_sub(held(self.fixed.iter().copied().filter(|job| is_of(job))))
     }
 
     /// What the jobs that take no part, and what jobs share, leave of the switch.

@@ -5,6 +5,7 @@ use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::Control;
+use super::holding::held;
 use crate::name::JobName;
 use crate::plan::Effect;
 use crate::refusal::Refusal;
@@ -13,8 +14,8 @@ use crate::running::Running;
 impl Control {
     /// Bytes that jobs hold, and what they share.
     pub fn memory_used(&self) -> u64 {
-        let jobs: u64 = self.running.values().map(Running::memory_bytes).sum();
-        jobs + self.shared_bytes()
+        // A job whose trees are not planned yet counts with the most that it may need.
+        held(self.running.values()).saturating_add(self.shared_bytes()).min(self.limits.memory_bytes)
     }
 
     /// Bytes of the machines that are there, whether jobs use them or not.

@@ -61,6 +61,9 @@ pub struct FabricFile {
     /// Memory for jobs on each switch, in MiB.
     #[serde(default = "defaults::memory_mib")]
     pub memory_mib: u32,
+    /// The same for switches that have other memory, by name.
+    #[serde(default)]
+    pub memory_mib_at: BTreeMap<String, u32>,
     /// A two-level fat tree: every leaf is connected to every spine.
     pub leaf_spine: Option<LeafSpine>,
     /// Any other network.

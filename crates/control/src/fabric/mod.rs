@@ -8,6 +8,7 @@ mod limits;
 mod link_state;
 mod lossless;
 mod marks;
+mod memory;
 mod plan;
 mod served;
 

@@ -11,7 +11,7 @@ use tributary_proto::switch_options::SwitchOptions;
 use super::file::{FabricFile, LinkFile};
 use super::lossless::Thresholds;
 use super::marks::Marks;
-use super::served;
+use super::{memory, served};
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
 use crate::option_text::of_switches;
 use crate::routes::{Cabling, Port};
@@ -87,6 +87,8 @@ pub struct FabricLayout {
     pub elements_per_packet: u16,
     /// Bytes for jobs on each switch.
     pub memory_bytes: u64,
+    /// The same for switches that have other memory.
+    pub memory_at: BTreeMap<NodeId, u64>,
 }
 
 /// The fewest characters of a secret.
@@ -179,6 +181,7 @@ impl FabricLayout {
         let cables = cable_properties(file, &cabling, find)?;
         Ok(FabricLayout {
             lossless: Thresholds::of(file, &cables)?,
+            memory_at: memory::by_switch(&file.memory_mib_at, &cabling, find)?,
             cables,
             nodes,
             cabling,

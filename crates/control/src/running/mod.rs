@@ -15,6 +15,7 @@ pub(crate) use self::absence::Absence;
 use self::news::Told;
 use crate::admission::Timers;
 use crate::client::Client;
+use crate::holding::Holding;
 use crate::memory::JobShape;
 use crate::plan::{Plan, Ticket};
 use crate::report::MemberState;
@@ -101,6 +102,8 @@ pub(crate) struct Running {
     pub client: Client,
     /// The job's part now of the memory that jobs divide; `None` if its slots never change.
     pub sharing: Option<Sharing>,
+    /// What it holds of each switch of a fabric, if it is charged by its trees and these are planned.
+    pub holding: Option<Holding>,
     /// The members by `wid`.
     pub members: Vec<Member>,
     /// The switch above, if there is one.
@@ -126,11 +129,12 @@ impl Running {
         let seat = ServerSeat { state: MemberState::Present, since: now };
         let servers = vec![seat; plan.servers.dedicated().len()];
         let (absences, departures) = (Vec::new(), 0);
-        let sharing = None;
+        let (sharing, holding) = (None, None);
         Running {
             plan,
             client,
             sharing,
+            holding,
             members,
             above,
             started: None,
@@ -151,10 +155,11 @@ impl Running {
 
     /// The job's slots over all shards of this switch now.
     pub fn slots(&self) -> u16 {
-        self.sharing.as_ref().map_or(self.plan.slots, |sharing| sharing.slots)
+        let held = self.holding.as_ref().map_or(self.plan.slots, |holding| holding.slots);
+        self.sharing.as_ref().map_or(held, |sharing| sharing.slots)
     }
 
-    /// The bytes that the job is charged now.
+    /// The bytes that the job is charged now, at the switch where these are the most.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes_with(None)
     }
@@ -163,7 +168,8 @@ impl Running {
     pub fn memory_bytes_with(&self, slots: Option<u16>) -> u64 {
         let of_share =
             |sharing: &Sharing| JobShape { slots: slots.unwrap_or(sharing.slots), ..sharing.most.clone() }.bytes();
-        self.sharing.as_ref().map_or(self.plan.memory_bytes, of_share)
+        let held = self.holding.as_ref().map_or(self.plan.memory_bytes, Holding::most_bytes);
+        self.sharing.as_ref().map_or(held, of_share)
     }
 
     /// The job is installed and its leases begin. Returns the joins to answer.

@@ -73,6 +73,11 @@ impl Network {
         self.ledger.rooms[index] = bytes;
     }
 
+    /// The bytes of a switch that are free for trees.
+    pub fn room(&self, switch: NodeId) -> u64 {
+        self.ledger.rooms[self.index(switch)]
+    }
+
     /// From now on the job with these trees sends so much over each of its cables, in any unit that is the same for all
     /// jobs. Each tree carries its share.
     pub fn add_load(&mut self, trees: &[Tree], rate: u64) {

@@ -25,7 +25,33 @@ impl ControlPlane {
         }
         // What was seen before knows nothing of the job: whoever asks from now on sees its figures.
         self.sightings.lock().await.at = None;
+        self.place(id).await;
         self.state().control.installed(self.now(), id, outcome);
+    }
+
+    /// Takes over the jobs that outlived an earlier control plane. No request may be answered before this is done.
+    pub async fn begin(&self) {
+        let mut adopted = 0;
+        for shard in &self.shards {
+            for (name, job) in shard.found().come().await.unwrap_or_default() {
+                let id = job.config.job;
+                self.state().control.adopt(self.now(), shards::found(name, job));
+                self.place(id).await;
+                adopted += 1;
+            }
+        }
+        if adopted > 0 || self.shards.iter().any(|shard| shard.outlives()) {
+            self.look(Duration::ZERO).await;
+        }
+    }
+
+    /// Charges a job what it holds of a fabric's switches, if it has trees of its own there.
+    pub(super) async fn place(&self, id: JobId) {
+        for shard in &self.shards {
+            if let Ok(Some(holding)) = shard.holding(id).come().await {
+                self.state().control.placed(id, holding);
+            }
+        }
     }
 
     pub(super) async fn remove(&self, id: JobId) {

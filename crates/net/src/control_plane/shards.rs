@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_control::{FoundJob, JobName, Plan};
+use tributary_control::{FoundJob, Holding, JobName, Plan};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
@@ -32,6 +32,11 @@ pub(crate) trait Shard: Send + Sync {
     /// The jobs that run in the shard although this control plane has not installed them: it was started anew.
     fn found(&self) -> Answer<Vec<(JobName, JobInstall)>> {
         Answer::ready(Vec::new())
+    }
+    /// What a job holds of a fabric's switches, once its trees are planned; `None` if it is charged for none of them
+    /// by itself.
+    fn holding(&self, _job: JobId) -> Answer<Option<Holding>> {
+        Answer::ready(None)
     }
     /// True if the shard's jobs outlive this control plane, which finds them again.
     fn outlives(&self) -> bool {

@@ -92,6 +92,9 @@ pub struct JobBody {
     /// The job's static trees; empty for protocols that find their trees themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeBody>,
+    /// The switches around which these are planned, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub around: Vec<String>,
 }
 
 /// A server of a job.
@@ -135,6 +138,7 @@ impl JobBody {
             servers: ServerBody::all(job),
             trees_wanted: job.job.trees,
             trees: job.trees.iter().map(TreeBody::new).collect(),
+            around: job.around.clone(),
         }
     }
 
@@ -188,8 +192,8 @@ impl JobBody {
             trees: trees_wanted,
             parent: None,
         };
-        let hosts = self.hosts.into_iter().map(NodeId).collect();
-        whole.then_some(FabricJob { name, job, hosts, server_hosts, trees })
+        let (hosts, around) = (self.hosts.into_iter().map(NodeId).collect(), self.around);
+        whole.then_some(FabricJob { name, job, hosts, server_hosts, trees, around })
     }
 }
 

@@ -32,6 +32,8 @@ pub struct FabricJob {
     pub server_hosts: Vec<NodeId>,
     /// The job's static trees, by number; empty for protocols that find their trees themselves.
     pub trees: Vec<Tree>,
+    /// The switches around which these are planned, each with the reason.
+    pub around: Vec<String>,
 }
 
 impl FabricJob {
@@ -160,7 +162,7 @@ mod tests {
         let fabric = Arc::new(FabricFile::parse(&text).unwrap());
         let hosts = [0, 1, 2, 3].map(NodeId);
         let request = Request { id: JobId(2), hosts: &hosts, trees: Some(2) };
-        let trees = planning::plan(&fabric, &request, &[], &[], std::iter::empty()).unwrap();
+        let trees = planning::plan(&fabric, &request, &[]).unwrap();
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.switch.is_some()).unwrap();
         let config = JobConfig {
             job: JobId(2),
@@ -175,8 +177,8 @@ mod tests {
         };
         let members = (1..5).map(|host| ([127, 77, 0, host], 4_000).into()).collect();
         let job = JobInstall::of_workers(protocol, config, members, [127, 77, 128, 1].into());
-        let hosts = hosts.to_vec();
-        let job = FabricJob { name: JobName::new("sum").unwrap(), job, hosts, server_hosts: Vec::new(), trees };
+        let (hosts, server_hosts, around) = (hosts.to_vec(), Vec::new(), Vec::new());
+        let job = FabricJob { name: JobName::new("sum").unwrap(), job, hosts, server_hosts, trees, around };
         let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
         let installed = Installed::new(Time::ZERO, job, &fabric);
         (Crossbar::new(fabric, LEAF, &udp), udp, installed)

@@ -34,7 +34,7 @@ pub fn find(fabric: &FabricLayout, name: JobName, job: JobInstall) -> Result<Fab
     }
     let mut hosts: Vec<NodeId> = seats.into_iter().map(|(_, host)| host).collect();
     let server_hosts = hosts.split_off(job.members.len());
-    Ok(FabricJob { name, job, hosts, server_hosts, trees: Vec::new() })
+    Ok(FabricJob { name, job, hosts, server_hosts, trees: Vec::new(), around: Vec::new() })
 }
 
 /// What a member learns of the fabric and of its place in the job's trees; `None` if its rank is none of the job's.

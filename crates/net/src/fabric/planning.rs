@@ -1,17 +1,18 @@
 //! Where the trees of a job run, chosen by the planner of `control`: over cables that are alive, beside the trees that
-//! run already.
+//! run already. [`super::housing`] adds what switches have room for.
 
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{DEFAULT_TREES, Network, Tree, TreeError, TreeParent, TreeSwitch, Wish};
 use tributary_proto::contract::ids::{JobId, NodeId};
 
+use super::housing;
 use super::job::FabricJob;
 
 /// What a job is expected to send: the same as any other.
-const RATE: u64 = 1 << 20;
+pub(super) const RATE: u64 = 1 << 20;
 
 /// The fabric as trees are planned over it.
-fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
+pub(super) fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
     let names = fabric.nodes.iter().map(|node| node.name.clone()).collect();
     let mut network = Network::new(fabric.cabling.clone(), names);
     dead_cables.iter().for_each(|&cable| network.set_cable(cable, false));
@@ -27,20 +28,19 @@ pub struct Request<'a> {
     pub trees: Option<u16>,
 }
 
-/// The job's trees. They avoid dead cables and switches that do not take the job, and the load of other jobs' trees.
-pub fn plan<'a>(
-    fabric: &FabricLayout,
+/// The job's trees, as if every switch had room for them. They avoid dead cables.
+pub fn plan(fabric: &FabricLayout, request: &Request<'_>, dead_cables: &[usize]) -> Result<Vec<Tree>, TreeError> {
+    plan_over(&network(fabric, dead_cables), request, &|_| 0)
+}
+
+/// The job's trees over this network. `need`: the bytes that a tree takes of a switch with so many children.
+pub(super) fn plan_over(
+    network: &Network,
     request: &Request<'_>,
-    dead_cables: &[usize],
-    without: &[NodeId],
-    others: impl Iterator<Item = &'a FabricJob>,
+    need: &dyn Fn(usize) -> u64,
 ) -> Result<Vec<Tree>, TreeError> {
-    let mut network = network(fabric, dead_cables);
-    without.iter().for_each(|&switch| network.set_switch(switch, false));
-    others.for_each(|job| network.add_load(&job.trees, RATE));
-    // The control plane has admitted the job with all of its memory on one switch, which is more than a tree takes.
     let members = request.hosts;
-    let mut wish = Wish { members, trees: request.trees.unwrap_or(DEFAULT_TREES), rate: RATE, need: &|_| 0 };
+    let mut wish = Wish { members, trees: request.trees.unwrap_or(DEFAULT_TREES), rate: RATE, need };
     let mut roots = network.candidates(&wish)?;
     wish.trees = request.trees.unwrap_or(DEFAULT_TREES.min(roots.len() as u16));
     // Jobs that find equal loads begin with different roots.
@@ -70,6 +70,7 @@ pub fn replan<'a>(
     }
     let mut network = network(fabric, dead_cables);
     others.for_each(|other| network.add_load(&other.trees, RATE));
+    housing::shut_small(&mut network, fabric, job)?;
     let mut trees = Vec::with_capacity(job.trees.len());
     for tree in job.trees.iter().filter(|tree| stands(tree)) {
         network.add_load(std::slice::from_ref(tree), RATE);
@@ -90,7 +91,7 @@ pub fn replan<'a>(
 
 /// True if the job would have as many trees as it wants if every cable were alive.
 pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
-    let whole = plan(fabric, request, &[], &[], std::iter::empty());
+    let whole = plan(fabric, request, &[]);
     match (planned, whole) {
         (Ok(planned), Ok(whole)) => planned.len() >= whole.len(),
         (Err(_), Ok(_)) => false,
@@ -107,7 +108,7 @@ pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> 
         return format!("connect again when {}, where jobs are formed, is started again", fabric.name(seat));
     }
     let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
-    match plan(fabric, &request, dead_cables, &[], std::iter::empty()) {
+    match plan(fabric, &request, dead_cables) {
         Ok(trees) => {
             let mut roots: Vec<&str> = trees.iter().map(|tree| fabric.name(tree.root())).collect();
             roots.sort_unstable();
@@ -122,6 +123,9 @@ pub fn log(fabric: &FabricLayout, job: &FabricJob) {
     for (number, tree) in job.trees.iter().enumerate() {
         let switches: Vec<&str> = tree.switches.iter().map(|switch| fabric.name(switch.node)).collect();
         tracing::info!(job = %job.name, tree = number, root = fabric.name(tree.root()), ?switches, "a tree is planned");
+    }
+    for why in &job.around {
+        tracing::warn!(job = %job.name, %why, "its trees are planned around a switch");
     }
 }
 
@@ -141,8 +145,7 @@ mod tests {
         let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 3\nhosts_per_leaf = 1\n";
         let fabric = FabricFile::parse(text).unwrap();
         let hosts = [0, 1].map(NodeId);
-        let trees =
-            plan(&fabric, &Request { id: JobId(3), hosts: &hosts, trees: Some(2) }, &[], &[], [].iter()).unwrap();
+        let trees = plan(&fabric, &Request { id: JobId(3), hosts: &hosts, trees: Some(2) }, &[]).unwrap();
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.replants).unwrap();
         let config = JobConfig {
             job: JobId(3),
@@ -158,7 +161,7 @@ mod tests {
         let members = (1..3).map(|host| ([10, 77, 0, host], 4_000).into()).collect();
         let job = JobInstall::of_workers(protocol, config, members, [10, 77, 128, 1].into());
         let (name, hosts) = (JobName::new("sum").unwrap(), hosts.to_vec());
-        (fabric, FabricJob { name, job, hosts, server_hosts: Vec::new(), trees })
+        (fabric, FabricJob { name, job, hosts, server_hosts: Vec::new(), trees, around: Vec::new() })
     }
 
     /// Cables of a switch to its neighbours.

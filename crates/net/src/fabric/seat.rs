@@ -2,6 +2,7 @@
 //! switch. Every look brings each switch the jobs that it lacks, so that a switch that restarts gets its jobs again. A
 //! seat that restarts asks the other switches for their jobs.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,6 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 use tributary_control::fabric::FabricLayout;
-use tributary_control::trees::Tree;
 use tributary_control::{JobName, SwitchPlace};
 use tributary_operators::Library;
 use tributary_proto::contract::ids::{JobId, NodeId};
@@ -17,6 +17,7 @@ use tributary_proto::contract::protocol::Placement;
 
 use super::api::{BrokenBody, FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, json};
 use super::handle::FabricHandle;
+use super::housing;
 use super::job::FabricJob;
 use super::ledger::Jobs;
 use super::places;
@@ -112,7 +113,7 @@ impl Switches {
             self.await_cables(&placed).await?;
         }
         let mut jobs = self.jobs.lock().await;
-        let mut without = Vec::new();
+        let mut without = BTreeMap::new();
         loop {
             let job = if has_trees { self.plan(&placed, &without, &jobs).await? } else { placed.clone() };
             planning::log(&self.fabric, &job);
@@ -129,8 +130,7 @@ impl Switches {
                     return Err(ShardError::Fabric(sentence));
                 }
             }
-            tracing::warn!(switch = name, %why, "its trees are planned without a switch that does not take the job");
-            without.push(node);
+            without.insert(node, why);
         }
     }
 
@@ -140,7 +140,7 @@ impl Switches {
         let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
         for _ in 0..CABLE_LOOKS {
             let dead = self.own.report().come().await?.dead_cables;
-            let planned = planning::plan(&self.fabric, &request, &dead, &[], std::iter::empty());
+            let planned = planning::plan(&self.fabric, &request, &dead);
             if dead.is_empty() || planning::is_whole(&self.fabric, &request, &planned) {
                 break;
             }
@@ -150,19 +150,15 @@ impl Switches {
     }
 
     /// The job with its trees, each of which owns an equal part of its slots.
-    async fn plan(&self, placed: &FabricJob, without: &[NodeId], jobs: &Jobs) -> Result<FabricJob, ShardError> {
+    async fn plan(
+        &self,
+        placed: &FabricJob,
+        without: &BTreeMap<NodeId, String>,
+        jobs: &Jobs,
+    ) -> Result<FabricJob, ShardError> {
         let dead = self.own.report().come().await?.dead_cables;
-        let mut job = placed.clone();
-        let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
-        let planned = planning::plan(&self.fabric, &request, &dead, without, jobs.all.values());
-        job.trees = planned.map_err(|error| ShardError::Fabric(error.to_string()))?;
-        let JobInstall { config, most_slots, .. } = &mut job.job;
-        job.trees.truncate(config.slots.into());
-        config.trees = job.trees.len() as u16;
-        config.levels = job.trees.iter().any(Tree::has_levels);
-        config.slots -= config.slots % config.trees;
-        *most_slots -= *most_slots % config.trees;
-        Ok(job)
+        let housed = housing::house(&self.fabric, placed, &dead, without, jobs.all.values());
+        housed.map_err(|error| ShardError::Fabric(error.to_string()))
     }
 
     /// Every switch that the job needs must take it in; the others get it when they are there. An error names the switch.

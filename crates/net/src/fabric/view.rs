@@ -41,7 +41,8 @@ impl FabricView for SwitchView {
             let planned = report.installed.iter().map(|(job, broken)| {
                 let id = job.job.config.job;
                 let orders = orders(&report, id);
-                let tree = |(number, tree)| self.tree(tree, orders.iter().find(|order| order.tree.index() == number));
+                let tree =
+                    |(number, tree)| self.tree(job, tree, orders.iter().find(|order| order.tree.index() == number));
                 let trees = job.trees.iter().enumerate().map(tree).collect();
                 PlannedJob { id: id.0, trees, broken: broken.clone() }
             });
@@ -54,7 +55,7 @@ impl FabricView for SwitchView {
 
 impl SwitchView {
     /// A tree, with what this switch holds of it.
-    fn tree(&self, tree: &Tree, order: Option<&OrderReport>) -> TreeStatus {
+    fn tree(&self, job: &FabricJob, tree: &Tree, order: Option<&OrderReport>) -> TreeStatus {
         let name = |node: NodeId| self.fabric.name(node).to_owned();
         let child = |child: &TreeChild| TreeChildStatus {
             node: name(child.node),
@@ -65,7 +66,8 @@ impl SwitchView {
             let order = order.filter(|_| switch.node == self.node).map(|order| OrderStatus::new(order, &children));
             TreeSwitchStatus { node: name(switch.node), children, order }
         };
-        TreeStatus { root: name(tree.root()), switches: tree.switches.iter().map(switch).collect() }
+        let switches = tree.switches.iter().map(switch).collect();
+        TreeStatus { root: name(tree.root()), switches, around: job.around.clone() }
     }
 
     fn status(&self, report: &FabricReport) -> FabricStatus {

@@ -277,7 +277,8 @@ fn own_tree(view: &JobView, order: &OrderReport, listen: SocketAddr) -> TreeStat
     };
     let children: Vec<TreeChildStatus> = view.ranks_of.iter().map(child).collect();
     let (root, order) = (listen.to_string(), Some(OrderStatus::new(order, &children)));
-    TreeStatus { root: root.clone(), switches: vec![TreeSwitchStatus { node: root, children, order }] }
+    let switches = vec![TreeSwitchStatus { node: root.clone(), children, order }];
+    TreeStatus { root, switches, around: Vec::new() }
 }
 
 /// The figures of a job's machines in all shards together.

@@ -12,6 +12,9 @@ pub struct TreeStatus {
     pub root: String,
     /// All switches of the tree.
     pub switches: Vec<TreeSwitchStatus>,
+    /// The switches around which the job's trees are planned, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub around: Vec<String>,
 }
 
 /// A switch of a static tree.

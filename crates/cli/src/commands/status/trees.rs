@@ -14,7 +14,9 @@ pub fn draw(job: &JobStatus) -> Vec<String> {
 
 /// One tree of a job, with a title.
 pub fn whole(job: &str, number: usize, tree: &TreeStatus) -> Vec<String> {
-    let mut lines = vec![format!("{job}, tree {number}:"), named(tree, &tree.root)];
+    let around = tree.around.iter().filter(|_| number == 0).map(|why| format!("{job}, around: {why}"));
+    let mut lines: Vec<String> = around.collect();
+    lines.extend([format!("{job}, tree {number}:"), named(tree, &tree.root)]);
     below(tree, &tree.root, "", tree.switches.len(), &mut lines);
     lines
 }
@@ -65,12 +67,16 @@ mod tests {
                 switch("leaf1", vec![child("host4", &[0])]),
                 switch("spine1", vec![child("leaf1", &[0]), child("leaf0", &[1, 2])]),
             ],
+            around: vec!["spine0 is dead".into()],
         };
         let mut lines = Vec::new();
         below(&tree, "spine1", "", 3, &mut lines);
         let wanted =
             "├─ leaf1: rank 0\n│  └─ host4: rank 0\n└─ leaf0: ranks 1, 2\n   ├─ host0: rank 1\n   └─ host1: rank 2";
         assert_eq!(lines.join("\n"), wanted);
+        let whole = |number| whole("sum", number, &tree).join("\n");
+        assert_eq!(whole(0), format!("sum, around: spine0 is dead\nsum, tree 0:\nspine1\n{wanted}"));
+        assert_eq!(whole(1), format!("sum, tree 1:\nspine1\n{wanted}"), "it is said once");
     }
 
     #[test]
@@ -91,6 +97,7 @@ mod tests {
                 children: vec![child("a", 0), child("b", 1)],
                 order: Some(order),
             }],
+            around: Vec::new(),
         };
         let says = named(&star(order(&["b"], &[1])), "switch");
         assert_eq!(says, "switch: VID 7 is next, epoch 1, holds 3, 0 of 64 at its ports, WAITS FOR b (rank 1)");
