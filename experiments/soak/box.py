@@ -94,16 +94,21 @@ class Box:
         """Of the switch that stays."""
         return len(os.listdir(f"/proc/{self.steady.pid}/fd"))
 
-    def held(self) -> tuple[float, float]:
-        """Bytes of jobs, and slots of shared memory that some job holds."""
+    def held(self) -> tuple[float, float, float]:
+        """Bytes of jobs, slots of shared memory that some job holds, and compiled operators that some job uses."""
         text = self.metrics()
         shared = re.findall(r"^tributary_shared_slots_held\{.*\} (\d+)", text, re.MULTILINE)
-        return float(re.findall(r"^tributary_memory_used_bytes (\S+)", text, re.MULTILINE)[0]), sum(map(float, shared))
+        used, operators = (
+            float(re.findall(rf"^tributary_{name} (\S+)", text, re.MULTILINE)[0])
+            for name in ("memory_used_bytes", "operators")
+        )
+        return used, sum(map(float, shared)), operators
 
     def sample(self) -> None:
         """Look at everything once."""
-        used, shared = self.held()
+        used, shared, operators = self.held()
         values = {"memory that jobs hold": used / 2**20, "shared slots that jobs hold": shared}
+        values["operators that jobs use"] = operators
         pids = {"the switch": self.steady.pid}
         if (pid := self.folder / "pid-0").exists():
             pids["a rank"] = int(pid.read_text())
@@ -212,11 +217,12 @@ class Box:
             self.fault("a rank did not leave at the end")
         deadline = time.monotonic() + PATIENCE_S
         held, more = self.held(), 1
-        while (held != (0.0, 0.0) or more > 0) and time.monotonic() < deadline:
+        while (any(held) or more > 0) and time.monotonic() < deadline:
             time.sleep(0.5)
             held, more = self.held(), self.open_descriptors() - self.descriptors
-        if held != (0.0, 0.0):
-            self.fault(f"after all jobs had ended the switch held {held[0]:.0f} bytes and {held[1]:.0f} shared slots")
+        if any(held):
+            held_by = f"{held[0]:.0f} bytes, {held[1]:.0f} shared slots and {held[2]:.0f} operators"
+            self.fault(f"after all jobs had ended the switch held {held_by}")
         if more > 0:
             self.fault(f"after all jobs had ended the switch had {more} descriptors more than at first")
         if self.steady.poll() is not None:

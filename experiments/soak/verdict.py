@@ -44,6 +44,7 @@ RULES = (
     Rule("descriptors of a rank", "", max, 0.0, 0.9),
     Rule("memory that jobs hold", "MiB", min, 0.0, 0.01),
     Rule("shared slots that jobs hold", "", min, 0.0, 0.9),
+    Rule("operators that jobs use", "", min, 0.0, 0.9),
     Rule("latency", "ms", statistics.median, 0.5, 5.0),
 )
 

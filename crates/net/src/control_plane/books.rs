@@ -52,6 +52,8 @@ pub(crate) struct Account {
     pub errors: BTreeMap<String, u64>,
     /// The longest time for which incomplete sums of a job have waited while none became complete, in seconds.
     pub stalled_s: f64,
+    /// Operators of jobs' own that are compiled and in use.
+    pub operators: usize,
 }
 
 struct Entry {

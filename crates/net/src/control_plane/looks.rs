@@ -72,7 +72,7 @@ impl ControlPlane {
 
     /// What has happened since the start, for monitoring.
     pub fn account(&self, sightings: &Sightings) -> Account {
-        self.books().account(sightings)
+        Account { operators: self.library.in_use(), ..self.books().account(sightings) }
     }
 
     /// A request was answered with an error.

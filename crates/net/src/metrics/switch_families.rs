@@ -40,6 +40,9 @@ pub(super) const SWITCH: &[Family] = &[
     Family::new("memory_used_bytes", Gauge, &[], "Memory that jobs hold, and what they share.", |scene| {
         one(scene.status.switch.memory_used_bytes as f64)
     }),
+    Family::new("operators", Gauge, &[], "Operators of jobs' own that are compiled and in use.", |scene| {
+        one(scene.account.operators as f64)
+    }),
     Family::new("jobs", Gauge, &["state"], "Jobs by state.", |scene| {
         let count = |state: &str| scene.status.jobs.iter().filter(|job| job.state == state).count() as f64;
         Phase::ALL.iter().map(|phase| (vec![phase.name().to_owned()], count(phase.name()))).collect()
