@@ -250,7 +250,7 @@ impl Control {
     /// Free memory for a job of this name and client. `succeeding`: as if the job's predecessors were gone already.
     pub(super) fn free(&self, name: &JobName, client: &Client, succeeding: bool) -> Free {
         let counted = |job: &&Running| !(succeeding && job.plan.name == *name);
-        let used = held(self.running.values().filter(counted)) + self.shared_by(|job| counted(&job));
+        let used = held(self.running.values().filter(counted)).saturating_add(self.shared_by(|job| counted(&job)));
         let quota = self.limits.quota(name).and_then(|quota| {
             let same = self.running.values().filter(counted).filter(|job| job.plan.name.matches(&quota.jobs));
             Some(quota.memory_bytes?.saturating_sub(held(same)))

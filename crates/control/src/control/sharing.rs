@@ -15,7 +15,7 @@ impl Control {
     /// Bytes that jobs hold, and what they share.
     pub fn memory_used(&self) -> u64 {
         // A job whose trees are not planned yet counts with the most that it may need.
-        (held(self.running.values()) + self.shared_bytes()).min(self.limits.memory_bytes)
+        held(self.running.values()).saturating_add(self.shared_bytes()).min(self.limits.memory_bytes)
     }
 
     /// Bytes of the machines that are there, whether jobs use them or not.
