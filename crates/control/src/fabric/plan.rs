@@ -1,5 +1,7 @@
 //! What follows from a fabric's file: numbers, addresses, ports and the ways between nodes.
 
+mod shape;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,6 +10,7 @@ use tributary_proto::contract::ids::{JobKey, NodeId, PortSet};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::switch_options::SwitchOptions;
 
+use self::shape::Shape;
 use super::file::{FabricFile, LinkFile};
 use super::lossless::Thresholds;
 use super::marks::Marks;
@@ -93,56 +96,8 @@ pub struct FabricLayout {
 
 /// The fewest characters of a secret.
 const SECRET_LEN: usize = 16;
-/// The most nodes of one fabric.
-const MAX_NODES: usize = 1 << 14;
-/// The most switches of one fabric: all their dead ports fit one packet of 1,500 bytes.
-const MAX_SWITCHES: usize = 64;
 /// The smallest queue: two of the longest packets on ordinary Ethernet.
 const MIN_QUEUE_KIB: u32 = 4;
-
-/// Names and links before they have numbers.
-struct Shape {
-    hosts: Vec<String>,
-    switches: Vec<String>,
-    links: Vec<[String; 2]>,
-}
-
-impl Shape {
-    fn of(file: &FabricFile) -> Result<Shape, String> {
-        match (&file.leaf_spine, &file.graph) {
-            (Some(shape), None) => {
-                let (leaves, spines) = (shape.leaves, shape.spines);
-                let hosts = leaves.saturating_mul(shape.hosts_per_leaf);
-                if leaves == 0 || spines == 0 || hosts == 0 {
-                    return Err("leaf_spine: leaves, spines and hosts_per_leaf are at least 1".into());
-                }
-                if usize::from(leaves) + usize::from(spines) > MAX_SWITCHES || usize::from(hosts) > MAX_NODES {
-                    return Err(too_many());
-                }
-                let below = (0..hosts).map(|host| [format!("host{host}"), leaf(host / shape.hosts_per_leaf)]);
-                let above =
-                    (0..leaves).flat_map(|low| (0..spines).map(move |high| [leaf(low), format!("spine{high}")]));
-                Ok(Shape {
-                    hosts: (0..hosts).map(|host| format!("host{host}")).collect(),
-                    switches: (0..leaves).map(leaf).chain((0..spines).map(|spine| format!("spine{spine}"))).collect(),
-                    links: below.chain(above).collect(),
-                })
-            }
-            (None, Some(graph)) => {
-                Ok(Shape { hosts: graph.hosts.clone(), switches: graph.switches.clone(), links: graph.links.clone() })
-            }
-            _ => Err("the fabric's shape is one of [leaf_spine] and [graph]".into()),
-        }
-    }
-}
-
-fn too_many() -> String {
-    format!("a fabric has at most {MAX_SWITCHES} switches and {MAX_NODES} nodes")
-}
-
-fn leaf(number: u16) -> String {
-    format!("leaf{number}")
-}
 
 impl FabricLayout {
     /// Computes numbers, addresses and ways; the error is one sentence.
@@ -151,9 +106,6 @@ impl FabricLayout {
         let shape = Shape::of(file)?;
         let names: Vec<String> = shape.hosts.iter().chain(&shape.switches).cloned().collect();
         let by_name = number(&names)?;
-        if shape.switches.len() > MAX_SWITCHES || names.len() > MAX_NODES {
-            return Err(too_many());
-        }
         let find = |name: &String| by_name.get(name).copied().ok_or_else(|| format!("there is no node '{name}'"));
         let cables = shape.links.iter().map(|[a, b]| Ok((find(a)?, find(b)?))).collect::<Result<Vec<_>, String>>()?;
         let (hosts, switches) = (shape.hosts.len() as u32, shape.switches.len() as u32);
