@@ -122,8 +122,8 @@ test-torch: build test-tools torch ## The tests of the PyTorch backend alone
 test-torch-oldest: ## The same with the oldest PyTorch that works, in a virtual environment of its own (.venv-oldest)
 	$(MAKE) test-torch VENV=.venv-oldest TORCH="'torch==2.14.0' 'scikit-learn>=1.3' 'expecttest>=0.2'"
 
-conformance: build torch ## All of PyTorch's conformance suite against our backend: 40 minutes; make test runs a fast part
-	$(PYTHON) tests/conformance/c10d.py
+conformance: build torch ## All of PyTorch's conformance suite against our backend, under PROTOCOL (all) or the default; make test runs a fast part
+	$(PYTHON) tests/conformance/c10d.py $(if $(PROTOCOL),--protocol $(PROTOCOL))
 
 explore: ## All runs of longer small worlds of every protocol: an hour or two; make test takes shorter ones
 	cargo run --release --quiet --package tributary-explore --example long

@@ -1,143 +1,134 @@
 """PyTorch's own conformance suite for c10d backends, which ships in its wheel, run against ours.
 
-    python tests/conformance/c10d.py                       # all of it: some 40 minutes at world size 3
+    python tests/conformance/c10d.py                             # all of it at world size 3
+    python tests/conformance/c10d.py --protocol all              # under every protocol
     python tests/conformance/c10d.py --world-size 4 -k broadcast -k barrier
-    python tests/conformance/c10d.py --backend gloo        # the peer, for comparison
-    python tests/conformance/c10d.py --fast                # what CI runs: half a minute
+    python tests/conformance/c10d.py --backend gloo              # the peer, for comparison
+    python tests/conformance/c10d.py --record runs --resume      # go on with a run that was stopped
+    python tests/conformance/c10d.py --fast --protocol all       # what CI runs
 
-Prints one line a test and a summary, and fails if a test fails that ``exceptions.txt`` does not list. Every test runs
-in fresh processes, one a rank.
+Prints failures as they come and a table in the end, and fails if a test fails that ``exceptions.txt`` does not list, or
+one passes that it does. Every test runs in fresh processes, one a rank.
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
+import json
 import os
 import sys
-import time
-import unittest
+from importlib.metadata import version
 from pathlib import Path
 
-# The suite reads its variables as it is imported, in the processes of the ranks too, which inherit them.
-if __name__ == "__main__":
+from record import OUTCOMES, Case, Outcome, Record, exceptions
+
+#: Each kind of operation once; no test among them takes longer than about a second, and none is skipped.
+FAST = (
+    "test_DistributedDataParallelCPU",
+    "test_all_gather",
+    "test_all_reduce_full_group_max",
+    "test_all_reduce_min",
+    "test_all_reduce_product",
+    "test_all_reduce_sum",
+    "test_all_reduce_sum_async",
+    "test_broadcast",
+    "test_destroy_group",
+    "test_reduce_full_group_product",
+    "test_reduce_sum",
+    "test_scatter",
+)
+
+#: What a group takes if nobody chooses a protocol.
+AUTO = "auto"
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="tributary")
+    chosen = os.environ.get("TRIBUTARY_PROTOCOL", AUTO)
+    parser.add_argument(
+        "--protocol", dest="protocols", action="append", metavar="NAME", help=f"or all of them: all [{chosen}]"
+    )
     parser.add_argument("--world-size", type=int, default=3)
     parser.add_argument("-k", dest="patterns", action="append", metavar="PATTERN", help="tests whose names have it")
     parser.add_argument("--fast", action="store_true", help="those of every kind that take a second or less")
-    parser.add_argument("--part", default="0/1", metavar="I/N", help="every Nth test, from the Ith")
+    parser.add_argument("--lanes", type=int, default=2 * (os.cpu_count() or 1), help="tests at a time [%(default)s]")
+    parser.add_argument("--record", type=Path, default=Path("target/conformance.jsonl"), help="outcomes as they come")
+    parser.add_argument("--resume", action="store_true", help="leave out what has passed or was skipped in the record")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write counts and outcomes to this file")
+    parser.add_argument("-v", dest="verbose", action="store_true", help="one line a test")
     args = parser.parse_args()
+    args.protocols = args.protocols or [chosen]
+    return args
+
+
+def cases(args: argparse.Namespace, known: list[str], names: list[str]) -> list[Case]:
+    """The tests that were asked for, under the protocols that were."""
+    protocols = known if "all" in args.protocols else args.protocols
+    unknown = [protocol for protocol in protocols if protocol not in known]
+    if unknown:
+        raise ValueError(f"there is no protocol {unknown[0]}; there are {', '.join(known)}")
+    patterns = [f"*{pattern}*" for pattern in args.patterns or ()] + list(FAST if args.fast else ())
+    chosen = [name for name in names if not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+    return [Case(protocol, name) for protocol in protocols for name in chosen]
+
+
+def show(outcome: Outcome, done: int, count: int, verbose: bool) -> None:
+    """A line for what people must see, and how far the run is where they look at it."""
+    if sys.stderr.isatty():
+        print(end="\r\033[K", file=sys.stderr, flush=True)
+    if verbose or outcome.outcome == "FAILED":
+        print(outcome.line(), flush=True)
+    if sys.stderr.isatty():
+        bar = ("#" * (30 * done // count)).ljust(30, ".")
+        print(f"[{bar}] {done}/{count}  {outcome.case.protocol}", end="", file=sys.stderr, flush=True)
+        if done == count:
+            print(file=sys.stderr)
+
+
+def main() -> int:
+    """Run the tests that were asked for."""
+    args = arguments()
+    # The suite reads its variables as it is imported, in the processes of the ranks too, which inherit them.
     os.environ |= {
         "BACKEND": "gloo",
         "CONFORMANCE_BACKEND": args.backend,
         "WORLD_SIZE": str(args.world_size),
         "OMP_NUM_THREADS": "1",
+        "TEMP_DIR": os.environ.get("TEMP_DIR", "/tmp"),
     }
-    os.environ.setdefault("TEMP_DIR", "/tmp")
+    import suite
+    from lanes import run_all
+    from tributary import _core
 
-import torch
-import torch.distributed as dist
-from torch.testing._internal.distributed import distributed_test
-
-# The suite knows by name what a backend has, and tests accordingly. What Gloo has we have: in these processes ours is
-# what the name Gloo stands for, so that not one of Gloo's tests is left out.
-chosen = os.environ["CONFORMANCE_BACKEND"]
-if chosen == "tributary":
-    dist.Backend._ensure_backend_registered("tributary")
-    create = dist.Backend._plugins["TRIBUTARY"].creator_fn
-    dist.Backend.register_backend("gloo", create, extended_api=True, devices=["cpu", "cuda"])
-    # Ours leaves no events of its own in a profile: what the tests of the sums check besides.
-    distributed_test.PROFILING_SUPPORTED_BACKENDS = []
-
-
-#: Each operation at least once; no test among them takes longer than about a second.
-FAST = (
-    "test_all_gather",
-    "test_all_reduce_sum",
-    "test_all_reduce_min",
-    "test_all_to_all_single_equal",
-    "test_barrier",
-    "test_broadcast",
-    "test_gather",
-    "test_reduce_sum",
-    "test_reduce_product",
-    "test_reduce_scatter",
-    "test_scatter",
-    "test_send_recv_any_source",
-    "test_isend",
-    "test_stateless_api_with_ddp",
-)
-
-
-class Conformance(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
-    """The suite, with processes for ranks."""
-
-    def setUp(self) -> None:
-        """Start the ranks: as forks of this process, which has PyTorch imported already and no threads."""
-        super().setUp()
-        self._start_processes(torch.multiprocessing.get_context("fork").Process)
-
-
-class Report(unittest.TestResult):
-    """One line a test."""
-
-    def __init__(self, expected: dict[str, str]) -> None:
-        super().__init__()
-        self.expected = expected
-        self.outcomes: dict[str, str] = {}
-        self._began = 0.0
-
-    def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802
-        super().startTest(test)
-        self._began = time.monotonic()
-
-    def _note(self, test: unittest.TestCase, outcome: str, detail: str = "") -> None:
-        name = test.id().rsplit(".", 1)[-1]
-        if outcome == "FAILED" and name in self.expected:
-            outcome, detail = "excepted", self.expected[name]
-        self.outcomes[name] = outcome
-        print(f"{outcome:8} {time.monotonic() - self._began:5.1f} s  {name}  {detail}", flush=True)
-
-    def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
-        super().addSuccess(test)
-        self._note(test, "passed")
-
-    def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802
-        super().addSkip(test, reason)
-        self._note(test, "skipped", reason)
-
-    def addFailure(self, test: unittest.TestCase, err: object) -> None:  # noqa: N802
-        super().addFailure(test, err)  # type: ignore[arg-type]
-        self._note(test, "FAILED", "\n" + self.failures[-1][1])
-
-    def addError(self, test: unittest.TestCase, err: object) -> None:  # noqa: N802
-        super().addError(test, err)  # type: ignore[arg-type]
-        self._note(test, "FAILED", "\n" + self.errors[-1][1])
-
-
-def exceptions() -> dict[str, str]:
-    """Tests that fail for a reason that is written down."""
-    lines = (Path(__file__).parent / "exceptions.txt").read_text().splitlines()
-    pairs = (line.split(":", 1) for line in lines if line and not line.startswith("#"))
-    return {name.strip(): reason.strip() for name, reason in pairs}
-
-
-def main() -> int:
-    """Run the tests that were asked for."""
-    names = unittest.TestLoader().getTestCaseNames(Conformance)
-    patterns = [*(args.patterns or ()), *(FAST if args.fast else ())]
-    if patterns:
-        names = [name for name in names if any(fnmatch.fnmatch(name, f"*{pattern}*") for pattern in patterns)]
-    first, step = (int(number) for number in args.part.split("/"))
-    report = Report(exceptions() if args.backend == "tributary" else {})
-    unittest.TestSuite(Conformance(name) for name in names[first::step]).run(report)
-    counts = {
-        outcome: list(report.outcomes.values()).count(outcome)
-        for outcome in ("passed", "skipped", "excepted", "FAILED")
-    }
-    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    return 1 if counts["FAILED"] else 0
+    known = [AUTO, *_core.protocols()]
+    is_ours = args.backend == "tributary"
+    reasons = exceptions((Path(__file__).parent / "exceptions.txt").read_text(), known) if is_ours else {}
+    subject = {"backend": args.backend, "world_size": args.world_size, "torch": version("torch")}
+    try:
+        asked = cases(args, known, suite.names())
+        record = Record.open(args.record, subject, args.resume)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    done = {outcome.case for outcome in record.outcomes}
+    left = [case for case in asked if case not in done]
+    for number, raw in enumerate(run_all(left, suite.run, args.lanes), 1):
+        outcome = raw.excepted(reasons)
+        record.add(outcome)
+        show(outcome, number, len(left), args.verbose)
+    for case, reason in reasons.items():
+        if case in set(asked):
+            print(f"excepted under {case.protocol}: {case.test}: {reason}")
+    print(record.table())
+    if args.json:
+        args.json.write_text(json.dumps(record.summary(), indent=1) + "\n")
+    counts = [counts["FAILED"] for counts in record.counts().values()]
+    totals = [f"{sum(c[outcome] for c in record.counts().values())} {outcome}" for outcome in OUTCOMES]
+    print(", ".join(totals))
+    return 1 if sum(counts) else 0
 
 
 if __name__ == "__main__":

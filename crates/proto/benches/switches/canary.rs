@@ -84,6 +84,7 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
         }),
         block: 0,
         now: Time::ZERO,
+        sums: None,
         flushes_to: flushes_late.then_some(Verdict::Route(LEADER)),
     }
 }

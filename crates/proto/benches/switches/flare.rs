@@ -89,6 +89,7 @@ fn subject(k: u16, design: &str) -> Subject {
         }),
         block: 0,
         now: Time::ZERO,
+        sums: None,
         flushes_to: None,
     }
 }

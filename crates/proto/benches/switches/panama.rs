@@ -69,6 +69,7 @@ fn subject(k: u16) -> Subject {
         }),
         block: 0,
         now: Time::ZERO,
+        sums: None,
         flushes_to: None,
     }
 }

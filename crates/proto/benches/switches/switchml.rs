@@ -35,6 +35,7 @@ fn subject(k: u16) -> Subject {
         }),
         block: 0,
         now: Time::ZERO,
+        sums: None,
         flushes_to: None,
     }
 }
