@@ -97,12 +97,13 @@ class Box:
     def held(self) -> tuple[float, float, float]:
         """Bytes of jobs, slots of shared memory that some job holds, and compiled operators that some job uses."""
         text = self.metrics()
-        shared = re.findall(r"^tributary_shared_slots_held\{.*\} (\d+)", text, re.MULTILINE)
-        used, operators = (
-            float(re.findall(rf"^tributary_{name} (\S+)", text, re.MULTILINE)[0])
-            for name in ("memory_used_bytes", "operators")
-        )
-        return used, sum(map(float, shared)), operators
+
+        def total(name: str) -> float:
+            return sum(map(float, re.findall(rf"^tributary_{name}(?:\{{.*\}})? (\S+)", text, re.MULTILINE)))
+
+        # What jobs share stays when they have ended, until others need the memory.
+        of_jobs = total("memory_used_bytes") - total("shared_memory_bytes")
+        return of_jobs, total("shared_slots_held"), total("operators")
 
     def sample(self) -> None:
         """Look at everything once."""

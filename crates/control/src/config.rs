@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn the_example_shows_every_setting_with_its_default() {
         let example = SwitchConfigFile::parse(include_str!("../../../docs/switch.toml")).unwrap();
-        let default = Limits::new(64 << 20, 1);
+        let default = Limits::new(512 << 20, 1);
         let mut limits = Limits { shards: 7, memory_bytes: 7, max_jobs: 7, ..default.clone() };
         let timers = &mut limits.timers;
         (timers.lease, timers.grace, timers.finish) = (Span::ZERO, Span::ZERO, Span::ZERO);

@@ -57,9 +57,9 @@ impl SwitchOptions {
     /// The UDP and TCP port of a switch, unless another is chosen.
     pub const DEFAULT_PORT: u16 = 17_777;
 
-    /// A switch of one shard and 64 MiB at this address.
+    /// A switch of one shard and 512 MiB at this address: enough for 16,384 aggregators of two protocols, and jobs beside them.
     pub fn new(listen: SocketAddr) -> SwitchOptions {
-        const MEMORY_BYTES: usize = 64 << 20;
+        const MEMORY_BYTES: usize = 512 << 20;
         const SOCKET_BUFFER: usize = 8 << 20;
         let limits = Limits::new(MEMORY_BYTES as u64, 1);
         SwitchOptions {

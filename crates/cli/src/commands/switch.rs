@@ -77,7 +77,7 @@ pub struct Args {
     /// Threads that aggregate, each with its own share of the slots [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
-    /// Memory for slots that all jobs share, in MiB [default: 64]
+    /// Memory for jobs and for what they share, in MiB [default: 512]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     pub memory: Option<u64>,
     /// Serve /status, /jobs and /metrics on this address too
