@@ -101,8 +101,10 @@ class Box:
         def total(name: str) -> float:
             return sum(map(float, re.findall(rf"^tributary_{name}(?:\{{.*\}})? (\S+)", text, re.MULTILINE)))
 
-        # What jobs share stays when they have ended, until others need the memory.
-        of_jobs = total("memory_used_bytes") - total("shared_memory_bytes")
+        # Of each job, because what jobs share stays when they have ended, until others need the memory.
+        with urllib.request.urlopen(f"http://{self.switches[0]}/status", timeout=PATIENCE_S) as answer:
+            jobs = json.loads(answer.read())["jobs"]
+        of_jobs = sum(float(job["memory_bytes"]) for job in jobs)
         return of_jobs, total("shared_slots_held"), total("operators")
 
     def sample(self) -> None:
