@@ -245,7 +245,7 @@ fn a_switch_whose_operator_chooses_more_for_jobs_to_share_than_it_has_does_not_s
         let chosen = SwitchOptions { switch_options, ..SwitchOptions::new(any_port()) };
         let error = RunningSwitch::start(&chosen).err().expect("an error").to_string();
         assert!(error.starts_with(&format!("the jobs of {protocol} would share 8.")), "{error}");
-        assert!(error.contains("GiB here, and the switch has 64.0 MiB for all jobs"), "{error}");
+        assert!(error.contains("GiB here, and the switch has 512.0 MiB for all jobs"), "{error}");
     }
 }
 
