@@ -15,7 +15,7 @@ TESTS_AT_ONCE := 2
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-build test-tools check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
+.PHONY: help build test test-build test-installed test-tools check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,20 +32,30 @@ $(VENV)/.tools: pyproject.toml
 	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
 	@touch $@
 
-test: test-build test-tools check without-protocol site ## Everything that must hold; where PyTorch cannot be installed, all but its tests
+# What pip fetches and unpacks leaves a core to the compiler most of the time.
+test: ## Everything that must hold; where PyTorch cannot be installed, all but its tests
+	$(MAKE) --jobs=2 test-build test-installed
+	$(MAKE) check without-protocol site
 	RUST_TEST_THREADS=$(TESTS_AT_ONCE) cargo test --workspace --quiet
 	# Each of the machines' benches once, so that none stands still unseen. With --package, cargo would compile all they need anew.
 	cargo test --workspace --bench switches --bench switchml --quiet > /dev/null
-	@without=$$(scripts/install-torch $(PYTHON) $(TORCH) 2>&1) || true; \
-	if [ -n "$$without" ]; then \
-	    trap 'echo "left out: the tests of the PyTorch backend, of its conformance and of the examples. $$without"' EXIT; \
+	@if [ -s $(VENV)/.without-torch ]; then \
+	    trap 'echo "left out: the tests of the PyTorch backend, of its conformance and of the examples. $$(cat $(VENV)/.without-torch)"' EXIT; \
 	fi; \
 	$(PYTHON) -m pytest -n $(TESTS_AT_ONCE) --dist loadfile
 
-# With the profile of the tests, whose dependencies are compiled anyway: a build with --release takes five minutes more.
+# With the profile of the tests, whose dependencies are compiled anyway: a build with --release takes five minutes more. The
+# tests come first: while the crates that all others wait for are compiled on one core, theirs take the other. Without make's
+# flags, for cargo would share the two jobs of `make test` with pip.
 test-build: $(VENV)/.tools
-	$(VENV)/bin/maturin develop --quiet
+	MAKEFLAGS= cargo test --workspace --no-run --quiet
+	MAKEFLAGS= $(VENV)/bin/maturin develop --quiet
 	@echo "built for tests into $(VENV); make build makes the fast program"
+
+# All that tests need besides. .without-torch holds the reason where PyTorch is not there, and is empty where it is.
+test-installed: test-tools
+	@$(MAKE) --no-print-directory $(VENV)/.docs-tools
+	@scripts/install-torch $(PYTHON) $(TORCH) > $(VENV)/.without-torch 2>&1 || true
 
 check: test-tools ## Formatting, lints and types only
 	cargo fmt --all --check
