@@ -228,6 +228,11 @@ pub trait Host: Send {
     fn poll_event(&mut self) -> Option<HostEvent>;
     /// When to call `handle_timeout`, if nothing else happens before.
     fn poll_timeout(&self) -> Option<Time>;
+    /// The same time, if it comes before `limit`. A driver whose timer is set for `limit` needs no later time, and a
+    /// machine may know at once that none of its own timers is so soon.
+    fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
+        self.poll_timeout().filter(|&due| due < limit)
+    }
     /// Bytes of the longest packet that `poll_transmit` writes.
     fn max_packet_len(&self) -> usize;
     /// What was counted so far.

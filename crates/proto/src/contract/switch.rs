@@ -128,6 +128,11 @@ pub trait Switch: Send {
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission>;
     /// When to call `handle_timeout`, if nothing else happens before.
     fn poll_timeout(&self) -> Option<Time>;
+    /// The same time, if it comes before `limit`: see
+    /// [`Host::poll_timeout_before`](crate::contract::host::Host::poll_timeout_before).
+    fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
+        self.poll_timeout().filter(|&due| due < limit)
+    }
     /// All bytes that the machine has allocated, and its own.
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for people.

@@ -29,6 +29,7 @@ mod shared;
 mod shares;
 mod simulation;
 mod switch;
+mod timers;
 
 pub use actions::Action;
 pub use cluster::{Arrival, Cluster, Stay, Tenants};

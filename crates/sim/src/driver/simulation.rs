@@ -88,7 +88,7 @@ pub struct Simulation {
     /// For each link, the first seat of the host at its far end.
     pub(super) seat_behind: Vec<u32>,
     pub(super) seat_timers: TimerTable,
-    node_timers: TimerTable,
+    pub(super) node_timers: TimerTable,
     pub(super) plans: Vec<Action>,
     pub(super) plan_times: Vec<Time>,
     pub(super) plans_done: u64,
@@ -236,18 +236,13 @@ impl Simulation {
         !self.fabric.queue.is_empty() || self.next_timer().is_some()
     }
 
-    pub(super) fn next_timer(&mut self) -> Option<Time> {
-        match (self.seat_timers.earliest(), self.node_timers.earliest()) {
-            (Some(seat), Some(switch)) => Some(seat.min(switch)),
-            (seat, switch) => seat.or(switch),
-        }
-    }
-
     /// Runs the next event, if it comes by `end`.
     #[inline]
     pub fn step(&mut self, end: Time) -> bool {
-        let timer = self.next_timer();
-        match self.fabric.queue.peek() {
+        let next = self.fabric.queue.peek();
+        let soonest = self.seat_timers.not_before().min(self.node_timers.not_before());
+        let timer = if next.is_some_and(|event| event.time <= soonest) { None } else { self.next_timer() };
+        match next {
             Some(event) if timer.is_none_or(|timer| event.time <= timer) => {
                 if event.time > end {
                     return false;
@@ -313,7 +308,7 @@ impl Simulation {
             return switch.exits.forward(&mut self.fabric, &self.table, Origin::Link(from), packet);
         }
         switch.process(&mut self.fabric, &self.table, from, packet, &mut self.traffic.scratch);
-        self.node_timers.set(to.0, switch.next_timeout(packet.lane));
+        self.node_timers.set(to.0, switch.next_timeout(packet.lane, self.node_timers.armed(to.0)));
         self.look_for_failures(to.0 - self.hosts.len() as u32);
     }
 
@@ -343,57 +338,5 @@ impl Simulation {
         let action = self.plans[number as usize];
         self.plans_done += 1;
         self.carry_out(action);
-    }
-
-    /// Ends the drain of a host's machines. Machines that the NIC keeps waiting have not finished with their last
-    /// input. For the others, events are taken (a machine may find out while it sends) and timers are set.
-    pub(super) fn rearm(&mut self, host: NodeId) {
-        if let Some(endpoint) = &mut self.hosts[host.index()].endpoint {
-            self.node_timers.set(host.0, endpoint.poll_timeout());
-        }
-        for index in 0..self.hosts[host.index()].seats.len() {
-            let id = self.hosts[host.index()].seats[index];
-            let seat = &mut self.traffic.seats[id.0 as usize];
-            if seat.alive && seat.drain.end() {
-                self.hear(id);
-                self.seat_timers.set(id.0, self.traffic.seats[id.0 as usize].machine.poll_timeout());
-            }
-        }
-    }
-
-    /// Runs the first timer that is due.
-    fn handle_timer(&mut self, now: Time) {
-        if let Some(seat) = self.seat_timers.pop_due(now) {
-            self.traffic.seats[seat as usize].handle_timeout(now);
-            self.drain(HostSeatId(seat));
-        } else if let Some(node) = self.node_timers.pop_due(now) {
-            match node.checked_sub(self.hosts.len() as u32) {
-                Some(switch) => self.handle_switch_timeout(switch),
-                None => {
-                    if let Some(endpoint) = &mut self.hosts[node as usize].endpoint {
-                        endpoint.handle_timeout(now);
-                        self.count(NodeId(node));
-                        self.feed(NodeId(node));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sets the timers of all switches.
-    pub(super) fn set_switch_timers(&mut self) {
-        for switch in &mut self.switches {
-            if self.fabric.owns(switch.exits.node) {
-                self.node_timers.set(switch.exits.node.0, switch.next_timeout_of_all());
-            }
-        }
-    }
-
-    fn handle_switch_timeout(&mut self, index: u32) {
-        let switch = &mut self.switches[index as usize];
-        switch.handle_timeout(&mut self.fabric, &self.table, &mut self.traffic.scratch);
-        let node = switch.exits.node.0;
-        self.node_timers.set(node, switch.next_timeout_of_all());
-        self.look_for_failures(index);
     }
 }

@@ -25,8 +25,6 @@ pub struct SwitchNode {
     pub exits: Exits,
     /// Its programs: a pipeline for each lane, that is, for each tree of a job.
     pub pipelines: Vec<Pipeline>,
-    /// When the first timer of each pipeline runs out.
-    timeouts: Vec<Option<Time>>,
     /// Packets for a lane that no job uses here.
     pub strangers: u64,
     /// The cores on which its programs run, if running takes time.
@@ -37,7 +35,7 @@ impl SwitchNode {
     /// A switch without programs.
     pub fn new(node: NodeId, index: u32, chooser: Chooser) -> SwitchNode {
         let exits = Exits::new(node, index, chooser);
-        SwitchNode { exits, pipelines: Vec::new(), timeouts: Vec::new(), strangers: 0, cores: None }
+        SwitchNode { exits, pipelines: Vec::new(), strangers: 0, cores: None }
     }
 
     /// Gives a packet to its program.
@@ -74,25 +72,20 @@ impl SwitchNode {
         }
     }
 
-    /// When the first timer runs out, after a packet for one pipeline.
-    pub fn next_timeout(&mut self, lane: u8) -> Option<Time> {
+    /// When the first timer runs out, after a packet for one pipeline, if that is before `limit`: the switch's timer is
+    /// set for then, or for an earlier timer of another pipeline.
+    #[inline]
+    pub fn next_timeout(&self, lane: u8, limit: Time) -> Option<Time> {
         if self.cores.is_some() {
             return self.next_timeout_of_all();
         }
-        let lane = usize::from(lane);
-        self.timeouts.resize(self.pipelines.len(), None);
-        if let Some(pipeline) = self.pipelines.get(lane) {
-            self.timeouts[lane] = pipeline.poll_timeout();
-        }
-        self.timeouts.iter().flatten().min().copied()
+        self.pipelines.get(usize::from(lane))?.poll_timeout_before(limit)
     }
 
     /// The same, after the timers of all pipelines have run.
-    pub fn next_timeout_of_all(&mut self) -> Option<Time> {
-        self.timeouts.clear();
-        self.timeouts.extend(self.pipelines.iter().map(|pipeline| pipeline.poll_timeout()));
+    pub fn next_timeout_of_all(&self) -> Option<Time> {
         let cores = self.cores.as_ref().and_then(|cores| cores.next_time());
-        self.timeouts.iter().copied().flatten().chain(cores).min()
+        self.pipelines.iter().filter_map(|pipeline| pipeline.poll_timeout()).chain(cores).min()
     }
 
     /// The processor, if programs run on one.

@@ -40,6 +40,18 @@ impl TimerTable {
         }
     }
 
+    /// The time of the next look at a machine. A deadline that is not earlier changes nothing.
+    #[inline]
+    pub fn armed(&self, machine: u32) -> Time {
+        self.armed[machine as usize]
+    }
+
+    /// No look is due before this time. Known without a search for the first entry that is valid.
+    #[inline]
+    pub fn not_before(&self) -> Time {
+        self.heap.peek().map_or(NEVER, |&Reverse((time, _))| time)
+    }
+
     /// The time of the next look, if there is one.
     #[inline]
     pub fn earliest(&mut self) -> Option<Time> {

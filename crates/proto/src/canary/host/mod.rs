@@ -249,6 +249,12 @@ impl CanaryHost {
         received
     }
 
+    /// The first of the timers that are not of single places.
+    fn other_timers(&self) -> Option<Time> {
+        let timers = [self.life.next_deadline(), self.notices.next_timeout(), self.claims.poll_timeout()];
+        timers.into_iter().flatten().min()
+    }
+
     /// The number of elements of a packet's vector; an error if the packet's length fits no vector.
     fn vector_elements(&self, header: &Header, packet: &Packet<'_>) -> Result<usize, DropReason> {
         Form::of(self.values, header).elements(packet.bytes.len(), packet.wire_len)
@@ -314,9 +320,12 @@ impl Host for CanaryHost {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let claims = self.claims.poll_timeout();
-        let timers = [self.recovery.poll_timeout(), self.life.next_deadline(), self.notices.next_timeout(), claims];
-        timers.into_iter().flatten().min()
+        self.recovery.poll_timeout().into_iter().chain(self.other_timers()).min()
+    }
+
+    fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
+        let others = self.other_timers().filter(|&due| due < limit);
+        self.recovery.poll_timeout_before(limit).into_iter().chain(others).min()
     }
 
     fn max_packet_len(&self) -> usize {

@@ -6,6 +6,7 @@ use crate::canary::vector::Form;
 use crate::canary::wire::Header;
 use crate::contract::config::SharedSwitchConfig;
 use crate::contract::ids::{JobId, PortId, PortSet};
+use crate::contract::state::not_acted_upon;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::contract::wire::COMMON_LEN;
@@ -78,8 +79,21 @@ fn open_list(wait: TimeoutStep) -> usize {
     OPEN + wait.index()
 }
 
+const NEVER: Time = Time(u64::MAX);
 /// No descriptor.
 const FREE: u32 = u32::MAX;
+
+/// Nothing is due before these times. They say no more than the lists, but without a look at the first entries, which
+/// seldom lie in a processor's cache.
+#[derive(Clone)]
+struct Soonest {
+    /// No partial sum is to be sent before.
+    send: Time,
+    /// No lease is over before.
+    lease: Time,
+}
+
+not_acted_upon!(Soonest);
 
 /// The array. Descriptors are stored apart from entries, and the descriptor that became free last is taken first. Few
 /// blocks are under way at a time beside the entries that they pass through, so their descriptors stay in a processor's
@@ -95,12 +109,14 @@ pub struct Array {
     /// Descriptors that no entry uses.
     spare: Vec<u32>,
     lane_bytes: usize,
+    /// The lists of entries hold the numbers of their descriptors.
     lists: SlotLists<u32>,
     part_len: u32,
     parts: u32,
     lease: Span,
     /// For each list of entries that collect: when the wait of the last entry is over.
     last_due: Vec<Time>,
+    soonest: Soonest,
     /// Entries in use.
     pub held: u32,
     /// The most that were in use.
@@ -125,6 +141,7 @@ impl Array {
             parts,
             lease: config.options.time("lease"),
             last_due: vec![Time::ZERO; waits],
+            soonest: Soonest { send: NEVER, lease: NEVER },
             held: 0,
             peak: 0,
             values,
@@ -181,11 +198,13 @@ impl Array {
 
     /// Collects again, beginning with this vector. The caller has set `due` and `wait`.
     pub fn reopen(&mut self, place: u32, form: Form, vector: &[u8]) {
-        if let Some(entry) = self.descriptors.get_mut(self.entries[place as usize] as usize) {
+        let number = self.entries[place as usize];
+        if let Some(entry) = self.descriptors.get_mut(number as usize) {
             let last_due = &mut self.last_due[entry.wait.index()];
             *last_due = entry.due.max(*last_due);
             (entry.due, entry.state) = (*last_due, State::Open);
-            self.lists.push(open_list(entry.wait), place);
+            self.soonest.send = self.soonest.send.min(entry.due);
+            self.lists.push(open_list(entry.wait), number);
         }
         form.store(self.lanes_mut(place, form.lane_bytes(vector.len())), vector);
     }
@@ -235,10 +254,12 @@ impl Array {
 
     /// No contribution is missing: the entry's wait is over.
     pub fn fill(&mut self, now: Time, place: u32) {
-        if let Some(entry) = self.get_mut(place) {
+        let number = self.entries[place as usize];
+        if let Some(entry) = self.descriptors.get_mut(number as usize) {
             entry.due = now;
+            self.soonest.send = self.soonest.send.min(now);
+            self.lists.push(FULL, number);
         }
-        self.lists.push(FULL, place);
     }
 
     /// The partial sum was sent; the entry waits for the sum.
@@ -254,40 +275,74 @@ impl Array {
     pub fn renew(&mut self, now: Time, place: u32) {
         let grain = (self.lease.0 / 8).max(1);
         let due = Time((now + self.lease).0.div_ceil(grain).saturating_mul(grain));
-        if let Some(entry) = self.get_mut(place) {
+        let number = self.entries[place as usize];
+        if let Some(entry) = self.descriptors.get_mut(number as usize) {
             entry.due = due;
+            self.soonest.lease = self.soonest.lease.min(due);
+            self.lists.push(SENT, number);
         }
-        self.lists.push(SENT, place);
     }
 
     /// Frees an entry.
     pub fn free(&mut self, place: u32) {
-        self.lists.remove(place);
         let number = std::mem::replace(&mut self.entries[place as usize], FREE);
         if number != FREE {
+            self.lists.remove(number);
             self.spare.push(number);
             self.held -= 1;
         }
     }
 
     /// An entry that collects although its wait is over; true if no contribution is missing.
-    pub fn due_to_send(&self, now: Time) -> Option<(u32, bool)> {
-        self.filled(FULL).find_map(|list| Some((self.first_due(list, now)?, list == FULL)))
+    #[inline]
+    pub fn due_to_send(&mut self, now: Time) -> Option<(u32, bool)> {
+        if now < self.soonest.send {
+            debug_assert!(self.filled(FULL).all(|list| self.first_due(list, now).is_none()));
+            return None;
+        }
+        let due = self.filled(FULL).find_map(|list| Some((self.first_due(list, now)?, list == FULL)));
+        if due.is_none() {
+            self.soonest.send = self.filled(FULL).filter_map(|list| self.due_of_first(list)).min().unwrap_or(NEVER);
+        }
+        due
     }
 
     /// An entry whose lease is over.
-    pub fn expired(&self, now: Time) -> Option<u32> {
-        self.first_due(SENT, now)
+    pub fn expired(&mut self, now: Time) -> Option<u32> {
+        let expired = self.first_due(SENT, now);
+        if expired.is_none() {
+            self.soonest.lease = self.due_of_first(SENT).unwrap_or(NEVER);
+        }
+        expired
     }
 
     #[inline]
     fn first_due(&self, list: usize, now: Time) -> Option<u32> {
-        self.lists.first(list).filter(|&place| self.get(place).is_some_and(|entry| entry.due <= now))
+        self.first_of(list).filter(|entry| entry.due <= now).map(|entry| self.place(entry.block))
+    }
+
+    #[inline]
+    fn first_of(&self, list: usize) -> Option<&Descriptor> {
+        self.descriptors.get(self.lists.first(list)? as usize)
+    }
+
+    fn due_of_first(&self, list: usize) -> Option<Time> {
+        self.first_of(list).map(|entry| entry.due)
     }
 
     /// When the first wait or lease is over.
     pub fn next_due(&self) -> Option<Time> {
-        self.filled(SENT).filter_map(|list| Some(self.get(self.lists.first(list)?)?.due)).min()
+        self.filled(SENT).filter_map(|list| self.due_of_first(list)).min()
+    }
+
+    /// The same, if it is before `limit`.
+    #[inline]
+    pub fn next_due_before(&self, limit: Time) -> Option<Time> {
+        if self.soonest.send.min(self.soonest.lease) >= limit {
+            debug_assert!(self.next_due().is_none_or(|due| due >= limit));
+            return None;
+        }
+        self.next_due().filter(|&due| due < limit)
     }
 
     /// The lists that hold any entry, from this one on.

@@ -75,8 +75,7 @@ impl CanarySwitch {
     /// Bytes that a machine without jobs holds.
     pub fn bytes_of(values: Values, config: &SharedSwitchConfig) -> u64 {
         let timeout = Timeout::new(FlushTimeout::of(&config.options));
-        let tables = size_of::<Self>() + timeout.memory_bytes();
-        tables as u64 + Array::bytes_of(values, config, timeout.steps())
+        (size_of::<Self>() + timeout.memory_bytes()) as u64 + Array::bytes_of(values, config, timeout.steps())
     }
 
     fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Verdict, DropReason> {
@@ -299,6 +298,10 @@ impl Switch for CanarySwitch {
 
     fn poll_timeout(&self) -> Option<Time> {
         self.array.next_due()
+    }
+
+    fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
+        self.array.next_due_before(limit)
     }
 
     fn memory_bytes(&self) -> usize {

@@ -46,6 +46,8 @@ struct Flight {
     /// The number of the last sending among those of its tree.
     number: u64,
     sends: u32,
+    /// The tree that owns the slot.
+    tree: u16,
     in_step: bool,
     /// When part of its answer last came: its timeout counts from then.
     stirred_at: Time,
@@ -89,7 +91,6 @@ pub enum Order {
 pub struct Recovery {
     order: Order,
     job: JobId,
-    slots: u16,
     rank: Rank,
     timers: TimerConfig,
     rtt: RttEstimator,
@@ -120,13 +121,14 @@ impl Recovery {
         let (trees, slots) = (usize::from(job.trees), job.slots);
         Recovery {
             job: job.job,
-            slots,
             rank,
             order,
             timers,
             rtt: RttEstimator::new(timers),
             fastest: None,
-            flights: vec![Flight::default(); usize::from(slots)],
+            flights: (0..slots)
+                .map(|slot| Flight { tree: layout::tree_at(slot, slots, job.trees).0, ..Flight::default() })
+                .collect(),
             trees: vec![TreeFlow::default(); trees],
             lists: SlotLists::new(trees * BACK_OFFS, slots),
             timed: None,
@@ -135,8 +137,9 @@ impl Recovery {
     }
 
     /// The tree that owns a slot.
+    #[inline]
     pub fn tree_of_slot(&self, slot: u16) -> TreeId {
-        layout::tree_at(slot, self.slots, self.trees.len() as u16)
+        TreeId(self.flights[usize::from(slot)].tree)
     }
 
     /// A packet is sent. `in_step`: the slot's last result has just come, so that this round trip measures the network

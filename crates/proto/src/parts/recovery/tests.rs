@@ -54,7 +54,12 @@ proptest! {
             while let Some(slot) = queue.pop() {
                 recovery.sent(now, slot, false);
             }
-            prop_assert_eq!(recovery.poll_timeout(), first_timer(&recovery));
+            let first = first_timer(&recovery);
+            prop_assert_eq!(recovery.poll_timeout(), first);
+            let limits = [now, now + Span::from_millis(1), now + Span::from_millis(20), Time(u64::MAX)];
+            for limit in limits.into_iter().chain(first).chain(first.map(|due| Time(due.0 + 1))) {
+                prop_assert_eq!(recovery.poll_timeout_before(limit), first.filter(|&due| due < limit));
+            }
         }
     }
 }

@@ -9,17 +9,26 @@ impl Recovery {
     /// other trees answer, its packets may be queued behind theirs: then it has its whole timeout.
     pub(super) fn probe_at(&self, tree: usize, stirred_last: Time) -> Time {
         let TreeFlow { stirred_at, probes, gaps, .. } = self.trees[tree];
-        let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
         // A straggler makes a gap too, which must not delay the probes at the end of the collective.
         let gap = gaps.longest().times(2).min(self.timers.initial_rto);
-        let undisturbed = undisturbed.max(self.timers.min_rto).max(gap);
-        let doublings = probes.saturating_add(self.doubt).min(16);
+        let undisturbed = self.undisturbed().max(gap);
         let backed_off = |patience: Span| {
-            let patience = patience.times(1 << doublings).min(self.timers.max_rto);
+            let patience = self.backed_off(patience, probes.saturating_add(self.doubt));
             patience - self.apart(tree, patience)
         };
         let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
         alone.min(stirred_last + backed_off(undisturbed))
+    }
+
+    /// Two round trips without queues.
+    fn undisturbed(&self) -> Span {
+        let undisturbed = self.fastest.map_or(self.timers.initial_rto, |fastest| fastest.times(2));
+        undisturbed.max(self.timers.min_rto)
+    }
+
+    /// A patience after so many doublings.
+    fn backed_off(&self, patience: Span, doublings: u32) -> Span {
+        patience.times(1 << doublings.min(16)).min(self.timers.max_rto)
     }
 
     /// When any tree last answered or was probed.
@@ -59,6 +68,26 @@ impl Recovery {
     pub fn poll_timeout(&self) -> Option<Time> {
         let stirred_last = self.stirred_last();
         (0..self.trees.len()).filter_map(|tree| self.tree_timeout(tree, stirred_last)).min()
+    }
+
+    /// When the first timer runs out, if that is before `limit`.
+    pub fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
+        if self.is_calm_until(limit) {
+            return None;
+        }
+        self.poll_timeout().filter(|&due| due < limit)
+    }
+
+    /// True if it is plain without a look at any slot that no timer runs out before `limit`: no tree is quiet, no slot
+    /// that waits was sent twice, and the least patience since each tree's last answer goes beyond `limit`.
+    fn is_calm_until(&self, limit: Time) -> bool {
+        let least = self.backed_off(self.undisturbed(), self.doubt).min(self.patience(0));
+        self.trees.iter().enumerate().all(|(tree, flow)| {
+            let again = tree * BACK_OFFS + 1..(tree + 1) * BACK_OFFS;
+            let since = flow.stirred_at.min(self.counts_from(tree, 0));
+            flow.waiting == 0
+                || flow.probes == 0 && since + least >= limit && self.lists.next_filled(&mut again.clone()).is_none()
+        })
     }
 
     fn tree_timeout(&self, tree: usize, stirred_last: Time) -> Option<Time> {
