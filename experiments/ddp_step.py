@@ -2,6 +2,7 @@
 
     python experiments/ddp_step.py                      # 8 hosts, 1 Gbit/s, both backends in turns; needs root
     python experiments/ddp_step.py --loss-percent 1 --steps 200 --backend tributary
+    python experiments/ddp_step.py --backend tributary --protocol atp pa-atp   # under these, one after the other
     python experiments/ddp_step.py --sharded            # FSDP2 in place of DDP, which prefetches a layer
 
 The model is so cheap to compute that a step is communication: what it takes beyond a step that does not synchronise
@@ -31,6 +32,7 @@ def main() -> int:
     """Be one rank, or start the stars."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", choices=["tributary", "gloo"], help="one of them only")
+    parser.add_argument("--protocol", nargs="+", default=[], help="of tributary's groups, one after the other")
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--rate-gbps", type=float, default=1.0)
     parser.add_argument("--loss-percent", type=float, default=0.0)
@@ -44,42 +46,58 @@ def main() -> int:
         train(args)
         return 0
     backends = [args.backend] if args.backend else ["tributary", "gloo"]
-    seconds: dict[str, list[float]] = {backend: [] for backend in backends}
+    seconds: dict[str, list[float]] = {}
     for _ in range(args.repetitions):
         for backend in backends:
-            run = on_a_star(args, backend)
-            seconds[backend].append(run["communication_s"])
-            print(json.dumps({"backend": backend} | run), flush=True)
+            for run in on_a_star(args, backend):
+                seconds.setdefault(run.get("protocol", backend), []).append(run["communication_s"])
+                print(json.dumps({"backend": backend} | run), flush=True)
     medians = {backend: statistics.median(times) for backend, times in seconds.items()}
     for backend, median in medians.items():
         print(f"{backend:9}  {median * 1e3:.0f} ms of communication in a step")
-    if len(medians) == 2:
+    if medians.keys() == {"tributary", "gloo"}:
         print(f"ratio      {medians['tributary'] / medians['gloo']:.2f}")
     return 0
 
 
-def on_a_star(args: argparse.Namespace, backend: str) -> dict[str, float]:
-    """Run this file on every host; what rank 0 says."""
+def on_a_star(args: argparse.Namespace, backend: str) -> list[dict[str, Any]]:
+    """Run this file on every host; what rank 0 says, once for each protocol."""
     star = ["--hosts", str(args.hosts), "--rate-gbps", str(args.rate_gbps), "--loss-percent", str(args.loss_percent)]
     rank = [__file__, "--backend", backend, "--steps", str(args.steps), "--layers", str(args.layers)]
     rank += ["--width", str(args.width), *(["--sharded"] if args.sharded else [])]
+    rank += ["--protocol", *args.protocol] if args.protocol and backend == "tributary" else []
     command = [sys.executable, "-m", "tributary", "star", *star, "--", sys.executable, *rank]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return dict(json.loads(ran.stdout.splitlines()[-1]))
+    return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
 
 
 def train(args: argparse.Namespace) -> None:
-    """Train on this rank; rank 0 tells the medians of the slowest rank's times."""
+    """Train on this rank, under one protocol after the other."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group(args.backend, timeout=timedelta(seconds=300))
+    if not args.protocol:
+        train_in(args, dist.group.WORLD, {})
+    for protocol in args.protocol:
+        os.environ["TRIBUTARY_PROTOCOL"] = protocol
+        group = dist.new_group(backend=args.backend, timeout=timedelta(seconds=300))
+        train_in(args, group, {"protocol": protocol})
+        dist.destroy_process_group(group)
+    dist.destroy_process_group()
+
+
+def train_in(args: argparse.Namespace, group: Any, told: dict[str, Any]) -> None:
+    """Train in a group; rank 0 tells the medians of the slowest rank's times."""
     import torch
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
-    torch.set_num_threads(1)
     torch.manual_seed(1)
-    dist.init_process_group(args.backend, timeout=timedelta(seconds=300))
     plain = nn.Sequential(*[nn.Linear(args.width, args.width) for _ in range(args.layers)])
-    model = sharded(plain) if args.sharded else DistributedDataParallel(plain)
+    model = sharded(plain) if args.sharded else DistributedDataParallel(plain, process_group=group)
     without = plain if args.sharded else model
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     draw = torch.Generator().manual_seed(dist.get_rank())
@@ -120,10 +138,9 @@ def train(args: argparse.Namespace) -> None:
         raise SystemExit("ranks hold different parameters")
     if dist.get_rank() == 0:
         megabytes = sum(parameter.numel() for parameter in model.parameters()) * 4e-6
-        told = {"step_s": whole, "compute_s": compute, "communication_s": whole - compute, "megabytes": megabytes}
+        told |= {"step_s": whole, "compute_s": compute, "communication_s": whole - compute, "megabytes": megabytes}
         told |= {} if args.sharded else {"steps_with_equal_parameters": len(set(hashes))}
         print(json.dumps(told), flush=True)
-    dist.destroy_process_group()
 
 
 def sharded(plain: Any) -> Any:

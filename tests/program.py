@@ -12,12 +12,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tributary import _core
+
 PROGRAM = str(Path(sys.executable).with_name("tributary"))
 
 #: No settings of the person who runs the tests, and no width of a terminal: pytest's workers are told one.
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith("TRIBUTARY_") and name != "COLUMNS"
 }
+
+
+def _has_servers(protocol: str) -> bool:
+    """Whether servers sum what the switch has no room for; jobs of these choose who serves where none is on offer."""
+    try:
+        _core.check_options(protocol, {"served_by": "every_rank"})
+    except ValueError:
+        return False
+    return True
+
+
+SERVED = [protocol for protocol in _core.protocols() if _has_servers(protocol)]
 
 
 def start(*words: str) -> subprocess.Popen[str]:

@@ -13,20 +13,9 @@ import pytest
 import rank
 import tributary
 from conftest import Ranks
-from program import Daemon, finish, start
+from program import SERVED, Daemon, finish, start
 from tributary import _core
 
-
-def _has_servers(protocol: str) -> bool:
-    """Whether servers sum what the switch has no room for; jobs of these choose who serves where none is on offer."""
-    try:
-        _core.check_options(protocol, {"served_by": "every_rank"})
-    except ValueError:
-        return False
-    return True
-
-
-SERVED = [protocol for protocol in _core.protocols() if _has_servers(protocol)]
 #: One whose jobs have slots of their own in the switch.
 IN_NETWORK = next(name for name in _core.protocols() if _core.sums_in_network(name) and name not in SERVED)
 #: Blocks of one sum on the loopback interface at least: packets have at most 9,000 bytes.

@@ -107,6 +107,21 @@ fn the_quick_bench_compares_types_and_ways_to_sum_them() {
 }
 
 #[test]
+fn the_quick_bench_of_named_protocols_measures_these_alone_beside_a_parameter_server() {
+    if !namespaces() {
+        return;
+    }
+    let served = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.server_machine().is_some());
+    let names: Vec<&str> = served.map(|protocol| protocol.name).collect();
+    let words = ["bench", "--quick", "--no-gloo", "--hosts", "2", "--servers", "1", "--elements", "20000", "--json"];
+    let report = report(&[&words[..], &["--protocol", &names.join(",")]].concat());
+    let lines = report["rows"][0]["lines"].as_array().unwrap();
+    assert_eq!(lines.iter().map(|line| line["contender"].as_str().unwrap()).collect::<Vec<_>>(), names);
+    assert!(lines.iter().all(|line| line["goodput_gbps"].as_f64().unwrap() > 0.0), "{report}");
+    assert_eq!(report["rows"][0]["hosts"], 2);
+}
+
+#[test]
 fn the_quick_bench_of_sparse_tensors_says_where_lines_cross() {
     if !namespaces() {
         return;
@@ -175,6 +190,8 @@ fn a_star_that_cannot_be_is_refused_with_a_sentence() {
         (&["bench", "--hosts", "1"], "1 is not in 2..=64"),
         (&["bench", "--sparse", "0"], "share of the elements above 0"),
         (&["bench", "--tenants", "--hosts", "4"], "cannot be used with"),
+        (&["bench", "--tenants", "--servers", "1"], "cannot be used with"),
+        (&["bench", "--protocol", "smoke"], "it is one of"),
         (&["bench", "--tenants", "--aggregators", "8"], "8 is not in 32..=1048576"),
     ] {
         let output = tributary(words);

@@ -52,7 +52,7 @@ const LISTS: [(&str, usize); 6] = [
 ];
 /// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server; a
 /// part of another protocol's name.
-const OTHER_MEANINGS: [(&str, &str); 10] = [
+const OTHER_MEANINGS: [(&str, &str); 11] = [
     ("crates/sim/src/net/", "ring"),
     ("crates/sim/src/net/", "ps"),
     ("crates/sim/src/config/quantity.rs", "ps"),
@@ -60,6 +60,7 @@ const OTHER_MEANINGS: [(&str, &str); 10] = [
     ("crates/net/src/fabric/egress.rs", "ps"),
     ("crates/proto/src/contract/time.rs", "ps"),
     ("crates/cli/src/commands/", "ps"),
+    ("crates/cli/src/stage/", "ps"),
     ("tests/test_servers.py", "ps"),
     ("crates/proto/src/pa_atp/", "atp"),
     ("crates/sim/tests/pa_atp.rs", "atp"),

@@ -90,6 +90,15 @@ impl Stage {
         RunningJob::start(self, run)
     }
 
+    /// Starts a parameter server on a host and waits until it is on offer.
+    pub fn serve(&self, host: usize) -> Result<Process, Failure> {
+        let mut command = self.place.worker_command(&self.program, host)?;
+        command.args(["ps", "--switch", &self.switch_addr, "--json"]);
+        let mut server = Process::spawn(format!("the server on host {host}"), command, &self.interrupt)?;
+        server.next_line(START_TIMEOUT)?;
+        Ok(server)
+    }
+
     /// The switch's status.
     pub fn status(&self) -> Result<SwitchStatus, Failure> {
         let switch = resolve(&self.switch_addr)?;

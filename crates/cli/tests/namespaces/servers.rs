@@ -29,16 +29,18 @@ struct Servers(Vec<Child>);
 
 impl Servers {
     fn start(network: &Network) -> Servers {
-        let start = |host: usize| {
-            let mut command = serving(network, host);
-            let mut server = command.args(["--listen", "0.0.0.0:4242"]).stderr(Stdio::inherit()).spawn().unwrap();
-            let mut line = String::new();
-            BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-            assert!(line.starts_with("on offer"), "{line}");
-            server
-        };
-        Servers((WORKERS..WORKERS + SERVERS).map(start).collect())
+        Servers((WORKERS..WORKERS + SERVERS).map(|host| start(network, host)).collect())
     }
+}
+
+/// A server on this host, on offer at a known port.
+fn start(network: &Network, host: usize) -> Child {
+    let mut command = serving(network, host);
+    let mut server = command.args(["--listen", "0.0.0.0:4242"]).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("on offer"), "{line}");
+    server
 }
 
 impl Drop for Servers {
@@ -125,6 +127,34 @@ fn servers_sum_what_a_switch_has_no_room_for_though_links_lose_1_percent_and_a_k
         }
         assert!(death.elapsed() < TOLD, "{:?}", death.elapsed());
         eprintln!("{protocol}: every rank was told within {:?}", death.elapsed());
+    }
+}
+
+/// What a server held of a job is nowhere else, so the job does not outlive it, though another process is at its address at once:
+/// every rank is told which server is gone. The next job is served by the new one.
+#[test]
+fn a_server_that_is_started_again_in_the_middle_of_a_job_ends_that_job_by_name_and_serves_the_next() {
+    let served_here = ["--aggregators", "32"];
+    let Some(network) = Network::build_serving_with(WORKERS + SERVERS, Faults::default(), &served_here) else { return };
+    let mut servers = Servers::start(&network);
+    for protocol in served() {
+        let words = [&ENDLESS[..6], &["--protocol", protocol.name]].concat();
+        let workers = network.workers(&format!("{protocol}-orphans"), WORKERS, &words);
+        network.until_busy(&format!("{protocol}-orphans"), 1_000);
+        servers.0[0].kill().unwrap();
+        servers.0[0].wait().unwrap();
+        let death = Instant::now();
+        servers.0[0] = start(&network, WORKERS);
+        let addr = format!("{}:4242", network.star.host_addr(WORKERS));
+        for worker in workers {
+            let complaint = complaint(worker);
+            assert!(complaint.contains(&format!("server 0 ({addr}) is gone: its process ended")), "{complaint}");
+        }
+        eprintln!("{protocol}: every rank was told within {:?}", death.elapsed());
+        let words = ["--elements", "100000", "--dtype", "i32", "--protocol", protocol.name];
+        for report in network.sum(&format!("{protocol}-next"), WORKERS, &words) {
+            assert_eq!(report["servers"], SERVERS, "{report}");
+        }
     }
 }
 

@@ -189,6 +189,22 @@ mod tests {
         assert_eq!(outlook.hopeless_at(), None, "the rank was heard again");
     }
 
+    /// A death at 5 s is known when a closed connection and its silence prove it. Nothing moves after what was under way then.
+    #[test]
+    fn a_rank_or_a_server_that_was_killed_ends_what_stands_still_within_two_seconds() {
+        let servers = vec![ServerPlace { server: 0, addr: "10.0.0.7:4242".parse().unwrap() }];
+        let server = News::Gone(Departed { servers, ..Departed::default() });
+        for news in [gone(2, false), server] {
+            let mut outlook = Outlook::default();
+            let known = millis(5_000) + tributary_control::Timers::default().bereavement();
+            for (last_progress, latest) in [(5_000, 6_100), (5_999, 6_299)] {
+                outlook.progressed(millis(last_progress));
+                outlook.hear(known, Some(news.clone()));
+                assert_eq!(outlook.hopeless_at(), Some(millis(latest)), "{news}");
+            }
+        }
+    }
+
     #[test]
     fn a_broken_tree_ends_what_still_moves_over_others() {
         let mut outlook = Outlook::default();

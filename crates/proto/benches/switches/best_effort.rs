@@ -3,8 +3,8 @@
 
 use criterion::Criterion;
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
-use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
-use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, PortSet, Rank};
+use tributary_proto::contract::config::{FabricPlan, SharedJob, SharedSwitchConfig};
+use tributary_proto::contract::ids::{NodeId, PortId, PortSet, Rank};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::Verdict;
@@ -16,10 +16,8 @@ use tributary_proto::parts::best_effort::options::LEVELS_OPTION;
 use tributary_proto::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::protocols;
 
-use super::{K, LATE, SLOTS, Subject, WORLD, measure};
+use super::{K, LATE, Subject, WORLD, measure, setup};
 
-const JOB: JobId = JobId(1);
-const KEY: JobKey = JobKey(2);
 const SWITCH: NodeId = NodeId(100);
 /// The last rank serves all blocks, so that each stage is one port.
 const SERVER: u16 = WORLD - 1;
@@ -46,18 +44,7 @@ fn pipeline(protocol: &'static Protocol, k: u16) -> Pipeline {
     let config = SharedSwitchConfig { node: SWITCH, elements_per_packet: k, options: shared.defaults() };
     let mut pipeline = Pipeline::default();
     pipeline.share(protocol.code, protocol.shared_switch(Values::Elements, &config).expect("they share a machine"));
-    let given = [("served_by".to_owned(), "last_rank".to_owned())].into();
-    let job = JobConfig {
-        job: JOB,
-        key: KEY,
-        protocol: protocol.code,
-        world: WORLD,
-        slots: SLOTS,
-        elements_per_packet: k,
-        trees: 1,
-        levels: false,
-        options: protocol.options.read(&given).expect("an option of the family"),
-    };
+    let job = setup::job(protocol, k, &[("served_by", "last_rank")]);
     let fabric = FabricPlan {
         hosts: (0..u32::from(WORLD)).map(NodeId).collect(),
         switches: (0..WORLD).map(|_| SWITCH).collect(),
@@ -72,7 +59,8 @@ fn pipeline(protocol: &'static Protocol, k: u16) -> Pipeline {
 
 fn subject(protocol: &'static Protocol, k: u16) -> Subject {
     let acknowledges = protocol.options.specs.iter().any(|spec| spec.name == "progress");
-    let packets: Vec<Vec<u8>> = (0..WORLD).map(|rank| packet(protocol, rank, k)).collect();
+    let common = setup::job(protocol, k, &[]).common();
+    let packets: Vec<Vec<u8>> = (0..WORLD).map(|rank| packet(common, rank, k)).collect();
     Subject {
         pipeline: pipeline(protocol, k),
         packet_len: packets[0].len(),
@@ -97,11 +85,11 @@ fn subject(protocol: &'static Protocol, k: u16) -> Subject {
 }
 
 /// A worker's gradient, or the server's result.
-fn packet(protocol: &Protocol, rank: u16, k: u16) -> Vec<u8> {
+fn packet(common: Common, rank: u16, k: u16) -> Vec<u8> {
     let is_result = rank == SERVER;
     let mut bytes = vec![0; HEADER_LEN + 4 * usize::from(k)];
     let kind = if is_result { Kind::Aack } else { Kind::Gradient };
-    Common { protocol: protocol.code, kind: kind as u8, job: JOB, key: KEY }.emit(&mut bytes);
+    Common { kind: kind as u8, ..common }.emit(&mut bytes);
     let header = Header {
         seq: 0,
         prog: 0,

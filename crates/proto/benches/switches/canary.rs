@@ -5,7 +5,7 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, proof};
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
-use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, PortSet, Rank};
+use tributary_proto::contract::ids::{NodeId, PortId, PortSet, Rank};
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::tensor::Spec;
@@ -14,10 +14,8 @@ use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::parts::look_ahead::LookAhead;
 
-use super::{K, LATE, SLOTS, Subject, TIMEOUT, WORLD, measure};
+use super::{K, LATE, SLOTS, Subject, TIMEOUT, WORLD, measure, setup};
 
-const JOB: JobId = JobId(1);
-const KEY: JobKey = JobKey(2);
 /// As many accumulators as a protocol with two versions of each slot has.
 const DESCRIPTORS: u32 = 2 * SLOTS as u32;
 const SWITCH: NodeId = NodeId(100);
@@ -51,21 +49,12 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
     let config = SharedSwitchConfig { node: SWITCH, elements_per_packet: k, options };
     let mut pipeline = Pipeline::default();
     pipeline.share(PROTOCOL.code, PROTOCOL.shared_switch(Values::Elements, &config).unwrap());
-    let job = JobConfig {
-        job: JOB,
-        key: KEY,
-        protocol: PROTOCOL.code,
-        world: hosts,
-        slots: 1024,
-        elements_per_packet: k,
-        trees: 1,
-        levels: false,
-        options: PROTOCOL.options.defaults(),
-    };
+    let job = JobConfig { world: hosts, slots: 1024, ..setup::job(&PROTOCOL, k, &[]) };
+    let common = job.common();
     let (fabric, ports, trees) = (FabricPlan::default(), Vec::new(), Vec::new());
     pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 }, Vec::new());
 
-    let stages: Vec<Vec<u8>> = (0..WORLD).map(|rank| packet(rank, hosts, k)).collect();
+    let stages: Vec<Vec<u8>> = (0..WORLD).map(|rank| packet(common, rank, hosts, k)).collect();
     Subject {
         pipeline,
         packet_len: stages[0].len(),
@@ -90,11 +79,11 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
 }
 
 /// A contribution, or the leader's sum.
-fn packet(rank: u16, hosts: u16, k: u16) -> Vec<u8> {
+fn packet(common: Common, rank: u16, hosts: u16, k: u16) -> Vec<u8> {
     let is_sum = rank + 1 == WORLD;
     let kind = if is_sum { Kind::Broadcast } else { Kind::Reduce };
     let mut bytes = vec![0; HEADER_LEN + 4 * usize::from(k)];
-    Common { protocol: PROTOCOL.code, kind: kind as u8, job: JOB, key: KEY }.emit(&mut bytes);
+    Common { kind: kind as u8, ..common }.emit(&mut bytes);
     let header = Header {
         destination: if is_sum { SWITCH } else { LEADER },
         id: 0,

@@ -4,6 +4,7 @@ mod best_effort;
 mod canary;
 mod flare;
 mod panama;
+mod setup;
 mod switchml;
 
 use std::hint::black_box;

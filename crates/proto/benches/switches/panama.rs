@@ -2,18 +2,15 @@
 
 use criterion::Criterion;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::contract::config::{Below, JobConfig, SwitchConfig};
-use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, TreeId};
-use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::ids::{ChildId, GroupId};
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::panama::PROTOCOL;
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 
-use super::{K, LATE, SLOTS, Subject, WORLD, measure};
+use super::{K, LATE, Subject, WORLD, measure, setup};
 
 pub fn switch(c: &mut Criterion) {
     let last = usize::from(WORLD) - 1;
@@ -23,40 +20,14 @@ pub fn switch(c: &mut Criterion) {
     }
 }
 
-fn job(k: u16) -> JobConfig {
-    JobConfig {
-        job: JobId(1),
-        key: JobKey(2),
-        protocol: PROTOCOL.code,
-        world: WORLD,
-        slots: SLOTS,
-        elements_per_packet: k,
-        trees: 1,
-        levels: false,
-        options: PROTOCOL.options.defaults(),
-    }
-}
-
-fn pipeline(job: &JobConfig) -> Pipeline {
-    let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
-    let (below, group) = (Below::workers(WORLD), GroupId(0));
-    let config =
-        SwitchConfig { job: job.clone(), tree: TreeId(0), members: members.clone(), below, group, parent: None };
-    let machine = PROTOCOL.switch(Values::Elements, &config);
-    let mut pipeline = Pipeline::default();
-    let installed = InstalledJob { protocol: PROTOCOL.code, key: job.key, members, others: Vec::new(), machine };
-    pipeline.install(job.job, installed);
-    pipeline
-}
-
 fn subject(k: u16) -> Subject {
-    let job = job(k);
+    let job = setup::job(&PROTOCOL, k, &[]);
     let spec = Spec::allreduce(k.into(), DType::F32, ReduceOp::Sum);
     let mut update = vec![0; HEADER_LEN];
     Common { kind: Kind::Contribution as u8, ..job.common() }.emit(&mut update);
     (0..k).for_each(|_| update.extend(0.5f32.to_be_bytes()));
     Subject {
-        pipeline: pipeline(&job),
+        pipeline: setup::pipeline(&PROTOCOL, &job),
         packet_len: update.len(),
         packet: Box::new(move |rank, block, bytes| {
             bytes.copy_from_slice(&update);

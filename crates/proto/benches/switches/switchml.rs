@@ -1,15 +1,13 @@
 //! SwitchML's switch: of 8 packets of a block it gets 8 contributions.
 
-#[path = "../switchml_setup/mod.rs"]
-mod switchml_setup;
-
 use criterion::Criterion;
-use tributary_proto::contract::ids::GroupId;
+use tributary_proto::contract::ids::{ChildId, GroupId};
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::Time;
+use tributary_proto::switchml::PROTOCOL;
+use tributary_proto::switchml::wire::Header;
 
-use self::switchml_setup::{integers, job, pipeline, readdress};
-use super::{K, LATE, Subject, WORLD, measure};
+use super::{K, LATE, Subject, WORLD, measure, setup};
 
 pub fn switch(c: &mut Criterion) {
     let last = usize::from(WORLD) - 1;
@@ -20,14 +18,16 @@ pub fn switch(c: &mut Criterion) {
 }
 
 fn subject(k: u16) -> Subject {
-    let job = job(k, "fixed");
-    let (pipeline, updates) = (pipeline(&job), integers(&job));
+    let job = setup::job(&PROTOCOL, k, &[("numbers", "fixed"), ("window", "pool")]);
+    let (pipeline, updates) = (setup::pipeline(&PROTOCOL, &job), setup::updates(&PROTOCOL, &job, 7i32));
     Subject {
         pipeline,
         packet_len: updates[0].len(),
         packet: Box::new(move |rank, block, bytes| {
             bytes.copy_from_slice(&updates[block % updates.len()]);
-            readdress(bytes, rank as u16, (block / updates.len()) as u32);
+            let header = Header::parse(bytes).expect("an update");
+            let phase = (block / updates.len()) as u32;
+            Header { wid: ChildId(rank as u16), phase, ..header }.emit(bytes);
         }),
         verdict: Box::new(|rank| match rank + 1 == usize::from(WORLD) {
             true => Verdict::Group(GroupId(0)),

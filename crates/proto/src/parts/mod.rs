@@ -13,6 +13,7 @@ pub mod link;
 pub mod look_ahead;
 pub mod memory;
 pub mod mismatch;
+pub mod modulo;
 pub mod ordered;
 pub mod pacer;
 pub mod ranks;

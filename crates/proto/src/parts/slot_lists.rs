@@ -115,6 +115,12 @@ impl<I: SlotNumber> SlotLists<I> {
         self.lists[list].last = slot;
     }
 
+    /// True if a slot is in this list.
+    #[inline]
+    pub fn is_in(&self, list: usize, slot: I) -> bool {
+        usize::from(self.links[slot.index()].list) == list
+    }
+
     /// Moves a slot to the end of the list that it is in, if any.
     pub fn to_end(&mut self, slot: I) {
         let list = self.links[slot.index()].list;
@@ -206,6 +212,10 @@ mod tests {
                 }
                 for (list, expected) in model.iter().enumerate() {
                     prop_assert_eq!(&contents(&lists, list), expected);
+                }
+                for slot in 0..8u16 {
+                    let is_in = |list: usize| lists.is_in(list, slot) == model[list].contains(&slot);
+                    prop_assert!((0..3).all(is_in));
                 }
                 for from in 0..3 {
                     let mut range = from..3;

@@ -10,7 +10,7 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 
-use crate::fabric::{Choice, Fabric, Sent, bad_cables};
+use crate::fabric::{Choice, Fabric, Fate, Sent, bad_cables};
 use crate::setup::{KEY, LEASE, at_us, collective, expected, family, input, output};
 
 const ELEMENTS: usize = 8 * 300;
@@ -210,6 +210,65 @@ fn nothing_is_taken_under_the_number_of_a_server() {
         assert_eq!(drops.get(DropReason::BadField), 2, "{protocol}: at the switch");
         assert_eq!(fabric.hosts[4].stats().drops.get(DropReason::BadField), 2, "{protocol}: at the server");
         assert_eq!(fabric.held(), 0);
+    }
+}
+
+/// One block on four ranks and a server round a switch.
+fn one_block(protocol: &'static Protocol, late: &[usize]) -> Fabric {
+    let mut fabric = Fabric::star(5, &Choice { servers: 1, ..Choice::of(protocol) });
+    for rank in 0..4 {
+        let at = if late.contains(&rank) { at_us(60) } else { at_us(0) };
+        let block = collective(input(rank, 8), ReduceOp::Sum);
+        fabric.submit_at(at, rank, Collective { deadline: Some(at_us(20_000)), ..block });
+    }
+    fabric
+}
+
+/// Three gradients are in the switch when the server is started again. The fourth one makes the sum full, and the server needs to
+/// know nothing else to answer it.
+#[test]
+fn a_server_that_was_started_again_before_the_sum_was_full_answers_the_sum() {
+    for protocol in family() {
+        let mut fabric = one_block(protocol, &[3]);
+        fabric.run_until(at_us(50));
+        assert_eq!((fabric.held(), results(&fabric, |_| true)), (1, 0), "{protocol}");
+        fabric.restart_server(4);
+        fabric.run(Span::from_millis(30));
+        let sums: Vec<u16> = fabric.sent.iter().filter(|sent| sent.kind == Kind::Sum).map(|s| s.header.count).collect();
+        assert_eq!((sums, results(&fabric, |sent| sent.from == NodeId(4))), (vec![4], 1), "{protocol}");
+        (0..4).for_each(|rank| assert_eq!(output::<i32>(&mut fabric.events[rank]), expected(4, 8), "{protocol}"));
+        assert_eq!(fabric.held(), 0, "{protocol}");
+    }
+}
+
+/// The sum was full, three ranks have its result, the fourth one's was lost, and then the server is started again. That rank asks,
+/// the server asks for its part, and gets it; but the others' parts are gone with their memory. There is no second result, and
+/// the rank says in the end whose parts are missing.
+#[test]
+fn a_result_that_was_lost_and_whose_server_was_started_again_is_not_made_anew_of_fewer_parts() {
+    for protocol in family() {
+        let mut fabric = one_block(protocol, &[]);
+        fabric.fate = Box::new(|sent: &Sent| match sent.kind == Kind::Aack && sent.to == NodeId(2) {
+            true => Fate::IsLost,
+            false => Fate::Arrives,
+        });
+        fabric.run_until(at_us(50));
+        assert_eq!((fabric.held(), results(&fabric, |sent| sent.from == NodeId(4))), (0, 1), "{protocol}");
+        let before = fabric.sent.len();
+        fabric.restart_server(4);
+        fabric.run(Span::from_millis(40));
+        let after = &fabric.sent[before..];
+        let count = |kind, node| after.iter().filter(|sent| sent.kind == kind && sent.from == NodeId(node)).count();
+        assert!(count(Kind::Query, 2) > 0 && count(Kind::Need, 4) > 0 && count(Kind::Gradient, 2) > 0, "{protocol}");
+        assert_eq!((count(Kind::Aack, 4), count(Kind::Gradient, 0)), (0, 0), "{protocol}");
+        for rank in [0, 1, 3] {
+            assert_eq!(output::<i32>(&mut fabric.events[rank]), expected(4, 8), "{protocol}: rank {rank}");
+        }
+        let Some(HostEvent::Failed { error, .. }) = fabric.events[2].first() else { panic!("{protocol}: no result") };
+        let CollectiveError::Missing { missing, .. } = error else { panic!("{protocol}: {error}") };
+        assert_eq!(missing[..], [Rank(0), Rank(1), Rank(3)], "{protocol}");
+        fabric.run(LEASE + LEASE + LEASE);
+        assert_eq!(fabric.held(), 0, "{protocol}");
     }
 }
 

@@ -6,7 +6,6 @@ use tributary_proto::contract::protocol::Protocol;
 
 use super::density::Density;
 use crate::commands::collective::design;
-use crate::stage::job;
 
 /// A way to sum that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +33,17 @@ pub struct Ours {
 
 impl Contender {
     /// All contenders, in the order in which they take turns.
-    pub fn all(dtypes: &[DType], numbers: &[&'static str], designs: &[&'static str]) -> Vec<Contender> {
+    pub fn all(
+        protocols: &[&'static Protocol],
+        dtypes: &[DType],
+        numbers: &[&'static str],
+        designs: &[&'static str],
+    ) -> Vec<Contender> {
         let of = |words: &[&'static str], has_choice: bool| -> Vec<_> {
             if has_choice && !words.is_empty() { words.iter().copied().map(Some).collect() } else { vec![None] }
         };
         let mut all = Vec::new();
-        for protocol in job::protocols() {
+        for &protocol in protocols {
             let numbers = of(numbers, protocol.options.specs.contains(&Numbers::OPTION));
             let designs = of(designs, design::has_designs(protocol));
             for (&dtype, &design) in dtypes.iter().flat_map(|dtype| designs.iter().map(move |design| (dtype, design))) {
@@ -52,8 +56,8 @@ impl Contender {
     }
 
     /// The contenders that sum sparse tensors: first with dense tensors, then with sparse ones of each density.
-    pub fn sparse(densities: &[Density]) -> Vec<Contender> {
-        let able = job::protocols().filter(|protocol| protocol.options.sparse.is_some());
+    pub fn sparse(protocols: &[&'static Protocol], densities: &[Density]) -> Vec<Contender> {
+        let able = protocols.iter().copied().filter(|protocol| protocol.options.sparse.is_some());
         let ours =
             able.map(|protocol| Ours { protocol, dtype: DType::F32, numbers: None, design: None, density: None });
         let dense: Vec<Contender> = ours.map(Contender::Ours).chain([Contender::Gloo(None)]).collect();

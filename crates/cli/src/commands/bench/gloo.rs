@@ -57,9 +57,8 @@ pub fn default_python(program: &Program) -> PathBuf {
 }
 
 impl Gloo {
-    /// Starts a rank on every host and waits until all have joined.
-    pub fn join(star: &Star, python: &Path, interrupt: &Interrupt) -> Result<Gloo, Failure> {
-        let world = star.options().hosts;
+    /// Starts a rank on each of the first `world` hosts and waits until all have joined.
+    pub fn join(star: &Star, world: usize, python: &Path, interrupt: &Interrupt) -> Result<Gloo, Failure> {
         let rendezvous = format!("{}:{RENDEZVOUS_PORT}", star.host_addr(0));
         let mut ranks = Vec::new();
         for rank in 0..world {

@@ -16,9 +16,9 @@ use super::report::{Report, Row, Sample};
 use crate::failure::Failure;
 use crate::npy::{self, Array, Header};
 use crate::program::Program;
-use crate::stage::cpu::Softirq;
+use crate::stage::cpu::{self, Softirq};
 use crate::stage::job::Data;
-use crate::stage::{Interrupt, JobRun, Place, Random, Stage};
+use crate::stage::{Interrupt, JobRun, Place, Process, Random, Stage};
 
 /// For one collective, also with heavy loss.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -35,6 +35,9 @@ pub fn run(plan: &Plan, program: &Program, python: Option<&Path>, interrupt: &In
         }
         report.torch = report.torch.take().or(bench.gloo.as_ref().map(|gloo| gloo.version.clone()));
         report.add(bench.rows(&progress)?);
+        for server in bench.servers {
+            server.terminate(TIMEOUT)?;
+        }
         bench.stage.close()?;
     }
     progress.finish_and_clear();
@@ -74,6 +77,8 @@ struct StarBench<'a> {
     gloo: Option<Gloo>,
     /// Why Gloo is left out, if it was wanted.
     no_gloo: Option<String>,
+    /// The parameter servers on the hosts after the workers'.
+    servers: Vec<Process>,
 }
 
 impl<'a> StarBench<'a> {
@@ -85,9 +90,10 @@ impl<'a> StarBench<'a> {
         python: Option<&Path>,
         interrupt: &Interrupt,
     ) -> Result<StarBench<'a>, Failure> {
-        let options = StarOptions { mtu: plan.mtu, ..StarOptions::new(star.hosts.into(), star.rate.shaping()) };
+        let hosts = usize::from(star.hosts + plan.servers);
+        let options = StarOptions { mtu: plan.mtu, ..StarOptions::new(hosts, star.rate.shaping()) };
         let place = Star::build(options)?;
-        let joined = python.map(|python| Gloo::join(&place, python, interrupt));
+        let joined = python.map(|python| Gloo::join(&place, star.hosts.into(), python, interrupt));
         interrupt.check()?;
         let (gloo, no_gloo) = match joined {
             Some(Ok(gloo)) => (Some(gloo), None),
@@ -95,8 +101,15 @@ impl<'a> StarBench<'a> {
             Some(Err(other)) => return Err(other),
             None => (None, None),
         };
-        let stage = Stage::open(program, Place::Star(place), plan.shards, interrupt)?;
-        Ok(StarBench { plan, star, inputs, stage, gloo, no_gloo })
+        let serving = usize::from(star.hosts)..hosts;
+        let may_serve: Vec<String> = serving.clone().map(|host| place.host_addr(host).to_string()).collect();
+        let mut flags = vec!["--cores".to_owned(), plan.shards.to_string()];
+        if !may_serve.is_empty() {
+            flags.extend(["--servers".to_owned(), may_serve.join(",")]);
+        }
+        let stage = Stage::open_with(program, Place::Star(place), &flags, interrupt)?;
+        let servers = serving.map(|host| stage.serve(host)).collect::<Result<_, _>>()?;
+        Ok(StarBench { plan, star, inputs, stage, gloo, no_gloo, servers })
     }
 
     /// A row for each loss. Each repetition goes through all losses, so that a slow minute of the machine hits all
@@ -148,9 +161,9 @@ impl<'a> StarBench<'a> {
             iters: self.plan.iters,
             timeout: TIMEOUT,
         };
-        let (softirq, switch_cpu) = (Softirq::read(), self.stage.switch_cpu_seconds());
+        let (softirq, others_cpu) = (Softirq::read(), self.others_cpu_seconds());
         let workers = self.stage.allreduce(&job)?;
-        let switch_cpu = self.stage.switch_cpu_seconds() - switch_cpu;
+        let others_cpu = self.others_cpu_seconds() - others_cpu;
         let softirq_seconds = softirq.elapsed();
         job.data = self.data(ours, "small", self.plan.small_elements);
         job.iters = self.plan.small_iters;
@@ -158,11 +171,17 @@ impl<'a> StarBench<'a> {
         Ok(Sample {
             seconds: slowest(workers.iter().map(|worker| worker.seconds)),
             small_seconds: slowest(small.iter().map(|worker| worker.seconds)),
-            cpu_seconds: workers.iter().map(|worker| worker.cpu_seconds).sum::<f64>() + switch_cpu,
+            cpu_seconds: workers.iter().map(|worker| worker.cpu_seconds).sum::<f64>() + others_cpu,
             softirq_seconds,
             retransmissions: workers.iter().map(|worker| worker.retransmissions).sum(),
             packets_sent: Some(workers.iter().map(|worker| worker.packets_sent).sum()),
         })
+    }
+
+    /// CPU seconds of the switch and of the parameter servers.
+    fn others_cpu_seconds(&self) -> f64 {
+        let servers: f64 = self.servers.iter().map(|server| cpu::seconds_of(server.pid())).sum();
+        self.stage.switch_cpu_seconds() + servers
     }
 
     /// Files for dense tensors; workers draw sparse tensors themselves.

@@ -16,13 +16,14 @@ mod tenants;
 use std::path::PathBuf;
 
 use tributary_numeric::DType;
+use tributary_proto::contract::protocol::Protocol;
 
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
 use crate::stage::Interrupt;
 
-use crate::commands::collective::design;
+use crate::commands::collective::{self, design};
 use density::Density;
 use plan::{Plan, Rate};
 
@@ -35,6 +36,7 @@ Examples:
   tributary bench --hosts 4 --numbers float,fixed    float sums beside fixed point
   tributary bench --hosts 4 --design single,multi:4  one buffer for a block's packets, or four
   tributary bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones, and where lines cross
+  tributary bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
   tributary bench --tenants                          two jobs share a switch's memory, one with a slow rank
   tributary bench --quick                            tiny tensors: that it runs, not how fast
 
@@ -46,6 +48,7 @@ for a full packet). Goodput is bits of tensor over the median completion time at
 of collectives back to back; runs of the contenders take turns. CPU s/GB is the CPU time of all
 processes, switch included, for each 10^9 bytes of tensor. Gloo's retransmissions are TCP segments.
 With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is such a tensor's.
+Links of the hosts that --servers adds are shaped as the workers' are, and their processes count.
 
 With --tenants job A has four ranks, the first of them behind a link of a quarter of the rate, and
 job B four ranks that are well and begin later. The switch has room for 1.25 times the packets that a
@@ -91,11 +94,17 @@ pub struct Args {
     #[arg(long, value_name = "DENSITY,...", value_delimiter = ',', conflicts_with_all = ["dtype", "numbers", "design"], value_parser = Density::parse)]
     pub sparse: Vec<Density>,
     /// Measure two jobs on one switch, one with a slow rank, under each way to share the switch's memory
-    #[arg(long, conflicts_with_all = ["hosts", "loss_percent", "dtype", "numbers", "sparse", "shards", "python", "no_gloo"])]
+    #[arg(long, conflicts_with_all = ["hosts", "loss_percent", "dtype", "numbers", "sparse", "protocol", "servers", "shards", "python", "no_gloo"])]
     pub tenants: bool,
     /// With --tenants: blocks that the switch has room for [default: 1.25 times the packets that a path holds, 32 at least]
     #[arg(long, value_name = "N", requires = "tenants", value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     pub aggregators: Option<u32>,
+    /// The protocols that take turns [default: those that need one switch and the workers alone]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = collective::protocol)]
+    pub protocol: Vec<&'static Protocol>,
+    /// Hosts beside those of --hosts, each with a parameter server (tributary ps) for the protocols that use one
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=16))]
+    pub servers: u16,
     /// Threads of the switch
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub shards: u16,

@@ -10,6 +10,7 @@ use tributary_testbed::Shaping;
 
 use super::Args;
 use super::contender::Contender;
+use crate::stage::job;
 
 /// The rate of every link of a star.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +68,8 @@ pub struct Plan {
     pub stars: Vec<StarPlan>,
     /// The contenders, which take turns.
     pub contenders: Vec<Contender>,
+    /// Hosts beside those of a star's workers, with a parameter server each.
+    pub servers: u16,
     /// Elements of the tensor.
     pub elements: usize,
     /// Collectives in one run.
@@ -87,12 +90,16 @@ impl Plan {
     /// The plan for the flags; if they name no star, most rows of docs/performance.md.
     pub fn new(args: &Args) -> Plan {
         let megabytes = args.size_mb.unwrap_or(if args.quick { 1.0 } else { 25.0 });
+        let protocols = if args.protocol.is_empty() { job::protocols().collect() } else { args.protocol.clone() };
         Plan {
             stars: stars(args),
             contenders: match &args.sparse[..] {
-                [] => Contender::all(&or(&args.dtype, DType::F32), &or(&args.numbers, "float"), &args.design),
-                densities => Contender::sparse(densities),
+                [] => {
+                    Contender::all(&protocols, &or(&args.dtype, DType::F32), &or(&args.numbers, "float"), &args.design)
+                }
+                densities => Contender::sparse(&protocols, densities),
             },
+            servers: args.servers,
             elements: args.elements.map_or((megabytes * 1e6 / 4.0).round() as usize, |elements| elements as usize),
             iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
             repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
@@ -178,6 +185,7 @@ pub fn parse_megabytes(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use tributary_proto::protocols;
 
     use super::*;
     use crate::commands::collective::design;
@@ -250,6 +258,15 @@ mod tests {
         let expected =
             able.flat_map(|protocol| ["", " sparse 0.01", " sparse 0.5"].map(|how| format!("{protocol}{how}")));
         assert!(names[..names.len() - 3].iter().cloned().eq(expected) && names.len() > 3, "{names:?}");
+    }
+
+    #[test]
+    fn only_the_protocols_that_are_named_take_turns_and_hosts_with_servers_are_no_workers() {
+        let protocol =
+            protocols::ALL.iter().find(|protocol| protocol.server_machine().is_some()).expect("one has some");
+        let plan = plan(&format!("--hosts 4 --servers 2 --protocol {protocol}"));
+        let names: Vec<String> = plan.contenders.iter().map(Contender::name).collect();
+        assert_eq!((names, plan.servers, plan.most_hosts()), (vec![protocol.name.to_owned(), "Gloo".to_owned()], 2, 4));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::contract::host::{Host, HostEvent};
 use crate::contract::ids::PortId;
 use crate::contract::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
 use crate::contract::pipeline::Pipeline;
-use crate::contract::switch::{Emission, PortView, Verdict};
+use crate::contract::switch::{Emission, NoQueues, PortView, Verdict};
 use crate::contract::time::Time;
 
 /// A length that any packet fits into.
@@ -49,16 +49,37 @@ impl SwitchRecorder {
         packet: &mut PacketMut<'_>,
         ports: &dyn PortView,
     ) -> Verdict {
-        let mut io = SwitchTurn { now, ingress, packet: Some(packet), ports, verdict: None, recorder: self };
-        switch::receive(pipeline, &mut io);
-        io.verdict.expect("a packet was there")
+        let mut made = None;
+        self.burst(pipeline, now, &mut std::iter::once((ingress, packet)), ports, &mut |verdict| made = Some(verdict));
+        made.expect("a packet was there")
+    }
+
+    /// Takes a burst of packets through a pipeline, which may rewrite them, and tells the verdict on each in turn. What
+    /// machines make by themselves follows the burst, as it does in a driver that receives several packets at once.
+    pub fn burst<'p, 'b: 'p>(
+        &mut self,
+        pipeline: &mut Pipeline,
+        now: Time,
+        packets: &mut dyn Iterator<Item = (PortId, &'p mut PacketMut<'b>)>,
+        ports: &dyn PortView,
+        hear: &mut dyn FnMut(Verdict),
+    ) {
+        switch::receive(pipeline, &mut SwitchTurn { now, packets, passing: None, ports, hear, recorder: self });
     }
 
     /// Runs the timers of a pipeline that are due.
     pub fn timeout(&mut self, pipeline: &mut Pipeline, now: Time) {
-        let (ingress, ports) = (PortId::UNKNOWN, &crate::contract::switch::NoQueues);
-        let mut io = SwitchTurn { now, ingress, packet: None, ports, verdict: None, recorder: self };
-        switch::handle_timeout(pipeline, &mut io);
+        self.drain(now, |io| switch::handle_timeout(pipeline, io));
+    }
+
+    /// Records what the machines of a pipeline have to send.
+    pub fn transmit(&mut self, pipeline: &mut Pipeline, now: Time) {
+        self.drain(now, |io| switch::transmit(pipeline, io));
+    }
+
+    fn drain(&mut self, now: Time, call: impl FnOnce(&mut SwitchTurn<'_, '_, '_>)) {
+        let (packets, ports) = (&mut std::iter::empty(), &NoQueues);
+        call(&mut SwitchTurn { now, packets, passing: None, ports, hear: &mut |_| {}, recorder: self });
     }
 
     /// The packets made since the last call.
@@ -67,16 +88,16 @@ impl SwitchRecorder {
     }
 }
 
-struct SwitchTurn<'a, 'b> {
+struct SwitchTurn<'a, 'p, 'b> {
     now: Time,
-    ingress: PortId,
-    packet: Option<&'a mut PacketMut<'b>>,
+    packets: &'a mut dyn Iterator<Item = (PortId, &'p mut PacketMut<'b>)>,
+    passing: Option<&'p mut PacketMut<'b>>,
     ports: &'a dyn PortView,
-    verdict: Option<Verdict>,
+    hear: &'a mut dyn FnMut(Verdict),
     recorder: &'a mut SwitchRecorder,
 }
 
-impl SwitchIo for SwitchTurn<'_, '_> {
+impl SwitchIo for SwitchTurn<'_, '_, '_> {
     type Ports<'a>
         = &'a dyn PortView
     where
@@ -87,14 +108,15 @@ impl SwitchIo for SwitchTurn<'_, '_> {
     }
 
     fn receive(&mut self) -> Option<Arrival<'_, &dyn PortView>> {
-        let PacketMut { bytes, len, wire_len, ecn } = self.packet.as_deref_mut().filter(|_| self.verdict.is_none())?;
+        let (ingress, packet) = self.packets.next()?;
+        let PacketMut { bytes, len, wire_len, ecn } = self.passing.insert(packet);
         let packet = PacketMut { bytes, len: *len, wire_len: *wire_len, ecn: *ecn };
-        Some(Arrival { ingress: self.ingress, packet, ports: self.ports })
+        Some(Arrival { ingress, packet, ports: self.ports })
     }
 
     fn carry_out(&mut self, verdict: Verdict, passed: Passed) {
-        self.verdict = Some(verdict);
-        if let Some(packet) = &mut self.packet {
+        (self.hear)(verdict);
+        if let Some(packet) = &mut self.passing {
             (packet.len, packet.wire_len, packet.ecn) = (passed.len, passed.wire_len, passed.ecn);
         }
     }
@@ -128,9 +150,14 @@ impl Default for HostRecorder {
 impl HostRecorder {
     /// Gives a host one packet, and records all that follows; returns when the host's timer is due.
     pub fn packet(&mut self, host: &mut dyn Host, now: Time, from: Addr, packet: Packet<'_>) -> Option<Time> {
-        let mut io = HostTurn { now, packet: Some((from, packet)), recorder: self };
-        host::receive(host, &mut io);
-        host::settle(host, &mut io)
+        self.burst(host, now, &mut std::iter::once((from, packet)));
+        self.settle(host, now)
+    }
+
+    /// Gives a host a burst of packets, and records its answer to each. [`HostRecorder::settle`] follows, after one burst
+    /// or several.
+    pub fn burst<'p>(&mut self, host: &mut dyn Host, now: Time, packets: &mut dyn Iterator<Item = (Addr, Packet<'p>)>) {
+        host::receive(host, &mut HostTurn { now, packets, recorder: self });
     }
 
     /// Runs a host's timer if it is due; returns when it is due next.
@@ -141,23 +168,23 @@ impl HostRecorder {
 
     /// Records all that follows another input; returns when the host's timer is due.
     pub fn settle(&mut self, host: &mut dyn Host, now: Time) -> Option<Time> {
-        host::settle(host, &mut HostTurn { now, packet: None, recorder: self })
+        host::settle(host, &mut HostTurn { now, packets: &mut std::iter::empty(), recorder: self })
     }
 }
 
-struct HostTurn<'a> {
+struct HostTurn<'a, 'p> {
     now: Time,
-    packet: Option<(Addr, Packet<'a>)>,
+    packets: &'a mut dyn Iterator<Item = (Addr, Packet<'p>)>,
     recorder: &'a mut HostRecorder,
 }
 
-impl HostIo for HostTurn<'_> {
+impl HostIo for HostTurn<'_, '_> {
     fn now(&self) -> Time {
         self.now
     }
 
     fn receive(&mut self) -> Option<(Addr, Packet<'_>)> {
-        self.packet.take()
+        self.packets.next()
     }
 
     fn room(&mut self, longest: usize) -> &mut [u8] {

@@ -49,7 +49,7 @@ impl Form {
     /// vector has.
     #[inline]
     pub fn elements(&self, len: usize, wire_len: usize) -> Result<usize, DropReason> {
-        let elements = wire_len / self.encoding.wire_len(1);
+        let elements = count(wire_len, self.encoding.wire_len(1));
         let fits = wire_len == self.encoding.wire_len(elements) && len == self.encoding.buffer_len(elements);
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
@@ -57,7 +57,7 @@ impl Form {
     /// The same for a switch's sum.
     #[inline]
     pub fn partial_elements(&self, len: usize, wire_len: usize) -> Result<usize, DropReason> {
-        let elements = wire_len / self.encoding.partial_wire_len(1);
+        let elements = count(wire_len, self.encoding.partial_wire_len(1));
         let fits =
             wire_len == self.encoding.partial_wire_len(elements) && len == self.encoding.partial_buffer_len(elements);
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
@@ -114,6 +114,13 @@ impl Form {
     pub fn is_scaled(&self) -> bool {
         self.encoding.is_scaled
     }
+}
+
+/// How many elements of so many bytes fit into a vector: types have 1, 2, 4 or 8 bytes, so that nothing needs dividing.
+#[inline]
+fn count(wire_len: usize, size: usize) -> usize {
+    debug_assert!(size.is_power_of_two(), "{size}");
+    wire_len >> size.trailing_zeros()
 }
 
 /// Bytes of the accumulator for the widest block of a packet.

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::contract::config::{FabricPlan, JobConfig};
 use crate::contract::ids::{NodeId, Rank};
+use crate::parts::modulo::Modulo;
 
 /// Where the servers of a job are: one with each rank, one with the last rank, or on hosts of their own.
 #[derive(Clone, Debug, Hash)]
@@ -17,6 +18,8 @@ pub struct Places {
     first_server: u16,
     /// How many servers there are.
     servers: u16,
+    /// Blocks take servers in turn.
+    turn: Modulo,
     two_levels: bool,
 }
 
@@ -43,7 +46,8 @@ impl Places {
             0 => (0, job.world),
             _ => (job.world, apart),
         };
-        Places { fabric: fabric.clone(), world: job.world, first_server, servers, two_levels }
+        let turn = Modulo::new(servers.into());
+        Places { fabric: fabric.clone(), world: job.world, first_server, servers, turn, two_levels }
     }
 
     /// How many ranks the job has.
@@ -84,7 +88,7 @@ impl Places {
     /// The server of a block, by its sequence number.
     #[inline]
     pub fn server_of(&self, seq: u32) -> Rank {
-        Rank(self.first_server + (seq.wrapping_sub(1) % u32::from(self.servers)) as u16)
+        Rank(self.first_server + self.turn.of(seq.wrapping_sub(1)) as u16)
     }
 
     /// The server of a block.

@@ -219,6 +219,15 @@ pub fn put_passing(bytes: &mut [u8], flags: Flags, prog: u32) {
     bytes[PROG_AT..INDEX_AT].copy_from_slice(&(prog & PROG_MASK).to_be_bytes());
 }
 
+/// Makes a gradient's header the header of its acknowledgement, with these flags and the ranks' progress. All else stays.
+#[inline]
+pub fn put_acknowledgement(bytes: &mut [u8], flags: Flags, prog: u32) {
+    Kind::Gack.put(bytes);
+    bytes[FLAGS_AT..WID_AT].copy_from_slice(&flags.0.to_be_bytes());
+    bytes[PROG_AT..INDEX_AT].copy_from_slice(&(prog & PROG_MASK | IS_GACK).to_be_bytes());
+    bytes[COUNT_AT..ATTEMPT_AT].copy_from_slice(&0u16.to_be_bytes());
+}
+
 /// Bytes of the bitmap behind the vector of a sum that is not full: rank `r` is bit `r mod 8` of byte `r / 8`.
 pub fn bitmap_len(world: u16) -> usize {
     usize::from(world).div_ceil(8)

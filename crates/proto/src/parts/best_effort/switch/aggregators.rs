@@ -80,12 +80,20 @@ pub struct Aggregators {
     lane_bytes: usize,
     spare: Vec<u32>,
     lists: SlotLists<u32>,
+    /// When a lease ends that was renewed at a time: packets of one batch come at one time.
+    lease_ends: (Time, Time),
     /// For each place, whether it is taken. Empty unless blocks are placed by a hash.
     taken: Vec<bool>,
     /// How many are in use.
     pub held: u32,
     /// The most that were in use at once.
     pub peak: u32,
+}
+
+/// When a lease ends that begins now.
+fn lease_end(lease: Span, now: Time) -> Time {
+    let grain = (lease.0 / 8).max(1);
+    Time((now + lease).0.div_ceil(grain).saturating_mul(grain))
 }
 
 impl Aggregators {
@@ -100,6 +108,7 @@ impl Aggregators {
             lane_bytes,
             spare: Vec::with_capacity(count),
             lists: SlotLists::new(2, memory.aggregators),
+            lease_ends: (Time::ZERO, lease_end(memory.lease, Time::ZERO)),
             taken: if memory.by_hash { vec![false; count] } else { Vec::new() },
             held: 0,
             peak: 0,
@@ -187,10 +196,15 @@ impl Aggregators {
     /// sets its timer.
     #[inline]
     pub fn renew(&mut self, now: Time, entry: u32) {
-        let lease = self.memory.lease;
-        let grain = (lease.0 / 8).max(1);
-        self.entries[entry as usize].due = Time((now + lease).0.div_ceil(grain).saturating_mul(grain));
-        self.lists.push(KEPT, entry);
+        if self.lease_ends.0 != now {
+            self.lease_ends = (now, lease_end(self.memory.lease, now));
+        }
+        let due = self.lease_ends.1;
+        // Among those whose leases end at one time, any order is right.
+        if self.entries[entry as usize].due != due || !self.lists.is_in(KEPT, entry) {
+            self.entries[entry as usize].due = due;
+            self.lists.push(KEPT, entry);
+        }
     }
 
     /// For so long after a sum has left, it is not sent again.

@@ -13,6 +13,7 @@ use crate::contract::switch::{Lag, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
 use crate::parts::memory::heap_bytes;
+use crate::parts::modulo::Modulo;
 
 /// The state of a position's block at this switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +78,8 @@ pub struct Job {
     /// The common header of its packets.
     pub common: [u8; COMMON_LEN],
     positions: Vec<Position>,
+    /// Blocks take positions in turn.
+    turn: Modulo,
     /// Which ranks have contributed, position by position.
     seen: Vec<u64>,
     words: usize,
@@ -129,6 +132,7 @@ impl Job {
             ranks,
             common,
             positions: vec![free; window],
+            turn: Modulo::new(window as u32),
             seen: vec![0; window * words],
             words,
             newest: vec![(0, false); world],
@@ -158,7 +162,7 @@ impl Job {
     /// The position of a sequence number.
     #[inline]
     pub fn position_of(&self, seq: u32) -> usize {
-        seq as usize % self.positions.len()
+        self.turn.of(seq) as usize
     }
 
     /// A position.
@@ -184,8 +188,12 @@ impl Job {
     }
 
     /// How many ranks whose blocks are in a packet have contributed before, and how many have not.
+    #[inline]
     pub fn seen_of(&self, at: usize, kind: Kind, header: &Header) -> (u16, u16) {
-        contributors(&self.places, kind, header).fold((0, 0), |(seen, unseen), rank| match self.has_seen(at, rank) {
+        if kind != Kind::Sum {
+            return if self.has_seen(at, header.wid) { (1, 0) } else { (0, 1) };
+        }
+        contributors(&self.places, header).fold((0, 0), |(seen, unseen), rank| match self.has_seen(at, rank) {
             true => (seen + 1, unseen),
             false => (seen, unseen + 1),
         })
@@ -195,12 +203,12 @@ impl Job {
     #[inline]
     pub fn see(&mut self, at: usize, kind: Kind, header: &Header) -> u16 {
         let words = &mut self.seen[at * self.words..][..self.words];
-        let mut count = 0;
-        for rank in contributors(&self.places, kind, header) {
-            words[rank.index() / 64] |= 1 << (rank.index() % 64);
-            count += 1;
+        let mut see = |rank: Rank| words[rank.index() / 64] |= 1 << (rank.index() % 64);
+        if kind != Kind::Sum {
+            see(header.wid);
+            return 1;
         }
-        count
+        contributors(&self.places, header).map(see).count() as u16
     }
 
     /// Writes the contributors as the bitmap that a sum carries.
@@ -370,15 +378,11 @@ impl Job {
     }
 }
 
-/// The ranks whose blocks are in a packet: one rank, all ranks behind its switch, or all but the server's.
-fn contributors(places: &Places, kind: Kind, header: &Header) -> impl Iterator<Item = Rank> {
-    let (server, wid) = (places.server_of(header.seq), header.wid);
+/// The ranks whose blocks are in a switch's sum: all ranks behind that switch, or all but the server's.
+fn contributors(places: &Places, header: &Header) -> impl Iterator<Item = Rank> {
+    let server = places.server_of(header.seq);
     let is_all = header.count == places.contributors();
-    let ranks = if kind == Kind::Sum { 0..places.world() } else { wid.0..wid.0 + 1 };
-    let switch = places.switch_of(wid);
-    ranks.map(Rank).filter(move |&rank| match (kind, is_all) {
-        (Kind::Sum, true) => rank != server,
-        (Kind::Sum, false) => places.switch_of(rank) == switch,
-        _ => true,
-    })
+    let switch = places.switch_of(header.wid);
+    let is_in = move |rank: &Rank| if is_all { *rank != server } else { places.switch_of(*rank) == switch };
+    (0..places.world()).map(Rank).filter(is_in)
 }

@@ -20,7 +20,7 @@ use self::job::{Job, Key, State};
 use super::Rules;
 use super::options::Memory;
 use super::plan::Level;
-use super::wire::{Flags, HEADER_LEN, Header, Kind, NOBODY, put_passing};
+use super::wire::{Flags, HEADER_LEN, Header, Kind, NOBODY, put_acknowledgement, put_passing};
 use crate::contract::config::SharedSwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, Rank};
@@ -349,8 +349,7 @@ impl BestEffortSwitch {
         let state = &self.jobs[job];
         packet.truncate(HEADER_LEN);
         packet.ecn = Ecn::NotCapable;
-        let flags = Flags::default().with_if(arrival.marked, Flags::ECN);
-        Header { prog: state.progress(), flags, count: 0, ..*arrival.header }.emit(Kind::Gack, packet.bytes);
+        put_acknowledgement(packet.bytes, Flags::default().with_if(arrival.marked, Flags::ECN), state.progress());
         state.way_to(arrival.header.wid)
     }
 }
