@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import rank
@@ -50,23 +51,30 @@ def lower(own: int, switch: str, meet: Path) -> tuple[str, subprocess.Popen[byte
     return address, started
 
 
-def main(protocol: str, levels: str, meet: str, *options: str) -> None:
-    """All runs of this host; prints how many different results and orders there were."""
-    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    switch = os.environ["TRIBUTARY_SWITCH"]
-    started = None
-    at = switch
-    if levels == "levels":
-        at, started = lower(own, switch, Path(meet))
-    given = dict(option.split("=") for option in options)
+def rounds(own: int, world: int, at: str, plan: str) -> dict[str, object]:
+    """All runs of a plan, LEVELS:NAME=VALUE: how many different results and orders there were."""
+    given = dict([plan.split(":")[1].split("=")])
     digests, orders = [], set()
     for job in range(JOBS):
-        with rank.connect(own, world, at, f"job{job}", timeout=60.0, protocol=protocol, options=given) as group:
+        name = f"{plan.replace(':', '-').replace('=', '-')}-{job}"
+        with rank.connect(own, world, at, name, timeout=60.0, protocol="flare", options=given) as group:
             for run in range(job, RUNS, JOBS):
                 # Some rank is the last, another one each time.
                 time.sleep(random.Random(1_000 * run + own).random() / 20)
                 digests.append(rank.digest(group.allreduce(rank.data(own, SIZE, "f32"))))
                 orders.add(group.stats().order)
+    return {"digests": sorted(set(digests)), "orders": sorted(orders, key=str), "runs": len(digests)}
+
+
+def main(meet: str, *plans: str) -> None:
+    """All runs of this host, of all plans at once: they wait more than they work. Prints what came out, by plan."""
+    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    switch = os.environ["TRIBUTARY_SWITCH"]
+    below, started = lower(own, switch, Path(meet))
+    with ThreadPoolExecutor(len(plans)) as pool:
+        at = {"flat": switch, "levels": below}
+        begun = {plan: pool.submit(rounds, own, world, at[plan.split(":")[0]], plan) for plan in plans}
+        said = {plan: running.result() for plan, running in begun.items()}
     # Who has a rack's switch ends last: the others may still be asking.
     (Path(meet) / f"done{own}").touch()
     while started is not None and len(list(Path(meet).glob("done*"))) < world:
@@ -74,7 +82,7 @@ def main(protocol: str, levels: str, meet: str, *options: str) -> None:
     if started is not None:
         started.terminate()
         started.wait()
-    print(json.dumps({"digests": sorted(set(digests)), "orders": sorted(orders, key=str), "runs": len(digests)}))
+    print(json.dumps(said))
 
 
 if __name__ == "__main__":

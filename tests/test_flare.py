@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -10,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -155,28 +156,44 @@ def test_the_program_says_the_order(daemon: Daemon, job: str) -> None:
     assert "order" not in report()
 
 
-def runs(meet: Path, levels: str, cores: str, *options: str) -> dict[str, Any]:
-    """What rank 0 says of all runs."""
-    star = [sys.executable, "-m", "tributary", "star", "--hosts", str(RUNNERS)]
-    star += ["--loss-percent", "5", "--shards", cores]
-    program = [sys.executable, rank_runs.__file__, "flare", levels, str(meet), *options]
-    variables = {**os.environ, "RUNS_CORES": cores}
-    ran = subprocess.run([*star, "--", *program], capture_output=True, text=True, timeout=300, env=variables)
-    assert ran.returncode == 0, ran.stderr
-    found = re.search(r"\{.*\}", ran.stdout)
-    assert found is not None, ran.stdout
-    said: dict[str, Any] = json.loads(found[0])
-    assert said["runs"] == rank_runs.RUNS
-    return said
+#: What runs at once on one star, by the number of threads of its switches: the tree, and an option.
+PLANS = {
+    "1": ["flat:reproducible=tree", "levels:reproducible=tree", "flat:reproducible=off", "flat:reproducible=ranks"],
+    "4": ["flat:reproducible=tree", "levels:reproducible=tree", "levels:reproducible=ranks"],
+}
+Runs = Callable[[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """What rank 0 says of all runs of a plan on switches with so many threads."""
+
+    @functools.cache
+    def star(cores: str) -> dict[str, dict[str, Any]]:
+        star = [sys.executable, "-m", "tributary", "star", "--hosts", str(RUNNERS)]
+        star += ["--loss-percent", "5", "--shards", cores]
+        program = [sys.executable, rank_runs.__file__, str(tmp_path_factory.mktemp("meet")), *PLANS[cores]]
+        variables = {**os.environ, "RUNS_CORES": cores}
+        ran = subprocess.run([*star, "--", *program], capture_output=True, text=True, timeout=600, env=variables)
+        assert ran.returncode == 0, ran.stderr
+        found = re.search(r"\{.*\}", ran.stdout)
+        assert found is not None, ran.stdout
+        said: dict[str, dict[str, Any]] = json.loads(found[0])
+        return said
+
+    def of_plan(cores: str, plan: str) -> dict[str, Any]:
+        said = star(cores)[plan]
+        assert said["runs"] == rank_runs.RUNS
+        return said
+
+    return of_plan
 
 
 @NEEDS_HOSTS
 @pytest.mark.parametrize("levels", TREES)
-@pytest.mark.parametrize("cores", ["1", "4"])
-def test_twenty_runs_under_loss_have_the_bits_and_the_order_of_their_tree(
-    tmp_path: Path, levels: str, cores: str
-) -> None:
-    said = runs(tmp_path, levels, cores, "reproducible=tree")
+@pytest.mark.parametrize("cores", PLANS)
+def test_twenty_runs_under_loss_have_the_bits_and_the_order_of_their_tree(runs: Runs, levels: str, cores: str) -> None:
+    said = runs(cores, f"{levels}:reproducible=tree")
     arrays = [rank.data(own, rank_runs.SIZE, "f32") for own in range(RUNNERS)]
     assert said["digests"] == [rank.digest(tributary.flare.reference(arrays, TREES[levels]))]
     assert len(said["orders"]) == 1
@@ -184,19 +201,16 @@ def test_twenty_runs_under_loss_have_the_bits_and_the_order_of_their_tree(
 
 
 @NEEDS_HOSTS
-def test_without_the_option_twenty_runs_have_several_sums(tmp_path: Path) -> None:
+def test_without_the_option_twenty_runs_have_several_sums(runs: Runs) -> None:
     """If this fails, the test above proves nothing."""
-    said = runs(tmp_path, "flat", "1", "reproducible=off")
+    said = runs("1", "flat:reproducible=off")
     assert len(said["digests"]) >= 2
     assert said["orders"] == [None]
 
 
 @NEEDS_HOSTS
-def test_over_ranks_any_placement_has_the_bits_of_one_switch(tmp_path: Path) -> None:
-    (tmp_path / "flat").mkdir()
-    (tmp_path / "levels").mkdir()
-    flat = runs(tmp_path / "flat", "flat", "1", "reproducible=ranks")
-    levels = runs(tmp_path / "levels", "levels", "4", "reproducible=ranks")
+def test_over_ranks_any_placement_has_the_bits_of_one_switch(runs: Runs) -> None:
+    flat, levels = runs("1", "flat:reproducible=ranks"), runs("4", "levels:reproducible=ranks")
     assert flat["digests"] == levels["digests"]
     assert len(flat["digests"]) == 1
     assert flat["orders"] == levels["orders"]

@@ -15,14 +15,14 @@ class Switch:
     """
 
     def __init__(
-        self, listen: str = "127.0.0.1:0", *, cores: int = 1, memory_mib: int = 64, http: str | None = None
+        self, listen: str = "127.0.0.1:0", *, cores: int = 1, memory_mib: int | None = None, http: str | None = None
     ) -> None:
         """Start listening.
 
         Args:
             listen: "ADDR:PORT"; port 0 lets the system choose.
             cores: threads that aggregate.
-            memory_mib: memory for slots that all jobs share.
+            memory_mib: memory for jobs and for what they share; `tributary switch --memory` has the same default.
             http: another "ADDR:PORT" for /metrics and /jobs, which are served at `listen` in any case.
 
         """

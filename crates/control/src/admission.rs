@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::ids::NodeId;
 
 use crate::client::{Client, Share};
 use crate::memory::{Bytes, JobShape};
@@ -11,12 +11,15 @@ use crate::name::JobName;
 use crate::network::Network;
 use crate::refusal::Refusal;
 use crate::shared_memory::SharedMemory;
+use crate::timers::Timers;
 
 /// The limits of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes for all jobs over all shards, and for what they share.
     pub memory_bytes: u64,
+    /// The same of single switches of a fabric that have more or less than the others.
+    pub memory_at: BTreeMap<NodeId, u64>,
     /// What jobs share.
     pub shared: SharedMemory,
     /// Independent parts of the switch.
@@ -44,6 +47,10 @@ impl Limits {
     /// The most slots that a job is given: slot numbers in packets have 15 bits.
     pub const MAX_SLOTS: u16 = 1 << 14;
 
+    /// The memory of a switch for which nobody has chosen one, in MiB: enough for 16,384 aggregators of two protocols,
+    /// and jobs beside them.
+    pub const DEFAULT_MEMORY_MIB: u32 = 512;
+
     /// The most jobs at a time: ids in packets have 16 bits and are not used again soon.
     pub const MAX_JOBS: u16 = 1 << 12;
 
@@ -51,6 +58,7 @@ impl Limits {
     pub fn new(memory_bytes: u64, shards: u16) -> Limits {
         Limits {
             memory_bytes,
+            memory_at: BTreeMap::new(),
             shared: SharedMemory::default(),
             shards,
             max_jobs: 256,
@@ -111,71 +119,6 @@ fn slots_of(per_part: u16, parts: u16) -> u16 {
     per_part.next_power_of_two() * parts
 }
 
-/// How long members may be silent, and what follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timers {
-    /// How often a member that has nothing to send shows that it is alive.
-    pub keepalive: Span,
-    /// A member that is silent for this long is lost.
-    pub lease: Span,
-    /// A job with a lost member is removed this long after the loss.
-    pub grace: Span,
-    /// The longest time that a rank may wait for the others.
-    pub max_wait: Span,
-    /// How long collectives under way may take to end when the switch is asked to stop.
-    pub finish: Span,
-}
-
-impl Timers {
-    /// The period of signs of life, which members and switches of one version share.
-    pub const KEEPALIVE: Span = Span::from_millis(500);
-
-    /// The silence of a member after which another process that claims its rank is believed.
-    pub fn succession(&self) -> Span {
-        self.keepalive.times(3)
-    }
-
-    /// The silence after which a member whose connection is closed is lost. Both are hints, so less of each is needed.
-    pub fn bereavement(&self) -> Span {
-        self.keepalive.times(2)
-    }
-
-    /// The same silence, if the member's host says that its socket is gone. Packets that it sent last may still be in
-    /// queues.
-    pub fn confirmation(&self) -> Span {
-        Span(self.keepalive.0 / 5)
-    }
-
-    /// The time that a dying process takes to close all its sockets, from the first to the last.
-    pub fn parting(&self) -> Span {
-        Span(self.keepalive.0 / 25)
-    }
-
-    /// How long a member counts as alive after its host has said that its socket is there. Hosts answer such questions
-    /// about once a second.
-    pub fn alibi(&self) -> Span {
-        self.keepalive.times(6)
-    }
-
-    /// The silence after which a member whose connection is closed is lost while the switch that it is connected to cannot
-    /// be reached: time to start that switch again.
-    pub fn cut_off(&self) -> Span {
-        self.keepalive.times(3)
-    }
-}
-
-impl Default for Timers {
-    fn default() -> Timers {
-        Timers {
-            keepalive: Timers::KEEPALIVE,
-            lease: Span::from_secs_f64(10.0),
-            grace: Span::from_secs_f64(30.0),
-            max_wait: Span::from_secs_f64(3_600.0),
-            finish: Span::from_secs_f64(10.0),
-        }
-    }
-}
-
 /// The operator's limits for jobs whose names fit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
@@ -192,8 +135,10 @@ pub struct Quota {
 /// Free memory at the time of an admission, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Free {
-    /// Free in the whole switch.
+    /// Free in the whole switch; in a fabric, in the one with the least room.
     pub switch: u64,
+    /// Bytes that this switch has for jobs.
+    pub total: u64,
     /// Free within the job's quota, if the quota limits memory.
     pub quota: Option<u64>,
     /// Free within the client's share, if the share limits memory.
@@ -263,7 +208,7 @@ pub(crate) fn grant(
         return Err(Refusal::Full {
             job: name.clone(),
             free: free.switch,
-            total: limits.memory_bytes,
+            total: free.total,
             need,
             slots: shape.slots,
             elements: shape.elements_per_packet,
@@ -313,7 +258,7 @@ mod tests {
     }
 
     fn slots(limits: &Limits, wished: u16, free: u64) -> Result<u16, Refusal> {
-        let free = Free { switch: free, quota: None, share: None };
+        let free = Free { switch: free, total: limits.memory_bytes, quota: None, share: None };
         grant(limits, &name(), &client(), JobShape { shards: limits.shards, ..wish(wished) }, free)
             .map(|shape| shape.slots)
     }
@@ -332,7 +277,7 @@ mod tests {
         let limits = Limits::new(1 << 20, 2);
         for (servers, wished, granted) in [(1, 100, 128), (3, 100, 192), (5, 1, 10), (1_023, 1, 1_023)] {
             let wish = JobShape { servers, protocol: protocols::named("ps").unwrap(), ..wish(wished) };
-            let free = Free { switch: 1 << 20, quota: None, share: None };
+            let free = Free { switch: 1 << 20, total: limits.memory_bytes, quota: None, share: None };
             let shape = grant(&limits, &name(), &client(), wish, free).unwrap();
             assert_eq!(shape.slots, granted, "{wished} over {servers}");
             assert_eq!(shape.config(Default::default(), JobKey(1)).trees, servers);
@@ -357,8 +302,14 @@ mod tests {
         let quota = Quota { jobs: "team-a*".into(), memory_bytes: None, max_slots: None, max_world: None };
         let ask = |quota: Quota, left| {
             let limits = Limits { quotas: vec![quota], ..Limits::new(1 << 20, 2) };
-            grant(&limits, &name(), &client(), wish(64), Free { switch: u64::MAX, quota: left, share: None })
-                .map(|shape| shape.slots)
+            grant(
+                &limits,
+                &name(),
+                &client(),
+                wish(64),
+                Free { switch: u64::MAX, total: limits.memory_bytes, quota: left, share: None },
+            )
+            .map(|shape| shape.slots)
         };
         assert_eq!(ask(quota.clone(), None), Ok(64));
         assert_eq!(ask(Quota { max_slots: Some(40), ..quota.clone() }, None), Ok(32));
@@ -379,7 +330,7 @@ mod tests {
         let ask = |share, own, left| {
             let tenants = BTreeMap::from([("a".into(), own)]);
             let limits = Limits { share, tenants, ..Limits::new(1 << 20, 2) };
-            let free = Free { switch: u64::MAX, quota: None, share: left };
+            let free = Free { switch: u64::MAX, total: limits.memory_bytes, quota: None, share: left };
             grant(&limits, &name(), &client(), wish(64), free).map(|shape| shape.slots)
         };
         let (none, few) = (Share::default(), Share { max_slots: Some(16), ..Share::default() });

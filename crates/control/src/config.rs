@@ -8,9 +8,10 @@ use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::time::Span;
 use tributary_proto::switch_options::{self, SwitchOptionError, SwitchOptions};
 
-use crate::admission::{Limits, Quota, Timers};
+use crate::admission::{Limits, Quota};
 use crate::network::Network;
 use crate::option_text::{OptionTable, of_switches};
+use crate::timers::Timers;
 
 /// Why a switch's file is invalid: one sentence that names the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn the_example_shows_every_setting_with_its_default() {
         let example = SwitchConfigFile::parse(include_str!("../../../docs/switch.toml")).unwrap();
-        let default = Limits::new(512 << 20, 1);
+        let default = Limits::new(u64::from(Limits::DEFAULT_MEMORY_MIB) << 20, 1);
         let mut limits = Limits { shards: 7, memory_bytes: 7, max_jobs: 7, ..default.clone() };
         let timers = &mut limits.timers;
         (timers.lease, timers.grace, timers.finish) = (Span::ZERO, Span::ZERO, Span::ZERO);
@@ -177,6 +178,8 @@ mod tests {
         assert!(listen.is_some() && http.is_some());
         let QuotaFile { memory_mib, max_slots, max_world, .. } = &quotas[0];
         assert!(memory_mib.is_some() && max_slots.is_some() && max_world.is_some());
+        let page = include_str!("../../../docs/control.md");
+        assert!(page.contains(&format!("(`--memory`, {} MiB)", Limits::DEFAULT_MEMORY_MIB)), "docs/control.md");
     }
 
     #[test]

@@ -15,9 +15,9 @@ use std::net::SocketAddr;
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::time::Time;
 
-use crate::admission::Timers;
 use crate::levels::SwitchPlace;
 use crate::servers::ServerPlace;
+use crate::timers::Timers;
 
 /// A member's open connections.
 #[derive(Clone, Copy, Debug, Default)]

@@ -20,9 +20,11 @@ struct RawStorage<T> {
     len: usize,
     /// The elements that the output has.
     kept: Range<usize>,
+    /// The output, if it is not the caller's.
+    _room: Option<Room>,
 }
 
-// SAFETY: the memory is plain elements, which `tensor`'s caller leaves to this value until it is dropped.
+// SAFETY: the memory is plain elements and bytes, which `tensor`'s caller leaves to this value until it is dropped.
 unsafe impl<T: Element> Send for RawStorage<T> {}
 
 impl<T: Element> RawStorage<T> {
@@ -89,16 +91,20 @@ impl<T: Element> Storage for RawStorage<T> {
 /// writable for `kept.len()`, both aligned for them; no other code may write the input or touch the output; the output
 /// must be the part `kept` of the input or not overlap it. Without elements any address will do.
 pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
+    of_type(input, output, spec, kept, None)
+}
+
+fn of_type(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>, room: Option<Room>) -> Box<dyn Tensor> {
     match spec.dtype {
-        DType::F32 => typed::<f32>(input, output, spec, kept),
-        DType::F16 => typed::<f16>(input, output, spec, kept),
-        DType::BF16 => typed::<bf16>(input, output, spec, kept),
-        DType::I32 => typed::<i32>(input, output, spec, kept),
-        DType::F64 => typed::<f64>(input, output, spec, kept),
-        DType::I8 => typed::<i8>(input, output, spec, kept),
-        DType::I16 => typed::<i16>(input, output, spec, kept),
-        DType::I64 => typed::<i64>(input, output, spec, kept),
-        DType::U8 => typed::<u8>(input, output, spec, kept),
+        DType::F32 => typed::<f32>(input, output, spec, kept, room),
+        DType::F16 => typed::<f16>(input, output, spec, kept, room),
+        DType::BF16 => typed::<bf16>(input, output, spec, kept, room),
+        DType::I32 => typed::<i32>(input, output, spec, kept, room),
+        DType::F64 => typed::<f64>(input, output, spec, kept, room),
+        DType::I8 => typed::<i8>(input, output, spec, kept, room),
+        DType::I16 => typed::<i16>(input, output, spec, kept, room),
+        DType::I64 => typed::<i64>(input, output, spec, kept, room),
+        DType::U8 => typed::<u8>(input, output, spec, kept, room),
     }
 }
 
@@ -115,21 +121,26 @@ pub unsafe fn tensor_with_room(input: *const u8, output: *mut u8, spec: Spec, ke
     }
     assert!(kept.start <= kept.end && kept.end <= whole.end, "{kept:?} of {whole:?}");
     let size = spec.dtype.size();
-    let mut room = vec![0u64; (whole.len() * size).div_ceil(8)];
-    // SAFETY: the caller's promise for the input; the room is aligned for every type, holds the whole, overlaps nothing,
-    // and lives as long as the tensor beside it.
-    let tensor = unsafe { tensor(input, room.as_mut_ptr().cast(), spec, whole) };
+    // Aligned for every type; it holds the whole, overlaps nothing, and lives as long as the tensor that has it.
+    let mut elements = vec![0u64; (whole.len() * size).div_ceil(8)];
+    let place = elements.as_mut_ptr().cast();
     let kept = kept.start * size..kept.end * size;
-    Box::new(WithRoom { tensor, room, output, kept })
+    of_type(input, place, spec, whole, Some(Room { elements, output, kept }))
 }
 
-fn typed<T: Element>(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
+fn typed<T: Element>(
+    input: *const u8,
+    output: *mut u8,
+    spec: Spec,
+    kept: Range<usize>,
+    room: Option<Room>,
+) -> Box<dyn Tensor> {
     let len = spec.elements as usize;
     assert!(kept.start <= kept.end && kept.end <= len, "{kept:?} of {len} elements");
     let none = std::ptr::dangling_mut::<T>();
     let input = if len == 0 { none.cast_const() } else { input.cast() };
     let output = if kept.is_empty() { none } else { output.cast() };
-    let whole = ElementTensor::new(RawStorage { input, output, len, kept: kept.clone() }, spec.op);
+    let whole = ElementTensor::new(RawStorage { input, output, len, kept: kept.clone(), _room: room }, spec.op);
     let whole = match spec.primitive {
         Primitive::Allreduce => whole,
         Primitive::Reduce(root) => whole.to(root),
@@ -200,64 +211,24 @@ impl<T: Element> Tensor for Part<T> {
     }
 }
 
-/// A tensor whose whole output is in memory of its own, and the place of the part that is wanted.
-struct WithRoom {
-    tensor: Box<dyn Tensor>,
-    room: Vec<u64>,
+/// Memory for the whole output, and the place of the part that is wanted.
+struct Room {
+    elements: Vec<u64>,
     output: *mut u8,
     /// The bytes of the room that are wanted.
     kept: Range<usize>,
 }
 
-// SAFETY: the output is plain bytes, which `tensor_with_room`'s caller leaves to this value until it is dropped.
-unsafe impl Send for WithRoom {}
-
-impl Drop for WithRoom {
+impl Drop for Room {
     fn drop(&mut self) {
         if self.kept.is_empty() {
             return;
         }
         // SAFETY: the kept bytes lie inside the room; the output is writable for as many, and is no part of the room.
         unsafe {
-            let from = self.room.as_ptr().cast::<u8>().add(self.kept.start);
+            let from = self.elements.as_ptr().cast::<u8>().add(self.kept.start);
             std::ptr::copy_nonoverlapping(from, self.output, self.kept.len());
         }
-    }
-}
-
-impl Tensor for WithRoom {
-    fn spec(&self) -> Spec {
-        self.tensor.spec()
-    }
-    fn vector_len(&self, elements: usize) -> usize {
-        self.tensor.vector_len(elements)
-    }
-    fn exponent(&self, block: Range<usize>) -> BlockExponent {
-        self.tensor.exponent(block)
-    }
-    fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
-        self.tensor.encode(block, scale, vector);
-    }
-    fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
-        self.tensor.decode(block, scale, vector);
-    }
-    fn native_len(&self, elements: usize) -> usize {
-        self.tensor.native_len(elements)
-    }
-    fn read_input(&self, block: Range<usize>, bytes: &mut [u8]) {
-        self.tensor.read_input(block, bytes);
-    }
-    fn read_output(&self, block: Range<usize>, bytes: &mut [u8]) {
-        self.tensor.read_output(block, bytes);
-    }
-    fn accumulate(&mut self, block: Range<usize>, bytes: &[u8]) {
-        self.tensor.accumulate(block, bytes);
-    }
-    fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
-        self.tensor.write(block, bytes);
-    }
-    fn divide(&mut self, block: Range<usize>, world: u16) {
-        self.tensor.divide(block, world);
     }
 }
 

@@ -1,5 +1,6 @@
 //! A whole switch: shards, control plane and control API. The daemon runs one; so does a process that embeds a switch.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -57,9 +58,9 @@ impl SwitchOptions {
     /// The UDP and TCP port of a switch, unless another is chosen.
     pub const DEFAULT_PORT: u16 = 17_777;
 
-    /// A switch of one shard and 512 MiB at this address: enough for 16,384 aggregators of two protocols, and jobs beside them.
+    /// A switch of one shard at this address, with the memory of [`Limits::DEFAULT_MEMORY_MIB`].
     pub fn new(listen: SocketAddr) -> SwitchOptions {
-        const MEMORY_BYTES: usize = 512 << 20;
+        const MEMORY_BYTES: usize = (Limits::DEFAULT_MEMORY_MIB as usize) << 20;
         const SOCKET_BUFFER: usize = 8 << 20;
         let limits = Limits::new(MEMORY_BYTES as u64, 1);
         SwitchOptions {
@@ -84,6 +85,7 @@ impl SwitchOptions {
     fn limits(&self, shards: u16) -> Limits {
         Limits {
             memory_bytes: self.memory_bytes as u64,
+            memory_at: BTreeMap::new(),
             shared: SharedMemory::of(&self.switch_options, longest_elements),
             shards,
             max_jobs: self.max_jobs,

@@ -9,12 +9,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, connect_options};
+use support::{PATIENCE, connect_options, ready, until};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 use tributary_net::group::{ConnectOptions, Group};
-use tributary_net::status::SwitchStatus;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
@@ -41,23 +40,6 @@ fn fabric_with(number: u8, secret: &str, keys: &str) -> Arc<FabricLayout> {
 fn start(fabric: &Arc<FabricLayout>, name: &str) -> RunningFabricSwitch {
     let node = fabric.node_named(name).unwrap();
     RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::clone(fabric), node)).unwrap()
-}
-
-fn until(switch: &RunningFabricSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) {
-    let start = Instant::now();
-    loop {
-        let status = client::status(switch.udp_addr()).unwrap();
-        if wanted(&status) {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{what} does not come: {status:#?}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn ready(status: &SwitchStatus) -> bool {
-    let part = status.switch.fabric.as_ref().unwrap();
-    part.ready && part.ports.iter().all(|port| port.up)
 }
 
 fn options(switch: &RunningFabricSwitch, protocol: &'static Protocol) -> ConnectOptions {

@@ -206,3 +206,15 @@ fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divi
         thread::sleep(Duration::from_millis(20));
     }
 }
+
+#[test]
+fn jobs_that_share_a_machine_are_admitted_as_the_smallest_switch_has_room() {
+    let fabric = Fabric::start(30, "memory_mib = 512\nmemory_mib_at = { spine0 = 1 }");
+    for protocol in protocols::ALL.iter().copied().filter(|protocol| protocol.shared.is_some()) {
+        let refused = fabric.join(protocol, protocol.name, &LEFT, 64);
+        let why = refused["error"].as_str().unwrap_or_else(|| panic!("{protocol}: {refused}"));
+        assert!(why.starts_with("the switch is full: 1.0 MiB of 1.0 MiB are free"), "{why}");
+    }
+    let status = client::status(fabric.seat().udp_addr()).unwrap();
+    assert_eq!((status.jobs.len(), status.switch.memory_used_bytes), (0, 0));
+}

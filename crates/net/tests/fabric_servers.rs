@@ -6,16 +6,14 @@ mod support;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use support::{PATIENCE, connect_options, sum_many_sizes};
+use support::{PATIENCE, connect_options, ready, sum_many_sizes, until};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 use tributary_net::group::{ConnectOptions, Group, GroupError};
 use tributary_net::server::{RunningServer, ServerOptions};
-use tributary_net::status::SwitchStatus;
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Protocol;
@@ -62,23 +60,6 @@ impl Both {
     fn options(&self, protocol: &'static Protocol, job: &str) -> ConnectOptions {
         connect_options(self.leaf.udp_addr(), protocol, job, 0, 1)
     }
-}
-
-fn until(switch: &RunningFabricSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) {
-    let start = Instant::now();
-    loop {
-        let status = client::status(switch.udp_addr()).unwrap();
-        if wanted(&status) {
-            return;
-        }
-        assert!(start.elapsed() < PATIENCE, "{what} does not come: {status:#?}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn ready(status: &SwitchStatus) -> bool {
-    let part = status.switch.fabric.as_ref().unwrap();
-    part.ready && part.ports.iter().all(|port| port.up)
 }
 
 /// The protocols whose jobs share a switch's memory and can have servers of their own.

@@ -122,7 +122,8 @@ fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
             let (mut machine, mut held) = allocated(|| (shared.machine)(Values::Elements, &config));
             assert_eq!(machine.memory_bytes(), held, "{}: {config:?}", protocol.name);
             assert_eq!((shared.memory)(Values::Elements, &config), held as u64, "{}: as charged", protocol.name);
-            let mut of_jobs = 0;
+            // The plans are the driver's.
+            let (alone, mut of_jobs, mut told) = (held, 0, Vec::new());
             for job in 1..100 {
                 let plan = shared_job(protocol, JobId(job));
                 let taken = allocated(|| machine.add_job(&plan)).1;
@@ -131,7 +132,14 @@ fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
                 let charged = u64::from(job) * plan.share_bytes;
                 let charges_jobs = plan.share_bytes > 0;
                 assert!(!charges_jobs || of_jobs <= charged, "{}: {job} jobs, {of_jobs} bytes", protocol.name);
+                told.push(plan);
             }
+            for job in 1..100 {
+                let given_back = allocated(|| machine.remove_job(JobId(job))).1 as isize;
+                held = held.checked_add_signed(given_back).unwrap();
+                assert_eq!(machine.memory_bytes(), held, "{}: {job} jobs have gone", protocol.name);
+            }
+            assert_eq!(held, alone, "{}: a machine whose jobs have gone holds what it held before them", protocol.name);
         }
     }
 }

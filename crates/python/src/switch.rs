@@ -20,10 +20,12 @@ pub struct Switch {
 #[pymethods]
 impl Switch {
     #[new]
-    fn new(py: Python<'_>, listen: &str, cores: u16, memory_mib: u64, http: Option<&str>) -> PyResult<Switch> {
+    fn new(py: Python<'_>, listen: &str, cores: u16, memory_mib: Option<u64>, http: Option<&str>) -> PyResult<Switch> {
         let mut options = SwitchOptions::new(address(listen)?);
         options.shards = cores.into();
-        options.memory_bytes = (memory_mib << 20) as usize;
+        if let Some(mib) = memory_mib {
+            options.memory_bytes = (mib << 20) as usize;
+        }
         options.http = http.map(address).transpose()?;
         let running = py.detach(|| RunningSwitch::start(&options)).map_err(|e| PyOSError::new_err(e.to_string()))?;
         let address = running.listen_addr().to_string();

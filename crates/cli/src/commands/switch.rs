@@ -64,6 +64,10 @@ Exit codes: 0 when it was asked to stop; 2 for settings that a person has to men
 /// The option of protocols whose jobs share aggregators.
 const AGGREGATORS: &str = "aggregators";
 
+fn memory_help() -> String {
+    format!("Memory for jobs and for what they share, in MiB [default: {}]", Limits::DEFAULT_MEMORY_MIB)
+}
+
 /// The flags of `tributary switch`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -77,8 +81,7 @@ pub struct Args {
     /// Threads that aggregate, each with its own share of the slots [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
-    /// Memory for jobs and for what they share, in MiB [default: 512]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 24), help = memory_help())]
     pub memory: Option<u64>,
     /// Serve /status, /jobs and /metrics on this address too
     #[arg(long, value_name = "ADDR:PORT")]

@@ -2,6 +2,7 @@
 
 use tributary_proto::contract::time::{Span, Time};
 
+use crate::admission::Free;
 use crate::control::Control;
 use crate::forming::Forming;
 use crate::levels::{Ascent, Uplink};
@@ -112,10 +113,11 @@ impl Control {
         if later.is_ok() && now < full_since + self.limits.timers.succession() {
             return;
         }
+        let Free { switch: free, total, .. } = self.free(name, &client, shape.protocol, false);
         let refusal = refusal.unwrap_or_else(|| Refusal::Full {
             job: name.clone(),
-            free: self.free(name, &client, false).switch,
-            total: self.limits.memory_bytes,
+            free,
+            total,
             need: shape.bytes(),
             slots,
             elements: elements_per_packet,

@@ -4,12 +4,12 @@
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::admission::Timers;
 use crate::control::Control;
 use crate::forming::Party;
 use crate::name::JobName;
 use crate::refusal::Refusal;
 use crate::running::{Member, Running};
+use crate::timers::Timers;
 
 /// A join for a name whose running job is complete: one of two processes must be gone, or there is one too many.
 pub(crate) struct Contender {

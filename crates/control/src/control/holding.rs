@@ -1,12 +1,10 @@
 //! Jobs begin and cease to hold memory.
 
-use std::collections::BTreeMap;
-
-use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 
 use crate::control::Control;
-use crate::holding::{Holding, is_charged_by_tree};
+use crate::holding::{Held, Holding, is_charged_by_tree};
 use crate::plan::{Effect, Ticket};
 use crate::running::Running;
 use crate::tidings::{End, Tiding};
@@ -79,17 +77,12 @@ impl Control {
 
 /// The bytes that these jobs hold of the switch where they hold the most.
 pub(crate) fn held<'a>(jobs: impl Iterator<Item = &'a Running>) -> u64 {
-    held_with(jobs, Running::memory_bytes)
+    held_with(jobs, Running::memory_bytes).most()
 }
 
-/// The same, if a job that is charged at every switch is charged `bytes` there.
-pub(crate) fn held_with<'a>(jobs: impl Iterator<Item = &'a Running>, bytes: impl Fn(&Running) -> u64) -> u64 {
-    let (mut everywhere, mut at) = (0_u64, BTreeMap::<NodeId, u64>::new());
-    for job in jobs {
-        match &job.holding {
-            None => everywhere = everywhere.saturating_add(bytes(job)),
-            Some(holding) => holding.bytes.iter().for_each(|(&node, held)| *at.entry(node).or_default() += held),
-        }
-    }
-    everywhere.saturating_add(at.into_values().max().unwrap_or(0))
+/// What these jobs hold of each switch, if a job that is charged at every switch is charged `bytes` there.
+pub(crate) fn held_with<'a>(jobs: impl Iterator<Item = &'a Running>, bytes: impl Fn(&Running) -> u64) -> Held {
+    let mut held = Held::default();
+    jobs.for_each(|job| held.add(job.plan.protocol, job.holding.as_ref(), || bytes(job)));
+    held
 }

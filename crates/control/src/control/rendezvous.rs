@@ -11,7 +11,7 @@ use tributary_proto::contract::time::{Span, Time};
 use crate::admission::{Free, Limits, grant};
 use crate::client::Client;
 use crate::control::Control;
-use crate::control::holding::held;
+use crate::control::holding::{held, held_with};
 use crate::control::shares::Division;
 use crate::forming::{Forming, Party, Quarrel, WaitingRank};
 use crate::levels::{Child, SwitchPlace, Uplink};
@@ -137,8 +137,9 @@ impl Control {
         let ideal = self.grant(name, &client, wish.clone(), true);
         let granted = self.grant(name, &client, wish.clone(), false);
         // Where room is found later, predecessors may be in the way of all that one switch could be asked for.
-        let at_one =
-            |succeeding| grant(&self.limits, name, &client, wish.clone(), self.free(name, &client, succeeding));
+        let at_one = |succeeding| {
+            grant(&self.limits, name, &client, wish.clone(), self.free(name, &client, wish.protocol, succeeding))
+        };
         let may_crowd = self.finds_room_later(wish.protocol) && at_one(false) != at_one(true);
         if (granted != ideal || may_crowd) && now < full_since + self.limits.timers.succession() {
             return;
@@ -239,18 +240,27 @@ impl Control {
             return Ok(JobShape { slots, ..most });
         }
         let counted = |job: &Running| !(succeeding && job.plan.name == *name);
-        let mut free = self.free(name, client, succeeding);
-        free.switch = self.left_beside_shared(name, wish.protocol, free.switch, counted)?;
+        let mut free = self.free(name, client, wish.protocol, succeeding);
+        free.switch = self.left_beside_shared(name, wish.protocol, free, counted)?;
         if self.finds_room_later(wish.protocol) {
             free.switch = u64::MAX;
         }
         grant(&self.limits, name, client, wish, free)
     }
 
-    /// Free memory for a job of this name and client. `succeeding`: as if the job's predecessors were gone already.
-    pub(super) fn free(&self, name: &JobName, client: &Client, succeeding: bool) -> Free {
+    /// Free memory for a job of this name, client and protocol. `succeeding`: as if the job's predecessors were gone
+    /// already.
+    pub(super) fn free(&self, name: &JobName, client: &Client, protocol: &Protocol, succeeding: bool) -> Free {
         let counted = |job: &&Running| !(succeeding && job.plan.name == *name);
-        let used = held(self.running.values().filter(counted)).saturating_add(self.shared_by(|job| counted(&job)));
+        let (held_by_switch, shared) = (
+            held_with(self.running.values().filter(counted), Running::memory_bytes),
+            self.shared_by(|job| counted(&job)),
+        );
+        // A machine that jobs share is at every switch. Other jobs do without the small ones.
+        let is_there = |(memory, _): &(u64, u64)| protocol.shared.is_some() || *memory >= self.limits.memory_bytes;
+        let room = |(memory, held): (u64, u64)| (memory.saturating_sub(held.saturating_add(shared)), memory);
+        let rooms = held_by_switch.by_switch(&self.limits).filter(is_there).map(room);
+        let (switch, total) = rooms.min().expect("most switches are like most");
         let quota = self.limits.quota(name).and_then(|quota| {
             let same = self.running.values().filter(counted).filter(|job| job.plan.name.matches(&quota.jobs));
             Some(quota.memory_bytes?.saturating_sub(held(same)))
@@ -259,7 +269,7 @@ impl Control {
             let own = self.running.values().filter(counted).filter(|job| job.client == *client);
             most.saturating_sub(held(own))
         });
-        Free { switch: self.limits.memory_bytes.saturating_sub(used), quota, share }
+        Free { switch, total, quota, share }
     }
 
     /// Fails jobs that have waited too long, and admits jobs that waited for their predecessor's end.

@@ -10,7 +10,6 @@ use tributary_proto::contract::ids::{JobId, ServerId};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
-use crate::admission::Timers;
 use crate::client::Client;
 use crate::control::Control;
 use crate::plan::Plan;
@@ -18,6 +17,7 @@ use crate::refusal::Refusal;
 use crate::report::{JobServerView, MemberState, OfferView};
 use crate::running::Running;
 use crate::servers::{JobServer, ServerOffer, Servers};
+use crate::timers::Timers;
 use crate::watch::Watch;
 
 /// A server that has offered itself.

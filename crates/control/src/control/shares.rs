@@ -155,7 +155,7 @@ impl Control {
     /// The newcomer's largest shape, by all rules that do not depend on other jobs.
     fn most(&self, name: &JobName, client: &Client, wish: JobShape) -> Result<JobShape, Refusal> {
         let mut most = round(wish.slots, wish.parts());
-        for rule in rules(&self.limits, name, client, Free { switch: 0, quota: None, share: None }) {
+        for rule in rules(&self.limits, name, client, Free { switch: 0, total: 0, quota: None, share: None }) {
             if let Some(ranks) = rule.max_world.filter(|&ranks| wish.world > ranks) {
                 return Err((rule.over)(format!("{ranks} ranks"), wish.world.to_string()));
             }

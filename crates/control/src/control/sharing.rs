@@ -6,6 +6,7 @@ use tributary_proto::contract::protocol::Protocol;
 
 use super::Control;
 use super::holding::{held, held_with};
+use crate::admission::Free;
 use crate::name::JobName;
 use crate::plan::Effect;
 use crate::refusal::Refusal;
@@ -39,33 +40,28 @@ impl Control {
         &self,
         name: &JobName,
         protocol: &'static Protocol,
-        free: u64,
+        Free { switch: free, total, .. }: Free,
         counts: impl Fn(&Running) -> bool,
     ) -> Result<u64, Refusal> {
         if self.uses(protocol, counts) {
             return Ok(free);
         }
         let need = self.limits.shared.bytes(protocol);
-        free.checked_sub(need).ok_or_else(|| Refusal::NothingToShare {
-            job: name.clone(),
-            protocol: protocol.name,
-            free,
-            total: self.limits.memory_bytes,
-            need,
-        })
+        let (job, protocol) = (name.clone(), protocol.name);
+        free.checked_sub(need).ok_or(Refusal::NothingToShare { job, protocol, free, total, need })
     }
 
     /// Gives up machines that no job uses as far as others need their memory: these jobs will have so many slots, and a
     /// newcomer of this protocol takes so many bytes.
     pub(super) fn make_way(&mut self, slots: &[(JobId, u16)], newcomer: Option<(&'static Protocol, u64)>) {
         let slots_of = |id: JobId| slots.iter().find(|(other, _)| *other == id).map(|&(_, slots)| slots);
-        let later = held_with(self.running.values(), |job| job.memory_bytes_with(slots_of(job.plan.config.job)));
-        let jobs = later.saturating_add(newcomer.map_or(0, |(_, bytes)| bytes));
+        let mut later = held_with(self.running.values(), |job| job.memory_bytes_with(slots_of(job.plan.config.job)));
+        newcomer.iter().for_each(|(protocol, bytes)| later.add(protocol, None, || *bytes));
         let newcomer = newcomer.map(|(protocol, _)| protocol);
         if let Some(protocol) = newcomer.filter(|protocol| protocol.shared.is_some()) {
             self.shared.insert(protocol.code, protocol);
         }
-        while jobs + self.shared_bytes() > self.limits.memory_bytes {
+        while later.by_switch(&self.limits).any(|(memory, held)| held.saturating_add(self.shared_bytes()) > memory) {
             let is_idle =
                 |protocol: &&&'static Protocol| newcomer != Some(**protocol) && !self.uses(protocol, |_| true);
             let Some(&idle) = self.shared.values().find(is_idle) else { return };

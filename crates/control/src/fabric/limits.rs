@@ -3,14 +3,15 @@
 
 use super::FabricLayout;
 use crate::admission::Limits;
-use crate::shared_memory::{SharedMemory, TooMuchToShare};
+use crate::shared_memory::TooMuchToShare;
 
 impl FabricLayout {
     /// The limits of each switch.
     pub fn limits(&self) -> Limits {
         Limits {
             planned_trees: Some(self.roots().len() as u16),
-            shared: SharedMemory::of(&self.switch_options, |_| self.elements_per_packet),
+            memory_at: self.memory_at.clone(),
+            shared: self.shared.clone(),
             ..Limits::new(self.memory_bytes, 1)
         }
     }
@@ -18,7 +19,7 @@ impl FabricLayout {
     /// An error if the file chooses more for jobs to share than the smallest switch has.
     pub(super) fn check_shared(&self) -> Result<(), TooMuchToShare> {
         let least = self.switches().map(|switch| self.memory_of(switch)).min().unwrap_or(self.memory_bytes);
-        self.limits().shared.check(&self.switch_options, least)
+        self.shared.check(&self.switch_options, least)
     }
 }
 

@@ -18,6 +18,7 @@ use super::{memory, served};
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
 use crate::option_text::of_switches;
 use crate::routes::{Cabling, Port};
+use crate::shared_memory::SharedMemory;
 
 /// How a switch chooses among equally short ways, packet by packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -92,6 +93,8 @@ pub struct FabricLayout {
     pub memory_bytes: u64,
     /// The same for switches that have other memory.
     pub memory_at: BTreeMap<NodeId, u64>,
+    /// What jobs share, on each switch.
+    pub shared: SharedMemory,
 }
 
 /// The fewest characters of a secret.
@@ -143,6 +146,7 @@ impl FabricLayout {
             secret: file.secret.clone(),
             marks: Marks::of(file)?,
             balancing: file.balancing,
+            shared: SharedMemory::of(&switch_options, |_| file.elements_per_packet),
             switch_options,
             operators,
             servers,

@@ -4,10 +4,10 @@
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
 
-use crate::admission::Timers;
 use crate::levels::SwitchPlace;
 use crate::report::MemberState;
 use crate::running::{Member, Running};
+use crate::timers::Timers;
 use crate::watch::{Departed, Gone, Neighbour, Suspect};
 
 impl Running {

@@ -13,12 +13,12 @@ use tributary_proto::contract::time::{Span, Time};
 
 pub(crate) use self::absence::Absence;
 use self::news::Told;
-use crate::admission::Timers;
 use crate::client::Client;
 use crate::holding::Holding;
 use crate::memory::JobShape;
 use crate::plan::{Plan, Ticket};
 use crate::report::MemberState;
+use crate::timers::Timers;
 use crate::watch::{Departed, Suspicion, Watch};
 
 /// One child of a running job, or the switch above.

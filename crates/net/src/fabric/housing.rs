@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{DEFAULT_TREES, Network, Tree, TreeError, Wish};
-use tributary_control::{Holding, JobShape, Limits, is_charged_by_tree};
+use tributary_control::{Held, Holding, JobShape, Limits, is_charged_by_tree};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
 
@@ -68,20 +68,14 @@ fn is_small(fabric: &FabricLayout, switch: NodeId) -> bool {
 
 /// What each switch has left beside these jobs.
 fn set_rooms<'a>(network: &mut Network, fabric: &FabricLayout, others: impl Iterator<Item = &'a FabricJob> + Clone) {
-    let limits = fabric.limits();
     let protocols: BTreeMap<u8, &Protocol> =
         others.clone().map(|job| (job.job.protocol.code, job.job.protocol)).collect();
     // What the jobs of a protocol share is at every switch; what no job uses makes way.
-    let mut everywhere: u64 = protocols.values().map(|protocol| limits.shared.bytes(protocol)).sum();
-    let mut at = BTreeMap::<NodeId, u64>::new();
-    for job in others {
-        match holding(job) {
-            None => everywhere += shape(job).bytes(),
-            Some(holding) => holding.bytes.iter().for_each(|(&switch, bytes)| *at.entry(switch).or_default() += bytes),
-        }
-    }
+    let shared: u64 = protocols.values().map(|protocol| fabric.shared.bytes(protocol)).sum();
+    let mut held = Held::default();
+    others.for_each(|job| held.add(job.job.protocol, holding(job).as_ref(), || shape(job).bytes()));
     for switch in fabric.switches() {
-        let held = everywhere + at.get(&switch).copied().unwrap_or(0);
+        let held = shared.saturating_add(held.of(switch, is_small(fabric, switch)));
         network.set_room(switch, fabric.memory_of(switch).saturating_sub(held));
     }
 }

@@ -4,4 +4,6 @@ mod joining;
 mod requests;
 mod setup;
 mod starting;
+#[path = "../support/mod.rs"]
+mod support;
 mod watching;

@@ -12,6 +12,8 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 
+use crate::support::join_request;
+
 pub fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
@@ -30,20 +32,7 @@ pub struct Worker {
 impl Worker {
     pub fn new(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> Worker {
         let udp = UdpSocket::bind(any_port()).unwrap();
-        let request = JoinRequest {
-            job: job.into(),
-            rank,
-            world,
-            protocol: protocols::named("ring").unwrap(),
-            options: protocols::named("ring").unwrap().options.defaults(),
-            udp: udp.local_addr().unwrap(),
-            elements_per_packet: None,
-            max_elements_per_packet: 360,
-            slots: None,
-            trees: None,
-            suggested_slots: 64,
-            timeout: Duration::from_secs(20),
-        };
+        let request = join_request(protocols::named("ring").unwrap(), job, rank, world, &udp);
         Worker { udp, rendezvous: HttpRendezvous::new(switch.listen_addr()).unwrap(), request }
     }
 

@@ -10,13 +10,14 @@ use tributary_control::Timers;
 use tributary_net::challenge;
 use tributary_net::client::HttpRendezvous;
 use tributary_net::group::GroupError;
-use tributary_net::rendezvous::{JoinRequest, Rendezvous};
+use tributary_net::rendezvous::Rendezvous;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
-use crate::setup::{PATIENCE, in_the_middle, jobs, on_ranks, options, switch, until_empty};
+use crate::setup::{in_the_middle, jobs, on_ranks, options, switch, until_empty};
+use crate::support::{PATIENCE, join_request};
 
 fn sentences(errors: Vec<Option<GroupError>>, begun: Instant) -> Vec<String> {
     let elapsed = begun.elapsed();
@@ -28,20 +29,7 @@ fn sentences(errors: Vec<Option<GroupError>>, begun: Instant) -> Vec<String> {
 fn mute(switch: SocketAddr, job: &str, rank: u16, world: u16) -> TcpStream {
     let rendezvous = HttpRendezvous::new(switch).unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let request = JoinRequest {
-        job: job.to_string(),
-        rank,
-        world,
-        protocol: protocols::named("switchml").unwrap(),
-        options: protocols::named("switchml").unwrap().options.defaults(),
-        udp: udp.local_addr().unwrap(),
-        elements_per_packet: None,
-        max_elements_per_packet: 360,
-        slots: None,
-        trees: None,
-        suggested_slots: 64,
-        timeout: PATIENCE,
-    };
+    let request = join_request(protocols::named("switchml").unwrap(), job, rank, world, &udp);
     let incarnation = rendezvous.incarnation().unwrap();
     let answer = challenge::answering(&udp, incarnation, || rendezvous.join(&request)).unwrap().unwrap();
     let (id, key) = (answer.job_id.0, answer.key.0);

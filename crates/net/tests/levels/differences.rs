@@ -7,7 +7,8 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
 
-use crate::setup::{BRIEF, PATIENCE, cause, in_the_middle, jobs, on_ranks, options, switch, until_empty, worker};
+use crate::setup::{BRIEF, cause, in_the_middle, jobs, on_ranks, options, switch, until_empty, worker};
+use crate::support::PATIENCE;
 
 #[test]
 fn every_rank_hears_which_rank_of_another_rack_never_came() {

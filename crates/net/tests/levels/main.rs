@@ -4,3 +4,5 @@ mod deaths;
 mod differences;
 mod setup;
 mod sums;
+#[path = "../support/mod.rs"]
+mod support;

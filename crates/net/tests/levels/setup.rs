@@ -13,8 +13,8 @@ use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::protocols;
 
-/// No test waits longer than this for what must come.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{PATIENCE, connect_options};
+
 /// For what must fail.
 pub const BRIEF: Duration = Duration::from_secs(2);
 
@@ -28,18 +28,8 @@ pub fn switch(parent: Option<&RunningSwitch>) -> RunningSwitch {
 }
 
 pub fn worker(switch: SocketAddr, job: &str, rank: u16, world: u16, timeout: Duration) -> ConnectOptions {
-    ConnectOptions {
-        switch: switch.to_string(),
-        job: job.to_string(),
-        rank,
-        world,
-        timeout,
-        protocol: protocols::named("switchml").unwrap(),
-        options: protocols::named("switchml").unwrap().options.defaults(),
-        elements_per_packet: None,
-        slots: None,
-        trees: None,
-    }
+    let protocol = protocols::named("switchml").unwrap();
+    ConnectOptions { timeout, ..connect_options(switch, protocol, job, rank, world) }
 }
 
 /// Runs `work` on every rank, each on a thread; `switches[rank]` is the switch that the rank names.

@@ -5,7 +5,8 @@ use tributary_net::group::ConnectOptions;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_proto::protocols;
 
-use crate::setup::{PATIENCE, check_sums, integer, jobs, on_ranks, options, reduce, switch, until_empty};
+use crate::setup::{check_sums, integer, jobs, on_ranks, options, reduce, switch, until_empty};
+use crate::support::PATIENCE;
 
 #[test]
 fn racks_of_any_size_sum_the_same_bits_on_every_rank() {

@@ -2,14 +2,17 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tributary_net::client;
+use tributary_net::fabric::RunningFabricSwitch;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
+use tributary_net::status::SwitchStatus;
 use tributary_net::switch_daemon::{self, RunningSwitch};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::JobConfig;
@@ -42,6 +45,43 @@ pub fn connect_options(
         slots: None,
         trees: None,
     }
+}
+
+/// The question of a worker whose packets come from this socket, and which has no other wishes.
+pub fn join_request(protocol: &'static Protocol, job: &str, rank: u16, world: u16, udp: &UdpSocket) -> JoinRequest {
+    JoinRequest {
+        job: job.to_owned(),
+        rank,
+        world,
+        protocol,
+        options: protocol.options.defaults(),
+        udp: udp.local_addr().unwrap(),
+        elements_per_packet: None,
+        max_elements_per_packet: 360,
+        slots: None,
+        trees: None,
+        suggested_slots: 64,
+        timeout: PATIENCE,
+    }
+}
+
+/// Waits until a switch of a fabric shows this.
+pub fn until(switch: &RunningFabricSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) {
+    let start = Instant::now();
+    loop {
+        let status = client::status(switch.udp_addr()).unwrap();
+        if wanted(&status) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} does not come: {status:#?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// True if the switch hears a neighbour over each of its cables.
+pub fn ready(status: &SwitchStatus) -> bool {
+    let part = status.switch.fabric.as_ref().unwrap();
+    part.ready && part.ports.iter().all(|port| port.up)
 }
 
 /// A switch of two shards, with room for all, on which these protocols have so many aggregators.

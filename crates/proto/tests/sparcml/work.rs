@@ -6,16 +6,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tributary_numeric::{BlockExponent, ReduceOp, Scale};
+use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::{FabricPlan, HostConfig, TimerConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet};
-use tributary_proto::contract::tensor::{Spec, Tensor};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::sparcml::SparcmlHost;
-use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
+use tributary_proto::tensors::{ElementTensor, InPlaceStorage, Operands, Storage};
 
 use crate::harness::hosts::{input, output, sum};
 use crate::setup::dense_job;
@@ -26,7 +25,7 @@ const BLOCK: usize = 64;
 
 /// Counts the elements that are read and written.
 struct Counting {
-    tensor: ElementTensor<InPlaceStorage<i32>>,
+    storage: InPlaceStorage<i32>,
     touched: Arc<AtomicUsize>,
 }
 
@@ -36,42 +35,26 @@ impl Counting {
     }
 }
 
-impl Tensor for Counting {
-    fn spec(&self) -> Spec {
-        self.tensor.spec()
+impl Storage for Counting {
+    type Element = i32;
+
+    fn len(&self) -> usize {
+        self.storage.len()
     }
-    fn vector_len(&self, elements: usize) -> usize {
-        self.tensor.vector_len(elements)
-    }
-    fn exponent(&self, block: Range<usize>) -> BlockExponent {
-        self.tensor.exponent(block)
-    }
-    fn encode(&self, block: Range<usize>, scale: Scale, vector: &mut [u8]) {
-        self.tensor.encode(block, scale, vector);
-    }
-    fn decode(&mut self, block: Range<usize>, scale: Scale, vector: &[u8]) {
-        self.tensor.decode(block, scale, vector);
-    }
-    fn native_len(&self, elements: usize) -> usize {
-        self.tensor.native_len(elements)
-    }
-    fn read_input(&self, block: Range<usize>, bytes: &mut [u8]) {
+    fn input(&self, block: Range<usize>) -> &[i32] {
         self.touch(&block);
-        self.tensor.read_input(block, bytes);
+        self.storage.input(block)
     }
-    fn read_output(&self, block: Range<usize>, bytes: &mut [u8]) {
-        self.tensor.read_output(block, bytes);
+    fn output(&self, block: Range<usize>) -> &[i32] {
+        self.storage.output(block)
     }
-    fn accumulate(&mut self, block: Range<usize>, bytes: &[u8]) {
+    fn output_mut(&mut self, block: Range<usize>) -> &mut [i32] {
         self.touch(&block);
-        self.tensor.accumulate(block, bytes);
+        self.storage.output_mut(block)
     }
-    fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
+    fn operands(&mut self, block: Range<usize>) -> Operands<'_, i32> {
         self.touch(&block);
-        self.tensor.write(block, bytes);
-    }
-    fn divide(&mut self, block: Range<usize>, world: u16) {
-        self.tensor.divide(block, world);
+        self.storage.operands(block)
     }
 }
 
@@ -93,8 +76,8 @@ fn a_rank_reads_and_writes_a_block_or_two_at_a_time() {
     let mut on_the_way = VecDeque::new();
     for (rank, host) in hosts.iter_mut().enumerate() {
         let storage = InPlaceStorage::new(input(rank as u16, 0, ELEMENTS));
-        let tensor = ElementTensor::new(storage, ReduceOp::Sum);
-        let tensor = Box::new(Counting { tensor, touched: Arc::clone(&touched) });
+        let storage = Counting { storage, touched: Arc::clone(&touched) };
+        let tensor = Box::new(ElementTensor::new(storage, ReduceOp::Sum));
         host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
         most("it was submitted");
     }

@@ -35,7 +35,7 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, u16};
 use crate::contract::work::{Claim, Work};
-use crate::parts::memory::heap_bytes;
+use crate::parts::memory::{heap_bytes, insert_exactly};
 
 /// What one switch of a fabric does for all jobs.
 #[derive(Clone, Hash)]
@@ -356,12 +356,13 @@ impl SharedSwitch for CanarySwitch {
         let new = (plan.job.job, JobCounters::default());
         match self.jobs.binary_search_by_key(&plan.job.job, |&(job, _)| job) {
             Ok(at) => self.jobs[at] = new,
-            Err(at) => self.jobs.insert(at, new),
+            Err(at) => insert_exactly(&mut self.jobs, at, new),
         }
     }
 
     fn remove_job(&mut self, job: JobId) {
         self.jobs.retain(|&(other, _)| other != job);
+        self.jobs.shrink_to_fit();
         self.array.free_job(job);
         self.timeout.forget(job);
     }

@@ -155,8 +155,7 @@ impl Job {
         let of_seat = size_of::<Option<PortId>>() + size_of::<(u32, u32)>();
         let of_rank = size_of::<(u32, bool)>() + 2 * of_seat;
         let of_position = size_of::<Position>() + world.div_ceil(64) * size_of::<u64>();
-        // The list of jobs begins with room for four, and doubles as it grows.
-        (4 * size_of::<Job>() + world * of_rank + window * of_position) as u64
+        (size_of::<Job>() + world * of_rank + window * of_position) as u64
     }
 
     /// The position of a sequence number.

@@ -8,6 +8,7 @@ use crate::contract::ids::{ChildId, JobId};
 use crate::contract::metric::Metric;
 use crate::contract::state::SharedSwitchState;
 use crate::contract::switch::{SharedReport, SharedSwitch, SwitchReport};
+use crate::parts::memory::insert_exactly;
 
 /// The names and meanings of the figures.
 fn figures(counters: &Counters, held: u32, outstanding: u64) -> Vec<Metric> {
@@ -40,7 +41,7 @@ impl SharedSwitch for BestEffortSwitch {
     fn add_job(&mut self, plan: &SharedJob) {
         self.remove_job(plan.job.job);
         let at = self.jobs.partition_point(|job| job.id < plan.job.job);
-        self.jobs.insert(at, Job::new(plan));
+        insert_exactly(&mut self.jobs, at, Job::new(plan));
     }
 
     fn remove_job(&mut self, job: JobId) {
@@ -51,6 +52,7 @@ impl SharedSwitch for BestEffortSwitch {
             }
         }
         let job = self.jobs.remove(at);
+        self.jobs.shrink_to_fit();
         self.departed.add(&job.counters);
     }
 

@@ -1,5 +1,5 @@
 //! An allreduce of 4 MiB over 1,024 hosts (32 leaves, 32 spines) with the protocols' own machines. Prints packet-hops
-//! per CPU second. `cargo run --release --example allreduce [PROTOCOL] [HOSTS] [TREES] [SLOTS]`
+//! per CPU second. `cargo run --release --example packet_hops [PROTOCOL] [HOSTS] [TREES] [SLOTS]`
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::TimerConfig;
