@@ -63,3 +63,16 @@ fn links_that_change_their_rate_are_as_busy_as_before_and_carry_less() {
     assert!(fast[1..3].iter().all(|&used| near(used, 0.1)), "{fast:?}");
     assert!(near(fast[3], 0.9), "{fast:?}");
 }
+
+/// A host bounds what it hands to its NIC, so the queue there neither drops nor marks. A change of rate changes nothing of that.
+#[test]
+fn a_nic_whose_rate_changes_neither_drops_nor_marks_what_its_host_hands_it() {
+    let text = "end = \"1 s\"\n[network]\nstar = { hosts = 2 }\nrate = \"10 Gbit/s\"\nqueue = \"9 kB\"\nmark_above = \"4 kB\"\n\
+                nic_queue = \"32 kB\"\n[[traffic]]\npattern = \"poisson\"\nfrom = [0]\nto = [1]\nsizes = \"web_search\"\n\
+                load = \"50 %\"\nuntil = \"5 ms\"\n[[fault]]\nlinks = [[\"host 0\", \"switch 0\"]]\nat = \"1 ms\"\n\
+                until = \"2 ms\"\nrate = \"5 Gbit/s\"";
+    let report = run(&Config::parse(text).unwrap()).unwrap();
+    let own = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters;
+    assert!(own.max_queue_bytes > 9_000, "more waits there than a switch's queue holds: {own:?}");
+    assert_eq!((own.marks, own.losses.iter().sum::<u64>()), (0, 0), "{own:?}");
+}

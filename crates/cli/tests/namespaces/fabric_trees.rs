@@ -112,16 +112,27 @@ fn status_draws_the_trees() {
     assert_eq!(roots, ["spine0", "spine1"]);
 }
 
+/// What a death may cost: a second, which `proto` panama `faults::a_root_that_dies_and_is_planted_elsewhere_costs_no_sum_and_less_than_a_second`
+/// holds in virtual time, and four by which the processes of twelve nodes may be late on a machine of two busy cores.
+const DEATH_COSTS_S: f64 = 1.0 + 4.0;
+
 #[test]
-fn a_spine_that_dies_costs_no_sum_where_trees_can_be_planted_anew() {
+fn a_spine_that_dies_costs_no_sum_and_a_second_where_trees_can_be_planted_anew() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.replants) {
         let words = ["--allreduce", "3000000", "--dtype", "i32", "--protocol", protocol.name, "--trees", "2"];
+        let Some(undisturbed) = sum(&words) else { return };
         let Some(report) = sum(&[&words, &["--kill", "spine0:0"][..]].concat()) else { return };
         assert_eq!((&report["killed"], report["ranks"].as_array().unwrap().len()), (&"spine0".into(), 8));
         // All of it has gone over the other one: as many packets as two trees have.
         let blocks = 3_000_000 / 352;
         assert!(passed(&report, "spine1", "leaf0") > blocks * 3 / 4, "{report}");
+        let cost = slowest_s(&report) - slowest_s(&undisturbed);
+        assert!(cost < DEATH_COSTS_S, "{cost} s more than {}: {report}", slowest_s(&undisturbed));
     }
+}
+
+fn slowest_s(report: &Value) -> f64 {
+    report["ranks"].as_array().unwrap().iter().map(|rank| rank["seconds"].as_f64().unwrap()).fold(0.0, f64::max)
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::udp::{Run, UdpPort, key_of};
 /// The interval at which switches tell their neighbours that they are alive.
 pub const HELLO_EVERY: Span = Span::from_millis(50);
 /// A neighbour that is silent for this time counts as dead. On busy machines up to six of its signs may be late.
-const DEAD_AFTER: Span = Span::from_millis(300);
+pub(super) const DEAD_AFTER: Span = Span::from_millis(300);
 
 /// All ports of a switch, and the ways to all nodes.
 pub struct Crossbar {

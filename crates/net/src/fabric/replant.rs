@@ -76,3 +76,20 @@ impl Switches {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tributary_proto::contract::time::Span;
+
+    use super::super::crossbar::{DEAD_AFTER, HELLO_EVERY};
+    use super::LOOK;
+
+    /// `proto` panama `faults::a_root_that_dies_and_is_planted_elsewhere_costs_no_sum_and_less_than_a_second` has half a second
+    /// from a switch's death to the last new machine. A neighbour finds it dead when it greets, and the seat hears of that with the
+    /// next greeting, at the latest; then it looks. The rest is for its calls.
+    #[test]
+    fn the_seat_plans_within_450_ms_of_a_death_which_leaves_its_calls_50() {
+        let look = Span::from_millis(LOOK.as_millis() as u64);
+        assert!(DEAD_AFTER + HELLO_EVERY.times(2) + look <= Span::from_millis(450));
+    }
+}

@@ -4,11 +4,12 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::sum_tree::SumTree;
+use tributary_proto::contract::time::{Span, Time};
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star};
-use crate::setup::{floats, job, racks, retransmissions};
+use crate::setup::{floats, job, plant, racks, reference_of_racks, retransmissions};
 
 /// What the first tree's machine at a switch says.
 fn drops(network: &Network, switch: usize) -> tributary_proto::contract::drop_reason::DropCounters {
@@ -38,7 +39,7 @@ fn a_rank_that_is_five_seconds_late_makes_nobody_send_again() {
 #[test]
 fn a_slow_network_is_not_taken_for_a_loss() {
     // Round trips of 100 ms, five times the first timeout.
-    let link = LinkConfig { delay: tributary_proto::contract::time::Span::from_millis(25), ..LinkConfig::default() };
+    let link = LinkConfig { delay: Span::from_millis(25), ..LinkConfig::default() };
     let job = JobConfig { levels: true, ..job(4, 1, 8, 16) };
     let mut network = racks(1, link, 2, &job);
     let inputs: Vec<Vec<f32>> = (0..4).map(|rank| floats(rank, 2_000)).collect();
@@ -54,7 +55,7 @@ fn heavy_loss_is_survived_in_levels_and_with_several_trees() {
         let inputs: Vec<Vec<f32>> = (0..6).map(|rank| floats(rank, 2_000)).collect();
         let mut network = racks(seed, link, 2, &job);
         let sum = reduce(&mut network, &inputs, ReduceOp::Sum);
-        assert!(sum == expected(&inputs, ReduceOp::Sum, &crate::setup::reference_of_racks(2, 6)));
+        assert!(sum == expected(&inputs, ReduceOp::Sum, &reference_of_racks(2, 6)));
         assert!(retransmissions(&network) > 0);
     }
 }
@@ -69,12 +70,45 @@ fn a_switch_that_is_started_again_finds_its_place() {
         for (rank, input) in inputs.iter().enumerate() {
             network.submit(rank, in_place(input, ReduceOp::Sum)).unwrap();
         }
-        network.run_until(tributary_proto::contract::time::Time(at_us * 1_000_000));
+        network.run_until(Time(at_us * 1_000_000));
         network.kill_switch(0);
         let below = tributary_proto::contract::config::Below::workers(3);
         network.run_until(at_ms(50));
         network.restart_switch(0, crate::harness::reduction::pipelines(&job, &below, None));
         let sum = output(network.run_until_idle(at_ms(10_000_000)), DType::F32, 20_000);
         assert!(sum == right, "after {at_us} us");
+    }
+}
+
+/// The time from a switch's death to the last new machine of the trees that used it: `net` fabric::replant says what it
+/// is made of.
+const PLANTED_AFTER: Span = Span::from_millis(500);
+
+/// Links of 200 Mbit/s, as a fabric's examples have them. The root answers nobody for half a second, in which the ranks' timers back off.
+#[test]
+fn a_root_that_dies_and_is_planted_elsewhere_costs_no_sum_and_less_than_a_second() {
+    let job = JobConfig { levels: true, ..job(8, 4, 64, 352) };
+    let link = LinkConfig { rate_bps: 200_000_000, ..LinkConfig::default() };
+    let inputs: Vec<Vec<f32>> = (0..8).map(|rank| floats(rank, 300_000)).collect();
+    let right = expected(&inputs, ReduceOp::Sum, &reference_of_racks(2, 8));
+    let run = |dies: Option<Time>| {
+        let mut network = racks(1, link, 2, &job);
+        for (rank, input) in inputs.iter().enumerate() {
+            network.submit(rank, in_place(input, ReduceOp::Sum)).unwrap();
+        }
+        if let Some(dies) = dies {
+            network.run_until(dies);
+            network.kill_switch(0);
+            network.run_until(dies + PLANTED_AFTER);
+            plant(&mut network, 2, &job);
+        }
+        assert!(output(network.run_until_idle(at_ms(10_000_000)), DType::F32, 300_000) == right, "{dies:?}");
+        network.last_event()
+    };
+    let undisturbed = run(None);
+    for twentieths in 0..20 {
+        let dies = Time(undisturbed.0 * twentieths / 20);
+        let cost = run(Some(dies)).since(undisturbed);
+        assert!(cost > PLANTED_AFTER && cost < Span::from_millis(1_000), "dead at {dies:?}: {cost:?} more");
     }
 }

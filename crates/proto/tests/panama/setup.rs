@@ -3,6 +3,7 @@
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, PortId, Rank};
 use tributary_proto::contract::options::Options;
+use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::panama::PROTOCOL;
 
@@ -38,16 +39,27 @@ pub fn racks(seed: u64, link: LinkConfig, racks: u16, job: &JobConfig) -> Networ
 
 /// The same, where each switch, the root first, knows the job in its own way.
 pub fn racks_of(seed: u64, link: LinkConfig, racks: u16, job: &JobConfig, at: &[&JobConfig]) -> Network {
-    let ranks = |rack: u16| (0..job.world).filter(move |rank| rank % racks == rack).map(Rank);
-    let root: Vec<Below> = (0..racks).map(|rack| Below::Switch(ranks(rack).collect())).collect();
-    let mut switches = vec![(pipelines(at[0], &root, None), None)];
-    for rack in 0..racks {
-        let below: Vec<Below> = ranks(rack).map(Below::Worker).collect();
-        let parent = Parent { port: PortId(below.len() as u16), child: ChildId(rack) };
-        switches.push((pipelines(at[usize::from(rack) + 1], &below, Some(parent)), Some(0)));
-    }
+    let parent = |switch: usize| (switch > 0).then_some(0);
+    let switches = at.iter().enumerate().map(|(switch, at)| (machines(switch, racks, at), parent(switch))).collect();
     let hosts = (0..job.world).map(|rank| host(job, rank, rank / racks)).collect();
     Network::tree(seed, link, hosts, |rank| 1 + rank % usize::from(racks), switches)
+}
+
+/// The machines of a switch of [`racks`], as new: 0 is the root, the racks follow.
+fn machines(switch: usize, racks: u16, job: &JobConfig) -> Vec<Pipeline> {
+    let ranks = |rack: u16| (0..job.world).filter(move |rank| rank % racks == rack).map(Rank);
+    let Some(rack) = (switch as u16).checked_sub(1) else {
+        let below: Vec<Below> = (0..racks).map(|rack| Below::Switch(ranks(rack).collect())).collect();
+        return pipelines(job, &below, None);
+    };
+    let below: Vec<Below> = ranks(rack).map(Below::Worker).collect();
+    let parent = Parent { port: PortId(below.len() as u16), child: ChildId(rack) };
+    pipelines(job, &below, Some(parent))
+}
+
+/// The trees of [`racks`] begin anew, with machines that know nothing, as where a fabric plants them elsewhere.
+pub fn plant(network: &mut Network, racks: u16, job: &JobConfig) {
+    (0..=usize::from(racks)).for_each(|switch| network.restart_switch(switch, machines(switch, racks, job)));
 }
 
 /// The tree of [`racks`].

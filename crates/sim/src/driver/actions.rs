@@ -66,7 +66,7 @@ impl Simulation {
     }
 
     fn set_rate(&mut self, link: LinkId, rate: Rate) {
-        let spec = LinkSpec { rate, ..self.graph.spec(link) };
+        let spec = LinkSpec { rate, ..self.graph.queue_spec(link) };
         self.fabric.set_rate(link, &spec);
         if let Some(host) = self.hosts.get_mut(self.graph.ends(link).0.index()) {
             host.set_rate(&self.fabric, self.settings.nic_bytes);

@@ -16,7 +16,7 @@ use super::trouble::LinkTrouble;
 use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
 use crate::rng::{Purpose, Rng};
-use crate::topology::{Graph, LinkId, LinkSpec};
+use crate::topology::{Graph, LinkId};
 
 /// How many events ahead links, packets and payloads are fetched, which gives main memory time enough.
 const LINKS_AHEAD: usize = 9;
@@ -83,14 +83,12 @@ impl Fabric {
         }
         let mut links = Vec::with_capacity(port_of.len());
         for edge in graph.edges() {
-            for (from, to, spec) in [(edge.a, edge.b, &edge.a_to_b), (edge.b, edge.a, &edge.b_to_a)] {
+            for (from, to) in [(edge.a, edge.b), (edge.b, edge.a)] {
                 let id = LinkId(links.len() as u32);
-                // The queue of a host's NIC is bounded by the host itself.
-                let own = LinkSpec { queue_bytes: u64::MAX, mark_bytes: None, ..*spec };
-                let spec = if from.0 < graph.hosts() { &own } else { spec };
+                let spec = graph.queue_spec(id);
                 let (to_port, latency) = (port_of[id.reverse().index()], graph.latency(to));
                 let seed = Rng::new(seed, Purpose::Marks, id.0.into()).bits();
-                links.push(Link::new(spec, from, to, to_port, latency, seed));
+                links.push(Link::new(&spec, from, to, to_port, latency, seed));
             }
         }
         let horizon = links.iter().map(|link| link.delay() + link.transmission(1500)).max().unwrap_or(Span::ZERO);

@@ -171,6 +171,14 @@ impl Graph {
         if link.0 & 1 == 0 { edge.a_to_b } else { edge.b_to_a }
     }
 
+    /// What the queue before a link keeps to. That of a host's NIC has no limit and marks nothing, because the host itself
+    /// bounds what it hands to its NIC.
+    pub fn queue_spec(&self, link: LinkId) -> LinkSpec {
+        let spec = self.spec(link);
+        let of_host = self.ends(link).0.0 < self.hosts;
+        if of_host { LinkSpec { queue_bytes: u64::MAX, mark_bytes: None, ..spec } } else { spec }
+    }
+
     /// The outgoing links of all nodes in the order of the cables: the place of each node's first link, and the links.
     pub fn ports(&self) -> (Vec<u32>, Vec<LinkId>) {
         let mut first = vec![0u32; self.nodes() + 1];
