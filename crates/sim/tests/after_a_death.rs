@@ -69,9 +69,6 @@ fn another_job_is_at_its_goodput_within_a_second_of_a_rank_s_death() {
         let before = median(all.iter().filter(|(start, took)| start + took < DEATH_S).map(|&(_, took)| took));
         let after: Vec<_> = all.iter().filter(|(start, _)| *start >= DEATH_S + BOUND_S).collect();
         assert!(after.len() > 10, "{protocol}: it ran for long enough: {report}");
-        for (start, took) in &all {
-            eprintln!("{protocol} {start:.4} {took:.4}");
-        }
         for (start, took) in after {
             assert!(*took <= 1.02 * before, "{protocol}: {took} s at {start} s, and {before} s before the death");
         }
