@@ -172,7 +172,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     def star(cores: str) -> dict[str, dict[str, Any]]:
         star = [sys.executable, "-m", "tributary", "star", "--hosts", str(RUNNERS)]
         star += ["--loss-percent", "5", "--shards", cores]
-        program = [sys.executable, rank_runs.__file__, str(tmp_path_factory.mktemp("meet")), *PLANS[cores]]
+        program = [sys.executable, rank_runs.__file__, "flare", str(tmp_path_factory.mktemp("meet")), *PLANS[cores]]
         variables = {**os.environ, "RUNS_CORES": cores}
         ran = subprocess.run([*star, "--", *program], capture_output=True, text=True, timeout=600, env=variables)
         assert ran.returncode == 0, ran.stderr

@@ -24,6 +24,14 @@ impl Fuel {
     }
 }
 
+/// A length of vectors, and what follows from it.
+#[derive(Clone, Copy)]
+struct Length {
+    bytes: usize,
+    elements: usize,
+    fuel: u64,
+}
+
 /// What the instances of one operator share.
 pub(crate) struct Code {
     pub module: Module,
@@ -31,6 +39,11 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    fn length(&self, bytes: usize) -> Length {
+        let elements = bytes / self.module.element.size();
+        Length { bytes, elements, fuel: self.fuel.of(elements) }
+    }
+
     fn sentence(&self, why: &str) -> Fault {
         let Module { name, hash, .. } = &self.module;
         Fault(format!("the operator {name} (SHA-256 {}) {why}", hash.short()))
@@ -42,6 +55,8 @@ pub(crate) struct WasmInstance {
     code: Arc<Code>,
     room: Room,
     guest: Result<Guest, OperatorError>,
+    /// Of the last call: most packets are as long as the one before.
+    length: Length,
     /// Instructions since the last question.
     instructions: u64,
 }
@@ -57,7 +72,7 @@ pub(crate) fn host_bytes(room: Room) -> usize {
 impl WasmInstance {
     pub fn new(code: Arc<Code>, room: Room) -> WasmInstance {
         let guest = code.module.guest(host_bytes(room));
-        WasmInstance { code, room, guest, instructions: 0 }
+        WasmInstance { length: code.length(0), code, room, guest, instructions: 0 }
     }
 
     /// The guest, and the places of its vectors.
@@ -70,9 +85,11 @@ impl WasmInstance {
 
     /// Combines one vector with another; both are named by their places.
     fn call(&mut self, left: usize, right: usize, bytes: usize) -> Result<(), Fault> {
+        if bytes != self.length.bytes {
+            self.length = self.code.length(bytes);
+        }
+        let Length { elements, fuel, .. } = self.length;
         let (code, guest, places) = self.guest()?;
-        let elements = bytes / code.module.element.size();
-        let fuel = code.fuel.of(elements);
         let called = guest.call(places.vector(left), places.vector(right), elements, fuel);
         let took = fuel.saturating_sub(guest.fuel_left());
         let called = called.map_err(|error| code.sentence(&why(&error, fuel, elements)));

@@ -10,8 +10,12 @@ use super::value::Type;
 use crate::element::{Element, Field};
 use crate::error::OperatorError;
 
-/// How many vectors one turn of the loop takes.
-const UNROLLED: usize = 4;
+/// How many vectors one turn of the loop takes, at most: a turn's own instructions (places, count, fuel) take as long as one vector's
+/// sum.
+const UNROLLED: usize = 8;
+/// The same where the code for an element is longer than this: the module would grow, and a turn's own instructions weigh less.
+const UNROLLED_LONG: usize = 4;
+const LONG: usize = 512;
 const VECTOR_BYTES: usize = 16;
 
 pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<String, OperatorError> {
@@ -28,13 +32,14 @@ pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<St
     let step = element.size();
     let (mut locals, mut combine) = (single.locals.clone(), String::new());
     // First several vectors at a time, then one, then single elements.
-    for number in [UNROLLED, 1] {
+    let several = if single.code.len() > LONG { UNROLLED_LONG } else { UNROLLED };
+    for number in [several, 1] {
         if let Some(vectors) = vectors(lines, element, number).filter(|_| has_vectors) {
             let bytes = number * VECTOR_BYTES;
             let count = bytes / step;
             let is_over = format!("(i32.lt_u (local.get $n) (i32.const {count}))");
             combine += &repeated(&format!("vectors_{number}"), &is_over, &vectors.code, bytes, count);
-            if number == UNROLLED {
+            if number == several {
                 locals += &vectors.locals;
             }
         }
