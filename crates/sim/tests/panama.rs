@@ -71,9 +71,10 @@ fn loss_on_all_links_is_survived() {
     assert!(sent_again(&sim) > 0);
 }
 
-/// §4.2.1, R4: "several packets need to be retransmitted". All ranks go back to what was lost, in its tree alone.
+/// §4.2.1, R4: "several packets need to be retransmitted". All ranks go back to what was lost, in its tree alone. If one rank lacks
+/// the result of a VID, others may have the results of a window from there on, and have sent another window.
 #[test]
-fn a_loss_costs_each_rank_at_most_the_room_of_one_tree() {
+fn a_loss_costs_each_rank_at_most_twice_the_room_of_one_tree() {
     let (ranks, trees) = (16, 4);
     for room in [4, 16, 64] {
         let slots = trees * room;
@@ -81,7 +82,7 @@ fn a_loss_costs_each_rank_at_most_the_room_of_one_tree() {
         let sim = run(&file(&format!("tensor = \"4 MiB\"\ntrees = {trees}\nslots = {slots}"), fault));
         let (lost, again) = (drops_and_pauses(&sim).0, sent_again(&sim));
         assert!(lost > 3 && again > 0, "{lost} lost, {again} sent again");
-        assert!(again <= lost * ranks * room, "{lost} lost, {again} sent again, room for {room}");
+        assert!(again <= 2 * lost * ranks * room, "{lost} lost, {again} sent again, room for {room}");
     }
 }
 
