@@ -22,7 +22,7 @@ impl Modulo {
     #[inline]
     pub fn of(self, number: u32) -> u32 {
         let fraction = self.reciprocal.wrapping_mul(number.into());
-        (u128::from(fraction) * u128::from(self.by) >> 64) as u32
+        ((u128::from(fraction) * u128::from(self.by)) >> 64) as u32
     }
 }
 
