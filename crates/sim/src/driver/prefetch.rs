@@ -6,7 +6,6 @@
 //! memory is there, the packet's slot.
 
 use tributary_numeric::prefetch;
-use tributary_proto::contract::drive::host::Drain;
 use tributary_proto::contract::host::Upcoming;
 
 use super::seat::HostSeat;
@@ -21,21 +20,6 @@ const MACHINES_AHEAD: usize = 6;
 const HEAPS_AHEAD: usize = 4;
 const SLOTS_AHEAD: usize = 1;
 
-/// A host's event: what comes first to its first seat.
-struct Coming<'a> {
-    seat: &'a HostSeat,
-    /// The link of the packet that arrives, if one does.
-    arrives_by: Option<LinkId>,
-}
-
-impl Coming<'_> {
-    /// True if the seat's machine is called. When a packet has left, it is only if it may have another to send.
-    #[inline]
-    fn calls_machine(&self) -> bool {
-        self.arrives_by.is_some() || self.seat.drain == Drain::Sending
-    }
-}
-
 impl Simulation {
     /// Fetches the memory that the next events will touch.
     #[inline]
@@ -48,45 +32,37 @@ impl Simulation {
 
     #[inline]
     fn prefetch_seats(&self) {
-        if let Some(Coming { seat, .. }) = self.seat_to_come(SEATS_AHEAD) {
+        if let Some((seat, _)) = self.seat_to_come(SEATS_AHEAD) {
             prefetch::whole(&self.hosts[seat.host.index()]);
             prefetch::whole(seat);
         }
-        if let Some(coming) = self.seat_to_come(MACHINES_AHEAD) {
-            if coming.calls_machine() {
-                prefetch::whole(&*coming.seat.machine);
-            }
-            let host = &self.hosts[coming.seat.host.index()];
+        if let Some((seat, _)) = self.seat_to_come(MACHINES_AHEAD) {
+            prefetch::whole(&*seat.machine);
+            let host = &self.hosts[seat.host.index()];
             prefetch::whole(&*host.seats);
             prefetch::first_line(self.fabric.link(host.uplink));
         }
-        if let Some(coming) = self.seat_to_come(HEAPS_AHEAD)
-            && coming.calls_machine()
-        {
-            coming.seat.machine.prefetch(Upcoming::Something);
+        if let Some((seat, _)) = self.seat_to_come(HEAPS_AHEAD) {
+            seat.machine.prefetch(Upcoming::Something);
         }
-        if let Some(coming) = self.seat_to_come(SLOTS_AHEAD)
-            && coming.calls_machine()
-        {
-            let upcoming = match coming.arrives_by {
+        if let Some((seat, link)) = self.seat_to_come(SLOTS_AHEAD) {
+            let upcoming = match link {
                 Some(link) => self.fabric.front_payload(link).map(Upcoming::Packet),
                 None => Some(Upcoming::Transmit),
             };
-            upcoming.into_iter().for_each(|upcoming| coming.seat.machine.prefetch(upcoming));
+            upcoming.into_iter().for_each(|upcoming| seat.machine.prefetch(upcoming));
         }
     }
 
-    /// The first seat of the host whose event comes after so many other events.
+    /// The first seat of the host whose event comes after so many other events, and the link if a packet arrives.
     #[inline]
-    fn seat_to_come(&self, ahead: usize) -> Option<Coming<'_>> {
+    fn seat_to_come(&self, ahead: usize) -> Option<(&HostSeat, Option<LinkId>)> {
         let id = self.fabric.queue.upcoming(ahead)?;
-        let link = LinkId(id.number());
-        let (link, arrives_by) = match id.kind() {
-            EventKind::Arrival => (link, Some(link)),
-            EventKind::Departure => (link.reverse(), None),
+        let (link, arriving) = match id.kind() {
+            EventKind::Arrival => (LinkId(id.number()), Some(LinkId(id.number()))),
+            EventKind::Departure => (LinkId(id.number()).reverse(), None),
             _ => return None,
         };
-        let seat = self.traffic.seats.get(self.seat_behind[link.index()] as usize)?;
-        Some(Coming { seat, arrives_by })
+        Some((self.traffic.seats.get(self.seat_behind[link.index()] as usize)?, arriving))
     }
 }
