@@ -68,21 +68,6 @@ fn an_incast_loses_nothing_and_keeps_its_link_busy() {
 }
 
 #[test]
-fn a_hosts_packet_that_nothing_waits_behind_leaves_without_an_event() {
-    let events = |packets: u64| {
-        let mut sim = simulation(&star(2, spec(), Span::ZERO), true);
-        sim.send_message(NodeId(0), NodeId(1), packets * u64::from(PACKET), PACKET);
-        assert!(sim.run_until_finished(END));
-        assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
-        sim.events()
-    };
-    // The host begins; the packet arrives at the switch, leaves it, and arrives.
-    assert_eq!(events(1), 4);
-    // The others wait, so the departures of all three packets of the host are events.
-    assert_eq!(events(3), 1 + 3 + 3 * 3);
-}
-
-#[test]
 fn the_checkers_accept_a_lossless_incast_and_find_a_drop() {
     let violations = |room: u64| {
         let link = LinkSpec { queue_bytes: room, ..spec() };

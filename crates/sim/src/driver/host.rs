@@ -141,7 +141,7 @@ impl HostNode {
             if link.backlog(fabric.now) >= self.nic_limit {
                 // A lossless link tells when it has finished a packet; it does not know before when that will be.
                 if fabric.is_lossless() {
-                    return fabric.watch(self.uplink);
+                    return;
                 }
                 break link.busy_until();
             }

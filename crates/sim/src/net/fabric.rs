@@ -202,9 +202,6 @@ impl Fabric {
 
     /// Makes a link pause before the next packet.
     pub fn stall(&mut self, link: LinkId, span: Span) {
-        if let Some(lossless) = &mut self.lossless {
-            lossless.ports[link.index()].settle(self.links[link.index()].busy_until(), self.now);
-        }
         self.links[link.index()].stall(self.now, span);
     }
 

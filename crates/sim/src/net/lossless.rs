@@ -18,6 +18,7 @@ use tributary_proto::contract::time::Time;
 use super::pause::{Charges, LosslessSpec};
 use super::trace::{Happening, LossCause};
 use super::{Fabric, Packet};
+use crate::events::{EventId, EventKind};
 use crate::topology::{Graph, LinkId};
 
 /// Whose room a packet in a queue takes.
@@ -57,8 +58,6 @@ pub(super) struct Port {
     pub waiting: VecDeque<Origin>,
     /// Origin and bytes of the packet that is leaving.
     pub leaving: Option<(Origin, u16)>,
-    /// True if no event tells when that packet has left. Then nothing waits behind it.
-    pub is_unwatched: bool,
     /// True if the near end was told to stop.
     pub paused: bool,
     /// Bytes of the near end's own packets.
@@ -80,7 +79,7 @@ pub(super) struct Port {
 
 impl Port {
     /// True if a packet may begin to leave.
-    pub(super) fn is_free(&self) -> bool {
+    fn is_free(&self) -> bool {
         !self.paused && self.leaving.is_none()
     }
 
@@ -240,12 +239,10 @@ impl Fabric {
         link.join_waiting(self.now, packet.bytes, &mut flags);
         let packet = Packet { flags, ..packet };
         let port = &mut lossless.ports[id.index()];
-        port.settle(link.busy_until(), self.now);
         let goes_at_once = port.is_idle();
         if !goes_at_once {
             port.waiting.push_back(origin);
             link.wait(packet);
-            self.watch(id);
         }
         if self.tracer.is_some() {
             self.record(self.near_end(id), Happening::Waits { link: id }, &{ packet });
@@ -311,8 +308,7 @@ impl Fabric {
 
     /// Bytes that packets take in the ports of lossless switches now.
     pub fn held_bytes(&self) -> u64 {
-        let Some(lossless) = &self.lossless else { return 0 };
-        lossless.ports.iter().zip(&self.links).map(|(port, link)| port.bytes(link.busy_until(), self.now)).sum()
+        self.lossless.as_ref().map_or(0, |lossless| lossless.ports.iter().map(|port| port.held + port.own).sum())
     }
 
     /// Drops a copy without a way out: releases its payload and its room.
@@ -330,5 +326,54 @@ impl Fabric {
         if let Some(origin) = lossless.free(id, origin, bytes) {
             self.order(origin, false);
         }
+    }
+
+    /// Begins the transmission of the first waiting packet on a lossless link, if none is leaving and no order forbids
+    /// it.
+    pub(super) fn begin_next(&mut self, id: LinkId) {
+        let Some(lossless) = &mut self.lossless else { return };
+        let port = &mut lossless.ports[id.index()];
+        if port.is_free()
+            && let Some(origin) = port.waiting.pop_front()
+        {
+            let (link, more) = (&mut self.links[id.index()], port.waiting.len());
+            let (bytes, next) = link.begin_first(self.now, more);
+            port.leaving = Some((origin, bytes));
+            self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
+            let traced = self.tracer.is_some().then(|| link.last_begun(more));
+            if link.crosses {
+                link.take_first().into_iter().for_each(|packet| self.outgoing = packet);
+                self.cross(id);
+            } else if let Some(arrival) = next {
+                self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
+            }
+            if let Some(packet) = traced {
+                self.record_joined(id, &packet);
+            }
+        }
+    }
+
+    /// Begins the transmission of a packet that has not waited.
+    #[inline(always)]
+    fn begin(&mut self, id: LinkId, packet: Packet, origin: Origin) {
+        let Some(lossless) = &mut self.lossless else { return };
+        lossless.ports[id.index()].leaving = Some((origin, packet.bytes));
+        let link = &mut self.links[id.index()];
+        let arrival = link.begin(self.now, packet.bytes);
+        self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
+        self.depart_with(id, Packet { arrival, ..packet });
+    }
+
+    /// A lossless link has finished a packet, unless it has paused since this event was set.
+    pub fn depart(&mut self, id: LinkId) {
+        let until = self.links[id.index()].busy_until();
+        if until > self.now {
+            return self.queue.push(until, EventId::new(EventKind::Departure, id.0));
+        }
+        let Some(lossless) = &mut self.lossless else { return };
+        if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take() {
+            self.give_room_back(id, origin, bytes);
+        }
+        self.begin_next(id);
     }
 }

@@ -3,7 +3,6 @@
 //! Start with [`Fabric`]; a [`Link`] is one direction of a cable together with the output queue before it.
 
 mod crossing;
-mod departures;
 mod fabric;
 mod faults;
 mod link;
