@@ -11,8 +11,6 @@ mod wheel;
 pub use timers::TimerTable;
 pub use wheel::EventQueue;
 
-use std::cmp::Ordering;
-
 use tributary_proto::contract::time::Time;
 
 /// The subject of an event: a link, a NIC or a single packet, by [`EventId::kind`] and number.
@@ -75,32 +73,10 @@ impl EventId {
 }
 
 /// A future event. Events are ordered by time, then by id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Event {
     /// When.
     pub time: Time,
     /// What.
     pub id: EventId,
-}
-
-impl Event {
-    /// Time and id as one number: processors compare it without a branch, and branches in sorts are hard to predict.
-    #[inline]
-    fn key(&self) -> u128 {
-        u128::from(self.time.0) << 32 | u128::from(self.id.0)
-    }
-}
-
-impl Ord for Event {
-    #[inline]
-    fn cmp(&self, other: &Event) -> Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-impl PartialOrd for Event {
-    #[inline]
-    fn partial_cmp(&self, other: &Event) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }

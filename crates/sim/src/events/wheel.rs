@@ -204,7 +204,7 @@ impl EventQueue {
         }
         self.in_wheel -= self.current.len();
         if self.current.len() > 1 {
-            self.current.sort_unstable_by_key(|event| Reverse(event.key()));
+            self.current.sort_unstable_by(|a, b| b.cmp(a));
         }
     }
 
