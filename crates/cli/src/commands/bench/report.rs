@@ -296,6 +296,7 @@ mod tests {
     use tributary_numeric::DType;
 
     use super::*;
+    use crate::stage::job;
 
     fn row(loss_percent: f64, runs: &[(Contender, f64)]) -> Row {
         let sample = |seconds: f64| Sample { seconds, ..Sample::default() };
@@ -303,8 +304,13 @@ mod tests {
         Row { samples, ..Row::new(4, Rate::Gbps(1.0), loss_percent) }
     }
 
+    fn contenders(dtypes: &[DType], numbers: &[&'static str]) -> Vec<Contender> {
+        let protocols: Vec<_> = job::protocols().collect();
+        Contender::all(&protocols, dtypes, numbers, &[])
+    }
+
     fn ours() -> Contender {
-        Contender::all(&[DType::F32], &["float"], &[])[0]
+        contenders(&[DType::F32], &["float"])[0]
     }
 
     fn report() -> Report {
@@ -318,7 +324,7 @@ mod tests {
             mtu: 1500,
             rows: Vec::new(),
             notes: Vec::new(),
-            contenders: Contender::all(&[DType::F32, DType::BF16], &["float", "fixed"], &[]),
+            contenders: contenders(&[DType::F32, DType::BF16], &["float", "fixed"]),
         }
     }
 
