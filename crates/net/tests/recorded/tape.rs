@@ -203,7 +203,7 @@ struct Losses {
 impl Losses {
     fn takes_next(&mut self) -> bool {
         self.seen += 1;
-        self.every.is_some_and(|every| self.seen % every == 0)
+        self.every.is_some_and(|every| self.seen.is_multiple_of(every))
     }
 }
 
