@@ -1,7 +1,7 @@
 //! `tributary allreduce --sparse`: elements made up at some indices, and checked at all indices that any rank brings.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tributary_net::client;
@@ -39,6 +39,9 @@ fn able() -> String {
 
 /// The name of the switches' count of elements that they have sent.
 const ELEMENTS_OUT: &str = "elements_out";
+/// How long a switch may take to account for what it has sent, and how often it is asked.
+const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(2);
+const ACCOUNT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How ranks draw their indices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -200,13 +203,28 @@ fn check(expected: &Expected, drawn: &Drawn, size: usize, outcome: &Outcome) -> 
 }
 
 /// How many elements this worker's switch has sent for each element of a result, less 1; `None` if the switch does not
-/// tell.
+/// tell. It has sent each result at least once, so an account that says less is of a moment ago: then it is asked again.
 fn extra_traffic(member: &Member, elements_of_result: usize) -> Option<f64> {
+    let needed = elements_of_result as f64 * f64::from(member.iters);
+    let deadline = Instant::now() + ACCOUNT_TIMEOUT;
+    loop {
+        let sent = elements_sent(member)?;
+        if sent >= needed {
+            return (needed > 0.0).then(|| sent / needed - 1.0);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::sleep(ACCOUNT_INTERVAL);
+    }
+}
+
+/// How many elements this worker's switch has sent for the job, by its last account.
+fn elements_sent(member: &Member) -> Option<f64> {
     let status = client::status(resolve(&member.switch).ok()?).ok()?;
     let job = status.jobs.iter().find(|job| job.name == member.job)?;
     let out = job.metrics.iter().find(|metric| metric.name == ELEMENTS_OUT)?;
-    let needed = elements_of_result as f64 * f64::from(member.iters);
-    (needed > 0.0).then(|| MetricValue::from(out.value).as_f64() / needed - 1.0)
+    Some(MetricValue::from(out.value).as_f64())
 }
 
 #[cfg(test)]
