@@ -1,5 +1,7 @@
 //! What operators read of a switch as it happens: a line for each thing, and never what only members may know.
 
+mod support;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -84,21 +86,8 @@ struct Worker {
 impl Worker {
     fn new(switch: SocketAddr, job: &str, rank: u16, world: u16) -> Worker {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let protocol = protocols::ALL[0];
-        let request = JoinRequest {
-            job: job.into(),
-            rank,
-            world,
-            protocol,
-            options: protocol.options.defaults(),
-            udp: udp.local_addr().unwrap(),
-            elements_per_packet: None,
-            max_elements_per_packet: 360,
-            slots: None,
-            trees: None,
-            suggested_slots: 8,
-            timeout: Duration::from_secs(20),
-        };
+        let asked = support::join_request(protocols::ALL[0], job, rank, world, &udp);
+        let request = JoinRequest { suggested_slots: 8, timeout: Duration::from_secs(20), ..asked };
         Worker { udp, rendezvous: HttpRendezvous::new(switch).unwrap(), request }
     }
 
