@@ -15,9 +15,7 @@ use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{
-    Below, FabricPlan, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace,
-};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig};
 use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
@@ -254,16 +252,8 @@ fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
 /// What a fresh worker makes of the packets that reached a real one: its packets in the order of their first sending,
 /// and its sum.
 fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let (job, worker, timers) = (config(world), Rank(rank as u16), TimerConfig::default());
-    let host = HostConfig {
-        job,
-        rank: worker,
-        trees: WorkerPlace::of_rank(worker),
-        serves: None,
-        timers,
-        fabric: FabricPlan::default(),
-    };
-    let mut host = protocols::named("switchml").unwrap().host(Values::Elements, &host);
+    let config = HostConfig::worker(config(world), Rank(rank as u16));
+    let mut host = protocols::named("switchml").unwrap().host(Values::Elements, &config);
     let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(input(rank)), ReduceOp::Sum));
     host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
     let mut recorder = HostRecorder::default();

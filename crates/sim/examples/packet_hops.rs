@@ -1,6 +1,8 @@
 //! An allreduce of 4 MiB over 1,024 hosts (32 leaves, 32 spines) with the protocols' own machines. Prints packet-hops
 //! per CPU second. `cargo run --release --example packet_hops [PROTOCOL] [HOSTS] [TREES] [SLOTS]`
 
+mod process;
+
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::NodeId;
@@ -10,6 +12,8 @@ use tributary_proto::protocols;
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
+
+use process::{cpu_seconds, resident_kib};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -58,16 +62,4 @@ fn main() {
         end * 1e6,
         f64::from(1 << 25) / end / 1e9,
     );
-}
-
-/// User and system time of this process.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    stat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
-}
-
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }

@@ -2,6 +2,8 @@
 //! 1,024 bytes to one host of a random permutation, over a random spine for each packet. Prints packet-hops per CPU
 //! second. `cargo run --release --example workload_w [RUNS]`
 
+mod process;
+
 use std::time::Instant;
 
 use tributary_proto::contract::ids::NodeId;
@@ -10,6 +12,8 @@ use tributary_sim::driver::{Settings, Simulation};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
+
+use process::{cpu_seconds, resident_kib};
 
 fn main() {
     let runs: u64 = std::env::args().nth(1).and_then(|runs| runs.parse().ok()).unwrap_or(5);
@@ -43,16 +47,4 @@ fn main() {
             fabric.trace_hash(),
         );
     }
-}
-
-/// User and system time of this process.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    stat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) * 1e-9
-}
-
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }

@@ -9,9 +9,7 @@ pub mod sparcml;
 pub mod switchml;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{
-    Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace,
-};
+use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig};
 use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
 use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
@@ -149,14 +147,7 @@ fn drive_host(
     readable: impl Fn(&[u8]) -> bool,
 ) {
     let Subject { protocol, job, .. } = subject;
-    let config = HostConfig {
-        job: job.clone(),
-        rank: Rank(0),
-        trees: WorkerPlace::of_rank(Rank(0)),
-        serves: None,
-        timers: TimerConfig::default(),
-        fabric,
-    };
+    let config = HostConfig { fabric, ..HostConfig::worker(job.clone(), Rank(0)) };
     let mut host = protocol.host(Values::Elements, &config);
     let all = collectives.len();
     for collective in collectives {

@@ -1,7 +1,7 @@
 //! What the benches' jobs are made from: a job of eight ranks, a pipeline with a machine of its own, and a rank's updates.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig};
 use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
@@ -43,14 +43,7 @@ pub fn pipeline(protocol: &Protocol, job: &JobConfig) -> Pipeline {
 
 /// One update of rank 0 for each slot, of elements that all have this value.
 pub fn updates<T: Element>(protocol: &Protocol, job: &JobConfig, value: T) -> Vec<Vec<u8>> {
-    let config = HostConfig {
-        job: job.clone(),
-        rank: Rank(0),
-        trees: WorkerPlace::of_rank(Rank(0)),
-        serves: None,
-        timers: TimerConfig::default(),
-        fabric: Default::default(),
-    };
+    let config = HostConfig::worker(job.clone(), Rank(0));
     let mut host = protocol.host(Values::Elements, &config);
     let elements = usize::from(SLOTS) * usize::from(job.elements_per_packet);
     let tensor = ElementTensor::new(InPlaceStorage::new(vec![value; elements]), ReduceOp::Sum);

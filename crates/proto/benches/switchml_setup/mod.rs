@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
@@ -56,14 +56,7 @@ pub fn pipeline(job: &JobConfig) -> Pipeline {
 
 /// Rank 0, before any collective.
 pub fn host(job: &JobConfig) -> Box<dyn Host> {
-    let config = HostConfig {
-        job: job.clone(),
-        rank: Rank(0),
-        trees: WorkerPlace::of_rank(Rank(0)),
-        serves: None,
-        timers: TimerConfig::default(),
-        fabric: Default::default(),
-    };
+    let config = HostConfig::worker(job.clone(), Rank(0));
     PROTOCOL.host(Values::Elements, &config)
 }
 

@@ -82,6 +82,12 @@ impl WorkerPlace {
 }
 
 impl HostConfig {
+    /// A worker of a job that one switch sums for: no server, with the timers that every new worker has.
+    pub fn worker(job: JobConfig, rank: Rank) -> HostConfig {
+        let (timers, fabric) = (TimerConfig::default(), FabricPlan::default());
+        HostConfig { job, rank, trees: WorkerPlace::of_rank(rank), serves: None, timers, fabric }
+    }
+
     /// The worker's place in a tree. A job of several trees has one place in each tree; the trees of one switch all
     /// have the same number for a worker.
     pub fn place(&self, tree: TreeId) -> WorkerPlace {

@@ -22,11 +22,11 @@ fn three() -> (JobConfig, FabricPlan) {
 }
 
 fn worker(rank: u16) -> Box<dyn Host> {
-    use tributary_proto::contract::config::{HostConfig, TimerConfig, WorkerPlace};
+    use tributary_proto::contract::config::HostConfig;
     use tributary_proto::contract::ids::Rank;
-    let ((job, fabric), rank) = (three(), Rank(rank));
-    let (trees, timers) = (WorkerPlace::of_rank(rank), TimerConfig::default());
-    acknowledging().host(Values::Elements, &HostConfig { job, rank, trees, serves: None, timers, fabric })
+    let (job, fabric) = three();
+    let config = HostConfig { fabric, ..HostConfig::worker(job, Rank(rank)) };
+    acknowledging().host(Values::Elements, &config)
 }
 
 fn switch_of_three() -> Pipeline {

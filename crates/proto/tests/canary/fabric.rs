@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind};
-use tributary_proto::contract::config::{FabricPlan, HostConfig, SharedSwitchConfig, WorkerPlace};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, SharedSwitchConfig};
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{JobId, NodeId, PortId, Rank};
@@ -111,18 +111,8 @@ impl Fabric {
             roots: roots.into(),
         };
         let machine = |rank: u32| {
-            let (job, worker) = (job(hosts as u16, slots), Rank(rank as u16));
-            PROTOCOL.host(
-                Values::Elements,
-                &HostConfig {
-                    job,
-                    rank: worker,
-                    trees: WorkerPlace::of_rank(worker),
-                    serves: None,
-                    timers: timers(),
-                    fabric: plan.clone(),
-                },
-            )
+            let worker = HostConfig::worker(job(hosts as u16, slots), Rank(rank as u16));
+            PROTOCOL.host(Values::Elements, &HostConfig { timers: timers(), fabric: plan.clone(), ..worker })
         };
         let nodes = cables.len();
         let mut fabric = Fabric {

@@ -8,9 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{
-    Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace,
-};
+use tributary_proto::contract::config::{Below, FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::numbers::Numbers;
@@ -81,14 +79,7 @@ fn in_fixed_point(protocol: &Protocol) -> Options {
 
 /// A worker of that job.
 pub fn host(protocol: &Protocol, rank: u16, fabric: FabricPlan) -> Box<dyn Host> {
-    let config = HostConfig {
-        job: job(protocol),
-        rank: Rank(rank),
-        trees: WorkerPlace::of_rank(Rank(rank)),
-        serves: None,
-        timers: TimerConfig::default(),
-        fabric,
-    };
+    let config = HostConfig { fabric, ..HostConfig::worker(job(protocol), Rank(rank)) };
     protocol.host(Values::Elements, &config)
 }
 

@@ -2,7 +2,7 @@
 //! its sums must have.
 
 use tributary_numeric::{DType, Element, ReduceOp, codec};
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
@@ -23,14 +23,8 @@ fn protocol(job: &JobConfig) -> &'static Protocol {
 
 /// A worker that is a given child of its switch.
 pub fn host(job: &JobConfig, rank: u16, child: u16) -> Box<dyn Host> {
-    let config = HostConfig {
-        job: job.clone(),
-        rank: Rank(rank),
-        trees: vec![WorkerPlace { child: ChildId(child) }],
-        serves: None,
-        timers: TimerConfig::default(),
-        fabric: Default::default(),
-    };
+    let trees = vec![WorkerPlace { child: ChildId(child) }];
+    let config = HostConfig { trees, ..HostConfig::worker(job.clone(), Rank(rank)) };
     protocol(job).host(Values::Elements, &config)
 }
 

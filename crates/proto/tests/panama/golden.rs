@@ -145,14 +145,10 @@ fn figure_6a() {
     let mut packets = Vec::new();
     let said = ["port 0 in", "port 1 in", "port 2 in", "port 3 in"];
     for (port, said) in (0..4).zip(said) {
-        let config = tributary_proto::contract::config::HostConfig {
-            job: tributary_proto::contract::config::JobConfig { world: 4, ..job(&PROTOCOL) },
-            rank: tributary_proto::contract::ids::Rank(port),
-            trees: tributary_proto::contract::config::WorkerPlace::of_rank(tributary_proto::contract::ids::Rank(port)),
-            serves: None,
-            timers: Default::default(),
-            fabric: Default::default(),
-        };
+        let config = tributary_proto::contract::config::HostConfig::worker(
+            tributary_proto::contract::config::JobConfig { world: 4, ..job(&PROTOCOL) },
+            tributary_proto::contract::ids::Rank(port),
+        );
         let mut host = PROTOCOL.host(Values::Elements, &config);
         let tiny = f32::from_bits(1 + u32::from(port));
         host.submit(Time::ZERO, f32s(&[1.5 * f32::from(port), 16_777_216.0 - f32::from(port), -0.0, tiny])).unwrap();

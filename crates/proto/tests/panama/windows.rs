@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, SubmitError};
 use tributary_proto::contract::ids::{OpId, Rank, TreeId};
@@ -70,14 +70,7 @@ impl Host for Watched {
 fn watched(seed: u64, link: LinkConfig, job: &JobConfig) -> (Network, Vec<Log>) {
     let logs: Vec<Log> = (0..job.world).map(|_| Log::default()).collect();
     let host = |rank: u16| -> Box<dyn Host> {
-        let config = HostConfig {
-            job: job.clone(),
-            rank: Rank(rank),
-            trees: WorkerPlace::of_rank(Rank(rank)),
-            serves: None,
-            timers: TimerConfig::default(),
-            fabric: Default::default(),
-        };
+        let config = HostConfig::worker(job.clone(), Rank(rank));
         let (machine, log) = (PanamaHost::new(Values::Elements, &config), logs[usize::from(rank)].clone());
         Box::new(Watched { machine, trees: job.trees, log })
     };
@@ -191,14 +184,7 @@ fn trees_send_strictly_in_turn_where_that_is_chosen() {
         let below = Below::workers(2);
         let mut both = pipelines(&job, &below, None);
         both[1] = pipelines(&narrow, &below, None).remove(1);
-        let config = |rank| HostConfig {
-            job: job.clone(),
-            rank: Rank(rank),
-            trees: WorkerPlace::of_rank(Rank(rank)),
-            serves: None,
-            timers: TimerConfig::default(),
-            fabric: Default::default(),
-        };
+        let config = |rank| HostConfig::worker(job.clone(), Rank(rank));
         let host = |rank, log: &Log| -> Box<dyn Host> {
             Box::new(Watched { machine: PanamaHost::new(Values::Elements, &config(rank)), trees: 2, log: log.clone() })
         };

@@ -1,7 +1,7 @@
 //! Jobs with servers for the tests, their inputs, and the check of every rank's output.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{HostConfig, JobConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{HostConfig, JobConfig};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{JobId, JobKey, Rank, ServerId};
 use tributary_proto::contract::protocol::Protocol;
@@ -34,14 +34,7 @@ pub fn network(seed: u64, link: LinkConfig, world: u16, dedicated: u16) -> Netwo
     };
     let machine = |host: u16| -> Box<dyn Host> {
         let serves = if dedicated == 0 { Some(host) } else { host.checked_sub(world) };
-        let config = HostConfig {
-            job: job.clone(),
-            rank: Rank(host),
-            trees: WorkerPlace::of_rank(Rank(host)),
-            serves: serves.map(ServerId),
-            timers: TimerConfig::default(),
-            fabric: Default::default(),
-        };
+        let config = HostConfig { serves: serves.map(ServerId), ..HostConfig::worker(job.clone(), Rank(host)) };
         let make = if host < world { PS.host } else { PS.server.unwrap() };
         make(Values::Elements, &config)
     };

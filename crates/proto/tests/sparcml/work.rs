@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::HostConfig;
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet};
@@ -67,11 +67,7 @@ fn a_rank_reads_and_writes_a_block_or_two_at_a_time() {
         assert!(elements <= 2 * BLOCK, "{elements} elements of {ELEMENTS} were read and written when {what}");
     };
     let mut hosts: Vec<SparcmlHost> = (0..WORLD)
-        .map(|rank| {
-            let (job, rank, timers) = (job.clone(), Rank(rank), TimerConfig::default());
-            let (trees, fabric) = (WorkerPlace::of_rank(rank), FabricPlan::default());
-            SparcmlHost::new(Values::Elements, &HostConfig { job, rank, trees, serves: None, timers, fabric })
-        })
+        .map(|rank| SparcmlHost::new(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank))))
         .collect();
     let mut on_the_way = VecDeque::new();
     for (rank, host) in hosts.iter_mut().enumerate() {

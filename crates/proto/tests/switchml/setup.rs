@@ -1,7 +1,7 @@
 //! Jobs, hosts and pipelines for the tests.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::options::Options;
@@ -44,14 +44,8 @@ pub fn host_of(values: Values, job: &JobConfig, worker: u16) -> Box<dyn Host> {
 
 /// A rank that is this child of its switch.
 pub fn host_below(values: Values, job: &JobConfig, rank: u16, child: ChildId) -> Box<dyn Host> {
-    let config = HostConfig {
-        job: job.clone(),
-        rank: Rank(rank),
-        trees: vec![WorkerPlace { child }],
-        serves: None,
-        timers: TimerConfig::default(),
-        fabric: Default::default(),
-    };
+    let trees = vec![WorkerPlace { child }];
+    let config = HostConfig { trees, ..HostConfig::worker(job.clone(), Rank(rank)) };
     tributary_proto::switchml::PROTOCOL.host(values, &config)
 }
 

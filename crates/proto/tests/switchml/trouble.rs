@@ -1,7 +1,7 @@
 //! What cannot succeed fails on every rank, in time, and with the reason.
 
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::contract::config::{HostConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::HostConfig;
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent, SubmitError};
 use tributary_proto::contract::ids::{OpId, Rank, TreeId};
 use tributary_proto::contract::tensor::{Primitive, Spec};
@@ -103,14 +103,7 @@ fn a_switch_that_dies_is_named_and_the_next_job_works() {
         }
         network.restart_switch(0, pipelines(Values::Elements, &job, 4));
         for (rank, host) in network.hosts.iter_mut().enumerate() {
-            let config = HostConfig {
-                job: job.clone(),
-                rank: Rank(rank as u16),
-                trees: WorkerPlace::of_rank(Rank(rank as u16)),
-                serves: None,
-                timers: TimerConfig::default(),
-                fabric: Default::default(),
-            };
+            let config = HostConfig::worker(job.clone(), Rank(rank as u16));
             host.machine = tributary_proto::switchml::PROTOCOL.host(Values::Elements, &config);
         }
         reduce(&mut network, &[(1000, true)], at_ms(100_000));

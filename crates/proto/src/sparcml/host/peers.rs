@@ -228,7 +228,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::config::{FabricPlan, JobConfig, WorkerPlace};
+    use crate::contract::config::JobConfig;
     use crate::contract::ids::{JobId, JobKey};
     use crate::contract::tensor::Spec;
     use crate::contract::time::Span;
@@ -242,7 +242,6 @@ mod tests {
     const WORLD: u16 = 100;
 
     fn peers() -> Peers {
-        let rank = Rank(0);
         let job = JobConfig {
             job: JobId(1),
             key: JobKey(1),
@@ -254,8 +253,7 @@ mod tests {
             levels: false,
             options: PROTOCOL.options.read(&BTreeMap::new()).unwrap(),
         };
-        let (trees, fabric) = (WorkerPlace::of_rank(rank), FabricPlan::default());
-        Peers::new(&HostConfig { job, rank, trees, serves: None, timers: TimerConfig::default(), fabric })
+        Peers::new(&HostConfig::worker(job, Rank(0)))
     }
 
     fn message() -> Arc<Message> {

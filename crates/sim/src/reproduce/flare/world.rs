@@ -1,7 +1,7 @@
 //! Flare's hosts and switches with real elements. Packets arrive in any order or are lost: one randomly drawn packet
 //! after the other is delivered, and time passes with each.
 
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
@@ -110,10 +110,9 @@ impl World {
             switches.push((pipeline(&job, below.collect(), None), cables));
         }
         let host = |(rank, (_, port)): (usize, &(usize, PortId))| {
-            let rank = Rank(rank as u16);
             let trees = vec![WorkerPlace { child: ChildId(port.0) }];
-            let (timers, fabric) = (TimerConfig::default(), Default::default());
-            PROTOCOL.host(Values::Elements, &HostConfig { job: job.clone(), rank, trees, serves: None, timers, fabric })
+            let config = HostConfig { trees, ..HostConfig::worker(job.clone(), Rank(rank as u16)) };
+            PROTOCOL.host(Values::Elements, &config)
         };
         Ok(World {
             hosts: at.iter().enumerate().map(host).collect(),

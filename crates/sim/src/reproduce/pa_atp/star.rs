@@ -2,9 +2,7 @@
 //! what is sent and what arrives.
 
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{
-    FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, WorkerPlace,
-};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, Rank};
 use tributary_proto::contract::options::{OptionSet, Options};
@@ -122,9 +120,7 @@ impl Star {
         let values = vec![1i32; shape.blocks * usize::from(shape.elements_per_packet)];
         let mut members = Vec::new();
         for rank in (0..world).map(Rank) {
-            let trees = WorkerPlace::of_rank(rank);
-            let (job, fabric, timers) = (job.clone(), fabric.clone(), Default::default());
-            let config = HostConfig { job, rank, trees, serves: None, timers, fabric };
+            let config = HostConfig { fabric: fabric.clone(), ..HostConfig::worker(job.clone(), rank) };
             let mut host = BestEffortHost::new(Values::Elements, shape.rules, &config);
             let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(values.clone()), ReduceOp::Sum));
             let submitted = host.submit(NOW, Collective { tensor, deadline: None });

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use tributary_numeric::ReduceOp;
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
@@ -50,14 +50,7 @@ fn job(world: u16, trees: u16) -> JobConfig {
 
 /// A worker that sums these values with the other workers; one element a packet.
 fn worker(job: &JobConfig, rank: u16, values: &[f32]) -> Result<Box<dyn Host>, ReproduceError> {
-    let config = HostConfig {
-        job: job.clone(),
-        rank: Rank(rank),
-        trees: WorkerPlace::of_rank(Rank(rank)),
-        serves: None,
-        timers: TimerConfig::default(),
-        fabric: Default::default(),
-    };
+    let config = HostConfig::worker(job.clone(), Rank(rank));
     let mut worker = PROTOCOL.host(Values::Elements, &config);
     let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(values.to_vec()), ReduceOp::Sum));
     let submitted = worker.submit(Time::ZERO, Collective { tensor, deadline: None });

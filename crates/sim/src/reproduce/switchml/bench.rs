@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig, TimerConfig};
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, PortId, Rank, TreeId};
@@ -78,9 +78,7 @@ impl Bench {
             options,
         };
         let worker = |rank: u16| {
-            let rank = Rank(rank);
-            let trees = WorkerPlace::of_rank(rank);
-            let config = HostConfig { job: job.clone(), rank, trees, serves: None, timers, fabric: Default::default() };
+            let config = HostConfig { timers, ..HostConfig::worker(job.clone(), Rank(rank)) };
             let machine = PROTOCOL.host(Values::Elements, &config);
             Worker { machine, recorder: HostRecorder::default(), sent: VecDeque::new() }
         };
