@@ -15,7 +15,7 @@ TESTS_AT_ONCE := 2
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-build test-installed test-tools check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
+.PHONY: help build test test-build test-installed test-rust test-checks test-tools check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,10 +35,7 @@ $(VENV)/.tools: pyproject.toml
 # What pip fetches and unpacks leaves a core to the compiler most of the time.
 test: ## Everything that must hold; where PyTorch cannot be installed, all but its tests
 	$(MAKE) --jobs=2 test-build test-installed
-	$(MAKE) check without-protocol site
-	RUST_TEST_THREADS=$(TESTS_AT_ONCE) cargo test --workspace --quiet
-	# Each of the machines' benches once, so that none stands still unseen. With --package, cargo would compile all they need anew.
-	cargo test --workspace --bench switches --bench switchml --quiet > /dev/null
+	$(MAKE) --jobs=2 test-rust test-checks
 	@if [ -s $(VENV)/.without-torch ]; then \
 	    trap 'echo "left out: the tests of the PyTorch backend, of its conformance and of the examples. $$(cat $(VENV)/.without-torch)"' EXIT; \
 	fi; \
@@ -51,6 +48,16 @@ test-build: $(VENV)/.tools
 	MAKEFLAGS= cargo test --workspace --no-run --quiet
 	MAKEFLAGS= $(VENV)/bin/maturin develop --quiet
 	@echo "built for tests into $(VENV); make build makes the fast program"
+
+# cargo lets go of the target folder when the tests start, so that clippy can have it.
+test-rust:
+	MAKEFLAGS= RUST_TEST_THREADS=$(TESTS_AT_ONCE) cargo test --workspace --quiet
+	# Each of the machines' benches once, so that none stands still unseen. With --package, cargo would compile all they need anew.
+	MAKEFLAGS= cargo test --workspace --bench switches --bench switchml --quiet > /dev/null
+
+# What compiles and runs nothing that counts seconds, beside the tests that do: these have the cores whenever they want them.
+test-checks:
+	MAKEFLAGS= nice -n 19 $(MAKE) check without-protocol site
 
 # All that tests need besides. .without-torch holds the reason where PyTorch is not there, and is empty where it is.
 test-installed: test-tools
