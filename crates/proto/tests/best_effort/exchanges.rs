@@ -230,7 +230,7 @@ fn a_job_that_is_taken_away_leaves_nothing_behind() {
 #[test]
 fn a_rank_that_is_late_by_a_thousand_round_trips_costs_the_others_questions_and_no_resend() {
     for protocol in family() {
-        let mut fabric = Fabric::star(4, &Choice { slots: 64, switch: &[("lease", "1 s")], ..Choice::of(protocol) });
+        let mut fabric = Fabric::star(4, &Choice { slots: 64, switch: &[("lease", "800 ms")], ..Choice::of(protocol) });
         for rank in 0..4 {
             let late = if rank == 3 { 100_000 } else { 0 };
             fabric.submit_at(at_us(late), rank, collective(input(rank, 8 * 4000), ReduceOp::Sum));

@@ -47,7 +47,7 @@ pub const SWITCH: &[OptionSpec] = &[
     OptionSpec {
         name: "lease",
         kind: Kind::Time { least: Span::from_micros(1), most: Span::from_millis(3_600_000) },
-        default: "1 s",
+        default: "800 ms",
         help: "an aggregator that nobody has touched for so long passes on what it holds and is free",
     },
     OptionSpec {
@@ -83,7 +83,7 @@ pub struct Memory {
 impl Memory {
     /// A memory of so many aggregators, any of which a block may take, and paths of so many packets; else the defaults.
     pub fn new(aggregators: u32, path_packets: u64) -> Memory {
-        Memory { aggregators, by_hash: false, lease: Span::from_millis(1_000), path_packets, eta_permille: 0 }
+        Memory { aggregators, by_hash: false, lease: Span::from_millis(800), path_packets, eta_permille: 0 }
     }
 
     /// Reads the operator's choice.
