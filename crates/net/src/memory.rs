@@ -51,6 +51,10 @@ impl<T: Element> Storage for RawStorage<T> {
         self.len
     }
 
+    fn is_apart(&self) -> bool {
+        self.kept.is_empty() || self.input.wrapping_add(self.kept.start) != self.output.cast_const()
+    }
+
     fn input(&self, block: Range<usize>) -> &[T] {
         self.check(&block);
         // SAFETY: inside the input, which stays valid as `tensor` demands; a write to the same memory needs `&mut`.
@@ -168,6 +172,9 @@ impl<T: Element> Tensor for Part<T> {
     fn spec(&self) -> Spec {
         self.whole.spec()
     }
+    fn leaves_input(&self) -> bool {
+        self.whole.leaves_input()
+    }
     fn vector_len(&self, elements: usize) -> usize {
         self.whole.vector_len(elements)
     }
@@ -267,6 +274,24 @@ mod tests {
         }
         drop(tensor);
         assert_eq!(output, [2, 3, 4]);
+    }
+
+    #[test]
+    fn the_input_is_left_unless_the_output_is_a_part_of_it() {
+        let (mut data, mut other) = ([1.0f32; 6], [0.0f32; 6]);
+        let spec = Spec::allreduce(6, DType::F32, ReduceOp::Sum);
+        let (input, output) = (data.as_mut_ptr(), other.as_mut_ptr());
+        for (to, kept, is_left) in [
+            (output, 0..6, true),
+            (input, 0..6, false),
+            (output, 2..4, true),
+            (input.wrapping_add(2), 2..4, false),
+            (input, 0..0, true),
+        ] {
+            // SAFETY: the output is the kept part of the input, or another array; nothing is read or written.
+            let tensor = unsafe { tensor(input.cast_const().cast(), to.cast(), spec, kept.clone()) };
+            assert_eq!(tensor.leaves_input(), is_left, "{kept:?}");
+        }
     }
 
     #[test]

@@ -118,13 +118,18 @@ impl fmt::Display for Spec {
     }
 }
 
-/// The input and the output of one collective. Both may be the same memory: a machine never encodes a block again after
-/// it has decoded that block. The supertrait `Any` lets the driver that handed a tensor over take its own type back.
+/// The input and the output of one collective. Both may be the same memory: unless the tensor leaves its input, a machine
+/// never reads a block of the input again after it has written that block of the output. The supertrait `Any` lets the driver that handed a tensor over take its own type back.
 pub trait Tensor: Any + Send {
     /// Size, type, operator, and which ranks bring data and get the result. A machine calls `encode` and the other
     /// reading calls only on ranks that bring data. On ranks that get no result, it need not call `decode` and the
     /// other writing calls, nor bring the result to the rank.
     fn spec(&self) -> Spec;
+
+    /// True if the input stays as it is whatever is written to the output, because they are apart.
+    fn leaves_input(&self) -> bool {
+        false
+    }
 
     /// Bytes in the packet buffer for the fixed-point vector of a block of `elements`; on the wire it has 4 bytes for
     /// each.

@@ -27,6 +27,8 @@ pub trait Storage: Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// True if input and output are apart.
+    fn is_apart(&self) -> bool;
     /// A block of the input.
     fn input(&self, block: Range<usize>) -> &[Self::Element];
     /// A block of the output, to read.
@@ -63,6 +65,9 @@ impl<T: Element> Storage for VecStorage<T> {
     fn len(&self) -> usize {
         self.input.len()
     }
+    fn is_apart(&self) -> bool {
+        true
+    }
     fn input(&self, block: Range<usize>) -> &[T] {
         &self.input[block]
     }
@@ -98,6 +103,9 @@ impl<T: Element> Storage for InPlaceStorage<T> {
 
     fn len(&self) -> usize {
         self.0.len()
+    }
+    fn is_apart(&self) -> bool {
+        false
     }
     fn input(&self, block: Range<usize>) -> &[T] {
         &self.0[block]
@@ -153,6 +161,10 @@ impl<S: Storage> ElementTensor<S> {
 impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     fn spec(&self) -> Spec {
         Spec { elements: self.elements, dtype: S::Element::DTYPE, op: self.op, primitive: self.primitive }
+    }
+
+    fn leaves_input(&self) -> bool {
+        self.storage.is_apart()
     }
 
     fn vector_len(&self, elements: usize) -> usize {

@@ -4,6 +4,7 @@ use tributary_numeric::{DType, Element, ReduceOp, bf16, f16};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::sum_tree::SumTree;
 
+use crate::harness::hosts::apart;
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star, vector};
 use crate::setup::{faulty, floats, job, racks, reference_of_racks, retransmissions};
@@ -40,6 +41,35 @@ fn twenty_runs_with_faults_and_random_beginnings_give_one_result() {
         }
         assert!(sent_again > 0, "something was lost among {world} ranks");
     }
+}
+
+/// Results that are written apart leave the input to a rewind. Some losses are only seen when the tensor has gone back.
+#[test]
+fn inputs_apart_from_their_outputs_are_sent_again_while_and_after_they_are_there() {
+    const ROUNDS: usize = 6;
+    let (world, elements) = (3, 150);
+    let rounds: Vec<Vec<Vec<f32>>> =
+        (0..ROUNDS).map(|round| (0..world).map(|rank| floats(rank + 5 * round, elements)).collect()).collect();
+    let mut sent_again = 0;
+    for seed in 0..40 {
+        let mut network = star(seed, faulty(), &job(world as u16, 2, 12, 16));
+        for (round, inputs) in rounds.iter().enumerate() {
+            for (rank, input) in inputs.iter().enumerate() {
+                // In between is one in place, as a caller may mix them.
+                let collective =
+                    if round == 2 { in_place(input, ReduceOp::Sum) } else { apart(input.clone(), ReduceOp::Sum) };
+                network.submit(rank, collective).unwrap();
+            }
+        }
+        let mut events = network.run_until_idle(at_ms(10_000_000));
+        for inputs in rounds.iter().rev() {
+            let round = events.iter_mut().map(|events| vec![events.pop().expect("a result of each round")]).collect();
+            let right = expected(inputs, ReduceOp::Sum, &SumTree::star(world as u16));
+            assert!(output(round, DType::F32, elements) == right, "seed {seed}");
+        }
+        sent_again += retransmissions(&network);
+    }
+    assert!(sent_again > 0, "something was lost");
 }
 
 #[test]

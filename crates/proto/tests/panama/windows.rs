@@ -130,6 +130,23 @@ fn a_marked_way_up_holds_the_window_of_all_ranks_down() {
     assert!(held < free / 2.0, "{held} packets with marks, {free} without");
 }
 
+/// Where averages may lack ranks, a job begins with an epoch, which is no loss. Of three ranks 15/16 are all.
+#[test]
+fn a_tree_that_begins_with_an_epoch_has_the_windows_of_any_other() {
+    let inputs: Vec<Vec<f32>> = (0..3).map(|rank| floats(rank, 10_000)).collect();
+    let run = |partial| {
+        let job = JobConfig { levels: true, options: options(&[("partial", partial)]), ..job(3, 1, 256, 64) };
+        let (mut network, logs) = watched(1, LinkConfig::default(), &job);
+        reduce(&mut network, &inputs, ReduceOp::Avg);
+        let mut sizes = windows(&logs[0]);
+        sizes.retain(|&(_, done), _| done > 0);
+        sizes
+    };
+    let sizes = run("15/16");
+    assert_eq!(sizes, run("off"));
+    assert_eq!(sizes[&(0, 2 + 4 + 8 + 16 + 32)], 64.0, "slow start");
+}
+
 /// Marks are also set where results go down, so results must leave capable of them. The slowest rank then paces all.
 #[test]
 fn a_mark_on_the_way_down_is_obeyed() {

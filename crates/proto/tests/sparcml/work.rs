@@ -41,6 +41,9 @@ impl Storage for Counting {
     fn len(&self) -> usize {
         self.storage.len()
     }
+    fn is_apart(&self) -> bool {
+        self.storage.is_apart()
+    }
     fn input(&self, block: Range<usize>) -> &[i32] {
         self.touch(&block);
         self.storage.input(block)

@@ -36,6 +36,11 @@ impl Kept {
         Kept { vectors: vec![None; room], stride, bytes: vec![0; room * stride] }
     }
 
+    /// How many vectors there is room for.
+    pub fn room(&self) -> u64 {
+        self.vectors.len() as u64
+    }
+
     fn at(&self, vid: u64) -> usize {
         vid::slot(vid, self.vectors.len())
     }

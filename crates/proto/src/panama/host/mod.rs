@@ -99,10 +99,15 @@ impl PanamaHost {
         (vid - self.trees[tree].first) * self.trees.len() as u64 + tree as u64
     }
 
+    /// The first VID of a tree that stands for this block or a later one.
+    fn vid_from(&self, tree: usize, block: u64) -> u64 {
+        let trees = self.trees.len() as u64;
+        self.trees[tree].first + (block + trees - 1 - tree as u64) / trees
+    }
+
     /// The VID behind the last one of a tree whose block was submitted.
     fn submitted(&self, tree: usize) -> u64 {
-        let trees = self.trees.len() as u64;
-        self.trees[tree].first + (self.blocks + trees - 1 - tree as u64) / trees
+        self.vid_from(tree, self.blocks)
     }
 
     /// The tree that sends next, and its VID.
@@ -164,13 +169,22 @@ impl PanamaHost {
             if front.remaining > 0 {
                 return;
             }
-            let Op { id, tensor, .. } = self.stream.pop().expect("there is a front");
+            let op = self.stream.pop().expect("there is a front");
+            if self.is_input_left(&op) {
+                self.keep_latest(&op);
+            }
+            let Op { id, tensor, .. } = op;
             self.deadlines.complete(id);
             self.events.push_back(HostEvent::Done { op: id, tensor });
         }
         if self.is_leaving {
             self.trees.iter_mut().for_each(|tree| tree.part(now));
         }
+    }
+
+    /// True if what this worker brings to a collective is in its input even after results have come.
+    fn is_input_left(&self, op: &Op) -> bool {
+        self.choices.quorum.is_none() && op.tensor.leaves_input()
     }
 
     fn header(&self, tree: usize, kind: Kind, vid: u64, (spec, contributors): (Spec, u16), buf: &mut [u8]) {
@@ -184,8 +198,9 @@ impl PanamaHost {
     /// Writes a VID's packet; returns its length in memory and on the wire.
     fn contribution(&self, index: usize, vid: u64, buf: &mut [u8]) -> (usize, usize) {
         let tree = &self.trees[index];
-        if tree.has(vid) {
-            let (kept, bytes) = tree.kept.get(vid).expect("what may be wanted again is kept");
+        if tree.has(vid)
+            && let Some((kept, bytes)) = tree.kept.get(vid)
+        {
             let kind = if self.choices.quorum.is_some() { Kind::Known } else { Kind::Contribution };
             self.header(index, kind, vid, (kept.spec, kept.contributors), buf);
             buf[HEADER_LEN..HEADER_LEN + kept.len].copy_from_slice(bytes);
@@ -193,6 +208,7 @@ impl PanamaHost {
         }
         let block = self.block(index, vid);
         let op = self.stream.op_of(block).expect("a VID that may be sent is a block of a collective");
+        assert!(!tree.has(vid) || self.is_input_left(op), "what may be wanted again is kept, or still in the input");
         self.header(index, Kind::Contribution, vid, (op.spec, 1), buf);
         let elements = op.range(block).len();
         let len = HEADER_LEN + op.encoding.buffer_len(elements);

@@ -14,6 +14,7 @@ use crate::contract::time::Time;
 use crate::panama::options::Quorum;
 use crate::panama::partial::may_lack_ranks;
 use crate::panama::wire::{HEADER_LEN, Header};
+use crate::parts::stream::Op;
 
 impl PanamaHost {
     /// Takes in a result.
@@ -51,7 +52,9 @@ impl PanamaHost {
         }
         let op = self.stream.op_of_mut(block).expect("what was sent and has no result has a collective");
         let tree = &mut self.trees[index];
-        tree.kept.keep(vid, op.spec, (len, wire_len), 1, |bytes| read(op, block, &self.config, bytes));
+        if !op.tensor.leaves_input() {
+            tree.kept.keep(vid, op.spec, (len, wire_len), 1, |bytes| read(op, block, &self.config, bytes));
+        }
         if len > 0 && op.spec.primitive.gets(rank) {
             op.write(block, None, world, &packet.bytes[HEADER_LEN..]);
         }
@@ -59,6 +62,23 @@ impl PanamaHost {
         tree.on_written(vid);
         self.stats.blocks_in_network += 1;
         Ok(())
+    }
+
+    /// A complete collective goes back to its caller. A rewind may need the latest contributions, which so far were in
+    /// the input that its results have left as it was.
+    pub(super) fn keep_latest(&mut self, op: &Op) {
+        for index in 0..self.trees.len() {
+            let end = self.vid_from(index, op.first_block + op.blocks);
+            let tree = &self.trees[index];
+            let start = self.vid_from(index, op.first_block).max(tree.top().saturating_sub(tree.kept.room()));
+            for vid in start..end {
+                let block = self.block(index, vid);
+                let elements = op.range(block).len();
+                let lengths = (op.encoding.buffer_len(elements), op.encoding.wire_len(elements));
+                let kept = &mut self.trees[index].kept;
+                kept.keep(vid, op.spec, lengths, 1, |bytes| read(op, block, &self.config, bytes));
+            }
+        }
     }
 
     /// The lengths of a block's vector in memory and on the wire, if the packet's result has them.

@@ -265,7 +265,12 @@ impl Tree {
         }
         (self.is_syncing, self.says_base) = (false, false);
         (self.next, self.acked) = (from, from);
-        self.window.on_rewind();
+        // Averages that may lack ranks begin so, and nothing was lost.
+        if from == self.first {
+            self.window.begin()
+        } else {
+            self.window.on_rewind()
+        }
         self.attempts = 0;
         self.arm(now);
         true

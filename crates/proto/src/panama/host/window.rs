@@ -131,6 +131,11 @@ impl Window {
         self.threshold = self.packets;
     }
 
+    /// The tree begins again at its first VID, so no network was filled: the window is as new, on all ranks.
+    pub fn begin(&mut self) {
+        *self = Window::new(self.cap, self.follows_marks);
+    }
+
     /// The tree goes back: the window does what DCTCP's does after a timeout. Accelerators may have less room than
     /// before.
     pub fn on_rewind(&mut self) {
