@@ -119,7 +119,8 @@ impl fmt::Display for Spec {
 }
 
 /// The input and the output of one collective. Both may be the same memory: unless the tensor leaves its input, a machine
-/// never reads a block of the input again after it has written that block of the output. The supertrait `Any` lets the driver that handed a tensor over take its own type back.
+/// never reads a block of the input again after it has written that block of the output. The supertrait `Any` lets the
+/// driver that handed a tensor over take its own type back.
 pub trait Tensor: Any + Send {
     /// Size, type, operator, and which ranks bring data and get the result. A machine calls `encode` and the other
     /// reading calls only on ranks that bring data. On ranks that get no result, it need not call `decode` and the
