@@ -210,10 +210,9 @@ impl PanamaHost {
         let op = self.stream.op_of(block).expect("a VID that may be sent is a block of a collective");
         assert!(!tree.has(vid) || self.is_input_left(op), "what may be wanted again is kept, or still in the input");
         self.header(index, Kind::Contribution, vid, (op.spec, 1), buf);
-        let elements = op.range(block).len();
-        let len = HEADER_LEN + op.encoding.buffer_len(elements);
-        read(op, block, &self.config, &mut buf[HEADER_LEN..len]);
-        (len, HEADER_LEN + op.encoding.wire_len(elements))
+        let (len, wire_len) = lengths(op, block);
+        read(op, block, &self.config, &mut buf[HEADER_LEN..HEADER_LEN + len]);
+        (HEADER_LEN + len, HEADER_LEN + wire_len)
     }
 
     fn poll_notice(&mut self, buf: &mut [u8]) -> Option<Transmit> {
@@ -227,6 +226,12 @@ impl PanamaHost {
         let (to, len) = (Addr::Switch(self.trees[index].id), HEADER_LEN + body);
         Some(Transmit { to, len, wire_len: len, ecn: Ecn::NotCapable })
     }
+}
+
+/// The lengths of a block's vector in memory and on the wire.
+fn lengths(op: &Op, block: u64) -> (usize, usize) {
+    let elements = op.range(block).len();
+    (op.encoding.buffer_len(elements), op.encoding.wire_len(elements))
 }
 
 /// Writes what this rank brings to a block.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::tree::Arrival;
-use super::{PanamaHost, read};
+use super::{PanamaHost, lengths, read};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::contract::ids::Rank;
@@ -73,10 +73,8 @@ impl PanamaHost {
             let start = self.vid_from(index, op.first_block).max(tree.top().saturating_sub(tree.kept.room()));
             for vid in start..end {
                 let block = self.block(index, vid);
-                let elements = op.range(block).len();
-                let lengths = (op.encoding.buffer_len(elements), op.encoding.wire_len(elements));
                 let kept = &mut self.trees[index].kept;
-                kept.keep(vid, op.spec, lengths, 1, |bytes| read(op, block, &self.config, bytes));
+                kept.keep(vid, op.spec, lengths(op, block), 1, |bytes| read(op, block, &self.config, bytes));
             }
         }
     }
@@ -87,8 +85,7 @@ impl PanamaHost {
         if *spec != op.spec {
             return Err(DropReason::BadField);
         }
-        let elements = op.range(block).len();
-        let (len, wire_len) = (op.encoding.buffer_len(elements), op.encoding.wire_len(elements));
+        let (len, wire_len) = lengths(op, block);
         let fits = packet.wire_len == HEADER_LEN + wire_len && packet.bytes.len() == HEADER_LEN + len;
         if fits { Ok((len, wire_len)) } else { Err(DropReason::BadLength) }
     }
@@ -150,8 +147,7 @@ impl PanamaHost {
             }
             let (kept, _) = self.trees[index].kept.get(vid).expect("a result that has come is kept");
             let op = self.stream.op_of(block).expect("it was submitted");
-            let elements = op.range(block).len();
-            let is_same = kept.spec == op.spec && kept.wire_len == op.encoding.wire_len(elements);
+            let is_same = kept.spec == op.spec && kept.wire_len == lengths(op, block).1;
             if !is_same {
                 // All ranks in the result agree, but the result does not name them: the error names any other rank.
                 let (op, b_spec, b) = (op.id, op.spec, self.config.rank);
