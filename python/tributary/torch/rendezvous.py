@@ -158,7 +158,7 @@ class _Embedded:
         with cls._lock:
             if cls._switch is None:
                 place = listen or _own_address()
-                cls._switch = tributary.Switch(place if _has_port(place) else f"{place}:0", memory_mib=256)
+                cls._switch = tributary.Switch(place if _has_port(place) else f"{place}:0")
             cls._users += 1
             return cls._switch.address
 

@@ -58,7 +58,7 @@ pub struct FabricFile {
     /// Elements of four bytes in the longest packet that switches sum. The default fits an ordinary packet.
     #[serde(default = "defaults::elements_per_packet")]
     pub elements_per_packet: u16,
-    /// Memory for jobs on each switch, in MiB.
+    /// Memory for jobs on each switch, in MiB; as much as a switch without a fabric has, if left out.
     #[serde(default = "defaults::memory_mib")]
     pub memory_mib: u32,
     /// The same for switches that have other memory, by name.
@@ -118,6 +118,8 @@ pub struct LinkFile {
 mod defaults {
     use std::net::Ipv4Addr;
 
+    use crate::admission::Limits;
+
     pub fn port() -> u16 {
         17_777
     }
@@ -131,7 +133,7 @@ mod defaults {
         352
     }
     pub fn memory_mib() -> u32 {
-        64
+        Limits::DEFAULT_MEMORY_MIB
     }
 }
 
