@@ -70,7 +70,8 @@ pub struct Windows {
     most: f64,
     /// CWD.
     window: f64,
-    slow_start: bool,
+    /// CWD doubles in a round below this.
+    threshold: f64,
     /// The congestion level of CWD.
     alpha: f64,
     round: Round,
@@ -93,7 +94,7 @@ impl Hash for Windows {
             choices,
             most,
             window,
-            slow_start,
+            threshold,
             alpha,
             round,
             round_end,
@@ -103,8 +104,8 @@ impl Hash for Windows {
             results,
             results_until,
         } = self;
-        [most, window, alpha, ahead, beta].map(|number| number.to_bits()).hash(state);
-        (choices, slow_start, round, round_end, answers, results, results_until).hash(state);
+        [most, window, threshold, alpha, ahead, beta].map(|number| number.to_bits()).hash(state);
+        (choices, round, round_end, answers, results, results_until).hash(state);
     }
 }
 
@@ -117,7 +118,7 @@ impl Windows {
             choices,
             most,
             window: (choices.initial_window as f64).min(most),
-            slow_start: true,
+            threshold: f64::INFINITY,
             alpha: 0.0,
             round: Round::default(),
             round_end: 0,
@@ -147,9 +148,16 @@ impl Windows {
         1.0 - self.alpha.powf(1.0 - lead) / 2.0
     }
 
-    fn answer(&mut self, next: u64) {
+    /// Ends doubling, if the window does double.
+    fn end_slow_start(&mut self) {
+        self.threshold = self.threshold.min(self.window);
+    }
+
+    /// Leaves so much of CWD, as the answer to a mark or a loss.
+    fn cut(&mut self, share: f64, next: u64) {
+        self.window = (self.window * share).max(FEWEST);
+        self.end_slow_start();
         self.answers.answer(next);
-        self.slow_start = false;
     }
 
     /// Updates the congestion level; it counts every mark, answered or not.
@@ -184,12 +192,14 @@ impl windows::Windows for Windows {
     /// although the printed formula has one where p = p_max: 0^0 = 1 (A21).
     fn on_ack(&mut self, ack: &Ack) {
         self.round.count(ack.marked);
-        self.slow_start &= !ack.marked;
+        if ack.marked {
+            self.end_slow_start();
+        }
+        let slow_start = self.window < self.threshold;
         if self.answers.asks(ack) {
-            self.window = (self.window * self.kept(ack.progress)).max(FEWEST);
-            self.answer(ack.next);
-        } else if self.answers.covers(ack.transmission) || self.slow_start {
-            let more = if self.slow_start { 1.0 } else { 1.0 / self.window };
+            self.cut(self.kept(ack.progress), ack.next);
+        } else if self.answers.covers(ack.transmission) || slow_start {
+            let more = if slow_start { 1.0 } else { 1.0 / self.window };
             self.window = (self.window + more).min(self.most.max(FEWEST));
         }
         if ack.transmission >= self.round_end {
@@ -199,7 +209,7 @@ impl windows::Windows for Windows {
 
     fn on_mark(&mut self) {
         self.round.marked += 1.0;
-        self.slow_start = false;
+        self.end_slow_start();
         self.answers.on_mark();
     }
 
@@ -216,13 +226,14 @@ impl windows::Windows for Windows {
 
     fn on_loss(&mut self, transmission: u64, next: u64) {
         if self.answers.covers(transmission) {
-            self.window = (self.window / 2.0).max(FEWEST);
-            self.answer(next);
+            self.cut(0.5, next);
         }
     }
 
+    /// As in DCTCP's senders: the window doubles again up to half of what it was.
     fn on_silence(&mut self) {
-        (self.window, self.slow_start) = (FEWEST, false);
+        self.threshold = (self.window / 2.0).max(FEWEST);
+        self.window = FEWEST;
     }
 }
 

@@ -34,7 +34,7 @@ impl Bench {
 
     fn of(window: f64, ahead: f64, alpha: f64, progress: Progress) -> Windows {
         let mut windows = Windows::new(Choices { progress, ..PAPER }, 1000);
-        (windows.window, windows.ahead, windows.alpha, windows.slow_start) = (window, ahead, alpha, false);
+        (windows.window, windows.ahead, windows.alpha, windows.threshold) = (window, ahead, alpha, 0.0);
         windows
     }
 }
@@ -114,7 +114,7 @@ fn the_others_progress_cancels_out_of_the_printed_formula_and_not_out_of_the_rel
 #[test]
 fn a_round_without_a_mark_never_cuts_although_0_to_the_power_of_0_is_1() {
     let mut bench = Bench::new(PAPER, 100);
-    bench.windows.slow_start = false;
+    bench.windows.threshold = 0.0;
     for _ in 0..50 {
         let before = bench.windows.packets();
         bench.round(0, How { own: 100.0, average: 50.0 });
@@ -187,4 +187,22 @@ fn without_a_limit_awd_stops_nobody_and_losses_halve_cwd_once_a_round_trip() {
     assert_eq!(windows.packets(), 32);
     windows.on_loss(100, 200);
     assert_eq!(windows.packets(), 16);
+}
+
+/// A window that grew by one packet a round from two on would take hundreds of round trips to fill a path of 645
+/// packets again.
+#[test]
+fn after_a_silence_the_window_doubles_up_to_half_of_what_it_was_and_adds_one_a_round_from_then_on() {
+    let mut bench = Bench::new(PAPER, 1000);
+    (0..5).for_each(|_| bench.round(0, alone(0.0)));
+    assert_eq!(bench.windows.packets(), 320);
+    bench.windows.on_silence();
+    assert_eq!(bench.windows.packets(), 2);
+    let mut sizes = Vec::new();
+    for _ in 0..10 {
+        bench.round(0, alone(0.0));
+        sizes.push(bench.windows.packets());
+    }
+    assert_eq!(sizes[..6], [4, 8, 16, 32, 64, 128]);
+    assert_eq!(sizes[6..], [160, 161, 162, 163]);
 }
