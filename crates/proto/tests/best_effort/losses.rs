@@ -183,6 +183,22 @@ fn a_pause_of_all_acknowledgements_sends_few_blocks_to_their_servers() {
     }
 }
 
+/// A queue that overflows loses packets in a row. Nothing overtakes the last ones of a window, so a timer must find out; and it
+/// need not find out about each.
+#[test]
+fn the_lost_end_of_a_window_is_sent_again_in_a_few_timeouts() {
+    let choice = Choice { slots: 64, job: &[("initial_window", "64")], ..Choice::of(acknowledging()) };
+    let mut fabric = Fabric::star(4, &choice);
+    fabric.fate = Box::new(|sent: &Sent| {
+        let is_first = sent.kind == Kind::Gradient && !sent.header.flags.has(Flags::RESEND);
+        if is_first && sent.from == NodeId(1) && sent.header.seq > 24 { Fate::IsLost } else { Fate::Arrives }
+    });
+    (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 64), ReduceOp::Sum)));
+    // A timeout is 50 us here.
+    fabric.run(Span::from_micros(300));
+    whole(&mut fabric, 8 * 64);
+}
+
 fn with_deadline(rank: usize, elements: usize) -> Collective {
     Collective { deadline: Some(at_us(20_000)), ..collective(input(rank, elements), ReduceOp::Sum) }
 }

@@ -111,6 +111,9 @@ impl BestEffortHost {
         }
         self.window.ack(block);
         self.tell_windows(transmission, header.flags.has(Flags::ECN));
+        if header.flags.has(Flags::RESEND) {
+            self.resend_overdue(now);
+        }
         Ok(())
     }
 

@@ -144,6 +144,18 @@ impl BestEffortHost {
         }
     }
 
+    /// A gradient arrived that was sent again, so it was lost before. Losses come together: all others that are as late are
+    /// lost too, and are sent again without a timeout for each.
+    pub(super) fn resend_overdue(&mut self, now: Time) {
+        while let Some(place) =
+            self.window.oldest_flying().filter(|place| place.sent_at + self.rtt.rto(place.sends) <= now)
+        {
+            let transmission = place.transmission;
+            self.window.lose_oldest();
+            self.windows.on_loss(transmission, self.window.transmissions);
+        }
+    }
+
     /// When to ask, if nothing comes. Ranks ask at different times, except the first time: a short queue would not hold
     /// the answers to all of them.
     pub(super) fn silence_due(&self) -> Option<Time> {

@@ -230,6 +230,14 @@ impl Window {
         }
     }
 
+    /// Queues the gradient that [`oldest_flying`](Self::oldest_flying) has returned to be sent again, past all aggregators: it
+    /// is known to be lost.
+    pub fn lose_oldest(&mut self) {
+        if let Some((block, _)) = self.flight.pop_front() {
+            self.send_again(block, true);
+        }
+    }
+
     /// The oldest gradient under way, without forgetting any.
     pub fn first_flying(&self) -> Option<&Place> {
         self.flight.iter().find_map(|&(block, transmission)| {

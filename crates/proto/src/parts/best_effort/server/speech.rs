@@ -46,7 +46,9 @@ impl Server {
         let to = |rank: Rank| places.node_of(rank);
         match outgoing {
             Outgoing::Gack { header, marked } => {
-                let flags = Flags::default().with_if(marked, Flags::ECN);
+                // Tells the worker which of its transmissions has arrived, if the first one was lost.
+                let is_resent = header.flags.has(Flags::RESEND);
+                let flags = Flags::default().with_if(marked, Flags::ECN).with_if(is_resent, Flags::RESEND);
                 let header = Header { flags, count: 0, received: 0, ..header };
                 Some(emit(&self.common, Kind::Gack, &header, (0, 0), to(header.wid), buf))
             }
