@@ -138,7 +138,8 @@ impl PanamaHost {
     pub(super) fn write_early(&mut self, now: Time, blocks: Range<u64>) {
         let trees = self.trees.len() as u64;
         for block in blocks {
-            let (index, vid) = ((block % trees) as usize, self.trees[(block % trees) as usize].first + block / trees);
+            let index = (block % trees) as usize;
+            let vid = self.vid_from(index, block);
             if vid >= self.trees.iter().map(|tree| tree.top()).max().unwrap_or(0) {
                 break;
             }
