@@ -9,6 +9,7 @@ mod slot;
 mod sum;
 
 use self::slot::{Say, Slot};
+use self::sum::Memory;
 use super::layout::{Choices, Layout};
 use super::wire::{HEADER_LEN, Header, Kind, bits, put_bits};
 use crate::contract::config::HostConfig;
@@ -43,6 +44,8 @@ pub struct SparseHost {
     common: [u8; COMMON_LEN],
     life: Life,
     slots: Vec<Slot>,
+    /// The memory of the slots' sums.
+    memory: Memory,
     /// The slot whose block is being sent. Blocks are sent one after the other, so that the first is summed first.
     current: Option<u16>,
     queue: SendQueue,
@@ -73,6 +76,7 @@ impl SparseHost {
             common,
             life: Life::new(stream.in_spans(std::sync::Arc::new(span))),
             slots: (0..job.slots).map(Slot::new).collect(),
+            memory: Memory::default(),
             current: None,
             queue: SendQueue::new(job.slots),
             late: SendQueue::new(job.slots),
@@ -141,7 +145,7 @@ impl SparseHost {
         let range = op.range(slot.block);
         let block = range.start as u32..range.end as u32;
         layout.parse(body, wire_len, form, block.end - block.start)?;
-        let taken = slot.sum.take(header, body);
+        let taken = slot.sum.take(header, body, &mut self.memory);
         if header.asks && matches!(taken, Ok(()) | Err(DropReason::Duplicate)) {
             slot.owe_have();
             self.queue.push(idx);
@@ -151,10 +155,11 @@ impl SparseHost {
             self.rearm(now, idx);
             return Ok(());
         }
-        slot.sum.write(&layout, world, block, op.tensor.sparse_mut().expect("the job's tensors are sparse"));
+        let tensor = op.tensor.sparse_mut().expect("the job's tensors are sparse");
+        slot.sum.write(&layout, world, block, &mut self.memory, tensor);
         op.remaining -= 1;
         self.stats.blocks_in_network += 1;
-        slot.end(self.config.job.slots.into());
+        slot.end(self.config.job.slots.into(), &mut self.memory);
         self.recovery.answered(now, idx, &mut self.queue);
         self.start(idx, true);
         self.settle();
