@@ -91,7 +91,9 @@ impl<T: Copy + Default> SparseResult<T> {
     /// Takes the result out once the collective is complete: ascending indices, and their values.
     pub fn take(&self) -> (Vec<u32>, Vec<T>) {
         let Written { indices, values, blocks } = std::mem::take(&mut *self.lock());
-        if blocks.values().is_sorted_by_key(|places| places.start) {
+        // A block that was written twice has its first elements still there.
+        let is_each_once = blocks.values().map(ExactSizeIterator::len).sum::<usize>() == indices.len();
+        if is_each_once && blocks.values().is_sorted_by_key(|places| places.start) {
             return (indices, values);
         }
         let (mut all_indices, mut all_values) = (Vec::with_capacity(indices.len()), Vec::with_capacity(values.len()));
@@ -246,5 +248,8 @@ mod tests {
         tensor.write_block(4..8, &[], &[]);
         tensor.write_block(8..10, &[9], &[0, 8]);
         assert_eq!(tensor.result().take(), (vec![0, 9], vec![7, 8]));
+        tensor.write_block(0..4, &[0], &[0, 7]);
+        tensor.write_block(0..4, &[1], &[0, 6]);
+        assert_eq!(tensor.result().take(), (vec![1], vec![6]), "the last one counts");
     }
 }
