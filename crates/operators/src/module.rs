@@ -2,13 +2,13 @@
 
 use sha2::{Digest, Sha256};
 use tributary_proto::contract::operator::{OperatorHash, Operators};
-use wasmtime::{ExternType, Instance, Memory, Mutability, Store, StoreLimits, StoreLimitsBuilder, TypedFunc, ValType};
+use wasmtime::{
+    Engine, ExternType, Instance, Memory, Mutability, Store, StoreLimits, StoreLimitsBuilder, TypedFunc, ValType,
+};
 
 use crate::element::Element;
 use crate::error::OperatorError;
-use crate::expression;
 use crate::limits::{MOST_FUNCTIONS, MOST_MODULE_BYTES, MOST_OWN_BYTES};
-use crate::sandbox::Engines;
 use crate::sections::Outline;
 
 /// The version of the interface.
@@ -43,7 +43,7 @@ pub(crate) struct Guest {
 }
 
 impl Module {
-    pub fn compile(engines: &Engines, bytes: &[u8]) -> Result<Module, OperatorError> {
+    pub fn compile(engine: &Engine, bytes: &[u8]) -> Result<Module, OperatorError> {
         if bytes.len() > MOST_MODULE_BYTES {
             let len = bytes.len();
             return Err(OperatorError::Module(format!(
@@ -64,8 +64,6 @@ impl Module {
                 outline.functions
             )));
         }
-        let is_own = expression::is_own(bytes, &outline);
-        let engine = if is_own { &engines.for_own } else { &engines.for_any };
         let code = wasmtime::Module::new(engine, bytes)
             .map_err(|error| OperatorError::Module(format!("this module is not valid: {}", one_line(&error))))?;
         let own_bytes = check_exports(&code)?;

@@ -15,16 +15,7 @@ const STACK_BYTES: usize = 64 * 1024;
 /// Compiles modules. Cheap to copy.
 #[derive(Clone)]
 pub struct Sandbox {
-    engines: Engines,
-}
-
-/// Compilers of modules.
-#[derive(Clone)]
-pub(crate) struct Engines {
-    /// Makes every NaN the same.
-    pub for_any: Engine,
-    /// Leaves NaN to the module: [`is_own`](crate::expression::is_own).
-    pub for_own: Engine,
+    engine: Engine,
 }
 
 impl fmt::Debug for Sandbox {
@@ -48,21 +39,17 @@ impl Sandbox {
         let mut config = Config::new();
         // The same module gives the same bits everywhere: one NaN, and no instruction whose result depends on the
         // processor.
-        config.wasm_simd(true).wasm_relaxed_simd(false);
+        config.cranelift_nan_canonicalization(true).wasm_simd(true).wasm_relaxed_simd(false);
         // Every instruction costs about the same: no instruction works on an unlimited amount of memory.
         config.wasm_bulk_memory(false).wasm_memory64(false).wasm_multi_memory(false).wasm_tail_call(false);
         config.consume_fuel(true).max_wasm_stack(STACK_BYTES).cranelift_opt_level(OptLevel::Speed);
         config.memory_init_cow(false).wasm_backtrace_max_frames(None).generate_address_map(false);
-        let mut engine = |makes_one_nan| {
-            config.cranelift_nan_canonicalization(makes_one_nan);
-            Engine::new(&config).expect("the sandbox's settings go together")
-        };
-        Sandbox { engines: Engines { for_any: engine(true), for_own: engine(false) } }
+        Sandbox { engine: Engine::new(&config).expect("the sandbox's settings go together") }
     }
 
     /// The operator of a module, compiled and checked.
     pub fn load(&self, bytes: &[u8]) -> Result<UserOperator, OperatorError> {
-        UserOperator::checked(Module::compile(&self.engines, bytes)?)
+        UserOperator::checked(Module::compile(&self.engine, bytes)?)
     }
 
     /// The operator of a module that tells neither its name nor its elements, from a caller that knows them.

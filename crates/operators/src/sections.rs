@@ -8,10 +8,6 @@ const PREAMBLE: [u8; 8] = *b"\0asm\x01\0\0\0";
 const NAME: &str = "tributary.name";
 /// The custom section with the kind of elements.
 const ELEMENT: &str = "tributary.element";
-/// The custom section with the arithmetic of which the module was made.
-pub(crate) const EXPRESSION: &str = "tributary.expression";
-/// The longest text of these sections.
-pub(crate) const MOST_CHARS: usize = 200;
 const CUSTOM: u8 = 0;
 const IMPORT: u8 = 2;
 const FUNCTION: u8 = 3;
@@ -25,13 +21,20 @@ pub(crate) struct Outline {
     pub has_start: bool,
     pub name: Option<String>,
     pub element: Option<String>,
-    pub expression: Option<String>,
 }
 
 impl Outline {
     pub fn of(module: &[u8]) -> Result<Outline, OperatorError> {
+        let truncated =
+            || OperatorError::Module("this is no whole module of WebAssembly: it ends in the middle".to_owned());
+        let mut rest = module.strip_prefix(&PREAMBLE).ok_or_else(|| {
+            OperatorError::Module("this is no module of WebAssembly (its first bytes are others)".to_owned())
+        })?;
         let mut outline = Outline::default();
-        for (id, body) in whole(module)? {
+        while let Some((&id, after)) = rest.split_first() {
+            let (len, after) = leb(after).ok_or_else(truncated)?;
+            let (body, after) = after.split_at_checked(len as usize).ok_or_else(truncated)?;
+            rest = after;
             match id {
                 IMPORT => outline.has_imports = leb(body).is_some_and(|(count, _)| count > 0),
                 FUNCTION => outline.functions = leb(body).ok_or_else(truncated)?.0,
@@ -39,12 +42,10 @@ impl Outline {
                 CUSTOM => {
                     let (len, body) = leb(body).ok_or_else(truncated)?;
                     let (name, text) = body.split_at_checked(len as usize).ok_or_else(truncated)?;
-                    let text =
-                        || String::from_utf8(text.to_vec()).ok().filter(|text| text.chars().count() <= MOST_CHARS);
+                    let text = || String::from_utf8(text.to_vec()).ok().filter(|text| text.chars().count() <= 200);
                     match name {
                         name if name == NAME.as_bytes() => outline.name = text(),
                         name if name == ELEMENT.as_bytes() => outline.element = text(),
-                        name if name == EXPRESSION.as_bytes() => outline.expression = text(),
                         _ => {}
                     }
                 }
@@ -53,30 +54,6 @@ impl Outline {
         }
         Ok(outline)
     }
-}
-
-/// All sections that say what the module does; `None` if it is no whole module.
-pub(crate) fn code(module: &[u8]) -> Option<Vec<(u8, &[u8])>> {
-    Some(whole(module).ok()?.into_iter().filter(|(id, _)| *id != CUSTOM).collect())
-}
-
-fn truncated() -> OperatorError {
-    OperatorError::Module("this is no whole module of WebAssembly: it ends in the middle".to_owned())
-}
-
-/// All sections, each with its number.
-fn whole(module: &[u8]) -> Result<Vec<(u8, &[u8])>, OperatorError> {
-    let mut rest = module.strip_prefix(&PREAMBLE).ok_or_else(|| {
-        OperatorError::Module("this is no module of WebAssembly (its first bytes are others)".to_owned())
-    })?;
-    let mut sections = Vec::new();
-    while let Some((&id, after)) = rest.split_first() {
-        let (len, after) = leb(after).ok_or_else(truncated)?;
-        let (body, after) = after.split_at_checked(len as usize).ok_or_else(truncated)?;
-        rest = after;
-        sections.push((id, body));
-    }
-    Ok(sections)
 }
 
 /// The module with its name and the kind of its elements added, for people.

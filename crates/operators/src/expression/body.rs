@@ -26,7 +26,6 @@ pub struct Value {
 }
 
 /// The body of a loop.
-#[derive(Clone)]
 pub struct Body {
     fields: Vec<Field>,
     /// The types of written numbers with and without a point, where the context gives no type.
@@ -166,7 +165,7 @@ impl Body {
     }
 
     /// Converts a value to the type in which a field is stored.
-    pub(super) fn stored_type(&self, value: Value, number: usize) -> Result<Value, OperatorError> {
+    fn stored_type(&self, value: Value, number: usize) -> Result<Value, OperatorError> {
         let (scalar, wanted) =
             (self.fields[number].scalar, Type::of(self.fields[number].scalar).expect("it was checked"));
         match self.as_type(value.clone(), wanted) {

@@ -2,7 +2,6 @@
 //!
 //! The same walk serves one element and, with a [`Shape`] of vectors, several in a vector register.
 
-use super::arithmetic::Arithmetic;
 use super::body::{Body, Shape};
 use super::error;
 use super::math;
@@ -10,24 +9,14 @@ use super::parser::Line;
 use super::value::Type;
 use crate::element::{Element, Field};
 use crate::error::OperatorError;
-use crate::sections;
 
 /// How many vectors one turn of the loop takes, at most: a turn's own instructions (places, count, fuel) take as long as one vector's
 /// sum.
 const UNROLLED: usize = 8;
-/// The same where a vector takes more instructions than this: the module would grow, and a turn's own instructions weigh less.
+/// The same where the code for an element is longer than this: the module would grow, and a turn's own instructions weigh less.
 const UNROLLED_LONG: usize = 4;
-const LONG: usize = 32;
-pub const VECTOR_BYTES: usize = 16;
-
-/// What a loop does in a turn.
-pub struct Turn {
-    pub name: String,
-    /// Of each operand.
-    pub bytes: usize,
-    pub elements: usize,
-    pub code: String,
-}
+const LONG: usize = 512;
+const VECTOR_BYTES: usize = 16;
 
 pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<String, OperatorError> {
     for field in element.fields() {
@@ -40,28 +29,22 @@ pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<St
     }
     let mut single = Body::new(element, Shape::Single);
     single.lines(lines)?;
-    let one = vectors(lines, element, 1).filter(|_| has_vectors);
-    let several = if one.as_ref().is_some_and(|one| instructions(&one.code) > LONG) { UNROLLED_LONG } else { UNROLLED };
     let step = element.size();
+    let (mut locals, mut combine) = (single.locals.clone(), String::new());
     // First several vectors at a time, then one, then single elements.
-    let (locals, turns, section) = if let Some(arithmetic) = Arithmetic::of(lines, element).filter(|_| has_vectors) {
-        let turns = vec![arithmetic.vectors(several)?, arithmetic.vectors(1)?, arithmetic.each()?];
-        let section = format!("\n  (@custom \"{}\" \"{}\")", sections::EXPRESSION, arithmetic.section());
-        (arithmetic.locals(several), turns, section)
-    } else {
-        let (mut locals, mut turns) = (single.locals.clone(), Vec::new());
-        for (number, body) in [(several, vectors(lines, element, several)), (1, one.clone())] {
-            let Some(body) = body.filter(|_| one.is_some()) else { continue };
+    let several = if single.code.len() > LONG { UNROLLED_LONG } else { UNROLLED };
+    for number in [several, 1] {
+        if let Some(vectors) = vectors(lines, element, number).filter(|_| has_vectors) {
             let bytes = number * VECTOR_BYTES;
-            turns.push(Turn { name: format!("vectors_{number}"), bytes, elements: bytes / step, code: body.code });
+            let count = bytes / step;
+            let is_over = format!("(i32.lt_u (local.get $n) (i32.const {count}))");
+            combine += &repeated(&format!("vectors_{number}"), &is_over, &vectors.code, bytes, count);
             if number == several {
-                locals += &body.locals;
+                locals += &vectors.locals;
             }
         }
-        turns.push(Turn { name: "each".to_owned(), bytes: step, elements: 1, code: single.code });
-        (locals, turns, String::new())
-    };
-    let combine: String = turns.iter().map(repeated).collect();
+    }
+    combine += &repeated("each", "(i32.eqz (local.get $n))", &single.code, step, 1);
     let exp = if single.uses_exp { math::exp() } else { String::new() };
     let log = if single.uses_log { math::log() } else { String::new() };
     Ok(format!(
@@ -70,26 +53,16 @@ pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<St
   (global (export \"tributary_abi\") i32 (i32.const 1))
   (global (export \"element_size\") i32 (i32.const {step}))
   (func (export \"combine\") (param $acc i32) (param $with i32) (param $n i32)
-{locals}{combine}  ){exp}{log}{section})\n"
+{locals}{combine}  ){exp}{log})\n"
     ))
 }
 
-/// How many instructions there are in code: each has its parentheses.
-fn instructions(code: &str) -> usize {
-    code.matches('(').count()
-}
-
-/// A loop over both operands, until fewer elements are left than a turn takes.
-fn repeated(turn: &Turn) -> String {
-    let Turn { name, bytes, elements, code } = turn;
-    let is_over = match elements {
-        1 => "(i32.eqz (local.get $n))".to_owned(),
-        _ => format!("(i32.lt_u (local.get $n) (i32.const {elements}))"),
-    };
+/// A loop that takes so many bytes, which are so many elements, of both operands each turn, until it is over.
+fn repeated(name: &str, is_over: &str, body: &str, bytes: usize, elements: usize) -> String {
     format!(
         "    (block $after_{name} (loop ${name}
       (br_if $after_{name} {is_over})
-{code}      (local.set $acc (i32.add (local.get $acc) (i32.const {bytes})))
+{body}      (local.set $acc (i32.add (local.get $acc) (i32.const {bytes})))
       (local.set $with (i32.add (local.get $with) (i32.const {bytes})))
       (local.set $n (i32.sub (local.get $n) (i32.const {elements})))
       (br ${name})))\n"

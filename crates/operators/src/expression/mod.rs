@@ -16,7 +16,6 @@
 //! sides of an `if` are computed. If the element is one number of `f32`, `f64`, `i32` or `i64`, vector instructions
 //! compute several elements at once.
 
-mod arithmetic;
 mod body;
 mod emit;
 mod instructions;
@@ -27,7 +26,6 @@ mod value;
 
 use crate::element::Element;
 use crate::error::OperatorError;
-use crate::sections::{self, Outline};
 
 /// The most characters of a source.
 const MOST_CHARS: usize = 8 * 1024;
@@ -53,21 +51,6 @@ pub fn compile(source: &str, element: &Element) -> Result<Vec<u8>, OperatorError
 /// The same module without vector instructions, for machines that have none.
 pub fn compile_without_vectors(source: &str, element: &Element) -> Result<Vec<u8>, OperatorError> {
     parsed(&emitted(source, element, false)?)
-}
-
-/// Whether a module is what [`compile`] makes of the arithmetic that the module carries, so that it takes care of NaN itself. The
-/// text is compiled again, and all that is not a custom section has to be the same: whoever writes the section by hand gains
-/// nothing.
-pub(crate) fn is_own(module: &[u8], outline: &Outline) -> bool {
-    let made = |section: &String| {
-        let (element, source) = section.split_once(' ')?;
-        compile(source, &Element::parse(element).ok()?).ok()
-    };
-    let carried = outline.expression.as_ref();
-    carried.and_then(made).is_some_and(|own| {
-        Outline::of(&own).is_ok_and(|own| own.expression.as_ref() == carried)
-            && sections::code(&own) == sections::code(module)
-    })
 }
 
 fn parsed(wat: &str) -> Result<Vec<u8>, OperatorError> {
