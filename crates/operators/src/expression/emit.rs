@@ -13,9 +13,9 @@ use crate::error::OperatorError;
 /// How many vectors one turn of the loop takes, at most: a turn's own instructions (places, count, fuel) take as long as one vector's
 /// sum.
 const UNROLLED: usize = 8;
-/// The same where the code for an element is longer than this: the module would grow, and a turn's own instructions weigh less.
+/// The same where an element takes more instructions than this: the module would grow, and a turn's own instructions weigh less.
 const UNROLLED_LONG: usize = 4;
-const LONG: usize = 512;
+const LONG: usize = 32;
 const VECTOR_BYTES: usize = 16;
 
 pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<String, OperatorError> {
@@ -32,7 +32,7 @@ pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<St
     let step = element.size();
     let (mut locals, mut combine) = (single.locals.clone(), String::new());
     // First several vectors at a time, then one, then single elements.
-    let several = if single.code.len() > LONG { UNROLLED_LONG } else { UNROLLED };
+    let several = if instructions(&single.code) > LONG { UNROLLED_LONG } else { UNROLLED };
     for number in [several, 1] {
         if let Some(vectors) = vectors(lines, element, number).filter(|_| has_vectors) {
             let bytes = number * VECTOR_BYTES;
@@ -55,6 +55,11 @@ pub fn module(lines: &[Line], element: &Element, has_vectors: bool) -> Result<St
   (func (export \"combine\") (param $acc i32) (param $with i32) (param $n i32)
 {locals}{combine}  ){exp}{log})\n"
     ))
+}
+
+/// How many instructions there are in code: each has its parentheses.
+fn instructions(code: &str) -> usize {
+    code.matches('(').count()
 }
 
 /// A loop that takes so many bytes, which are so many elements, of both operands each turn, until it is over.
