@@ -75,39 +75,24 @@ pub struct SparseElements<T> {
 
 /// The result of a sparse collective, for the caller that has handed the tensor over.
 #[derive(Clone, Debug, Default)]
-pub struct SparseResult<T>(Arc<Mutex<Written<T>>>);
+pub struct SparseResult<T>(Arc<Mutex<Blocks<T>>>);
 
-/// The blocks of a result, one behind the other in the order in which they came. A block takes no memory of its own, as
-/// there are hundreds of blocks in a collective.
-#[derive(Debug, Default)]
-struct Written<T> {
-    indices: Vec<u32>,
-    values: Vec<T>,
-    /// The places of a block's elements, by the first index of the block.
-    blocks: BTreeMap<u32, Range<usize>>,
-}
-
-impl<T: Copy + Default> SparseResult<T> {
-    /// Takes the result out once the collective is complete: ascending indices, and their values.
-    pub fn take(&self) -> (Vec<u32>, Vec<T>) {
-        let Written { indices, values, blocks } = std::mem::take(&mut *self.lock());
-        // A block that was written twice has its first elements still there.
-        let is_each_once = blocks.values().map(ExactSizeIterator::len).sum::<usize>() == indices.len();
-        if is_each_once && blocks.values().is_sorted_by_key(|places| places.start) {
-            return (indices, values);
-        }
-        let (mut all_indices, mut all_values) = (Vec::with_capacity(indices.len()), Vec::with_capacity(values.len()));
-        for places in blocks.into_values() {
-            all_indices.extend_from_slice(&indices[places.clone()]);
-            all_values.extend_from_slice(&values[places]);
-        }
-        (all_indices, all_values)
-    }
-}
+/// Indices and values, by the first index of their block.
+type Blocks<T> = BTreeMap<u32, (Vec<u32>, Vec<T>)>;
 
 impl<T> SparseResult<T> {
+    /// Takes the result out once the collective is complete: ascending indices, and their values.
+    pub fn take(&self) -> (Vec<u32>, Vec<T>) {
+        let (mut indices, mut values) = (Vec::new(), Vec::new());
+        for (more_indices, more_values) in std::mem::take(&mut *self.lock()).into_values() {
+            indices.extend(more_indices);
+            values.extend(more_values);
+        }
+        (indices, values)
+    }
+
     /// After a panic elsewhere, all blocks in the map are whole.
-    fn lock(&self) -> MutexGuard<'_, Written<T>> {
+    fn lock(&self) -> MutexGuard<'_, Blocks<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -152,13 +137,9 @@ impl<T: Element> SparseTensor for SparseElements<T> {
         codec::write_native(&self.values[places], values);
     }
     fn write_block(&mut self, block: Range<u32>, indices: &[u32], values: &[u8]) {
-        let mut written = self.result.lock();
-        let start = written.indices.len();
-        let places = start..start + indices.len();
-        written.indices.extend_from_slice(indices);
-        written.values.resize(places.end, T::default());
-        codec::read_native(values, &mut written.values[places.clone()]);
-        written.blocks.insert(block.start, places);
+        let mut read = vec![T::default(); indices.len()];
+        codec::read_native(values, &mut read);
+        self.result.lock().insert(block.start, (indices.to_vec(), read));
     }
 }
 

@@ -9,7 +9,6 @@ mod slot;
 mod sum;
 
 use self::slot::{Say, Slot};
-use self::sum::Memory;
 use super::layout::{Choices, Layout};
 use super::wire::{HEADER_LEN, Header, Kind, bits, put_bits};
 use crate::contract::config::HostConfig;
@@ -44,8 +43,6 @@ pub struct SparseHost {
     common: [u8; COMMON_LEN],
     life: Life,
     slots: Vec<Slot>,
-    /// The memory of the slots' sums.
-    memory: Memory,
     /// The slot whose block is being sent. Blocks are sent one after the other, so that the first is summed first.
     current: Option<u16>,
     queue: SendQueue,
@@ -76,7 +73,6 @@ impl SparseHost {
             common,
             life: Life::new(stream.in_spans(std::sync::Arc::new(span))),
             slots: (0..job.slots).map(Slot::new).collect(),
-            memory: Memory::default(),
             current: None,
             queue: SendQueue::new(job.slots),
             late: SendQueue::new(job.slots),
@@ -145,7 +141,7 @@ impl SparseHost {
         let range = op.range(slot.block);
         let block = range.start as u32..range.end as u32;
         layout.parse(body, wire_len, form, block.end - block.start)?;
-        let taken = slot.sum.take(header, body, &mut self.memory);
+        let taken = slot.sum.take(header, body);
         if header.asks && matches!(taken, Ok(()) | Err(DropReason::Duplicate)) {
             slot.owe_have();
             self.queue.push(idx);
@@ -155,11 +151,10 @@ impl SparseHost {
             self.rearm(now, idx);
             return Ok(());
         }
-        let tensor = op.tensor.sparse_mut().expect("the job's tensors are sparse");
-        slot.sum.write(&layout, world, block, &mut self.memory, tensor);
+        slot.sum.write(&layout, world, block, op.tensor.sparse_mut().expect("the job's tensors are sparse"));
         op.remaining -= 1;
         self.stats.blocks_in_network += 1;
-        slot.end(self.config.job.slots.into(), &mut self.memory);
+        slot.end(self.config.job.slots.into());
         self.recovery.answered(now, idx, &mut self.queue);
         self.start(idx, true);
         self.settle();

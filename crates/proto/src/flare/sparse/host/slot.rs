@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::sum::{Memory, Sum};
+use super::sum::Sum;
 use crate::flare::sparse::layout::Layout;
 use crate::flare::sparse::shards::{Lacking, Sent};
 use crate::flare::sparse::wire::Header;
@@ -84,11 +84,11 @@ impl Slot {
         (self.places, self.sent, self.again) = (places, self.sent.anew(), Lacking::default());
         (self.is_active, self.in_step, self.is_armed) = (true, in_step, false);
         (self.says_have, self.says_want) = (false, false);
+        self.sum = Sum::default();
     }
 
     /// Ends the block; the slot waits for the next one.
-    pub fn end(&mut self, stride: u64, memory: &mut Memory) {
-        self.sum.clear(memory);
+    pub fn end(&mut self, stride: u64) {
         self.block += stride;
         self.phase = self.phase.wrapping_add(1);
         self.is_active = false;

@@ -3,6 +3,7 @@
 //! If the root could not combine all values of an index, hosts combine them in the order of the shards' numbers, so
 //! that all hosts get the same bits.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::contract::drop_reason::DropReason;
@@ -12,44 +13,19 @@ use crate::flare::sparse::shards::Received;
 use crate::flare::sparse::wire::Header;
 use crate::parts::form::Form;
 
-/// Memory that the sums of all slots share, so that a shard and a block allocate nothing: it is taken from here, and comes
-/// back. What came back last goes first, as it is still in the processor's cache.
-#[derive(Default)]
-pub struct Memory {
-    bodies: Vec<Vec<u8>>,
-    indices: Vec<u32>,
-    values: Vec<u8>,
-}
-
-impl Memory {
-    /// A copy of a shard's body.
-    fn copy(&mut self, body: &[u8]) -> Vec<u8> {
-        let mut copy = self.bodies.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(body);
-        copy
-    }
-}
-
 /// The shards of a block's sum that have come.
 #[derive(Default)]
 pub struct Sum {
     /// Which shards have come.
     pub received: Received,
-    /// The shards' numbers, ascending, and their bodies, as they came.
-    shards: Vec<(u32, Vec<u8>)>,
+    /// The shards' bodies, as they came.
+    shards: BTreeMap<u32, Vec<u8>>,
     is_finished: bool,
 }
 
 impl Sum {
-    /// Empties the sum for the slot's next block.
-    pub fn clear(&mut self, memory: &mut Memory) {
-        (self.received, self.is_finished) = (Received::default(), false);
-        memory.bodies.extend(self.shards.drain(..).map(|(_, body)| body));
-    }
-
     /// Takes in the body of a shard; the body was parsed before.
-    pub fn take(&mut self, header: &Header, body: &[u8], memory: &mut Memory) -> Result<(), DropReason> {
+    pub fn take(&mut self, header: &Header, body: &[u8]) -> Result<(), DropReason> {
         self.received.check(header.shard, header.count)?;
         let is_first = self.shards.is_empty();
         if !is_first && header.is_finished != self.is_finished {
@@ -57,32 +33,22 @@ impl Sum {
         }
         self.is_finished = header.is_finished;
         self.received.take(header.shard, header.count);
-        // Shards come in order, but for losses.
-        let at = self.shards.partition_point(|(shard, _)| *shard < header.shard);
-        self.shards.insert(at, (header.shard, memory.copy(body)));
+        self.shards.insert(header.shard, body.to_vec());
         Ok(())
     }
 
-    /// Writes the complete sum as the result of a block of indices.
-    pub fn write(
-        &self,
-        layout: &Layout,
-        world: u16,
-        block: Range<u32>,
-        memory: &mut Memory,
-        tensor: &mut dyn SparseTensor,
-    ) {
+    /// Writes the complete sum as the result of a block of indices, and makes room for the next sum.
+    pub fn write(&mut self, layout: &Layout, world: u16, block: Range<u32>, tensor: &mut dyn SparseTensor) {
         let form = if self.is_finished { Form::Host } else { Form::Partial };
-        let shards = || self.shards.iter().map(|(_, body)| layout.pairs(body, form));
-        if self.is_finished {
+        let sum = std::mem::take(self);
+        let shards = || sum.shards.values().map(|body| layout.pairs(body, form));
+        if sum.is_finished {
             // An array at the root gives elements in order, shard after shard, so there is nothing to sort or combine.
-            let Memory { indices, values, .. } = memory;
-            indices.clear();
-            shards().for_each(|pairs| pairs.append_offsets(block.start, indices));
-            if ascend(indices) {
-                values.clear();
-                shards().for_each(|pairs| values.extend_from_slice(pairs.values()));
-                return tensor.write_block(block, indices, values);
+            let mut indices = Vec::with_capacity(shards().map(|pairs| pairs.len()).sum());
+            shards().for_each(|pairs| pairs.append_offsets(block.start, &mut indices));
+            if ascend(&indices) {
+                let values: Vec<&[u8]> = shards().map(|pairs| pairs.values()).collect();
+                return tensor.write_block(block, &indices, &values.concat());
             }
         }
         let mut pairs: Vec<(u32, &[u8])> = shards().flat_map(|pairs| pairs.iter()).collect();
@@ -94,7 +60,7 @@ impl Sum {
             indices.push(block.start + same[0].0);
             let at = values.len();
             values.resize(at + layout.value_len(Form::Host), 0);
-            if self.is_finished {
+            if sum.is_finished {
                 values[at..].copy_from_slice(same[0].1);
                 continue;
             }
