@@ -73,6 +73,8 @@ pub struct Child {
     pub asked_at: IpAddr,
     /// The process of a switch.
     pub incarnation: Option<u64>,
+    /// The number of the switch's join that brought it here; 0 for a worker.
+    pub question: u64,
     /// The control API of a switch.
     pub control: Option<SocketAddr>,
 }
@@ -121,6 +123,7 @@ pub(crate) fn children<'a>(
             addrs: switch.map_or_else(|| vec![request.addr], |switch| switch.shards.clone()),
             asked_at: switch.map_or(request.asked_at, |switch| switch.asked_at),
             incarnation: via,
+            question: switch.map_or(0, |switch| switch.question),
             control: switch.and_then(|switch| switch.switches.first()).map(|place| place.addr),
         });
     }

@@ -26,6 +26,8 @@ struct Tree {
     installed: Vec<BTreeMap<JobId, std::sync::Arc<Plan>>>,
     /// The slots that each job has now, switch by switch.
     slots: Vec<BTreeMap<JobId, u16>>,
+    /// All joins of racks, in their order.
+    asked_ever: Vec<SwitchJoin>,
     /// Racks whose switch is dead.
     dead: BTreeSet<usize>,
 }
@@ -44,6 +46,7 @@ impl Tree {
             asked: BTreeMap::new(),
             installed: vec![BTreeMap::new(); RACKS + 1],
             slots: vec![BTreeMap::new(); RACKS + 1],
+            asked_ever: Vec::new(),
             dead: BTreeSet::new(),
         }
     }
@@ -133,6 +136,7 @@ impl Tree {
                     switches: std::iter::once(own).chain(switches).collect(),
                 };
                 let key = JobKey(self.now.0 + 77 + question);
+                self.asked_ever.push(join.clone());
                 let ticket = self.above.join_switch(self.now, &name, join, key);
                 self.asked.insert(ticket, (rack, name, question));
             }
@@ -361,4 +365,22 @@ fn killed_ranks_that_start_again_get_the_whole_pool_again_within_seconds() {
         assert_eq!(again.config.slots, before[0].config.slots);
     }
     assert!(tree.installed.iter().all(|installed| installed.len() == 1), "the former job is gone everywhere");
+}
+
+/// The calls of a switch take different connections, so that one may come after the answer to a later one.
+#[test]
+fn a_join_that_comes_after_the_job_began_neither_ends_the_job_nor_begins_another() {
+    let mut tree = Tree::equal(64 * MIB);
+    tree.start(&[0, 0, 1], 1);
+    let late: Vec<SwitchJoin> =
+        tree.asked_ever.iter().filter(|join| join.incarnation == incarnation(0)).cloned().collect();
+    assert_eq!(late.iter().map(|join| join.ranks.len()).collect::<Vec<_>>(), [1, 2]);
+    for join in late {
+        tree.above.join_switch(tree.now, &name("job"), join, JobKey(99));
+        tree.pump();
+        let jobs = tree.above.jobs();
+        assert_eq!(jobs.iter().map(|job| job.phase).collect::<Vec<_>>(), [Phase::Running]);
+    }
+    tree.pass(secs(60.0), &[0, 1, 2]);
+    assert_eq!(tree.above.jobs()[0].phase, Phase::Running);
 }

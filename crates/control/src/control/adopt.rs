@@ -45,6 +45,7 @@ impl Control {
             addrs: vec![addr],
             asked_at: addr.ip(),
             incarnation: None,
+            question: 0,
             control: None,
         };
         let (shards, trees) = match self.limits.planned_trees {

@@ -186,7 +186,11 @@ impl Control {
         }
         if let Some(job) = self.owners.get(name).and_then(|id| self.running.get_mut(id)) {
             // A switch that joins anew says that its ranks have come anew. It has checked them.
-            if let Some((incarnation, _)) = party.switch {
+            if let Some((incarnation, SwitchSeat { question, .. })) = party.switch {
+                // Calls overtake each other, and this one says nothing new.
+                if job.is_formed_from(incarnation, question) {
+                    return Err(Refusal::AskedAgain { job: name.clone(), rank: party.first_rank() });
+                }
                 job.renounce(incarnation);
             }
             if job.is_whole() {
