@@ -63,6 +63,21 @@ impl Round {
     }
 }
 
+/// CWD before losses of which nobody knows yet whether they were any.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Before {
+    window: f64,
+    threshold: f64,
+    answers: Answers,
+}
+
+impl Hash for Before {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Before { window, threshold, answers } = self;
+        (window.to_bits(), threshold.to_bits(), answers).hash(state);
+    }
+}
+
 /// CWD and AWD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Windows {
@@ -79,6 +94,8 @@ pub struct Windows {
     round_end: u64,
     /// The answers to marks and losses.
     answers: Answers,
+    /// What to go back to if the losses were none.
+    before: Option<Before>,
     /// AWD.
     ahead: f64,
     /// How often memory was short, for AWD.
@@ -99,13 +116,14 @@ impl Hash for Windows {
             round,
             round_end,
             answers,
+            before,
             ahead,
             beta,
             results,
             results_until,
         } = self;
         [most, window, threshold, alpha, ahead, beta].map(|number| number.to_bits()).hash(state);
-        (choices, round, round_end, answers, results, results_until).hash(state);
+        (choices, round, round_end, answers, before, results, results_until).hash(state);
     }
 }
 
@@ -123,6 +141,7 @@ impl Windows {
             round: Round::default(),
             round_end: 0,
             answers: Answers::default(),
+            before: None,
             ahead,
             beta: 0.0,
             results: Round::default(),
@@ -158,6 +177,12 @@ impl Windows {
         self.window = (self.window * share).max(FEWEST);
         self.end_slow_start();
         self.answers.answer(next);
+    }
+
+    /// The window before the first of the losses that nobody has confirmed.
+    fn before(&self) -> Option<Before> {
+        let &Windows { window, threshold, answers, before, .. } = self;
+        before.or(Some(Before { window, threshold, answers }))
     }
 
     /// Updates the congestion level; it counts every mark, answered or not.
@@ -198,6 +223,7 @@ impl windows::Windows for Windows {
         let slow_start = self.window < self.threshold;
         if self.answers.asks(ack) {
             self.cut(self.kept(ack.progress), ack.next);
+            self.before = None;
         } else if self.answers.covers(ack.transmission) || slow_start {
             let more = if slow_start { 1.0 } else { 1.0 / self.window };
             self.window = (self.window + more).min(self.most.max(FEWEST));
@@ -226,14 +252,25 @@ impl windows::Windows for Windows {
 
     fn on_loss(&mut self, transmission: u64, next: u64) {
         if self.answers.covers(transmission) {
+            self.before = self.before();
             self.cut(0.5, next);
         }
     }
 
     /// As in DCTCP's senders: the window doubles again up to half of what it was.
     fn on_silence(&mut self) {
+        self.before = self.before();
         self.threshold = (self.window / 2.0).max(FEWEST);
         self.window = FEWEST;
+    }
+
+    /// A timeout that was too short must not cost a window (the Eifel response, RFC 4015): where threads of one machine take
+    /// turns, acknowledgements are late for as long as others run.
+    fn on_verdict(&mut self, was_lost: bool) {
+        if let Some(before) = self.before.take().filter(|_| !was_lost) {
+            self.window = self.window.max(before.window);
+            (self.threshold, self.answers) = (before.threshold, before.answers);
+        }
     }
 }
 

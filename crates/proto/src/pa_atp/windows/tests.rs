@@ -206,3 +206,30 @@ fn after_a_silence_the_window_doubles_up_to_half_of_what_it_was_and_adds_one_a_r
     assert_eq!(sizes[..6], [4, 8, 16, 32, 64, 128]);
     assert_eq!(sizes[6..], [160, 161, 162, 163]);
 }
+
+/// RFC 4015: what was late, and not lost, costs nothing once that is known.
+#[test]
+fn losses_that_were_none_are_taken_back_and_those_that_were_are_not() {
+    let after = |was_lost| {
+        let mut windows = Bench::of(64.0, 1000.0, 0.0, Progress::Printed);
+        windows.on_loss(10, 100);
+        windows.on_silence();
+        windows.on_loss(100, 200);
+        windows.on_verdict(was_lost);
+        let known = windows.packets();
+        windows.on_verdict(false);
+        (known, windows.packets())
+    };
+    assert_eq!(after(false), (64, 64));
+    assert_eq!(after(true), (2, 2), "the first word counts: a transmission that came late tells nothing of others");
+}
+
+#[test]
+fn a_mark_after_a_loss_that_was_none_keeps_the_window_small() {
+    let mut windows = Bench::of(64.0, 1000.0, 1.0, Progress::Printed);
+    windows.on_loss(10, 100);
+    windows.on_ack(&Ack { transmission: 100, next: 132, marked: true, progress: alone(0.0) });
+    let cut = windows.packets();
+    windows.on_verdict(false);
+    assert!(cut < 32 && windows.packets() == cut);
+}

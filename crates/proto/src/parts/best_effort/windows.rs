@@ -108,4 +108,7 @@ pub trait Windows: WindowsState + Send {
     fn on_loss(&mut self, transmission: u64, next: u64);
     /// Nothing was heard for a timeout.
     fn on_silence(&mut self);
+    /// A transmission that had counted as lost was acknowledged: the acknowledgement answers what was sent after it
+    /// (`was_lost`), or the transmission itself, which was merely late.
+    fn on_verdict(&mut self, was_lost: bool);
 }

@@ -214,6 +214,7 @@ impl windows::Windows for Fixed {
     fn on_result(&mut self, _: Time, _: bool, _: Span) {}
     fn on_loss(&mut self, _: u64, _: u64) {}
     fn on_silence(&mut self) {}
+    fn on_verdict(&mut self, _: bool) {}
 }
 
 fn fixed(job: &JobConfig) -> Box<dyn windows::Windows> {

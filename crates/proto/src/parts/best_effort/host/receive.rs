@@ -102,16 +102,21 @@ impl BestEffortHost {
         if place.acked {
             return Err(DropReason::Duplicate);
         }
-        let (sends, sent_at, transmission) = (place.sends, place.sent_at, place.transmission);
+        let is_resent = header.flags.has(Flags::RESEND);
+        let (transmission, rtt) = (place.transmission, now.since(place.first_sent_at));
+        let counted_as_lost = place.resend;
         self.stirred(now);
-        if sends == 1 {
-            let rtt = now.since(sent_at);
+        if counted_as_lost {
+            self.windows.on_verdict(is_resent);
+        }
+        // Which transmission has arrived is known, so that a timeout that was too short is measured too (RFC 3522).
+        if !is_resent {
             self.rtt.sample(rtt);
             self.recovery.sample(rtt);
         }
         self.window.ack(block);
         self.tell_windows(transmission, header.flags.has(Flags::ECN));
-        if header.flags.has(Flags::RESEND) {
+        if is_resent {
             self.resend_overdue(now);
         }
         Ok(())

@@ -19,6 +19,8 @@ pub struct Place {
     pub flies: bool,
     /// The number of its last transmission.
     pub transmission: u64,
+    /// When it was first sent in this attempt.
+    pub first_sent_at: Time,
     /// When it was last sent.
     pub sent_at: Time,
     /// How many times it was sent in this attempt.
@@ -53,6 +55,7 @@ impl Place {
             acked: false,
             flies: false,
             transmission: 0,
+            first_sent_at: Time::ZERO,
             sent_at: Time::ZERO,
             sends: 0,
             queued: false,
@@ -152,18 +155,22 @@ impl Window {
         let index = self.index(block);
         let place = &mut self.places[index];
         (place.transmission, place.sent_at, place.sends) = (number, now, place.sends + 1);
+        if place.sends == 1 {
+            place.first_sent_at = now;
+        }
         self.flying += u64::from(!place.flies && !place.acked);
         place.flies |= !place.acked;
         self.flight.push_back((block, number));
         number
     }
 
-    /// Notes that a block's gradient was acknowledged, by its result or before; false if it was known.
+    /// Notes that a block's gradient was acknowledged, by its result or before; false if it was known. The gradient need not
+    /// be sent again.
     pub fn ack(&mut self, block: u64) -> bool {
         let index = self.index(block);
         let place = &mut self.places[index];
         self.flying -= u64::from(place.flies);
-        place.flies = false;
+        (place.flies, place.queued) = (false, false);
         let fresh = !place.acked;
         place.acked = true;
         while self.acked < self.next && self.waiting(self.acked).is_none_or(|place| place.acked) {
