@@ -179,10 +179,10 @@ impl Windows {
         self.answers.answer(next);
     }
 
-    /// The window before the first of the losses that nobody has confirmed.
-    fn before(&self) -> Option<Before> {
-        let &Windows { window, threshold, answers, before, .. } = self;
-        before.or(Some(Before { window, threshold, answers }))
+    /// Keeps the window as it is before the first of the losses that nobody has confirmed.
+    fn remember(&mut self) {
+        let &mut Windows { window, threshold, answers, .. } = self;
+        self.before.get_or_insert(Before { window, threshold, answers });
     }
 
     /// Updates the congestion level; it counts every mark, answered or not.
@@ -252,14 +252,14 @@ impl windows::Windows for Windows {
 
     fn on_loss(&mut self, transmission: u64, next: u64) {
         if self.answers.covers(transmission) {
-            self.before = self.before();
+            self.remember();
             self.cut(0.5, next);
         }
     }
 
     /// As in DCTCP's senders: the window doubles again up to half of what it was.
     fn on_silence(&mut self) {
-        self.before = self.before();
+        self.remember();
         self.threshold = (self.window / 2.0).max(FEWEST);
         self.window = FEWEST;
     }
