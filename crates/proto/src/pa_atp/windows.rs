@@ -220,10 +220,11 @@ impl windows::Windows for Windows {
         if ack.marked {
             self.end_slow_start();
         }
+        // A mark that the window before a loss would have answered: the path no longer carries that window.
+        self.before.take_if(|before| before.answers.asks(ack));
         let slow_start = self.window < self.threshold;
         if self.answers.asks(ack) {
             self.cut(self.kept(ack.progress), ack.next);
-            self.before = None;
         } else if self.answers.covers(ack.transmission) || slow_start {
             let more = if slow_start { 1.0 } else { 1.0 / self.window };
             self.window = (self.window + more).min(self.most.max(FEWEST));
@@ -237,6 +238,9 @@ impl windows::Windows for Windows {
         self.round.marked += 1.0;
         self.end_slow_start();
         self.answers.on_mark();
+        if let Some(before) = &mut self.before {
+            before.answers.on_mark();
+        }
     }
 
     /// A round lasts a round trip of gradient ACKs. A leader's round trip of results would last as long as the

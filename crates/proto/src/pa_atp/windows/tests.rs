@@ -224,12 +224,47 @@ fn losses_that_were_none_are_taken_back_and_those_that_were_are_not() {
     assert_eq!(after(true), (2, 2), "the first word counts: a transmission that came late tells nothing of others");
 }
 
+/// Nobody knows yet whether the loss was any: marks go on to be answered, whichever packet has them.
 #[test]
-fn a_mark_after_a_loss_that_was_none_keeps_the_window_small() {
-    let mut windows = Bench::of(64.0, 1000.0, 1.0, Progress::Printed);
-    windows.on_loss(10, 100);
-    windows.on_ack(&Ack { transmission: 100, next: 132, marked: true, progress: alone(0.0) });
-    let cut = windows.packets();
+fn a_mark_between_a_loss_that_was_none_and_the_word_of_it_keeps_the_window_small() {
+    let ack = |transmission, marked| Ack { transmission, next: 132, marked, progress: alone(0.0) };
+    let doubling = || {
+        let mut windows = Windows::new(PAPER, 1000);
+        windows.window = 64.0;
+        windows.on_ack(&ack(1, false));
+        windows.on_loss(10, 100);
+        windows
+    };
+    let marks: [(&str, &dyn Fn(&mut Windows)); 3] = [
+        ("of a packet that was sent after the loss", &|windows| windows.on_ack(&ack(100, true))),
+        ("of a packet that was sent before it", &|windows| windows.on_ack(&ack(11, true))),
+        ("of a result", &|windows| {
+            windows.on_mark();
+            windows.on_ack(&ack(11, false));
+        }),
+    ];
+    for (which, mark) in marks {
+        let mut windows = doubling();
+        mark(&mut windows);
+        let small = windows.packets();
+        windows.on_verdict(false);
+        (12..30).for_each(|transmission| windows.on_ack(&ack(transmission, false)));
+        assert!(small <= 32 && windows.packets() == small, "a mark {which}: {small}, then {}", windows.packets());
+    }
+    let mut windows = doubling();
     windows.on_verdict(false);
-    assert!(cut < 32 && windows.packets() == cut);
+    (12..30).for_each(|transmission| windows.on_ack(&ack(transmission, false)));
+    assert_eq!(windows.packets(), 65 + 18, "without a mark the window doubles on");
+}
+
+#[test]
+fn a_mark_that_was_answered_before_a_loss_does_not_forget_the_window_before_the_loss() {
+    let mut windows = Bench::of(64.0, 1000.0, 1.0, Progress::Printed);
+    let ack = |transmission, marked| Ack { transmission, next: 50, marked, progress: alone(0.0) };
+    windows.on_ack(&ack(1, true));
+    let before = windows.packets();
+    windows.on_loss(60, 100);
+    windows.on_ack(&ack(2, true));
+    windows.on_verdict(false);
+    assert_eq!(windows.packets(), before);
 }
