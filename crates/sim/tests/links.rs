@@ -146,3 +146,16 @@ fn blocks_that_were_lost_leave_room_for_others() {
         assert!(mean > 0.75, "{mean} of the goodput with the whole pool");
     }
 }
+
+/// Host protocols have a reliable link for each pair of ranks. Timeouts begin with 20 ms and end with 200; round trips take 20
+/// ms and 400. Nothing is lost, so what is sent again is what timeouts got wrong before they knew the path.
+#[test]
+fn links_between_hosts_send_nothing_again_for_nothing_on_paths_of_any_length() {
+    for protocol in ["ring", "sparcml"] {
+        for delay in ["5 us", "1 ms", "5 ms", "100 ms"] {
+            let job = job(protocol, &[0, 1, 2, 3, 4, 5, 6, 7], 16, 512, "measured", TIMERS);
+            let had = run(&star(8, "1 Gbit/s", delay), &job.replace("options = { window = 'measured' }", ""));
+            assert!(had[0].mbit > 10.0 && had[0].again < 0.005, "{protocol}, {delay}: {had:?}");
+        }
+    }
+}

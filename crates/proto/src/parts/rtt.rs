@@ -37,15 +37,16 @@ impl RttEstimator {
         self.smoothed
     }
 
-    /// The timeout of a packet that was sent `sends` times: doubled for each time after the first.
+    /// The timeout of a packet that was sent `sends` times: doubled for each time after the first. The limit is for
+    /// doubling: on a path whose round trip is as long, no timeout may be shorter than the round trip.
     pub fn rto(&self, sends: u32) -> Span {
         let base = match self.smoothed {
             // On a path that does not vary at all, a queue that grows by a packet must not look like a loss.
             Some(smoothed) => smoothed + self.variation.times(4).max(Span(smoothed.0 / 8)),
             None => self.timers.initial_rto,
         };
-        let doubled = base.max(self.timers.min_rto).times(1 << sends.saturating_sub(1).min(16));
-        doubled.min(self.timers.max_rto)
+        let base = base.max(self.timers.min_rto);
+        base.times(1 << sends.saturating_sub(1).min(16)).min(self.timers.max_rto.max(base))
     }
 }
 
@@ -82,6 +83,17 @@ mod tests {
             rtt.sample(Span::from_millis(4));
         }
         assert!(rtt.rto(1) > Span::from_micros(4_400), "{}", rtt.rto(1));
+    }
+
+    #[test]
+    fn is_longer_than_a_round_trip_beyond_the_limit() {
+        let mut rtt = estimator();
+        for _ in 0..100 {
+            rtt.sample(Span::from_millis(300));
+        }
+        for sends in 1..20 {
+            assert!((Span::from_millis(301)..Span::from_millis(400)).contains(&rtt.rto(sends)), "{}", rtt.rto(sends));
+        }
     }
 
     #[test]

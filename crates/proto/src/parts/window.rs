@@ -55,6 +55,8 @@ pub struct CongestionWindow {
     base_rtt: Option<Span>,
     /// Losses and marks of transmissions before this one have cut the window already.
     answered_before: u64,
+    /// The window and its threshold before a silence of which nobody knows yet whether anything was lost.
+    before_silence: Option<(f64, f64)>,
 }
 
 impl Hash for CongestionWindow {
@@ -70,6 +72,7 @@ impl Hash for CongestionWindow {
             round_rtt,
             base_rtt,
             answered_before,
+            before_silence,
         } = self;
         (
             limits,
@@ -82,6 +85,7 @@ impl Hash for CongestionWindow {
             round_rtt,
             base_rtt,
             answered_before,
+            before_silence.map(|(packets, threshold)| (packets.to_bits(), threshold.to_bits())),
         )
             .hash(state);
     }
@@ -101,6 +105,7 @@ impl CongestionWindow {
             round_rtt: None,
             base_rtt: None,
             answered_before: 0,
+            before_silence: None,
         }
     }
 
@@ -149,10 +154,21 @@ impl CongestionWindow {
         true
     }
 
-    /// Nothing was heard for several timeouts.
+    /// Nothing was heard for several timeouts. The window doubles again up to half of what it was before the first of
+    /// them (RFC 5681, section 3.1).
     pub fn on_silence(&mut self) {
-        self.threshold = (self.packets / 2.0).max(f64::from(self.limits.min));
+        let (before, _) = *self.before_silence.get_or_insert((self.packets, self.threshold));
+        self.threshold = (before / 2.0).max(f64::from(self.limits.min));
         self.packets = f64::from(self.limits.min);
+    }
+
+    /// A packet that was sent again was acknowledged: its last transmission has arrived (`was_lost`), or an earlier one,
+    /// which was merely late. A timeout that was too short must not cost a window (the Eifel response, RFC 4015).
+    pub fn on_verdict(&mut self, was_lost: bool) {
+        if let Some((packets, threshold)) = self.before_silence.take().filter(|_| !was_lost) {
+            self.packets = self.packets.max(packets);
+            self.threshold = threshold;
+        }
     }
 
     fn grow(&mut self, acked: u32) {
@@ -164,6 +180,7 @@ impl CongestionWindow {
     fn shrink_to(&mut self, packets: f64) {
         self.packets = packets.max(f64::from(self.limits.min));
         self.threshold = self.packets;
+        self.before_silence = None;
     }
 
     fn end_round(&mut self, next: u64) {
@@ -250,6 +267,30 @@ mod tests {
         path.round(0, Span::from_micros(50));
         path.round(0, Span::from_micros(110));
         assert!(!path.window.in_slow_start());
+    }
+
+    #[test]
+    fn a_silence_in_which_nothing_was_lost_is_taken_back_unless_a_mark_or_a_loss_came_meanwhile() {
+        let silent = || {
+            let mut path = Path::new();
+            (0..3).for_each(|_| path.round(0, Span::from_micros(50)));
+            (0..3).for_each(|_| path.window.on_silence());
+            path
+        };
+        for (was_lost, after, later) in [(false, 80, 160), (true, 2, 4)] {
+            let mut path = silent();
+            path.window.on_verdict(was_lost);
+            assert_eq!(path.window.packets(), after);
+            path.window.on_verdict(false);
+            assert_eq!(path.window.packets(), after, "the first word counts");
+            path.sent += 100;
+            path.round(0, Span::from_micros(50));
+            assert_eq!(path.window.packets(), later);
+        }
+        let mut path = silent();
+        path.window.on_loss(path.sent, path.sent + 10);
+        path.window.on_verdict(false);
+        assert_eq!(path.window.packets(), 2);
     }
 
     #[test]

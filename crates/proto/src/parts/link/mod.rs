@@ -10,6 +10,9 @@ pub mod sender;
 pub mod seq;
 pub mod wire;
 
+#[cfg(test)]
+mod tests;
+
 /// The part of a data packet's header that is about the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Numbers {

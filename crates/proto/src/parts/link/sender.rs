@@ -51,6 +51,8 @@ struct Sent<I> {
     item: I,
     transmission: u64,
     sent_at: Time,
+    /// When the packet was first sent, with the attempt 1.
+    first_sent_at: Time,
     attempt: u8,
     state: State,
 }
@@ -124,12 +126,17 @@ impl<I> Sender<I> {
         self.probe || self.on_its_way < self.window.packets()
     }
 
-    /// True if a lost packet waits to be sent again and may be sent now.
-    pub fn may_resend(&mut self, now: Time) -> bool {
+    /// True if a lost packet waits to be sent again.
+    fn has_lost(&mut self) -> bool {
         while self.lost.front().is_some_and(|&seq| self.entry(seq).is_none_or(|sent| sent.state != State::Lost)) {
             self.lost.pop_front();
         }
-        !self.lost.is_empty() && self.window_is_open() && self.pacer.is_open(now)
+        !self.lost.is_empty()
+    }
+
+    /// True if a lost packet waits to be sent again and may be sent now.
+    pub fn may_resend(&mut self, now: Time) -> bool {
+        self.has_lost() && self.window_is_open() && self.pacer.is_open(now)
     }
 
     /// True if a new packet may be sent.
@@ -151,6 +158,9 @@ impl<I> Sender<I> {
         sent.transmission = self.next_transmission - 1;
         sent.sent_at = now;
         sent.attempt = sent.attempt % MAX_ATTEMPT + 1;
+        if sent.attempt == 1 {
+            sent.first_sent_at = now;
+        }
         sent.state = State::OnItsWay;
         Some((Numbers { seq: seq as u32, attempt: sent.attempt, ack_now: true }, &sent.item))
     }
@@ -160,7 +170,14 @@ impl<I> Sender<I> {
         let seq = self.next_seq();
         self.count_transmission(now, seq);
         let transmission = self.next_transmission - 1;
-        self.sent.push_back(Sent { item, transmission, sent_at: now, attempt: 1, state: State::OnItsWay });
+        self.sent.push_back(Sent {
+            item,
+            transmission,
+            sent_at: now,
+            first_sent_at: now,
+            attempt: 1,
+            state: State::OnItsWay,
+        });
         self.unasked += 1;
         let enough = (self.window.packets() / ACKS_PER_WINDOW).clamp(1, PACKETS_PER_ACK as usize);
         // A full window has several times `enough` packets, so one of them asks for an acknowledgement.
@@ -241,25 +258,30 @@ impl<I> Sender<I> {
         Ok(())
     }
 
-    /// Looks at the transmission that caused the acknowledgement; returns its round trip if it was the packet's last
-    /// transmission.
+    /// Looks at the transmission that caused the acknowledgement; returns its round trip if it was the packet's first or
+    /// last transmission.
     fn handle_echo(&mut self, now: Time, ack: &Ack) -> Option<Span> {
         let seq = expand(self.base, ack.echo_seq)?;
         if ack.echo_attempt == 0 {
             return None;
         }
         let sent = self.entry(seq)?;
-        let (transmission, sent_at) = (sent.transmission, sent.sent_at);
-        let last = sent.attempt == ack.echo_attempt;
+        let (transmission, sent_at, first_sent_at) = (sent.transmission, sent.sent_at, sent.first_sent_at);
+        let (last, sent_again) = (sent.attempt == ack.echo_attempt, sent.attempt > 1);
         if !last || sent.state == State::Lost {
             // A transmission that was taken for lost has arrived after all: the path reorders.
             self.patience = (2 * self.patience).min(MAX_PATIENCE);
         }
-        if !last {
+        if sent_again {
+            self.window.on_verdict(last);
+        }
+        if last {
+            self.note_arrival(transmission, sent_at);
+        } else if ack.echo_attempt != 1 {
             return None;
         }
-        self.note_arrival(transmission, sent_at);
-        let rtt = now.since(sent_at);
+        // A path with a round trip longer than the first timeout is measured by packets that were sent again too early.
+        let rtt = now.since(if last { sent_at } else { first_sent_at });
         self.rtt.sample(rtt);
         Some(rtt)
     }
@@ -339,8 +361,8 @@ impl<I> Sender<I> {
         waits.then(|| self.timer_start + self.rtt.rto(self.timeouts + 1))
     }
 
-    /// Acts on a timeout, if it has come. The first timeout only probes; the second gives up all packets on their way.
-    /// Items that are `spent` are forgotten.
+    /// Acts on a timeout, if it has come. The first timeout only probes, with a packet that waits or else with the oldest; the
+    /// second gives up all packets on their way. Items that are `spent` are forgotten.
     pub fn handle_timeout(&mut self, now: Time, more: bool, spent: impl Fn(&I) -> bool) {
         if self.retransmission_timeout(more).is_none_or(|due| due > now) {
             return;
@@ -348,13 +370,19 @@ impl<I> Sender<I> {
         self.timeouts += 1;
         self.timer_start = now;
         self.probe = true;
-        while let Some((transmission, seq)) = self.order.pop_front() {
+        // Where nothing was lost, a packet that has to be sent anyway costs nothing.
+        let waits = self.has_lost() || more && self.has_room();
+        let mut given_up = match self.timeouts {
+            1 => usize::from(!waits),
+            _ => self.on_its_way,
+        };
+        while given_up > 0
+            && let Some((transmission, seq)) = self.order.pop_front()
+        {
             let current = self.entry(seq).filter(|sent| sent.transmission == transmission);
             if current.is_some_and(|sent| sent.state == State::OnItsWay) {
                 self.lose(seq);
-                if self.timeouts == 1 {
-                    break;
-                }
+                given_up -= 1;
             }
         }
         self.forget(spent);

@@ -97,6 +97,25 @@ fn a_timeout_probes_first_and_gives_up_the_rest_only_when_that_is_not_answered()
     assert_eq!(seqs.len(), least, "and with the smallest window: {seqs:?}");
 }
 
+/// A round trip that grows beyond the timeout costs nothing then, and what was lost is found by the probe's arrival (compare
+/// RFC 8985, section 7.3).
+#[test]
+fn a_timeout_probes_with_a_new_packet_where_one_waits() {
+    let mut sender = Sender::new(TimerConfig::default());
+    send_all(&mut sender, at_us(0));
+    let due = sender.poll_timeout(true).unwrap();
+    sender.handle_timeout(due, true, |()| false);
+    let probe = send_all(&mut sender, due);
+    assert_eq!(probe.iter().map(|numbers| (numbers.seq, numbers.attempt)).collect::<Vec<_>>(), [(16, 1)]);
+    let mut late = sender.clone();
+    acknowledge(&mut late, due + Span::from_micros(1), 17, &[], (15, 1));
+    assert!(send_all(&mut late, at_us(60_000)).iter().all(|numbers| numbers.attempt == 1), "nothing was lost");
+    acknowledge(&mut sender, due + Span::from_micros(50), 0, &[16], (16, 1));
+    let again = send_all(&mut sender, at_us(60_000));
+    assert_eq!((again[0].seq, again[0].attempt), (0, 2), "the probe has overtaken all others");
+    assert_eq!(sender.lost.len() + again.len(), 16);
+}
+
 #[test]
 fn a_closed_window_is_probed_with_one_packet_at_a_time() {
     let mut sender = Sender::new(TimerConfig::default());
