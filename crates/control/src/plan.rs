@@ -53,6 +53,12 @@ impl Plan {
         self.children.iter().position(holds).map(|wid| ChildId(wid as u16))
     }
 
+    /// True if a join of a switch below comes late: the job was formed from the same switch's join, or a later one.
+    pub fn is_formed_from(&self, incarnation: u64, question: u64) -> bool {
+        let mut children = self.children.iter();
+        children.any(|child| child.incarnation == Some(incarnation) && child.question >= question)
+    }
+
     /// The ranks below this switch, ascending.
     pub fn ranks_below(&self) -> Vec<u16> {
         let mut ranks: Vec<u16> =

@@ -75,6 +75,15 @@ impl Tree {
         tickets.iter().map(|ticket| self.answers[ticket].clone().unwrap()).collect()
     }
 
+    /// A job begins, and all its ranks leave it.
+    fn run(&mut self, racks: &[usize], incarnation: u64) {
+        for (rank, plan) in self.start(racks, incarnation).into_iter().enumerate() {
+            let (id, key) = (plan.config.job, plan.config.key);
+            self.racks[racks[rank]].leave(self.now, &plan.name, id, rank as u16, key).unwrap();
+            self.pump();
+        }
+    }
+
     fn refusal(&self, ticket: (usize, Ticket)) -> String {
         self.answers[&ticket].clone().unwrap_err().to_string()
     }
@@ -319,12 +328,7 @@ fn the_switch_above_that_never_answers_is_blamed() {
 #[test]
 fn slots_come_back_at_all_switches_when_all_have_left() {
     let mut tree = Tree::equal(64 * MIB);
-    let plans = tree.start(&[0, 1, 1], 1);
-    for (rank, (plan, rack)) in plans.iter().zip([0, 1, 1]).enumerate() {
-        let (id, key) = (plan.config.job, plan.config.key);
-        tree.racks[rack].leave(tree.now, &plan.name, id, rank as u16, key).unwrap();
-        tree.pump();
-    }
+    tree.run(&[0, 1, 1], 1);
     assert!(tree.is_empty());
 }
 
@@ -383,4 +387,17 @@ fn a_join_that_comes_after_the_job_began_neither_ends_the_job_nor_begins_another
     }
     tree.pass(secs(60.0), &[0, 1, 2]);
     assert_eq!(tree.above.jobs()[0].phase, Phase::Running);
+}
+
+#[test]
+fn a_join_that_comes_after_the_job_ended_begins_no_other_and_the_next_job_begins_as_the_first_did() {
+    let mut tree = Tree::equal(64 * MIB);
+    for incarnation in 1..10 {
+        tree.run(&[0, 0, 1], incarnation);
+        for late in std::mem::take(&mut tree.asked_ever) {
+            tree.above.join_switch(tree.now, &name("job"), late, JobKey(99));
+            tree.pump();
+            assert!(tree.above.jobs().is_empty());
+        }
+    }
 }

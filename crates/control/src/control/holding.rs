@@ -10,6 +10,9 @@ use crate::running::Running;
 use crate::tidings::{End, Tiding};
 
 impl Control {
+    /// A join is on the way for no longer than it takes so many jobs to begin and end.
+    const ENDED_KEPT: usize = 64;
+
     /// The next news for operators, the oldest first.
     pub fn poll_tiding(&mut self) -> Option<Tiding> {
         if self.tidings.is_empty() {
@@ -38,6 +41,11 @@ impl Control {
         self.urgent |= self.awaits_signs();
         if self.owners.get(&job.plan.name) == Some(&id) {
             self.owners.remove(&job.plan.name);
+        }
+        if job.plan.children.iter().any(|child| child.incarnation.is_some()) {
+            self.ended.push_back(job.plan.clone());
+            let too_many = self.ended.len().saturating_sub(Control::ENDED_KEPT);
+            self.ended.drain(..too_many);
         }
         self.effects.push_back(Effect::Remove(id));
         self.spread_out();

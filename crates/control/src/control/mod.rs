@@ -17,6 +17,7 @@ mod sharing;
 mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::protocol::Protocol;
@@ -28,7 +29,7 @@ use crate::control::servers::Offered;
 use crate::forming::{Forming, Party, Quarrel, WaitingRank};
 use crate::levels::{SwitchJoin, SwitchSeat};
 use crate::name::JobName;
-use crate::plan::{Admitted, Effect, Ticket};
+use crate::plan::{Admitted, Effect, Plan, Ticket};
 use crate::refusal::Refusal;
 use crate::request::JoinRequest;
 use crate::running::Running;
@@ -44,6 +45,8 @@ pub struct Control {
     pub(crate) running: BTreeMap<JobId, Running>,
     /// The running job that a name stands for.
     pub(crate) owners: BTreeMap<JobName, JobId>,
+    /// The last jobs with switches below that have ended: their joins may still be on the way.
+    pub(crate) ended: VecDeque<Arc<Plan>>,
     /// Joins for ranks that a running job already has, until it is known which process is alive.
     pub(crate) contenders: Vec<Contender>,
     /// The protocols whose jobs share a machine that is there, by code.
@@ -79,6 +82,7 @@ impl Control {
             forming: BTreeMap::new(),
             running: BTreeMap::new(),
             owners: BTreeMap::new(),
+            ended: VecDeque::new(),
             contenders: Vec::new(),
             shared: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -160,6 +164,12 @@ impl Control {
             self.withdraw_switch(now, name, incarnation, question);
             return Err(Refusal::AskedAgain { job: name.clone(), rank: 0 });
         }
+        // Calls overtake each other, and this one says nothing new.
+        let running = self.owners.get(name).and_then(|id| self.running.get(id)).map(|job| &job.plan);
+        let mut of_name = self.ended.iter().filter(|plan| plan.name == *name).chain(running);
+        if of_name.any(|plan| plan.is_formed_from(incarnation, question)) {
+            return Err(Refusal::AskedAgain { job: name.clone(), rank: ranks[0].0.rank });
+        }
         let mut seats: BTreeMap<u16, WaitingRank> = BTreeMap::new();
         for (request, waited) in ranks {
             let since = Time(now.0.saturating_sub(waited.0));
@@ -186,11 +196,7 @@ impl Control {
         }
         if let Some(job) = self.owners.get(name).and_then(|id| self.running.get_mut(id)) {
             // A switch that joins anew says that its ranks have come anew. It has checked them.
-            if let Some((incarnation, SwitchSeat { question, .. })) = party.switch {
-                // Calls overtake each other, and this one says nothing new.
-                if job.is_formed_from(incarnation, question) {
-                    return Err(Refusal::AskedAgain { job: name.clone(), rank: party.first_rank() });
-                }
+            if let Some((incarnation, _)) = party.switch {
                 job.renounce(incarnation);
             }
             if job.is_whole() {

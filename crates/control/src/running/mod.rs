@@ -205,12 +205,6 @@ impl Running {
         self.members.iter().all(|member| member.state == MemberState::Left)
     }
 
-    /// True if a join of a switch below has come late: the job was formed from the same switch's join, or a later one.
-    pub fn is_formed_from(&self, incarnation: u64, question: u64) -> bool {
-        let mut children = self.plan.children.iter();
-        children.any(|child| child.incarnation == Some(incarnation) && child.question >= question)
-    }
-
     /// A switch below has begun the name's next job.
     pub fn renounce(&mut self, incarnation: u64) {
         for (member, child) in self.members.iter_mut().zip(&self.plan.children) {

@@ -227,7 +227,10 @@ fn losses_that_were_none_are_taken_back_and_those_that_were_are_not() {
 /// Nobody knows yet whether the loss was any: marks go on to be answered, whichever packet has them.
 #[test]
 fn a_mark_between_a_loss_that_was_none_and_the_word_of_it_keeps_the_window_small() {
-    let ack = |transmission, marked| Ack { transmission, next: 132, marked, progress: alone(0.0) };
+    type Mark = fn(&mut Windows);
+    fn ack(transmission: u64, marked: bool) -> Ack {
+        Ack { transmission, next: 132, marked, progress: alone(0.0) }
+    }
     let doubling = || {
         let mut windows = Windows::new(PAPER, 1000);
         windows.window = 64.0;
@@ -235,10 +238,10 @@ fn a_mark_between_a_loss_that_was_none_and_the_word_of_it_keeps_the_window_small
         windows.on_loss(10, 100);
         windows
     };
-    let marks: [(&str, &dyn Fn(&mut Windows)); 3] = [
-        ("of a packet that was sent after the loss", &|windows| windows.on_ack(&ack(100, true))),
-        ("of a packet that was sent before it", &|windows| windows.on_ack(&ack(11, true))),
-        ("of a result", &|windows| {
+    let marks: [(&str, Mark); 3] = [
+        ("of a packet that was sent after the loss", |windows| windows.on_ack(&ack(100, true))),
+        ("of a packet that was sent before it", |windows| windows.on_ack(&ack(11, true))),
+        ("of a result", |windows| {
             windows.on_mark();
             windows.on_ack(&ack(11, false));
         }),
