@@ -147,8 +147,8 @@ fn blocks_that_were_lost_leave_room_for_others() {
     }
 }
 
-/// Host protocols have a reliable link for each pair of ranks. Timeouts begin with 20 ms and end with 200; round trips take 20
-/// ms and 400. Nothing is lost, so what is sent again is what timeouts got wrong before they knew the path.
+/// Host protocols have a reliable link for each pair of ranks. Timeouts begin with 20 ms and end with 200; the longest
+/// round trips take 20 and 400. Nothing is lost, so what is sent again is what timeouts got wrong before they knew the path.
 #[test]
 fn links_between_hosts_send_nothing_again_for_nothing_on_paths_of_any_length() {
     for protocol in ["ring", "sparcml"] {
