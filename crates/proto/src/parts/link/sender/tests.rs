@@ -1,7 +1,8 @@
 //! The link's sending end against a receiver that the tests play.
 
 use super::*;
-use crate::parts::link::wire::MAX_ACK_WORDS;
+use crate::contract::drop_reason::DropReason;
+use crate::parts::link::wire::{Ack, MAX_ACK_WORDS};
 
 /// The link does not read what packets carry.
 const ITEM: () = ();

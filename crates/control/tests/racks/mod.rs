@@ -1,0 +1,212 @@
+//! Control planes of two racks below one switch, in virtual time: calls between them take no time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tributary_control::{
+    Admitted, Ascent, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, SwitchJoin, SwitchPlace, Ticket,
+};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::time::{Span, Time};
+
+use crate::harness::{name, request};
+
+pub const RACKS: usize = 2;
+
+/// The switch above and those of the racks, with calls between them that take no time.
+pub struct Tree {
+    pub above: Control,
+    pub racks: Vec<Control>,
+    pub now: Time,
+    pub answers: BTreeMap<(usize, Ticket), Admitted>,
+    /// Joins of racks that wait above.
+    asked: BTreeMap<Ticket, (usize, JobName, u64)>,
+    pub installed: Vec<BTreeMap<JobId, Arc<Plan>>>,
+    /// The slots that each job has now, switch by switch.
+    pub slots: Vec<BTreeMap<JobId, u16>>,
+    /// All joins of racks, in their order.
+    pub asked_ever: Vec<SwitchJoin>,
+    /// Racks whose switch is dead.
+    pub dead: BTreeSet<usize>,
+}
+
+pub fn incarnation(rack: usize) -> u64 {
+    1_000 + rack as u64
+}
+
+impl Tree {
+    pub fn new(above: Limits, racks: [Limits; RACKS]) -> Tree {
+        Tree {
+            above: Control::new(above),
+            racks: racks.into_iter().map(Control::below_another).collect(),
+            now: Time::ZERO,
+            answers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            installed: vec![BTreeMap::new(); RACKS + 1],
+            slots: vec![BTreeMap::new(); RACKS + 1],
+            asked_ever: Vec::new(),
+            dead: BTreeSet::new(),
+        }
+    }
+
+    pub fn equal(memory_bytes: u64) -> Tree {
+        let limits = Limits::new(memory_bytes, 1);
+        Tree::new(limits.clone(), [limits.clone(), limits])
+    }
+
+    pub fn join(&mut self, rack: usize, request: JoinRequest) -> (usize, Ticket) {
+        self.join_as("job", rack, request)
+    }
+
+    pub fn join_as(&mut self, job: &str, rack: usize, request: JoinRequest) -> (usize, Ticket) {
+        let key = JobKey(self.now.0 + u64::from(request.rank) + 1);
+        let ticket = self.racks[rack].join(self.now, &name(job), request, key);
+        self.pump();
+        (rack, ticket)
+    }
+
+    /// All ranks join, each at `racks[rank]`, and must be admitted.
+    pub fn start(&mut self, racks: &[usize], incarnation: u64) -> Vec<Arc<Plan>> {
+        let world = racks.len() as u16;
+        let joins = racks.iter().enumerate().map(|(rank, &rack)| (rack, request(rank as u16, world, incarnation)));
+        let tickets: Vec<_> = joins.collect::<Vec<_>>().into_iter().map(|(rack, join)| self.join(rack, join)).collect();
+        tickets.iter().map(|ticket| self.answers[ticket].clone().unwrap()).collect()
+    }
+
+    /// A job begins, and all its ranks leave it.
+    pub fn run(&mut self, racks: &[usize], incarnation: u64) {
+        for (rank, plan) in self.start(racks, incarnation).into_iter().enumerate() {
+            let (id, key) = (plan.config.job, plan.config.key);
+            self.racks[racks[rank]].leave(self.now, &plan.name, id, rank as u16, key).unwrap();
+            self.pump();
+        }
+    }
+
+    pub fn refusal(&self, ticket: (usize, Ticket)) -> String {
+        self.answers[&ticket].clone().unwrap_err().to_string()
+    }
+
+    /// Carries out what all switches want, until nobody wants anything.
+    pub fn pump(&mut self) {
+        loop {
+            let mut quiet = true;
+            while let Some(effect) = self.above.poll_effect() {
+                quiet = false;
+                match effect {
+                    Effect::Install(plan) => {
+                        let id = plan.config.job;
+                        self.slots[RACKS].insert(id, plan.slots);
+                        self.installed[RACKS].insert(id, plan);
+                        self.above.installed(self.now, id, Ok(()));
+                    }
+                    Effect::Resize(id, slots) => drop(self.slots[RACKS].insert(id, slots)),
+                    Effect::Remove(id) => self.forget(RACKS, id),
+                    Effect::Answer { ticket, admitted } => self.answer_below(ticket, admitted),
+                    Effect::Ascend { .. } | Effect::Descend { .. } => panic!("nothing is above"),
+                    Effect::Unshare(_) => panic!("nothing is shared in levels"),
+                }
+            }
+            for rack in (0..RACKS).filter(|rack| !self.dead.contains(rack)).collect::<Vec<_>>() {
+                while let Some(effect) = self.racks[rack].poll_effect() {
+                    quiet = false;
+                    self.carry_out_below(rack, effect);
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn carry_out_below(&mut self, rack: usize, effect: Effect) {
+        match effect {
+            Effect::Install(plan) => {
+                let id = plan.config.job;
+                self.slots[rack].insert(id, plan.slots);
+                assert!(self.installed[rack].insert(id, plan).is_none(), "id {id} is in use");
+                self.racks[rack].installed(self.now, id, Ok(()));
+            }
+            Effect::Resize(id, slots) => drop(self.slots[rack].insert(id, slots)),
+            Effect::Remove(id) => self.forget(rack, id),
+            Effect::Unshare(_) => panic!("nothing is shared in levels"),
+            Effect::Answer { ticket, admitted } => drop(self.answers.insert((rack, ticket), admitted)),
+            Effect::Ascend { name, question, ranks, most_slots, switches } => {
+                let addr = format!("10.9.0.{}:17777", rack + 1).parse().unwrap();
+                let own = SwitchPlace { addr, ranks: ranks.iter().map(|(join, _)| join.rank).collect() };
+                let join = SwitchJoin {
+                    incarnation: incarnation(rack),
+                    asked_at: "10.9.0.9".parse().unwrap(),
+                    question,
+                    shards: vec![addr],
+                    most_slots,
+                    ranks,
+                    switches: std::iter::once(own).chain(switches).collect(),
+                };
+                let key = JobKey(self.now.0 + 77 + question);
+                self.asked_ever.push(join.clone());
+                let ticket = self.above.join_switch(self.now, &name, join, key);
+                self.asked.insert(ticket, (rack, name, question));
+            }
+            Effect::Descend { name, job, key, wid, lost } => {
+                // The job may be over there.
+                let _ = self.above.leave_switch(self.now, &name, job, key, wid, lost);
+            }
+        }
+    }
+
+    fn forget(&mut self, switch: usize, id: JobId) {
+        self.installed[switch].remove(&id);
+        self.slots[switch].remove(&id);
+    }
+
+    fn answer_below(&mut self, ticket: Ticket, admitted: Admitted) {
+        let Some((rack, name, question)) = self.asked.remove(&ticket) else { return };
+        let outcome = match admitted {
+            Ok(plan) => {
+                let wid = plan.children.iter().position(|child| child.incarnation == Some(incarnation(rack))).unwrap();
+                Ok(Ascent {
+                    job: plan.config.job,
+                    key: plan.config.key,
+                    slots: plan.config.slots,
+                    elements_per_packet: plan.config.elements_per_packet,
+                    wid: ChildId(wid as u16),
+                    shards: vec!["10.9.0.9:17777".parse().unwrap()],
+                    workers: plan.workers.clone(),
+                    servers: plan.servers.dedicated().iter().map(|server| server.addr).collect(),
+                    switches: plan.switches.clone(),
+                })
+            }
+            Err(refusal) => {
+                let (code, rank) = (refusal.code().to_string(), refusal.rank());
+                Err(Refusal::Above { sentence: refusal.to_string(), code, rank })
+            }
+        };
+        self.racks[rack].ascended(self.now, &name, question, outcome);
+    }
+
+    /// Lets time pass. Workers in `alive` and all switches but the dead ones show that they live.
+    pub fn pass(&mut self, span: Span, alive: &[u16]) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now = (self.now + Span::from_millis(100)).min(end);
+            for rack in (0..RACKS).filter(|rack| !self.dead.contains(rack)) {
+                for (&id, plan) in &self.installed[rack] {
+                    for wid in alive.iter().filter_map(|&rank| plan.child_of(rank)) {
+                        self.racks[rack].heard(id, wid, self.now);
+                    }
+                    if self.installed[RACKS].contains_key(&id) {
+                        self.racks[rack].heard_above(id, self.now);
+                        self.above.heard(id, plan.uplink.as_ref().unwrap().wid, self.now);
+                    }
+                }
+            }
+            self.above.handle_timeout(self.now);
+            self.racks.iter_mut().for_each(|rack| rack.handle_timeout(self.now));
+            self.pump();
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.installed.iter().all(BTreeMap::is_empty)
+    }
+}
