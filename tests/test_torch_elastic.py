@@ -100,6 +100,13 @@ def test_a_switch_that_is_killed_is_named_and_its_successor_serves(workers: Proc
         successor.stop()
 
 
+def test_a_switch_that_is_not_there_is_named_whichever_rank_finds_out_first(ranks: Ranks, meet: str) -> None:
+    # Nobody listens at the discard port. One rank gives up first, and the others must not hear of that alone.
+    nowhere = "127.0.0.1:9"
+    for heard in ranks(torch_rank_elastic.refused, 3, meet, nowhere, 60):
+        assert all(nowhere in sentence for sentence in heard), heard
+
+
 def test_a_switch_that_is_killed_in_the_middle_of_a_reconfiguration_is_named(
     workers: ProcessPoolExecutor, meet: str
 ) -> None:

@@ -313,6 +313,18 @@ def orphaned(number: int, count: int, meet: str, switch: str) -> tuple[str, str]
     return of_sum, of_change
 
 
+def refused(number: int, count: int, meet: str, switch: str, times: int) -> list[str]:
+    """There is no switch. What each attempt to have members says."""
+    process = Process(number, count, meet)
+    heard = []
+    with process.group(switch=switch):
+        handles = process.all_handles("first")
+        for uuid in range(1, times + 1):
+            heard.append(sentence(partial(reconfigure, uuid, handles, timedelta(seconds=5))))
+            process.wait_for_all(f"attempt {uuid}")
+    return heard
+
+
 def interrupted(number: int, count: int, meet: str, switch: str) -> str:
     """The switch says nothing from before a reconfiguration, and is killed in it. What each process hears of that."""
     process = Process(number, count, meet)

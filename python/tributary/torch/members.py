@@ -96,13 +96,15 @@ class Members:
                 lane.own[op.sha256] = network
 
     def _meet(self, suffix: str, store: dist.Store, place: str) -> Lane:
-        host = HostPath(store, self.rank, self.size, self._common, self._patience)
+        # First the job: its switch says why a rank cannot join. Gloo says of a rank that went away only that it did.
+        network = self._connect(suffix, self.chosen.protocol_options)
         try:
-            network = self._connect(suffix, self.chosen.protocol_options)
-            return Lane(network, host, place, suffix, self._health, self._hints)
+            host = HostPath(store, self.rank, self.size, self._common, self._patience)
         except BaseException:
-            host.close(orderly=False)
+            if network is not None:
+                network.close(orderly=False)
             raise
+        return Lane(network, host, place, suffix, self._health, self._hints)
 
     def _connect(
         self,
