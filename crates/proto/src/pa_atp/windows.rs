@@ -261,11 +261,14 @@ impl windows::Windows for Windows {
         }
     }
 
-    /// As in DCTCP's senders: the window doubles again up to half of what it was.
+    /// As in DCTCP's senders: the window doubles again up to half of what it was. Silence that goes on halves no further (RFC
+    /// 5681, section 3.1).
     fn on_silence(&mut self) {
         self.remember();
-        self.threshold = (self.window / 2.0).max(FEWEST);
-        self.window = FEWEST;
+        if self.window > FEWEST {
+            self.threshold = (self.window / 2.0).max(FEWEST);
+            self.window = FEWEST;
+        }
     }
 
     /// A timeout that was too short must not cost a window (the Eifel response, RFC 4015): where threads of one machine take

@@ -207,6 +207,21 @@ fn after_a_silence_the_window_doubles_up_to_half_of_what_it_was_and_adds_one_a_r
     assert_eq!(sizes[6..], [160, 161, 162, 163]);
 }
 
+/// RFC 5681, section 3.1: a packet whose retransmission is lost too says nothing more about the path's room.
+#[test]
+fn a_silence_that_goes_on_keeps_the_half_of_what_the_window_was_when_it_began() {
+    let mut bench = Bench::new(PAPER, 1000);
+    (0..5).for_each(|_| bench.round(0, alone(0.0)));
+    (0..3).for_each(|_| bench.windows.on_silence());
+    let sizes: Vec<u64> = (0..7)
+        .map(|_| {
+            bench.round(0, alone(0.0));
+            bench.windows.packets()
+        })
+        .collect();
+    assert_eq!(sizes, [4, 8, 16, 32, 64, 128, 160]);
+}
+
 /// RFC 4015: what was late, and not lost, costs nothing once that is known.
 #[test]
 fn losses_that_were_none_are_taken_back_and_those_that_were_are_not() {
