@@ -195,3 +195,28 @@ fn a_leader_with_floats_is_further_ahead_than_its_first_window_has_room_for() {
         assert!(leads > 2.0 * window && window >= 2.0, "rank {rank}: p_l {leads}, CWD {window}");
     }
 }
+
+/// Block 2 of the second collective does not fit its scale, and its second attempt is long on its way. Blocks behind it, which
+/// were sent before that attempt, are complete sooner, and that is no sign that anything of the attempt was lost.
+#[test]
+fn a_block_that_is_ordered_again_is_not_taken_for_lost_when_later_blocks_are_complete_sooner() {
+    for protocol in family() {
+        let choice = Choice { job: &[("served_by", "last_rank")], ..Choice::of(protocol) };
+        let mut fabric = Fabric::star(4, &choice);
+        for round in 0..2 {
+            let magnitude = move |i: usize| if round == 1 && i / 8 == 2 { 1e9 } else { 1.0 };
+            let inputs: Vec<Vec<f32>> =
+                (0..4).map(|rank| (0..8 * 16).map(|i| value(rank, i, magnitude(i))).collect()).collect();
+            fabric.fate = Box::new(|sent| match (sent.kind, sent.header.attempt) {
+                (Kind::Gradient, 1) => Fate::IsLate(Span::from_micros(20)),
+                _ => Fate::Arrives,
+            });
+            (0..4).for_each(|rank| fabric.submit(rank, collective(inputs[rank].clone(), ReduceOp::Sum)));
+            fabric.run(PATIENCE);
+            check(&mut fabric, &inputs, &format!("{protocol}: round {round}"));
+        }
+        let needless =
+            fabric.sent.iter().filter(|sent| sent.kind == Kind::Need || sent.header.flags.has(Flags::RESEND));
+        assert_eq!(needless.count(), 0, "{protocol}");
+    }
+}

@@ -140,7 +140,8 @@ impl BestEffortHost {
         if block >= self.window.next {
             return Err(DropReason::Ahead);
         }
-        let attempt = self.window.waiting(block).ok_or(DropReason::Stale)?.attempt;
+        let place = self.window.waiting(block).ok_or(DropReason::Stale)?;
+        let (attempt, transmission) = (place.attempt, place.transmission);
         let op = self.life.stream.op_of(block).ok_or(DropReason::Unexpected)?;
         if header.spec != op.spec {
             return Err(DropReason::BadField);
@@ -162,7 +163,7 @@ impl BestEffortHost {
         }
         let marked = packet.ecn == Ecn::CongestionExperienced || header.flags.has(Flags::ECN);
         self.conclude(now, block, header, &packet.bytes[HEADER_LEN..], marked);
-        self.overtake(now, block, multicast);
+        self.overtake(now, block, transmission, multicast);
         if !multicast {
             self.answered(now);
         }

@@ -232,9 +232,9 @@ impl BestEffortHost {
         }
     }
 
-    /// The result of a block has come before results of earlier blocks of the same server. Packets of one server do not
-    /// overtake each other, so those may be lost.
-    pub(super) fn overtake(&mut self, now: Time, block: u64, multicast: bool) {
+    /// The result of a block, last sent in this transmission, has come before results of earlier blocks of the same server
+    /// that were sent before it. Packets of one server do not overtake each other, so those may be lost.
+    pub(super) fn overtake(&mut self, now: Time, block: u64, transmission: u64, multicast: bool) {
         if self.recovery_was_hasty(block, multicast) {
             self.recovery.patience = (2 * self.recovery.patience).min(MOST_PATIENCE);
         }
@@ -243,7 +243,9 @@ impl BestEffortHost {
         let mut earlier = block;
         while let Some(other) = earlier.checked_sub(step).filter(|&other| other >= first) {
             earlier = other;
-            let Some(place) = self.window.waiting_mut(other) else { continue };
+            let Some(place) = self.window.waiting_mut(other).filter(|place| place.was_sent_before(transmission)) else {
+                continue;
+            };
             place.overtaken += 1;
             if place.overtaken < patience || std::mem::replace(&mut place.asked, true) {
                 continue;

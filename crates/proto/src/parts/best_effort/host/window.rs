@@ -71,6 +71,11 @@ impl Place {
         }
     }
 
+    /// True if the block was sent in this attempt, before that transmission.
+    pub fn was_sent_before(&self, transmission: u64) -> bool {
+        self.sends > 0 && self.transmission < transmission
+    }
+
     /// The block must be sent for the first time in this attempt.
     pub fn restart(&mut self, attempt: u8, scale: Option<BlockExponent>) {
         (self.attempt, self.scale, self.acked, self.sends) = (attempt, scale, false, 0);

@@ -71,6 +71,8 @@ pub struct Server {
     pub ready: VecDeque<u64>,
     /// How many gradients have come because the switch of the server had no room, modulo 2^32.
     received: u32,
+    /// How many orders to send a block again it has given.
+    orders: u64,
     /// The first block of this server that is not complete.
     first_open: u64,
     /// The distance from one of its blocks to the next.
@@ -98,6 +100,7 @@ impl Server {
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
             received: 0,
+            orders: 0,
             first_open: places.first_block_of(config.rank).unwrap_or(0),
             step: places.servers().into(),
             scratch: Ranks::new(job.world),
@@ -162,7 +165,8 @@ impl Server {
     pub fn again(&mut self, block: u64, places: &Places) -> Option<(u8, BlockExponent)> {
         let served = self.blocks.get_mut(block)?;
         let agreed = served.exponent;
-        served.attempt = served.attempt.saturating_add(1);
+        self.orders += 1;
+        (served.attempt, served.ordered) = (served.attempt.saturating_add(1), self.orders);
         served.restart();
         served.scale = agreed;
         let said = (served.attempt, agreed);
@@ -183,10 +187,12 @@ impl Server {
         while self.blocks.get(self.first_open).is_some_and(|served| served.state != State::Gathering) {
             self.first_open += step;
         }
+        let Some(ordered) = self.blocks.get(block).map(|complete| complete.ordered) else { return };
         let mut earlier = self.first_open;
         while earlier < block {
             if let Some(served) = self.blocks.get_mut(earlier)
                 && served.state == State::Gathering
+                && served.was_sent_before(ordered)
             {
                 served.later += 1;
                 if served.later >= served.patience {

@@ -26,6 +26,8 @@ pub struct Served {
     pub block: u64,
     /// How many attempts to sum it failed.
     pub attempt: u8,
+    /// How many orders to send a block again its server had given with the order for this attempt; 0 in the first attempt.
+    pub ordered: u64,
     /// Its progress.
     pub state: State,
     /// Its collective, and the rank that named it.
@@ -74,6 +76,7 @@ impl Served {
         Served {
             block: 0,
             attempt: 0,
+            ordered: 0,
             state: State::Gathering,
             what: None,
             elements: 0,
@@ -98,7 +101,8 @@ impl Served {
     }
 
     fn begin(&mut self, block: u64) {
-        (self.block, self.attempt, self.state, self.what) = (block, 0, State::Gathering, None);
+        (self.block, self.attempt, self.ordered) = (block, 0, 0);
+        (self.state, self.what) = (State::Gathering, None);
         (self.index, self.collided, self.ecn) = (0, false, false);
         (self.later, self.patience, self.questions, self.result_len) = (0, PATIENCE, 0, 0);
         self.restart();
@@ -115,6 +119,12 @@ impl Served {
     /// Forgets the sum: the next contribution replaces it.
     pub fn replace(&mut self) {
         (self.filled, self.singles) = (false, 0);
+    }
+
+    /// True if all ranks have sent this block before a later block that is complete and was `ordered` then. Ranks send
+    /// blocks in their order, and those that they must send again in the order of the orders, in no order with others.
+    pub fn was_sent_before(&self, ordered: u64) -> bool {
+        self.ordered == 0 || self.ordered < ordered
     }
 
     /// True if it contains no rank's part.
