@@ -38,6 +38,25 @@ fn one_loss_in_the_middle_is_made_good_by_those_whom_it_concerns_and_no_sum_of_o
     }
 }
 
+/// What is overtaken is asked about, which is for nothing where packets change places on the way: then a rank becomes patient. A
+/// part of rank 1 that was lost is no such case, though the result comes to all at once: rank 2 goes on to find its own losses by
+/// what overtakes them, without a silence for each.
+#[test]
+fn losses_of_one_rank_do_not_teach_the_others_that_packets_change_places() {
+    let mut fabric = Fabric::star(5, &Choice { slots: 64, ..Choice::of(clocked_by_results()) });
+    fabric.fate = Box::new(|sent: &Sent| {
+        let (flags, wid, early) = (sent.header.flags, sent.header.wid, sent.header.seq < 1000);
+        let of_rank_1 = early && sent.kind == Kind::Gradient && wid == Rank(1) && !flags.has(Flags::RESEND);
+        let to_rank_2 = !early && sent.kind == Kind::Aack && sent.to == NodeId(2) && flags.has(Flags::MULTICAST);
+        if (of_rank_1 || to_rank_2) && sent.header.seq % 50 == 25 { Fate::IsLost } else { Fate::Arrives }
+    });
+    (0..5).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 2000), ReduceOp::Sum)));
+    fabric.run(Span::from_millis(20));
+    whole(&mut fabric, 8 * 2000);
+    let last = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
+    assert!(last < Some(at_us(200)), "a silence is four timeouts of 50 us: {last:?}");
+}
+
 #[test]
 fn a_switch_that_was_started_again_in_the_middle_of_a_stream_delays_it() {
     for protocol in family() {

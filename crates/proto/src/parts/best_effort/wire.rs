@@ -73,7 +73,8 @@ pub struct Flags(pub u16);
 impl Flags {
     /// The rank's block does not fit the scale: there is no vector, and the block must be summed again.
     pub const OVERFLOW: Flags = Flags(1);
-    /// Sent again: any switch that holds a part of the block passes it on (the paper's `resend`).
+    /// Sent again: any switch that holds a part of the block passes it on (the paper's `resend`). On a result: something of
+    /// its block was sent again.
     pub const RESEND: Flags = Flags(1 << 1);
     /// This switch, or one before it, had no room: the server sums (the paper's `collision`).
     pub const COLLISION: Flags = Flags(1 << 2);

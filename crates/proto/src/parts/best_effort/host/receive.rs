@@ -163,7 +163,7 @@ impl BestEffortHost {
         }
         let marked = packet.ecn == Ecn::CongestionExperienced || header.flags.has(Flags::ECN);
         self.conclude(now, block, header, &packet.bytes[HEADER_LEN..], marked);
-        self.overtake(now, block, transmission, multicast);
+        self.overtake(now, block, transmission, multicast && !header.flags.has(Flags::RESEND));
         if !multicast {
             self.answered(now);
         }

@@ -233,9 +233,11 @@ impl BestEffortHost {
     }
 
     /// The result of a block, last sent in this transmission, has come before results of earlier blocks of the same server
-    /// that were sent before it. Packets of one server do not overtake each other, so those may be lost.
-    pub(super) fn overtake(&mut self, now: Time, block: u64, transmission: u64, multicast: bool) {
-        if self.recovery_was_hasty(block, multicast) {
+    /// that were sent before it. Packets of one server do not overtake each other, so those may be lost. `came_by_itself`: all
+    /// ranks got it at once, and nothing of it had been sent again.
+    pub(super) fn overtake(&mut self, now: Time, block: u64, transmission: u64, came_by_itself: bool) {
+        // The worker has asked about it for nothing.
+        if came_by_itself && self.window.was_asked(block) {
             self.recovery.patience = (2 * self.recovery.patience).min(MOST_PATIENCE);
         }
         let step = u64::from(self.places.servers());
@@ -268,11 +270,6 @@ impl BestEffortHost {
         if self.window.first < self.recovery.lossy_up_to && self.questions.is_empty() {
             self.ask_more(now);
         }
-    }
-
-    /// True if the worker asked about a block whose result then came as if it had not asked.
-    fn recovery_was_hasty(&self, block: u64, multicast: bool) -> bool {
-        multicast && self.window.was_asked(block)
     }
 
     /// The server lacks this rank's part of a block, and no switch has it.

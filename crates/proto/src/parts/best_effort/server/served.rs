@@ -56,6 +56,8 @@ pub struct Served {
     pub collided: bool,
     /// Some contribution was marked on its way.
     pub ecn: bool,
+    /// Some contribution was sent again.
+    pub resent: bool,
     /// How many later blocks are complete.
     pub later: u32,
     /// After so many later blocks the server asks for what is missing.
@@ -91,6 +93,7 @@ impl Served {
             index: 0,
             collided: false,
             ecn: false,
+            resent: false,
             later: 0,
             patience: PATIENCE,
             questions: 0,
@@ -112,7 +115,7 @@ impl Served {
     pub fn restart(&mut self) {
         self.have.clear();
         self.heard.clear();
-        (self.own, self.overflow, self.filled, self.singles) = (false, false, false, 0);
+        (self.own, self.overflow, self.filled, self.singles, self.resent) = (false, false, false, 0, false);
         (self.elements, self.scale, self.probe, self.exponent) = (0, BlockExponent::ZERO, false, BlockExponent::ZERO);
     }
 
