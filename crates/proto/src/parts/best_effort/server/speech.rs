@@ -101,9 +101,9 @@ impl Server {
             return None;
         }
         let header = bare(served, block, wid);
-        let flags = flags.with_if(served.resent, Flags::RESEND).with_if(is_again, Flags::AGAIN);
+        let flags = flags.with_if(served.ecn, Flags::ECN).with_if(served.resent, Flags::RESEND);
         let header = Header {
-            flags: flags.with_if(served.ecn, Flags::ECN),
+            flags: flags.with_if(is_again, Flags::AGAIN),
             index: served.index.wrapping_add(served.collided.into()),
             received: self.received(),
             count: served.singles,
