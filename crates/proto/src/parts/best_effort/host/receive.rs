@@ -163,7 +163,9 @@ impl BestEffortHost {
         }
         let marked = packet.ecn == Ecn::CongestionExperienced || header.flags.has(Flags::ECN);
         self.conclude(now, block, header, &packet.bytes[HEADER_LEN..], marked);
-        self.overtake(now, block, transmission, multicast && !header.flags.has(Flags::RESEND));
+        // Where gradients are acknowledged, a rank knows its own losses, and need not have asked about another's.
+        let was_another = header.flags.has(Flags::RESEND) && !self.rules.acknowledges;
+        self.overtake(now, block, transmission, multicast && !was_another);
         if !multicast {
             self.answered(now);
         }

@@ -234,7 +234,7 @@ impl BestEffortHost {
 
     /// The result of a block, last sent in this transmission, has come before results of earlier blocks of the same server
     /// that were sent before it. Packets of one server do not overtake each other, so those may be lost. `came_by_itself`: all
-    /// ranks got it at once, and nothing of it had been sent again.
+    /// ranks got it at once, and this rank had no cause to ask.
     pub(super) fn overtake(&mut self, now: Time, block: u64, transmission: u64, came_by_itself: bool) {
         // The worker has asked about it for nothing.
         if came_by_itself && self.window.was_asked(block) {
