@@ -152,14 +152,34 @@ fn a_lost_gradient_acknowledgement_makes_its_worker_alone_send_again_and_changes
     assert_eq!(at_server(&fabric, Kind::Gradient).len(), 1);
 }
 
+/// However long leases are: ranks ask after 400 us here. All three ask, and one copy serves them all.
 #[test]
 fn a_lost_full_sum_leaves_the_switch_again_when_somebody_asks() {
     for protocol in family() {
-        let mut fabric = one_block(&Choice::of(protocol), &[], nth(Kind::Sum, 0, 0, Fate::IsLost));
+        let choice = Choice { switch: &[("lease", "800 ms")], ..Choice::of(protocol) };
+        let mut fabric = one_block(&choice, &[], nth(Kind::Sum, 0, 0, Fate::IsLost));
         finishes(&mut fabric);
         let full = at_server(&fabric, Kind::Sum);
         assert_eq!(full.len(), 2, "{protocol}: {full:?}");
+        assert!(fabric.sent.iter().filter(|sent| sent.kind == Kind::Query && sent.to.0 == 0).count() >= 3);
+        let told = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
+        assert!(told < Some(at_us(410)), "{protocol}: {told:?}");
         assert!(fabric.sent.iter().all(|sent| !sent.header.flags.has(Flags::RESEND)), "{protocol}");
+    }
+}
+
+/// The copy for the first question is lost, too. Each rank asks again in its turn, and the one that was first gets another.
+#[test]
+fn a_full_sum_that_is_lost_twice_leaves_the_switch_a_third_time() {
+    for protocol in family() {
+        let mut seen = 0;
+        let lose_two = move |sent: &Sent| {
+            seen += usize::from(sent.kind == Kind::Sum);
+            if sent.kind == Kind::Sum && seen <= 2 { Fate::IsLost } else { Fate::Arrives }
+        };
+        let mut fabric = one_block(&Choice::of(protocol), &[], lose_two);
+        finishes(&mut fabric);
+        assert_eq!(at_server(&fabric, Kind::Sum).len(), 3, "{protocol}");
     }
 }
 

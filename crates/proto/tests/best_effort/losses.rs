@@ -57,6 +57,28 @@ fn losses_of_one_rank_do_not_teach_the_others_that_packets_change_places() {
     assert!(last < Some(at_us(200)), "a silence is four timeouts of 50 us: {last:?}");
 }
 
+/// Five servers and a window of four packets: three later results of the same server never come. Results of other servers do,
+/// and after a round trip more the rank asks, so that a loss costs a few round trips of 2 us and not a silence of 200 us.
+#[test]
+fn where_windows_are_short_results_of_other_servers_tell_of_a_loss() {
+    for kind in [Kind::Gradient, Kind::Sum, Kind::Aack] {
+        let job = [("initial_window", "4"), ("increase", "1")];
+        let mut fabric = Fabric::star(5, &Choice { slots: 64, job: &job, ..Choice::of(clocked_by_results()) });
+        let mut lost = 0;
+        fabric.fate = Box::new(move |sent: &Sent| {
+            // One packet in fifty blocks, and the first of its kind about them.
+            let is_it = sent.kind == kind && sent.header.seq == 50 * lost + 25;
+            lost += u32::from(is_it);
+            if is_it { Fate::IsLost } else { Fate::Arrives }
+        });
+        (0..5).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 1000), ReduceOp::Sum)));
+        fabric.run(Span::from_millis(20));
+        whole(&mut fabric, 8 * 1000);
+        let last = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
+        assert!(last < Some(at_us(400)), "{kind:?}: {last:?}");
+    }
+}
+
 #[test]
 fn a_switch_that_was_started_again_in_the_middle_of_a_stream_delays_it() {
     for protocol in family() {
@@ -172,9 +194,10 @@ fn what_is_sent_again_keeps_to_the_window() {
     let resent = |sent: &&Sent| sent.from == NodeId(1) && sent.header.flags.has(Flags::RESEND);
     let resent: Vec<Time> = fabric.sent.iter().filter(resent).map(|sent| sent.at).collect();
     assert_eq!(resent.len(), 14);
-    // The first alone, which makes the rank ask about the others.
+    // The first alone, which makes the rank ask about the others; then as many as the halved window has packets.
+    assert!(resent[0] < resent[1], "{resent:?}");
     let most_at_once = resent.chunk_by(|a, b| a == b).map(<[Time]>::len).max();
-    assert_eq!(most_at_once, Some(7), "{resent:?}");
+    assert_eq!(most_at_once, Some(8), "{resent:?}");
 }
 
 /// A thread of a switch sleeps: no acknowledgement comes for ten timeouts, and then all come. What is sent again goes past

@@ -157,6 +157,7 @@ impl Host for BestEffortHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.resend_lost(now);
+        self.ask_if_passed(now);
         self.ask_if_silent(now);
         match self.life.poll_deadline(now) {
             Some(Due::Failed) => self.fail(self.diagnose()),
@@ -193,7 +194,8 @@ impl Host for BestEffortHost {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let timers = [self.loss_due(), self.pace_due(), self.silence_due(), self.life.next_deadline()];
+        let timers =
+            [self.loss_due(), self.pace_due(), self.passed_due(), self.silence_due(), self.life.next_deadline()];
         timers.into_iter().flatten().chain(self.farewell.poll_timeout()).min()
     }
 

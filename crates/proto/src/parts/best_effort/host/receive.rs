@@ -141,7 +141,7 @@ impl BestEffortHost {
             return Err(DropReason::Ahead);
         }
         let place = self.window.waiting(block).ok_or(DropReason::Stale)?;
-        let (attempt, transmission) = (place.attempt, place.transmission);
+        let (attempt, transmission, sent_at) = (place.attempt, place.transmission, place.sent_at);
         let op = self.life.stream.op_of(block).ok_or(DropReason::Unexpected)?;
         if header.spec != op.spec {
             return Err(DropReason::BadField);
@@ -166,6 +166,9 @@ impl BestEffortHost {
         // Where gradients are acknowledged, a rank knows its own losses, and need not have asked about another's.
         let was_another = header.flags.has(Flags::RESEND) && !self.rules.acknowledges;
         self.overtake(now, block, transmission, multicast && !was_another);
+        if !self.rules.acknowledges {
+            self.pass(now, transmission, sent_at);
+        }
         if !multicast {
             self.answered(now);
         }

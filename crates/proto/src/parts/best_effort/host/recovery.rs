@@ -44,6 +44,8 @@ pub(super) struct Recovery {
     lossy_up_to: u64,
     /// The shortest time from a gradient to its answer. Late ranks and losses only make it longer.
     least: Option<Span>,
+    /// The oldest block that waits, if the result of one that was sent later has come, from whichever server, and when.
+    passed: Option<(u64, Time)>,
 }
 
 impl Recovery {
@@ -59,6 +61,7 @@ impl Recovery {
             stirred: (Time::ZERO, 0),
             lossy_up_to: 0,
             least: None,
+            passed: None,
         }
     }
 
@@ -175,11 +178,45 @@ impl BestEffortHost {
         }
     }
 
-    /// Asks about the oldest block that waits and that another host serves.
+    /// The oldest block that waits and that another host serves.
+    fn oldest(&self) -> Option<&Place> {
+        self.window.all_waiting().find(|place| !self.serves(place.block))
+    }
+
+    /// Asks about that block.
     pub(super) fn ask_oldest(&mut self) {
-        let oldest = self.window.all_waiting().map(|place| place.block).find(|&block| !self.serves(block));
+        let oldest = self.oldest().map(|place| place.block);
         if let Some(block) = oldest.filter(|block| !self.questions.contains(block)) {
             self.questions.push_back(block);
+        }
+    }
+
+    /// The result of a transmission of that time has come, from whichever server. If the oldest block was sent before it, and
+    /// no question later, that block is late by now or lost (RACK, RFC 8985): where windows are short, three results of its
+    /// own server may never come.
+    pub(super) fn pass(&mut self, now: Time, transmission: u64, sent_at: Time) {
+        let is_passed = |place: &&Place| {
+            place.was_sent_before(transmission) && place.questioned_at.is_none_or(|asked_at| asked_at < sent_at)
+        };
+        let Some(block) = self.oldest().filter(is_passed).map(|place| place.block) else { return };
+        if self.recovery.passed.is_none_or(|(passed, _)| passed != block) {
+            self.recovery.passed = Some((block, now));
+        }
+    }
+
+    /// When to ask about the block that was passed. Results of several servers change places, so it has another round trip.
+    pub(super) fn passed_due(&self) -> Option<Time> {
+        let (block, at) = self.recovery.passed?;
+        let place = self.window.waiting(block).filter(|place| !place.queued)?;
+        Some(at.max(place.sent_at) + self.recovery.least?)
+    }
+
+    /// Asks about that block.
+    pub(super) fn ask_if_passed(&mut self, now: Time) {
+        if self.passed_due().is_some_and(|due| due <= now)
+            && let Some((block, _)) = self.recovery.passed.take()
+        {
+            self.ask(now, block);
         }
     }
 

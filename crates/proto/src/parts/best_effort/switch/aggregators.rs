@@ -4,6 +4,7 @@ use tributary_numeric::BlockExponent;
 
 use super::super::form::{Form, widest_lanes};
 use super::super::options::Memory;
+use super::super::wire::NOBODY;
 use crate::contract::ids::{JobId, PortId, Rank};
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
@@ -49,8 +50,8 @@ pub struct Aggregator {
     pub index: u32,
     /// When the lease ends.
     pub due: Time,
-    /// When its sum last left.
-    pub sent_at: Option<Time>,
+    /// The rank whose question made the sum leave again; nobody's while it has left once at most.
+    pub asker: Rank,
     /// The place that the hash gives, if blocks are placed by a hash.
     place: u32,
 }
@@ -207,9 +208,14 @@ impl Aggregators {
         }
     }
 
-    /// For so long after a sum has left, it is not sent again.
-    pub fn pause(&self) -> Span {
-        Span(self.memory.lease.0 / 8)
+    /// A rank asks for a sum. A complete sum that has left is lost, or its result is. Ranks ask at about the same time, and one
+    /// copy serves all of them: the next one leaves when a rank asks that has asked for a copy before.
+    pub fn asked(&mut self, entry: u32, rank: Rank) {
+        let aggregator = self.get_mut(entry);
+        if aggregator.is_complete() && (aggregator.asker == NOBODY || aggregator.asker == rank) {
+            aggregator.asker = rank;
+            self.send(entry);
+        }
     }
 
     /// Notes that an aggregator's contents must be sent.
@@ -286,14 +292,14 @@ impl Aggregators {
             count: 0,
             expected,
             leaves: false,
-            resender: super::super::wire::NOBODY,
+            resender: NOBODY,
             last_from: PortId::UNKNOWN,
             scale,
             exponent: BlockExponent::ZERO,
             spec,
             index,
             due: Time::ZERO,
-            sent_at: None,
+            asker: NOBODY,
             place: FREE,
         }
     }

@@ -47,7 +47,6 @@ impl BestEffortSwitch {
             state.held -= 1;
             self.aggregators.free(entry);
         } else {
-            self.aggregators.get_mut(entry).sent_at = Some(now);
             self.aggregators.renew(now, entry);
         }
         let (len, ingress) = (end + bitmap, Some(aggregator.last_from));

@@ -97,7 +97,7 @@ impl BestEffortSwitch {
             Kind::Sum => self.contribution(now, ingress, job, kind, &header, packet),
             Kind::Query => {
                 state.check_sender(ingress, header.wid)?;
-                Ok(self.query(now, job, &header, packet))
+                Ok(self.query(job, &header, packet))
             }
             Kind::Aack => self.result(now, ingress, job, &header, packet),
             Kind::Leaving | Kind::Parted => {
@@ -289,7 +289,11 @@ impl BestEffortSwitch {
             let state = &self.jobs[job];
             let (seen, unseen) = state.seen_of(at, kind, arrival.header);
             if unseen == 0 {
-                return Ok(self.again(job, at, kind, arrival, packet));
+                // It was counted before. Its acknowledgement may be lost; what asks for a lost sum is a question.
+                return match self.rules.acknowledges {
+                    true => Ok(self.acknowledge(job, kind, arrival, packet)),
+                    false => Err(DropReason::Duplicate),
+                };
             }
             if seen > 0 {
                 // Some of these ranks contributed singly before: the server will find out which ranks are missing.
@@ -313,32 +317,6 @@ impl BestEffortSwitch {
             self.aggregators.send(entry);
         }
         Ok(self.acknowledge(job, kind, arrival, packet))
-    }
-
-    /// A contribution that was counted before: its acknowledgement was lost, or the result of the sum.
-    fn again(
-        &mut self,
-        job: usize,
-        at: usize,
-        kind: Kind,
-        arrival: &Arrival<'_>,
-        packet: &mut PacketMut<'_>,
-    ) -> Verdict {
-        let entry = self.jobs[job].position(at).entry;
-        self.send_again(arrival.now, entry);
-        match self.rules.acknowledges {
-            true => self.acknowledge(job, kind, arrival, packet),
-            false => Verdict::Drop(DropReason::Duplicate),
-        }
-    }
-
-    /// Sends a complete sum again, if a rank asks for it and it left a while ago.
-    fn send_again(&mut self, now: Time, entry: u32) {
-        let pause = self.aggregators.pause();
-        let aggregator = self.aggregators.get(entry);
-        if aggregator.is_complete() && aggregator.sent_at.is_some_and(|at| now.since(at) >= pause) {
-            self.aggregators.send(entry);
-        }
     }
 
     /// Sends the gradient's packet back as its acknowledgement, with only this gradient's mark.

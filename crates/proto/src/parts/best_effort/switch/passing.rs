@@ -12,7 +12,7 @@ use crate::parts::best_effort::wire::{Flags, Header, put_passing};
 
 impl BestEffortSwitch {
     /// A rank waits: this switch says whether it holds the block, and sends a complete sum again.
-    pub(super) fn query(&mut self, now: Time, job: usize, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
+    pub(super) fn query(&mut self, job: usize, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         let state = &mut self.jobs[job];
         let (at, server) = (state.position_of(header.seq), state.places.server_of(header.seq));
         let position = *state.position(at);
@@ -21,7 +21,7 @@ impl BestEffortSwitch {
         put_passing(packet.bytes, header.flags.with_if(holds, Flags::HELD), state.progress());
         let verdict = state.way_to(server);
         if is_here {
-            self.send_again(now, position.entry);
+            self.aggregators.asked(position.entry, header.wid);
         }
         verdict
     }
