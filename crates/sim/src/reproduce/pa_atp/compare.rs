@@ -87,6 +87,18 @@ impl Samples {
 }
 
 impl Compare {
+    /// Checks that the lines and points exist, before hours of runs and not after them.
+    pub fn check(&self, lines: &[&str], labels: &[String]) -> Result<(), ReproduceError> {
+        let compared = [&self.of, &self.than].into_iter().filter(|&name| name != BEST);
+        let no_line = compared.filter(|name| !lines.contains(&name.as_str())).map(|name| format!("line \"{name}\""));
+        let points = [&self.at, &self.than_at].into_iter().flatten();
+        let no_point = points.filter(|at| !labels.contains(at)).map(|at| format!("point \"{at}\""));
+        match no_line.chain(no_point).next() {
+            Some(what) => Err(ReproduceError::Bad(format!("\"{}\" compares {what}, which is not there", self.key))),
+            None => Ok(()),
+        }
+    }
+
     /// Adds the finding, and the values that it comes from.
     pub fn tell(&self, labels: &[String], samples: &Samples, findings: &mut Findings) -> Result<(), ReproduceError> {
         let points: Vec<&String> = self.at.as_ref().map_or_else(|| labels.iter().collect(), |at| vec![at]);
@@ -164,8 +176,21 @@ mod tests {
     }
 
     #[test]
+    fn lines_and_points_that_are_not_there_are_named_before_any_run() {
+        let check = |text: &str| {
+            let compare: Compare = toml::from_str(&format!("key = \"k\"\nof = \"a\"\n{text}")).unwrap();
+            compare.check(&["a", "b"], &["1".into(), "2".into()]).map_err(|error| error.to_string())
+        };
+        for text in ["than = \"b\"", "than = \"best\"", "than = \"a\"\nat = \"1\"\nthan_at = \"2\""] {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+        assert!(check("than = \"d\"").unwrap_err().contains("\"k\" compares line \"d\", which is not there"));
+        assert!(check("than = \"b\"\nthan_at = \"3\"").unwrap_err().contains("\"k\" compares point \"3\", which"));
+    }
+
+    #[test]
     fn what_no_line_has_is_an_error() {
-        let compare: Compare = toml::from_str("key = \"k\"\nof = \"a\"\nthan = \"d\"").unwrap();
+        let compare: Compare = toml::from_str("key = \"k\"\nof = \"a\"\nthan = \"b\"\nwhat = \"d\"").unwrap();
         assert!(compare.tell(&["1".into()], &samples(), &mut Findings::default()).is_err());
     }
 }

@@ -119,6 +119,8 @@ impl Experiment for Lines {
     /// `jain`, how even the jobs' times are; `link0` and so on, the use of a sampled link in the first step. There is a
     /// finding for each comparison too.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+        let names: Vec<&str> = self.lines.iter().map(|line| line.name.as_str()).collect();
+        self.compare.iter().try_for_each(|compare| compare.check(&names, &self.labels()))?;
         let runs = self.runs(context.seeds);
         let measured = context.watch.all_announced(&runs, |run| self.measure(context, run))?;
         let mut samples = Samples::default();
