@@ -1,11 +1,16 @@
 //! Protocols that sum in a switch's shared memory as far as there is room, and at servers beyond, over the example fabric of
 //! `fabric.rs`: exact sums with room and without, under loss of a spine and beside other traffic.
 
+use std::fs;
+
 use serde_json::Value;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-use crate::fabric::{sum, switches};
+use crate::fabric::{fabric_of, sum, switches};
+use crate::network::text;
+
+const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 
 /// The protocols whose switches have aggregators.
 pub fn with_aggregators() -> impl Iterator<Item = &'static Protocol> {
@@ -73,5 +78,25 @@ fn floats_are_summed_within_their_bound_beside_other_traffic() {
         let Some(report) = sum(&[&words[..], &traffic].concat()) else { return };
         assert_eq!(report["ranks"].as_array().unwrap().len(), 6, "the hosts of the traffic do not sum");
         shared(&report, protocol);
+    }
+}
+
+/// With one spine nothing leads around the traffic: packets of ranks meet a queue that it keeps long, and are marked.
+#[test]
+fn where_all_cross_the_queue_of_other_traffic_packets_are_marked_and_the_sum_is_right() {
+    for protocol in with_aggregators() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fabric.toml");
+        let text_of_file =
+            EXAMPLE.replace("spines = 2", "spines = 1").replace("seat = \"spine1\"", "seat = \"spine0\"");
+        fs::write(&file, text_of_file).unwrap();
+        let words = ["--json", "--allreduce", "1000000", "--dtype", "f32", "--protocol", protocol.name];
+        let traffic = ["--traffic", "host3:host7:150:spine0"];
+        let Some(output) = fabric_of(file.to_str().unwrap(), &[&words[..], &traffic].concat()) else { return };
+        assert!(output.status.success(), "{protocol}: {}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        shared(&report, protocol);
+        let ports = switches(&report).iter().flat_map(|switch| switch["ports"].as_array().unwrap());
+        assert!(ports.map(|port| port["tx_marks"].as_u64().unwrap()).sum::<u64>() > 0, "{protocol}: {report}");
     }
 }
