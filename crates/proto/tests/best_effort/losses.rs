@@ -79,6 +79,22 @@ fn where_windows_are_short_results_of_other_servers_tell_of_a_loss() {
     }
 }
 
+/// One server's results come ten round trips later than the others' all the time. Nothing is lost, and the ranks learn to wait.
+#[test]
+fn questions_for_nothing_become_rare() {
+    let mut fabric = Fabric::star(5, &Choice { slots: 64, ..Choice::of(clocked_by_results()) });
+    fabric.fate = Box::new(|sent: &Sent| match sent.kind == Kind::Aack && sent.from.0 == 0 {
+        true => Fate::IsLate(Span::from_micros(20)),
+        false => Fate::Arrives,
+    });
+    (0..5).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 2000), ReduceOp::Sum)));
+    fabric.run(Span::from_millis(20));
+    whole(&mut fabric, 8 * 2000);
+    let asked = fabric.sent.iter().filter(|sent| sent.kind == Kind::Query && sent.to.0 == 0).count();
+    assert!((1..=4 * 8).contains(&asked), "{asked} questions of four ranks about 400 blocks");
+    assert!(fabric.sent.iter().all(|sent| !sent.header.flags.has(Flags::RESEND)));
+}
+
 #[test]
 fn a_switch_that_was_started_again_in_the_middle_of_a_stream_delays_it() {
     for protocol in family() {

@@ -142,6 +142,7 @@ impl BestEffortHost {
         }
         let place = self.window.waiting(block).ok_or(DropReason::Stale)?;
         let (attempt, transmission, sent_at) = (place.attempt, place.transmission, place.sent_at);
+        let was_asked_early = place.asked_early;
         let op = self.life.stream.op_of(block).ok_or(DropReason::Unexpected)?;
         if header.spec != op.spec {
             return Err(DropReason::BadField);
@@ -165,7 +166,11 @@ impl BestEffortHost {
         self.conclude(now, block, header, &packet.bytes[HEADER_LEN..], marked);
         // Where gradients are acknowledged, a rank knows its own losses, and need not have asked about another's.
         let was_another = header.flags.has(Flags::RESEND) && !self.rules.acknowledges;
-        self.overtake(now, block, transmission, multicast && !was_another);
+        let came_by_itself = multicast && !was_another;
+        self.overtake(now, block, transmission, came_by_itself);
+        if was_asked_early {
+            self.judge_early_question(came_by_itself);
+        }
         if !self.rules.acknowledges {
             self.pass(now, transmission, sent_at);
         }

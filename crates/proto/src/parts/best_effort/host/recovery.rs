@@ -46,6 +46,8 @@ pub(super) struct Recovery {
     least: Option<Span>,
     /// The oldest block that waits, if the result of one that was sent later has come, from whichever server, and when.
     passed: Option<(u64, Time)>,
+    /// How many shortest round trips the worker waits before it asks about such a block.
+    leeway: u32,
 }
 
 impl Recovery {
@@ -62,6 +64,7 @@ impl Recovery {
             lossy_up_to: 0,
             least: None,
             passed: None,
+            leeway: 1,
         }
     }
 
@@ -204,11 +207,11 @@ impl BestEffortHost {
         }
     }
 
-    /// When to ask about the block that was passed. Results of several servers change places, so it has another round trip.
+    /// When to ask about the block that was passed.
     pub(super) fn passed_due(&self) -> Option<Time> {
         let (block, at) = self.recovery.passed?;
         let place = self.window.waiting(block).filter(|place| !place.queued)?;
-        Some(at.max(place.sent_at) + self.recovery.least?)
+        Some(at.max(place.sent_at) + self.recovery.least?.times(self.recovery.leeway.into()))
     }
 
     /// Asks about that block.
@@ -217,7 +220,17 @@ impl BestEffortHost {
             && let Some((block, _)) = self.recovery.passed.take()
         {
             self.ask(now, block);
+            if let Some(place) = self.window.waiting_mut(block) {
+                place.asked_early = true;
+            }
         }
+    }
+
+    /// The result of a block has come about which the worker asked early. Results of several servers change places, and threads
+    /// sleep: if nothing was lost (`for_nothing`), the next question waits twice as long, and otherwise half as long.
+    pub(super) fn judge_early_question(&mut self, for_nothing: bool) {
+        let leeway = self.recovery.leeway;
+        self.recovery.leeway = if for_nothing { (2 * leeway).min(MOST_PATIENCE) } else { (leeway / 2).max(1) };
     }
 
     /// Also asks about the oldest blocks whose gradient or result may be lost, because later ones have come.

@@ -41,6 +41,8 @@ pub struct Place {
     pub overtaken: u32,
     /// The worker has asked about it because it was overtaken.
     pub asked: bool,
+    /// The worker has asked about it because the result of a later block of some server had come.
+    pub asked_early: bool,
     /// When it was asked about last.
     pub questioned_at: Option<Time>,
     /// Its server says that the server or a switch has it.
@@ -66,6 +68,7 @@ impl Place {
             index: 0,
             overtaken: 0,
             asked: false,
+            asked_early: false,
             questioned_at: None,
             has_arrived: false,
         }
@@ -79,7 +82,7 @@ impl Place {
     /// The block must be sent for the first time in this attempt.
     pub fn restart(&mut self, attempt: u8, scale: Option<BlockExponent>) {
         (self.attempt, self.scale, self.acked, self.sends) = (attempt, scale, false, 0);
-        (self.overtaken, self.asked, self.resend) = (0, false, false);
+        (self.overtaken, self.asked, self.asked_early, self.resend) = (0, false, false, false);
         (self.questioned_at, self.has_arrived) = (None, false);
     }
 }

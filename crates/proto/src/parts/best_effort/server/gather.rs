@@ -210,7 +210,7 @@ impl Server {
         served.exponent = served.exponent.join(header.exponent);
         served.index = served.index.max(header.index);
         served.collided |= header.flags.has(Flags::COLLISION);
-        served.resent |= header.flags.has(Flags::RESEND);
+        served.resent |= header.flags.has(Flags::RESEND) || kind == Kind::Sum && header.flags.has(Flags::HELD);
         served.ecn |= marked && !(self.rules.acknowledges && kind == Kind::Gradient);
         if served.have.len() == self.expected {
             self.ready.push_back(block);

@@ -56,7 +56,7 @@ pub struct Served {
     pub collided: bool,
     /// Some contribution was marked on its way.
     pub ecn: bool,
-    /// Some contribution was sent again.
+    /// Some contribution was sent again, by its rank or by a switch that was asked.
     pub resent: bool,
     /// How many later blocks are complete.
     pub later: u32,

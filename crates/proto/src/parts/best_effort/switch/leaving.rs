@@ -69,6 +69,7 @@ impl BestEffortSwitch {
                 .with_if(aggregator.ecn, Flags::ECN)
                 .with_if(aggregator.overflow, Flags::OVERFLOW)
                 .with_if(aggregator.probe, Flags::PROBE)
+                .with_if(aggregator.asker != NOBODY, Flags::HELD)
                 .with_if(state.level(self.node, server).0 == Level::Edge, Flags::EDGE),
             wid: speaker,
             count: aggregator.count,

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Two jobs share the switches of a real fabric, and one of them has a rank behind a slow link.
+
+    sudo python3 examples/fabric_tenants.py                # all ways to share, about a minute
+    sudo python3 examples/fabric_tenants.py --way PA-ATP --json
+
+`tributary bench --tenants` measures the same on one switch. Here job A has two hosts behind each of two leaves, the first of them
+with a link of a quarter of the rate, and so has job B, which begins later. Both cross the same two spines, and every switch has
+room for --aggregators blocks. The ways to share it are those of experiments/live/tenants.toml.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WAYS = ROOT / "experiments/live/tenants.toml"
+PROGRAM = os.environ.get("TRIBUTARY", "tributary")
+# Hosts by job: two behind each leaf.
+HOSTS = {"A": [0, 1, 4, 5], "B": [2, 3, 6, 7]}
+SWITCHES = ["leaf0", "leaf1", "spine0", "spine1"]
+FABRIC = """
+secret = "two tenants of one fabric"
+rate_mbps = {rate}
+queue_kib = 256
+mark_above_kib = 64
+leaf_spine = {{ leaves = 2, spines = 2, hosts_per_leaf = 4 }}
+{memory}
+[[link]]
+between = ["host0", "leaf0"]
+rate_mbps = {slow}
+"""
+
+
+def fabric_file(way: dict, args: argparse.Namespace) -> str:
+    """The fabric's file: every switch holds so many blocks for the jobs of this way's protocol."""
+    shares = way["protocol"] in ("atp", "pa-atp")
+    memory = f"[switches.{way['protocol']}]\naggregators = {args.aggregators}\n" if shares else ""
+    return FABRIC.format(rate=args.rate_mbps, slow=args.rate_mbps // 4, memory=memory)
+
+
+def start(job: str, way: dict, iters: int, args: argparse.Namespace) -> list[subprocess.Popen]:
+    """Starts a job's four workers, each in its host's namespace."""
+    options = dict(way.get("options", {}))
+    if "half_of_memory" in way:
+        options[way["half_of_memory"]] = args.aggregators // 2
+    flags = [f"--option={name}={value}" for name, value in options.items()]
+    workers = []
+    for rank, host in enumerate(HOSTS[job]):
+        leaf = 1 if host < 4 else 2
+        command = ["ip", "netns", "exec", os.environ[f"NS_host{host}"], PROGRAM, "allreduce", "--json"]
+        command += ["--switch", f"10.77.128.{leaf}", "--job", job, "--rank", str(rank), "--world", "4"]
+        command += ["--elements", str(args.elements), "--iters", str(iters), "--timeout", "60"]
+        command += ["--protocol", way["protocol"], *flags]
+        workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    return workers
+
+
+def held(job: str) -> dict[str, float]:
+    """The blocks that each switch holds for a job now."""
+    blocks = {}
+    for number, switch in enumerate(SWITCHES):
+        command = ["ip", "netns", "exec", os.environ["NS_control"], PROGRAM, "status", "--json"]
+        said = subprocess.run([*command, "--switch", f"10.77.192.{number + 1}"], capture_output=True, text=True)
+        jobs = json.loads(said.stdout).get("jobs", []) if said.returncode == 0 else []
+        for seen in jobs:
+            metrics = {metric["name"]: metric["value"] for metric in seen.get("metrics", [])}
+            if seen["name"] == job and "held" in metrics:
+                blocks[switch] = metrics["held"]
+    return blocks
+
+
+def inside(way: dict, args: argparse.Namespace) -> None:
+    """Runs both jobs while the fabric is up, and prints what they got as one line of JSON."""
+    slow_s = args.elements * 32 / (args.rate_mbps / 4 * 1e6)
+    a = start("A", way, 3 + args.iters // 2, args)
+    time.sleep(3 * slow_s)
+    b = start("B", way, args.iters, args)
+    seen: dict[str, list[float]] = {"A": [], "B": []}
+    while any(worker.poll() is None for worker in b):
+        for job, most in seen.items():
+            most.append(max(held(job).values(), default=0.0))
+        time.sleep(0.05)
+    lines = []
+    for job, workers in (("A", a), ("B", b)):
+        said = [worker.communicate()[0] for worker in workers]
+        if any(worker.returncode for worker in workers):
+            sys.exit(f"job {job} failed: {said}")
+        reports = [json.loads(text.splitlines()[-1]) for text in said]
+        seconds = max(report["seconds"] for report in reports)
+        lines.append({
+            "way": way["name"],
+            "job": job,
+            "goodput_gbps": args.elements * 32 / seconds / 1e9,
+            "iteration_ms": seconds * 1e3,
+            "in_network": sum(report["in_network"] for report in reports) / len(reports),
+            "held_mean": sum(seen[job]) / max(len(seen[job]), 1),
+            "held_most": max(seen[job], default=0.0),
+            "retransmissions": sum(report["retransmissions"] for report in reports),
+        })
+    print(json.dumps(lines))
+
+
+def measure(way: dict, args: argparse.Namespace) -> list[dict]:
+    """Builds the fabric, runs this script inside it, and takes it down."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(fabric_file(way, args))
+        file.flush()
+        words = [sys.executable, __file__, "--inside", "--way", way["name"], "--elements", args.elements]
+        words += ["--iters", args.iters, "--rate-mbps", args.rate_mbps, "--aggregators", args.aggregators]
+        command = shlex.join(map(str, words))
+        done = subprocess.run([PROGRAM, "fabric", file.name, "--run", command], stdout=subprocess.PIPE, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[{")]
+    if done.returncode or not lines:
+        sys.exit(f"{way['name']}: the fabric or a job failed (exit code {done.returncode})")
+    return json.loads(lines[-1])
+
+
+def table(lines: list[dict]) -> str:
+    """The lines for people."""
+    head = f"{'way':<10} {'job':<3} {'Gbit/s':>7} {'ms':>8} {'in network':>10} {'held, mean':>10} {'most':>5} {'again':>6}"
+    rows = [
+        f"{line['way']:<10} {line['job']:<3} {line['goodput_gbps']:>7.3f} {line['iteration_ms']:>8.1f} "
+        f"{100 * line['in_network']:>9.1f}% {line['held_mean']:>10.1f} {line['held_most']:>5.0f} "
+        f"{line['retransmissions']:>6}"
+        for line in lines
+    ]
+    return "\n".join([head, *rows])
+
+
+def main() -> None:
+    ways = tomllib.loads(WAYS.read_text())["way"]
+    names = [way["name"] for way in ways]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--way", choices=names, help="this way alone")
+    parser.add_argument("--elements", type=int, default=250_000, help="float32 elements of each tensor (default: %(default)s)")
+    parser.add_argument("--iters", type=int, default=20, help="collectives of job B (default: %(default)s)")
+    parser.add_argument("--rate-mbps", type=int, default=200, help="rate of every link but one (default: %(default)s)")
+    parser.add_argument("--aggregators", type=int, default=64, help="blocks in each switch (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON array instead of a table")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    chosen = [way for way in ways if args.way in (None, way["name"])]
+    if args.inside:
+        return inside(chosen[0], args)
+    lines = [line for way in chosen for line in measure(way, args)]
+    print(json.dumps(lines) if args.json else table(lines))
+
+
+if __name__ == "__main__":
+    main()
