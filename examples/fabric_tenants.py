@@ -4,9 +4,10 @@
     sudo python3 examples/fabric_tenants.py                # all ways to share, about a minute
     sudo python3 examples/fabric_tenants.py --way PA-ATP --json
 
-`tributary bench --tenants` measures the same on one switch. Here job A has two hosts behind each of two leaves, the first of them
-with a link of a quarter of the rate, and so has job B, which begins later. Both cross the same two spines, and every switch has
-room for --aggregators blocks. The ways to share it are those of experiments/live/tenants.toml.
+`tributary bench --tenants` measures the same on one switch. Here job A has two hosts behind each of two leaves, the
+first of them with a link of a quarter of the rate, and so has job B, which begins later. Both cross the same two
+spines, and every switch has room for --aggregators blocks. The ways to share it are those of
+experiments/live/tenants.toml; SwitchML's jobs have slots of their own, which nobody counts here.
 """
 
 import argparse
@@ -17,12 +18,15 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 WAYS = ROOT / "experiments/live/tenants.toml"
 PROGRAM = os.environ.get("TRIBUTARY", "tributary")
+# What `tributary fabric --run` tells of nodes: "NS_host0" and so on.
+NAMESPACES = {name: value for name, value in os.environ.items() if name.startswith("NS_")}
 # Hosts by job: two behind each leaf.
 HOSTS = {"A": [0, 1, 4, 5], "B": [2, 3, 6, 7]}
 SWITCHES = ["leaf0", "leaf1", "spine0", "spine1"]
@@ -55,7 +59,7 @@ def start(job: str, way: dict, iters: int, args: argparse.Namespace) -> list[sub
     workers = []
     for rank, host in enumerate(HOSTS[job]):
         leaf = 1 if host < 4 else 2
-        command = ["ip", "netns", "exec", os.environ[f"NS_host{host}"], PROGRAM, "allreduce", "--json"]
+        command = ["ip", "netns", "exec", NAMESPACES[f"NS_host{host}"], PROGRAM, "allreduce", "--json"]
         command += ["--switch", f"10.77.128.{leaf}", "--job", job, "--rank", str(rank), "--world", "4"]
         command += ["--elements", str(args.elements), "--iters", str(iters), "--timeout", "60"]
         command += ["--protocol", way["protocol"], *flags]
@@ -67,7 +71,7 @@ def held(job: str) -> dict[str, float]:
     """The blocks that each switch holds for a job now."""
     blocks = {}
     for number, switch in enumerate(SWITCHES):
-        command = ["ip", "netns", "exec", os.environ["NS_control"], PROGRAM, "status", "--json"]
+        command = ["ip", "netns", "exec", NAMESPACES["NS_control"], PROGRAM, "status", "--json"]
         said = subprocess.run([*command, "--switch", f"10.77.192.{number + 1}"], capture_output=True, text=True)
         jobs = json.loads(said.stdout).get("jobs", []) if said.returncode == 0 else []
         for seen in jobs:
@@ -86,7 +90,7 @@ def inside(way: dict, args: argparse.Namespace) -> None:
     seen: dict[str, list[float]] = {"A": [], "B": []}
     while any(worker.poll() is None for worker in b):
         for job, most in seen.items():
-            most.append(max(held(job).values(), default=0.0))
+            most += [max(blocks.values())] if (blocks := held(job)) else []
         time.sleep(0.05)
     lines = []
     for job, workers in (("A", a), ("B", b)):
@@ -95,16 +99,18 @@ def inside(way: dict, args: argparse.Namespace) -> None:
             sys.exit(f"job {job} failed: {said}")
         reports = [json.loads(text.splitlines()[-1]) for text in said]
         seconds = max(report["seconds"] for report in reports)
-        lines.append({
-            "way": way["name"],
-            "job": job,
-            "goodput_gbps": args.elements * 32 / seconds / 1e9,
-            "iteration_ms": seconds * 1e3,
-            "in_network": sum(report["in_network"] for report in reports) / len(reports),
-            "held_mean": sum(seen[job]) / max(len(seen[job]), 1),
-            "held_most": max(seen[job], default=0.0),
-            "retransmissions": sum(report["retransmissions"] for report in reports),
-        })
+        lines.append(
+            {
+                "way": way["name"],
+                "job": job,
+                "goodput_gbps": args.elements * 32 / seconds / 1e9,
+                "iteration_ms": seconds * 1e3,
+                "in_network": sum(report["in_network"] for report in reports) / len(reports),
+                "held_mean": sum(seen[job]) / len(seen[job]) if seen[job] else None,
+                "held_most": max(seen[job], default=None),
+                "retransmissions": sum(report["retransmissions"] for report in reports),
+            }
+        )
     print(json.dumps(lines))
 
 
@@ -124,23 +130,35 @@ def measure(way: dict, args: argparse.Namespace) -> list[dict]:
 
 
 def table(lines: list[dict]) -> str:
-    """The lines for people."""
-    head = f"{'way':<10} {'job':<3} {'Gbit/s':>7} {'ms':>8} {'in network':>10} {'held, mean':>10} {'most':>5} {'again':>6}"
+    """Return the lines for people."""
+
+    def cell(value: float | None, digits: int) -> str:
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    head = ["way", "job", "Gbit/s", "ms", "in network", "held, mean", "most", "sent again"]
     rows = [
-        f"{line['way']:<10} {line['job']:<3} {line['goodput_gbps']:>7.3f} {line['iteration_ms']:>8.1f} "
-        f"{100 * line['in_network']:>9.1f}% {line['held_mean']:>10.1f} {line['held_most']:>5.0f} "
-        f"{line['retransmissions']:>6}"
+        [
+            line["way"],
+            line["job"],
+            cell(line["goodput_gbps"], 3),
+            cell(line["iteration_ms"], 1),
+            f"{100 * line['in_network']:.1f}%",
+            cell(line["held_mean"], 1),
+            cell(line["held_most"], 0),
+            str(line["retransmissions"]),
+        ]
         for line in lines
     ]
-    return "\n".join([head, *rows])
+    return "\n".join(f"{row[0]:<10} {row[1]:<4}" + "".join(f"{text:>11}" for text in row[2:]) for row in [head, *rows])
 
 
 def main() -> None:
+    """Measure all ways, or be the part that runs inside the fabric."""
     ways = tomllib.loads(WAYS.read_text())["way"]
     names = [way["name"] for way in ways]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--way", choices=names, help="this way alone")
-    parser.add_argument("--elements", type=int, default=250_000, help="float32 elements of each tensor (default: %(default)s)")
+    parser.add_argument("--elements", type=int, default=250_000, help="of each float32 tensor (default: %(default)s)")
     parser.add_argument("--iters", type=int, default=20, help="collectives of job B (default: %(default)s)")
     parser.add_argument("--rate-mbps", type=int, default=200, help="rate of every link but one (default: %(default)s)")
     parser.add_argument("--aggregators", type=int, default=64, help="blocks in each switch (default: %(default)s)")
@@ -149,7 +167,8 @@ def main() -> None:
     args = parser.parse_args()
     chosen = [way for way in ways if args.way in (None, way["name"])]
     if args.inside:
-        return inside(chosen[0], args)
+        inside(chosen[0], args)
+        return
     lines = [line for way in chosen for line in measure(way, args)]
     print(json.dumps(lines) if args.json else table(lines))
 
