@@ -1,0 +1,36 @@
+"""Two jobs that share the switches of a real fabric: `examples/fabric_tenants.py`, shorter."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from program import ENVIRONMENT, PROGRAM
+
+EXAMPLE = Path(__file__).parent.parent / "examples/fabric_tenants.py"
+AGGREGATORS = 64
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None,
+    reason="a fabric of namespaces needs root and iproute2",
+)
+@pytest.mark.parametrize("way", ["ATP", "PA-ATP"])
+def test_two_jobs_with_a_slow_rank_sum_right_in_the_memory_that_they_share(way: str) -> None:
+    command = [sys.executable, str(EXAMPLE), "--way", way, "--elements", "50000", "--iters", "4", "--json"]
+    command += ["--aggregators", str(AGGREGATORS)]
+    environment = ENVIRONMENT | {"TRIBUTARY": PROGRAM}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200, check=False)
+    # Each worker has checked each of its sums.
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = json.loads(done.stdout.splitlines()[-1])
+    assert [(line["way"], line["job"]) for line in lines] == [(way, "A"), (way, "B")]
+    for line in lines:
+        assert line["in_network"] > 0.2, line
+        assert (line["held_most"] or 0) <= AGGREGATORS, line
