@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Two jobs share the switches of a real fabric, and one of them has a rank behind a slow link.
 
-    sudo python3 examples/fabric_tenants.py                # all ways to share, about a minute
-    sudo python3 examples/fabric_tenants.py --way PA-ATP --json
+    sudo python3 examples/fabric_tenants.py                # all ways to share, about a minute; Python 3.11 or newer
+    sudo python3 examples/fabric_tenants.py --way StrawAsyn --json
 
 `tributary bench --tenants` measures the same on one switch. Here job A has two hosts behind each of two leaves, the
 first of them with a link of a quarter of the rate, and so has job B, which begins later. Both cross the same two
 spines, and every switch has room for --aggregators blocks. The ways to share it are those of
-experiments/live/tenants.toml; SwitchML's jobs have slots of their own, which nobody counts here.
+experiments/live/tenants.toml; where jobs have slots of their own, nobody counts them here.
 """
 
 import argparse
@@ -43,10 +43,14 @@ rate_mbps = {slow}
 """
 
 
+def shares(way: dict) -> bool:
+    """Whether jobs share the memory of a switch, or have slots of their own."""
+    return "blocks_per_slot" not in way
+
+
 def fabric_file(way: dict, args: argparse.Namespace) -> str:
     """The fabric's file: every switch holds so many blocks for the jobs of this way's protocol."""
-    shares = way["protocol"] in ("atp", "pa-atp")
-    memory = f"[switches.{way['protocol']}]\naggregators = {args.aggregators}\n" if shares else ""
+    memory = f"[switches.{way['protocol']}]\naggregators = {args.aggregators}\n" if shares(way) else ""
     return FABRIC.format(rate=args.rate_mbps, slow=args.rate_mbps // 4, memory=memory)
 
 

@@ -17,20 +17,22 @@ EXAMPLE = Path(__file__).parent.parent / "examples/fabric_tenants.py"
 AGGREGATORS = 64
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the example reads TOML with Python 3.11's own library")
 @pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None,
     reason="a fabric of namespaces needs root and iproute2",
 )
-@pytest.mark.parametrize("way", ["ATP", "PA-ATP"])
-def test_two_jobs_with_a_slow_rank_sum_right_in_the_memory_that_they_share(way: str) -> None:
-    command = [sys.executable, str(EXAMPLE), "--way", way, "--elements", "50000", "--iters", "4", "--json"]
+def test_two_jobs_with_a_slow_rank_sum_right_in_every_way_to_share_memory() -> None:
+    command = [sys.executable, str(EXAMPLE), "--elements", "50000", "--iters", "4", "--json"]
     command += ["--aggregators", str(AGGREGATORS)]
     environment = ENVIRONMENT | {"TRIBUTARY": PROGRAM}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400, check=False)
     # Each worker has checked each of its sums.
     assert done.returncode == 0, done.stdout + done.stderr
     lines = json.loads(done.stdout.splitlines()[-1])
-    assert [(line["way"], line["job"]) for line in lines] == [(way, "A"), (way, "B")]
+    ways = [line["way"] for line in lines if line["job"] == "A"]
+    assert ways == [line["way"] for line in lines if line["job"] == "B"]
+    assert len(set(ways)) >= 4
     for line in lines:
-        assert line["in_network"] > 0.2, line
+        assert line["in_network"] > 0.05, line
         assert (line["held_most"] or 0) <= AGGREGATORS, line
