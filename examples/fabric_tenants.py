@@ -29,7 +29,8 @@ PROGRAM = os.environ.get("TRIBUTARY", "tributary")
 NAMESPACES = {name: value for name, value in os.environ.items() if name.startswith("NS_")}
 # Hosts by job: two behind each leaf.
 HOSTS = {"A": [0, 1, 4, 5], "B": [2, 3, 6, 7]}
-SWITCHES = ["leaf0", "leaf1", "spine0", "spine1"]
+# Two leaves and two spines, whose control addresses are numbered from 1.
+SWITCHES = 4
 FABRIC = """
 secret = "two tenants of one fabric"
 rate_mbps = {rate}
@@ -71,18 +72,17 @@ def start(job: str, way: dict, iters: int, args: argparse.Namespace) -> list[sub
     return workers
 
 
-def held(job: str) -> dict[str, float]:
-    """The blocks that each switch holds for a job now."""
-    blocks = {}
-    for number, switch in enumerate(SWITCHES):
+def held() -> dict[str, float]:
+    """The most blocks that one switch holds now, by job; without the jobs of which no switch tells it."""
+    most: dict[str, float] = {}
+    for number in range(1, SWITCHES + 1):
         command = ["ip", "netns", "exec", NAMESPACES["NS_control"], PROGRAM, "status", "--json"]
-        said = subprocess.run([*command, "--switch", f"10.77.192.{number + 1}"], capture_output=True, text=True)
-        jobs = json.loads(said.stdout).get("jobs", []) if said.returncode == 0 else []
-        for seen in jobs:
-            metrics = {metric["name"]: metric["value"] for metric in seen.get("metrics", [])}
-            if seen["name"] == job and "held" in metrics:
-                blocks[switch] = metrics["held"]
-    return blocks
+        said = subprocess.run([*command, "--switch", f"10.77.192.{number}"], capture_output=True, text=True)
+        for job in json.loads(said.stdout).get("jobs", []) if said.returncode == 0 else []:
+            for metric in job.get("metrics", []):
+                if metric["name"] == "held":
+                    most[job["name"]] = max(metric["value"], most.get(job["name"], 0.0))
+    return most
 
 
 def inside(way: dict, args: argparse.Namespace) -> None:
@@ -93,8 +93,8 @@ def inside(way: dict, args: argparse.Namespace) -> None:
     b = start("B", way, args.iters, args)
     seen: dict[str, list[float]] = {"A": [], "B": []}
     while any(worker.poll() is None for worker in b):
-        for job, most in seen.items():
-            most += [max(blocks.values())] if (blocks := held(job)) else []
+        for job, blocks in held().items():
+            seen[job].append(blocks)
         time.sleep(0.05)
     lines = []
     for job, workers in (("A", a), ("B", b)):

@@ -41,7 +41,12 @@ pub fn fabric_of(file: &str, words: &[&str]) -> Option<Output> {
 
 /// A collective of all hosts that must end well, and leave nothing held behind.
 pub fn sum(words: &[&str]) -> Option<Value> {
-    let output = fabric(&[&["--json", "--timeout", "100"], words].concat())?;
+    sum_of(EXAMPLE, words)
+}
+
+/// The same over the fabric of another file.
+pub fn sum_of(file: &str, words: &[&str]) -> Option<Value> {
+    let output = fabric_of(file, &[&["--json", "--timeout", "100"], words].concat())?;
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     for switch in switches(&report) {

@@ -120,7 +120,8 @@ impl Experiment for Lines {
     /// finding for each comparison too.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let names: Vec<&str> = self.lines.iter().map(|line| line.name.as_str()).collect();
-        self.compare.iter().try_for_each(|compare| compare.check(&names, &self.labels()))?;
+        let labels = self.labels();
+        self.compare.iter().try_for_each(|compare| compare.check(&names, &labels))?;
         let runs = self.runs(context.seeds);
         let measured = context.watch.all_announced(&runs, |run| self.measure(context, run))?;
         let mut samples = Samples::default();
@@ -136,7 +137,7 @@ impl Experiment for Lines {
             findings.note(self.note(line, &label, &samples));
         }
         for compare in &self.compare {
-            compare.tell(&self.labels(), &samples, &mut findings)?;
+            compare.tell(&labels, &samples, &mut findings)?;
         }
         if self.scale > 1 {
             findings.note(format!("Tensors are {} times shorter than the paper's.", self.scale));
