@@ -29,12 +29,14 @@ fn every_line_of_a_figure_has_the_framing_that_the_file_gives() {
 }
 
 #[test]
-fn what_was_fitted_can_be_varied_and_each_row_says_where_its_verdict_holds() {
+fn what_a_paper_leaves_open_can_be_varied_and_each_row_says_what_it_is_then() {
     let text = file("canary-fig6").replace(
         "[parameters]",
         "[[fitted]]\nwhat = \"the framing\"\nbecause = \"a test\"\nothers = [\n\
          { name = \"61 B\", set = { framing = \"61 B\" } },\n\
-         { name = \"200 B\", set = { framing = \"200 B\", \"network.rate\" = \"99 Gbit/s\" } },\n]\n\n[parameters]",
+         { name = \"200 B\", set = { framing = \"200 B\", \"network.rate\" = \"99 Gbit/s\" } },\n]\n\n\
+         [[open]]\nwhat = \"the header\"\nbecause = \"a test\"\nothers = [\n\
+         { name = \"30 B\", set = { framing = \"30 B\" } },\n]\n\n[parameters]",
     );
     let entry = Entry::parse("made-up", &text).unwrap();
     let stop = AtomicBool::new(false);
@@ -46,6 +48,12 @@ fn what_was_fitted_can_be_varied_and_each_row_says_where_its_verdict_holds() {
     entry.vary(&mut outcome, 1, &watch, &memory).unwrap();
     let elsewhere: Vec<_> = outcome.rows[0].elsewhere.iter().map(|other| (&*other.with, other.verdict)).collect();
     assert_eq!(elsewhere, [("61 B", Verdict::Agrees), ("200 B", Verdict::Differs)]);
+    let [first, second] = &outcome.rows[0].elsewhere[..] else { panic!("{elsewhere:?}") };
+    assert!(first.ours.median > second.ours.median, "longer packets carry less: {first:?} and {second:?}");
+    // What cannot be run is said, and what can is measured.
+    assert_eq!(&*outcome.open[0].what, "the header");
+    let not_measured = outcome.notes.iter().find(|note| note.starts_with("Not measured with 30 B: "));
+    assert!(not_measured.is_some_and(|note| note.contains("no room for the 60 bytes")), "{:?}", outcome.notes);
     let unknown = text.replace("framing = \"61 B\" }", "framming = \"61 B\" }");
     let sentence = Entry::parse("made-up", &unknown).unwrap_err().to_string();
     assert!(sentence.contains("unknown field `framming`"), "{sentence}");

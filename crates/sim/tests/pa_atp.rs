@@ -93,6 +93,21 @@ fn two_tenants_share_a_switch_as_each_protocol_lets_them() {
     assert!(seconds(Line::Limited, B) < seconds(Line::Straw, B), "{report}");
 }
 
+/// What decides figures and is not in the paper: marks, eta, windows, placement, levels. What is shortened besides.
+#[test]
+fn what_the_paper_leaves_open_is_varied_in_every_figure_of_training_jobs() {
+    let figures = ["fig1", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14", "fig15", "idle", "fairness"];
+    for figure in figures {
+        let entry = find(&format!("pa-atp-{figure}")).unwrap();
+        let others: Vec<&str> = entry.open.iter().flat_map(|open| &open.others).map(|other| &*other.name).collect();
+        for setting in ["K 40 kB", "K 160 kB", "eta 0.5", "first windows of 50", "placement by hash", "two levels"] {
+            assert!(others.contains(&setting), "{figure} has no {setting}");
+        }
+        let is_shortened = entry.clone().make_full();
+        assert_eq!(is_shortened, others.iter().any(|name| name.ends_with("of the paper's tensors")), "{figure}");
+    }
+}
+
 #[test]
 fn worked_examples_come_out_on_the_machines() {
     for id in ["pa-atp-fig2", "pa-atp-fig3", "pa-atp-fig5", "pa-atp-fig6"] {

@@ -24,7 +24,7 @@ fn traffic_from_some_hosts_to_others_that_cannot_be_is_refused_with_a_sentence()
         ("pattern = \"poisson\"\nfrom = [0]\nsizes = \"hadoop\"\nload = 0.1".into(), "from and to go together"),
         ("pattern = \"poisson\"\nfrom = [0]\nto = [0]\nsizes = \"hadoop\"\nload = 0.1".into(), "nobody to send to"),
         ("pattern = \"uniform\"\nfrom = [0]\nto = [1]\nmessage = 9999".into(), "from and to are for"),
-        ("pattern = \"uniform\"\nrate = \"1 Gbit/s\"\nmessage = 9999".into(), "give from and to"),
+        ("pattern = \"uniform\"\nrate = \"1 Gbit/s\"\nmessage = 9999".into(), "rate is for pattern"),
     ] {
         let refused = of(&traffic);
         assert!(refused.contains(sentence), "{traffic}: {refused}");

@@ -62,7 +62,8 @@ pub struct Args {
     /// Change a parameter of every experiment that is named, as in 'network.queue=64 KiB' or 'lines.2.slots=64'
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "list")]
     pub set: Vec<String>,
-    /// Run it again with each of the other values that its file names of what was fitted, and say where verdicts hold
+    /// Run it again with each of the other values that its file names of what the paper leaves open, and say what each
+    /// row is then, and where verdicts hold
     #[arg(long, conflicts_with_all = ["list", "set"])]
     pub vary: bool,
     /// Write data (JSON, CSV) and pictures (PNG) into this directory, and go on with what is missing there
@@ -208,8 +209,10 @@ fn render(outcome: &Outcome) -> String {
         let file = file.as_ref().map_or("nothing".to_string(), |file| format!("\"{file}\""));
         let _ = write!(text, "\nchanged: {key} is \"{value}\", in the file {file}");
     }
-    for fitted in &outcome.fitted {
-        let _ = write!(text, "\nfitted: {}: {}", fitted.what, fitted.because);
+    for (kind, settings) in [("fitted", &outcome.fitted), ("left open", &outcome.open)] {
+        for setting in settings {
+            let _ = write!(text, "\n{kind}: {}: {}", setting.what, setting.because);
+        }
     }
     let is_changed = if outcome.changes.is_empty() { "" } else { ", changed" };
     let mut table = Table::new(["", "published", "ours", "ratio", "agrees if", "verdict"]);
@@ -264,13 +267,14 @@ fn verdict_text(row: &Row) -> String {
     format!("{}{basis}", word(row.verdict))
 }
 
-/// With which other values of the fitted parameters the verdict is the same, and with which it differs.
+/// With which other values of the settings the verdict is the same, and with which it differs; and the row's number
+/// with each of them.
 fn where_it_holds(row: &Row) -> String {
     let with = |same: bool| {
         let of = row.elsewhere.iter().filter(|other| (other.verdict == row.verdict) == same);
-        of.map(|other| match same {
-            true => other.with.clone(),
-            false => format!("{} ({})", other.with, word(other.verdict)),
+        of.map(|other| match (row.in_unit(other.ours.median), same) {
+            (ours, true) => format!("{} ({ours})", other.with),
+            (ours, false) => format!("{} ({ours}: {})", other.with, word(other.verdict)),
         })
         .collect::<Vec<_>>()
         .join(", ")

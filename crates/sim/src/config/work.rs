@@ -253,8 +253,8 @@ pub struct TrafficSection {
     /// The share of its rate that a host sends, under DCTCP of data; only for patterns without end.
     #[serde(default = "defaults::full")]
     pub load: Share,
-    /// For `stream`, the rate of each sender on its link. For `poisson` with `from` and `to`, the total that `load` is
-    /// a share of; if left out, the sum of the senders' rates.
+    /// For `stream`, the rate of each sender on its link. For `poisson`, the total that `load` is a share of, as the
+    /// rate of the links between racks; if left out, the sum of the senders' rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<DataRate>,
     /// A host begins its next message when it has received as many bytes as it has sent; only for `uniform` on lossless

@@ -154,8 +154,8 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     if section.from.is_some() && !matches!(section.pattern, Pattern::Poisson | Pattern::Stream) {
         return Err("from and to are for pattern = \"poisson\" and \"stream\"");
     }
-    if section.rate.is_some() && section.from.is_none() {
-        return Err("rate is for traffic from some hosts to others: give from and to");
+    if section.rate.is_some() && !matches!(section.pattern, Pattern::Poisson | Pattern::Stream) {
+        return Err("rate is for pattern = \"poisson\" and \"stream\"");
     }
     if section.pattern == Pattern::Stream && (section.load.0 != 1.0 || section.message.is_some()) {
         return Err("a stream has a rate, and neither load nor message");

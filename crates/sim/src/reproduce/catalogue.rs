@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::fitted::Fitted;
 use super::goodput::Goodput;
 use super::judge::{Outcome, Published};
 use super::paper::{Experiment, Paper, Read, read};
+use super::settings::Setting;
 use super::{Context, Findings, Memory, ReproduceError, Watch};
 use crate::config::{overlay, set_key};
 
@@ -38,8 +38,10 @@ pub struct Entry {
     pub published: Vec<Published>,
     /// Published values without a row, and why they have none.
     pub left_out: Vec<String>,
-    /// Parameters that were chosen with the rows in view.
-    pub fitted: Vec<Fitted>,
+    /// Parameters that the paper leaves open and that were chosen with the rows in view.
+    pub fitted: Vec<Setting>,
+    /// Parameters that the paper leaves open and that were chosen without the rows.
+    pub open: Vec<Setting>,
     parameters: toml::Table,
     quick: toml::Table,
     full: toml::Table,
@@ -71,7 +73,9 @@ struct File {
     #[serde(default)]
     left_out: Vec<String>,
     #[serde(default)]
-    fitted: Vec<Fitted>,
+    fitted: Vec<Setting>,
+    #[serde(default)]
+    open: Vec<Setting>,
     parameters: toml::Table,
     #[serde(default)]
     quick: toml::Table,
@@ -86,7 +90,9 @@ struct File {
 struct Base {
     about: String,
     #[serde(default)]
-    fitted: Vec<Fitted>,
+    fitted: Vec<Setting>,
+    #[serde(default)]
+    open: Vec<Setting>,
     parameters: toml::Table,
     quick: toml::Table,
     #[serde(default)]
@@ -121,11 +127,13 @@ impl Entry {
     pub fn parse(id: &str, text: &str) -> Result<Entry, ReproduceError> {
         let bad = |error: toml::de::Error| ReproduceError::Bad(format!("{id}: {}", error.to_string().trim()));
         let file: File = toml::from_str(text).map_err(bad)?;
-        let Base { about, mut fitted, mut parameters, mut quick, mut full } = Base::parse(id, file.base.as_deref())?;
+        let base = Base::parse(id, file.base.as_deref())?;
+        let Base { about, mut fitted, mut open, mut parameters, mut quick, mut full } = base;
         overlay(&mut parameters, file.parameters);
         overlay(&mut quick, file.quick);
         overlay(&mut full, file.full);
         fitted.extend(file.fitted);
+        open.extend(file.open);
         let entry = Entry {
             id: id.to_string(),
             title: file.title,
@@ -134,6 +142,7 @@ impl Entry {
             published: file.published,
             left_out: file.left_out,
             fitted,
+            open,
             parameters,
             quick,
             full,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::{Change, Entry};
 use super::finding::{Figure, Finding, Findings};
-use super::fitted::{Elsewhere, Fitted};
+use super::settings::{Elsewhere, Setting};
 
 /// How a measured number is compared with a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -149,7 +149,7 @@ pub struct Row {
     pub verdict: Verdict,
     /// Why not, as far as the run could measure the cause.
     pub cause: Option<String>,
-    /// The verdicts with other values of the fitted parameters, if asked for.
+    /// The row with other values of the settings that the paper leaves open, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<Elsewhere>,
 }
@@ -166,8 +166,13 @@ impl Row {
     /// Our number as it is printed: the median, and the range.
     pub fn ours_text(&self) -> String {
         let (low, high) = (number(self.ours.low), number(self.ours.high));
-        let median = with_unit(&number(self.ours.median), &self.published.unit);
+        let median = self.in_unit(self.ours.median);
         if low == high { median } else { format!("{median} ({low} to {high})") }
+    }
+
+    /// A number in the unit of the row, as it is printed.
+    pub fn in_unit(&self, value: f64) -> String {
+        with_unit(&number(value), &self.published.unit)
     }
 }
 
@@ -214,8 +219,10 @@ pub struct Outcome {
     pub full: bool,
     /// Parameters that differ from the file: then no row says anything about the file.
     pub changes: Vec<Change>,
-    /// Parameters that were chosen with the rows in view.
-    pub fitted: Vec<Fitted>,
+    /// Parameters that the paper leaves open and that were chosen with the rows in view.
+    pub fitted: Vec<Setting>,
+    /// Parameters that the paper leaves open and that were chosen without the rows.
+    pub open: Vec<Setting>,
     /// The comparison.
     pub rows: Vec<Row>,
     /// Notes for readers.
@@ -252,6 +259,7 @@ impl Outcome {
             left_out: entry.left_out.iter().cloned().chain(unknown).collect(),
             changes,
             fitted: entry.fitted.clone(),
+            open: entry.open.clone(),
             notes: findings.notes,
             figures: findings.figures,
         })

@@ -8,12 +8,12 @@
 
 mod catalogue;
 mod finding;
-mod fitted;
 mod goodput;
 mod judge;
 mod memory;
 mod paper;
 mod parallel;
+mod settings;
 
 mod canary;
 mod flare;
@@ -23,11 +23,11 @@ mod switchml;
 
 pub use catalogue::{Change, Entry, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
-pub use fitted::{Elsewhere, Fitted, Other};
 pub use judge::{Basis, Outcome, Published, Row, Rule, Tally, Verdict};
 pub use memory::Memory;
 pub use paper::Experiment;
 pub use parallel::Watch;
+pub use settings::{Elsewhere, Other, Setting};
 
 /// Why an experiment could not be run, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

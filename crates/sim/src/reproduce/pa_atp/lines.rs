@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::{Table, Value};
+use tributary_control::option_text::{OptionTable, texts};
 use tributary_proto::parts::best_effort::options::Memory;
 use tributary_proto::protocols;
 
@@ -32,6 +33,9 @@ pub struct Lines {
     pub axis: String,
     /// The points.
     pub points: Vec<Point>,
+    /// Options of a protocol in all lines that have it. What a line has of its own comes first.
+    #[serde(default)]
+    pub options: BTreeMap<String, Table>,
     /// The lines of the figure.
     pub lines: Vec<Line>,
     /// The comparisons.
@@ -103,6 +107,18 @@ impl Point {
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.x.to_string())
     }
+}
+
+impl Line {
+    /// The name of its protocol.
+    fn protocol(&self) -> Option<&str> {
+        self.job.get("protocol")?.as_str()
+    }
+}
+
+/// A job with these options.
+fn with_options(options: impl IntoIterator<Item = (String, Value)>) -> Table {
+    Table::from_iter([("options".to_string(), Value::Table(options.into_iter().collect()))])
 }
 
 /// One run.
@@ -180,19 +196,18 @@ impl Lines {
         table.insert("seed".into(), Value::Integer(run.seed as i64));
         let Some(Value::Array(given)) = table.remove("job") else { return Err(bad("the setup has no job".into())) };
         let count = run.point.jobs.unwrap_or(given.len());
+        let memory = self.set_memory(run, &mut table).map_err(bad)?;
         let with_line = |job: &Value| {
             let mut job = job.as_table().cloned().unwrap_or_default();
             overlay(&mut job, run.point.job.clone());
-            overlay(&mut job, run.line.job.clone());
-            if run.line.admitted {
-                let ahead = Memory::new(self.aggregators(run) as u32, self.path).threshold(count) / count.max(1) as u64;
-                let options = Table::from_iter([("initial_ahead".to_string(), Value::Integer(ahead as i64))]);
-                overlay(&mut job, Table::from_iter([("options".to_string(), Value::Table(options))]));
+            overlay(&mut job, self.job_of(run.line));
+            if let Some(memory) = memory.filter(|_| run.line.admitted) {
+                let ahead = memory.threshold(count) / count.max(1) as u64;
+                overlay(&mut job, with_options([("initial_ahead".to_string(), Value::Integer(ahead as i64))]));
             }
             Value::Table(job)
         };
         let jobs: Vec<Value> = given.iter().cycle().take(count).map(with_line).collect();
-        self.set_memory(run, &jobs, &mut table);
         table.insert("job".into(), jobs.into());
         let mut config = Config::deserialize(table).map_err(|error| bad(error.message().to_string()))?;
         self.size(run, &mut config).map_err(bad)?;
@@ -204,20 +219,30 @@ impl Lines {
         run.line.aggregators.or(run.point.aggregators).unwrap_or(self.aggregators)
     }
 
-    /// Sets the memory that jobs share in switches.
-    fn set_memory(&self, run: &Run<'_>, jobs: &[Value], table: &mut Table) {
-        let name = jobs.first().and_then(|job| job.get("protocol")?.as_str());
-        let shared = name.and_then(|name| protocols::named(name)?.shared.as_ref());
-        if let (Some(name), Some(shared)) = (name, shared)
-            && shared.options.specs.iter().any(|spec| spec.name == AGGREGATORS)
-        {
-            let held = Table::from_iter([
-                (AGGREGATORS.to_string(), Value::Integer(self.aggregators(run) as i64)),
-                (PATH.to_string(), Value::Integer(self.path as i64)),
-            ]);
-            let switches = Table::from_iter([(name.to_string(), Value::Table(held))]);
-            overlay(table, Table::from_iter([("switches".to_string(), Value::Table(switches))]));
+    /// The keys of a line's jobs, with the options of its protocol.
+    fn job_of(&self, line: &Line) -> Table {
+        let options = line.protocol().and_then(|name| self.options.get(name));
+        let mut job = options.map(|options| with_options(options.clone())).unwrap_or_default();
+        overlay(&mut job, line.job.clone());
+        job
+    }
+
+    /// Sets the memory that jobs share in switches, beside what the setup says of it; `None` if they share none.
+    fn set_memory(&self, run: &Run<'_>, table: &mut Table) -> Result<Option<Memory>, String> {
+        let shared = run.line.protocol().and_then(|name| Some((name, protocols::named(name)?.shared.as_ref()?)));
+        let Some((name, shared)) = shared else { return Ok(None) };
+        if !shared.options.specs.iter().any(|spec| spec.name == AGGREGATORS) {
+            return Ok(None);
         }
+        let held = Table::from_iter([
+            (AGGREGATORS.to_string(), Value::Integer(self.aggregators(run) as i64)),
+            (PATH.to_string(), Value::Integer(self.path as i64)),
+        ]);
+        let of_protocol = Table::from_iter([(name.to_string(), Value::Table(held))]);
+        overlay(table, Table::from_iter([("switches".to_string(), Value::Table(of_protocol))]));
+        let given = OptionTable::deserialize(table["switches"][name].clone()).map_err(|error| error.to_string())?;
+        let options = shared.options.read(&texts(&given)).map_err(|error| error.to_string())?;
+        Ok(Some(Memory::of(&options)))
     }
 
     /// Sets tensors, framing, and slots of divided memory.
@@ -314,4 +339,55 @@ fn figures(report: &Report) -> BTreeMap<String, f64> {
         there.enumerate().for_each(|(at, sample)| put(&format!("link{at}"), 100.0 * sample.utilisation));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        axis = "jobs"
+        framing = "62 B"
+        aggregators = 1000
+        path = 200
+        points = [{ x = 2, jobs = 2 }]
+        options = { pa-atp = { levels = 1, progress = "off" } }
+        lines = [
+            { name = "limited", job = { protocol = "pa-atp", options = { progress = "relative" } }, admitted = true },
+            { name = "straw", job = { protocol = "pa-atp", options = { limit = false } } },
+        ]
+        [setup]
+        job = [{ hosts = 3, tensor = "1 MB" }]
+        network = { leaf_spine = { leaves = 2, spines = 2, hosts_per_leaf = 4 } }
+    "#;
+
+    /// The options of the first job of each line.
+    fn options(change: impl Fn(&mut Lines)) -> [BTreeMap<String, String>; 2] {
+        let mut lines: Lines = toml::from_str(FILE).unwrap();
+        change(&mut lines);
+        let of = |run: &Run<'_>| texts(&lines.config(run).unwrap().jobs[0].options);
+        let runs = lines.runs(1);
+        [of(&runs[0]), of(&runs[1])]
+    }
+
+    fn given(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+
+    #[test]
+    fn a_line_has_the_options_of_its_protocol_unless_it_has_its_own() {
+        let [limited, straw] = options(|_| {});
+        // eta (M + BDP) / N: 998 of 1,200 by eq. 9, for two jobs.
+        assert_eq!(limited, given(&[("levels", "1"), ("progress", "relative"), ("initial_ahead", "499")]));
+        assert_eq!(straw, given(&[("levels", "1"), ("progress", "off"), ("limit", "false")]));
+    }
+
+    #[test]
+    fn awd_begins_at_its_share_of_the_eta_that_switches_have() {
+        let [limited, _] = options(|lines| {
+            let eta: Table = toml::from_str("[switches.pa-atp]\neta_permille = 500").unwrap();
+            overlay(&mut lines.setup, eta);
+        });
+        assert_eq!(limited["initial_ahead"], "300");
+    }
 }

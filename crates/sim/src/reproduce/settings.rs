@@ -1,24 +1,26 @@
-//! Parameters that were chosen because the rows then agree, and the other values for which each verdict holds.
+//! Settings that a paper leaves open, and what each row says with other values of them.
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
+use super::finding::Finding;
 use super::judge::{Outcome, Verdict};
 use super::{Entry, Memory, ReproduceError, Watch};
 
-/// Parameters that were chosen together, with the rows in view.
+/// Parameters that the paper leaves open and that were chosen together: `fitted` if the rows were in view, because
+/// they then agree, and `open` if not.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fitted {
+pub struct Setting {
     /// The parameters that were chosen.
     pub what: String,
-    /// What the paper says about them, and which rows decided.
+    /// What the paper says about them, and what decided.
     pub because: String,
     /// Other values that may be just as right.
     pub others: Vec<Other>,
 }
 
-/// Other values of the fitted parameters.
+/// Other values of a setting.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Other {
@@ -29,19 +31,21 @@ pub struct Other {
     pub set: toml::Table,
 }
 
-/// The verdict on a row with other values of the fitted parameters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A row with other values of a setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Elsewhere {
     /// The description of the values.
     pub with: String,
-    /// The verdict.
+    /// What is measured with them.
+    pub ours: Finding,
+    /// The verdict on it.
     pub verdict: Verdict,
 }
 
 impl Entry {
     /// The experiment with each of the other values.
     pub(super) fn others(&self) -> Vec<(String, Entry)> {
-        let others = self.fitted.iter().flat_map(|fitted| &fitted.others);
+        let others = self.fitted.iter().chain(&self.open).flat_map(|setting| &setting.others);
         others
             .map(|other| {
                 let mut entry = self.clone();
@@ -58,7 +62,8 @@ impl Entry {
         self.others().iter().map(|(_, entry)| entry.runs(quick, seeds)).sum()
     }
 
-    /// Runs the experiment with each of the other values, and notes each row's verdict.
+    /// Runs the experiment with each of the other values, and notes what each row says then. Where values do not let
+    /// the experiment come to its end, a note says why.
     pub fn vary(
         &self,
         outcome: &mut Outcome,
@@ -67,11 +72,19 @@ impl Entry {
         memory: &Memory,
     ) -> Result<(), ReproduceError> {
         for (with, entry) in self.others() {
-            let other = entry.run(outcome.quick, seeds, watch, memory)?;
+            let other = match entry.run(outcome.quick, seeds, watch, memory) {
+                Err(ReproduceError::Stopped) => return Err(ReproduceError::Stopped),
+                Err(why) => {
+                    outcome.notes.push(format!("Not measured with {with}: {why}."));
+                    continue;
+                }
+                Ok(other) => other,
+            };
             for row in &mut outcome.rows {
                 let same = other.rows.iter().find(|other| other.published.key == row.published.key);
-                let verdict = same.map(|other| other.verdict);
-                row.elsewhere.extend(verdict.map(|verdict| Elsewhere { with: with.clone(), verdict }));
+                let elsewhere =
+                    same.map(|other| Elsewhere { with: with.clone(), ours: other.ours, verdict: other.verdict });
+                row.elsewhere.extend(elsewhere);
             }
         }
         Ok(())
