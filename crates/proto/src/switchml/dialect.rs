@@ -8,6 +8,7 @@ use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::Options;
 use crate::contract::tensor::Spec;
 use crate::parts::ordered::{Arrangement, nodes_needed};
+use crate::parts::recovery::Order;
 use crate::parts::slots::Dialect;
 use crate::parts::slots::host::Epochs;
 
@@ -16,13 +17,18 @@ use crate::parts::slots::host::Epochs;
 pub struct SwitchMlDialect {
     numbers: Numbers,
     narrow: NarrowBlocks,
+    order: Order,
 }
 
 impl Dialect for SwitchMlDialect {
     type Word = LookAhead;
 
     fn of(options: &Options, levels: bool, _world: u16) -> SwitchMlDialect {
-        SwitchMlDialect { numbers: Numbers::chosen(options), narrow: NarrowBlocks::chosen(options, levels) }
+        SwitchMlDialect {
+            numbers: Numbers::chosen(options),
+            narrow: NarrowBlocks::chosen(options, levels),
+            order: Order::chosen(options),
+        }
     }
 
     fn numbers(&self) -> Numbers {
@@ -62,5 +68,9 @@ impl Dialect for SwitchMlDialect {
 
     fn epochs(&self, _host: &HostConfig) -> Option<Epochs> {
         None
+    }
+
+    fn order(&self) -> Order {
+        self.order
     }
 }

@@ -6,6 +6,7 @@ use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
+use crate::parts::recovery::Order;
 use crate::parts::slots::host::SendWindow;
 use crate::parts::{layout, slots};
 
@@ -20,7 +21,7 @@ pub static PROTOCOL: Protocol = Protocol {
     spares_others: true,
     options: OptionSet {
         simulated: &[SendWindow::SIMULATED],
-        ..OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION])
+        ..OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION, Order::OPTION])
     },
     numbers: Numbers::chosen,
     can: |spec, options| can("switchml", spec, options),

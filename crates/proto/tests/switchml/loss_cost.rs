@@ -37,6 +37,20 @@ fn the_link_is_full_and_loss_costs_little_more_than_what_is_sent_again() {
     }
 }
 
+/// The paper's Algorithm 4 has timeouts alone: each loss then stops its slot for a timeout.
+#[test]
+fn where_only_timeouts_tell_of_losses_each_costs_its_slot_a_timeout() {
+    let given = [("numbers", "fixed"), ("resend", "timeout")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let options = tributary_proto::switchml::PROTOCOL.options.read(&given.into()).unwrap();
+    let patient = JobConfig { options, ..job(8, 256, 360) };
+    let (without, again) = run(1, &patient, 0.0);
+    assert_eq!((without, again), run(1, &job(8, 256, 360), 0.0), "without losses there is no difference");
+    let (noticed, _) = run(2, &job(8, 256, 360), 0.01);
+    let (timed_out, _) = run(2, &patient, 0.01);
+    println!("{:.3} x with timeouts alone, {:.3} x otherwise", timed_out / without, noticed / without);
+    assert!(timed_out > 1.5 * noticed, "{timed_out} s against {noticed} s");
+}
+
 #[test]
 fn a_pool_that_queues_for_longer_than_a_timeout_is_not_taken_for_lost() {
     // 512 packets of 9,000 bytes are 37 ms of a link whose empty round trip takes 0.3 ms. The timeout before the first

@@ -23,6 +23,7 @@ use super::layout;
 use super::send_queue::SendQueue;
 use crate::contract::config::{JobConfig, TimerConfig};
 use crate::contract::ids::{JobId, Rank, TreeId};
+use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::time::{Span, Time};
 use crate::parts::rtt::RttEstimator;
 use crate::parts::slot_lists::SlotLists;
@@ -84,6 +85,24 @@ pub enum Order {
     Sent,
     /// Any order: only timeouts tell of losses.
     Any,
+}
+
+impl Order {
+    /// The option of protocols whose answers come in the order of sending, and whose paper does not use that.
+    pub const OPTION: OptionSpec = OptionSpec {
+        name: "resend",
+        kind: Kind::Choice(&["overtaken", "timeout"]),
+        default: "overtaken",
+        help: "a host sends again what later packets have overtaken too, or only what has timed out, as in the paper",
+    };
+
+    /// What was chosen.
+    pub fn chosen(options: &Options) -> Order {
+        match options.choice(Order::OPTION.name) {
+            "timeout" => Order::Any,
+            _ => Order::Sent,
+        }
+    }
 }
 
 /// The timers of one host's slots.

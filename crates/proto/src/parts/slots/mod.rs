@@ -24,6 +24,7 @@ use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::Options;
 use crate::contract::tensor::Spec;
 use crate::parts::ordered::Arrangement;
+use crate::parts::recovery::Order;
 use crate::parts::slots::host::Epochs;
 
 pub use self::host::SlotHost;
@@ -89,6 +90,10 @@ pub trait Dialect: Copy + Send + 'static + Hash {
     fn says(&self, host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> Self::Word;
     /// The order in which a host sends its blocks, if it is not the order of the tensor.
     fn epochs(&self, host: &HostConfig) -> Option<Epochs>;
+    /// The order in which answers are expected where the order of sending is that of the tensor.
+    fn order(&self) -> Order {
+        Order::Sent
+    }
     /// The word of a switch that has all contributions, from the words that it has joined; `of_all`: the switch is
     /// above all ranks.
     fn concluded(&self, _spec: &Spec, joined: Self::Word, _of_all: bool) -> Self::Word {

@@ -82,7 +82,7 @@ impl<D: Dialect> SlotHost<D> {
         let dialect = D::of(&job.options, job.levels, job.world);
         let epochs = dialect.epochs(config).map(Box::new);
         // If hosts send in orders of their own, results come in any order.
-        let order = if epochs.is_some() { Order::Any } else { Order::Sent };
+        let order = if epochs.is_some() { Order::Any } else { dialect.order() };
         // Hosts with orders of their own would not have the same blocks under way.
         let measures = SendWindow::chosen(&job.options) == SendWindow::Measured && epochs.is_none();
         let mut common = [0; COMMON_LEN];
