@@ -5,6 +5,7 @@ use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Description, Placement, Protocol};
 use crate::contract::wire::kind;
+use crate::parts::recovery::Order;
 use crate::parts::slots::host::SendWindow;
 use crate::switchml;
 
@@ -19,7 +20,7 @@ pub static PROTOCOL: Protocol = Protocol {
     spares_others: false,
     options: OptionSet {
         simulated: &[SendWindow::SIMULATED],
-        ..OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION])
+        ..OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION, Order::OPTION])
     },
     numbers: Numbers::chosen,
     can: |spec, options| switchml::can("ps", spec, options),
