@@ -265,6 +265,25 @@ fn the_lost_end_of_a_window_is_sent_again_in_a_few_timeouts() {
     whole(&mut fabric, 8 * 64);
 }
 
+/// All results of the end are lost on their way to one rank, and no later one will come. The first question after a silence
+/// brings one of them, and tells of the others: they are asked for within round trips, not each after a silence of 200 us.
+#[test]
+fn lost_results_of_the_end_are_asked_for_together() {
+    let mut fabric = Fabric::star(4, &Choice { slots: 1024, ..Choice::of(acknowledging()) });
+    fabric.fate = Box::new(|sent: &Sent| {
+        let at_once = sent.kind == Kind::Aack && sent.header.flags.has(Flags::MULTICAST);
+        if at_once && sent.to == NodeId(1) && sent.header.seq >= 700 { Fate::IsLost } else { Fate::Arrives }
+    });
+    (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 1000), ReduceOp::Sum)));
+    fabric.run(Span::from_millis(200));
+    whole(&mut fabric, 8 * 1000);
+    let last = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
+    assert!(last < Some(at_us(1000)), "{last:?}");
+    // Rank 1 serves a quarter of the blocks itself.
+    let asked = fabric.sent.iter().filter(|sent| sent.kind == Kind::Query && sent.from == NodeId(1)).count();
+    assert!((225..=230).contains(&asked), "{asked} questions about 225 blocks");
+}
+
 fn with_deadline(rank: usize, elements: usize) -> Collective {
     Collective { deadline: Some(at_us(20_000)), ..collective(input(rank, elements), ReduceOp::Sum) }
 }

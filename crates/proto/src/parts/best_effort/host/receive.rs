@@ -163,6 +163,7 @@ impl BestEffortHost {
             return Err(DropReason::BadLength);
         }
         let marked = packet.ecn == Ecn::CongestionExperienced || header.flags.has(Flags::ECN);
+        let was_silent = self.is_silent();
         self.conclude(now, block, header, &packet.bytes[HEADER_LEN..], marked);
         // Where gradients are acknowledged, a rank knows its own losses, and need not have asked about another's.
         let was_another = header.flags.has(Flags::RESEND) && !self.rules.acknowledges;
@@ -176,6 +177,7 @@ impl BestEffortHost {
         }
         if !multicast {
             self.answered(now);
+            self.found_lost(now, was_silent);
         }
         Ok(())
     }

@@ -24,6 +24,8 @@ const LONGEST_WAIT: u64 = 8;
 /// Losses come together: where one block was lost, a worker asks about so many more blocks at once, up to a window
 /// after it.
 const MOST_QUESTIONS: usize = 16;
+/// A result that was lost before a silence makes the worker ask about so many more blocks: twice as many in each round trip.
+const QUESTIONS_AFTER_SILENCE: usize = 2;
 
 /// How long a worker has heard nothing, and how long it waits before it asks.
 #[derive(Clone, Hash)]
@@ -42,6 +44,8 @@ pub(super) struct Recovery {
     stirred: (Time, u32),
     /// A window beyond the last block whose gradient was lost, or behind the last block whose result was lost.
     lossy_up_to: u64,
+    /// Blocks before this one waited in a silence that a result ended which had been lost.
+    silent_up_to: u64,
     /// The shortest time from a gradient to its answer. Late ranks and losses only make it longer.
     least: Option<Span>,
     /// The oldest block that waits, if the result of one that was sent later has come, from whichever server, and when.
@@ -62,6 +66,7 @@ impl Recovery {
             told_to_wait: false,
             stirred: (Time::ZERO, 0),
             lossy_up_to: 0,
+            silent_up_to: 0,
             least: None,
             passed: None,
             leeway: 1,
@@ -268,7 +273,7 @@ impl BestEffortHost {
 
     /// The block's server has this rank's part: other ranks' parts are late, or lost.
     pub(super) fn told_to_wait(&mut self, block: u64) {
-        self.recovery.told_to_wait = true;
+        (self.recovery.told_to_wait, self.recovery.silent_up_to) = (true, 0);
         if let Some(place) = self.window.waiting_mut(block) {
             place.has_arrived = true;
         }
@@ -319,6 +324,25 @@ impl BestEffortHost {
     pub(super) fn answered(&mut self, now: Time) {
         if self.window.first < self.recovery.lossy_up_to && self.questions.is_empty() {
             self.ask_more(now);
+        }
+    }
+
+    /// True if the worker has asked since the last result came: it has heard nothing for long.
+    pub(super) fn is_silent(&self) -> bool {
+        self.recovery.asks > 0
+    }
+
+    /// A question has brought a result that was lost. If that `ended_a_silence`, no later result will tell of other losses: all
+    /// that waited in the silence may be lost, until an answer says that ranks are late.
+    pub(super) fn found_lost(&mut self, now: Time, ended_a_silence: bool) {
+        if ended_a_silence {
+            self.recovery.silent_up_to = self.window.next;
+        }
+        for _ in 0..QUESTIONS_AFTER_SILENCE {
+            let end = self.recovery.silent_up_to;
+            let waited = |place: &&Place| place.block < end && self.may_ask(now, place);
+            let Some(block) = self.window.all_waiting().find(waited).map(|place| place.block) else { return };
+            self.ask(now, block);
         }
     }
 
