@@ -340,8 +340,9 @@ impl BestEffortHost {
         }
         for _ in 0..QUESTIONS_AFTER_SILENCE {
             let end = self.recovery.silent_up_to;
-            let waited = |place: &&Place| place.block < end && self.may_ask(now, place);
-            let Some(block) = self.window.all_waiting().find(waited).map(|place| place.block) else { return };
+            let waited = self.window.all_waiting().take_while(|place| place.block < end);
+            let next = waited.filter(|place| self.may_ask(now, place)).map(|place| place.block).next();
+            let Some(block) = next else { return };
             self.ask(now, block);
         }
     }
