@@ -96,6 +96,7 @@ impl BestEffortHost {
             self.rtt.sample(now.since(sent_at));
             self.recovery.sample(now.since(sent_at));
         }
+        self.make_room(block);
         self.window.ack(block);
         self.window.conclude(block);
         let at_hosts = header.count > 0;

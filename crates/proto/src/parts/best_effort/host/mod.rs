@@ -57,7 +57,7 @@ pub struct BestEffortHost {
     prog: Option<u32>,
     rtt: RttEstimator,
     recovery: Recovery,
-    /// When the current period of sending again began, and how many packets were sent again in it.
+    /// When the current period of sending again began, and how many packets were sent again in it of which nothing has come.
     resent: (Time, u64),
     /// Blocks to ask about.
     questions: VecDeque<u64>,

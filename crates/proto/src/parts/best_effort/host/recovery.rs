@@ -119,13 +119,25 @@ impl BestEffortHost {
         self.recovery.stirred = (now, 0);
     }
 
-    /// True if a packet may be sent again now: in each timeout, as many as the window has packets. A short queue would
-    /// lose all packets of a burst but the first again.
+    /// True if a packet may be sent again now: as many as the window has packets, and then one for each of which something
+    /// comes. A short queue would lose all packets of a burst but the first again. After a timeout those of which nothing came
+    /// count as lost.
     pub(super) fn may_resend(&mut self, now: Time) -> bool {
         if self.resend_due(now) {
             self.resent = (now, 0);
         }
         self.resent.1 < self.windows.packets()
+    }
+
+    /// Something has come of a block: if it was sent again, another may be.
+    pub(super) fn make_room(&mut self, block: u64) {
+        let since = self.resent.0;
+        if let Some(place) = self.window.waiting_mut(block)
+            && std::mem::take(&mut place.resent)
+            && place.sent_at >= since
+        {
+            self.resent.1 = self.resent.1.saturating_sub(1);
+        }
     }
 
     fn resend_due(&self, now: Time) -> bool {

@@ -29,6 +29,8 @@ pub struct Place {
     pub queued: bool,
     /// When it is sent again, it passes all aggregators.
     pub resend: bool,
+    /// It was sent so last, and nothing has come of it.
+    pub resent: bool,
     /// How many attempts to sum it failed.
     pub attempt: u8,
     /// Its scale, if it is known.
@@ -62,6 +64,7 @@ impl Place {
             sends: 0,
             queued: false,
             resend: false,
+            resent: false,
             attempt: 0,
             scale: None,
             base: None,
@@ -82,7 +85,8 @@ impl Place {
     /// The block must be sent for the first time in this attempt.
     pub fn restart(&mut self, attempt: u8, scale: Option<BlockExponent>) {
         (self.attempt, self.scale, self.acked, self.sends) = (attempt, scale, false, 0);
-        (self.overtaken, self.asked, self.asked_early, self.resend) = (0, false, false, false);
+        (self.overtaken, self.asked, self.asked_early) = (0, false, false);
+        (self.resend, self.resent) = (false, false);
         (self.questioned_at, self.has_arrived) = (None, false);
     }
 }
@@ -163,6 +167,7 @@ impl Window {
         let index = self.index(block);
         let place = &mut self.places[index];
         (place.transmission, place.sent_at, place.sends) = (number, now, place.sends + 1);
+        place.resent = place.resend;
         if place.sends == 1 {
             place.first_sent_at = now;
         }
