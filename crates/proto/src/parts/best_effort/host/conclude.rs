@@ -66,6 +66,7 @@ impl BestEffortHost {
     pub(super) fn again(&mut self, now: Time, block: u64, attempt: u8, scale: BlockExponent) {
         let Some(place) = self.window.waiting(block) else { return };
         let (transmission, was_acked) = (place.transmission, place.acked);
+        self.make_room(block);
         self.window.ack(block);
         if let Some(place) = self.window.waiting_mut(block) {
             place.restart(attempt, Some(scale));
