@@ -70,11 +70,11 @@ impl Ring {
         }
     }
 
-    /// Fetches the first packet's memory.
+    /// Fetches the memory of the first packet and of the one behind it, whose arrival is read when the first is taken.
     #[inline]
     pub(super) fn prefetch_front(&self) {
-        if let Some(front) = self.front() {
-            prefetch::first_line(front);
+        for index in 0..self.len.min(2) {
+            prefetch::first_line(&self.places[self.place(index)]);
         }
     }
 

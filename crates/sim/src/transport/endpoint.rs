@@ -1,6 +1,6 @@
 //! All flows that begin or end at one host. Acknowledgements are sent before data; flows take turns, packet by packet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
@@ -67,8 +67,10 @@ pub struct Endpoint {
     ready: VecDeque<u32>,
     timers: TimerTable,
     acks: VecDeque<(NodeId, Segment)>,
-    /// By sender and number; `None` once all of the flow has arrived.
-    receivers: BTreeMap<(NodeId, u32), Option<Box<Receiver>>>,
+    /// By sender and number, until all of the flow has arrived.
+    receivers: BTreeMap<(NodeId, u32), Box<Receiver>>,
+    /// Flows of which all has arrived. They are kept apart, because there are ever more of them, and most packets are of others.
+    complete: BTreeSet<(NodeId, u32)>,
     arrived: Vec<Arrived>,
     sources: Vec<PoissonSource>,
     balance: Balance,
@@ -88,6 +90,7 @@ impl Endpoint {
             timers: TimerTable::new(0),
             acks: VecDeque::new(),
             receivers: BTreeMap::new(),
+            complete: BTreeSet::new(),
             arrived: Vec::new(),
             sources: Vec::new(),
             balance: Balance::default(),
@@ -133,19 +136,26 @@ impl Endpoint {
     }
 
     fn handle_data(&mut self, now: Time, from: NodeId, segment: Segment, packets: u32, ecn: Ecn) {
-        let receiver = self.receivers.entry((from, segment.flow)).or_insert_with(|| Some(Box::default()));
-        let next = match receiver {
-            None => packets,
-            Some(receiving) => {
-                receiving.take(segment.packet);
-                let next = receiving.next();
-                if next == packets {
-                    *receiver = None;
-                    self.arrived.push(Arrived { from, flow: segment.flow, at: now });
-                }
+        let flow = (from, segment.flow);
+        let next = match self.receivers.get_mut(&flow) {
+            Some(receiver) => {
+                receiver.take(segment.packet);
+                receiver.next()
+            }
+            // A packet that was sent twice may come after its flow was complete.
+            None if self.complete.contains(&flow) => packets,
+            None => {
+                let mut receiver = Box::<Receiver>::default();
+                receiver.take(segment.packet);
+                let next = receiver.next();
+                self.receivers.insert(flow, receiver);
                 next
             }
         };
+        if next == packets && self.receivers.remove(&flow).is_some() {
+            self.complete.insert(flow);
+            self.arrived.push(Arrived { from, flow: segment.flow, at: now });
+        }
         let body = Body::Ack { marked: ecn == Ecn::CongestionExperienced, next };
         self.acks.push_back((from, Segment { body, ..segment }));
     }
