@@ -112,9 +112,21 @@ fn what_the_paper_leaves_open_is_varied_in_every_figure_of_training_jobs() {
 fn worked_examples_come_out_on_the_machines() {
     for id in ["pa-atp-fig2", "pa-atp-fig3", "pa-atp-fig5", "pa-atp-fig6"] {
         let stop = AtomicBool::new(false);
-        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop };
+        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 };
         for row in find(id).unwrap().run(true, 1, &watch, &Memory::default()).unwrap().rows {
             assert_eq!(row.verdict, Verdict::Agrees, "{id}: {} is {}", row.published.what, row.ours_text());
         }
     }
+}
+
+/// A network of several switches can be shared out among threads.
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let entry = find("pa-atp-fig8").expect("it is one");
+    let [one, two] = [1, 2].map(|threads| {
+        let stop = AtomicBool::new(false);
+        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads };
+        serde_json::to_value(entry.run(true, 1, &watch, &Memory::default()).unwrap()).unwrap()
+    });
+    assert_eq!(one, two);
 }

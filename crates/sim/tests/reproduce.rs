@@ -6,7 +6,12 @@ use tributary_sim::reproduce::{Basis, Entry, Memory, Outcome, ReproduceError, Ta
 
 fn run(entry: &Entry, quick: bool) -> Result<Outcome, ReproduceError> {
     let stop = AtomicBool::new(false);
-    entry.run(quick, 2, &Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop }, &Memory::default())
+    entry.run(
+        quick,
+        2,
+        &Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 },
+        &Memory::default(),
+    )
 }
 
 fn outcome(id: &str) -> Outcome {
@@ -70,7 +75,7 @@ fn a_run_is_the_same_each_time() {
 #[test]
 fn who_stops_a_run_gets_no_result() {
     let stop = AtomicBool::new(true);
-    let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop };
+    let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 };
     assert_eq!(find("switchml-fig6").unwrap().run(true, 1, &watch, &Memory::default()), Err(ReproduceError::Stopped));
 }
 
@@ -98,6 +103,7 @@ fn counted(entry: &Entry, memory: &Memory) -> (Outcome, usize) {
         },
         traced: &|_| {},
         stop: &stop,
+        threads: 1,
     };
     let outcome = entry.run(true, 1, &watch, memory).unwrap();
     (outcome, done.into_inner())
@@ -185,7 +191,7 @@ fn who_was_stopped_goes_on_with_what_is_missing() {
                 stop.store(true, Ordering::Relaxed);
             }
         };
-        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &traced, stop: &stop };
+        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &traced, stop: &stop, threads: 1 };
         let outcome = entry.run(true, 1, &watch, &memory);
         (outcome, made.into_inner())
     };

@@ -66,6 +66,10 @@ pub struct Args {
     /// row is then, and where verdicts hold
     #[arg(long, conflicts_with_all = ["list", "set"])]
     pub vary: bool,
+    /// Threads for each simulation; results are the same on any number of them. Where there are fewer runs than cores,
+    /// as in a single point with --full, they make it faster
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
     /// Write data (JSON, CSV) and pictures (PNG) into this directory, and go on with what is missing there
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -111,6 +115,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             done: &|| progress.inc(1),
             traced: &|_| {},
             stop: interrupt.flag(),
+            threads: args.threads,
         };
         let run = entry.run(args.quick, args.seeds, &watch, &memory);
         let mut outcome = run.map_err(|error| stopped(error, &args))?;

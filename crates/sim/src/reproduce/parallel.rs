@@ -8,7 +8,7 @@ use std::thread;
 
 use super::ReproduceError;
 use crate::config::Config;
-use crate::experiment::{RunError, run_watched};
+use crate::experiment::{RunError, run_on_threads};
 use crate::report::Report;
 
 /// The callbacks of a progress bar, and the stop flag of Ctrl-C.
@@ -22,6 +22,9 @@ pub struct Watch<'a> {
     pub traced: &'a (dyn Fn(&str) + Sync),
     /// No point begins once this is true.
     pub stop: &'a AtomicBool,
+    /// How many threads run one simulation, at least 1. Results are the same with any number. So many fewer points are run
+    /// at the same time.
+    pub threads: u16,
 }
 
 impl Watch<'_> {
@@ -32,7 +35,7 @@ impl Watch<'_> {
 
     /// Runs one simulation to its end; its result must be right. `what` names it in errors.
     pub fn simulate(&self, config: &Config, what: &str) -> Result<Report, ReproduceError> {
-        let watched = run_watched(config, &mut |_| match self.stop.load(Ordering::Relaxed) {
+        let watched = run_on_threads(config, self.threads, &mut |_| match self.stop.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         });
@@ -74,9 +77,10 @@ impl Watch<'_> {
                 (self.done)();
             }
         };
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(points.len());
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let at_once = (cores / usize::from(self.threads)).max(1).min(points.len());
         thread::scope(|scope| {
-            for _ in 0..threads {
+            for _ in 0..at_once {
                 scope.spawn(work);
             }
         });
