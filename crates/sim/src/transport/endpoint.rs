@@ -1,5 +1,6 @@
 //! All flows that begin or end at one host. Acknowledgements are sent before data; flows take turns, packet by packet.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary_proto::contract::ids::NodeId;
@@ -137,19 +138,13 @@ impl Endpoint {
 
     fn handle_data(&mut self, now: Time, from: NodeId, segment: Segment, packets: u32, ecn: Ecn) {
         let flow = (from, segment.flow);
-        let next = match self.receivers.get_mut(&flow) {
-            Some(receiver) => {
+        let next = match self.receivers.entry(flow) {
+            // A packet that was sent twice may come after its flow was complete.
+            Entry::Vacant(_) if self.complete.contains(&flow) => packets,
+            entry => {
+                let receiver = entry.or_default();
                 receiver.take(segment.packet);
                 receiver.next()
-            }
-            // A packet that was sent twice may come after its flow was complete.
-            None if self.complete.contains(&flow) => packets,
-            None => {
-                let mut receiver = Box::<Receiver>::default();
-                receiver.take(segment.packet);
-                let next = receiver.next();
-                self.receivers.insert(flow, receiver);
-                next
             }
         };
         if next == packets && self.receivers.remove(&flow).is_some() {

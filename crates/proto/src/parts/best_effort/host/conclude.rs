@@ -66,7 +66,6 @@ impl BestEffortHost {
     pub(super) fn again(&mut self, now: Time, block: u64, attempt: u8, scale: BlockExponent) {
         let Some(place) = self.window.waiting(block) else { return };
         let (transmission, was_acked) = (place.transmission, place.acked);
-        self.make_room(block);
         self.window.ack(block);
         if let Some(place) = self.window.waiting_mut(block) {
             place.restart(attempt, Some(scale));
@@ -97,7 +96,6 @@ impl BestEffortHost {
             self.rtt.sample(now.since(sent_at));
             self.recovery.sample(now.since(sent_at));
         }
-        self.make_room(block);
         self.window.ack(block);
         self.window.conclude(block);
         let at_hosts = header.count > 0;

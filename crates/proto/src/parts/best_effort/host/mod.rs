@@ -57,8 +57,6 @@ pub struct BestEffortHost {
     prog: Option<u32>,
     rtt: RttEstimator,
     recovery: Recovery,
-    /// When the current period of sending again began, and how many packets were sent again in it of which nothing has come.
-    resent: (Time, u64),
     /// Blocks to ask about.
     questions: VecDeque<u64>,
     server: Server,
@@ -91,7 +89,6 @@ impl BestEffortHost {
             prog: None,
             rtt: RttEstimator::new(config.timers),
             recovery: Recovery::new(config.timers),
-            resent: (Time::ZERO, 0),
             questions: VecDeque::new(),
             server: Server::new(values, rules, config, &places),
             farewell: Farewell::new(config),

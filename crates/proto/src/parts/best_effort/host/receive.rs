@@ -114,7 +114,6 @@ impl BestEffortHost {
             self.rtt.sample(rtt);
             self.recovery.sample(rtt);
         }
-        self.make_room(block);
         self.window.ack(block);
         self.tell_windows(transmission, header.flags.has(Flags::ECN));
         if is_resent {

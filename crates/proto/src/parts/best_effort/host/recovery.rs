@@ -124,30 +124,19 @@ impl BestEffortHost {
     /// count as lost.
     pub(super) fn may_resend(&mut self, now: Time) -> bool {
         if self.resend_due(now) {
-            self.resent = (now, 0);
+            self.window.resent = (now, 0);
         }
-        self.resent.1 < self.windows.packets()
-    }
-
-    /// Something has come of a block: if it was sent again, another may be.
-    pub(super) fn make_room(&mut self, block: u64) {
-        let since = self.resent.0;
-        if let Some(place) = self.window.waiting_mut(block)
-            && std::mem::take(&mut place.resent)
-            && place.sent_at >= since
-        {
-            self.resent.1 = self.resent.1.saturating_sub(1);
-        }
+        self.window.resent.1 < self.windows.packets()
     }
 
     fn resend_due(&self, now: Time) -> bool {
-        now >= self.resent.0 + self.recovery.timeout()
+        now >= self.window.resent.0 + self.recovery.timeout()
     }
 
     /// When a waiting packet may be sent again.
     pub(super) fn pace_due(&self) -> Option<Time> {
-        let is_held = self.window.has_again() && self.resent.1 >= self.windows.packets();
-        is_held.then(|| self.resent.0 + self.recovery.timeout())
+        let is_held = self.window.has_again() && self.window.resent.1 >= self.windows.packets();
+        is_held.then(|| self.window.resent.0 + self.recovery.timeout())
     }
 
     /// Sends the oldest gradient again that nobody has acknowledged for a timeout, and no other before twice that

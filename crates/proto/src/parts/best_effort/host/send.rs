@@ -24,7 +24,6 @@ impl BestEffortHost {
             && (!is_resend || self.may_resend(now))
         {
             self.window.pop_again();
-            self.resent.1 += u64::from(is_resend);
             let is_repetition = self.window.waiting(block).is_some_and(|place| place.sends > 0);
             self.stats.retransmissions += u64::from(is_repetition);
             return Some(self.write_gradient(now, block, buf));

@@ -109,6 +109,8 @@ pub struct Window {
     flight: VecDeque<(u64, u64)>,
     /// Blocks to be sent again.
     queue: VecDeque<u64>,
+    /// When the current period of sending again began, and how many packets were sent again in it of which nothing has come.
+    pub resent: (Time, u64),
 }
 
 impl Window {
@@ -123,6 +125,7 @@ impl Window {
             transmissions: 0,
             flight: VecDeque::new(),
             queue: VecDeque::new(),
+            resent: (Time::ZERO, 0),
         }
     }
 
@@ -168,6 +171,7 @@ impl Window {
         let place = &mut self.places[index];
         (place.transmission, place.sent_at, place.sends) = (number, now, place.sends + 1);
         place.resent = place.resend;
+        self.resent.1 += u64::from(place.resend);
         if place.sends == 1 {
             place.first_sent_at = now;
         }
@@ -178,12 +182,15 @@ impl Window {
     }
 
     /// Notes that a block's gradient was acknowledged, by its result or before; false if it was known. The gradient need not
-    /// be sent again.
+    /// be sent again; if it was in this period, another may be.
     pub fn ack(&mut self, block: u64) -> bool {
         let index = self.index(block);
         let place = &mut self.places[index];
         self.flying -= u64::from(place.flies);
         (place.flies, place.queued) = (false, false);
+        if std::mem::take(&mut place.resent) && place.sent_at >= self.resent.0 {
+            self.resent.1 = self.resent.1.saturating_sub(1);
+        }
         let fresh = !place.acked;
         place.acked = true;
         while self.acked < self.next && self.waiting(self.acked).is_none_or(|place| place.acked) {
