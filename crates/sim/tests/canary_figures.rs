@@ -6,12 +6,7 @@ use tributary_sim::reproduce::{Entry, Memory, Outcome, ReproduceError, Verdict, 
 
 fn run(entry: &Entry) -> Result<Outcome, ReproduceError> {
     let stop = AtomicBool::new(false);
-    entry.run(
-        true,
-        1,
-        &Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 },
-        &Memory::default(),
-    )
+    entry.run(true, 1, &Watch::silent(&stop), &Memory::default())
 }
 
 /// The text of an experiment's file.
@@ -45,7 +40,7 @@ fn what_a_paper_leaves_open_can_be_varied_and_each_row_says_what_it_is_then() {
     );
     let entry = Entry::parse("made-up", &text).unwrap();
     let stop = AtomicBool::new(false);
-    let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 };
+    let watch = Watch::silent(&stop);
     let memory = Memory::default();
     let mut outcome = entry.run(true, 1, &watch, &memory).unwrap();
     assert_eq!((&*outcome.fitted[0].what, outcome.rows[0].verdict), ("the framing", Verdict::Agrees));

@@ -6,12 +6,7 @@ use tributary_sim::reproduce::{Basis, Entry, Memory, Outcome, ReproduceError, Ta
 
 fn run(entry: &Entry, quick: bool) -> Result<Outcome, ReproduceError> {
     let stop = AtomicBool::new(false);
-    entry.run(
-        quick,
-        2,
-        &Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 },
-        &Memory::default(),
-    )
+    entry.run(quick, 2, &Watch::silent(&stop), &Memory::default())
 }
 
 fn outcome(id: &str) -> Outcome {
@@ -75,7 +70,7 @@ fn a_run_is_the_same_each_time() {
 #[test]
 fn who_stops_a_run_gets_no_result() {
     let stop = AtomicBool::new(true);
-    let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 };
+    let watch = Watch::silent(&stop);
     assert_eq!(find("switchml-fig6").unwrap().run(true, 1, &watch, &Memory::default()), Err(ReproduceError::Stopped));
 }
 
@@ -96,15 +91,10 @@ fn wrong_files_are_refused_with_the_experiments_name() {
 /// Counts the runs that are made.
 fn counted(entry: &Entry, memory: &Memory) -> (Outcome, usize) {
     let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let watch = Watch {
-        expect: &|_| {},
-        done: &|| {
-            done.fetch_add(1, Ordering::Relaxed);
-        },
-        traced: &|_| {},
-        stop: &stop,
-        threads: 1,
+    let tell = || {
+        done.fetch_add(1, Ordering::Relaxed);
     };
+    let watch = Watch { done: &tell, ..Watch::silent(&stop) };
     let outcome = entry.run(true, 1, &watch, memory).unwrap();
     (outcome, done.into_inner())
 }
@@ -191,7 +181,7 @@ fn who_was_stopped_goes_on_with_what_is_missing() {
                 stop.store(true, Ordering::Relaxed);
             }
         };
-        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &traced, stop: &stop, threads: 1 };
+        let watch = Watch { traced: &traced, ..Watch::silent(&stop) };
         let outcome = entry.run(true, 1, &watch, &memory);
         (outcome, made.into_inner())
     };

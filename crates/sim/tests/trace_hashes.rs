@@ -74,7 +74,7 @@ fn reproduced(id: &str, set: &[String]) -> Vec<String> {
     set.iter().for_each(|setting| entry.change(setting).unwrap());
     let (stop, hashes) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let traced = |hash: &str| hashes.lock().unwrap().push(hash.to_string());
-    let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &traced, stop: &stop, threads: 1 };
+    let watch = Watch { traced: &traced, ..Watch::silent(&stop) };
     entry.run(true, 1, &watch, &Memory::default()).unwrap_or_else(|error| panic!("{id}: {error}"));
     hashes.into_inner().unwrap()
 }

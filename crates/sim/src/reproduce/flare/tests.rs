@@ -6,7 +6,7 @@ use crate::reproduce::{Memory, Outcome, Verdict, Watch, find};
 
 fn outcome(id: &str) -> Outcome {
     let stop = AtomicBool::new(false);
-    let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 };
+    let watch = Watch::silent(&stop);
     let outcome = find(id).unwrap().run(false, 3, &watch, &Memory::default()).unwrap();
     for row in &outcome.rows {
         let (ours, published) = (row.ours_text(), row.published_text());
