@@ -100,7 +100,8 @@ fn what_the_paper_leaves_open_is_varied_in_every_figure_of_training_jobs() {
     for figure in figures {
         let entry = find(&format!("pa-atp-{figure}")).unwrap();
         let others: Vec<&str> = entry.open.iter().flat_map(|open| &open.others).map(|other| &*other.name).collect();
-        for setting in ["K 40 kB", "K 160 kB", "eta 0.5", "first windows of 50", "placement by hash", "two levels"] {
+        let settings = ["K 40 kB", "K 160 kB", "eta 0.5", "first windows of 50", "placement by hash", "two levels"];
+        for setting in settings.into_iter().chain(["growth of 1,500 bytes", "a packet for each GACK"]) {
             assert!(others.contains(&setting), "{figure} has no {setting}");
         }
         let is_shortened = entry.clone().make_full();
@@ -112,7 +113,7 @@ fn what_the_paper_leaves_open_is_varied_in_every_figure_of_training_jobs() {
 fn worked_examples_come_out_on_the_machines() {
     for id in ["pa-atp-fig2", "pa-atp-fig3", "pa-atp-fig5", "pa-atp-fig6"] {
         let stop = AtomicBool::new(false);
-        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads: 1 };
+        let watch = Watch::silent(&stop);
         for row in find(id).unwrap().run(true, 1, &watch, &Memory::default()).unwrap().rows {
             assert_eq!(row.verdict, Verdict::Agrees, "{id}: {} is {}", row.published.what, row.ours_text());
         }
@@ -125,7 +126,7 @@ fn the_number_of_threads_changes_nothing() {
     let entry = find("pa-atp-fig8").expect("it is one");
     let [one, two] = [1, 2].map(|threads| {
         let stop = AtomicBool::new(false);
-        let watch = Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop: &stop, threads };
+        let watch = Watch { threads, ..Watch::silent(&stop) };
         serde_json::to_value(entry.run(true, 1, &watch, &Memory::default()).unwrap()).unwrap()
     });
     assert_eq!(one, two);

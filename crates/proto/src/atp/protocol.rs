@@ -8,18 +8,14 @@ use crate::contract::protocol::{Placement, Protocol, Shared};
 use crate::contract::time::Span;
 use crate::parts::best_effort::apart::ServerHost;
 use crate::parts::best_effort::host::BestEffortHost;
-use crate::parts::best_effort::options::{LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
+use crate::parts::best_effort::options::{
+    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option,
+};
 use crate::parts::best_effort::switch::BestEffortSwitch;
 use crate::parts::best_effort::switch::job::Job;
 use crate::parts::best_effort::{Rules, wire};
 
 const NAME: &str = "atp";
-
-/// The default growth of a window in a round trip, in bytes: a full packet of most networks. The public program adds
-/// the same in whole packets of its own, which are shorter.
-const FULL_PACKET: usize = 1500;
-/// Bytes around our packet: the headers of IP and UDP.
-const IP_AND_UDP: usize = 28;
 
 /// ATP's rule: results are the only acknowledgements.
 const RULES: Rules = Rules { acknowledges: false, windows: |job| Box::new(Window::new(choices(job), job.slots)) };
@@ -44,12 +40,7 @@ pub static PROTOCOL: Protocol = Protocol {
                 default: "200",
                 help: "packets that a worker may have under way at first",
             },
-            OptionSpec {
-                name: "increase",
-                kind: Kind::Count { least: 0, most: u16::MAX as u64 },
-                default: "0",
-                help: "packets that a window grows by in a round trip; 0: as many as fit into 1,500 bytes, but one at least",
-            },
+            increase_option("0"),
             OptionSpec {
                 name: "marks",
                 kind: Kind::Choice(&["one", "any"]),
@@ -82,11 +73,6 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 fn choices(job: &JobConfig) -> Choices {
-    let packet = IP_AND_UDP + wire::HEADER_LEN + job.payload_bytes();
-    let increase = match job.options.count("increase") {
-        0 => (FULL_PACKET / packet).max(1) as u64,
-        packets => packets,
-    };
     let marks = if job.options.choice("marks") == "any" { Marks::Any } else { Marks::One };
-    Choices { initial: job.options.count("initial_window"), increase, marks }
+    Choices { initial: job.options.count("initial_window"), increase: increase(job), marks }
 }

@@ -1,13 +1,16 @@
 //! PA-ATP as a value of the registry.
 
 use super::windows::{Choices, Progress, Windows};
+use crate::contract::config::JobConfig;
 use crate::contract::numbers::Numbers;
-use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
+use crate::contract::options::{Kind, OptionSet, OptionSpec};
 use crate::contract::protocol::{Placement, Protocol, Shared};
 use crate::contract::time::Span;
 use crate::parts::best_effort::apart::ServerHost;
 use crate::parts::best_effort::host::BestEffortHost;
-use crate::parts::best_effort::options::{LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere};
+use crate::parts::best_effort::options::{
+    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option,
+};
 use crate::parts::best_effort::switch::BestEffortSwitch;
 use crate::parts::best_effort::switch::job::Job;
 use crate::parts::best_effort::{Rules, wire};
@@ -15,8 +18,7 @@ use crate::parts::best_effort::{Rules, wire};
 const NAME: &str = "pa-atp";
 
 /// PA-ATP's rules: gradients are acknowledged at once, and two windows follow the acknowledgements.
-pub const RULES: Rules =
-    Rules { acknowledges: true, windows: |job| Box::new(Windows::new(choices(&job.options), job.slots)) };
+pub const RULES: Rules = Rules { acknowledges: true, windows: |job| Box::new(Windows::new(choices(job), job.slots)) };
 
 /// PA-ATP (2024).
 pub static PROTOCOL: Protocol = Protocol {
@@ -49,6 +51,13 @@ pub static PROTOCOL: Protocol = Protocol {
                 kind: Kind::Count { least: 2, most: u16::MAX as u64 },
                 default: "10",
                 help: "packets that a worker may have unacknowledged at first (the paper's CWD)",
+            },
+            increase_option("1"),
+            OptionSpec {
+                name: "doubles",
+                kind: Kind::Choice(&["at_first", "always"]),
+                default: "at_first",
+                help: "a window grows by a packet with each acknowledgement until the first mark, or always, as the paper prints it",
             },
             OptionSpec {
                 name: "initial_ahead",
@@ -87,7 +96,8 @@ pub static PROTOCOL: Protocol = Protocol {
     tree_of: |_, _| None,
 };
 
-fn choices(options: &Options) -> Choices {
+fn choices(job: &JobConfig) -> Choices {
+    let options = &job.options;
     Choices {
         progress: match options.choice("progress") {
             "relative" => Progress::Relative,
@@ -96,6 +106,8 @@ fn choices(options: &Options) -> Choices {
         },
         limit: options.flag("limit"),
         initial_window: options.count("initial_window"),
+        increase: increase(job),
+        always_doubles: options.choice("doubles") == "always",
         initial_ahead: options.count("initial_ahead"),
         aecn_weight_permille: options.count("aecn_weight_permille"),
     }

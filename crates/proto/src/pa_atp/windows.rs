@@ -31,6 +31,10 @@ pub struct Choices {
     pub limit: bool,
     /// CWD at first.
     pub initial_window: u64,
+    /// How many packets a round trip without a mark adds to CWD.
+    pub increase: u64,
+    /// CWD grows by a packet with each ACK after the first mark, too: section III-B2 as it is printed (A3).
+    pub always_doubles: bool,
     /// AWD at first; 0 for all places.
     pub initial_ahead: u64,
     /// The weight `w` of a round's AECN marks: 125 in section V-A.
@@ -226,7 +230,8 @@ impl windows::Windows for Windows {
         if self.answers.asks(ack) {
             self.cut(self.kept(ack.progress), ack.next);
         } else if self.answers.covers(ack.transmission) || slow_start {
-            let more = if slow_start { 1.0 } else { 1.0 / self.window };
+            let doubles = slow_start || self.choices.always_doubles;
+            let more = if doubles { 1.0 } else { self.choices.increase as f64 / self.window };
             self.window = (self.window + more).min(self.most.max(FEWEST));
         }
         if ack.transmission >= self.round_end {

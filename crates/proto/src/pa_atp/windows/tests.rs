@@ -7,6 +7,8 @@ const PAPER: Choices = Choices {
     progress: Progress::Printed,
     limit: true,
     initial_window: 10,
+    increase: 1,
+    always_doubles: false,
     initial_ahead: 0,
     aecn_weight_permille: 125,
 };
@@ -71,6 +73,20 @@ fn a_round_of_clear_acks_doubles_the_window_until_the_first_mark_and_adds_one_fr
         bench.round(0, alone(0.0));
         assert!(bench.windows.packets() >= after, "{} after {after} and {more}", bench.windows.packets());
     }
+}
+
+/// A3: the paper prints a packet for each GACK, flows of TCP grow by a segment.
+#[test]
+fn after_the_first_mark_a_round_adds_what_was_chosen_or_doubles_as_printed() {
+    let grown = |choices: Choices| {
+        let mut bench = Bench { windows: Bench::of(100.0, 1000.0, 0.0, Progress::Printed), sent: 0 };
+        bench.windows.choices = choices;
+        bench.round(0, alone(0.0));
+        bench.windows.sizes().0 - 100.0
+    };
+    assert!((0.99..=1.0).contains(&grown(PAPER)));
+    assert!((3.9..=4.0).contains(&grown(Choices { increase: 4, ..PAPER })));
+    assert_eq!(grown(Choices { always_doubles: true, ..PAPER }), 100.0);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Options of a job's members, and options of the operator of the switches, whose aggregators all jobs share.
 
+use super::wire;
+use crate::contract::config::JobConfig;
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::protocol::Refusal;
@@ -29,6 +31,33 @@ pub const SERVED_BY_OPTION: OptionSpec = OptionSpec {
     default: "every_rank",
     help: "each rank is the server of its share of the blocks, or the last one of all, as a parameter server is",
 };
+
+/// The name of the option that says how fast windows grow.
+const INCREASE: &str = "increase";
+/// What a window grows by in a round trip where the option is 0, in bytes: a full packet of most networks. ATP's public program
+/// adds the same in whole packets of its own, which are shorter.
+const FULL_PACKET: usize = 1500;
+/// Bytes around our packet: the headers of IP and UDP.
+const IP_AND_UDP: usize = 28;
+
+/// How fast windows grow once they no longer double.
+pub const fn increase_option(default: &'static str) -> OptionSpec {
+    OptionSpec {
+        name: INCREASE,
+        kind: Kind::Count { least: 0, most: u16::MAX as u64 },
+        default,
+        help: "packets that a window grows by in a round trip; 0: as many as fit into 1,500 bytes, but one at least",
+    }
+}
+
+/// How many packets a window of this job grows by in a round trip.
+pub fn increase(job: &JobConfig) -> u64 {
+    let packet = IP_AND_UDP + wire::HEADER_LEN + job.payload_bytes();
+    match job.options.count(INCREASE) {
+        0 => (FULL_PACKET / packet).max(1) as u64,
+        packets => packets,
+    }
+}
 
 /// What the operator of the switches chooses.
 pub const SWITCH: &[OptionSpec] = &[

@@ -147,6 +147,8 @@ impl Cuts {
             progress: Progress::Printed,
             limit: true,
             initial_window: 2,
+            increase: 1,
+            always_doubles: false,
             initial_ahead: self.ahead,
             aecn_weight_permille: 125,
         };
