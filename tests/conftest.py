@@ -7,6 +7,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import pytest
@@ -20,6 +21,20 @@ WORKERS = 8
 #: Seconds until a rank counts as hung. On a busy machine the first test of a process imports PyTorch for half a minute.
 PATIENCE_S = 240
 
+#: In a process for ranks: where the ranks of a test wait for each other, by how many they are.
+_gates: dict[int, Barrier] = {}
+
+
+def _hold_gates(gates: dict[int, Barrier]) -> None:
+    """Keep the gates that all processes for ranks share."""
+    _gates.update(gates)
+
+
+def _together(function: Callable[..., Any], rank: int, world: int, *args: Any) -> Any:
+    """Call the function once all ranks are here, with its module and so PyTorch imported: groups wait for less long."""
+    _gates[world].wait(PATIENCE_S)
+    return function(rank, world, *args)
+
 
 @pytest.fixture(scope="session")
 def daemon() -> Iterator[Daemon]:
@@ -32,7 +47,9 @@ def daemon() -> Iterator[Daemon]:
 @pytest.fixture(scope="session")
 def workers() -> Iterator[ProcessPoolExecutor]:
     """Processes for ranks."""
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    gates = {world: spawn.Barrier(world) for world in range(1, WORKERS + 1)}
+    with ProcessPoolExecutor(WORKERS, mp_context=spawn, initializer=_hold_gates, initargs=(gates,)) as pool:
         yield pool
 
 
@@ -44,7 +61,7 @@ def ranks(workers: ProcessPoolExecutor) -> Ranks:
     """Call ``function(rank, world, *args)`` once a rank, each in a process of its own; return what they return."""
 
     def call(function: Callable[..., Any], world: int, *args: Any) -> list[Any]:
-        futures: list[Future[Any]] = [workers.submit(function, rank, world, *args) for rank in range(world)]
+        futures: list[Future[Any]] = [workers.submit(_together, function, rank, world, *args) for rank in range(world)]
         # A rank that failed makes others fail after it: the cause is the one that does not complain of ranks.
         errors = [error for future in futures if (error := future.exception(timeout=PATIENCE_S)) is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, tributary.CollectiveError)):
