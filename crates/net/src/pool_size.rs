@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::wire::IPV4_AND_UDP_LEN;
 
 /// The speed of a link whose driver does not tell it. It is that of the fastest link for which a pool is made.
 const FASTEST_LINK_BITS_PER_S: u64 = 100_000_000_000;
@@ -38,8 +39,7 @@ pub fn elements_in(protocol: &'static Protocol, payload: usize) -> u16 {
 
 /// The most elements of four bytes that any job of the protocol has in a packet.
 pub fn longest_elements(protocol: &'static Protocol) -> u16 {
-    const IP_AND_UDP: usize = 28;
-    elements_in(protocol, MAX_MTU as usize - IP_AND_UDP)
+    elements_in(protocol, MAX_MTU as usize - IPV4_AND_UDP_LEN)
 }
 
 /// The pool size over all shards that keeps one worker's link busy: the packets of two round trips, or those of a short

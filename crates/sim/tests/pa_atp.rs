@@ -93,6 +93,18 @@ fn two_tenants_share_a_switch_as_each_protocol_lets_them() {
     assert!(seconds(Line::Limited, B) < seconds(Line::Straw, B), "{report}");
 }
 
+/// Settings that every figure of training jobs varies, by their names in experiments/.
+const SETTINGS: [&str; 8] = [
+    "K 40 kB",
+    "K 160 kB",
+    "eta 0.5",
+    "first windows of 50",
+    "growth of 1,500 bytes",
+    "a packet for each GACK",
+    "placement by hash",
+    "two levels",
+];
+
 /// What decides figures and is not in the paper: marks, eta, windows, placement, levels. What is shortened besides.
 #[test]
 fn what_the_paper_leaves_open_is_varied_in_every_figure_of_training_jobs() {
@@ -100,8 +112,7 @@ fn what_the_paper_leaves_open_is_varied_in_every_figure_of_training_jobs() {
     for figure in figures {
         let entry = find(&format!("pa-atp-{figure}")).unwrap();
         let others: Vec<&str> = entry.open.iter().flat_map(|open| &open.others).map(|other| &*other.name).collect();
-        let settings = ["K 40 kB", "K 160 kB", "eta 0.5", "first windows of 50", "placement by hash", "two levels"];
-        for setting in settings.into_iter().chain(["growth of 1,500 bytes", "a packet for each GACK"]) {
+        for setting in SETTINGS {
             assert!(others.contains(&setting), "{figure} has no {setting}");
         }
         let is_shortened = entry.clone().make_full();

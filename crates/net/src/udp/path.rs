@@ -4,11 +4,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
+use tributary_proto::contract::wire::IPV4_AND_UDP_LEN;
+
 use super::sys;
 
-/// Bytes of IPv4 or IPv6 header and UDP header.
-const HEADERS_V4: u32 = 20 + 8;
-const HEADERS_V6: u32 = 40 + 8;
+/// Bytes of the headers of IPv6, without extensions, and of UDP.
+const IPV6_AND_UDP_LEN: usize = 40 + 8;
 
 /// The way to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,8 @@ impl Path {
 
     /// Bytes of the longest UDP payload that needs no fragments.
     pub fn max_payload(&self) -> usize {
-        let headers = if self.local.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
-        self.mtu.saturating_sub(headers) as usize
+        let headers = if self.local.is_ipv4() { IPV4_AND_UDP_LEN } else { IPV6_AND_UDP_LEN };
+        (self.mtu as usize).saturating_sub(headers)
     }
 }
 

@@ -20,6 +20,8 @@ pub const VERSION: u8 = 2;
 pub const VERSION_AT: usize = 2;
 /// Bytes of the common header.
 pub const COMMON_LEN: usize = 16;
+/// Bytes of the headers before ours: IPv4's without options, and UDP's.
+pub const IPV4_AND_UDP_LEN: usize = 20 + 8;
 
 /// Kinds that every protocol shares; a protocol's own kinds start at [`kind::FIRST_OWN`].
 pub mod kind {

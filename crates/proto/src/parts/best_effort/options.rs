@@ -8,6 +8,7 @@ use crate::contract::protocol::Refusal;
 use crate::contract::tensor::Spec;
 use crate::contract::time::Span;
 use crate::contract::values::Values;
+use crate::contract::wire::IPV4_AND_UDP_LEN;
 
 /// The name of the option that says which switches sum.
 pub const LEVELS: &str = "levels";
@@ -37,8 +38,6 @@ const INCREASE: &str = "increase";
 /// What a window grows by in a round trip where the option is 0, in bytes: a full packet of most networks. ATP's public program
 /// adds the same in whole packets of its own, which are shorter.
 const FULL_PACKET: usize = 1500;
-/// Bytes around our packet: the headers of IP and UDP.
-const IP_AND_UDP: usize = 28;
 
 /// How fast windows grow once they no longer double.
 pub const fn increase_option(default: &'static str) -> OptionSpec {
@@ -52,7 +51,7 @@ pub const fn increase_option(default: &'static str) -> OptionSpec {
 
 /// How many packets a window of this job grows by in a round trip.
 pub fn increase(job: &JobConfig) -> u64 {
-    let packet = IP_AND_UDP + wire::HEADER_LEN + job.payload_bytes();
+    let packet = IPV4_AND_UDP_LEN + wire::HEADER_LEN + job.payload_bytes();
     match job.options.count(INCREASE) {
         0 => (FULL_PACKET / packet).max(1) as u64,
         packets => packets,
