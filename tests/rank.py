@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -40,23 +41,28 @@ def data(rank: int, size: int, dtype: str) -> Array:
     return np.asarray((random.standard_normal(size) * magnitudes).astype(DTYPES[dtype]))
 
 
-def expected(world: int, size: int, dtype: str, op: str) -> tuple[Array, Array]:
-    """The exact result, and how far a rank's may be from it."""
+@lru_cache(maxsize=4 * len(SIZES))
+def totals(world: int, size: int, dtype: str) -> tuple[Array, Array, float]:
+    """The exact sum, the sum of absolutes and the largest absolute: kept, as all protocols and operators need them."""
     arrays = [data(rank, size, dtype) for rank in range(world)]
     if dtype == "i32":
-        total = np.sum(np.array(arrays, dtype=np.int32), axis=0, dtype=np.int32)
-        if op == "avg":
-            total = np.trunc(total / world).astype(np.int32)
-        return np.asarray(total), np.zeros(size)
+        return np.sum(np.array(arrays, dtype=np.int32), axis=0, dtype=np.int32), np.zeros(size), 0.0
     exact = np.array(arrays, dtype=np.float64)
+    return exact.sum(axis=0), np.abs(exact).sum(axis=0), np.abs(exact).max(initial=0.0)
+
+
+def expected(world: int, size: int, dtype: str, op: str) -> tuple[Array, Array]:
+    """The exact result, and how far a rank's may be from it."""
+    total, absolutes, largest = totals(world, size, dtype)
     divisor = world if op == "avg" else 1
-    largest = np.abs(exact).max(initial=0.0)
+    if dtype == "i32":
+        return np.asarray(np.trunc(total / divisor).astype(np.int32)), absolutes
     # Theorem 1 with the largest input of the whole tensor, and f at least half of the paper's, whose 2^m is at most
     # twice the largest input; then the result's own rounding, or one for every hop of a ring.
     quantisation = 4 * world * world * largest / (2**31 - 1)
     epsilon = EPSILON[dtype]
-    rounding = (world + 1) * epsilon * (np.abs(exact).sum(axis=0) + quantisation)
-    return exact.sum(axis=0) / divisor, (quantisation + rounding) / divisor
+    rounding = (world + 1) * epsilon * (absolutes + quantisation)
+    return total / divisor, (quantisation + rounding) / divisor
 
 
 def digest(array: Array) -> str:
