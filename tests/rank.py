@@ -46,7 +46,8 @@ def totals(world: int, size: int, dtype: str) -> tuple[Array, Array, float]:
     """The exact sum, the sum of absolutes and the largest absolute: kept, as all protocols and operators need them."""
     arrays = [data(rank, size, dtype) for rank in range(world)]
     if dtype == "i32":
-        return np.sum(np.array(arrays, dtype=np.int32), axis=0, dtype=np.int32), np.zeros(size), 0.0
+        whole = np.asarray(np.sum(np.array(arrays, dtype=np.int32), axis=0, dtype=np.int32))
+        return whole, np.zeros(size), 0.0
     exact = np.array(arrays, dtype=np.float64)
     return exact.sum(axis=0), np.abs(exact).sum(axis=0), np.abs(exact).max(initial=0.0)
 
