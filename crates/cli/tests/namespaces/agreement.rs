@@ -2,9 +2,9 @@
 //! `agreement_fabric.rs`.
 //!
 //! What is held is the ratio of the two times. The links are slow beside the machine, and of several tries the fastest
-//! counts: others that use the machine can only make a try longer. Every run of the tests holds a few cases, gives them room
-//! for noise, and tries until one is within it. `cargo test -p tributary-cli --test
-//! namespaces agreement -- --ignored --nocapture --test-threads 1` prints the tables of `docs/validation.md`, without room.
+//! counts: others that use the machine can only make a try longer. Every run of the tests holds a few cases, gives them
+//! room for noise, and tries until one is within it. `cargo test -p tributary-cli --test namespaces agreement -- --ignored
+//! --nocapture --test-threads 1` prints the tables of `docs/validation.md`, without room.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
