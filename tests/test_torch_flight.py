@@ -24,6 +24,10 @@ import torch, torch.distributed as dist
 import tributary.torch
 
 rank = int(os.environ["RANK"])
+# On a busy machine ranks import PyTorch for longer than their group waits: they meet in torchrun's own store before.
+met = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+met.set(f"here/{rank}", "")
+met.wait([f"here/{other}" for other in range(int(os.environ["WORLD_SIZE"]))], timedelta(seconds=100))
 dist.init_process_group("tributary", timeout=timedelta(seconds=3))
 for size in (10, 20, 30):
     dist.all_reduce(torch.ones(size))
