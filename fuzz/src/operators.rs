@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 
 use tributary_operators::element::Element;
 use tributary_operators::{Sandbox, UserOperator, expression, shipped};
-use tributary_proto::contract::operator::{Operator, Room};
+use tributary_proto::contract::custom_op::{Capacity, CustomOp};
 
 thread_local! {
     static SANDBOX: LazyCell<Sandbox> = LazyCell::new(Sandbox::new);
@@ -47,9 +47,9 @@ fn combine(operator: &UserOperator, bytes: &[u8]) {
     let size = operator.element_size();
     let lanes: Vec<u8> = bytes.iter().copied().chain(0..=255).cycle().take(size * 100).collect();
     let other: Vec<u8> = lanes.iter().rev().copied().collect();
-    let room = Room { vector_bytes: lanes.len(), accumulators: 2 };
-    let mut instance = operator.instance(room);
-    assert_eq!(instance.memory_bytes(), operator.memory_bytes(room));
+    let capacity = Capacity { vector_bytes: lanes.len(), accumulators: 2 };
+    let mut instance = operator.instance(capacity);
+    assert_eq!(instance.memory_bytes(), operator.memory_bytes(capacity));
     let done = instance.store(0, &lanes).and_then(|()| instance.store(1, &other));
     let done = done.and_then(|()| instance.add(0, &other)).and_then(|()| instance.add_left(1, &lanes));
     if let Err(fault) = done.and_then(|()| instance.merge(0, 1, lanes.len())) {

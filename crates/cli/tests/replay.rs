@@ -257,7 +257,7 @@ fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>
     let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(input(rank)), ReduceOp::Sum));
     host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
     let mut recorder = HostRecorder::default();
-    recorder.settle(&mut *host, Time::ZERO);
+    recorder.drain(&mut *host, Time::ZERO);
     for Seen { at, bytes, .. } in seen.iter().filter(|seen| seen.rank == rank && !seen.up && seen.passed) {
         let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
         recorder.packet(&mut *host, *at, Addr::Switch(TreeId(0)), packet);

@@ -53,7 +53,7 @@ impl JobShape {
             job,
             key,
             protocol,
-            world,
+            world_size: world,
             slots,
             elements_per_packet,
             trees: shards,
@@ -83,7 +83,7 @@ impl JobShape {
             slots: self.slots.div_ceil(self.shards.max(1)),
             elements_per_packet: self.elements_per_packet,
             children: self.children,
-            world: self.world,
+            world_size: self.world,
             levels: self.neighbours > 0,
             options: &self.options,
         });

@@ -17,7 +17,7 @@ pub enum Refusal {
     #[error(transparent)]
     BadName(#[from] BadName),
     /// The world has no ranks, or too many.
-    #[error("a job has 1 to {most} ranks, not {world}", most = JobConfig::MAX_WORLD)]
+    #[error("a job has 1 to {most} ranks, not {world}", most = JobConfig::MAX_WORLD_SIZE)]
     BadWorld {
         /// The world that was asked for.
         world: u16,

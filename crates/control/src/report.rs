@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use tributary_proto::contract::custom_op::CustomOps;
 use tributary_proto::contract::ids::JobId;
-use tributary_proto::contract::operator::Operators;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
@@ -114,7 +114,7 @@ pub struct JobView {
     /// The protocol that the switch runs for the job.
     pub protocol: &'static Protocol,
     /// The job's own operators.
-    pub operators: Operators,
+    pub operators: CustomOps,
     /// The number of ranks of the complete job.
     pub world: u16,
     /// Slots over all shards; 0 while the job forms.

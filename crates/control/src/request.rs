@@ -54,7 +54,7 @@ impl JoinRequest {
     /// Checks the request by itself.
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), Refusal> {
         let JoinRequest { rank, world, max_elements_per_packet: fit, .. } = *self;
-        if world == 0 || world > JobConfig::MAX_WORLD {
+        if world == 0 || world > JobConfig::MAX_WORLD_SIZE {
             return Err(Refusal::BadWorld { world });
         }
         if rank >= world {

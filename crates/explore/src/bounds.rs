@@ -146,7 +146,7 @@ impl Bounds {
         within("collectives", self.collectives.into(), 1, 8)?;
         within("leaves", self.leaves.into(), 0, 8)?;
         within("spines", self.spines.into(), 1, 8)?;
-        (self.protocol.can)(&self.spec(), &self.options)?;
+        (self.protocol.check)(&self.spec(), &self.options)?;
         let servers = self.servers();
         if servers > 0 && !self.slots.is_multiple_of(servers) {
             return Err(BoundsError::Slots { slots: self.slots, servers });

@@ -3,8 +3,8 @@
 use tributary_control::routes::{Cabling, Routes};
 use tributary_control::trees::{Network, Tree};
 use tributary_proto::contract::config::{
-    FabricPlan, HostConfig, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig, TimerConfig, TreePlace,
-    WorkerPlace,
+    FabricPlan, HostConfig, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig, TimerConfig, TreeLeaf,
+    TreeNode,
 };
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, Rank, ServerId, TreeId};
 use tributary_proto::contract::protocol::Placement;
@@ -141,11 +141,11 @@ impl Site {
     }
 
     fn host(&self, rank: Rank) -> Body {
-        let place = self.tree.as_ref().map(|tree| WorkerPlace { child: tree.places[rank.index()].child });
+        let place = self.tree.as_ref().map(|tree| TreeLeaf { child: tree.places[rank.index()].child });
         let config = HostConfig {
             job: self.job(),
             rank,
-            trees: place.map_or_else(|| WorkerPlace::of_rank(rank), |place| vec![place]),
+            trees: place.map_or_else(|| TreeLeaf::of_rank(rank), |place| vec![place]),
             serves: (self.bounds.servers() > 0).then_some(ServerId(rank.0)),
             timers: TimerConfig { initial_rto: TIMEOUT, min_rto: TIMEOUT, max_rto: TIMEOUT },
             fabric: self.fabric(),
@@ -177,7 +177,7 @@ impl Site {
         let own = |host: NodeId| (self.switch_of(host) == node).then(|| self.port_to(node, host));
         let ports: Vec<Option<PortId>> = self.members().into_iter().map(own).collect();
         let share_bytes = self.bounds.protocol.share_bytes(&self.job(), ports.iter().flatten().count() as u16);
-        let trees = Vec::<TreePlace>::new();
+        let trees = Vec::<TreeNode>::new();
         machine.add_job(&SharedJob { job: self.job(), fabric: self.fabric(), ports, trees, share_bytes });
         Some(Body::Shared(machine))
     }

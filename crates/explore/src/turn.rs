@@ -185,7 +185,7 @@ impl Turn<'_> {
 
     /// Collects the packets and events of a host.
     fn settle(&mut self, machine: &mut dyn Host, completed: u8) {
-        self.bench.hosts.settle(machine, self.now);
+        self.bench.hosts.drain(machine, self.now);
         let sent = std::mem::take(&mut self.bench.hosts.sent);
         let events = std::mem::take(&mut self.bench.hosts.events);
         for made in sent {

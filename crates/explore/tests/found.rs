@@ -63,26 +63,14 @@ static LIARS: Protocol = Protocol {
     name: "liars",
     about: "",
     header_len: 1,
-    placement: Placement::Hosts,
-    passes_results_on: false,
-    spares_others: false,
     options: OptionSet::new("liars", &[]),
     numbers: |_| tributary_proto::contract::numbers::Numbers::Fixed,
-    can: |_, _| Ok(()),
-    can_sparse: None,
-    memory: |_| 0,
     host: |_, config| {
         let (rank, stats) = (config.rank, HostStats::default());
         Box::new(Liar { rank, tensor: None, to_send: 0, heard: false, stats })
     },
-    switch: None,
-    resizes: false,
-    replants: false,
-    recompute: None,
-    shared: None,
-    server: None,
     describe: |_| Description { kind: "LEAVE", ..Description::default() },
-    tree_of: |_, _| None,
+    ..Protocol::BASE
 };
 
 fn without_faults() -> Bounds {

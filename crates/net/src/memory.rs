@@ -51,7 +51,7 @@ impl<T: Element> Storage for RawStorage<T> {
         self.len
     }
 
-    fn is_apart(&self) -> bool {
+    fn is_separate(&self) -> bool {
         self.kept.is_empty() || self.input.wrapping_add(self.kept.start) != self.output.cast_const()
     }
 
@@ -79,7 +79,7 @@ impl<T: Element> Storage for RawStorage<T> {
         }
         // SAFETY: inside both, which do not overlap unless they are the same; `&mut self` makes these the only slices.
         unsafe {
-            Operands::Apart(
+            Operands::Separate(
                 slice::from_raw_parts(self.input.add(block.start), block.len()),
                 slice::from_raw_parts_mut(output, block.len()),
             )

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use tributary_control::{Departed, Gone, ServerPlace, SwitchPlace};
-use tributary_proto::contract::config::WorkerPlace;
+use tributary_proto::contract::config::TreeLeaf;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
@@ -79,7 +79,7 @@ pub struct FabricAnswer {
     /// The switches of the highest level.
     pub roots: Vec<NodeId>,
     /// This worker's place in each tree of the job; none for protocols without trees.
-    pub trees: Vec<WorkerPlace>,
+    pub trees: Vec<TreeLeaf>,
     /// True if switches of some tree pass partial results on to each other.
     pub levels: bool,
     /// In a lossless fabric: the rate of this worker's cable, which the worker must not exceed.

@@ -165,7 +165,7 @@ impl ShardHandle {
         let open = || {
             let udp = UdpPort::open(listen, receive_buffer, send_buffer)?;
             let star = Star::new(shard, incarnation, switch_options.clone());
-            Handle::start(format!("shard-{shard}"), shard, udp, Pipeline::on_a_thread(), star)
+            Handle::start(format!("shard-{shard}"), shard, udp, Pipeline::with_instruction_limit(), star)
         };
         open().map(ShardHandle).map_err(|source| ShardError::Open { listen, source })
     }

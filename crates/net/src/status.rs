@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tributary_proto::contract::custom_op::{CustomOp, CustomOps};
 use tributary_proto::contract::metric::{Metric, MetricValue};
-use tributary_proto::contract::operator::{Operator, Operators};
 
 pub use self::trees::{OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
 
@@ -331,8 +331,8 @@ pub struct OperatorStatus {
 
 impl OperatorStatus {
     /// All operators of a job.
-    pub(crate) fn all(operators: &Operators) -> Vec<OperatorStatus> {
-        let of = |operator: &Arc<dyn Operator>| OperatorStatus {
+    pub(crate) fn all(operators: &CustomOps) -> Vec<OperatorStatus> {
+        let of = |operator: &Arc<dyn CustomOp>| OperatorStatus {
             name: operator.name().to_owned(),
             sha256: operator.hash().to_string(),
         };

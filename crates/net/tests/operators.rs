@@ -11,17 +11,17 @@ use tributary_net::group::{ConnectError, ConnectOptions, Group, GroupError};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_operators::{Allowed, Sandbox, reduce, source};
-use tributary_proto::contract::operator::Operator;
+use tributary_proto::contract::custom_op::CustomOp;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::protocols;
 
 /// No test waits longer than this for what must come.
 const PATIENCE: Duration = Duration::from_secs(30);
-const OWN: ReduceOp = ReduceOp::Own(0);
+const OWN: ReduceOp = ReduceOp::Custom(0);
 
 fn protocol() -> &'static Protocol {
-    protocols::ALL.iter().copied().find(|protocol| protocol.options.own.is_some()).expect("one takes operators")
+    protocols::ALL.iter().copied().find(|protocol| protocol.options.custom_ops.is_some()).expect("one takes operators")
 }
 
 fn options() -> SwitchOptions {
@@ -32,12 +32,12 @@ fn switch(parent: Option<&RunningSwitch>) -> RunningSwitch {
     RunningSwitch::start(&SwitchOptions { parent: parent.map(RunningSwitch::listen_addr), ..options() }).unwrap()
 }
 
-fn operator(place: &str) -> Arc<dyn Operator> {
+fn operator(place: &str) -> Arc<dyn CustomOp> {
     Arc::new(source::operator(&Sandbox::new(), place, None).unwrap())
 }
 
 /// The operator that this WAT is, whose elements are words of 32 bits; `$a` and `$b` are in, and `$a` comes out.
-fn words(body: &str) -> Arc<dyn Operator> {
+fn words(body: &str) -> Arc<dyn CustomOp> {
     let module = source::from_wat(&format!(
         "(module (memory (export \"memory\") 1)
          (global (export \"tributary_abi\") i32 (i32.const 1)) (global (export \"element_size\") i32 (i32.const 4))
@@ -58,10 +58,10 @@ fn join(
     job: &str,
     rank: u16,
     world: u16,
-    operator: &Arc<dyn Operator>,
+    operator: &Arc<dyn CustomOp>,
 ) -> Result<Group, ConnectError> {
     let operators = [Arc::clone(operator)];
-    let given = protocol().options.of_own(&BTreeMap::new(), &operators).expect("it takes operators");
+    let given = protocol().options.with_custom_ops(&BTreeMap::new(), &operators).expect("it takes operators");
     let options = protocol().options.read(&given).unwrap().provided(&operators);
     Group::connect(&ConnectOptions {
         switch: switch.to_string(),
@@ -81,7 +81,7 @@ fn join(
 fn on_ranks<T: Send>(
     switches: &[&RunningSwitch],
     job: &str,
-    operator: impl Fn(u16) -> Arc<dyn Operator> + Sync,
+    operator: impl Fn(u16) -> Arc<dyn CustomOp> + Sync,
     work: impl Fn(Result<Group, ConnectError>, u16) -> T + Sync,
 ) -> Vec<T> {
     thread::scope(|scope| {

@@ -11,7 +11,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
 fn protocol() -> &'static Protocol {
-    protocols::ALL.iter().copied().find(|protocol| protocol.can_sparse.is_some()).expect("one can")
+    protocols::ALL.iter().copied().find(|protocol| protocol.check_sparse.is_some()).expect("one can")
 }
 
 /// A job of sparse tensors.

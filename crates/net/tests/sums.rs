@@ -92,7 +92,7 @@ fn input_and_output_may_be_the_same_memory() {
 fn each_rank_gets_its_part_of_the_sum_and_all_parts_come_together() {
     let switch = LocalSwitch::start(2);
     let is_here = |protocol: &&Protocol| protocol.placement != Placement::EveryHop;
-    let differ = |protocol: &&Protocol| protocol.spares_others || protocol.passes_results_on;
+    let differ = |protocol: &&Protocol| protocol.rooted_is_unicast || protocol.hosts_forward_results;
     for protocol in protocols::ALL.iter().copied().filter(is_here).filter(differ) {
         let adjust = |options: &mut ConnectOptions| support::speak(options, protocol);
         on_every_rank(&switch, &format!("parts of {}", protocol.name), 3, adjust, |group, rank| {

@@ -266,7 +266,8 @@ fn throw_garbage(shard: std::net::SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let header = |job, key| {
         let mut bytes = vec![0; COMMON_LEN + 64];
-        let common = Common { protocol: protocols::named("switchml").unwrap().code, kind: kind::FIRST_OWN, job, key };
+        let common =
+            Common { protocol: protocols::named("switchml").unwrap().code, kind: kind::FIRST_OF_PROTOCOL, job, key };
         common.emit(&mut bytes);
         bytes
     };

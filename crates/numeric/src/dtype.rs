@@ -108,14 +108,14 @@ pub enum ReduceOp {
     Bxor = 8,
     /// One of the job's own operators, by its number in the job. Its elements are opaque: bytes ([`DType::U8`]), as
     /// many for each element as the operator says.
-    Own(u8) = 128,
+    Custom(u8) = 128,
 }
 
 impl ReduceOp {
     /// The most operators that a job may have of its own.
-    pub const MOST_OWN: u8 = 8;
+    pub const MAX_CUSTOM: u8 = 8;
     /// The code of a job's first own operator.
-    const FIRST_OWN: u8 = 128;
+    const FIRST_CUSTOM: u8 = 128;
 
     /// Every operator but a job's own, in the order of its code.
     pub const ALL: [ReduceOp; 8] = [
@@ -143,7 +143,7 @@ impl ReduceOp {
             ReduceOp::Band => "band",
             ReduceOp::Bor => "bor",
             ReduceOp::Bxor => "bxor",
-            ReduceOp::Own(_) => "own",
+            ReduceOp::Custom(_) => "own",
         }
     }
 
@@ -158,7 +158,7 @@ impl ReduceOp {
             ReduceOp::Band => 6,
             ReduceOp::Bor => 7,
             ReduceOp::Bxor => 8,
-            ReduceOp::Own(number) => ReduceOp::FIRST_OWN + number,
+            ReduceOp::Custom(number) => ReduceOp::FIRST_CUSTOM + number,
         }
     }
 
@@ -170,15 +170,15 @@ impl ReduceOp {
     /// True if the operator has a meaning for elements of this type.
     pub const fn takes(self, dtype: DType) -> bool {
         match self {
-            ReduceOp::Own(_) => matches!(dtype, DType::U8),
+            ReduceOp::Custom(_) => matches!(dtype, DType::U8),
             _ => dtype.is_integer() || !self.is_bitwise(),
         }
     }
 
     /// The operator with this code on the wire.
     pub fn from_code(code: u8) -> Option<ReduceOp> {
-        match code.checked_sub(ReduceOp::FIRST_OWN) {
-            Some(number) => (number < ReduceOp::MOST_OWN).then_some(ReduceOp::Own(number)),
+        match code.checked_sub(ReduceOp::FIRST_CUSTOM) {
+            Some(number) => (number < ReduceOp::MAX_CUSTOM).then_some(ReduceOp::Custom(number)),
             None => ReduceOp::ALL.into_iter().find(|op| op.code() == code),
         }
     }
@@ -192,7 +192,7 @@ impl ReduceOp {
 impl fmt::Display for ReduceOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReduceOp::Own(number) => write!(f, "job's operator {number}"),
+            ReduceOp::Custom(number) => write!(f, "job's operator {number}"),
             _ => f.write_str(self.name()),
         }
     }
@@ -222,11 +222,11 @@ mod tests {
         }
         assert_eq!((DType::from_code(0), DType::from_code(10)), (None, None));
         assert_eq!((ReduceOp::from_code(0), ReduceOp::from_code(9)), (None, None));
-        for number in 0..ReduceOp::MOST_OWN {
-            let own = ReduceOp::Own(number);
+        for number in 0..ReduceOp::MAX_CUSTOM {
+            let own = ReduceOp::Custom(number);
             assert_eq!((own.code(), ReduceOp::from_code(own.code())), (128 + number, Some(own)));
         }
-        assert_eq!(ReduceOp::from_code(128 + ReduceOp::MOST_OWN), None);
+        assert_eq!(ReduceOp::from_code(128 + ReduceOp::MAX_CUSTOM), None);
     }
 
     #[test]

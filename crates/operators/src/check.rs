@@ -4,7 +4,7 @@
 //! at random, with a fixed seed: a module gets the same verdict everywhere. A test finds faults and proves nothing:
 //! that an operator is associative is its author's promise, as in MPI.
 
-use tributary_proto::contract::operator::Needs;
+use tributary_proto::contract::custom_op::OrderDependence;
 
 use crate::element::{Element, Scalar};
 use crate::error::OperatorError;
@@ -27,7 +27,7 @@ const GUARD: u8 = 0xC5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// What results depend on.
-    pub needs: Needs,
+    pub needs: OrderDependence,
     /// For people: two elements that do not commute, or three that do not associate.
     pub examples: Vec<String>,
     /// The most instructions that a call took, without its elements.
@@ -60,10 +60,10 @@ pub(crate) fn check(module: &Module) -> Result<Verdict, OperatorError> {
         return Err(OperatorError::Unfit(format!("claims to commute, and does not: {example}")));
     }
     let needs = match (&commutes, &associates) {
-        _ if module.commutative == Some(false) => Needs::RankOrder,
-        (Some(_), _) => Needs::RankOrder,
-        (None, Some(_)) => Needs::Arrangement,
-        (None, None) => Needs::Nothing,
+        _ if module.commutative == Some(false) => OrderDependence::RankOrder,
+        (Some(_), _) => OrderDependence::RankOrder,
+        (None, Some(_)) => OrderDependence::Arrangement,
+        (None, None) => OrderDependence::Nothing,
     };
     Ok(Verdict {
         needs,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tributary_proto::contract::operator::{Accumulators, Fault, Instance, Room};
+use tributary_proto::contract::custom_op::{Accumulators, Capacity, Fault, Instance};
 use wasmtime::Trap;
 
 use crate::error::OperatorError;
@@ -53,33 +53,33 @@ impl Code {
 /// An instance with its accumulators in the guest's memory, or the reason why it could not be made.
 pub(crate) struct WasmInstance {
     code: Arc<Code>,
-    room: Room,
+    capacity: Capacity,
     guest: Result<Guest, OperatorError>,
     /// Of the last call: most packets are as long as the one before.
     length: Length,
-    /// Instructions since the last question.
+    /// Instructions that all calls have taken.
     instructions: u64,
 }
 
 /// The place of the vector that has just come. The accumulators are behind it.
 const ARRIVED: usize = 0;
 
-/// Bytes of the guest's memory that a room takes.
-pub(crate) fn host_bytes(room: Room) -> usize {
-    Places::bytes(room.vector_bytes, 1 + room.accumulators)
+/// Bytes of the guest's memory that an instance takes.
+pub(crate) fn host_bytes(capacity: Capacity) -> usize {
+    Places::bytes(capacity.vector_bytes, 1 + capacity.accumulators)
 }
 
 impl WasmInstance {
-    pub fn new(code: Arc<Code>, room: Room) -> WasmInstance {
-        let guest = code.module.guest(host_bytes(room));
-        WasmInstance { length: code.length(0), code, room, guest, instructions: 0 }
+    pub fn new(code: Arc<Code>, capacity: Capacity) -> WasmInstance {
+        let guest = code.module.guest(host_bytes(capacity));
+        WasmInstance { length: code.length(0), code, capacity, guest, instructions: 0 }
     }
 
     /// The guest, and the places of its vectors.
     fn guest(&mut self) -> Result<(&Code, &mut Guest, Places), Fault> {
         let (code, guest) = (&*self.code, self.guest.as_mut());
         let guest = guest.map_err(|error| code.sentence(&format!("cannot be started: {error}")))?;
-        let places = Places::of(guest.free, self.room.vector_bytes);
+        let places = Places::of(guest.free, self.capacity.vector_bytes);
         Ok((code, guest, places))
     }
 
@@ -99,13 +99,13 @@ impl WasmInstance {
 
     /// The range of the accumulators in the guest's memory, and the distance between them.
     fn all_accumulators(&self, guest: &Guest) -> (Range<usize>, usize) {
-        let places = Places::of(guest.free, self.room.vector_bytes);
-        (places.vector(1)..places.vector(1 + self.room.accumulators), places.stride())
+        let places = Places::of(guest.free, self.capacity.vector_bytes);
+        (places.vector(1)..places.vector(1 + self.capacity.accumulators), places.stride())
     }
 
     fn put(&mut self, place: usize, vector: &[u8]) -> Result<(), Fault> {
-        let Room { vector_bytes, accumulators } = self.room;
-        assert!(vector.len() <= vector_bytes && place <= accumulators, "an instance has room for {:?}", self.room);
+        let Capacity { vector_bytes, accumulators } = self.capacity;
+        assert!(vector.len() <= vector_bytes && place <= accumulators, "an instance has room for {:?}", self.capacity);
         let (_, guest, places) = self.guest()?;
         guest.put(places.vector(place), vector);
         Ok(())
@@ -143,9 +143,9 @@ impl Instance for WasmInstance {
     }
 
     fn lanes(&self, accumulator: usize, bytes: usize) -> &[u8] {
-        assert!(bytes <= self.room.vector_bytes && accumulator < self.room.accumulators);
+        assert!(bytes <= self.capacity.vector_bytes && accumulator < self.capacity.accumulators);
         let guest = self.guest.as_ref().expect("whoever stored a vector knows that there is a guest");
-        &guest.data()[Places::of(guest.free, self.room.vector_bytes).vector(1 + accumulator)..][..bytes]
+        &guest.data()[Places::of(guest.free, self.capacity.vector_bytes).vector(1 + accumulator)..][..bytes]
     }
 
     fn accumulators(&self) -> Option<Accumulators<&[u8]>> {
@@ -160,8 +160,8 @@ impl Instance for WasmInstance {
         Some(Accumulators { bytes: &mut guest.data_mut()[range], stride })
     }
 
-    fn take_instructions(&mut self) -> u64 {
-        std::mem::take(&mut self.instructions)
+    fn instructions(&self) -> u64 {
+        self.instructions
     }
 
     fn state(&self) -> &[u8] {
@@ -169,7 +169,7 @@ impl Instance for WasmInstance {
     }
 
     fn fork(&self) -> Box<dyn Instance> {
-        let mut other = WasmInstance::new(self.code.clone(), self.room);
+        let mut other = WasmInstance::new(self.code.clone(), self.capacity);
         if let Ok(guest) = &mut other.guest {
             guest.put(guest.free, self.state());
         }
@@ -177,6 +177,6 @@ impl Instance for WasmInstance {
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of::<WasmInstance>() + self.code.module.memory_bytes(host_bytes(self.room))
+        size_of::<WasmInstance>() + self.code.module.memory_bytes(host_bytes(self.capacity))
     }
 }

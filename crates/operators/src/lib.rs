@@ -1,4 +1,4 @@
-//! Operators that people write (Flare §3), in a sandbox: one module of WebAssembly, checked before it is used.
+//! CustomOps that people write (Flare §3), in a sandbox: one module of WebAssembly, checked before it is used.
 //!
 //! [`Sandbox`] turns bytes into an [`UserOperator`]: it compiles the module, checks it against the interface below, and
 //! runs the [self-test](check). The result is an operator as `proto` knows it; it is the same at switches, in the

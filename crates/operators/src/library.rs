@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, Weak};
 
 use sha2::{Digest, Sha256};
-use tributary_proto::contract::operator::{Operator, OperatorHash};
+use tributary_proto::contract::custom_op::{CustomOp, CustomOpHash};
 
 use crate::error::OperatorError;
 use crate::operator::UserOperator;
@@ -17,8 +17,8 @@ pub enum Allowed {
     /// Any that passes the self-test.
     #[default]
     Any,
-    /// Operators with these hashes.
-    Listed(Vec<OperatorHash>),
+    /// CustomOps with these hashes.
+    Listed(Vec<CustomOpHash>),
     /// None.
     None,
 }
@@ -28,7 +28,7 @@ impl FromStr for Allowed {
 
     /// Parses `any`, `none`, or hashes with commas between them.
     fn from_str(text: &str) -> Result<Allowed, OperatorError> {
-        let hash = |text: &str| OperatorHash::from_hex(text.trim());
+        let hash = |text: &str| CustomOpHash::from_hex(text.trim());
         match text {
             "any" => Ok(Allowed::Any),
             "none" => Ok(Allowed::None),
@@ -46,7 +46,7 @@ pub struct Library {
     sandbox: Sandbox,
     allowed: Allowed,
     /// Locked while a module is compiled: one at a time.
-    known: Mutex<BTreeMap<OperatorHash, Weak<UserOperator>>>,
+    known: Mutex<BTreeMap<CustomOpHash, Weak<UserOperator>>>,
 }
 
 impl Library {
@@ -56,8 +56,8 @@ impl Library {
     }
 
     /// The operator of a module. This may take a while: only the module's length limits compilation.
-    pub fn operator(&self, module: &[u8]) -> Result<Arc<dyn Operator>, OperatorError> {
-        let hash = OperatorHash(Sha256::digest(module).into());
+    pub fn operator(&self, module: &[u8]) -> Result<Arc<dyn CustomOp>, OperatorError> {
+        let hash = CustomOpHash(Sha256::digest(module).into());
         self.admits(hash)?;
         // Poisoned only if the sandbox panicked, which leaves the map unchanged.
         let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -70,7 +70,7 @@ impl Library {
         Ok(operator)
     }
 
-    fn admits(&self, hash: OperatorHash) -> Result<(), OperatorError> {
+    fn admits(&self, hash: CustomOpHash) -> Result<(), OperatorError> {
         match &self.allowed {
             Allowed::Any => Ok(()),
             Allowed::Listed(hashes) if hashes.contains(&hash) => Ok(()),

@@ -1,7 +1,7 @@
 //! A compiled module that follows the interface.
 
 use sha2::{Digest, Sha256};
-use tributary_proto::contract::operator::{OperatorHash, Operators};
+use tributary_proto::contract::custom_op::{CustomOpHash, CustomOps};
 use wasmtime::{
     Engine, ExternType, Instance, Memory, Mutability, Store, StoreLimits, StoreLimitsBuilder, TypedFunc, ValType,
 };
@@ -25,7 +25,7 @@ pub(crate) type Combine = TypedFunc<(i32, i32, i32), ()>;
 pub(crate) struct Module {
     code: wasmtime::Module,
     pub bytes: Vec<u8>,
-    pub hash: OperatorHash,
+    pub hash: CustomOpHash,
     pub name: String,
     pub element: Element,
     /// Whether it claims that `a o b = b o a`.
@@ -67,7 +67,7 @@ impl Module {
         let code = wasmtime::Module::new(engine, bytes)
             .map_err(|error| OperatorError::Module(format!("this module is not valid: {}", one_line(&error))))?;
         let own_bytes = check_exports(&code)?;
-        let hash = OperatorHash(Sha256::digest(bytes).into());
+        let hash = CustomOpHash(Sha256::digest(bytes).into());
         let (bytes, element) = (bytes.to_vec(), Element::opaque(1));
         let name = outline.name.unwrap_or_else(|| "operator".to_owned());
         let mut module = Module { code, bytes, hash, name, element, commutative: None, own_bytes };
@@ -91,7 +91,7 @@ impl Module {
         let Some(size) = constant("element_size").or(known) else {
             return Err(OperatorError::Interface(missing("a global element_size of type i32")));
         };
-        let most = Operators::MOST_ELEMENT_BYTES;
+        let most = CustomOps::MOST_ELEMENT_BYTES;
         let Some(size) = usize::try_from(size).ok().filter(|size| (1..=most).contains(size)) else {
             return Err(OperatorError::Interface(format!("has an element_size of {size}: it may be 1 to {most}")));
         };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tributary_proto::contract::operator::{Fault, Instance, Needs, Operator, OperatorHash, Room};
+use tributary_proto::contract::custom_op::{Capacity, CustomOp, CustomOpHash, Fault, Instance, OrderDependence};
 use tributary_proto::contract::sum_tree::SumTree;
 
 use crate::check::{Verdict, check};
@@ -50,8 +50,8 @@ impl fmt::Debug for UserOperator {
     }
 }
 
-impl Operator for UserOperator {
-    fn hash(&self) -> OperatorHash {
+impl CustomOp for UserOperator {
+    fn hash(&self) -> CustomOpHash {
         self.code.module.hash
     }
     fn name(&self) -> &str {
@@ -60,25 +60,26 @@ impl Operator for UserOperator {
     fn element_size(&self) -> usize {
         self.code.module.element.size()
     }
-    fn needs(&self) -> Needs {
+    fn order_dependence(&self) -> OrderDependence {
         self.verdict.needs
     }
     fn module(&self) -> &[u8] {
         &self.code.module.bytes
     }
-    fn memory_bytes(&self, room: Room) -> usize {
-        size_of::<WasmInstance>() + self.code.module.memory_bytes(host_bytes(room))
+    fn memory_bytes(&self, capacity: Capacity) -> usize {
+        size_of::<WasmInstance>() + self.code.module.memory_bytes(host_bytes(capacity))
     }
-    fn instance(&self, room: Room) -> Box<dyn Instance> {
-        Box::new(WasmInstance::new(self.code.clone(), room))
+    fn instance(&self, capacity: Capacity) -> Box<dyn Instance> {
+        Box::new(WasmInstance::new(self.code.clone(), capacity))
     }
 }
 
 /// What switches make of the vectors of all ranks, in the order of ranks, along a tree: computed on one machine by the
 /// same module. `None` if the tree names a rank that does not exist.
-pub fn reduce(operator: &dyn Operator, vectors: &[&[u8]], tree: &SumTree) -> Option<Result<Vec<u8>, Fault>> {
+pub fn reduce(operator: &dyn CustomOp, vectors: &[&[u8]], tree: &SumTree) -> Option<Result<Vec<u8>, Fault>> {
     let most = (CALL_BYTES / operator.element_size()).max(1) * operator.element_size();
-    let mut home = Home { instance: operator.instance(Room { vector_bytes: most, accumulators: 1 }), most, vectors };
+    let mut home =
+        Home { instance: operator.instance(Capacity { vector_bytes: most, accumulators: 1 }), most, vectors };
     tree.is_sound().then(|| home.value(tree).transpose()).flatten()
 }
 

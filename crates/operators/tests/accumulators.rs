@@ -1,7 +1,7 @@
 //! Accumulators in the guest's memory: each has its own vector, whatever others have had before and beside it.
 
 use tributary_operators::{Sandbox, UserOperator, element::Element, expression, source};
-use tributary_proto::contract::operator::{Operator, Room};
+use tributary_proto::contract::custom_op::{Capacity, CustomOp};
 
 /// Does not commute: its result says which operands met, and on which side.
 fn sided() -> UserOperator {
@@ -23,7 +23,7 @@ fn combined(left: &[u8], right: &[u8]) -> Vec<u8> {
 fn an_accumulator_that_is_used_again_has_nothing_of_what_it_had_and_its_neighbours_keep_theirs() {
     let operator = sided();
     const ACCUMULATORS: usize = 5;
-    let mut instance = operator.instance(Room { vector_bytes: 1_432, accumulators: ACCUMULATORS });
+    let mut instance = operator.instance(Capacity { vector_bytes: 1_432, accumulators: ACCUMULATORS });
     let mut expected = vec![Vec::new(); ACCUMULATORS];
     // Longer and shorter vectors in turn, from whole packets to nothing.
     for turn in 0..400i32 {
@@ -48,7 +48,7 @@ fn an_accumulator_that_is_used_again_has_nothing_of_what_it_had_and_its_neighbou
 #[test]
 fn a_copy_of_an_instance_has_its_accumulators_and_goes_its_own_way() {
     let operator = source::operator(&Sandbox::new(), "xor", None).unwrap();
-    let mut one = operator.instance(Room { vector_bytes: 64, accumulators: 2 });
+    let mut one = operator.instance(Capacity { vector_bytes: 64, accumulators: 2 });
     one.store(1, &[5; 64]).unwrap();
     let mut other = one.fork();
     assert_eq!(one.state(), other.state());

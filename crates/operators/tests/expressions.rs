@@ -2,7 +2,7 @@
 
 use tributary_operators::element::Element;
 use tributary_operators::{Sandbox, expression, reduce};
-use tributary_proto::contract::operator::{Needs, Operator};
+use tributary_proto::contract::custom_op::{CustomOp, OrderDependence};
 use tributary_proto::contract::sum_tree::SumTree;
 
 fn run(source: &str, element: &str, left: &[u8], right: &[u8]) -> Vec<u8> {
@@ -96,10 +96,10 @@ fn the_self_test_knows_what_commutes() {
         let module = expression::compile(source, &element).unwrap();
         Sandbox::new().load_as(&module, "x", Some(&element)).unwrap()
     };
-    assert_eq!(needs("max(a, b)").needs(), Needs::Nothing);
-    assert_eq!(needs("a + b").needs(), Needs::Arrangement);
+    assert_eq!(needs("max(a, b)").order_dependence(), OrderDependence::Nothing);
+    assert_eq!(needs("a + b").order_dependence(), OrderDependence::Arrangement);
     let magnitude = needs("a if abs(a) > abs(b) else b");
-    assert_eq!(magnitude.needs(), Needs::RankOrder, "of 1 and -1 the right one");
+    assert_eq!(magnitude.order_dependence(), OrderDependence::RankOrder, "of 1 and -1 the right one");
     assert!(magnitude.verdict().examples[0].starts_with("combine("), "{:?}", magnitude.verdict());
 }
 

@@ -1,7 +1,7 @@
 //! Modules that are no operators, or would do harm: each is refused with a sentence, or fails alone.
 
 use tributary_operators::{Allowed, Library, OperatorError, Sandbox, source};
-use tributary_proto::contract::operator::{Operator, Room};
+use tributary_proto::contract::custom_op::{Capacity, CustomOp};
 
 /// A module around a body of `combine`, with what else it has.
 fn around(more: &str, body: &str) -> Vec<u8> {
@@ -96,8 +96,8 @@ fn what_fails_only_with_some_data_fails_its_own_call() {
     assert!(Sandbox::new().load(&around("", &grows)).is_ok(), "it gets no more memory, and says no more");
     for (body, what) in [(trap, "has trapped"), (endless, "did not end within")] {
         let operator = Sandbox::new().load(&around("", &body)).unwrap();
-        let room = Room { vector_bytes: 64, accumulators: 2 };
-        let mut instance = operator.instance(room);
+        let capacity = Capacity { vector_bytes: 64, accumulators: 2 };
+        let mut instance = operator.instance(capacity);
         let (mut lanes, other) = ([1u8; 64], [2u8; 64]);
         instance.store(1, &lanes).unwrap();
         assert_eq!(instance.add(1, &other), Ok(()));
@@ -106,7 +106,7 @@ fn what_fails_only_with_some_data_fails_its_own_call() {
         let fault = instance.add(1, &other).unwrap_err().to_string();
         assert!(fault.starts_with("the operator operator (SHA-256 ") && fault.contains(what), "{fault}");
         // Another instance of the same operator knows nothing of it.
-        assert_eq!(operator.instance(room).add(1, &other), Ok(()));
+        assert_eq!(operator.instance(capacity).add(1, &other), Ok(()));
     }
 }
 
@@ -114,10 +114,10 @@ fn what_fails_only_with_some_data_fails_its_own_call() {
 fn an_instance_takes_the_memory_that_was_said() {
     let operator = source::operator(&Sandbox::new(), "maxloc", None).unwrap();
     for (vector_bytes, accumulators) in [(8, 1), (1_432, 512), (64_512, 3)] {
-        let room = Room { vector_bytes, accumulators };
-        let instance = operator.instance(room);
-        assert_eq!(instance.memory_bytes(), operator.memory_bytes(room));
-        assert_eq!(instance.fork().memory_bytes(), operator.memory_bytes(room));
+        let capacity = Capacity { vector_bytes, accumulators };
+        let instance = operator.instance(capacity);
+        assert_eq!(instance.memory_bytes(), operator.memory_bytes(capacity));
+        assert_eq!(instance.fork().memory_bytes(), operator.memory_bytes(capacity));
     }
 }
 

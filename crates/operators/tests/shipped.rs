@@ -2,7 +2,7 @@
 
 use half::f16;
 use tributary_operators::{Sandbox, reduce, shipped, source};
-use tributary_proto::contract::operator::{Needs, Operator};
+use tributary_proto::contract::custom_op::{CustomOp, OrderDependence};
 use tributary_proto::contract::sum_tree::SumTree;
 
 fn load(name: &str) -> tributary_operators::UserOperator {
@@ -20,18 +20,18 @@ fn bytes<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
 
 #[test]
 fn each_passes_the_self_test_and_says_which_order_it_needs() {
-    let needs = shipped::ALL.map(|shipped| (shipped.name, load(shipped.name).needs()));
+    let needs = shipped::ALL.map(|shipped| (shipped.name, load(shipped.name).order_dependence()));
     assert_eq!(
         needs,
         [
-            ("maxloc", Needs::Nothing),
-            ("saturating-i8", Needs::Arrangement),
-            ("int4x2", Needs::Nothing),
-            ("fp8-e4m3", Needs::Arrangement),
-            ("complex-product", Needs::Arrangement),
-            ("log-sum-exp", Needs::Arrangement),
-            ("matrix-2x2", Needs::RankOrder),
-            ("xor", Needs::Nothing),
+            ("maxloc", OrderDependence::Nothing),
+            ("saturating-i8", OrderDependence::Arrangement),
+            ("int4x2", OrderDependence::Nothing),
+            ("fp8-e4m3", OrderDependence::Arrangement),
+            ("complex-product", OrderDependence::Arrangement),
+            ("log-sum-exp", OrderDependence::Arrangement),
+            ("matrix-2x2", OrderDependence::RankOrder),
+            ("xor", OrderDependence::Nothing),
         ]
     );
 }

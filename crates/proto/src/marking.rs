@@ -1,25 +1,25 @@
 //! Which packets a queue marks (ECN): none while it is short, all while it is long, and between these lengths a share that
 //! rises with its length, as RED does (Floyd and Jacobson, 1993) and as switches do for DCQCN.
 //!
-//! With one length for both, a queue that acknowledgements keep at the threshold marks the last packets of a train: so many
-//! in each round trip, whatever the window is. Windows of different sizes then stay different. A share of all packets
-//! cuts windows in proportion to their size.
+//! With one length for both, a queue that acknowledgements keep at the threshold marks the last packets of a train: the
+//! same number in each round trip, whatever the window is, so that windows of different sizes stay different. Marking a
+//! share of all packets cuts windows in proportion to their size.
 
 use crate::splitmix::splitmix64;
 
 /// The rule of one queue, with the draws that it has made. Lengths are in any unit, bytes or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marking {
-    above: u64,
-    all_above: u64,
+    min_threshold: u64,
+    max_threshold: u64,
     draw: u64,
 }
 
 impl Marking {
-    /// Packets that find no more than `above` are not marked, those that find more than `all_above` are. Queues with other
-    /// seeds draw other packets.
-    pub fn new(above: u64, all_above: u64, seed: u64) -> Marking {
-        Marking { above, all_above: all_above.max(above), draw: splitmix64(seed) }
+    /// Packets that find at most `min_threshold` waiting are not marked; those that find more than `max_threshold` are.
+    /// Queues with different seeds mark different packets.
+    pub fn new(min_threshold: u64, max_threshold: u64, seed: u64) -> Marking {
+        Marking { min_threshold, max_threshold: max_threshold.max(min_threshold), draw: splitmix64(seed) }
     }
 
     /// Nothing is marked.
@@ -27,23 +27,23 @@ impl Marking {
         Marking::new(u64::MAX, u64::MAX, 0)
     }
 
-    /// Other lengths from now on.
-    pub fn rescale(&mut self, above: u64, all_above: u64) {
-        (self.above, self.all_above) = (above, all_above.max(above));
+    /// Changes the thresholds.
+    pub fn rescale(&mut self, min_threshold: u64, max_threshold: u64) {
+        (self.min_threshold, self.max_threshold) = (min_threshold, max_threshold.max(min_threshold));
     }
 
-    /// Whether a packet that finds so much waiting is marked.
+    /// True if a packet that finds this much waiting is to be marked.
     #[inline]
-    pub fn strikes(&mut self, waiting: u64) -> bool {
-        waiting > self.above && (waiting > self.all_above || self.draw(waiting))
+    pub fn should_mark(&mut self, waiting: u64) -> bool {
+        waiting > self.min_threshold && (waiting > self.max_threshold || self.draw(waiting))
     }
 
     fn draw(&mut self, waiting: u64) -> bool {
         self.draw = self.draw.wrapping_add(1);
-        let band = u128::from(self.all_above - self.above);
-        // A length between the two, each as likely.
+        let band = u128::from(self.max_threshold - self.min_threshold);
+        // A length between the two thresholds, uniformly.
         let drawn = (u128::from(splitmix64(self.draw)) * band) >> 64;
-        drawn < u128::from(waiting - self.above)
+        drawn < u128::from(waiting - self.min_threshold)
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn share(marking: &mut Marking, waiting: u64) -> f64 {
-        (0..10_000).filter(|_| marking.strikes(waiting)).count() as f64 / 1e4
+        (0..10_000).filter(|_| marking.should_mark(waiting)).count() as f64 / 1e4
     }
 
     #[test]
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn one_length_for_both_is_a_threshold() {
-        for all_above in [0, 100] {
-            let mut marking = Marking::new(100, all_above, 7);
+        for max_threshold in [0, 100] {
+            let mut marking = Marking::new(100, max_threshold, 7);
             assert_eq!([99, 100, 101].map(|waiting| share(&mut marking, waiting)), [0.0, 0.0, 1.0]);
         }
         assert_eq!(share(&mut Marking::never(), u64::MAX), 0.0);
@@ -81,7 +81,7 @@ mod tests {
     fn the_same_seed_draws_the_same_packets_and_another_one_others() {
         let drawn = |seed| {
             let mut marking = Marking::new(0, 100, seed);
-            (0..64).map(|_| marking.strikes(50)).collect::<Vec<_>>()
+            (0..64).map(|_| marking.should_mark(50)).collect::<Vec<_>>()
         };
         assert_eq!(drawn(1), drawn(1));
         assert_ne!(drawn(1), drawn(2));

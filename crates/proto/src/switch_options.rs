@@ -31,8 +31,8 @@ pub enum SwitchOptionError {
     #[error("switches: {0}")]
     Option(#[from] OptionError),
     /// Text that is not `PROTOCOL.NAME=VALUE`.
-    #[error("\"{0}\" is no option of switches: write PROTOCOL.NAME=VALUE")]
-    Form(String),
+    #[error("\"{0}\" is not an option of switches: write PROTOCOL.NAME=VALUE")]
+    Syntax(String),
 }
 
 /// The protocols that have options of switches.
@@ -56,27 +56,27 @@ impl SwitchOptions {
         read.collect::<Result<_, _>>().map(SwitchOptions)
     }
 
-    /// What nobody chooses.
+    /// The options if no value is chosen.
     pub fn defaults(defaults: Defaults) -> SwitchOptions {
         SwitchOptions::read(&Given::new(), defaults).expect("a protocol's own defaults are within its bounds")
     }
 
-    /// Those of one protocol; of one that the list does not have, what it would have on real switches.
+    /// The options of one protocol; its defaults on real switches if it is not in the list.
     pub fn of(&self, shared: &Shared) -> Options {
         self.0.get(shared.options.protocol).cloned().unwrap_or_else(|| shared.options.defaults())
     }
 
-    /// What a function of a protocol's shared memory makes of its options; `None` where its jobs share none.
-    pub fn ask<T>(&self, protocol: &Protocol, question: impl Fn(&Shared) -> fn(&Options) -> T) -> Option<T> {
-        protocol.shared.as_ref().map(|shared| question(shared)(&self.of(shared)))
+    /// A value that a protocol derives from these options; `None` if its jobs share no memory.
+    pub fn derive<T>(&self, protocol: &Protocol, value: impl Fn(&Shared) -> fn(&Options) -> T) -> Option<T> {
+        protocol.shared.as_ref().map(|shared| value(shared)(&self.of(shared)))
     }
 }
 
-/// Takes `PROTOCOL.NAME=VALUE` apart, and adds it to what was given before.
+/// Splits `PROTOCOL.NAME=VALUE`, and adds it to what was given before.
 pub fn add(given: &mut Given, text: &str) -> Result<(), SwitchOptionError> {
-    let form = || SwitchOptionError::Form(text.to_owned());
-    let (path, value) = name_and_value(text).map_err(|_| form())?;
-    let (protocol, name) = path.split_once('.').ok_or_else(form)?;
+    let syntax = || SwitchOptionError::Syntax(text.to_owned());
+    let (path, value) = name_and_value(text).map_err(|_| syntax())?;
+    let (protocol, name) = path.split_once('.').ok_or_else(syntax)?;
     given.entry(protocol.to_owned()).or_default().insert(name.to_owned(), value);
     Ok(())
 }
@@ -114,7 +114,7 @@ mod tests {
         assert!(sentence.starts_with("switches have no options for \"pigeon\", but for "), "{sentence}");
         for text in ["wings", "wings=2", "pigeon.wings"] {
             let sentence = add(&mut Given::new(), text).unwrap_err().to_string();
-            assert_eq!(sentence, format!("\"{text}\" is no option of switches: write PROTOCOL.NAME=VALUE"));
+            assert_eq!(sentence, format!("\"{text}\" is not an option of switches: write PROTOCOL.NAME=VALUE"));
         }
     }
 }

@@ -152,5 +152,5 @@ fn strangers_reach_the_pipeline_and_are_counted_there() {
     let mut net = Network::star(1, LinkConfig::default(), vec![Talker::boxed([])], vec![Pipeline::default()]);
     net.inject_to_switch(0, TreeId(0), PortId::UNKNOWN, b"hello");
     net.run_until_idle(LONG);
-    assert_eq!(net.switches[0].pipelines[0].strangers().get(DropReason::Truncated), 1);
+    assert_eq!(net.switches[0].pipelines[0].rejected().get(DropReason::Truncated), 1);
 }

@@ -2,7 +2,7 @@
 
 use tributary_numeric::ReduceOp;
 
-use tributary_proto::contract::drive::host::{Drain, HostIo, handle_timeout, receive, settle};
+use tributary_proto::contract::drive::host::{Drain, HostIo, drain, handle_timeout, receive};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use tributary_proto::contract::ids::{OpId, Rank};
@@ -56,7 +56,7 @@ impl Host for Echo {
 struct Wire {
     waiting: Vec<&'static [u8]>,
     log: Vec<String>,
-    room: [u8; 1],
+    buf: [u8; 1],
 }
 
 impl HostIo for Wire {
@@ -68,23 +68,23 @@ impl HostIo for Wire {
         self.log.push("in".into());
         Some((Addr::Worker(Rank(0)), Packet { bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable }))
     }
-    fn room(&mut self, longest: usize) -> &mut [u8] {
-        &mut self.room[..longest]
+    fn transmit_buf(&mut self, longest: usize) -> &mut [u8] {
+        &mut self.buf[..longest]
     }
     fn send(&mut self, transmit: Transmit) {
-        self.log.push(format!("out {:?}", &self.room[..transmit.len]));
+        self.log.push(format!("out {:?}", &self.buf[..transmit.len]));
     }
     fn flush(&mut self) {
         self.log.push("flushed".into());
     }
-    fn hear(&mut self, _: HostEvent) {
+    fn on_event(&mut self, _: HostEvent) {
         self.log.push("heard".into());
     }
 }
 
 #[test]
 fn what_a_machine_answers_to_a_packet_leaves_before_the_next_comes_in() {
-    let mut wire = Wire { waiting: vec![&[1], &[], &[1]], log: Vec::new(), room: [0] };
+    let mut wire = Wire { waiting: vec![&[1], &[], &[1]], log: Vec::new(), buf: [0] };
     let mut echo = Echo::default();
     receive(&mut echo, &mut wire);
     assert_eq!(wire.log, ["in", "out [1]", "out [0]", "in", "in", "out [1]", "out [0]"]);
@@ -92,19 +92,19 @@ fn what_a_machine_answers_to_a_packet_leaves_before_the_next_comes_in() {
 
 #[test]
 fn packets_leave_before_the_caller_hears_of_the_end() {
-    let mut wire = Wire { waiting: Vec::new(), log: Vec::new(), room: [0] };
+    let mut wire = Wire { waiting: Vec::new(), log: Vec::new(), buf: [0] };
     let mut echo = Echo { answers: 1, is_done: true, ..Echo::default() };
-    assert_eq!(settle(&mut echo, &mut wire), Some(LATER));
+    assert_eq!(drain(&mut echo, &mut wire), Some(LATER));
     assert_eq!(wire.log, ["out [0]", "flushed", "heard"]);
 }
 
 #[test]
 fn a_timer_runs_when_it_is_due_and_its_packets_leave_with_the_drain() {
-    let mut wire = Wire { waiting: Vec::new(), log: Vec::new(), room: [0] };
+    let mut wire = Wire { waiting: Vec::new(), log: Vec::new(), buf: [0] };
     let mut echo = Echo::default();
     assert!(!handle_timeout(&mut echo, Time::ZERO));
     assert!(handle_timeout(&mut echo, LATER));
-    settle(&mut echo, &mut wire);
+    drain(&mut echo, &mut wire);
     assert_eq!(wire.log, ["out [0]", "flushed"]);
 }
 

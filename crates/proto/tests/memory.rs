@@ -73,20 +73,20 @@ fn allocated<T>(make: impl FnOnce() -> T) -> (T, usize) {
     (made, (HELD.get() - before) as usize)
 }
 
-fn job(protocol: &Protocol, world: u16, slots: u16, shards: u16) -> JobConfig {
+fn job(protocol: &Protocol, world_size: u16, slots: u16, shards: u16) -> JobConfig {
     let (job, key, options) = (JobId(1), JobKey(2), protocol.options.defaults());
     let (protocol, elements_per_packet, levels) = (protocol.code, 64, false);
-    JobConfig { job, key, protocol, world, slots, elements_per_packet, trees: shards, levels, options }
+    JobConfig { job, key, protocol, world_size, slots, elements_per_packet, trees: shards, levels, options }
 }
 
 /// A switch with workers or, where `racks` are given, with switches below it.
-fn config(protocol: &Protocol, world: u16, racks: u16, slots: u16, shards: u16, parent: bool) -> SwitchConfig {
-    let rack = |rack| (0..world).filter(|rank| rank % racks == rack).map(Rank).collect();
+fn config(protocol: &Protocol, world_size: u16, racks: u16, slots: u16, shards: u16, parent: bool) -> SwitchConfig {
+    let rack = |rack| (0..world_size).filter(|rank| rank % racks == rack).map(Rank).collect();
     let below = match racks {
-        0 => Below::workers(world),
+        0 => Below::workers(world_size),
         _ => (0..racks).map(|number| Below::Switch(rack(number))).collect(),
     };
-    let job = job(protocol, world, slots, shards);
+    let job = job(protocol, world_size, slots, shards);
     let parent = parent.then_some(Parent { port: PortId(2000), child: ChildId(0) });
     let members = (0..below.len() as u16).map(PortId).collect();
     SwitchConfig { job, tree: TreeId(0), members, below, group: GroupId(1), parent }
@@ -94,12 +94,14 @@ fn config(protocol: &Protocol, world: u16, racks: u16, slots: u16, shards: u16, 
 
 fn a_job_is_exact(values: Values) {
     for protocol in protocols::ALL {
-        for (world, racks, parent) in [(1, 0, false), (8, 0, true), (65, 0, false), (16, 2, false), (1023, 31, true)] {
+        for (world_size, racks, parent) in
+            [(1, 0, false), (8, 0, true), (65, 0, false), (16, 2, false), (1023, 31, true)]
+        {
             for (slots, shards) in [(1, 1), (64, 2), (512, 1)] {
-                let config = config(protocol, world, racks, slots, shards, parent);
+                let config = config(protocol, world_size, racks, slots, shards, parent);
                 let (machine, allocated) = allocated(|| protocol.switch(values, &config));
                 let said = machine.map_or(0, |machine| machine.memory_bytes());
-                assert_eq!(said, allocated, "{}: {world} ranks, {racks} racks, {slots} slots", protocol.name);
+                assert_eq!(said, allocated, "{}: {world_size} ranks, {racks} racks, {slots} slots", protocol.name);
             }
         }
     }
@@ -168,7 +170,8 @@ fn accumulators_are_as_wide_as_the_jobs_widest_block() {
         let mut config = config(protocol, 8, 0, 64, 1, false);
         (config.job.levels, config.job.options) = (levels, options.clone());
         let (machine, held) = allocated(|| protocol.switch(Values::Elements, &config));
-        let shape = JobShape { slots: 64, elements_per_packet: 64, children: 8, world: 8, levels, options: &options };
+        let shape =
+            JobShape { slots: 64, elements_per_packet: 64, children: 8, world_size: 8, levels, options: &options };
         let charged = (protocol.memory)(&shape) as usize;
         assert!(charged <= held && held < charged + 4096, "{charged} for {held}");
         drop(machine);
@@ -197,7 +200,7 @@ fn no_packet_takes_memory_in_a_switch_that_jobs_share_and_sums_or_passes_on() {
         let config = SharedSwitchConfig { node: NodeId(9), elements_per_packet: 64, options };
         let mut machine = (shared.machine)(Values::Elements, &config);
         let mut plan = shared_job(protocol, JobId(1));
-        plan.job.world = 4;
+        plan.job.world_size = 4;
         plan.fabric.hosts = (0..4).map(NodeId).collect();
         plan.fabric.switches = [NodeId(9); 4].into();
         plan.ports = (0..4).map(|port| Some(PortId(port))).collect();

@@ -312,12 +312,12 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
     /// What a switch makes of vectors of these nodes of the tree, which come in an order that the seed draws.
     fn combined(
         combine: &'static Combine,
-        world: u16,
+        world_size: u16,
         nodes: &[(std::ops::Range<u16>, Vec<u8>)],
         seed: usize,
     ) -> Vec<Vec<u8>> {
         let ranges: Vec<_> = nodes.iter().map(|(node, _)| node.clone()).collect();
-        let forest = Forest::new(&ranges, world);
+        let forest = Forest::new(&ranges, world_size);
         let (width, roots) = (forest.buffers(), forest.roots());
         let bytes = ELEMENTS * combine.lane_size;
         let mut accumulator = OrderedAccumulator::new(nodes.len(), width, 1, bytes).with_forest(Some(forest));
@@ -337,9 +337,9 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
         (0..roots).map(load).collect()
     }
     for combine in combines() {
-        for world in 1..20u16 {
+        for world_size in 1..20u16 {
             for seed in 0..8usize {
-                let vectors = vectors(combine, world.into(), ELEMENTS);
+                let vectors = vectors(combine, world_size.into(), ELEMENTS);
                 let partial = |rank: u16| {
                     let lanes = reference(&vectors[usize::from(rank)..usize::from(rank) + 1], combine);
                     let mut partial = vec![0; ELEMENTS * combine.partial_size];
@@ -349,17 +349,19 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
                 let mut above = Vec::new();
                 for side in 0..2 {
                     let here = |rank: &u16| (usize::from(*rank) * 31 + seed * 17) % 7 % 2 == side;
-                    let ranks: Vec<u16> = (0..world).filter(here).collect();
+                    let ranks: Vec<u16> = (0..world_size).filter(here).collect();
                     let nodes: Vec<_> = ranks.iter().map(|&rank| (rank..rank + 1, partial(rank))).collect();
                     if !nodes.is_empty() {
-                        above.extend(cover(&ranks, world).into_iter().zip(combined(combine, world, &nodes, seed)));
+                        above.extend(
+                            cover(&ranks, world_size).into_iter().zip(combined(combine, world_size, &nodes, seed)),
+                        );
                     }
                 }
                 above.sort_by_key(|(node, _)| node.start);
-                let sum = combined(combine, world, &above, seed + 1);
+                let sum = combined(combine, world_size, &above, seed + 1);
                 let mut expected = vec![0; ELEMENTS * combine.partial_size];
                 (combine.load_partial)(&reference(&vectors, combine), &mut expected);
-                assert!(sum == [expected], "{}: {world} ranks, seed {seed}", combine.name);
+                assert!(sum == [expected], "{}: {world_size} ranks, seed {seed}", combine.name);
             }
         }
     }

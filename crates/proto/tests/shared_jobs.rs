@@ -74,7 +74,7 @@ fn plan(job: u16) -> SharedJob {
         job: JobId(job),
         key: KEY,
         protocol: PROTOCOL,
-        world: 2,
+        world_size: 2,
         slots: 8,
         elements_per_packet: 4,
         trees: 1,
@@ -122,7 +122,7 @@ fn packets_of_a_job_before_it_begins_and_after_it_has_ended_are_counted_and_go_n
     assert_eq!(send(&mut pipeline, 1), Verdict::Consume);
     pipeline.remove(JobId(1));
     assert_eq!(send(&mut pipeline, 1), Verdict::Drop(DropReason::UnknownJob));
-    assert_eq!(pipeline.strangers().get(DropReason::UnknownJob), 2);
+    assert_eq!(pipeline.rejected().get(DropReason::UnknownJob), 2);
     assert_eq!(*told.lock().unwrap(), [Told::Added(plan(1)), Told::Packet(JobId(1)), Told::Removed(JobId(1))]);
 }
 

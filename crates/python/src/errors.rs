@@ -47,8 +47,8 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
         CollectiveError::PeerSilent { worker, .. } => raise(py, "CollectiveTimeout", (sentence, vec![worker.0])),
         CollectiveError::ServerSilent { server, .. } => raise(py, "ServerLost", (sentence, vec![server.0])),
         CollectiveError::SwitchSilent { .. }
-        | CollectiveError::SwitchAboveSilent { .. }
-        | CollectiveError::SwitchBelowSilent { .. } => raise(py, "SwitchLost", (sentence,)),
+        | CollectiveError::ParentSilent { .. }
+        | CollectiveError::ChildSwitchSilent { .. } => raise(py, "SwitchLost", (sentence,)),
         CollectiveError::Mismatch { .. } => raise(py, "Mismatch", (sentence,)),
         CollectiveError::Aborted => raise(py, "CollectiveError", (sentence,)),
     }

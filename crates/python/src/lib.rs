@@ -33,7 +33,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocol::protocols, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sums_in_network, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sums_on_the_way, module)?)?;
-    module.add_function(wrap_pyfunction!(protocol::spares_others, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::rooted_is_unicast, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sparse_options, module)?)?;

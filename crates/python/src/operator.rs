@@ -1,4 +1,4 @@
-//! Operators that people write: made, checked, and used as the reference on one machine.
+//! CustomOps that people write: made, checked, and used as the reference on one machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tributary_operators::element::Element;
 use tributary_operators::{OperatorError, Sandbox, UserOperator, expression, reduce, source};
-use tributary_proto::contract::operator::{self as contract, Needs, Operator as _};
+use tributary_proto::contract::custom_op::{self as contract, CustomOp as _, OrderDependence};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::protocols;
@@ -31,21 +31,21 @@ fn checked(py: Python<'_>, module: &[u8], name: &str, element: Option<&Element>)
 }
 
 /// A job's own operators, as a group takes them.
-pub fn shared(operators: &[PyRef<'_, Operator>]) -> Vec<Arc<dyn contract::Operator>> {
-    operators.iter().map(|operator| Arc::clone(&operator.0) as Arc<dyn contract::Operator>).collect()
+pub fn shared(operators: &[PyRef<'_, Operator>]) -> Vec<Arc<dyn contract::CustomOp>> {
+    operators.iter().map(|operator| Arc::clone(&operator.0) as Arc<dyn contract::CustomOp>).collect()
 }
 
 /// The options of a job with these operators.
 pub fn options(
     protocol: &Protocol,
     options: BTreeMap<String, String>,
-    operators: &[Arc<dyn contract::Operator>],
+    operators: &[Arc<dyn contract::CustomOp>],
 ) -> PyResult<BTreeMap<String, String>> {
     if operators.is_empty() {
         return Ok(options);
     }
-    protocol.options.of_own(&options, operators).ok_or_else(|| {
-        let able = protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
+    protocol.options.with_custom_ops(&options, operators).ok_or_else(|| {
+        let able = protocols::ALL.iter().filter(|protocol| protocol.options.custom_ops.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
         PyValueError::new_err(format!(
             "{protocol} takes no operators of a job's own: take protocol=\"{}\"",
@@ -107,10 +107,10 @@ impl Operator {
 
     #[getter]
     fn needs(&self) -> &'static str {
-        match self.0.needs() {
-            Needs::Nothing => "nothing",
-            Needs::Arrangement => "tree",
-            Needs::RankOrder => "ranks",
+        match self.0.order_dependence() {
+            OrderDependence::Nothing => "nothing",
+            OrderDependence::Arrangement => "tree",
+            OrderDependence::RankOrder => "ranks",
         }
     }
 

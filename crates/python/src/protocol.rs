@@ -30,8 +30,8 @@ pub(crate) fn sums_on_the_way(protocol: &str) -> bool {
 
 /// True if a reduce brings its result to its root alone, and a broadcast takes nothing from other ranks.
 #[pyfunction]
-pub(crate) fn spares_others(protocol: &str) -> bool {
-    known::named(protocol).is_some_and(|protocol| protocol.spares_others)
+pub(crate) fn rooted_is_unicast(protocol: &str) -> bool {
+    known::named(protocol).is_some_and(|protocol| protocol.rooted_is_unicast)
 }
 
 /// Checks options of a protocol, given by name and as text.
@@ -52,7 +52,7 @@ pub(crate) fn refusal(
     let protocol = named(protocol)?;
     let options = protocol.options.read(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let spec = Spec::allreduce(1, dtype_named(dtype)?, op_named(op)?);
-    let refusal = (protocol.can)(&spec, &options).err();
+    let refusal = (protocol.check)(&spec, &options).err();
     Ok(refusal.map(|Refusal { protocol, spec: Spec { dtype, op, .. }, why, instead }| {
         format!("{protocol} cannot do a {op} of {dtype}{why}: {instead}")
     }))
@@ -71,7 +71,7 @@ pub(crate) fn sparse_options(
 /// True if a protocol's jobs may have operators of their own.
 #[pyfunction]
 pub(crate) fn takes_operators(protocol: &str) -> bool {
-    known::named(protocol).is_some_and(|protocol| protocol.options.own.is_some())
+    known::named(protocol).is_some_and(|protocol| protocol.options.custom_ops.is_some())
 }
 
 pub(crate) fn dtype_named(name: &str) -> PyResult<DType> {
@@ -81,7 +81,7 @@ pub(crate) fn dtype_named(name: &str) -> PyResult<DType> {
 pub(crate) fn op_named(name: &str) -> PyResult<ReduceOp> {
     // A job's own operators are named by their numbers.
     let own = name.strip_prefix("own:").and_then(|number| number.parse().ok());
-    let own = own.filter(|&number| number < ReduceOp::MOST_OWN).map(ReduceOp::Own);
+    let own = own.filter(|&number| number < ReduceOp::MAX_CUSTOM).map(ReduceOp::Custom);
     own.or_else(|| ReduceOp::from_name(name)).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
 }
 

@@ -24,31 +24,25 @@ static SPY: Protocol = Protocol {
     about: PROTOCOL.about,
     header_len: PROTOCOL.header_len,
     placement: PROTOCOL.placement,
-    passes_results_on: PROTOCOL.passes_results_on,
-    spares_others: PROTOCOL.spares_others,
+    hosts_forward_results: PROTOCOL.hosts_forward_results,
+    rooted_is_unicast: PROTOCOL.rooted_is_unicast,
     options: PROTOCOL.options,
     numbers: PROTOCOL.numbers,
-    can: PROTOCOL.can,
-    can_sparse: None,
+    check: PROTOCOL.check,
     // What a job is admitted with: so that it can be told apart from nothing.
     memory: |shape| 100 * u64::from(shape.children) + u64::from(shape.slots),
     host: PROTOCOL.host,
-    switch: None,
-    resizes: false,
-    replants: false,
-    recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(Spy { node: config.node, canary: CanarySwitch::new(values, config) }),
         memory: CanarySwitch::bytes_of,
         options: tributary_proto::canary::options::SWITCH,
         longest_wait: |_| Span::ZERO,
-        room: |_| 1,
+        capacity: |_| 1,
         server: None,
-        elsewhere: |_, _, _| String::new(),
+        fallback_note: |_, _, _| String::new(),
     }),
-    server: None,
     describe: PROTOCOL.describe,
-    tree_of: |_, _| None,
+    ..Protocol::BASE
 };
 
 static TOLD: Mutex<Vec<(NodeId, SharedJob)>> = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! Operators of jobs' own on cores: their cycles are counted on programs made of their modules, which give what the modules give;
+//! CustomOps of jobs' own on cores: their cycles are counted on programs made of their modules, which give what the modules give;
 //! where nobody has counted them they are estimated, and everything says so.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use tributary_operators::shipped::{self, Shipped};
 use tributary_operators::{Sandbox, UserOperator, source};
-use tributary_proto::contract::operator::Operator;
+use tributary_proto::contract::custom_op::CustomOp;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::cores::operators::build::{self, NotBuilt};

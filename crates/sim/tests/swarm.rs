@@ -105,8 +105,9 @@ fn every_type_operator_and_choice_of_every_protocol_is_drawn() {
             protocol.options.of_sparse(&BTreeMap::new(), None).map(|given| protocol.options.read(&given).unwrap());
         for (dtype, op) in DType::ALL.into_iter().flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op))) {
             let spec = Spec::allreduce(1, dtype, op);
-            let dense = (protocol.can)(&spec, &options).is_ok().then_some("dense");
-            let thin = sparse.as_ref().filter(|options| protocol.can_sparse(&spec, options).is_ok()).map(|_| "sparse");
+            let dense = (protocol.check)(&spec, &options).is_ok().then_some("dense");
+            let thin =
+                sparse.as_ref().filter(|options| protocol.check_sparse(&spec, options).is_ok()).map(|_| "sparse");
             for kind in dense.into_iter().chain(thin) {
                 wanted.extend([format!("{protocol}: {kind} {dtype}"), format!("{protocol}: {kind} {op}")]);
             }

@@ -30,7 +30,7 @@ const FLOWS: &str = "[[traffic]]\npattern = 'poisson'\nhosts = 'all'\nmessage = 
 /// Those that sum floats without servers.
 fn all() -> impl Iterator<Item = &'static Protocol> {
     let sum = Spec::allreduce(1, DType::F32, ReduceOp::Sum);
-    let can = move |protocol: &&Protocol| (protocol.can)(&sum, &protocol.options.defaults()).is_ok();
+    let can = move |protocol: &&Protocol| (protocol.check)(&sum, &protocol.options.defaults()).is_ok();
     protocols::ALL.iter().copied().filter(|protocol| protocol.server.is_none()).filter(can)
 }
 

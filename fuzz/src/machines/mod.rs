@@ -19,7 +19,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
-use tributary_proto::contract::wire::kind::FIRST_OWN;
+use tributary_proto::contract::wire::kind::FIRST_OF_PROTOCOL;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
@@ -57,7 +57,7 @@ struct Subject {
 impl Subject {
     /// A protocol in a small job, with its packets.
     fn of(protocol: &'static Protocol) -> Subject {
-        Subject { protocol, job: job(protocol), first_kind: FIRST_OWN }
+        Subject { protocol, job: job(protocol), first_kind: FIRST_OF_PROTOCOL }
     }
 }
 

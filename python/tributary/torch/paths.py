@@ -81,7 +81,7 @@ class Paths(Backend):
 
     def _spares_others(self, name: str) -> bool:
         """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all."""
-        return _core.spares_others(self._present(name).chosen.protocol)
+        return _core.rooted_is_unicast(self._present(name).chosen.protocol)
 
     def _is_alone(self, name: str) -> bool:
         """Whether this rank is alone."""

@@ -10,7 +10,7 @@ use tributary_numeric::{DType, ReduceOp, native};
 use tributary_operators::element::Element;
 use tributary_operators::source::{self, Language};
 use tributary_operators::{Sandbox, UserOperator, shipped};
-use tributary_proto::contract::operator::{Needs, Operator, Room};
+use tributary_proto::contract::custom_op::{Capacity, CustomOp, OrderDependence};
 use tributary_proto::protocols;
 use tributary_sim::cores::operators::{self, OperatorCycles, build, count};
 
@@ -155,11 +155,11 @@ fn build(of: &Source, to: &Path) -> Result<(), Failure> {
 }
 
 /// The order that an operator needs, for people.
-fn order(needs: Needs) -> &'static str {
+fn order(needs: OrderDependence) -> &'static str {
     match needs {
-        Needs::Nothing => "none: it commutes and associates, as far as the self-test has seen",
-        Needs::Arrangement => "reproducible=tree: it commutes, and which elements are combined first matters",
-        Needs::RankOrder => "reproducible=ranks: it does not commute, so that ranks stand in their order",
+        OrderDependence::Nothing => "none: it commutes and associates, as far as the self-test has seen",
+        OrderDependence::Arrangement => "reproducible=tree: it commutes, and which elements are combined first matters",
+        OrderDependence::RankOrder => "reproducible=ranks: it does not commute, so that ranks stand in their order",
     }
 }
 
@@ -172,9 +172,9 @@ fn as_json(operator: &UserOperator) -> serde_json::Value {
         "element_size": operator.element_size(),
         "bytes": operator.module().len(),
         "needs": match verdict.needs {
-            Needs::Nothing => "nothing",
-            Needs::Arrangement => "tree",
-            Needs::RankOrder => "ranks",
+            OrderDependence::Nothing => "nothing",
+            OrderDependence::Arrangement => "tree",
+            OrderDependence::RankOrder => "ranks",
         },
         "examples": verdict.examples,
         "fuel_per_call": verdict.fuel_per_call,
@@ -260,7 +260,7 @@ fn bench(of: &Source, bytes: usize) -> Result<(), Failure> {
     const CALLS: u32 = 200;
     let operator = of.operator()?;
     let bytes = bytes / operator.element_size() * operator.element_size();
-    let mut instance = operator.instance(Room { vector_bytes: bytes, accumulators: 1 });
+    let mut instance = operator.instance(Capacity { vector_bytes: bytes, accumulators: 1 });
     let floats = bytes / 4 * 4;
     let kernel = native(DType::F32, ReduceOp::Sum).expect("floats have sums");
     let other = operator.sample(1, bytes / operator.element_size());

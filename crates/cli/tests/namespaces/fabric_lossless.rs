@@ -19,7 +19,8 @@ fn twice_what_a_cable_takes_pauses_hosts_and_switches_and_drops_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("lossless.toml");
     std::fs::write(&file, FILE).unwrap();
-    let protocol = protocols::ALL.iter().find(|protocol| protocol.replants).expect("one wants lossless links");
+    let protocol =
+        protocols::ALL.iter().find(|protocol| protocol.survives_tree_loss).expect("one wants lossless links");
     // Twelve seconds: the spine's queue takes in little more than leaf1 lets out, so it fills slowly.
     let mut words =
         vec!["--json", "--allreduce", "200000", "--iters", "60", "--dtype", "i32", "--protocol", protocol.name];

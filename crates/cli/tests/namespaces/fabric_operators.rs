@@ -1,4 +1,4 @@
-//! Operators of jobs' own on a fabric: every switch of a tree has the module, planned around those that do not serve it, and a
+//! CustomOps of jobs' own on a fabric: every switch of a tree has the module, planned around those that do not serve it, and a
 //! module that fails ends its own job everywhere.
 
 use std::fs;

@@ -51,7 +51,7 @@ fn one_tree_uses_one_spine_and_floats_are_summed_within_their_bound() {
 /// Under every protocol whose trees nobody can plant anew while a job runs.
 #[test]
 fn a_spine_that_dies_is_named_to_every_rank_and_the_next_job_runs_over_the_other() {
-    let planned = |protocol: &&&Protocol| protocol.placement == Placement::Trees && !protocol.replants;
+    let planned = |protocol: &&&Protocol| protocol.placement == Placement::Trees && !protocol.survives_tree_loss;
     for protocol in protocols::ALL.iter().filter(planned) {
         let dir = tempfile::tempdir().unwrap();
         let words = "job long 500000 100000; busy; end spine0; all; job next 100000 2; all";
@@ -118,7 +118,7 @@ const DEATH_COSTS_S: f64 = 1.0 + 4.0;
 
 #[test]
 fn a_spine_that_dies_costs_no_sum_and_a_second_where_trees_can_be_planted_anew() {
-    for protocol in protocols::ALL.iter().filter(|protocol| protocol.replants) {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.survives_tree_loss) {
         let words = ["--allreduce", "3000000", "--dtype", "i32", "--protocol", protocol.name, "--trees", "2"];
         let Some(undisturbed) = sum(&words) else { return };
         let Some(report) = sum(&[&words, &["--kill", "spine0:0"][..]].concat()) else { return };
@@ -168,7 +168,7 @@ fn a_kill_that_comes_too_late_is_said_to_be_none() {
 /// Nothing can be planned around a leaf: it is the only way of its hosts.
 #[test]
 fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_planted_anew() {
-    for protocol in protocols::ALL.iter().filter(|protocol| protocol.replants) {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.survives_tree_loss) {
         let dir = tempfile::tempdir().unwrap();
         let words = "job long 500000 100000; busy; end leaf1; all";
         let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
@@ -190,7 +190,7 @@ fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_planted_anew() 
 
 #[test]
 fn a_leaf_that_is_started_again_at_once_costs_no_sum_nor_does_a_spine_that_dies_after_it() {
-    for protocol in protocols::ALL.iter().filter(|protocol| protocol.replants) {
+    for protocol in protocols::ALL.iter().filter(|protocol| protocol.survives_tree_loss) {
         let dir = tempfile::tempdir().unwrap();
         // Neighbours call the leaf dead after 0.3 s, and then no tree can be planned. The links alone keep the ranks busy for 8 s.
         let words = "job long 500000 100; busy; end leaf1; sleep 0.4; again leaf1; sleep 2; end spine0; all; end leaf1";

@@ -1,4 +1,4 @@
-//! Operators of jobs' own on real packets: exact under loss, and alone in their failure.
+//! CustomOps of jobs' own on real packets: exact under loss, and alone in their failure.
 
 use std::fs;
 

@@ -37,7 +37,7 @@ fn forged(job: u16, dice: &mut Dice) -> Vec<u8> {
     let mut packet = dice.bytes(1472);
     let common = Common {
         protocol: protocols::named("switchml").unwrap().code,
-        kind: kind::FIRST_OWN,
+        kind: kind::FIRST_OF_PROTOCOL,
         job: JobId(job),
         key: JobKey(dice.roll()),
     };

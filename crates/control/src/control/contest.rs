@@ -49,7 +49,7 @@ impl Contender {
     }
 
     fn busy(&self, job: &Running) -> Refusal {
-        let (world, rank) = (job.plan.config.world, self.party.first_rank());
+        let (world, rank) = (job.plan.config.world_size, self.party.first_rank());
         Refusal::JobBusy { job: self.name.clone(), world, rank }
     }
 }

@@ -242,7 +242,7 @@ impl Control {
     /// A member ends its part of the job.
     pub fn leave(&mut self, now: Time, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
-        let world = job.plan.config.world;
+        let world = job.plan.config.world_size;
         let Some(wid) = job.worker(rank) else { return Err(Refusal::BadRank { rank, world }) };
         job.leave(now, wid);
         self.urgent |= self.awaits_signs();
@@ -357,7 +357,7 @@ impl Control {
 
     /// The world of the largest running job of a name; `None` if no job of that name runs.
     pub fn world_of(&self, name: &JobName) -> Option<u16> {
-        self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world).max()
+        self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world_size).max()
     }
 
     /// Replaces quotas and tenants' shares. They hold for joins from now on, and when memory is divided next. Running

@@ -54,7 +54,7 @@ impl Control {
                 phase,
                 protocol: job.plan.protocol,
                 operators: job.plan.config.options.operators(),
-                world: job.plan.config.world,
+                world: job.plan.config.world_size,
                 slots: job.slots(),
                 elements_per_packet: job.plan.config.elements_per_packet,
                 memory_bytes: job.memory_bytes(),

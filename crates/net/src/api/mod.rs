@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tributary_control::{Client, Departed, Gone, JoinRequest, Plan, ServerPlace, Servers};
 use tributary_operators::Library;
-use tributary_proto::contract::config::WorkerPlace;
+use tributary_proto::contract::config::TreeLeaf;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
@@ -228,7 +228,7 @@ impl JoinReply {
                 hosts: nodes(fabric.hosts),
                 leaves: nodes(fabric.leaves),
                 roots: nodes(fabric.roots),
-                trees: fabric.trees.into_iter().map(|child| WorkerPlace { child: ChildId(child) }).collect(),
+                trees: fabric.trees.into_iter().map(|child| TreeLeaf { child: ChildId(child) }).collect(),
                 levels: fabric.levels,
                 lossless_bits_per_s: fabric.lossless_bits_per_s,
             }),

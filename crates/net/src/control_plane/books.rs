@@ -53,7 +53,7 @@ pub(crate) struct Account {
     /// For each job there is a time for which incomplete sums have waited while none became complete. This is the
     /// longest one, in seconds.
     pub stalled_s: f64,
-    /// Operators of jobs' own that are compiled and in use.
+    /// CustomOps of jobs' own that are compiled and in use.
     pub operators: usize,
 }
 
@@ -85,7 +85,7 @@ impl Books {
                 self.past.formed += 1;
                 self.open(now, plan);
                 tracing::info!(
-                    job = %plan.name, id = plan.config.job.0, world = plan.config.world, protocol = plan.protocol.name,
+                    job = %plan.name, id = plan.config.job.0, world = plan.config.world_size, protocol = plan.protocol.name,
                     slots = plan.slots, elements_per_packet = plan.config.elements_per_packet,
                     memory_bytes = plan.memory_bytes, "job formed"
                 );

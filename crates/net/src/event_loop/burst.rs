@@ -117,7 +117,7 @@ impl<S: Site> SwitchIo for Burst<'_, S> {
     }
 
     #[inline]
-    fn room(&mut self) -> &mut [u8] {
+    fn transmit_buf(&mut self) -> &mut [u8] {
         if self.own.memory.len() - self.own.end < LONGEST {
             self.end();
         }

@@ -34,7 +34,7 @@ impl Switch for Talker {
     }
     fn poll_transmit(&mut self, _: Time, buf: &mut [u8]) -> Option<Emission> {
         let verdict = *self.verdicts.get(self.made).filter(|_| !self.is_due)?;
-        Common { protocol: 1, kind: kind::FIRST_OWN, job: self.job, key: KEY }.emit(buf);
+        Common { protocol: 1, kind: kind::FIRST_OF_PROTOCOL, job: self.job, key: KEY }.emit(buf);
         buf[COMMON_LEN..self.packet_len].fill(self.made as u8);
         self.made += 1;
         Some(Emission { len: self.packet_len, wire_len: self.packet_len, ecn: Ecn::NotCapable, verdict, ingress: None })

@@ -162,7 +162,7 @@ impl JobBody {
             job: JobId(self.job_id),
             key: JobKey(from_hex(&self.key)?),
             protocol: protocol.code,
-            world,
+            world_size: world,
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
             trees: shards,

@@ -135,7 +135,7 @@ impl<K: Copy + PartialEq> Egress<K> {
             return false;
         }
         // A packet that had a mark already counts as one that this queue marks.
-        let marks = ecn != Ecn::NotCapable && self.marking.strikes(self.queued);
+        let marks = ecn != Ecn::NotCapable && self.marking.should_mark(self.queued);
         let ecn = if marks { Ecn::CongestionExperienced } else { ecn };
         self.counters.marks += u64::from(marks);
         let at = self.place(packet.len());

@@ -28,7 +28,7 @@ impl FabricHandle {
     /// Opens the socket and starts the thread.
     pub fn start(fabric: Arc<FabricLayout>, node: NodeId, socket_buffer: usize) -> io::Result<FabricHandle> {
         let udp = UdpPort::open(fabric.udp(node), socket_buffer, socket_buffer)?;
-        let (name, pipeline) = (format!("switch-{}", fabric.name(node)), Pipeline::on_a_thread());
+        let (name, pipeline) = (format!("switch-{}", fabric.name(node)), Pipeline::with_instruction_limit());
         let (broken_here, broken) = watch::channel(Broken::new());
         let site = FabricSite::new(fabric, node, &udp, broken_here);
         Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, pipeline, site)?, broken })

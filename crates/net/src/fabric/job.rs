@@ -110,7 +110,7 @@ impl Installed {
                 }));
             }
         }
-        let progress = OfRanks::new(job.job.config.world);
+        let progress = OfRanks::new(job.job.config.world_size);
         Installed { job, rates: Rates::default(), progress, edges, broken: None }
     }
 

@@ -67,7 +67,9 @@ impl Jobs {
         let mut news = false;
         for id in lacking.iter().copied().map(JobId) {
             let taken = self.taken.contains(&(node, id));
-            let Some(job) = self.all.get(&id).filter(|job| taken && !job.job.protocol.replants) else { continue };
+            let Some(job) = self.all.get(&id).filter(|job| taken && !job.job.protocol.survives_tree_loss) else {
+                continue;
+            };
             let Some(tree) = job.trees.iter().position(|tree| tree.switch(node).is_some()) else { continue };
             let what = format!("through {}", fabric.name(node));
             let why = job.broken_by(tree, &what, "which was started again without its sums", "connect again");

@@ -146,7 +146,7 @@ mod tests {
         let fabric = FabricFile::parse(text).unwrap();
         let hosts = [0, 1].map(NodeId);
         let trees = plan(&fabric, &Request { id: JobId(3), hosts: &hosts, trees: Some(2) }, &[]).unwrap();
-        let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.replants).unwrap();
+        let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.survives_tree_loss).unwrap();
         let config = JobConfig {
             job: JobId(3),
             key: JobKey(1),

@@ -9,7 +9,7 @@ use tributary_proto::contract::metric;
 use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::Protocol;
-use tributary_proto::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use tributary_proto::contract::switch::{Emission, OperatorStatus, PortView, Switch, SwitchReport, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 
@@ -173,16 +173,15 @@ impl Switch for TreeMachines {
         sum
     }
 
-    fn take_instructions(&mut self) -> Option<u64> {
-        let planted = self.trees.iter_mut().flatten();
-        planted.filter_map(|planted| planted.machine.take_instructions()).reduce(|sum, more| sum + more)
+    fn operator_status(&self) -> Option<OperatorStatus> {
+        let statuses = self.planted().filter_map(|planted| planted.machine.operator_status());
+        statuses.reduce(|sum, more| OperatorStatus {
+            instructions: sum.instructions + more.instructions,
+            fault: sum.fault.or(more.fault),
+        })
     }
 
-    fn fault(&self) -> Option<String> {
-        self.planted().find_map(|planted| planted.machine.fault())
-    }
-
-    fn questions(&self) -> u64 {
-        self.planted().fold(0, |kinds, planted| kinds | planted.machine.questions())
+    fn query_kinds(&self) -> u64 {
+        self.planted().fold(0, |kinds, planted| kinds | planted.machine.query_kinds())
     }
 }

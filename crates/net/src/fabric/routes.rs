@@ -34,7 +34,7 @@ use crate::pool_size;
 use crate::shard::Stopped;
 
 /// Largest body of a watch: all ranks of a job may be gone, and the switches that they were behind.
-const MAX_WATCH_BODY: usize = 1_024 + 128 * JobConfig::MAX_WORLD as usize;
+const MAX_WATCH_BODY: usize = 1_024 + 128 * JobConfig::MAX_WORLD_SIZE as usize;
 
 /// The data that the handlers of a fabric switch work on.
 #[derive(Clone)]
@@ -143,7 +143,7 @@ fn fit(fabric: &FabricLayout, request: &mut JoinRequest) {
     // Sums and contributions of one host may meet in the shortest queue, so each gets half of it.
     let shortest = fabric.cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
     let packets = shortest / 2 / pool_size::packet_bytes(request.protocol, elements) as u64;
-    let room = fabric.switch_options.ask(request.protocol, |shared| shared.room).unwrap_or(u64::MAX);
+    let room = fabric.switch_options.derive(request.protocol, |shared| shared.capacity).unwrap_or(u64::MAX);
     let most = packets.min(room).clamp(1, u16::MAX.into()) as u16;
     // The control plane rounds up to a power of two.
     request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());

@@ -49,7 +49,7 @@ pub(super) struct Switches {
     pub(super) others: Vec<(NodeId, SocketAddr)>,
     /// All jobs. Whoever holds this lock may ask the switches, so the switches get one question at a time.
     pub(super) jobs: Mutex<Jobs>,
-    /// Operators of jobs that an earlier seat has formed.
+    /// CustomOps of jobs that an earlier seat has formed.
     library: Arc<Library>,
 }
 

@@ -36,7 +36,7 @@ pub fn give_up(jobs: &BTreeMap<JobId, Installed>, stay: &[&Protocol], sharers: &
 pub fn plan(crossbar: &Crossbar, protocol: &Protocol, job: &JobConfig, hosts: &[NodeId]) -> SharedJob {
     let fabric = crossbar.fabric();
     let ports: Vec<Option<PortId>> = hosts.iter().map(|&host| crossbar.port_to(host)).collect();
-    let children = ports.iter().take(job.world.into()).flatten().count() as u16;
+    let children = ports.iter().take(job.world_size.into()).flatten().count() as u16;
     let switches = hosts.iter().map(|&host| fabric.leaf_of(host)).collect();
     SharedJob {
         job: job.clone(),
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_no_job_uses_goes_unless_the_seat_says_that_it_stays() {
-        let (crossbar, mut pipeline) = (leaf(), Pipeline::on_a_thread());
+        let (crossbar, mut pipeline) = (leaf(), Pipeline::with_instruction_limit());
         let all: Vec<&Protocol> = sharing().collect();
         all.iter().for_each(|protocol| share(protocol, crossbar.fabric(), LEAF, &mut pipeline));
         let mut sharers = Sharers::default();

@@ -211,7 +211,7 @@ impl FabricSite {
         // The same job again changes nothing, because sums are under way. If its trees have changed, it begins anew,
         // provided that its protocol can.
         let known = self.jobs.get(&id).filter(|known| known.job.job.config.key == key);
-        if known.is_some_and(|known| !protocol.replants || known.job.trees == job.trees) {
+        if known.is_some_and(|known| !protocol.survives_tree_loss || known.job.trees == job.trees) {
             return;
         }
         self.remove(id, core);
@@ -287,7 +287,7 @@ impl FabricSite {
             jobs.push(ShardJob { id, report, packets_per_s, blocks_per_s, absent, progress });
         }
         let mut strangers = self.strangers.clone();
-        strangers.add(core.pipeline.strangers());
+        strangers.add(core.pipeline.rejected());
         FabricReport {
             shard: ShardReport {
                 now,

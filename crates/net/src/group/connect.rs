@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, TreeLeaf};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::protocol::Placement;
@@ -212,7 +212,7 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
             job: answer.job_id,
             key: answer.key,
             protocol: options.protocol.code,
-            world: options.world,
+            world_size: options.world,
             slots: answer.slots,
             elements_per_packet: answer.elements_per_packet,
             // Each tree owns the slots of a shard.
@@ -225,7 +225,7 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
             options: options.options.clone(),
         },
         rank: Rank(options.rank),
-        trees: if trees.is_empty() { vec![WorkerPlace { child: answer.wid }] } else { trees.to_vec() },
+        trees: if trees.is_empty() { vec![TreeLeaf { child: answer.wid }] } else { trees.to_vec() },
         serves: answer.serves,
         timers: timers(round_trip),
         fabric: match &answer.fabric {

@@ -150,10 +150,10 @@ impl Engine {
         self.settle(self.clock.now());
     }
 
-    /// Ends a turn after an input: see `drive::host::settle`.
+    /// Ends a turn after an input: see `drive::host::drain`.
     fn settle(&mut self, now: Time) {
         let (host, mut turn) = self.at(now);
-        drive::host::settle(host, &mut turn);
+        drive::host::drain(host, &mut turn);
     }
 
     fn at(&mut self, now: Time) -> (&mut dyn Host, Turn<'_>) {
@@ -179,7 +179,7 @@ impl HostIo for Turn<'_> {
     }
 
     #[inline]
-    fn room(&mut self, longest: usize) -> &mut [u8] {
+    fn transmit_buf(&mut self, longest: usize) -> &mut [u8] {
         self.link.room(longest)
     }
 
@@ -192,7 +192,7 @@ impl HostIo for Turn<'_> {
         self.link.flush(self.now);
     }
 
-    fn hear(&mut self, event: HostEvent) {
+    fn on_event(&mut self, event: HostEvent) {
         self.callers.hear(event);
     }
 }

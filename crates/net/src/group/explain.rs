@@ -38,8 +38,8 @@ impl Shared {
                 let who = self.who_sums();
                 format!("this rank's packets of block {block} of collective {op} do not reach {who} ({cause})")
             }
-            CollectiveError::SwitchAboveSilent { above, .. } => self.name_switch(cause, self.switch_above(*above)),
-            CollectiveError::SwitchBelowSilent { ranks, .. } => self.name_switch(cause, self.switch_of(ranks)),
+            CollectiveError::ParentSilent { levels_up, .. } => self.name_switch(cause, self.switch_above(*levels_up)),
+            CollectiveError::ChildSwitchSilent { ranks, .. } => self.name_switch(cause, self.switch_of(ranks)),
             _ => cause.to_string(),
         }
     }

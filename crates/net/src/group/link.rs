@@ -248,7 +248,7 @@ impl Link {
                 }
                 continue;
             };
-            let is_shared = self.inbox.memory[place.clone()].get(4).is_some_and(|&kind| kind < kind::FIRST_OWN);
+            let is_shared = self.inbox.memory[place.clone()].get(4).is_some_and(|&kind| kind < kind::FIRST_OF_PROTOCOL);
             if is_shared {
                 let ecn = self.inbox.messages[self.begun - 1].ecn;
                 let Some(whole) = self.handle_shared(self.from, place, now) else { continue };
@@ -291,7 +291,7 @@ impl Link {
                 }
                 return None;
             }
-            (kind::PIECE, _) => return self.pieces.add(from, bytes),
+            (kind::FRAGMENT, _) => return self.pieces.add(from, bytes),
             (kind::PAUSE, Addr::Switch(_)) => {
                 if let (Some(nic), Some(span)) = (&mut self.nic, read_pause(bytes)) {
                     nic.pause(now, span);

@@ -39,8 +39,8 @@ pub struct ConnectOptions {
 impl ConnectOptions {
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let ConnectOptions { rank, world, .. } = self;
-        let wrong = if !(1..=JobConfig::MAX_WORLD).contains(world) {
-            format!("a world of {world} ranks is not possible; it has 1 to {}", JobConfig::MAX_WORLD)
+        let wrong = if !(1..=JobConfig::MAX_WORLD_SIZE).contains(world) {
+            format!("a world of {world} ranks is not possible; it has 1 to {}", JobConfig::MAX_WORLD_SIZE)
         } else if rank >= world {
             format!("rank {rank} is not in a world of {world}; ranks go from 0 to {}", world - 1)
         } else if [self.elements_per_packet, self.slots, self.trees].contains(&Some(0)) {
@@ -111,7 +111,7 @@ impl GroupStats {
         let network = format!("{:.1} % of the blocks", self.in_network() * 100.0);
         match (&group.protocol.shared, self.host.blocks_at_hosts) {
             (Some(shared), 1..) => {
-                let elsewhere = (shared.elsewhere)(group.world, group.servers.len() as u16, &group.options);
+                let elsewhere = (shared.fallback_note)(group.world, group.servers.len() as u16, &group.options);
                 let share = (1.0 - self.in_network()) * 100.0;
                 format!("{network}, {share:.1} % ({} blocks) {elsewhere}", self.host.blocks_at_hosts)
             }

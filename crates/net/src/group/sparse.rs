@@ -43,7 +43,7 @@ impl Group {
 
     /// True in a job of sparse tensors: all its tensors are sparse.
     pub fn is_sparse(&self) -> bool {
-        self.can_sparse(&Spec::NOTHING).is_ok()
+        self.check_sparse(&Spec::NOTHING).is_ok()
     }
 
     fn start_sparse<T: Element>(
@@ -55,15 +55,15 @@ impl Group {
         timeout: Duration,
         hand_over: bool,
     ) -> Result<(Pending, SparseResult<T>), GroupError> {
-        self.can_sparse(&Spec::allreduce(0, T::DTYPE, op))?;
+        self.check_sparse(&Spec::allreduce(0, T::DTYPE, op))?;
         let tensor = SparseElements::new(indices, values, size, op).map_err(GroupError::Sparse)?;
-        self.can_sparse(&tensor.spec())?;
+        self.check_sparse(&tensor.spec())?;
         let result = tensor.result();
         let completion = self.shared.submit(Box::new(tensor), timeout, hand_over)?;
         Ok((Pending { shared: Arc::clone(&self.shared), completion }, result))
     }
 
-    fn can_sparse(&self, spec: &Spec) -> Result<(), GroupError> {
-        self.info.protocol.can_sparse(spec, &self.info.options).map_err(GroupError::Refused)
+    fn check_sparse(&self, spec: &Spec) -> Result<(), GroupError> {
+        self.info.protocol.check_sparse(spec, &self.info.options).map_err(GroupError::Refused)
     }
 }

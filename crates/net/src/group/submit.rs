@@ -147,7 +147,7 @@ impl Group {
         hand_over: bool,
     ) -> Result<Vec<Pending>, GroupError> {
         let (rank, world) = (self.info.rank, self.info.world);
-        if !self.info.protocol.spares_others || part == 0 {
+        if !self.info.protocol.rooted_is_unicast || part == 0 {
             let mine = usize::from(rank) * part..(usize::from(rank) + 1) * part;
             // SAFETY: the caller's promise.
             return unsafe {
@@ -194,7 +194,7 @@ impl Group {
         all_started((0..bytes.max(1)).step_by(PART).map(|start| {
             let bytes = (bytes - start).min(PART);
             let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, Rank(root));
-            (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
+            (self.info.protocol.check)(&spec, &self.info.options).map_err(GroupError::Refused)?;
             // SAFETY: the caller's promise.
             let tensor = unsafe { memory::words(data.wrapping_add(start), bytes, spec, is_root) };
             let completion = self.shared.submit(tensor, timeout, hand_over)?;
@@ -205,7 +205,7 @@ impl Group {
     /// The bytes that must stay together when a tensor is cut. They are those of one element of one of the job's own
     /// operators.
     fn granule(&self, op: ReduceOp) -> usize {
-        let ReduceOp::Own(number) = op else { return 1 };
+        let ReduceOp::Custom(number) = op else { return 1 };
         self.info.options.operators().get(number).map_or(1, |operator| operator.element_size())
     }
 
@@ -228,8 +228,9 @@ impl Group {
         hand_over: bool,
     ) -> Result<Pending, GroupError> {
         self.check_root(spec.primitive)?;
-        (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
-        let (brings, gets) = (spec.primitive.brings(Rank(self.info.rank)), spec.primitive.gets(Rank(self.info.rank)));
+        (self.info.protocol.check)(&spec, &self.info.options).map_err(GroupError::Refused)?;
+        let (brings, gets) =
+            (spec.primitive.contributes(Rank(self.info.rank)), spec.primitive.receives(Rank(self.info.rank)));
         let kept = match spec.primitive {
             Primitive::Allreduce => kept,
             _ if gets => 0..spec.elements as usize,
@@ -243,7 +244,7 @@ impl Group {
                     let data = if brings { input.cast_mut() } else { output };
                     memory::words(data, WORD * spec.elements as usize, spec, brings)
                 }
-                _ if self.info.protocol.passes_results_on => memory::tensor_with_room(input, output, spec, kept),
+                _ if self.info.protocol.hosts_forward_results => memory::tensor_with_room(input, output, spec, kept),
                 _ => memory::tensor(input, output, spec, kept),
             }
         };

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use tributary_control::{JobName, Limits};
-use tributary_proto::contract::asked::Asked;
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, WorkerPlace};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, TimerConfig, TreeLeaf};
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, Rank, ServerId, TreeId};
 use tributary_proto::contract::packet::Addr;
+use tributary_proto::contract::rate_limit::QueryLimit;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
@@ -32,8 +32,8 @@ pub struct Job {
     pub senders: HashMap<(IpAddr, u16), Addr>,
     /// The address of each receiver.
     pub addresses: Addresses,
-    /// How often each worker has recently asked with pings.
-    pub asked: HashMap<Addr, Asked>,
+    /// The limit of each worker's pings.
+    pub query_limits: HashMap<Addr, QueryLimit>,
     /// Packets that came in pieces, and the packet that was put together last.
     pub pieces: Reassembly<Addr>,
     pub whole: Vec<u8>,
@@ -66,7 +66,7 @@ impl Job {
         let shared = body.server < body.servers && (passes_switch || body.slots.is_multiple_of(body.servers));
         let bounded = (1..=Limits::MAX_SLOTS).contains(&body.slots)
             && (1..=MOST_ELEMENTS).contains(&body.elements_per_packet)
-            && (1..=JobConfig::MAX_WORLD).contains(&world);
+            && (1..=JobConfig::MAX_WORLD_SIZE).contains(&world);
         if !shared || !bounded {
             return None;
         }
@@ -74,7 +74,7 @@ impl Job {
             job: JobId(body.job_id),
             key: JobKey(from_hex(&body.key)?),
             protocol: protocol.code,
-            world,
+            world_size: world,
             slots: body.slots,
             elements_per_packet: body.elements_per_packet,
             trees: if passes_switch { 1 } else { body.servers },
@@ -87,7 +87,7 @@ impl Job {
         let config = HostConfig {
             job,
             rank,
-            trees: WorkerPlace::of_rank(rank),
+            trees: TreeLeaf::of_rank(rank),
             serves: Some(ServerId(body.server)),
             timers: TimerConfig::default(),
             fabric: plan(body, world, passes_switch)?,
@@ -96,10 +96,10 @@ impl Job {
         let workers = body.workers.clone();
         let (senders, addresses) = (HashMap::new(), Addresses::new());
         let (pieces, whole) = (Reassembly::default(), Vec::new());
-        let asked = HashMap::new();
+        let query_limits = HashMap::new();
         // The first shard of one that stands alone, which has the memory that jobs share, receives where the control API is.
         let switch = passes_switch.then(|| body.fabric.as_ref().map_or(switch, |fabric| fabric.leaf));
-        Some(Job { header, host, workers, switch, senders, addresses, asked, pieces, whole })
+        Some(Job { header, host, workers, switch, senders, addresses, query_limits, pieces, whole })
     }
 
     /// Finds the ways to the job's workers, and to the switch between them.

@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use tributary_proto::contract::asked::Asked;
 use tributary_proto::contract::drive;
 use tributary_proto::contract::drive::host::HostIo;
 use tributary_proto::contract::host::HostEvent;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
+use tributary_proto::contract::rate_limit::QueryLimit;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{Common, kind};
 
@@ -123,20 +123,32 @@ impl ServerThread {
                 left.next();
                 continue;
             };
-            let Job { header, host, addresses, asked, pieces, whole, .. } = job;
+            let Job { header, host, addresses, query_limits, pieces, whole, .. } = job;
             let ServerThread { udp, inbox, outbox, .. } = self;
             let (header, ecn) = (*header, message.ecn);
-            let mut turn =
-                Turn { now, udp, inbox, outbox, addresses, asked, pieces, whole, header, from, ecn, left: &mut left };
+            let mut turn = Turn {
+                now,
+                udp,
+                inbox,
+                outbox,
+                addresses,
+                query_limits,
+                pieces,
+                whole,
+                header,
+                from,
+                ecn,
+                left: &mut left,
+            };
             drive::host::receive(&mut **host, &mut turn);
-            drive::host::settle(&mut **host, &mut turn);
+            drive::host::drain(&mut **host, &mut turn);
         }
     }
 
     fn handle_timeouts(&mut self) {
         let now = self.clock.now();
         let ServerThread { udp, inbox, outbox, jobs, .. } = self;
-        for Job { header, host, addresses, asked, pieces, whole, .. } in jobs.values_mut() {
+        for Job { header, host, addresses, query_limits, pieces, whole, .. } in jobs.values_mut() {
             if drive::host::handle_timeout(&mut **host, now) {
                 let mut none = Segments::default().peekable();
                 let (header, from, ecn) = (*header, Addr::Switch(Default::default()), Ecn::NotCapable);
@@ -147,7 +159,7 @@ impl ServerThread {
                     inbox,
                     outbox,
                     addresses,
-                    asked,
+                    query_limits,
                     pieces,
                     whole,
                     header,
@@ -155,7 +167,7 @@ impl ServerThread {
                     ecn,
                     left: &mut none,
                 };
-                drive::host::settle(&mut **host, &mut turn);
+                drive::host::drain(&mut **host, &mut turn);
             }
         }
     }
@@ -168,7 +180,7 @@ struct Turn<'a> {
     inbox: &'a mut Inbox,
     outbox: &'a mut Outbox<LANES>,
     addresses: &'a mut Addresses,
-    asked: &'a mut HashMap<Addr, Asked>,
+    query_limits: &'a mut HashMap<Addr, QueryLimit>,
     pieces: &'a mut Reassembly<Addr>,
     whole: &'a mut Vec<u8>,
     header: Common,
@@ -184,7 +196,7 @@ impl Turn<'_> {
         let packet = &mut self.inbox.memory[place];
         match common.kind {
             // The questions of one member must not become a load for other jobs.
-            kind::PING if !self.asked.entry(self.from).or_default().again(self.now) => None,
+            kind::PING if !self.query_limits.entry(self.from).or_default().try_query(self.now) => None,
             kind::PING => {
                 let to = self.addresses.get_mut(&self.from)?;
                 if let Some(limit) = probe::said(packet) {
@@ -194,7 +206,7 @@ impl Turn<'_> {
                 self.udp.send(to, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
                 None
             }
-            kind::PIECE => self.pieces.add(self.from, packet),
+            kind::FRAGMENT => self.pieces.add(self.from, packet),
             _ => None,
         }
     }
@@ -211,7 +223,7 @@ impl HostIo for Turn<'_> {
             let bytes = &self.inbox.memory[self.left.peek()?.clone()];
             let common = Common::parse(bytes).ok().filter(|common| common.job == self.header.job)?;
             let place = self.left.next()?;
-            if common.kind < kind::FIRST_OWN {
+            if common.kind < kind::FIRST_OF_PROTOCOL {
                 let is_ours = Common { kind: 0, ..common } == self.header;
                 let Some(whole) = is_ours.then(|| self.handle_shared(common, place)).flatten() else { continue };
                 *self.whole = whole;
@@ -223,7 +235,7 @@ impl HostIo for Turn<'_> {
     }
 
     #[inline]
-    fn room(&mut self, longest: usize) -> &mut [u8] {
+    fn transmit_buf(&mut self, longest: usize) -> &mut [u8] {
         self.outbox.room(longest, self.addresses, self.udp)
     }
 
@@ -236,7 +248,7 @@ impl HostIo for Turn<'_> {
         self.outbox.flush(self.addresses, self.udp);
     }
 
-    fn hear(&mut self, _: HostEvent) {
+    fn on_event(&mut self, _: HostEvent) {
         unreachable!("a server brings nothing, and waits for nothing");
     }
 }

@@ -102,7 +102,7 @@ impl Site for Star {
             return false;
         }
         match packet.get(4) {
-            Some(&kind::PIECE) => {
+            Some(&kind::FRAGMENT) => {
                 self.cut.push((ingress, ecn, packet.to_vec()));
                 false
             }
@@ -150,7 +150,7 @@ impl Site for Star {
     fn after(&mut self, now: Time, core: &mut Core) -> bool {
         let cut = std::mem::take(&mut self.cut);
         for (ingress, ecn, piece) in &cut {
-            let admitted = core.pipeline.admits(now, *ingress, piece);
+            let admitted = core.pipeline.accepts(now, *ingress, piece);
             let Some(mut whole) = admitted.then(|| self.pieces.add(*ingress, piece)).flatten() else { continue };
             let mut packet = PacketMut::new(&mut whole, *ecn);
             let verdict = core.pipeline.process(now, *ingress, &mut packet, &NoQueues);
@@ -212,7 +212,7 @@ impl Star {
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
         let JobInstall { protocol, config, members, asked_at, below, servers, parent, .. } = job;
-        let (id, key, world, group) = (config.job, config.key, config.world, group_of(config.job));
+        let (id, key, world, group) = (config.job, config.key, config.world_size, group_of(config.job));
         self.remove(id, core);
         let no_ports = ShardError::NoPorts(self.shard);
         let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
@@ -259,7 +259,7 @@ impl Star {
         members: Vec<PortId>,
         core: &mut Core,
     ) -> Result<(), ShardError> {
-        let JobConfig { job: id, key, world, .. } = job;
+        let JobConfig { job: id, key, world_size: world, .. } = job;
         if !core.pipeline.has_shared(protocol.code) {
             let (elements_per_packet, options) = (longest_elements(protocol), self.switch_options.of(shared));
             let config = SharedSwitchConfig { node: FabricPlan::STAR, elements_per_packet, options };
@@ -271,10 +271,10 @@ impl Star {
         }
         let servers = members.len().saturating_sub(world.into()) as u16;
         let plan = SharedJob {
-            fabric: FabricPlan::star_with_servers(job.world, servers),
+            fabric: FabricPlan::star_with_servers(job.world_size, servers),
             ports: members.iter().copied().map(Some).collect(),
             trees: Vec::new(),
-            share_bytes: protocol.share_bytes(&job, job.world),
+            share_bytes: protocol.share_bytes(&job, job.world_size),
             job,
         };
         core.pipeline.install_shared(&plan, members);
@@ -314,7 +314,7 @@ impl Star {
     fn report(&mut self, core: &Core) -> ShardReport {
         let now = core.clock.now();
         let jobs = self.jobs.report(now, &core.pipeline);
-        let (strangers, socket) = (core.pipeline.strangers().clone(), *core.udp.counters());
+        let (strangers, socket) = (core.pipeline.rejected().clone(), *core.udp.counters());
         let shared = self.sharers.report(&core.pipeline);
         ShardReport { now, jobs, strangers, unroutable: self.forwarder.unroutable(), socket, shared }
     }

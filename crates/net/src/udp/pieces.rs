@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 16 << 20;
 /// Appends the pieces of a packet to `pieces`. Each has `limit` bytes, except the last. False if the packet cannot be
 /// cut: either its kind is not a protocol's own, so that its length has a meaning, or there would be too many pieces.
 pub fn cut(packet: &[u8], limit: usize, id: u16, pieces: &mut Vec<u8>) -> bool {
-    let is_own = packet.len() >= COMMON_LEN && packet[4] >= kind::FIRST_OWN;
+    let is_own = packet.len() >= COMMON_LEN && packet[4] >= kind::FIRST_OF_PROTOCOL;
     let Some(room) = limit.checked_sub(HEADER_LEN).filter(|&room| room > 0 && is_own) else { return false };
     let count = packet.len().div_ceil(room);
     if count > usize::from(u8::MAX) || packet.len() > LONGEST {
@@ -31,7 +31,7 @@ pub fn cut(packet: &[u8], limit: usize, id: u16, pieces: &mut Vec<u8>) -> bool {
     }
     for (index, bytes) in packet.chunks(room).enumerate() {
         pieces.extend_from_slice(&packet[..4]);
-        pieces.push(kind::PIECE);
+        pieces.push(kind::FRAGMENT);
         pieces.extend_from_slice(&packet[5..COMMON_LEN]);
         for field in [id, (index * room) as u16, packet.len() as u16] {
             pieces.extend_from_slice(&field.to_be_bytes());
@@ -118,7 +118,7 @@ mod tests {
 
     fn packet(len: usize) -> Vec<u8> {
         let mut packet: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
-        packet[4] = kind::FIRST_OWN;
+        packet[4] = kind::FIRST_OF_PROTOCOL;
         packet
     }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn pieces_of_different_packets_and_senders_are_never_put_together() {
-        let (a, b) = (packet(1000), vec![kind::FIRST_OWN; 1000]);
+        let (a, b) = (packet(1000), vec![kind::FIRST_OF_PROTOCOL; 1000]);
         let (a, b) = (pieces(&a, 600, 1), pieces(&b, 600, 2));
         let mut reassembly = Reassembly::default();
         assert_eq!(reassembly.add(0, &a[0]), None);

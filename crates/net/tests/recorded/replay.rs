@@ -28,7 +28,7 @@ pub fn difference(protocol: &Protocol, tape: &HostTape) -> Option<String> {
     let mut recorder = HostRecorder::default();
     for (number, turn) in tape.turns.iter().enumerate() {
         give(&mut *host, &mut recorder, turn);
-        let due = recorder.settle(&mut *host, turn.settled_at);
+        let due = recorder.drain(&mut *host, turn.settled_at);
         let (sent, events) = (std::mem::take(&mut recorder.sent), std::mem::take(&mut recorder.events));
         let tells: Vec<_> = events.iter().map(told).collect();
         let differs = [(sent != turn.sent, "packets"), (tells != turn.told, "results"), (due != turn.due, "a timer")];

@@ -108,7 +108,7 @@ impl<T> Folds<T> {
             ReduceOp::Band => self.bitwise.as_ref().map(|[and, _, _]| and),
             ReduceOp::Bor => self.bitwise.as_ref().map(|[_, or, _]| or),
             ReduceOp::Bxor => self.bitwise.as_ref().map(|[_, _, xor]| xor),
-            ReduceOp::Own(_) => None,
+            ReduceOp::Custom(_) => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Operators and functions: the instruction of each for the types of its operands.
+//! CustomOps and functions: the instruction of each for the types of its operands.
 
 use super::body::{Body, Shape, Value};
 use super::error;

@@ -49,7 +49,7 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
     let config = SharedSwitchConfig { node: SWITCH, elements_per_packet: k, options };
     let mut pipeline = Pipeline::default();
     pipeline.share(PROTOCOL.code, PROTOCOL.shared_switch(Values::Elements, &config).unwrap());
-    let job = JobConfig { world: hosts, slots: 1024, ..setup::job(&PROTOCOL, k, &[]) };
+    let job = JobConfig { world_size: hosts, slots: 1024, ..setup::job(&PROTOCOL, k, &[]) };
     let common = job.common();
     let (fabric, ports, trees) = (FabricPlan::default(), Vec::new(), Vec::new());
     pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 }, Vec::new());

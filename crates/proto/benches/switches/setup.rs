@@ -19,7 +19,7 @@ pub fn job(protocol: &Protocol, k: u16, chosen: &[(&str, &str)]) -> JobConfig {
         job: JobId(1),
         key: JobKey(2),
         protocol: protocol.code,
-        world: WORLD,
+        world_size: WORLD,
         slots: SLOTS,
         elements_per_packet: k,
         trees: 1,

@@ -27,7 +27,7 @@ pub fn job(elements_per_packet: u16, numbers: &str) -> JobConfig {
         job: JOB,
         key: KEY,
         protocol: 1,
-        world: WORLD,
+        world_size: WORLD,
         slots: SLOTS,
         elements_per_packet,
         trees: 1,

@@ -11,11 +11,10 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "the switches of a fabric sum, wherever a block's packets meet",
     header_len: wire::HEADER_LEN,
     placement: Placement::EveryHop,
-    passes_results_on: false,
-    spares_others: true,
+    rooted_is_unicast: true,
     options: options::JOB,
     numbers: |_| Numbers::Fixed,
-    can: |spec, _| match tributary_numeric::has_fixed_point(spec.dtype, spec.op) {
+    check: |spec, _| match tributary_numeric::has_fixed_point(spec.dtype, spec.op) {
         true => Ok(()),
         false => {
             let (why, instead) = (
@@ -25,23 +24,18 @@ pub static PROTOCOL: Protocol = Protocol {
             Err(Refusal { protocol: "canary", spec: *spec, why, instead })
         }
     },
-    can_sparse: None,
-    memory: |_| 0,
     host: |values, config| Box::new(CanaryHost::new(values, config)),
-    switch: None,
-    resizes: false,
-    replants: false,
-    recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(CanarySwitch::new(values, config)),
         memory: CanarySwitch::bytes_of,
         options: options::SWITCH,
         longest_wait: |options| options.time("timeout"),
         server: None,
-        elsewhere: |_, _, _| "at the ranks that lead them: their sums were lost on the way again and again".to_owned(),
-        room: |options| options.count("descriptors") / options.count("partitions"),
+        fallback_note: |_, _, _| {
+            "at the ranks that lead them: their sums were lost on the way again and again".to_owned()
+        },
+        capacity: |options| options.count("descriptors") / options.count("partitions"),
     }),
-    server: None,
     describe: wire::describe,
-    tree_of: |_, _| None,
+    ..Protocol::BASE
 };

@@ -49,7 +49,7 @@ const SCALE_NON_FINITE: u8 = 4;
 const UNKNOWN: u8 = 2;
 const NON_FINITE: u8 = 1;
 
-kind::own! {
+kind::protocol_kinds! {
     /// Contributions of `counter` hosts, on their way to the leader.
     Reduce,
     /// The sum, on its way from the leader: along a tree, to a switch whose children it names, or to one host.
@@ -298,24 +298,24 @@ impl Sum for RankProof {
 pub struct Report<'a>(&'a [u8]);
 
 impl<'a> Report<'a> {
-    /// Bytes of a whole REPORT about `world` ranks.
-    pub fn packet_len(world: u16) -> usize {
-        HEADER_LEN + usize::from(world).div_ceil(8)
+    /// Bytes of a whole REPORT about `world_size` ranks.
+    pub fn packet_len(world_size: u16) -> usize {
+        HEADER_LEN + usize::from(world_size).div_ceil(8)
     }
 
     /// Reads the body behind the headers.
-    pub fn parse(bytes: &'a [u8], world: u16) -> Result<Report<'a>, DropReason> {
-        if bytes.len() != Report::packet_len(world) {
+    pub fn parse(bytes: &'a [u8], world_size: u16) -> Result<Report<'a>, DropReason> {
+        if bytes.len() != Report::packet_len(world_size) {
             return Err(DropReason::BadLength);
         }
         Ok(Report(&bytes[HEADER_LEN..]))
     }
 
     /// Writes a body; gives the packet's length.
-    pub fn emit(bytes: &mut [u8], world: u16, has_contributed: impl Fn(Rank) -> bool) -> usize {
-        let len = Report::packet_len(world);
+    pub fn emit(bytes: &mut [u8], world_size: u16, has_contributed: impl Fn(Rank) -> bool) -> usize {
+        let len = Report::packet_len(world_size);
         bytes[HEADER_LEN..len].fill(0);
-        for rank in (0..world).filter(|&rank| has_contributed(Rank(rank))) {
+        for rank in (0..world_size).filter(|&rank| has_contributed(Rank(rank))) {
             bytes[HEADER_LEN + usize::from(rank / 8)] |= 1 << (rank % 8);
         }
         len

@@ -1,5 +1,4 @@
-//! What a driver tells a machine when it makes the machine. It is the same for every protocol; each reads what it
-//! needs.
+//! What a driver makes a machine from. It is the same for every protocol; each reads what it needs.
 
 use std::sync::Arc;
 
@@ -19,8 +18,8 @@ pub struct JobConfig {
     pub key: JobKey,
     /// The code of the protocol that they speak.
     pub protocol: u8,
-    /// Ranks of the whole job, 1 to [`JobConfig::MAX_WORLD`]; a switch sums for as many children as it has `members`.
-    pub world: u16,
+    /// Ranks of the whole job, 1 to [`JobConfig::MAX_WORLD_SIZE`]; a switch sums for as many children as it has `members`.
+    pub world_size: u16,
     /// Pool size `s` over all trees (SwitchML, appendix C); a multiple of `trees`.
     pub slots: u16,
     /// Elements of four bytes in a packet `k`, at most 16,128.
@@ -46,8 +45,8 @@ impl JobConfig {
 }
 
 impl JobConfig {
-    /// Most ranks of a job, real or simulated: numeric's sums have room for no more.
-    pub const MAX_WORLD: u16 = Scale::MAX_WORLD;
+    /// Most ranks of a job, real or simulated: numeric's sums hold no more.
+    pub const MAX_WORLD_SIZE: u16 = Scale::MAX_WORLD;
 }
 
 /// What a host machine is made from.
@@ -57,8 +56,8 @@ pub struct HostConfig {
     pub job: JobConfig,
     /// This host's rank in the job.
     pub rank: Rank,
-    /// The worker's place in each tree of the job, by the tree's number; at least one.
-    pub trees: Vec<WorkerPlace>,
+    /// The worker as a leaf of each tree of the job, by the tree's number; at least one.
+    pub trees: Vec<TreeLeaf>,
     /// The server that this host is, besides or instead of a worker; only where the protocol has servers.
     pub serves: Option<ServerId>,
     /// Timers.
@@ -67,17 +66,17 @@ pub struct HostConfig {
     pub fabric: FabricPlan,
 }
 
-/// A worker's place in one of its job's trees.
+/// A worker as a leaf of one of its job's trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WorkerPlace {
+pub struct TreeLeaf {
     /// The worker's number at its first switch: its rank, unless that switch is one of several in levels.
     pub child: ChildId,
 }
 
-impl WorkerPlace {
-    /// The only place that a worker needs if one switch sums for all ranks.
-    pub fn of_rank(rank: Rank) -> Vec<WorkerPlace> {
-        vec![WorkerPlace { child: ChildId::of_rank(rank) }]
+impl TreeLeaf {
+    /// The only leaf that a worker needs if one switch sums for all ranks.
+    pub fn of_rank(rank: Rank) -> Vec<TreeLeaf> {
+        vec![TreeLeaf { child: ChildId::of_rank(rank) }]
     }
 }
 
@@ -85,12 +84,11 @@ impl HostConfig {
     /// A worker of a job that one switch sums for: no server, with the timers that every new worker has.
     pub fn worker(job: JobConfig, rank: Rank) -> HostConfig {
         let (timers, fabric) = (TimerConfig::default(), FabricPlan::default());
-        HostConfig { job, rank, trees: WorkerPlace::of_rank(rank), serves: None, timers, fabric }
+        HostConfig { job, rank, trees: TreeLeaf::of_rank(rank), serves: None, timers, fabric }
     }
 
-    /// The worker's place in a tree. A job of several trees has one place in each tree; the trees of one switch all
-    /// have the same number for a worker.
-    pub fn place(&self, tree: TreeId) -> WorkerPlace {
+    /// The worker as a leaf of a tree. If all trees are shards of one switch, the worker's number is the same in all.
+    pub fn leaf(&self, tree: TreeId) -> TreeLeaf {
         self.trees[tree.index().min(self.trees.len() - 1)]
     }
 }
@@ -98,7 +96,7 @@ impl HostConfig {
 /// The plan of the fabric of switches between a job's members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FabricPlan {
-    /// The node of each rank, then of each server on a host of its own.
+    /// The node of each rank, then of each dedicated server.
     pub hosts: Arc<[NodeId]>,
     /// The switch that each of these hosts is connected to.
     pub switches: Arc<[NodeId]>,
@@ -111,18 +109,18 @@ impl FabricPlan {
     pub const STAR: NodeId = NodeId(0);
 
     /// A switch that stands alone, with all ranks of a job behind it. Hosts and switch make the same plan of the star.
-    pub fn star(world: u16) -> FabricPlan {
-        FabricPlan::star_with_servers(world, 0)
+    pub fn star(world_size: u16) -> FabricPlan {
+        FabricPlan::star_with_servers(world_size, 0)
     }
 
-    /// The plan of a star with so many servers on hosts of their own.
-    pub fn star_with_servers(world: u16, servers: u16) -> FabricPlan {
-        let seats = world.saturating_add(servers);
-        let hosts = (0..seats).map(|seat| FabricPlan::in_star(Rank(seat))).collect();
-        FabricPlan { hosts, switches: vec![FabricPlan::STAR; seats.into()].into(), roots: [].into() }
+    /// The plan of a star with this many dedicated servers.
+    pub fn star_with_servers(world_size: u16, servers: u16) -> FabricPlan {
+        let count = world_size.saturating_add(servers);
+        let hosts = (0..count).map(|host| FabricPlan::in_star(Rank(host))).collect();
+        FabricPlan { hosts, switches: vec![FabricPlan::STAR; count.into()].into(), roots: [].into() }
     }
 
-    /// A rank's node in a star; servers on hosts of their own are numbered after the ranks.
+    /// A rank's node in a star; dedicated servers are numbered after the ranks.
     pub fn in_star(rank: Rank) -> NodeId {
         NodeId(u32::from(rank.0) + 1)
     }
@@ -160,7 +158,7 @@ impl Default for TimerConfig {
 pub struct SwitchConfig {
     /// The job.
     pub job: JobConfig,
-    /// The tree, whose part of the slots this machine owns.
+    /// The tree; the machine owns the tree's share of the slots.
     pub tree: TreeId,
     /// The port of each child, by its `wid` here.
     pub members: Vec<PortId>,
@@ -168,7 +166,7 @@ pub struct SwitchConfig {
     pub below: Vec<Below>,
     /// The multicast group of all children.
     pub group: GroupId,
-    /// The switch above, if this one is not the root.
+    /// The way to the parent switch, if this switch is not the root.
     pub parent: Option<Parent>,
 }
 
@@ -183,8 +181,8 @@ pub enum Below {
 
 impl Below {
     /// The children of a switch that sums for all ranks itself. Each child is a worker, and its `wid` is its rank.
-    pub fn workers(world: u16) -> Vec<Below> {
-        (0..world).map(|rank| Below::Worker(Rank(rank))).collect()
+    pub fn workers(world_size: u16) -> Vec<Below> {
+        (0..world_size).map(|rank| Below::Worker(Rank(rank))).collect()
     }
 
     /// The ranks behind the child, ascending.
@@ -196,12 +194,12 @@ impl Below {
     }
 }
 
-/// The way to the switch above.
+/// The way to the parent switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parent {
-    /// The port towards the switch above.
+    /// The port towards the parent switch.
     pub port: PortId,
-    /// The `wid` of this switch at the switch above.
+    /// The `wid` of this switch at its parent.
     pub child: ChildId,
 }
 
@@ -216,7 +214,7 @@ pub struct SharedSwitchConfig {
     pub options: Options,
 }
 
-/// What a shared machine learns of a job when the job begins: the job's plan, as far as this switch takes part in it.
+/// A job's plan, as far as one switch takes part in it: what a shared machine gets when the job begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedJob {
     /// The job.
@@ -225,22 +223,22 @@ pub struct SharedJob {
     pub fabric: FabricPlan,
     /// By rank: the port towards the member, if its host is connected to this switch.
     pub ports: Vec<Option<PortId>>,
-    /// This switch's places in the trees that were planned for the job; empty if no roots were chosen.
-    pub trees: Vec<TreePlace>,
+    /// This switch as a node of the trees that were planned for the job; empty if no roots were chosen.
+    pub trees: Vec<TreeNode>,
     /// Bytes of the shared memory with which the job was admitted: the result of the protocol's `memory` for the job's
     /// shape. 0 if jobs take what is free.
     pub share_bytes: u64,
 }
 
-/// A switch's place in one planned tree.
+/// A switch as a node of one planned tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TreePlace {
+pub struct TreeNode {
     /// The switch in which the tree ends.
     pub root: NodeId,
     /// The port of each child.
     pub children: Vec<PortId>,
     /// The worker or switch behind each child.
     pub below: Vec<Below>,
-    /// The way to the switch above, unless this switch is the root.
+    /// The way to the parent switch, unless this switch is the root.
     pub parent: Option<Parent>,
 }

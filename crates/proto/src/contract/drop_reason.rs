@@ -25,7 +25,7 @@ macro_rules! reasons {
 reasons! {
     /// The packet is shorter than its headers.
     Truncated = "truncated",
-    /// The packet is not one of ours.
+    /// The packet does not begin with the magic number.
     BadMagic = "bad_magic",
     /// The packet's wire format has a version that this build does not speak.
     BadVersion = "bad_version",
@@ -57,29 +57,28 @@ reasons! {
     Mismatch = "mismatch",
     /// The driver cannot reach the destination.
     NoRoute = "no_route",
-    /// The member has asked too often of late.
+    /// The member has sent too many queries recently.
     TooOften = "too_often",
     /// No collective of this host awaits the packet.
     Unexpected = "unexpected",
     /// The packet is the sum of a block for which the switch holds no descriptor (Canary §3.5).
     NoDescriptor = "no_descriptor",
-    /// The packet was sent before its tree went back (PANAMA).
+    /// The packet was sent before its tree was rewound (PANAMA).
     StaleEpoch = "stale_epoch",
     /// The contribution is to a sum that did not wait for it (PANAMA §7).
     Late = "late",
-    /// The contribution is to a sum from which another contribution is missing for good (PANAMA §5).
+    /// The contribution is to a sum that lacks another contribution permanently (PANAMA §5).
     Incomplete = "incomplete",
-    /// There is no room for the packet. Its sender has more packets under way than it may, which never happens in good
-    /// order (PANAMA §4.2.2); or a full hash table can take no more collisions until earlier ones have left it (Flare
-    /// §7).
+    /// A buffer is full. The sender has more packets in flight than its window allows, which correct senders never do
+    /// (PANAMA §4.2.2); or a hash table can spill no more collisions until earlier ones have been sent (Flare §7).
     Overflow = "overflow",
-    /// The packet is for a job's own operator that has had its part of the switch's time, and other jobs' packets come too.
+    /// The job's custom operators have used up their share of the switch's time, and other jobs' packets wait.
     TooSlow = "too_slow",
-    /// The job is over at this switch, because one of its own operators has failed.
+    /// The job is over at this switch, because one of its custom operators has failed.
     Faulty = "faulty",
 }
 
-/// How many packets were dropped, by reason. Apart from whatever counts them, which most packets touch and few are dropped by.
+/// How many packets were dropped, by reason. Boxed: what holds it is touched by every packet, and drops are rare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropCounters(Box<[u64; DropReason::ALL.len()]>);
 

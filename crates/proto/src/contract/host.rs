@@ -1,8 +1,6 @@
 //! The contract of a host machine: a worker, a leader or a parameter server.
 //!
-//! After every input (`submit`, `handle_*`) the driver drains `poll_transmit` until `None`, then `poll_event` until
-//! `None`, then reads `poll_timeout` ([`super::drive::host`]). A machine does nothing between inputs. The same inputs
-//! always give the same outputs.
+//! After every input the driver drains packets, then events, then reads the timeout: see [the order of calls](super).
 
 use crate::contract::drop_reason::{DropCounters, DropReason};
 use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
@@ -12,7 +10,7 @@ use crate::contract::state::HostState;
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
 
-/// One collective, as the caller hands it to the machine.
+/// One collective, as the caller submits it.
 #[derive(Clone, Hash)]
 pub struct Collective {
     /// The data.
@@ -46,14 +44,14 @@ pub enum CollectiveError {
         /// The collective.
         op: OpId,
     },
-    /// A switch above this rank's own does not answer; the switches below it do.
+    /// A parent switch of this rank's own does not answer; the switches below it do.
     #[error(
-        "the switch {above} level{} above this rank's own has not answered since block {block} of collective {op} \
-         (slot {slot}) was sent", if *above == 1 { "" } else { "s" }
+        "the switch {levels_up} level{} above this rank's own has not answered since block {block} of collective {op} \
+         (slot {slot}) was sent", if *levels_up == 1 { "" } else { "s" }
     )]
-    SwitchAboveSilent {
+    ParentSilent {
         /// How many levels above the rank's own switch the silent switch is, at least 1.
-        above: u8,
+        levels_up: u8,
         /// The slot that waits.
         slot: u32,
         /// The block of the tensor that waits.
@@ -65,7 +63,7 @@ pub enum CollectiveError {
     #[error(
         "the switch of rank {} has not answered in block {block} of collective {op} (slot {slot})", list(ranks, *others)
     )]
-    SwitchBelowSilent {
+    ChildSwitchSilent {
         /// The ranks below the silent switch, ascending; if there are very many, the first ones.
         ranks: Vec<Rank>,
         /// How many further ranks are below it.
@@ -77,10 +75,10 @@ pub enum CollectiveError {
         /// The collective.
         op: OpId,
     },
-    /// Nothing came from the switch (its part `tree`) since the collective's last progress.
-    #[error("the switch (part {tree}) has not answered since block {block} of collective {op} was sent")]
+    /// Nothing came from the switch (its shard `tree`) since the collective's last progress.
+    #[error("the switch (shard {tree}) has not answered since block {block} of collective {op} was sent")]
     SwitchSilent {
-        /// The silent part.
+        /// The silent shard.
         tree: TreeId,
         /// The block that waits.
         block: u32,
@@ -105,7 +103,7 @@ pub enum CollectiveError {
         /// The collective.
         op: OpId,
     },
-    /// Two ranks brought different collectives.
+    /// Two ranks submitted different collectives.
     #[error("ranks disagree in collective {op}: rank {a} brings {a_spec}, rank {b} brings {b_spec}")]
     Mismatch {
         /// One rank.
@@ -119,7 +117,7 @@ pub enum CollectiveError {
         /// The collective.
         op: OpId,
     },
-    /// The driver gave the collective up.
+    /// The driver aborted the collective.
     #[error("the collective was aborted")]
     Aborted,
 }
@@ -129,7 +127,7 @@ fn list(workers: &[Rank], others: u16) -> String {
     if others > 0 { format!("{named} and {others} more") } else { named }
 }
 
-/// What a host machine tells its caller.
+/// A result for the caller of a host machine.
 #[derive(Clone, Hash)]
 pub enum HostEvent {
     /// The collective is complete; its output is written.
@@ -153,9 +151,9 @@ pub enum HostEvent {
 /// What a machine is about to be called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upcoming<'a> {
-    /// A packet comes or the next one is sent. The packet itself is not at hand yet.
+    /// A packet comes or the next one is sent. The packet itself is not available yet.
     Something,
-    /// This packet comes. It was not checked yet.
+    /// This packet comes. It is not checked yet.
     Packet(&'a [u8]),
     /// The next packet is sent.
     Transmit,
@@ -207,21 +205,32 @@ impl HostStats {
 
 /// A host's side of a protocol, without socket, clock, thread or random source.
 pub trait Host: Send {
-    /// Queues a collective behind all earlier ones. All ranks submit the same collectives in the same order.
-    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError>;
+    /// Bytes of the longest packet that `poll_transmit` writes.
+    fn max_packet_len(&self) -> usize;
+    /// What was counted so far.
+    fn stats(&self) -> &HostStats;
+    /// The protocol's own gauges at this host, such as its windows; their names are the same at any time.
+    fn metrics(&self) -> Vec<Metric> {
+        Vec::new()
+    }
+    /// True if no other host needs this one. If a driver leaves earlier, other hosts may never get their sums.
+    fn may_leave(&self) -> bool {
+        true
+    }
+
     /// Takes a packet from the network. `Err` says why the packet was dropped; the machine has counted it.
     fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason>;
     /// The time of `poll_timeout` has come. An early call does no harm.
     fn handle_timeout(&mut self, now: Time);
+
+    /// Queues a collective behind all earlier ones. All ranks submit the same collectives in the same order.
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError>;
     /// Gives up all collectives that are queued; `Failed` events with [`CollectiveError::Aborted`] follow.
     fn abort(&mut self, now: Time);
     /// The caller will submit nothing more. Other hosts may still need results that this host holds;
     /// [`Host::may_leave`] is true once they do not.
     fn finish(&mut self, _now: Time) {}
-    /// True if no other host needs this one any more. If a driver leaves earlier, other hosts may never get their sums.
-    fn may_leave(&self) -> bool {
-        true
-    }
+
     /// Writes the next packet to `buf`, which holds at least [`Host::max_packet_len`] bytes.
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit>;
     /// The next event for the caller.
@@ -233,19 +242,12 @@ pub trait Host: Send {
     fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
         self.poll_timeout().filter(|&due| due < limit)
     }
-    /// Bytes of the longest packet that `poll_transmit` writes.
-    fn max_packet_len(&self) -> usize;
-    /// What was counted so far.
-    fn stats(&self) -> &HostStats;
+
     /// Prefetches memory that the machine will touch soon. This is a hint, for drivers that run more machines than fit
     /// into the processor's inner caches; it changes nothing.
     fn prefetch(&self, _upcoming: Upcoming<'_>) {}
     /// The machine's state, for explorers; `None` if explorers cannot copy the machine.
     fn state(&self) -> Option<&dyn HostState> {
         None
-    }
-    /// The protocol's own gauges at this host, such as its windows; their names are the same at any time.
-    fn metrics(&self) -> Vec<Metric> {
-        Vec::new()
     }
 }

@@ -28,7 +28,7 @@ id! {
     JobId(u16)
 }
 id! {
-    /// A worker of a job by its number in the job: 0 to world - 1.
+    /// A worker of a job by its number in the job: 0 to world_size - 1.
     Rank(u16)
 }
 id! {
@@ -69,7 +69,7 @@ id! {
 }
 
 impl PortId {
-    /// The source is no port of the switch: a stranger.
+    /// The packet's source is none of the switch's ports.
     pub const UNKNOWN: PortId = PortId(u16::MAX);
 }
 

@@ -3,12 +3,12 @@
 
 use tributary_numeric::{self as numeric, Combine, DType, Fixed16, ReduceOp};
 
-use crate::contract::operator::Operators;
+use crate::contract::custom_op::CustomOps;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::tensor::Spec;
 use crate::contract::values::{FINGERPRINT_LEN, FINGERPRINTS, OPAQUE, Values};
 
-/// As what a job sums floats. Integers stay integers either way.
+/// How a job sums floats. Integers stay integers either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Numbers {
     /// Floats, in an order that the protocol promises.
@@ -36,8 +36,7 @@ impl Numbers {
     }
 }
 
-/// How many 16-bit floats a block has. They are summed in 32 bits, and accumulators have room for the job's widest
-/// block.
+/// How many 16-bit floats a block has. They are summed in 32 bits, and accumulators hold the job's widest block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NarrowBlocks {
     /// As many as fill a packet. Accumulators are then twice as large as a packet's vector.
@@ -69,7 +68,7 @@ impl NarrowBlocks {
         }
     }
 
-    /// Bytes of accumulator that the widest block needs, in packets with so many bytes of vector.
+    /// Bytes of accumulator that the widest block needs, in packets with `payload_bytes` of vector.
     pub fn lane_bytes(self, values: Values, payload_bytes: usize) -> usize {
         match (values, self) {
             (Values::Fingerprint, _) => FINGERPRINT_LEN,
@@ -91,31 +90,31 @@ pub struct Encoding {
     pub is_scaled: bool,
     /// The result's bits depend on the order in which vectors are combined.
     pub is_ordered: bool,
-    /// The number of the job's own operator, if that combines vectors; for real elements only.
-    pub own: Option<u8>,
+    /// The number of the custom operator that combines vectors, if one does; for real elements only.
+    pub custom_op: Option<u8>,
     wire_size: usize,
     partial_size: usize,
-    /// A block has a multiple of so many elements.
+    /// The number of elements of a block is a multiple of this.
     granule: usize,
 }
 
 impl Encoding {
-    /// The encoding of a collective, in a job with operators of its own. `None` as in [`Encoding::new`], and if the job
-    /// does not have the operator, or the elements are not the operator's.
+    /// The encoding of a collective in a job that may have custom operators. `None` as in [`Encoding::new`], and if the
+    /// job does not have the operator, or the bytes are not whole elements of the operator.
     #[inline]
-    pub fn of_job(values: Values, numbers: Numbers, spec: &Spec, operators: &Operators) -> Option<Encoding> {
+    pub fn of_job(values: Values, numbers: Numbers, spec: &Spec, operators: &CustomOps) -> Option<Encoding> {
         match spec.op {
-            ReduceOp::Own(number) => Encoding::opaque(values, spec, number, operators),
+            ReduceOp::Custom(number) => Encoding::opaque(values, spec, number, operators),
             _ => Encoding::new(values, numbers, spec),
         }
     }
 
-    fn opaque(values: Values, spec: &Spec, number: u8, operators: &Operators) -> Option<Encoding> {
+    fn opaque(values: Values, spec: &Spec, number: u8, operators: &CustomOps) -> Option<Encoding> {
         let granule = operators.get(number)?.element_size();
         if !spec.op.takes(spec.dtype) || !(spec.elements as usize).is_multiple_of(granule) {
             return None;
         }
-        let (combine, own) = match values {
+        let (combine, custom_op) = match values {
             Values::Elements => (&OPAQUE, Some(number)),
             Values::Fingerprint => (&FINGERPRINTS, None),
         };
@@ -126,7 +125,7 @@ impl Encoding {
             at_switch,
             is_scaled,
             is_ordered,
-            own,
+            custom_op,
             wire_size: 1,
             partial_size: 1,
             granule,
@@ -148,11 +147,21 @@ impl Encoding {
         let combine = if values == Values::Elements { real } else { &FINGERPRINTS };
         let wire_size = if at_switch.is_some() { dtype.size() } else { real.wire_size };
         let partial_size = real.partial_size;
-        let (own, granule) = (None, 1);
-        Some(Encoding { values, combine, at_switch, is_scaled, is_ordered, own, wire_size, partial_size, granule })
+        let (custom_op, granule) = (None, 1);
+        Some(Encoding {
+            values,
+            combine,
+            at_switch,
+            is_scaled,
+            is_ordered,
+            custom_op,
+            wire_size,
+            partial_size,
+            granule,
+        })
     }
 
-    /// Elements of a full block in a packet with so many bytes of vector: at least one, and a whole number of an
+    /// Elements of a full block in a packet with `payload_bytes` of vector: at least one, and a whole number of an
     /// operator's elements.
     #[inline]
     pub fn block_elements(&self, payload_bytes: usize, narrow: NarrowBlocks) -> u32 {
@@ -185,7 +194,7 @@ impl Encoding {
         self.values.buffer_len(self.partial_size, elements)
     }
 
-    /// Bytes in memory of so many elements of one block, each of `size` bytes.
+    /// Bytes in memory of `elements` elements of one block, each of `size` bytes.
     #[inline]
     pub fn values_len(&self, size: usize, elements: usize) -> usize {
         self.values.buffer_len(size, elements)

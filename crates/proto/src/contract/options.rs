@@ -3,12 +3,12 @@
 //! Options travel as text (`name=value`), whether they come from a flag, a TOML file, JSON or Python.
 //! [`OptionSet::read`] alone reads them. It returns every option, checked; a machine reads an option by its name.
 
-mod own;
+mod custom_op;
 
 use std::collections::BTreeMap;
 
-pub use self::own::OwnJob;
-use crate::contract::operator::Operators;
+pub use self::custom_op::CustomOpJob;
+use crate::contract::custom_op::CustomOps;
 use crate::contract::sum_tree::SumOrder;
 use crate::contract::time::Span;
 
@@ -33,8 +33,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
-    /// The job's own operators, by the hashes of their modules.
-    Operators,
+    /// The job's custom operators, by the hashes of their modules.
+    CustomOps,
 }
 
 /// One option.
@@ -63,8 +63,8 @@ pub struct OptionSet {
     pub together: fn(&Options) -> Result<(), String>,
     /// The options that make a job one of sparse tensors; `None` if the protocol has no such jobs.
     pub sparse: Option<SparseJob>,
-    /// The options that give a job operators of its own; `None` if the protocol has no such jobs.
-    pub own: Option<OwnJob>,
+    /// The options that give a job custom operators; `None` if the protocol has no such jobs.
+    pub custom_ops: Option<CustomOpJob>,
     /// The tree along which a job's sums are combined.
     pub order: fn(&Options) -> SumOrder,
     /// The fewest ranks that a job's result may be over; `None` if results of this protocol never lack a rank.
@@ -125,8 +125,8 @@ pub enum OptionError {
         sentence: String,
     },
     /// The text is not `name=value`.
-    #[error("\"{0}\" is no option: write name=value")]
-    Form(String),
+    #[error("\"{0}\" is not an option: write name=value")]
+    Syntax(String),
 }
 
 /// The value of one option.
@@ -136,7 +136,7 @@ enum Value {
     Time(Span),
     Choice(&'static str),
     Flag(bool),
-    Operators(Operators),
+    CustomOps(CustomOps),
 }
 
 /// Every option of one protocol, checked. `Options::default()` is empty, for protocols without options.
@@ -152,7 +152,7 @@ impl OptionSet {
             simulated: &[],
             together: |_| Ok(()),
             sparse: None,
-            own: None,
+            custom_ops: None,
             order: |_| SumOrder::Arrival,
             quorum: None,
             packets_of_a_result: |_, _, _| 1,
@@ -196,8 +196,8 @@ impl OptionSet {
     }
 
     /// The fewest ranks that a result may be over, in a job of so many ranks; `None` if results never lack a rank.
-    pub fn quorum(&self, options: &Options, world: u16) -> Option<u16> {
-        self.quorum.and_then(|quorum| quorum(options, world))
+    pub fn quorum(&self, options: &Options, world_size: u16) -> Option<u16> {
+        self.quorum.and_then(|quorum| quorum(options, world_size))
     }
 
     /// The options of a job of sparse tensors, by name: those that were chosen, and those that such a job needs
@@ -233,7 +233,7 @@ impl OptionSet {
 pub fn name_and_value(text: &str) -> Result<(String, String), OptionError> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        _ => Err(OptionError::Form(text.to_owned())),
+        _ => Err(OptionError::Syntax(text.to_owned())),
     }
 }
 
@@ -250,7 +250,7 @@ impl Kind {
             }
             Kind::Choice(words) => words.iter().find(|word| **word == text).map(|word| Value::Choice(word)),
             Kind::Flag => text.parse().ok().map(Value::Flag),
-            Kind::Operators => Operators::from_text(text).map(Value::Operators),
+            Kind::CustomOps => CustomOps::from_text(text).map(Value::CustomOps),
         }
     }
 
@@ -262,7 +262,7 @@ impl Kind {
             }
             Kind::Choice(words) => words.join(" or "),
             Kind::Flag => "true or false".to_owned(),
-            Kind::Operators => "hashes of 64 hexadecimal digits, at most eight, with commas between them".to_owned(),
+            Kind::CustomOps => "hashes of 64 hexadecimal digits, at most eight, with commas between them".to_owned(),
         }
     }
 }
@@ -307,7 +307,7 @@ impl Options {
             Value::Time(span) => span.to_text(),
             Value::Choice(word) => (*word).to_owned(),
             Value::Flag(flag) => flag.to_string(),
-            Value::Operators(own) => own.to_text(),
+            Value::CustomOps(operators) => operators.to_text(),
         };
         self.0.iter().map(|(name, value)| ((*name).to_owned(), text(value))).collect()
     }
@@ -387,6 +387,6 @@ mod tests {
         assert!(read(&[("hot", "true"), ("solder", "lead")]).is_ok());
         let none = OptionSet::none("air").read(&BTreeMap::from([("x".into(), "1".into())])).unwrap_err();
         assert_eq!(none.to_string(), "air has no option \"x\"; it has none");
-        assert_eq!(name_and_value("pipes").unwrap_err().to_string(), "\"pipes\" is no option: write name=value");
+        assert_eq!(name_and_value("pipes").unwrap_err().to_string(), "\"pipes\" is not an option: write name=value");
     }
 }

@@ -1,16 +1,15 @@
 //! One shard of a switch: it finds a packet's job, checks key and membership, and hands the packet to the job's
 //! machine.
 //!
-//! This file has what is the same for every protocol: it drops and counts packets of strangers, answers pings, and
-//! keeps for the control plane when members were last heard.
+//! This is what all protocols have in common: packets that belong to no job are rejected and counted, pings are answered,
+//! and the control plane learns when each member last sent something.
 
-use crate::contract::asked::Asked;
 use crate::contract::config::{JobConfig, SharedJob};
 use crate::contract::drop_reason::{DropCounters, DropReason};
-use crate::contract::few::Few;
 use crate::contract::ids::{JobId, JobKey, PortId, Rank};
-use crate::contract::pace::{Company, Pace};
 use crate::contract::packet::PacketMut;
+use crate::contract::rate_limit::{InstructionBudget, InstructionLimit, QueryLimit};
+use crate::contract::small_map::SmallMap;
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::{Common, kind};
@@ -37,28 +36,28 @@ struct Entry {
     rank_by_port: Vec<Option<Rank>>,
     last_seen: Vec<Option<Time>>,
     others_last_seen: Option<Time>,
-    /// The kinds of packets that are questions, a bit for each.
-    questions: u64,
-    /// How often each member has asked of late.
-    asked: Vec<Asked>,
+    /// The kinds of packets that are queries, a bit for each.
+    query_kinds: u64,
+    /// The limit of each member's queries.
+    query_limits: Vec<QueryLimit>,
     packets: u64,
     drops: DropCounters,
-    /// How fast its own operators work, if it has any and the pipeline bounds that.
-    pace: Option<Pace>,
+    /// The limit of its custom operators, if it has any and the pipeline limits them.
+    instruction_limit: Option<InstructionLimit>,
     /// The job's packets go to the machine that its protocol's jobs share.
-    shares: bool,
+    uses_shared: bool,
 }
 
 /// All jobs of one shard.
 #[derive(Default)]
 pub struct Pipeline {
-    jobs: Few<JobId, Entry>,
+    jobs: SmallMap<JobId, Entry>,
     /// Machines that all jobs of a protocol share, by the protocol's code.
-    shared: Few<u8, Box<dyn SharedSwitch>>,
+    shared: SmallMap<u8, Box<dyn SharedSwitch>>,
     /// Packets that belong to no job, by reason.
-    strangers: DropCounters,
-    /// Whose packets come, where operators of jobs' own take time that others wait for.
-    company: Option<Company>,
+    rejected: DropCounters,
+    /// What limits custom operators, where they take time that other jobs' packets wait for.
+    instruction_budget: Option<InstructionBudget>,
 }
 
 /// What an operator sees of one job in one shard.
@@ -74,16 +73,16 @@ pub struct JobReport {
     pub packets: u64,
     /// Packets with the job's id that were dropped, by reason.
     pub drops: DropCounters,
-    /// When each member was last heard, by its place.
+    /// When each member's last packet came, by the member's index.
     pub last_seen: Vec<Option<Time>>,
     /// When a packet last came in by one of the further ports.
     pub others_last_seen: Option<Time>,
 }
 
 impl Pipeline {
-    /// A pipeline whose jobs share one thread: operators of jobs' own take at most their part of it, before any job is installed.
-    pub fn on_a_thread() -> Pipeline {
-        Pipeline { company: Some(Company::default()), ..Pipeline::default() }
+    /// A pipeline whose jobs share one thread, and whose custom operators are limited to their share of it.
+    pub fn with_instruction_limit() -> Pipeline {
+        Pipeline { instruction_budget: Some(InstructionBudget::default()), ..Pipeline::default() }
     }
 
     /// Installs a machine that all jobs of a protocol share, before any of these jobs.
@@ -104,41 +103,42 @@ impl Pipeline {
         self.insert(id, job, false);
     }
 
-    /// Installs a job that uses its protocol's shared machine, in place of any job with the same id, and tells the
-    /// machine of it. `members` are the ports of the job's members by rank, if all of them are connected to this
-    /// switch: then packets of others are dropped. In a fabric `members` is empty, and the job's packets may come in by
+    /// Installs a job that uses its protocol's shared machine, in place of any job with the same id, and adds it to the
+    /// machine. `members` are the ports of the job's members by rank, if all of them are connected to this
+    /// switch: packets of others are then dropped. In a fabric `members` is empty, and the job's packets may come in by
     /// every known port.
     pub fn install_shared(&mut self, plan: &SharedJob, members: Vec<PortId>) {
         let JobConfig { job: id, key, protocol, .. } = plan.job;
         self.remove(id);
         let machine = self.shared.get_mut(protocol);
         debug_assert!(machine.is_some(), "the shared machine comes first");
-        let shares = machine.map(|machine| machine.add_job(plan)).is_some();
+        let uses_shared = machine.map(|machine| machine.add_job(plan)).is_some();
         // Servers on hosts of their own, behind the ranks in the plan.
-        let behind = plan.ports.iter().skip(plan.job.world.into()).flatten().copied();
+        let behind = plan.ports.iter().skip(plan.job.world_size.into()).flatten().copied();
         let others = if members.is_empty() { Vec::new() } else { behind.collect() };
-        let members = members.into_iter().take(plan.job.world.into()).collect();
-        self.insert(id, InstalledJob { protocol, key, members, others, machine: None }, shares);
+        let members = members.into_iter().take(plan.job.world_size.into()).collect();
+        self.insert(id, InstalledJob { protocol, key, members, others, machine: None }, uses_shared);
     }
 
-    fn insert(&mut self, id: JobId, mut job: InstalledJob, shares: bool) {
+    fn insert(&mut self, id: JobId, job: InstalledJob, uses_shared: bool) {
         let ports = job.members.iter().map(|port| port.index() + 1).max().unwrap_or(0);
         let mut rank_by_port = vec![None; ports];
         for (rank, port) in job.members.iter().enumerate() {
             rank_by_port[port.index()] = Some(Rank(rank as u16));
         }
-        let machine = job.machine.as_deref_mut();
-        let pace = self.company.as_mut().zip(machine).and_then(|(company, machine)| company.pace_of(machine));
+        let machine = job.machine.as_deref();
+        let instruction_limit =
+            self.instruction_budget.as_mut().zip(machine).and_then(|(budget, machine)| budget.add_job(machine));
         let entry = Entry {
             rank_by_port,
             last_seen: vec![None; job.members.len()],
             others_last_seen: None,
-            questions: 1 << kind::PING | job.machine.as_ref().map_or(0, |machine| machine.questions()),
-            asked: vec![Asked::default(); job.members.len()],
+            query_kinds: 1 << kind::PING | job.machine.as_ref().map_or(0, |machine| machine.query_kinds()),
+            query_limits: vec![QueryLimit::default(); job.members.len()],
             packets: 0,
             drops: DropCounters::default(),
-            pace,
-            shares,
+            instruction_limit,
+            uses_shared,
             job,
         };
         self.jobs.insert(id, entry);
@@ -147,12 +147,14 @@ impl Pipeline {
     /// Removes a job and frees its memory; false if there was no such job.
     pub fn remove(&mut self, id: JobId) -> bool {
         let Some(entry) = self.jobs.remove(id) else { return false };
-        if entry.shares
+        if entry.uses_shared
             && let Some(machine) = self.shared.get_mut(entry.job.protocol)
         {
             machine.remove_job(id);
         }
-        self.company.iter_mut().filter(|_| entry.pace.is_some()).for_each(Company::leave);
+        if let Some(budget) = self.instruction_budget.as_mut().filter(|_| entry.instruction_limit.is_some()) {
+            budget.remove_job();
+        }
         true
     }
 
@@ -166,12 +168,12 @@ impl Pipeline {
     pub fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict {
         let common = match Common::parse(&packet.bytes[..packet.len]) {
             Ok(common) => common,
-            Err(reason) => return self.turn_away(reason),
+            Err(reason) => return self.reject(reason),
         };
         let Some(entry) = self.jobs.get_mut(common.job) else {
-            return self.turn_away(DropReason::UnknownJob);
+            return self.reject(DropReason::UnknownJob);
         };
-        let verdict = entry.admit(now, ingress, &common).and_then(|()| {
+        let verdict = entry.accept(now, ingress, &common).and_then(|()| {
             if common.kind == kind::PING {
                 packet.bytes[kind::AT] = kind::PONG;
                 return Ok(Verdict::Port(ingress));
@@ -179,17 +181,17 @@ impl Pipeline {
             if common.kind == kind::PONG && entry.job.others.contains(&ingress) {
                 return Ok(Verdict::Consume);
             }
-            if let Some(company) = &mut self.company {
-                company.saw(now, common.job);
+            if let Some(budget) = &mut self.instruction_budget {
+                budget.on_packet(now, common.job);
             }
-            if entry.shares {
+            if entry.uses_shared {
                 let machine = self.shared.get_mut(common.protocol).ok_or(DropReason::BadKind)?;
                 return Ok(machine.process(now, ingress, packet, ports));
             }
             let machine = entry.job.machine.as_mut().ok_or(DropReason::BadKind)?;
             let mut call = |machine: &mut dyn Switch| machine.process(now, ingress, packet, ports);
-            match (&mut entry.pace, &self.company) {
-                (Some(pace), Some(company)) => pace.call(now, company, &mut **machine, call),
+            match (&mut entry.instruction_limit, &self.instruction_budget) {
+                (Some(limit), Some(budget)) => limit.call(now, budget, &mut **machine, call),
                 _ => Ok(call(&mut **machine)),
             }
         });
@@ -200,33 +202,34 @@ impl Pipeline {
         verdict
     }
 
-    /// True if a packet is of an installed job and from one of the job's members; for drivers that take packets apart.
-    /// Counts the packet as [`Pipeline::process`] does.
-    pub fn admits(&mut self, now: Time, ingress: PortId, bytes: &[u8]) -> bool {
+    /// True if a packet belongs to an installed job and comes from one of its members; for drivers that handle some packets
+    /// themselves. Counts the packet as [`Pipeline::process`] does.
+    pub fn accepts(&mut self, now: Time, ingress: PortId, bytes: &[u8]) -> bool {
         let common = match Common::parse(bytes) {
             Ok(common) => common,
             Err(reason) => {
-                self.turn_away(reason);
+                self.reject(reason);
                 return false;
             }
         };
         let Some(entry) = self.jobs.get_mut(common.job) else {
-            self.turn_away(DropReason::UnknownJob);
+            self.reject(DropReason::UnknownJob);
             return false;
         };
-        let admitted = entry.admit(now, ingress, &common);
-        if let Err(reason) = admitted {
+        let accepted = entry.accept(now, ingress, &common);
+        if let Err(reason) = accepted {
             entry.drops.count(reason);
         }
-        admitted.is_ok()
+        accepted.is_ok()
     }
 
-    fn turn_away(&mut self, reason: DropReason) -> Verdict {
-        self.strangers.count(reason);
+    fn reject(&mut self, reason: DropReason) -> Verdict {
+        self.rejected.count(reason);
         Verdict::Drop(reason)
     }
 
-    /// What a packet's handler needs for itself, and a number for the machine that has it: see [`Switch::claim`].
+    /// What a packet's handler claims, and the job whose machine handles it (job 0: the machine that jobs share). See
+    /// [`Instrumented::claim`](crate::contract::work::Instrumented::claim).
     pub fn claim(&mut self, ingress: PortId, packet: &[u8]) -> (JobId, Claim) {
         let Ok(common) = Common::parse(packet) else { return (JobId(0), Claim::nothing(0)) };
         let nothing = (common.job, Claim::nothing(0));
@@ -234,31 +237,32 @@ impl Pipeline {
             return nothing;
         }
         match self.jobs.get_mut(common.job) {
-            Some(Entry { shares: true, .. }) => {
+            Some(Entry { uses_shared: true, .. }) => {
                 // A shared machine has one number for all jobs.
-                let claim = self.shared.get_mut(common.protocol).map(|machine| machine.claim(ingress, packet));
-                claim.map_or(nothing, |claim| (JobId(0), claim))
+                let machine = self.shared.get_mut(common.protocol);
+                machine.map_or(nothing, |machine| (JobId(0), claim_of(&mut **machine, ingress, packet)))
             }
             Some(Entry { job: InstalledJob { machine: Some(machine), .. }, .. }) => {
-                (common.job, machine.claim(ingress, packet))
+                (common.job, claim_of(&mut **machine, ingress, packet))
             }
             _ => nothing,
         }
     }
 
-    /// What a packet of so many bytes on the wire brings to its block: see [`Switch::brings`].
+    /// What a packet of `wire_len` bytes brings to its block: see [`Instrumented::brings`](crate::contract::work::Instrumented::brings).
     pub fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
         let common = Common::parse(packet).ok()?;
         let machine = self.jobs.get_mut(common.job)?.job.machine.as_mut()?;
-        machine.brings(ingress, packet, wire_len)
+        machine.instrumented()?.brings(ingress, packet, wire_len)
     }
 
-    /// What the machine of a job has done since the last call; `None` if the machine does not count, or there is none.
+    /// What the machine of a job has done since the last call; `None` if the machine does not count its work, or there is
+    /// none.
     pub fn take_work(&mut self, id: JobId) -> Option<Work> {
         let entry = self.jobs.get_mut(id)?;
         match &mut entry.job.machine {
-            Some(machine) => machine.take_work(),
-            None if entry.shares => self.shared.get_mut(entry.job.protocol)?.take_work(),
+            Some(machine) => Some(machine.instrumented()?.take_work()),
+            None if entry.uses_shared => Some(self.shared.get_mut(entry.job.protocol)?.instrumented()?.take_work()),
             None => None,
         }
     }
@@ -298,7 +302,7 @@ impl Pipeline {
 
     /// Why a job can never go on here.
     pub fn fault(&self, id: JobId) -> Option<String> {
-        self.jobs.get(id)?.job.machine.as_ref()?.fault()
+        self.jobs.get(id)?.job.machine.as_ref()?.operator_status()?.fault
     }
 
     /// The state of one job.
@@ -307,7 +311,7 @@ impl Pipeline {
             fault: self.fault(id),
             machine: match &entry.job.machine {
                 Some(machine) => Some(machine.report()),
-                None if entry.shares => self.shared.get(entry.job.protocol).map(|machine| machine.report_job(id)),
+                None if entry.uses_shared => self.shared.get(entry.job.protocol).map(|machine| machine.report_job(id)),
                 None => None,
             },
             memory_bytes: entry.job.machine.as_ref().map_or(0, |machine| machine.memory_bytes()),
@@ -334,13 +338,17 @@ impl Pipeline {
     }
 
     /// Packets that belonged to no job, by reason.
-    pub fn strangers(&self) -> &DropCounters {
-        &self.strangers
+    pub fn rejected(&self) -> &DropCounters {
+        &self.rejected
     }
 }
 
+fn claim_of<S: Switch + ?Sized>(machine: &mut S, ingress: PortId, packet: &[u8]) -> Claim {
+    machine.instrumented().map_or(Claim::ALL, |machine| machine.claim(ingress, packet))
+}
+
 impl Entry {
-    fn admit(&mut self, now: Time, ingress: PortId, common: &Common) -> Result<(), DropReason> {
+    fn accept(&mut self, now: Time, ingress: PortId, common: &Common) -> Result<(), DropReason> {
         if common.key != self.job.key {
             return Err(DropReason::WrongKey);
         }
@@ -348,23 +356,23 @@ impl Entry {
             self.last_seen[worker.index()] = Some(now);
         } else if self.job.others.contains(&ingress) {
             self.others_last_seen = Some(now);
-        } else if !(self.shares && self.job.members.is_empty() && ingress != PortId::UNKNOWN) {
+        } else if !(self.uses_shared && self.job.members.is_empty() && ingress != PortId::UNKNOWN) {
             return Err(DropReason::NotAMember);
         }
         if common.protocol != self.job.protocol {
             return Err(DropReason::WrongProtocol);
         }
         self.packets += 1;
-        if common.kind < 64 && self.questions >> common.kind & 1 == 1 {
-            self.may_ask(now, ingress)?;
+        if common.kind < 64 && self.query_kinds >> common.kind & 1 == 1 {
+            self.limit_queries(now, ingress)?;
         }
         Ok(())
     }
 
-    fn may_ask(&mut self, now: Time, ingress: PortId) -> Result<(), DropReason> {
-        // Other ports of the job carry the questions of many members.
+    fn limit_queries(&mut self, now: Time, ingress: PortId) -> Result<(), DropReason> {
+        // Other ports of the job carry the queries of many members.
         let Some(&Some(member)) = self.rank_by_port.get(ingress.index()) else { return Ok(()) };
-        match self.asked[member.index()].again(now) {
+        match self.query_limits[member.index()].try_query(now) {
             true => Ok(()),
             false => Err(DropReason::TooOften),
         }

@@ -1,7 +1,8 @@
-//! A protocol as a value: all that a driver, a control plane or a program needs to know of a protocol.
+//! A protocol as a value: all that a driver, a control plane or a program needs to know about a protocol.
 //!
-//! Each protocol's folder has one `pub static PROTOCOL`, and `protocols.rs` lists these values. Code outside a
-//! protocol's folder never asks which protocol it has; it reads the value.
+//! Each protocol's folder has one `pub static PROTOCOL`, written as the differences from [`Protocol::BASE`], and
+//! `protocols.rs` lists these values. Code outside a protocol's folder never asks which protocol it has; it reads the
+//! value.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -39,7 +40,7 @@ pub struct Refusal {
     pub protocol: &'static str,
     /// The collective.
     pub spec: Spec,
-    /// The cause, if it is not plain from the rest: empty, or text that begins with a space.
+    /// The cause, if the rest does not make it clear: empty, or text that begins with a space.
     pub why: &'static str,
     /// What would work.
     pub instead: &'static str,
@@ -55,7 +56,7 @@ pub struct JobShape<'a> {
     /// Workers and switches directly below the switch.
     pub children: u16,
     /// Ranks of the whole job.
-    pub world: u16,
+    pub world_size: u16,
     /// Switches in levels sum for the job.
     pub levels: bool,
     /// The options that the job's members have chosen.
@@ -75,8 +76,22 @@ pub struct Description {
     pub has_vector: bool,
 }
 
+impl Description {
+    /// A packet of an unknown kind.
+    pub const UNKNOWN: Description = Description { kind: "", slot: None, header_len: 0, has_vector: false };
+}
+
+/// Refuses collectives whose operator has no meaning for their type, in the name of a protocol.
+pub fn check_meaning(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
+    let instead = "band, bor and bxor are for integers";
+    match tributary_numeric::native(spec.dtype, spec.op) {
+        Some(_) => Ok(()),
+        None => Err(Refusal { protocol, spec: *spec, why: "", instead }),
+    }
+}
+
 /// Checks that a protocol with these options can do a collective.
-pub type Can = fn(&Spec, &Options) -> Result<(), Refusal>;
+pub type Check = fn(&Spec, &Options) -> Result<(), Refusal>;
 /// Makes a host's machine: a worker's or a server's.
 pub type MakeHost = fn(Values, &HostConfig) -> Box<dyn Host>;
 /// Makes a switch's machine for one job in one shard.
@@ -98,14 +113,14 @@ pub struct Shared {
     pub memory: fn(Values, &SharedSwitchConfig) -> u64,
     /// The longest time for which a switch keeps a packet to sum it with others.
     pub longest_wait: fn(&Options) -> Span,
-    /// The most packets of one job that a switch has room for.
-    pub room: fn(&Options) -> u64,
-    /// Makes the machine of a server on a host of its own, if jobs can have such servers. A job gets servers that are
-    /// on offer when it is formed. If a job needs servers and gets none, its servers are with its ranks.
+    /// The most packets of one job that a switch can hold.
+    pub capacity: fn(&Options) -> u64,
+    /// Makes the machine of a dedicated server, if jobs can have such servers. A job gets the servers that are on offer
+    /// when it is formed. If a job needs servers and gets none, its ranks are its servers too.
     pub server: Option<MakeHost>,
-    /// Where a job sums the blocks that switches do not sum, and why. The arguments: its ranks, its servers on hosts of
-    /// their own, its options. The text follows "7 % (812 blocks) ".
-    pub elsewhere: fn(u16, u16, &Options) -> String,
+    /// Where a job sums the blocks that switches do not sum, and why. The arguments: its ranks, its dedicated servers, its
+    /// options. The text follows "7 % (812 blocks) ".
+    pub fallback_note: fn(u16, u16, &Options) -> String,
 }
 
 /// A protocol that this build speaks.
@@ -120,21 +135,21 @@ pub struct Protocol {
     pub header_len: usize,
     /// Where the protocol's jobs have machines in the network.
     pub placement: Placement,
-    /// True if each host passes results on to others, and so needs room for all of them, whatever part its caller
+    /// True if each host forwards results to others, and so needs memory for all of them, whatever range its caller
     /// wants.
-    pub passes_results_on: bool,
+    pub hosts_forward_results: bool,
     /// True if a reduce brings its result to its root alone, and a broadcast takes nothing from ranks that are not its
     /// root. A reduce-scatter is then made of one reduce for each rank and sends down only what is wanted; an
     /// all-gather is made of one broadcast from each rank and sends up only what is new.
-    pub spares_others: bool,
+    pub rooted_is_unicast: bool,
     /// The options that members of a job may choose.
     pub options: OptionSet,
-    /// As what the protocol sums floats.
+    /// How the protocol sums floats.
     pub numbers: fn(&Options) -> Numbers,
     /// Checks that the protocol can do a collective. Collectives are refused nowhere else, and before anything is sent.
-    pub can: Can,
+    pub check: Check,
     /// The same check for sparse collectives; `None` if no job of the protocol can do any.
-    pub can_sparse: Option<Can>,
+    pub check_sparse: Option<Check>,
     /// Bytes that a job's own machine takes in one shard of one switch, or its tables in the machine that jobs share.
     pub memory: fn(&JobShape<'_>) -> u64,
     /// A worker's machine.
@@ -142,16 +157,16 @@ pub struct Protocol {
     /// A switch's machine for one job; only where the placement is [`Placement::Trees`].
     pub switch: Option<MakeSwitch>,
     /// True if machines in switches may get another number of slots while their jobs run ([`Switch::resize`]), so that
-    /// jobs divide a switch's memory anew as they come and go.
+    /// jobs divide a switch's memory again whenever one comes or goes.
     pub resizes: bool,
-    /// True if trees may be planted anew, over other switches, while their jobs run. Hosts then keep what a machine
-    /// loses, and agree with new machines on where to go on.
-    pub replants: bool,
+    /// True if a tree can be planned again, over other switches, while its job runs: hosts keep what a machine loses, and
+    /// agree with the new machines on where to continue.
+    pub survives_tree_loss: bool,
     /// The bits of the protocol's sums of floats, if they follow from the inputs and the tree alone.
     pub recompute: Option<Recompute>,
     /// The machine that jobs share in each switch; only where the placement is [`Placement::EveryHop`].
     pub shared: Option<Shared>,
-    /// A server's machine, if hosts sum or answer for others.
+    /// A server's machine, if hosts sum or answer for other hosts.
     pub server: Option<MakeHost>,
     /// Describes a packet whose common header was checked.
     pub describe: fn(&[u8]) -> Description,
@@ -161,19 +176,45 @@ pub struct Protocol {
 }
 
 impl Protocol {
+    /// What most protocols have in common: hosts sum, collectives are dense, and there are no options. A protocol
+    /// overrides at least `code`, `name`, `about`, `header_len`, `options`, `check`, `host` and `describe`.
+    pub const BASE: Protocol = Protocol {
+        code: 0,
+        name: "",
+        about: "",
+        header_len: 0,
+        placement: Placement::Hosts,
+        hosts_forward_results: false,
+        rooted_is_unicast: false,
+        options: OptionSet::none(""),
+        numbers: |_| Numbers::Float,
+        check: |_, _| Ok(()),
+        check_sparse: None,
+        memory: |_| 0,
+        host: |_, _| unreachable!("each protocol has its own host machine"),
+        switch: None,
+        resizes: false,
+        survives_tree_loss: false,
+        recompute: None,
+        shared: None,
+        server: None,
+        describe: |_| Description::UNKNOWN,
+        tree_of: |_, _| None,
+    };
+
     /// Checks that the protocol can do a sparse collective.
-    pub fn can_sparse(&self, spec: &Spec, options: &Options) -> Result<(), Refusal> {
+    pub fn check_sparse(&self, spec: &Spec, options: &Options) -> Result<(), Refusal> {
         let (why, instead) = (" of a sparse tensor", "take a protocol and options that sum sparse tensors");
         let refused = || Err(Refusal { protocol: self.name, spec: *spec, why, instead });
-        self.can_sparse.map_or_else(refused, |can| can(spec, options))
+        self.check_sparse.map_or_else(refused, |check| check(spec, options))
     }
 
-    /// True if switches make the sums on the way; false if hosts do.
+    /// True if switches sum; false if only hosts do.
     pub fn sums_in_network(&self) -> bool {
         self.placement != Placement::Hosts
     }
 
-    /// The machine of a server on a host of its own, if jobs have servers or can have some.
+    /// The machine of a dedicated server, if jobs have servers or can have some.
     pub fn server_machine(&self) -> Option<MakeHost> {
         self.server.or_else(|| self.shared.as_ref()?.server)
     }
@@ -188,10 +229,10 @@ impl Protocol {
         self.switch.map(|make| make(values, config))
     }
 
-    /// Bytes of shared memory with which a job is admitted, at a switch with so many of its members or switches below.
+    /// Bytes of shared memory with which a job is admitted, at a switch with this many children.
     pub fn share_bytes(&self, job: &JobConfig, children: u16) -> u64 {
-        let JobConfig { slots, elements_per_packet, world, levels, ref options, .. } = *job;
-        (self.memory)(&JobShape { slots, elements_per_packet, children, world, levels, options })
+        let JobConfig { slots, elements_per_packet, world_size, levels, ref options, .. } = *job;
+        (self.memory)(&JobShape { slots, elements_per_packet, children, world_size, levels, options })
     }
 
     /// The machine that all jobs of the protocol share in one switch of a fabric, if they share one.

@@ -11,8 +11,8 @@ pub enum SumTree {
 
 impl SumTree {
     /// One switch over all ranks, in their order.
-    pub fn star(world: u16) -> SumTree {
-        SumTree::Switch((0..world).map(SumTree::Rank).collect())
+    pub fn star(world_size: u16) -> SumTree {
+        SumTree::Switch((0..world_size).map(SumTree::Rank).collect())
     }
 
     /// True if every switch has a child.

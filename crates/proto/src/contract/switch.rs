@@ -1,8 +1,7 @@
-//! The contract of a switch machine: a pipeline through which one packet passes at a time, and which may rewrite it.
+//! The contract of a switch machine, through which one packet passes at a time, and which may rewrite it.
 //!
-//! After every input the driver carries out the verdict; after one input or a burst of inputs it drains
-//! `poll_transmit`, then reads `poll_timeout` ([`super::drive::switch`]). All memory is allocated when the machine is
-//! made; a packet never allocates.
+//! The driver carries out the verdict on each packet, and drains `poll_transmit` after each packet or burst of packets:
+//! see [the order of calls](super). All memory is allocated when the machine is made; a packet never allocates.
 
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
@@ -11,7 +10,7 @@ use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::state::{SharedSwitchState, SwitchState};
 use crate::contract::time::Time;
-use crate::contract::work::{Brought, Claim, Work};
+use crate::contract::work::Instrumented;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +29,7 @@ pub enum Verdict {
     Group(GroupId),
 }
 
-/// What a machine may see of the switch that it runs in.
+/// What a machine can see of the switch that it runs in.
 pub trait PortView {
     /// Bytes that wait in the port's output queue.
     fn queued_bytes(&self, port: PortId) -> u64;
@@ -42,7 +41,7 @@ impl<P: PortView + ?Sized> PortView for &P {
     }
 }
 
-/// A view without queues, for drivers and protocols that have no queues to show.
+/// A view without queues, for drivers that have no queues.
 pub struct NoQueues;
 
 impl PortView for NoQueues {
@@ -65,12 +64,12 @@ pub struct Emission {
     pub ecn: Ecn,
     /// Where the packet goes.
     pub verdict: Verdict,
-    /// The port by which the last contribution to the packet's sum came in; `None` for a packet that is no sum. A sum
-    /// that a timer sends takes the room that it would take in the last contribution's own packet.
+    /// The port by which the last contribution to the packet's sum came in; `None` for a packet that is not a sum. A sum
+    /// that a timer sends uses the buffer that the last contribution's packet has freed.
     pub ingress: Option<PortId>,
 }
 
-/// The state of a job's machine, for operators.
+/// The state of a job's machine, for the switch's operator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SwitchReport {
     /// Slots or descriptors that the job holds.
@@ -100,16 +99,16 @@ pub struct Lag {
     pub blocks: u32,
 }
 
-/// The state of a tree whose packets are summed in their order, each when all children have brought it.
+/// The state of a tree whose packets are summed in their order, each when all children have sent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OrderReport {
     /// The tree.
     pub tree: TreeId,
     /// The number of the packet that is summed next.
     pub expected: u32,
-    /// How often the tree went back.
+    /// How often the tree was rewound.
     pub epoch: u16,
-    /// Packets that the switch has room for at each child's port.
+    /// Packets that each child's port can buffer.
     pub cap: u16,
     /// Packets that wait at each child's port.
     pub held: Vec<u16>,
@@ -117,12 +116,37 @@ pub struct OrderReport {
     pub waits_for: Vec<ChildId>,
 }
 
-/// A switch's side of a protocol, for one job or for several jobs that share its memory: see [`SharedSwitch`].
+/// What a machine reports about its job's custom operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperatorStatus {
+    /// Instructions that the operators have taken since the machine was made.
+    pub instructions: u64,
+    /// Why an operator failed, and the job with it. The driver ends the job, and its members get this text.
+    pub fault: Option<String>,
+}
+
+/// A switch's side of a protocol, for one job, or for several jobs that share its memory: see [`SharedSwitch`].
 pub trait Switch: Send {
-    /// Takes a packet that has passed the pipeline's checks of job, key and membership.
+    /// All bytes that the machine has allocated, and its own.
+    fn memory_bytes(&self) -> usize;
+    /// The state of the job, for the switch's operator.
+    fn report(&self) -> SwitchReport;
+    /// The kinds of packets that are queries, a bit for each. A query costs the switch more than its bytes, and a member
+    /// that needs many queries has gone wrong: the pipeline limits how often each member may send one.
+    fn query_kinds(&self) -> u64 {
+        0
+    }
+
+    /// Takes a packet whose job, key and membership the pipeline has checked.
     fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, ports: &dyn PortView) -> Verdict;
     /// The time of `poll_timeout` has come.
     fn handle_timeout(&mut self, now: Time);
+
+    /// Gives the machine another number of slots, at least one for each tree; only if the protocol
+    /// [`resizes`](crate::contract::protocol::Protocol::resizes). Its memory changes at once. Contents of slots may be
+    /// lost; members then send them again.
+    fn resize(&mut self, _slots: u16) {}
+
     /// The next packet that the switch makes itself. `buf` holds a full packet of the job, and at least
     /// [`MIN_TRANSMIT_LEN`] bytes.
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission>;
@@ -133,49 +157,22 @@ pub trait Switch: Send {
     fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
         self.poll_timeout().filter(|&due| due < limit)
     }
-    /// All bytes that the machine has allocated, and its own.
-    fn memory_bytes(&self) -> usize;
-    /// The state of the job, for people.
-    fn report(&self) -> SwitchReport;
-    /// Why the job can never go on, for its members. The driver of the machine then ends the job.
-    fn fault(&self) -> Option<String> {
+
+    /// The status of the job's custom operators; `None` if the job has none.
+    fn operator_status(&self) -> Option<OperatorStatus> {
         None
     }
-    /// Instructions that the job's own operators have taken since the last call of this function; `None` if the job has none.
-    fn take_instructions(&mut self) -> Option<u64> {
+    /// The machine as one that counts its work, for drivers that simulate a switch's cores; `None` if it does not count.
+    fn instrumented(&mut self) -> Option<&mut dyn Instrumented> {
         None
     }
     /// The machine's state, for explorers; `None` if explorers cannot copy the machine.
     fn state(&self) -> Option<&dyn SwitchState> {
         None
     }
-    /// What a packet's handler needs for itself, where handlers run on cores. Called before [`Switch::process`], also
-    /// for packets that the pipeline may drop.
-    fn claim(&mut self, _ingress: PortId, _packet: &[u8]) -> Claim {
-        Claim::ALL
-    }
-    /// What a packet of so many bytes on the wire brings to the block that its handler claims; `None` if it brings
-    /// nothing.
-    fn brings(&mut self, _ingress: PortId, _packet: &[u8], _wire_len: usize) -> Option<Brought> {
-        None
-    }
-    /// What the machine has done since the last call; `None` if the machine does not count. A driver need not call
-    /// this.
-    fn take_work(&mut self) -> Option<Work> {
-        None
-    }
-    /// Gives the machine another number of slots, at least one for each tree; only if the protocol
-    /// [`resizes`](crate::contract::protocol::Protocol::resizes). Its memory changes at once. Contents of slots may be
-    /// lost; the members then bring them again. The driver drains `poll_transmit` as after every input.
-    fn resize(&mut self, _slots: u16) {}
-    /// The kinds of packets that are questions, a bit for each. A question costs the switch more than its bytes, and a
-    /// member that needs many questions has gone wrong. The pipeline bounds how often each member asks.
-    fn questions(&self) -> u64 {
-        0
-    }
 }
 
-/// The state of memory that jobs share, for operators.
+/// The state of memory that jobs share, for the switch's operator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SharedReport {
     /// Slots, descriptors or aggregators in all.

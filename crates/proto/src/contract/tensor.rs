@@ -15,22 +15,22 @@ use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 use crate::contract::ids::Rank;
 use crate::contract::sparse::SparseTensor;
 
-/// Which ranks bring data to a collective, and which get the result (Canary §6).
+/// Which ranks contribute data to a collective, and which get the result (Canary §6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Primitive {
-    /// Every rank brings data, and every rank gets the result.
+    /// Every rank contributes, and every rank gets the result.
     #[default]
     Allreduce,
-    /// Every rank brings data, and this rank gets the result.
+    /// Every rank contributes, and this rank gets the result.
     Reduce(Rank),
-    /// This rank brings data, and every other rank gets the data bit for bit. The data are 32-bit words; a protocol
+    /// This rank's data go to every other rank, bit for bit. The data are 32-bit words; a protocol
     /// that has to sum adds the zeros of the other ranks, which change nothing. The type is `i32` and the operator the
     /// sum.
     Broadcast(Rank),
 }
 
 impl Primitive {
-    /// The rank that all ranks must name alike, if the primitive has one.
+    /// The root, on which all ranks must agree, if the primitive has one.
     pub fn root(self) -> Option<Rank> {
         match self {
             Primitive::Allreduce => None,
@@ -38,8 +38,8 @@ impl Primitive {
         }
     }
 
-    /// True if the rank has data to bring.
-    pub fn brings(self, rank: Rank) -> bool {
+    /// True if the rank contributes data.
+    pub fn contributes(self, rank: Rank) -> bool {
         !matches!(self, Primitive::Broadcast(root) if root != rank)
     }
 
@@ -51,7 +51,7 @@ impl Primitive {
         }
     }
 
-    /// The one rank that brings data; `None` if several do.
+    /// The one rank that contributes; `None` if several do.
     pub fn sole_source(self) -> Option<Rank> {
         match self {
             Primitive::Broadcast(root) => Some(root),
@@ -60,7 +60,7 @@ impl Primitive {
     }
 
     /// True if the result is written to the rank's output.
-    pub fn gets(self, rank: Rank) -> bool {
+    pub fn receives(self, rank: Rank) -> bool {
         match self {
             Primitive::Allreduce => true,
             Primitive::Reduce(root) => rank == root,
@@ -83,7 +83,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A collective without elements, in packets and slots that are about no collective.
+    /// A collective without elements, for packets and slots that belong to no collective.
     pub const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 
     /// An allreduce.
@@ -96,7 +96,7 @@ impl Spec {
         Spec { elements, dtype, op, primitive: Primitive::Reduce(root) }
     }
 
-    /// A broadcast of so many 32-bit words.
+    /// A broadcast of 32-bit words.
     pub const fn broadcast(words: u32, root: Rank) -> Spec {
         Spec { elements: words, dtype: DType::I32, op: ReduceOp::Sum, primitive: Primitive::Broadcast(root) }
     }
@@ -108,7 +108,7 @@ impl fmt::Display for Spec {
         match primitive {
             Primitive::Allreduce | Primitive::Reduce(_) => {
                 match op {
-                    ReduceOp::Own(_) => write!(f, "{op} of {elements} bytes")?,
+                    ReduceOp::Custom(_) => write!(f, "{op} of {elements} bytes")?,
                     _ => write!(f, "{op} of {elements} {dtype} elements")?,
                 }
                 primitive.root().map_or(Ok(()), |root| write!(f, " for rank {root}"))
@@ -122,12 +122,12 @@ impl fmt::Display for Spec {
 /// never reads a block of the input again after it has written that block of the output. The supertrait `Any` lets the
 /// driver that handed a tensor over take its own type back.
 pub trait Tensor: Any + Send {
-    /// Size, type, operator, and which ranks bring data and get the result. A machine calls `encode` and the other
-    /// reading calls only on ranks that bring data. On ranks that get no result, it need not call `decode` and the
+    /// Size, type, operator, and which ranks contribute and get the result. A machine calls `encode` and the other
+    /// reading calls only on ranks that contribute. On ranks that get no result, it need not call `decode` and the
     /// other writing calls, nor bring the result to the rank.
     fn spec(&self) -> Spec;
 
-    /// True if the input stays as it is whatever is written to the output, because they are apart.
+    /// True if writing to the output leaves the input as it is, because they do not overlap.
     fn leaves_input(&self) -> bool {
         false
     }
@@ -157,12 +157,12 @@ pub trait Tensor: Any + Send {
     fn write_scaled(&mut self, block: Range<usize>, _scale: Scale, bytes: &[u8]) {
         self.write(block, bytes);
     }
-    /// `output[block] <- bytes`, for a result over so many of the ranks, in a job whose sums need not wait for all.
+    /// `output[block] <- bytes`, for a result over some of the ranks, in a job whose sums need not wait for all.
     fn write_partial(&mut self, block: Range<usize>, _contributors: u16, bytes: &[u8]) {
         self.write(block, bytes);
     }
     /// `output[block] <- output[block] / world` if the operator is an average; nothing otherwise.
-    fn divide(&mut self, block: Range<usize>, world: u16);
+    fn divide(&mut self, block: Range<usize>, world_size: u16);
 
     /// The tensor as indices and values, if it is sparse. Of a sparse tensor only this, `sparse_mut` and `spec` are
     /// called.
@@ -174,8 +174,7 @@ pub trait Tensor: Any + Send {
         None
     }
 
-    /// The same data in memory of its own, for explorers of machines; `None` if the data is the caller's memory, of
-    /// which there is no second copy.
+    /// A copy of the data, for explorers of machines; `None` if the data is the caller's memory, which is not copied.
     fn fork(&self) -> Option<Box<dyn Tensor>> {
         None
     }

@@ -2,7 +2,7 @@
 //!
 //! With [`Values::Elements`] a vector is in memory as it is on the wire. With [`Values::Fingerprint`] it is
 //! [`FINGERPRINT_LEN`] bytes, whatever its length. Fingerprints add up so that a missing, doubled or foreign
-//! contribution is always seen: a simulation of thousands of hosts then carries no data and still proves every result.
+//! contribution is always detected: a simulation of thousands of hosts carries no data and still proves every result.
 //! The machines are the same for both, and so is their trace of packets.
 
 use tributary_numeric::{self as numeric, Combine, DType, Fixed16, Scale};
@@ -71,9 +71,9 @@ pub static FINGERPRINTS: Combine = Combine {
     finish: |_, _| {},
 };
 
-/// Copies opaque elements, a byte at a time. The job's own operator combines them; these kernels cannot.
+/// Copies opaque elements, a byte at a time. A custom operator combines them; these kernels cannot.
 pub static OPAQUE: Combine = Combine {
-    name: "own operator",
+    name: "custom operator",
     wire_size: 1,
     lane_size: 1,
     partial_size: 1,
@@ -90,7 +90,7 @@ pub static OPAQUE: Combine = Combine {
 };
 
 fn foreign(_: &mut [u8], _: &[u8]) {
-    unreachable!("a rule of opaque elements names the operator that combines them")
+    unreachable!("custom operators combine opaque elements themselves")
 }
 
 /// Fingerprints of 16-bit floats, which a switch converts to fixed point: it multiplies them by a factor of its scale,

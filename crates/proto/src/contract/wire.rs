@@ -7,7 +7,6 @@
 
 use tributary_numeric::{DType, ReduceOp};
 
-use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, JobKey, Rank};
 use crate::contract::tensor::{Primitive, Spec};
@@ -16,16 +15,16 @@ use crate::contract::tensor::{Primitive, Spec};
 pub const MAGIC: u16 = 0x5442;
 /// The version of this wire format.
 pub const VERSION: u8 = 2;
-/// The version's place in every header, whatever the version.
+/// Offset of the version in every header, whatever the version.
 pub const VERSION_AT: usize = 2;
 /// Bytes of the common header.
 pub const COMMON_LEN: usize = 16;
 /// Bytes of the headers before ours: IPv4's without options, and UDP's.
 pub const IPV4_AND_UDP_LEN: usize = 20 + 8;
 
-/// Kinds that every protocol shares; a protocol's own kinds start at [`kind::FIRST_OWN`].
+/// Kinds that every protocol shares; a protocol's own kinds start at [`kind::FIRST_OF_PROTOCOL`].
 pub mod kind {
-    /// Host to switch: are you there? It also keeps the membership alive.
+    /// Host to switch: asks for a PONG, and keeps the membership alive.
     pub const PING: u8 = 0;
     /// Switch to host: the PING's bytes back.
     pub const PONG: u8 = 1;
@@ -34,28 +33,28 @@ pub mod kind {
     pub const HELLO: u8 = 2;
     /// Host to host over switches of one fabric, which only forward the packet. Of job 0, under the fabric's own key.
     pub const CARRY: u8 = 3;
-    /// Switch to host, or to a switch below: is it you who joins? Of job 0; the key is a number drawn for this
-    /// question.
+    /// Switch to host, or to a switch below: proves that the process that joins receives at this address. Of job 0; the
+    /// key is a random number drawn for this challenge.
     pub const CHALLENGE: u8 = 4;
     /// The answer to CHALLENGE: the same bytes back.
     pub const RESPONSE: u8 = 5;
-    /// A part of a packet that is too long for one link on its way.
-    pub const PIECE: u8 = 6;
-    /// Host to switch, and on to the switch above: how far a rank is in its collectives.
+    /// A fragment of a packet that is too long for one link on its way.
+    pub const FRAGMENT: u8 = 6;
+    /// Host to switch, and on to the parent switch: how far a rank is in its collectives.
     pub const PROGRESS: u8 = 7;
-    /// Switch to the machine at the other end of a cable, in a lossless fabric: send nothing for a while. To switches
-    /// of job 0, under the fabric's own key.
+    /// Switch to the node at the other end of a cable, in a lossless fabric: send nothing for a while. To switches of job
+    /// 0, under the fabric's own key.
     pub const PAUSE: u8 = 8;
     /// The first kind that a protocol may give its own meaning.
-    pub const FIRST_OWN: u8 = 16;
+    pub const FIRST_OF_PROTOCOL: u8 = 16;
     /// Where the header keeps the kind.
     pub(crate) const AT: usize = 4;
 
     /// Declares a protocol's own kinds of packets, in the order of their codes.
-    macro_rules! own {
+    macro_rules! protocol_kinds {
         ($(#[$first_doc:meta])* $first:ident, $($rest:tt)*) => {
-            $crate::contract::wire::kind::own! {
-                $(#[$first_doc])* $first = $crate::contract::wire::kind::FIRST_OWN, $($rest)*
+            $crate::contract::wire::kind::protocol_kinds! {
+                $(#[$first_doc])* $first = $crate::contract::wire::kind::FIRST_OF_PROTOCOL, $($rest)*
             }
         };
         ($(#[$first_doc:meta])* $first:ident = $code:expr, $($(#[$doc:meta])* $name:ident,)*) => {
@@ -97,7 +96,7 @@ pub mod kind {
             }
         };
     }
-    pub(crate) use own;
+    pub(crate) use protocol_kinds;
 }
 
 /// The common header as a plain value.
@@ -131,17 +130,17 @@ impl Common {
         })
     }
 
-    /// Reads the header of a packet for a member of `job`; returns the packet's kind.
+    /// Reads the header of a packet that must have the same job, key and protocol as `expected`; returns the packet's kind.
     #[inline]
-    pub fn parse_kind(bytes: &[u8], job: &JobConfig) -> Result<u8, DropReason> {
+    pub fn parse_kind(bytes: &[u8], expected: &Common) -> Result<u8, DropReason> {
         let common = Common::parse(bytes)?;
-        if common.job != job.job {
+        if common.job != expected.job {
             return Err(DropReason::UnknownJob);
         }
-        if common.key != job.key {
+        if common.key != expected.key {
             return Err(DropReason::WrongKey);
         }
-        if common.protocol != job.protocol {
+        if common.protocol != expected.protocol {
             return Err(DropReason::WrongProtocol);
         }
         Ok(common.kind)
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_collective_is_survives_the_wire() {
+    fn collectives_survive_the_wire() {
         let root = Rank(300);
         for dtype in DType::ALL {
             for op in ReduceOp::ALL {
@@ -242,30 +241,19 @@ mod tests {
     }
 
     #[test]
-    fn a_member_hears_only_its_own_job_with_its_key_under_its_protocol() {
-        let job = JobConfig {
-            job: JobId(3),
-            key: JobKey(7),
-            protocol: 1,
-            world: 2,
-            slots: 1,
-            elements_per_packet: 8,
-            trees: 1,
-            levels: false,
-            options: Default::default(),
-        };
-        let ours = Common { protocol: 1, kind: 17, job: job.job, key: job.key };
-        let heard = |common: Common| {
+    fn a_member_accepts_only_its_own_job_with_its_key_under_its_protocol() {
+        let ours = Common { protocol: 1, kind: 17, job: JobId(3), key: JobKey(7) };
+        let parsed = |common: Common| {
             let mut bytes = [0; COMMON_LEN];
             common.emit(&mut bytes);
-            Common::parse_kind(&bytes, &job)
+            Common::parse_kind(&bytes, &ours)
         };
-        assert_eq!(heard(ours), Ok(17));
-        assert_eq!(heard(Common { job: JobId(4), ..ours }), Err(DropReason::UnknownJob));
-        assert_eq!(heard(Common { key: JobKey(8), ..ours }), Err(DropReason::WrongKey));
-        assert_eq!(heard(Common { protocol: 2, ..ours }), Err(DropReason::WrongProtocol));
+        assert_eq!(parsed(ours), Ok(17));
+        assert_eq!(parsed(Common { job: JobId(4), ..ours }), Err(DropReason::UnknownJob));
+        assert_eq!(parsed(Common { key: JobKey(8), ..ours }), Err(DropReason::WrongKey));
+        assert_eq!(parsed(Common { protocol: 2, ..ours }), Err(DropReason::WrongProtocol));
         // A sender without the job's key learns nothing of the job's protocol.
-        assert_eq!(heard(Common { key: JobKey(8), protocol: 2, ..ours }), Err(DropReason::WrongKey));
-        assert_eq!(Common::parse_kind(&[0; COMMON_LEN], &job), Err(DropReason::BadMagic));
+        assert_eq!(parsed(Common { key: JobKey(8), protocol: 2, ..ours }), Err(DropReason::WrongKey));
+        assert_eq!(Common::parse_kind(&[0; COMMON_LEN], &ours), Err(DropReason::BadMagic));
     }
 }

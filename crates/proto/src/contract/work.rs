@@ -1,9 +1,25 @@
-//! What a switch's machine does for a packet, in counted operations, and what its handler needs for itself meanwhile;
-//! for drivers in which handling a packet takes time.
+//! What a switch's machine does for a packet, in counted operations, and what its handler claims meanwhile: for
+//! simulators of a switch's cores only. A protocol without [`Instrumented`] runs everywhere else.
 //!
 //! A machine's calls are atomic, and a driver in which they take no time needs none of this. Where handlers run on
 //! cores, the driver reads a packet's [`Claim`] before the call, waits until the handler may have what it claims, calls
 //! the machine, and then takes the [`Work`]. The driver decides how long that work takes.
+
+use crate::contract::ids::PortId;
+
+/// A switch's machine that counts its work, reached by
+/// [`Switch::instrumented`](crate::contract::switch::Switch::instrumented).
+pub trait Instrumented {
+    /// What a packet's handler claims. Called before [`process`](crate::contract::switch::Switch::process), also for
+    /// packets that the pipeline may drop.
+    fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim;
+    /// What a packet of `wire_len` bytes brings to the block that its handler claims; `None` if it brings nothing.
+    fn brings(&mut self, _ingress: PortId, _packet: &[u8], _wire_len: usize) -> Option<Brought> {
+        None
+    }
+    /// What the machine has done since the last call.
+    fn take_work(&mut self) -> Work;
+}
 
 /// Operations since the last call. Elements are those of the collective's type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

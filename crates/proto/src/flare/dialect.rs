@@ -26,10 +26,10 @@ pub struct FlareDialect {
 impl Dialect for FlareDialect {
     type Word = Says;
 
-    fn of(options: &Options, levels: bool, world: u16) -> FlareDialect {
+    fn of(options: &Options, levels: bool, world_size: u16) -> FlareDialect {
         let choices = Choices::of(options);
         // In one switch the tree over the switch's children is the tree over ranks.
-        let over_ranks = (choices.over_ranks && levels).then(|| Order::of(&SumTree::star(world)));
+        let over_ranks = (choices.over_ranks && levels).then(|| Order::of(&SumTree::star(world_size)));
         FlareDialect { choices, narrow: NarrowBlocks::chosen(options, levels), over_ranks }
     }
 
@@ -41,9 +41,9 @@ impl Dialect for FlareDialect {
         self.narrow
     }
 
-    fn width(&self, children: usize, world: u16) -> usize {
+    fn width(&self, children: usize, world_size: u16) -> usize {
         match self.over_ranks {
-            Some(_) => nodes_needed(world.into()),
+            Some(_) => nodes_needed(world_size.into()),
             None => self.choices.design.buffers(children),
         }
     }
@@ -71,7 +71,7 @@ impl Dialect for FlareDialect {
     }
 
     fn epochs(&self, host: &HostConfig) -> Option<Epochs> {
-        self.choices.stagger.then(|| Epochs::new(host.job.slots, host.rank.0, host.job.world))
+        self.choices.stagger.then(|| Epochs::new(host.job.slots, host.rank.0, host.job.world_size))
     }
 
     fn concluded(&self, spec: &Spec, joined: Says, of_all: bool) -> Says {

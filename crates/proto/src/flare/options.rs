@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::design::{Choice, Design, Selection};
 use super::sparse::layout as sparse;
+use crate::contract::custom_op::{CustomOp, OrderDependence};
 use crate::contract::numbers::NarrowBlocks;
-use crate::contract::operator::{Needs, Operator, Operators};
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::sum_tree::SumOrder;
 use crate::parts::slots::host::SendWindow;
@@ -20,7 +20,7 @@ pub const SET: OptionSet = OptionSet {
     together,
     sparse: Some(sparse::of_density),
     packets_of_a_result: sparse::packets_of_a_result,
-    own: Some(of_operators),
+    custom_ops: Some(of_operators),
     order,
     simulated: &[SendWindow::SIMULATED],
     ..OptionSet::new(
@@ -54,7 +54,7 @@ pub const SET: OptionSet = OptionSet {
                 help: "each rank sends its blocks in an order of its own, so that those of one block come apart in time",
             },
             NarrowBlocks::OPTION,
-            Operators::OPTION,
+            OptionSpec::CUSTOM_OPS,
             SendWindow::OPTION,
             sparse::OPTIONS[0],
             sparse::OPTIONS[1],
@@ -65,15 +65,15 @@ pub const SET: OptionSet = OptionSet {
     )
 };
 
-/// The default: the order that the job's own operators need.
-fn of_operators(operators: &[Arc<dyn Operator>]) -> Vec<(&'static str, String)> {
+/// The options of a job with these custom operators: the order that they depend on is the default.
+fn of_operators(operators: &[Arc<dyn CustomOp>]) -> Vec<(&'static str, String)> {
     let hashes: Vec<String> = operators.iter().map(|operator| operator.hash().to_string()).collect();
-    let order = match operators.iter().map(|operator| operator.needs()).max() {
-        None | Some(Needs::Nothing) => "off",
-        Some(Needs::Arrangement) => "tree",
-        Some(Needs::RankOrder) => "ranks",
+    let order = match operators.iter().map(|operator| operator.order_dependence()).max() {
+        None | Some(OrderDependence::Nothing) => "off",
+        Some(OrderDependence::Arrangement) => "tree",
+        Some(OrderDependence::RankOrder) => "ranks",
     };
-    vec![(Operators::OPTION.name, hashes.join(",")), (REPRODUCIBLE, order.to_owned())]
+    vec![(OptionSpec::CUSTOM_OPS.name, hashes.join(",")), (REPRODUCIBLE, order.to_owned())]
 }
 
 fn order(options: &Options) -> SumOrder {
@@ -84,12 +84,14 @@ fn order(options: &Options) -> SumOrder {
     }
 }
 
-/// The choice that a job lacks to apply one of its own operators, if it lacks one.
-pub fn lacks_order(options: &Options, needs: Needs) -> Option<&'static str> {
-    match (options.choice(REPRODUCIBLE), needs) {
-        ("ranks", _) | (_, Needs::Nothing) | ("tree", Needs::Arrangement) => None,
-        (_, Needs::Arrangement) => Some("choose reproducible=tree or ranks, as the operator is not associative"),
-        (_, Needs::RankOrder) => Some("choose reproducible=ranks, as the operator does not commute"),
+/// The choice without which the job cannot apply one of its custom operators, if it lacks one.
+pub fn lacks_order(options: &Options, dependence: OrderDependence) -> Option<&'static str> {
+    match (options.choice(REPRODUCIBLE), dependence) {
+        ("ranks", _) | (_, OrderDependence::Nothing) | ("tree", OrderDependence::Arrangement) => None,
+        (_, OrderDependence::Arrangement) => {
+            Some("choose reproducible=tree or ranks, as the operator is not associative")
+        }
+        (_, OrderDependence::RankOrder) => Some("choose reproducible=ranks, as the operator does not commute"),
     }
 }
 
@@ -102,7 +104,7 @@ fn together(options: &Options) -> Result<(), String> {
         return Ok(());
     }
     if !options.operators().is_empty() {
-        return Err("own operators are for dense tensors: leave operators or sparse out".to_owned());
+        return Err("custom operators are for dense tensors: leave operators or sparse out".to_owned());
     }
     if options.choice(REPRODUCIBLE) != "off" {
         return Err("sums of sparse tensors depend on arrival: leave reproducible or sparse out".to_owned());

@@ -10,7 +10,7 @@ use crate::contract::config::{HostConfig, SwitchConfig};
 use crate::contract::host::Host;
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::Options;
-use crate::contract::protocol::{Description, JobShape, Placement, Protocol, Refusal};
+use crate::contract::protocol::{Description, JobShape, Placement, Protocol, Refusal, check_meaning};
 use crate::contract::switch::Switch;
 use crate::contract::tensor::{Primitive, Spec};
 use crate::contract::values::Values;
@@ -26,39 +26,34 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "the switch sums, or a tree of switches, in one of three designs, reproducibly if asked for",
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
-    passes_results_on: false,
-    spares_others: true,
+    rooted_is_unicast: true,
     options: options::SET,
-    numbers: |_| Numbers::Float,
-    can,
-    can_sparse: Some(can_sparse),
+    check,
+    check_sparse: Some(check_sparse),
     memory,
     host: make_host,
     switch: Some(make_switch),
-    resizes: false,
-    replants: false,
     recompute: Some(reference),
-    shared: None,
-    server: None,
     describe,
     tree_of: |job, packet| layout::tree_of(job, describe(packet).slot),
+    ..Protocol::BASE
 };
 
 /// Accepts every collective of a dense tensor that has a meaning, in a job of dense tensors.
-fn can(spec: &Spec, options: &Options) -> Result<(), Refusal> {
+fn check(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     if Choices::of(options).is_some() {
         let why = " of a dense tensor in a job of sparse ones";
         let instead = "leave the option sparse out, or bring indices and values";
         return Err(Refusal { protocol: "flare", spec: *spec, why, instead });
     }
-    if let ReduceOp::Own(number) = spec.op {
-        return can_own(spec, number, options);
+    if let ReduceOp::Custom(number) = spec.op {
+        return check_custom_op(spec, number, options);
     }
-    has_meaning(spec)
+    check_meaning("flare", spec)
 }
 
-/// Accepts the job's own operators, if the job's order of application suits them.
-fn can_own(spec: &Spec, number: u8, options: &Options) -> Result<(), Refusal> {
+/// Accepts the job's custom operators, if the order in which the job applies them suits them.
+fn check_custom_op(spec: &Spec, number: u8, options: &Options) -> Result<(), Refusal> {
     let operators = options.operators();
     let refused = |why, instead| Err(Refusal { protocol: "flare", spec: *spec, why, instead });
     let Some(operator) = operators.get(number) else {
@@ -67,27 +62,18 @@ fn can_own(spec: &Spec, number: u8, options: &Options) -> Result<(), Refusal> {
     if Encoding::of_job(Values::Elements, Numbers::Float, spec, &operators).is_none() {
         return refused("", "bring whole elements of the operator's size, as bytes");
     }
-    options::lacks_order(options, operator.needs()).map_or(Ok(()), |instead| refused(" in any order", instead))
+    options::lacks_order(options, operator.order_dependence())
+        .map_or(Ok(()), |instead| refused(" in any order", instead))
 }
 
 /// Accepts every allreduce that has a meaning, in a job of sparse tensors.
-fn can_sparse(spec: &Spec, options: &Options) -> Result<(), Refusal> {
+fn check_sparse(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     let (why, instead) = match Choices::of(options) {
         None => (" of a sparse tensor in a job of dense ones", "choose sparse=auto"),
         Some(_) if spec.primitive != Primitive::Allreduce => (" of a sparse tensor", "take an allreduce"),
-        Some(_) => return has_meaning(spec),
+        Some(_) => return check_meaning("flare", spec),
     };
     Err(Refusal { protocol: "flare", spec: *spec, why, instead })
-}
-
-fn has_meaning(spec: &Spec) -> Result<(), Refusal> {
-    match Encoding::new(Values::Elements, Numbers::Float, spec) {
-        Some(_) => Ok(()),
-        None => {
-            let instead = "band, bor and bxor are for integers";
-            Err(Refusal { protocol: "flare", spec: *spec, why: "", instead })
-        }
-    }
 }
 
 fn memory(shape: &JobShape<'_>) -> u64 {

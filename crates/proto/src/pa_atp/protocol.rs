@@ -9,7 +9,7 @@ use crate::contract::time::Span;
 use crate::parts::best_effort::apart::ServerHost;
 use crate::parts::best_effort::host::BestEffortHost;
 use crate::parts::best_effort::options::{
-    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option,
+    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, check, fallback_note, increase, increase_option,
 };
 use crate::parts::best_effort::switch::BestEffortSwitch;
 use crate::parts::best_effort::switch::job::Job;
@@ -27,8 +27,6 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "ATP whose leading ranks go ahead of stragglers, and make way for them",
     header_len: wire::HEADER_LEN,
     placement: Placement::EveryHop,
-    passes_results_on: false,
-    spares_others: false,
     options: OptionSet::new(
         NAME,
         &[
@@ -74,26 +72,20 @@ pub static PROTOCOL: Protocol = Protocol {
         ],
     ),
     numbers: |_| Numbers::Fixed,
-    can: |spec, _| can(NAME, spec),
-    can_sparse: None,
+    check: |spec, _| check(NAME, spec),
     memory: Job::bytes_of,
     host: |values, config| Box::new(BestEffortHost::new(values, RULES, config)),
-    switch: None,
-    resizes: false,
-    replants: false,
-    recompute: None,
     shared: Some(Shared {
         machine: |values, config| Box::new(BestEffortSwitch::new(values, RULES, config)),
         memory: BestEffortSwitch::bytes_of,
         options: OptionSet { simulated: SIMULATED_SWITCH, ..OptionSet::new(NAME, SWITCH) },
         longest_wait: |_| Span::ZERO,
-        room: |options| options.count("aggregators"),
+        capacity: |options| options.count("aggregators"),
         server: Some(|values, config| Box::new(ServerHost::new(values, RULES, config))),
-        elsewhere,
+        fallback_note,
     }),
-    server: None,
     describe: wire::describe,
-    tree_of: |_, _| None,
+    ..Protocol::BASE
 };
 
 fn choices(job: &JobConfig) -> Choices {

@@ -8,7 +8,7 @@ const PARTIAL: &str = "partial";
 
 /// The options of the protocol.
 pub const SET: OptionSet = OptionSet {
-    quorum: Some(|options, world| Some(Quorum::of(options)?.least(world))),
+    quorum: Some(|options, world_size| Some(Quorum::of(options)?.least(world_size))),
     ..OptionSet::new("panama", SPECS)
 };
 
@@ -71,13 +71,13 @@ impl Quorum {
 
     /// How many ranks an average waits for, rounded to the nearest whole number, halves upwards. §7 calls 14 and 15 of
     /// 16 "0.88" and "0.94".
-    pub fn least(self, world: u16) -> u16 {
-        ((2 * self.part * u32::from(world) + self.of) / (2 * self.of)) as u16
+    pub fn least(self, world_size: u16) -> u16 {
+        ((2 * self.part * u32::from(world_size) + self.of) / (2 * self.of)) as u16
     }
 
     /// How many ranks an average may lack.
-    pub fn budget(self, world: u16) -> u16 {
-        world - self.least(world)
+    pub fn budget(self, world_size: u16) -> u16 {
+        world_size - self.least(world_size)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     /// §7: 0.88 and 0.94 are 14 and 15 of 16. Rounding up would make them 15 and 16, so that 0.94 left out no rank.
     #[test]
     fn the_number_to_wait_for_is_the_nearest() {
-        for (text, world, least) in [
+        for (text, world_size, least) in [
             ("14/16", 16, 14),
             ("15/16", 16, 15),
             ("14/16", 96, 84),
@@ -110,8 +110,8 @@ mod tests {
             ("3/4", 1, 1),
             ("1/2", 1, 1),
         ] {
-            assert_eq!(quorum(text).least(world), least, "{text} of {world}");
-            assert_eq!(quorum(text).budget(world), world - least);
+            assert_eq!(quorum(text).least(world_size), least, "{text} of {world_size}");
+            assert_eq!(quorum(text).budget(world_size), world_size - least);
         }
     }
 

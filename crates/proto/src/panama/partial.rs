@@ -22,7 +22,7 @@ pub fn may_lack_ranks(spec: &Spec) -> bool {
 /// How many of a switch's workers may be left out.
 #[derive(Clone, Debug, Hash)]
 pub struct Budget {
-    world: u32,
+    world_size: u32,
     /// How many ranks a VID may lack in the whole job.
     all: u32,
     /// The rank of each child that is a worker; `None` for a child that is a switch: sums wait for switches.
@@ -30,13 +30,17 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The budget of a switch with these children, in a job of `world` ranks.
-    pub fn new(quorum: Quorum, world: u16, below: &[Below]) -> Budget {
+    /// The budget of a switch with these children, in a job of `world_size` ranks.
+    pub fn new(quorum: Quorum, world_size: u16, below: &[Below]) -> Budget {
         let rank = |below: &Below| match below {
             Below::Worker(rank) => Some(rank.0),
             Below::Switch(_) => None,
         };
-        Budget { world: world.into(), all: quorum.budget(world).into(), workers: below.iter().map(rank).collect() }
+        Budget {
+            world_size: world_size.into(),
+            all: quorum.budget(world_size).into(),
+            workers: below.iter().map(rank).collect(),
+        }
     }
 
     /// True if the child is a worker.
@@ -54,11 +58,11 @@ impl Budget {
         self.workers.iter().flatten().filter(|&&rank| self.has_leave(rank, vid)).count()
     }
 
-    /// True if a rank holds a leave of a VID. Of any `world` consecutive ranks or VIDs, `all` have one, spread evenly
+    /// True if a rank holds a leave of a VID. Of any `world_size` consecutive ranks or VIDs, `all` have one, spread evenly
     /// (Bresenham's line).
     fn has_leave(&self, rank: u16, vid: u32) -> bool {
-        let place = (u64::from(rank) + u64::from(vid)) % u64::from(self.world);
-        place * u64::from(self.all) % u64::from(self.world) < u64::from(self.all)
+        let place = (u64::from(rank) + u64::from(vid)) % u64::from(self.world_size);
+        place * u64::from(self.all) % u64::from(self.world_size) < u64::from(self.all)
     }
 
     /// Bytes on the heap.
@@ -81,17 +85,18 @@ mod tests {
 
     #[test]
     fn the_shares_of_all_racks_add_up_to_what_the_job_may_lack() {
-        for (text, world, rack) in
+        for (text, world_size, rack) in
             [("14/16", 16, 8), ("15/16", 16, 8), ("15/16", 96, 7), ("14/16", 33, 5), ("3/4", 10, 3), ("1/2", 3, 1)]
         {
-            let ranks: Vec<Below> = (0..world).map(|rank| Below::Worker(Rank(rank))).collect();
-            let racks: Vec<Budget> = ranks.chunks(rack).map(|below| Budget::new(quorum(text), world, below)).collect();
+            let ranks: Vec<Below> = (0..world_size).map(|rank| Below::Worker(Rank(rank))).collect();
+            let racks: Vec<Budget> =
+                ranks.chunks(rack).map(|below| Budget::new(quorum(text), world_size, below)).collect();
             for vid in [0, 1, 2, 15, 16, 1_000, u32::MAX] {
                 let shares: Vec<usize> = racks.iter().map(|rack| rack.of(vid)).collect();
-                let all = usize::from(quorum(text).budget(world));
-                assert_eq!(shares.iter().sum::<usize>(), all, "{text} of {world} at {vid}: {shares:?}");
-                let even = all as f64 * rack as f64 / f64::from(world);
-                assert!(shares.iter().all(|&share| (share as f64) < even + 1.0), "{text} of {world}: {shares:?}");
+                let all = usize::from(quorum(text).budget(world_size));
+                assert_eq!(shares.iter().sum::<usize>(), all, "{text} of {world_size} at {vid}: {shares:?}");
+                let even = all as f64 * rack as f64 / f64::from(world_size);
+                assert!(shares.iter().all(|&share| (share as f64) < even + 1.0), "{text} of {world_size}: {shares:?}");
             }
         }
     }

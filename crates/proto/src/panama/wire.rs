@@ -30,7 +30,7 @@ const WID_AT: usize = 26;
 const SPEC_AT: usize = 28;
 const CONTRIBUTORS_AT: usize = SPEC_AT + SPEC_LEN;
 
-kind::own! {
+kind::protocol_kinds! {
     /// A rank's block; upwards. From a switch of a lower level: the sum of its children's blocks.
     Contribution,
     /// The sum; downwards.

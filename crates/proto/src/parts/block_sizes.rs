@@ -1,8 +1,8 @@
 //! The lengths of packets for a collective's blocks: computed once, and compared with each packet.
 
+use crate::contract::custom_op::CustomOps;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
-use crate::contract::operator::Operators;
 use crate::contract::packet::PacketMut;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
@@ -17,7 +17,7 @@ pub struct BlockSizes {
     narrow: NarrowBlocks,
     payload_bytes: usize,
     header_len: usize,
-    operators: Operators,
+    operators: CustomOps,
     last: Option<(Spec, Sizes)>,
 }
 
@@ -52,12 +52,12 @@ impl BlockSizes {
         payload_bytes: usize,
         header_len: usize,
     ) -> BlockSizes {
-        let operators = Operators::default();
+        let operators = CustomOps::default();
         BlockSizes { values, numbers, narrow, payload_bytes, header_len, operators, last: None }
     }
 
     /// The same, for a job with operators of its own.
-    pub fn with_operators(self, operators: Operators) -> BlockSizes {
+    pub fn with_operators(self, operators: CustomOps) -> BlockSizes {
         BlockSizes { operators, ..self }
     }
 
@@ -75,7 +75,7 @@ impl BlockSizes {
         let encoding =
             Encoding::of_job(self.values, self.numbers, spec, &self.operators).ok_or(DropReason::BadField)?;
         let (header_len, full) = (self.header_len, encoding.block_elements(self.payload_bytes, self.narrow));
-        if encoding.own.is_some() && full as usize > self.payload_bytes {
+        if encoding.custom_op.is_some() && full as usize > self.payload_bytes {
             return Err(DropReason::BadField);
         }
         let size = |form: Form, elements: u32| Size {

@@ -49,9 +49,9 @@ pub struct Farewell {
 impl Farewell {
     /// No host leaves yet.
     pub fn new(config: &HostConfig) -> Farewell {
-        let world = usize::from(config.job.world);
-        let period = config.timers.initial_rto.times(1 + world as u64 / RANKS_IN_A_PERIOD);
-        let mut parted = vec![false; world];
+        let world_size = usize::from(config.job.world_size);
+        let period = config.timers.initial_rto.times(1 + world_size as u64 / RANKS_IN_A_PERIOD);
+        let mut parted = vec![false; world_size];
         if let Some(own) = parted.get_mut(config.rank.index()) {
             *own = true;
         }
@@ -61,7 +61,7 @@ impl Farewell {
             completed: 0,
             broken: false,
             due: None,
-            next: world,
+            next: world_size,
             told: false,
             parted,
             answers: VecDeque::new(),

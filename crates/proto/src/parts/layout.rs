@@ -39,7 +39,7 @@ mod tests {
                 job: JobId(1),
                 key: JobKey(2),
                 protocol: 1,
-                world: 4,
+                world_size: 4,
                 slots,
                 elements_per_packet: 64,
                 trees,

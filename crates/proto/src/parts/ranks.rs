@@ -11,8 +11,8 @@ pub struct Ranks {
 
 impl Ranks {
     /// An empty set, for a job of so many ranks.
-    pub fn new(world: u16) -> Ranks {
-        Ranks { words: vec![0; usize::from(world).div_ceil(64)], count: 0 }
+    pub fn new(world_size: u16) -> Ranks {
+        Ranks { words: vec![0; usize::from(world_size).div_ceil(64)], count: 0 }
     }
 
     /// Adds a rank of the job; false if the set had it already.

@@ -112,9 +112,9 @@ impl Report {
         if !missing.is_empty() {
             Some(CollectiveError::Missing { missing, others: self.missing.unnamed(), slot, block, op })
         } else if self.above > 0 {
-            Some(CollectiveError::SwitchAboveSilent { above: self.above, slot, block, op })
+            Some(CollectiveError::ParentSilent { levels_up: self.above, slot, block, op })
         } else if !unheard.is_empty() {
-            Some(CollectiveError::SwitchBelowSilent { ranks: unheard, others: self.unheard.unnamed(), slot, block, op })
+            Some(CollectiveError::ChildSwitchSilent { ranks: unheard, others: self.unheard.unnamed(), slot, block, op })
         } else {
             None
         }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use tributary_numeric::{BlockExponent, Scale, prefetch};
 
 use crate::contract::config::JobConfig;
+use crate::contract::custom_op::CustomOps;
 use crate::contract::ids::OpId;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
-use crate::contract::operator::Operators;
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::values::Values;
 
@@ -61,19 +61,19 @@ impl Op {
         if self.needs_exponent(block) { self.tensor.exponent(self.range(block)) } else { BlockExponent::ZERO }
     }
 
-    /// Writes a block of the input into a packet's vector. `agreed` is the exponent that `world` ranks have agreed on
+    /// Writes a block of the input into a packet's vector. `agreed` is the exponent that `world_size` ranks have agreed on
     /// for the block.
-    pub fn read(&self, block: u64, agreed: Option<BlockExponent>, world: u16, vector: &mut [u8]) {
-        match self.scale(agreed, world) {
+    pub fn read(&self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &mut [u8]) {
+        match self.scale(agreed, world_size) {
             Some(scale) if self.encoding.at_switch.is_none() => self.tensor.encode(self.range(block), scale, vector),
             _ => self.tensor.read_input(self.range(block), vector),
         }
     }
 
     /// Writes a block's result to the output.
-    pub fn write(&mut self, block: u64, agreed: Option<BlockExponent>, world: u16, vector: &[u8]) {
+    pub fn write(&mut self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &[u8]) {
         let range = self.range(block);
-        match self.scale(agreed, world) {
+        match self.scale(agreed, world_size) {
             Some(scale) if self.encoding.at_switch.is_some() => self.tensor.write_scaled(range, scale, vector),
             Some(scale) => self.tensor.decode(range, scale, vector),
             None => self.tensor.write(range, vector),
@@ -86,9 +86,9 @@ impl Op {
     }
 
     /// How hosts or switches scale a block; `None` where sums are not in fixed point.
-    fn scale(&self, agreed: Option<BlockExponent>, world: u16) -> Option<Scale> {
+    fn scale(&self, agreed: Option<BlockExponent>, world_size: u16) -> Option<Scale> {
         let agreed = || agreed.expect("scaled blocks are sent when their exponent is agreed");
-        self.encoding.is_scaled.then(|| Scale::new(agreed(), world))
+        self.encoding.is_scaled.then(|| Scale::new(agreed(), world_size))
     }
 }
 
@@ -102,7 +102,7 @@ pub struct Stream {
     numbers: Numbers,
     narrow: NarrowBlocks,
     payload_bytes: usize,
-    operators: Operators,
+    operators: CustomOps,
     /// Elements of a block, if blocks are not as large as a packet allows.
     span: Option<SpanOf>,
     ops: VecDeque<Op>,

@@ -48,5 +48,5 @@ pub fn emit(job: &JobConfig, (to, word, count): (Rank, Word, u64), buf: &mut [u8
 
 /// True for one of several hosts that are workers and servers.
 pub fn is_needed(job: &JobConfig, config: &HostConfig) -> bool {
-    config.serves.is_some() && job.world > 1
+    config.serves.is_some() && job.world_size > 1
 }

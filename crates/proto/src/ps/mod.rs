@@ -72,7 +72,7 @@ impl PsHost {
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        let code = Common::parse_kind(packet.bytes, &self.job)?;
+        let code = Common::parse_kind(packet.bytes, &self.job.common())?;
         if let (Some(word), Some(farewell)) = (farewell::word(code), &mut self.farewell) {
             let (rank, count) = farewell::parse(from, packet.bytes)?;
             return farewell.receive(now, word, rank, count);
@@ -85,7 +85,7 @@ impl PsHost {
             from => from,
         };
         match (is_answer, from, &mut self.worker, &mut self.server) {
-            (false, Addr::Worker(rank), _, Some(server)) if rank.0 < self.job.world => {
+            (false, Addr::Worker(rank), _, Some(server)) if rank.0 < self.job.world_size => {
                 server.receive(now, rank, packet)
             }
             (true, Addr::Server(server), Some(worker), _) => {

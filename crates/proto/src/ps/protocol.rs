@@ -3,7 +3,7 @@
 use super::{PsHost, farewell};
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::options::OptionSet;
-use crate::contract::protocol::{Description, Placement, Protocol};
+use crate::contract::protocol::{Description, Protocol};
 use crate::contract::wire::kind;
 use crate::parts::recovery::Order;
 use crate::parts::slots::host::SendWindow;
@@ -15,26 +15,16 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "ps",
     about: "parameter servers sum, on hosts of their own or one with each worker",
     header_len: switchml::wire::HEADER_LEN,
-    placement: Placement::Hosts,
-    passes_results_on: false,
-    spares_others: false,
     options: OptionSet {
         simulated: &[SendWindow::SIMULATED],
         ..OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION, Order::OPTION])
     },
     numbers: Numbers::chosen,
-    can: |spec, options| switchml::can("ps", spec, options),
-    can_sparse: None,
-    memory: |_| 0,
+    check: |spec, options| switchml::check("ps", spec, options),
     host: |values, config| Box::new(PsHost::worker(values, config)),
-    switch: None,
-    resizes: false,
-    replants: false,
-    recompute: None,
-    shared: None,
     server: Some(|values, config| Box::new(PsHost::server(values, config))),
     describe,
-    tree_of: |_, _| None,
+    ..Protocol::BASE
 };
 
 fn describe(bytes: &[u8]) -> Description {

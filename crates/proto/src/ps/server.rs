@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::contract::asked::Asked;
 use crate::contract::config::{Below, JobConfig, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId, Rank, TreeId};
 use crate::contract::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
+use crate::contract::rate_limit::QueryLimit;
 use crate::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Switch, Verdict};
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
@@ -36,30 +36,30 @@ struct Outgoing {
 #[derive(Clone, Hash)]
 pub struct Server {
     machine: SwitchMl,
-    world: u16,
+    world_size: u16,
     tree: TreeId,
     outgoing: VecDeque<Outgoing>,
     /// Buffers for further packets.
     free: Vec<Vec<u8>>,
     longest: usize,
-    /// How often each worker has asked of late.
-    asked: Vec<Asked>,
+    /// The limit of each worker's queries.
+    query_limits: Vec<QueryLimit>,
 }
 
 impl Server {
     /// The server of one tree.
     pub fn new(values: Values, job: &JobConfig, tree: TreeId) -> Server {
-        let members = (0..job.world).map(PortId).collect();
-        let below = Below::workers(job.world);
+        let members = (0..job.world_size).map(PortId).collect();
+        let below = Below::workers(job.world_size);
         let config = SwitchConfig { job: job.clone(), tree, members, below, group: GroupId(0), parent: None };
         Server {
             machine: SwitchMl::new(values, &config),
-            world: job.world,
+            world_size: job.world_size,
             tree,
             outgoing: VecDeque::new(),
             free: Vec::new(),
             longest: longest(values, job),
-            asked: vec![Asked::default(); job.world.into()],
+            query_limits: vec![QueryLimit::default(); job.world_size.into()],
         }
     }
 
@@ -69,7 +69,8 @@ impl Server {
             return Err(DropReason::BadLength);
         }
         let kind = packet.bytes.get(kind::AT).filter(|&&kind| kind < 64);
-        if kind.is_some_and(|kind| self.machine.questions() >> kind & 1 == 1) && !self.asked[from.index()].again(now) {
+        let is_query = kind.is_some_and(|kind| self.machine.query_kinds() >> kind & 1 == 1);
+        if is_query && !self.query_limits[from.index()].try_query(now) {
             return Err(DropReason::TooOften);
         }
         let mut bytes = self.buffer();
@@ -91,7 +92,7 @@ impl Server {
     ) -> Result<(), DropReason> {
         let (next, left) = match verdict {
             // Each server begins with another worker, so that the servers' results do not all meet at one worker.
-            Verdict::Group(_) => (self.tree.0 % self.world, self.world),
+            Verdict::Group(_) => (self.tree.0 % self.world_size, self.world_size),
             Verdict::Port(port) => (port.0, 1),
             Verdict::Drop(reason) => {
                 self.free.push(bytes);
@@ -120,7 +121,7 @@ impl Server {
         buf[..len].copy_from_slice(&front.bytes);
         let to = Addr::Worker(Rank(front.next));
         let sent = Transmit { to, len, wire_len: front.wire_len, ecn: front.ecn };
-        front.next = (front.next + 1) % self.world;
+        front.next = (front.next + 1) % self.world_size;
         front.left -= 1;
         if front.left == 0
             && let Some(done) = self.outgoing.pop_front()

@@ -1,4 +1,4 @@
-//! How a tensor is cut: into `world` chunks that differ by at most one element, and into blocks of one packet each.
+//! How a tensor is cut: into `world_size` chunks that differ by at most one element, and into blocks of one packet each.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub struct Block(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     elements: u64,
-    world: u64,
+    world_size: u64,
     /// Elements of a full block.
     block_elements: u64,
     /// Block numbers that each chunk takes up. The last number of a chunk may be unused.
@@ -25,16 +25,16 @@ impl Layout {
     /// The layout that every rank of the job computes for such a tensor. Packets of narrow types carry more elements,
     /// so that all packets are equally long.
     pub fn new(spec: &Spec, job: &JobConfig) -> Layout {
-        let world = u64::from(job.world);
+        let world_size = u64::from(job.world_size);
         let block_elements = (job.payload_bytes() as u64 / spec.dtype.size() as u64).max(1);
         let elements = u64::from(spec.elements);
-        let stride = elements.div_ceil(world).div_ceil(block_elements).max(1);
-        Layout { elements, world, block_elements, stride }
+        let stride = elements.div_ceil(world_size).div_ceil(block_elements).max(1);
+        Layout { elements, world_size, block_elements, stride }
     }
 
     /// The elements of a chunk.
     fn chunk(&self, chunk: u64) -> Range<u64> {
-        chunk * self.elements / self.world..(chunk + 1) * self.elements / self.world
+        chunk * self.elements / self.world_size..(chunk + 1) * self.elements / self.world_size
     }
 
     /// The number of blocks of a chunk.
@@ -54,12 +54,12 @@ impl Layout {
 
     /// The number of blocks of the tensor.
     pub fn total_blocks(&self) -> u32 {
-        (0..self.world).map(|chunk| self.blocks_in(chunk as u16)).sum()
+        (0..self.world_size).map(|chunk| self.blocks_in(chunk as u16)).sum()
     }
 
     /// One more than the highest block number.
     pub fn number_space(&self) -> usize {
-        (self.stride * self.world) as usize
+        (self.stride * self.world_size) as usize
     }
 
     /// The chunk of a block.
@@ -84,7 +84,7 @@ impl Layout {
             return None;
         }
         // The last chunk that begins at or before the element.
-        let chunk = ((offset + 1) * self.world - 1) / self.elements;
+        let chunk = ((offset + 1) * self.world_size - 1) / self.elements;
         let within = offset - self.chunk(chunk).start;
         within
             .is_multiple_of(self.block_elements)
@@ -99,12 +99,12 @@ mod tests {
     use proptest::prelude::*;
     use tributary_numeric::{DType, ReduceOp};
 
-    fn layout(elements: u32, world: u16, k: u16, dtype: DType) -> Layout {
+    fn layout(elements: u32, world_size: u16, k: u16, dtype: DType) -> Layout {
         let job = JobConfig {
             job: JobId(1),
             key: JobKey(1),
             protocol: 2,
-            world,
+            world_size,
             slots: 1,
             elements_per_packet: k,
             trees: 1,
@@ -116,9 +116,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_cover_every_element_once_in_order(elements in 0u32..5000, world in 1u16..70, k in 1u16..400) {
-            let layout = layout(elements, world, k, DType::F32);
-            let blocks: Vec<Block> = (0..world).flat_map(|chunk| layout.blocks(chunk)).collect();
+        fn blocks_cover_every_element_once_in_order(elements in 0u32..5000, world_size in 1u16..70, k in 1u16..400) {
+            let layout = layout(elements, world_size, k, DType::F32);
+            let blocks: Vec<Block> = (0..world_size).flat_map(|chunk| layout.blocks(chunk)).collect();
             prop_assert_eq!(blocks.len(), layout.total_blocks() as usize);
             let mut next = 0;
             for block in blocks {
@@ -133,8 +133,8 @@ mod tests {
         }
 
         #[test]
-        fn offsets_between_blocks_name_none(elements in 0u32..5000, world in 1u16..70, k in 1u16..400, offset: u32) {
-            let layout = layout(elements, world, k, DType::I32);
+        fn offsets_between_blocks_name_none(elements in 0u32..5000, world_size in 1u16..70, k in 1u16..400, offset: u32) {
+            let layout = layout(elements, world_size, k, DType::I32);
             if let Some(block) = layout.block_at(offset) {
                 prop_assert_eq!(layout.range(block).start, offset as usize);
             }

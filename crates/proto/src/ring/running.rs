@@ -50,7 +50,7 @@ pub struct Running {
     op: u64,
     layout: Layout,
     me: u16,
-    world: u16,
+    world_size: u16,
     /// Own blocks that were handed out to be sent.
     own_given: u32,
     reduced: BlockSet,
@@ -62,9 +62,9 @@ impl Running {
     pub fn new(now: Time, op: u64, collective: Collective, me: Rank, job: &JobConfig) -> Running {
         let spec = collective.tensor.spec();
         let layout = Layout::new(&spec, job);
-        let (me, world) = (me.0, job.world);
+        let (me, world_size) = (me.0, job.world_size);
         let all = layout.total_blocks();
-        let but = |chunk: u32| all - layout.blocks_in((chunk % u32::from(world)) as u16);
+        let but = |chunk: u32| all - layout.blocks_in((chunk % u32::from(world_size)) as u16);
         let rank = u32::from(me);
         let to_send = but(rank + 1) + but(rank + 2);
         Running {
@@ -79,7 +79,7 @@ impl Running {
             op,
             layout,
             me,
-            world,
+            world_size,
             own_given: 0,
             reduced: BlockSet::new(layout.number_space()),
             gathered: BlockSet::new(layout.number_space()),
@@ -88,7 +88,7 @@ impl Running {
 
     /// The chunk `distance` after this rank's own.
     fn chunk_after(&self, distance: u32) -> u16 {
-        ((u32::from(self.me) + distance) % u32::from(self.world)) as u16
+        ((u32::from(self.me) + distance) % u32::from(self.world_size)) as u16
     }
 
     /// The next block of the chunk with which this rank begins the reduction: step 0 of reduce-scatter.
@@ -126,7 +126,7 @@ impl Running {
                     return Err(DropReason::Duplicate);
                 }
                 self.reduced.insert(block);
-                if self.spec.primitive.brings(Rank(self.me)) {
+                if self.spec.primitive.contributes(Rank(self.me)) {
                     self.tensor.accumulate(range.clone(), vector);
                 } else {
                     self.tensor.write(range.clone(), vector);
@@ -134,7 +134,7 @@ impl Running {
                 let phase = if chunk == self.chunk_after(1) {
                     // This is the last contribution: the sum is divided once, here, so that all ranks get the same
                     // bits.
-                    self.tensor.divide(range, self.world);
+                    self.tensor.divide(range, self.world_size);
                     Phase::Gather
                 } else {
                     Phase::Reduce
@@ -170,7 +170,7 @@ impl Running {
         let len = self.tensor.native_len(range.len());
         let wire_len = range.len() * self.spec.dtype.size();
         if phase == Phase::Reduce && self.layout.chunk_of(block) == self.me {
-            if self.spec.primitive.brings(Rank(self.me)) {
+            if self.spec.primitive.contributes(Rank(self.me)) {
                 self.tensor.read_input(range, &mut vector[..len]);
             } else {
                 vector[..len].fill(0);

@@ -51,7 +51,7 @@ pub fn emit_common(bytes: &mut [u8], kind: u8, job: &JobConfig) {
 
 /// Reads the common header of a packet for this job.
 pub fn parse_common(bytes: &[u8], job: &JobConfig) -> Result<u8, DropReason> {
-    Common::parse_kind(bytes, job)
+    Common::parse_kind(bytes, &job.common())
 }
 
 impl Data {

@@ -78,12 +78,12 @@ impl Choices {
     }
 
     /// The algorithm of one collective. All ranks choose the same one, since it follows from what they have agreed on.
-    pub fn algorithm(&self, spec: &Spec, world: u16) -> Algorithm {
-        self.algorithm.unwrap_or_else(|| self.fastest(spec, world))
+    pub fn algorithm(&self, spec: &Spec, world_size: u16) -> Algorithm {
+        self.algorithm.unwrap_or_else(|| self.fastest(spec, world_size))
     }
 
     /// Chooses by the costs of SparCML §5.3; streams are as long as random indices of the expected density make them.
-    fn fastest(&self, spec: &Spec, world: u16) -> Algorithm {
+    fn fastest(&self, spec: &Spec, world_size: u16) -> Algorithm {
         let size = spec.dtype.size();
         let (elements, value) = (f64::from(spec.elements), size as f64);
         let dense = elements * (value + if self.is_sparse { 0.125 } else { 0.0 });
@@ -91,18 +91,19 @@ impl Choices {
             true => (elements * self.union(ranks) * (value + INDEX_LEN as f64)).min(dense),
             false => dense,
         };
-        let folds = if world.is_power_of_two() { 0.0 } else { 2.0 * MESSAGE_BYTES + stream(1) + stream(world) };
-        let doublings = 0..world.ilog2();
-        let steps = f64::from(world.ilog2()) * MESSAGE_BYTES;
+        let folds =
+            if world_size.is_power_of_two() { 0.0 } else { 2.0 * MESSAGE_BYTES + stream(1) + stream(world_size) };
+        let doublings = 0..world_size.ilog2();
+        let steps = f64::from(world_size.ilog2()) * MESSAGE_BYTES;
         let doubled = folds + steps + doublings.map(|step| stream(1 << step)).sum::<f64>();
-        let share = f64::from(world - 1) / f64::from(world);
+        let share = f64::from(world_size - 1) / f64::from(world_size);
         let split = folds.min(2.0 * MESSAGE_BYTES)
-            + f64::from(world - 1) * MESSAGE_BYTES
+            + f64::from(world_size - 1) * MESSAGE_BYTES
             + steps
-            + share * (stream(1) + stream(world));
+            + share * (stream(1) + stream(world_size));
         match doubled <= split {
             true => Algorithm::RecursiveDouble,
-            false if stream(world) >= dense => Algorithm::DenseSplitAllgather,
+            false if stream(world_size) >= dense => Algorithm::DenseSplitAllgather,
             false => Algorithm::SplitAllgather,
         }
     }
@@ -121,9 +122,9 @@ mod tests {
 
     use super::*;
 
-    fn chosen(elements: u32, density_ppm: u64, world: u16) -> Algorithm {
+    fn chosen(elements: u32, density_ppm: u64, world_size: u16) -> Algorithm {
         let choices = Choices { is_sparse: true, density_ppm, algorithm: None };
-        choices.algorithm(&Spec::allreduce(elements, DType::F32, ReduceOp::Sum), world)
+        choices.algorithm(&Spec::allreduce(elements, DType::F32, ReduceOp::Sum), world_size)
     }
 
     #[test]

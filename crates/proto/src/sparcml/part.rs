@@ -119,9 +119,9 @@ impl Part {
     }
 
     /// Finishes a sum over all ranks; called once. Averages are divided here.
-    pub fn finish(&mut self, combine: &Combine, world: u16) {
+    pub fn finish(&mut self, combine: &Combine, world_size: u16) {
         if let Data::Sparse { lanes, .. } | Data::Dense { lanes, .. } | Data::Full { lanes } = &mut self.data {
-            (combine.finish)(lanes, world);
+            (combine.finish)(lanes, world_size);
         }
     }
 }

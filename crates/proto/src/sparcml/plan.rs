@@ -63,20 +63,20 @@ pub struct Plan {
 }
 
 /// The ranks of the largest power of two that is not above the world, and its logarithm.
-fn doubling(world: u16) -> (u16, u8) {
-    let log2 = world.ilog2() as u8;
+fn doubling(world_size: u16) -> (u16, u8) {
+    let log2 = world_size.ilog2() as u8;
     (1 << log2, log2)
 }
 
 impl Plan {
     /// The plan of one rank.
-    pub fn new(algorithm: Algorithm, me: Rank, world: u16) -> Plan {
+    pub fn new(algorithm: Algorithm, me: Rank, world_size: u16) -> Plan {
         match algorithm {
-            _ if world == 1 => Plan { parts: 1, steps: Vec::new() },
-            Algorithm::RecursiveDouble => Plan { parts: 1, steps: doubled(me.0, world, 0, Merge::Combine) },
+            _ if world_size == 1 => Plan { parts: 1, steps: Vec::new() },
+            Algorithm::RecursiveDouble => Plan { parts: 1, steps: doubled(me.0, world_size, 0, Merge::Combine) },
             Algorithm::SplitAllgather | Algorithm::DenseSplitAllgather => {
                 // Each rank begins with the next rank, so that no rank gets all first packets.
-                let others = || (1..world).map(|distance| (me.0 + distance) % world);
+                let others = || (1..world_size).map(|distance| (me.0 + distance) % world_size);
                 let scatter = Step {
                     label: 0,
                     sends: others().map(|to| (Rank(to), What::Part(to))).collect(),
@@ -84,8 +84,8 @@ impl Plan {
                     merge: Merge::Own,
                     completes: false,
                 };
-                let gather = doubled(me.0, world, 1, Merge::Gather);
-                Plan { parts: world, steps: std::iter::once(scatter).chain(gather).collect() }
+                let gather = doubled(me.0, world_size, 1, Merge::Gather);
+                Plan { parts: world_size, steps: std::iter::once(scatter).chain(gather).collect() }
             }
         }
     }
@@ -103,8 +103,8 @@ impl Plan {
 }
 
 /// Recursive doubling, with the extra steps for ranks beyond a power of two; labels begin with `first`.
-fn doubled(me: u16, world: u16, first: u8, merge: Merge) -> Vec<Step> {
-    let (half, log2) = doubling(world);
+fn doubled(me: u16, world_size: u16, first: u8, merge: Merge) -> Vec<Step> {
+    let (half, log2) = doubling(world_size);
     let last = first + log2 + 1;
     let step = |label, sends: Option<(u16, What)>, from: Option<u16>, merge, completes| Step {
         label,
@@ -118,7 +118,7 @@ fn doubled(me: u16, world: u16, first: u8, merge: Merge) -> Vec<Step> {
         let given = step(first, Some((partner, What::All)), None, merge, false);
         return vec![given, step(last, None, Some(partner), Merge::Gather, false)];
     }
-    let extra = (me + half < world).then_some(me + half);
+    let extra = (me + half < world_size).then_some(me + half);
     let mut steps = Vec::new();
     steps.extend(extra.map(|extra| step(first, None, Some(extra), merge, false)));
     for bit in 0..log2 {
@@ -145,10 +145,10 @@ mod tests {
     type Held = BTreeMap<u16, BTreeSet<u16>>;
 
     /// What each rank holds at the end, where messages are sets of contributors.
-    fn run(algorithm: Algorithm, world: u16) -> Vec<Held> {
-        let plans: Vec<Plan> = (0..world).map(|me| Plan::new(algorithm, Rank(me), world)).collect();
+    fn run(algorithm: Algorithm, world_size: u16) -> Vec<Held> {
+        let plans: Vec<Plan> = (0..world_size).map(|me| Plan::new(algorithm, Rank(me), world_size)).collect();
         let start = |me: u16| (0..plans[0].parts).map(|part| (part, BTreeSet::from([me]))).collect();
-        let mut held: Vec<Held> = (0..world).map(start).collect();
+        let mut held: Vec<Held> = (0..world_size).map(start).collect();
         for label in 0..20 {
             let before = held.clone();
             for (me, plan) in plans.iter().enumerate() {
@@ -179,13 +179,13 @@ mod tests {
 
     #[test]
     fn every_rank_holds_every_part_of_all_ranks_at_the_end() {
-        for world in [1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33] {
+        for world_size in [1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33] {
             for algorithm in ALGORITHMS {
-                let all: BTreeSet<u16> = (0..world).collect();
-                for (me, held) in run(algorithm, world).iter().enumerate() {
-                    let parts = Plan::new(algorithm, Rank(me as u16), world).parts;
-                    assert_eq!(held.len(), usize::from(parts), "rank {me} of {world}, {algorithm:?}");
-                    assert!(held.values().all(|ranks| *ranks == all), "rank {me} of {world}, {algorithm:?}");
+                let all: BTreeSet<u16> = (0..world_size).collect();
+                for (me, held) in run(algorithm, world_size).iter().enumerate() {
+                    let parts = Plan::new(algorithm, Rank(me as u16), world_size).parts;
+                    assert_eq!(held.len(), usize::from(parts), "rank {me} of {world_size}, {algorithm:?}");
+                    assert!(held.values().all(|ranks| *ranks == all), "rank {me} of {world_size}, {algorithm:?}");
                 }
             }
         }
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_a_message_is_sent_it() {
-        for world in [2, 3, 6, 8, 13] {
+        for world_size in [2, 3, 6, 8, 13] {
             for algorithm in ALGORITHMS {
-                let plans: Vec<Plan> = (0..world).map(|me| Plan::new(algorithm, Rank(me), world)).collect();
+                let plans: Vec<Plan> = (0..world_size).map(|me| Plan::new(algorithm, Rank(me), world_size)).collect();
                 for (me, plan) in plans.iter().enumerate() {
                     for step in &plan.steps {
                         for (to, _) in &step.sends {
                             let waits = plans[to.index()].step_of(Rank(me as u16), step.label).is_some();
-                            assert!(waits, "rank {to} of {world} does not wait for {me} in {algorithm:?}");
+                            assert!(waits, "rank {to} of {world_size} does not wait for {me} in {algorithm:?}");
                         }
                     }
                 }

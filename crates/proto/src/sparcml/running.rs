@@ -45,7 +45,7 @@ pub struct Running {
     pub is_complete: bool,
     op: u64,
     me: Rank,
-    world: u16,
+    world_size: u16,
     is_sparse: bool,
     gathers_dense: bool,
     codec: Codec,
@@ -71,7 +71,7 @@ pub struct Running {
 
 /// Reads this rank's contribution to a block: zeros if the rank brings nothing.
 fn read(tensor: &dyn Tensor, me: Rank, block: Range<usize>, vector: &mut [u8]) {
-    match tensor.spec().primitive.brings(me) {
+    match tensor.spec().primitive.contributes(me) {
         true => tensor.read_input(block, vector),
         false => vector.fill(0),
     }
@@ -87,7 +87,7 @@ impl Running {
     pub fn new(now: Time, op: u64, collective: Collective, values: Values, config: &HostConfig) -> Running {
         let (spec, job) = (collective.tensor.spec(), &config.job);
         let choices = Choices::of(&job.options);
-        let algorithm = choices.algorithm(&spec, job.world);
+        let algorithm = choices.algorithm(&spec, job.world_size);
         let codec = Codec::new(values, job.payload_bytes(), &spec, choices.is_sparse);
         Running {
             tensor: collective.tensor,
@@ -98,11 +98,11 @@ impl Running {
             is_complete: false,
             op,
             me: config.rank,
-            world: job.world,
+            world_size: job.world_size,
             is_sparse: choices.is_sparse,
             gathers_dense: algorithm == Algorithm::DenseSplitAllgather,
             codec: codec.expect("a driver asks first what a protocol can"),
-            plan: Plan::new(algorithm, config.rank, job.world),
+            plan: Plan::new(algorithm, config.rank, job.world_size),
             at: 0,
             is_sent: false,
             held: BTreeMap::new(),
@@ -176,7 +176,7 @@ impl Running {
         while step.merge == Merge::Gather
             && let Some((number, part, start, lanes)) = incoming.news()
         {
-            if self.spec.primitive.gets(self.me) {
+            if self.spec.primitive.receives(self.me) {
                 Blocks::new(&self.codec, &part.range).write(start, lanes, &mut *self.tensor);
             }
             if start == 0 {
@@ -225,14 +225,14 @@ impl Running {
     /// Finishes the parts that are held, which are sums over all ranks.
     fn finish(&mut self) {
         for part in self.held.values_mut() {
-            Arc::make_mut(part).finish(self.codec.combine, self.world);
+            Arc::make_mut(part).finish(self.codec.combine, self.world_size);
         }
         self.form = Form::Host;
     }
 
     /// Writes the result, if it is not written yet. If parts are missing, the collective never completes.
     fn complete(&mut self) {
-        if self.world == 1 {
+        if self.world_size == 1 {
             self.finish();
         }
         if self.held.len() != usize::from(self.plan.parts) {
@@ -241,7 +241,7 @@ impl Running {
         for part in std::mem::take(&mut self.held).into_values() {
             match &part.data {
                 // In a world of one rank no step has written the result.
-                part::Data::Full { lanes } if self.world == 1 && self.spec.primitive.gets(self.me) => {
+                part::Data::Full { lanes } if self.world_size == 1 && self.spec.primitive.receives(self.me) => {
                     Blocks::new(&self.codec, &part.range).write(0, lanes, &mut *self.tensor);
                 }
                 part::Data::Full { .. } | part::Data::Brought => {}
@@ -254,7 +254,7 @@ impl Running {
 
     fn read_sparse(&self, range: Range<u32>) -> Part {
         let tensor = self.tensor.sparse().expect("the job's tensors are sparse");
-        let places = tensor.places(range.clone());
+        let places = tensor.positions(range.clone());
         let indices = tensor.indices()[places.clone()].to_vec();
         let combine = self.codec.combine;
         let mut values = vec![0; indices.len() * combine.wire_size];

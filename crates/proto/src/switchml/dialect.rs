@@ -23,7 +23,7 @@ pub struct SwitchMlDialect {
 impl Dialect for SwitchMlDialect {
     type Word = LookAhead;
 
-    fn of(options: &Options, levels: bool, _world: u16) -> SwitchMlDialect {
+    fn of(options: &Options, levels: bool, _world_size: u16) -> SwitchMlDialect {
         SwitchMlDialect {
             numbers: Numbers::chosen(options),
             narrow: NarrowBlocks::chosen(options, levels),
@@ -39,7 +39,7 @@ impl Dialect for SwitchMlDialect {
         self.narrow
     }
 
-    fn width(&self, children: usize, _world: u16) -> usize {
+    fn width(&self, children: usize, _world_size: u16) -> usize {
         match self.numbers {
             Numbers::Float => nodes_needed(children),
             Numbers::Fixed => 1,

@@ -12,7 +12,7 @@ use self::dialect::SwitchMlDialect;
 use crate::parts::slots;
 
 pub use protocol::PROTOCOL;
-pub(crate) use protocol::can;
+pub(crate) use protocol::check;
 
 /// A worker's machine.
 pub type SwitchMlHost = slots::SlotHost<SwitchMlDialect>;

@@ -17,29 +17,23 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "the switch sums, or a tree of switches",
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
-    passes_results_on: false,
-    spares_others: true,
+    rooted_is_unicast: true,
     options: OptionSet {
         simulated: &[SendWindow::SIMULATED],
         ..OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION, Order::OPTION])
     },
     numbers: Numbers::chosen,
-    can: |spec, options| can("switchml", spec, options),
-    can_sparse: None,
+    check: |spec, options| check("switchml", spec, options),
     memory: slots::switch::memory::<SwitchMlDialect>,
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
-    resizes: false,
-    replants: false,
-    recompute: None,
-    shared: None,
-    server: None,
     describe: wire::describe,
     tree_of: |job, packet| layout::tree_of(job, wire::describe(packet).slot),
+    ..Protocol::BASE
 };
 
 /// What slots can sum: floats as floats; in fixed point, the floats that it can hold; integers always.
-pub(crate) fn can(protocol: &'static str, spec: &Spec, options: &Options) -> Result<(), Refusal> {
+pub(crate) fn check(protocol: &'static str, spec: &Spec, options: &Options) -> Result<(), Refusal> {
     let numbers = Numbers::chosen(options);
     if Encoding::new(Values::Elements, numbers, spec).is_some() {
         return Ok(());

@@ -38,7 +38,7 @@ impl CheckedBytes {
     pub fn verification(&self) -> Verification {
         let elements = self.spec.elements as usize;
         let mut verification = Verification::of(self.states.pieces().iter(), elements, self.faulty.clone());
-        if !self.spec.primitive.gets(self.rank) {
+        if !self.spec.primitive.receives(self.rank) {
             verification.missing.clear();
         }
         verification
@@ -95,7 +95,7 @@ impl Tensor for CheckedBytes {
         }
         self.states.set(block, is_right);
     }
-    fn divide(&mut self, _block: Range<usize>, _world: u16) {}
+    fn divide(&mut self, _block: Range<usize>, _world_size: u16) {}
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn tensor() -> CheckedBytes {
-        let spec = Spec::allreduce(6, DType::U8, ReduceOp::Own(0));
+        let spec = Spec::allreduce(6, DType::U8, ReduceOp::Custom(0));
         CheckedBytes::new(spec, Rank(0), vec![1, 2, 3, 4, 5, 6], [vec![9, 8, 7, 6, 5, 4], vec![0; 6]].into())
     }
 

@@ -9,8 +9,8 @@ use crate::contract::tensor::{Primitive, Spec, Tensor};
 
 /// The same block of input and output.
 pub enum Operands<'a, T> {
-    /// Two blocks apart: an input and an output.
-    Apart(&'a [T], &'a mut [T]),
+    /// Two separate blocks: an input and an output.
+    Separate(&'a [T], &'a mut [T]),
     /// One block, which is both.
     Same(&'a mut [T]),
 }
@@ -28,7 +28,7 @@ pub trait Storage: Send {
         self.len() == 0
     }
     /// True if input and output are apart.
-    fn is_apart(&self) -> bool;
+    fn is_separate(&self) -> bool;
     /// A block of the input.
     fn input(&self, block: Range<usize>) -> &[Self::Element];
     /// A block of the output, to read.
@@ -65,7 +65,7 @@ impl<T: Element> Storage for VecStorage<T> {
     fn len(&self) -> usize {
         self.input.len()
     }
-    fn is_apart(&self) -> bool {
+    fn is_separate(&self) -> bool {
         true
     }
     fn input(&self, block: Range<usize>) -> &[T] {
@@ -78,7 +78,7 @@ impl<T: Element> Storage for VecStorage<T> {
         &mut self.output[block]
     }
     fn operands(&mut self, block: Range<usize>) -> Operands<'_, T> {
-        Operands::Apart(&self.input[block.clone()], &mut self.output[block])
+        Operands::Separate(&self.input[block.clone()], &mut self.output[block])
     }
 }
 
@@ -104,7 +104,7 @@ impl<T: Element> Storage for InPlaceStorage<T> {
     fn len(&self) -> usize {
         self.0.len()
     }
-    fn is_apart(&self) -> bool {
+    fn is_separate(&self) -> bool {
         false
     }
     fn input(&self, block: Range<usize>) -> &[T] {
@@ -164,7 +164,7 @@ impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     }
 
     fn leaves_input(&self) -> bool {
-        self.storage.is_apart()
+        self.storage.is_separate()
     }
 
     fn vector_len(&self, elements: usize) -> usize {
@@ -191,16 +191,16 @@ impl<S: Storage + 'static> Tensor for ElementTensor<S> {
     }
     fn accumulate(&mut self, block: Range<usize>, bytes: &[u8]) {
         match self.storage.operands(block) {
-            Operands::Apart(input, output) => codec::accumulate_native(self.op, input, bytes, output),
+            Operands::Separate(input, output) => codec::accumulate_native(self.op, input, bytes, output),
             Operands::Same(data) => codec::accumulate_native_in_place(self.op, data, bytes),
         }
     }
     fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
         codec::read_native(bytes, self.storage.output_mut(block));
     }
-    fn divide(&mut self, block: Range<usize>, world: u16) {
+    fn divide(&mut self, block: Range<usize>, world_size: u16) {
         if self.op == ReduceOp::Avg {
-            codec::divide(self.storage.output_mut(block), world);
+            codec::divide(self.storage.output_mut(block), world_size);
         }
     }
 }

@@ -34,10 +34,10 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// The roster of the ranks 0 to `world` - 1.
-    pub fn new(world: u16) -> Arc<Roster> {
+    /// The roster of the ranks 0 to `world_size` - 1.
+    pub fn new(world_size: u16) -> Arc<Roster> {
         let mut prefix = vec![[0u64; 2]];
-        for rank in 0..world {
+        for rank in 0..world_size {
             let [a, b] = constants(rank);
             let [sum_a, sum_b] = prefix[prefix.len() - 1];
             prefix.push([sum_a.wrapping_add(a), sum_b.wrapping_add(b)]);
@@ -45,19 +45,19 @@ impl Roster {
         Arc::new(Roster { prefix })
     }
 
-    fn world(&self) -> u16 {
+    fn world_size(&self) -> u16 {
         (self.prefix.len() - 1) as u16
     }
 
     /// The sums over `run`, which may continue from the last rank to rank 0.
     fn sum(&self, run: Run) -> [u64; 2] {
-        let world = usize::from(self.world());
+        let world_size = usize::from(self.world_size());
         let (first, end) = (usize::from(run.first), usize::from(run.first) + usize::from(run.count));
         let between = |from: usize, to: usize| [0, 1].map(|i| self.prefix[to][i].wrapping_sub(self.prefix[from][i]));
-        if end <= world {
+        if end <= world_size {
             return between(first, end);
         }
-        let (tail, head) = (between(first, world), between(0, end - world));
+        let (tail, head) = (between(first, world_size), between(0, end - world_size));
         [0, 1].map(|i| tail[i].wrapping_add(head[i]))
     }
 }
@@ -125,7 +125,7 @@ impl Verification {
 pub struct FingerprintTensor {
     spec: Spec,
     rank: u16,
-    world: u16,
+    world_size: u16,
     /// A hash of the collective.
     seed: u64,
     /// The roster's sums for this rank, and for all ranks that bring data.
@@ -145,16 +145,16 @@ pub struct FingerprintTensor {
 impl FingerprintTensor {
     /// The part of `rank` in a collective. `collective` is a name for job and collective, the same on all ranks.
     pub fn new(spec: Spec, roster: Arc<Roster>, rank: u16, collective: u64) -> FingerprintTensor {
-        assert!(rank < roster.world(), "rank {rank} is none of {}", roster.world());
-        let world = roster.world();
+        assert!(rank < roster.world_size(), "rank {rank} is none of {}", roster.world_size());
+        let world_size = roster.world_size();
         let contributors = match spec.primitive {
             Primitive::Broadcast(root) => Run { first: root.0, count: 1 },
-            Primitive::Allreduce | Primitive::Reduce(_) => Run { first: 0, count: world },
+            Primitive::Allreduce | Primitive::Reduce(_) => Run { first: 0, count: world_size },
         };
         FingerprintTensor {
             spec,
             rank,
-            world,
+            world_size,
             seed: splitmix64(collective),
             own: roster.sum(Run { first: rank, count: 1 }),
             all: roster.sum(contributors),
@@ -173,7 +173,7 @@ impl FingerprintTensor {
         let done = states.iter().filter(|(_, state)| matches!(state, State::Verified | State::Faulty));
         let known = done.map(|(range, state)| (range, state == State::Verified));
         let mut verification = Verification::of(known, self.spec.elements as usize, self.faulty.clone());
-        if !self.spec.primitive.gets(Rank(self.rank)) {
+        if !self.spec.primitive.receives(Rank(self.rank)) {
             verification.missing.clear();
         }
         verification
@@ -209,7 +209,7 @@ impl FingerprintTensor {
     fn own_exponent(&self, hash: u64) -> BlockExponent {
         let [h, _] = factors(hash, None);
         let largest = FingerprintTensor::largest_exponent(hash);
-        if (h >> 16) % u64::from(self.world) == u64::from(self.rank) {
+        if (h >> 16) % u64::from(self.world_size) == u64::from(self.rank) {
             return largest;
         }
         let below = (splitmix64(h ^ u64::from(self.rank)) & 7) as i16;
@@ -259,7 +259,7 @@ impl Tensor for FingerprintTensor {
         }
         let (words, hash) = (get(vector), self.block_hash(&block));
         let safe = !self.spec.dtype.is_float()
-            || scale.shift <= Scale::new(FingerprintTensor::largest_exponent(hash), self.world).shift;
+            || scale.shift <= Scale::new(FingerprintTensor::largest_exponent(hash), self.world_size).shift;
         let first = !self.states.touches(&block);
         let right = words == self.all_words(factors(hash, Some(scale)));
         self.finish(block, words, safe && first && right);
@@ -301,7 +301,7 @@ impl Tensor for FingerprintTensor {
             return self.finish(block, sum, false);
         }
         let count = sum[2] as u16;
-        let run = Run { first: (self.rank + 1 + self.world - count) % self.world, count };
+        let run = Run { first: (self.rank + 1 + self.world_size - count) % self.world_size, count };
         if count > 0 && sum == self.run_words(run, factors) {
             self.kept.remove(&block.start);
             return self.states.set(block, State::Partial(run));
@@ -314,7 +314,7 @@ impl Tensor for FingerprintTensor {
             return;
         }
         let words = get(bytes);
-        if words == [0; 3] && !self.spec.primitive.brings(Rank(self.rank)) {
+        if words == [0; 3] && !self.spec.primitive.contributes(Rank(self.rank)) {
             // A partial sum on its way round a ring, which has not come to the root.
             self.kept.insert(block.start, words);
             return self.states.set(block, State::Kept);
@@ -332,7 +332,7 @@ impl Tensor for FingerprintTensor {
         self.decode(block, scale, bytes);
     }
     /// An average needs no division here: a fingerprint proves the sum.
-    fn divide(&mut self, _block: Range<usize>, _world: u16) {}
+    fn divide(&mut self, _block: Range<usize>, _world_size: u16) {}
 
     fn fork(&self) -> Option<Box<dyn Tensor>> {
         Some(Box::new(self.clone()))

@@ -133,8 +133,8 @@ impl<T: Element> SparseTensor for SparseElements<T> {
     fn indices(&self) -> &[u32] {
         &self.indices
     }
-    fn read_values(&self, places: Range<usize>, values: &mut [u8]) {
-        codec::write_native(&self.values[places], values);
+    fn read_values(&self, positions: Range<usize>, values: &mut [u8]) {
+        codec::write_native(&self.values[positions], values);
     }
     fn write_block(&mut self, block: Range<u32>, indices: &[u32], values: &[u8]) {
         let mut read = vec![T::default(); indices.len()];
@@ -178,7 +178,7 @@ macro_rules! only_sparse {
         fn write(&mut self, _block: Range<usize>, _bytes: &[u8]) {
             not_dense()
         }
-        fn divide(&mut self, _block: Range<usize>, _world: u16) {
+        fn divide(&mut self, _block: Range<usize>, _world_size: u16) {
             not_dense()
         }
         fn sparse(&self) -> Option<&dyn SparseTensor> {
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn blocks_of_the_result_may_come_in_any_order() {
         let mut tensor = SparseElements::new(&[3], vec![7i16], 10, ReduceOp::Sum).unwrap();
-        assert_eq!((tensor.places(0..3), tensor.places(0..4), tensor.places(4..10)), (0..0, 0..1, 1..1));
+        assert_eq!((tensor.positions(0..3), tensor.positions(0..4), tensor.positions(4..10)), (0..0, 0..1, 1..1));
         tensor.write_block(4..8, &[5], &[0, 2]);
         tensor.write_block(0..4, &[1, 3], &[0, 1, 255, 255]);
         assert_eq!(tensor.result().take(), (vec![1, 3, 5], vec![1, -1, 2]));

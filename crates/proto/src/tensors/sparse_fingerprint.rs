@@ -34,7 +34,7 @@ pub struct SparseDraw {
 impl SparseDraw {
     /// The draw of ranks that each bring about so many of a million elements. `collective` is a name for job and
     /// collective.
-    pub fn new(spec: Spec, world: u16, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
+    pub fn new(spec: Spec, world_size: u16, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
         let seed = splitmix64(collective);
         // A draw is 64 bits; the bound is the density's share of 2^64.
         let bound = u128::from(density_ppm) << 64;
@@ -43,7 +43,7 @@ impl SparseDraw {
             let drawn = move |index: &u32| u128::from(splitmix64(seed ^ u64::from(*index))) * 1_000_000 < bound;
             (0..spec.elements).filter(drawn).collect()
         };
-        let brought: Vec<Vec<u32>> = (0..world).map(of_rank).collect();
+        let brought: Vec<Vec<u32>> = (0..world_size).map(of_rank).collect();
         let of_all = brought
             .iter()
             .enumerate()
@@ -146,7 +146,7 @@ mod tests {
         let mut sums = std::collections::BTreeMap::<u32, u64>::new();
         for &rank in ranks {
             let tensor = SparseFingerprint::new(Arc::clone(draw), rank);
-            let places = tensor.places(block.clone());
+            let places = tensor.positions(block.clone());
             let mut values = vec![0; 8 * places.len()];
             tensor.read_values(places.clone(), &mut values);
             for (place, value) in places.zip(values.as_chunks().0) {

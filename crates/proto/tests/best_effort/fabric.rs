@@ -5,9 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tributary_proto::contract::config::{
-    FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, WorkerPlace,
-};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, TreeLeaf};
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{JobId, NodeId, PortId, Rank, ServerId};
@@ -51,7 +49,7 @@ impl Choice<'_> {
 
 /// The machine of a rank, or of a server on a host of its own: these are numbered after the ranks.
 fn machine(protocol: &'static Protocol, job: &JobConfig, plan: &FabricPlan, rank: Rank) -> Box<dyn Host> {
-    let (trees, serves) = (WorkerPlace::of_rank(rank), rank.0.checked_sub(job.world).map(ServerId));
+    let (trees, serves) = (TreeLeaf::of_rank(rank), rank.0.checked_sub(job.world_size).map(ServerId));
     let config = HostConfig { job: job.clone(), rank, trees, serves, timers: timers(), fabric: plan.clone() };
     match serves {
         Some(_) => protocol.server_machine().expect("jobs can have servers")(Values::Elements, &config),
@@ -119,8 +117,8 @@ impl Fabric {
 
     fn new(cables: Vec<Vec<NodeId>>, hosts: u32, choice: &Choice<'_>) -> Fabric {
         let plan = plan(&cables, hosts);
-        let world = hosts as u16 - choice.servers;
-        let job = job(choice.protocol, world, choice.slots, choice.job);
+        let world_size = hosts as u16 - choice.servers;
+        let job = job(choice.protocol, world_size, choice.slots, choice.job);
         let machine = |rank: u16| machine(choice.protocol, &job, &plan, Rank(rank));
         let nodes = cables.len();
         let mut fabric = Fabric {
@@ -169,7 +167,7 @@ impl Fabric {
 
     /// A server has lost all that it knew.
     pub fn restart_server(&mut self, host: usize) {
-        assert!(host >= usize::from(self.job.world), "it is a server");
+        assert!(host >= usize::from(self.job.world_size), "it is a server");
         self.hosts[host] = machine(self.protocol, &self.job, &self.plan, Rank(host as u16));
         self.timers[host] = None;
     }
@@ -299,7 +297,7 @@ impl Fabric {
 
     fn drain(&mut self, host: usize) {
         let node = NodeId(host as u32);
-        let due = self.of_hosts.settle(&mut *self.hosts[host], self.now);
+        let due = self.of_hosts.drain(&mut *self.hosts[host], self.now);
         for Made { to, bytes, wire_len, ecn } in std::mem::take(&mut self.of_hosts.sent) {
             assert!(matches!(to, Addr::Node(_)));
             assert_eq!(wire_len, bytes.len(), "what is in memory is on the wire");

@@ -17,7 +17,7 @@ fn value(rank: usize, i: usize, magnitude: f32) -> f32 {
 
 /// Sums on all ranks the same, and each within four times the bound of SwitchML's theorem 1.
 fn check(fabric: &mut Fabric, inputs: &[Vec<f32>], what: &str) {
-    let world = inputs.len();
+    let world_size = inputs.len();
     let outputs: Vec<Vec<f32>> = fabric.events.iter_mut().map(output::<f32>).collect();
     assert!(
         outputs.windows(2).all(|pair| pair[0].iter().zip(&pair[1]).all(|(a, b)| a.to_bits() == b.to_bits())),
@@ -30,7 +30,7 @@ fn check(fabric: &mut Fabric, inputs: &[Vec<f32>], what: &str) {
         for i in block.clone() {
             let exact: f64 = inputs.iter().map(|input| f64::from(input[i])).sum();
             let error = (f64::from(outputs[0][i]) - exact).abs();
-            let bound = 4.0 * agreed.paper_bound(world as u16) + exact.abs() * 2f64.powi(-24);
+            let bound = 4.0 * agreed.paper_bound(world_size as u16) + exact.abs() * 2f64.powi(-24);
             assert!(error <= bound, "{what}: element {i}: {error} > {bound}");
         }
     }

@@ -18,7 +18,7 @@ use crate::setup::{acknowledging, collective, switch};
 fn three() -> (JobConfig, FabricPlan) {
     let hosts = [NodeId(0x10), NodeId(0x11), NodeId(0x12)].into();
     let fabric = FabricPlan { hosts, switches: [NodeId(0x20); 3].into(), ..FabricPlan::default() };
-    (JobConfig { world: 3, ..job(acknowledging()) }, fabric)
+    (JobConfig { world_size: 3, ..job(acknowledging()) }, fabric)
 }
 
 fn worker(rank: u16) -> Box<dyn Host> {

@@ -10,8 +10,8 @@ use crate::fabric::{Choice, Fabric, Fate, Sent};
 use crate::setup::{LEASE, acknowledging, at_us, clocked_by_results, collective, expected, family, input, output};
 
 fn whole(fabric: &mut Fabric, elements: usize) {
-    let world = fabric.hosts.len();
-    let expected = expected(world, elements);
+    let world_size = fabric.hosts.len();
+    let expected = expected(world_size, elements);
     fabric.events.iter_mut().for_each(|events| assert_eq!(output::<i32>(events), expected));
 }
 

@@ -44,12 +44,12 @@ pub fn switch(protocol: &Protocol, chosen: &[(&str, &str)]) -> SharedSwitchConfi
     SharedSwitchConfig { node: NodeId(0), elements_per_packet: 8, options }
 }
 
-pub fn job(protocol: &Protocol, world: u16, slots: u16, chosen: &[(&str, &str)]) -> JobConfig {
+pub fn job(protocol: &Protocol, world_size: u16, slots: u16, chosen: &[(&str, &str)]) -> JobConfig {
     JobConfig {
         job: JobId(1),
         key: KEY,
         protocol: protocol.code,
-        world,
+        world_size,
         slots,
         elements_per_packet: 8,
         trees: 1,
@@ -92,6 +92,6 @@ pub fn input(rank: usize, elements: usize) -> Vec<i32> {
     (0..elements).map(|i| ((rank + 1) * (i * 7919 % 1009)) as i32 - 500).collect()
 }
 
-pub fn expected(world: usize, elements: usize) -> Vec<i32> {
-    (0..elements).map(|i| (0..world).map(|rank| input(rank, i + 1)[i]).sum()).collect()
+pub fn expected(world_size: usize, elements: usize) -> Vec<i32> {
+    (0..elements).map(|i| (0..world_size).map(|rank| input(rank, i + 1)[i]).sum()).collect()
 }

@@ -14,8 +14,8 @@ const PATIENCE: Span = Span::from_millis(2);
 
 /// One collective of integers on all ranks at once, right on all of them.
 pub fn reduce(fabric: &mut Fabric, elements: usize, patience: Span) {
-    let world = fabric.hosts.len();
-    (0..world).for_each(|rank| fabric.submit(rank, collective(input(rank, elements), ReduceOp::Sum)));
+    let world_size = fabric.hosts.len();
+    (0..world_size).for_each(|rank| fabric.submit(rank, collective(input(rank, elements), ReduceOp::Sum)));
     fabric.run(patience);
     check(fabric, elements);
 }

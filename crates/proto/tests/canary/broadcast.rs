@@ -20,11 +20,11 @@ pub fn from(root: usize, values: Vec<i32>) -> Collective {
 }
 
 fn broadcast(fabric: &mut Fabric, root: usize, elements: usize, patience: Span) {
-    let world = fabric.hosts.len();
-    (0..world).for_each(|rank| fabric.submit(rank, from(root, input(rank, elements))));
+    let world_size = fabric.hosts.len();
+    (0..world_size).for_each(|rank| fabric.submit(rank, from(root, input(rank, elements))));
     fabric.run(patience);
     for (rank, events) in fabric.events.iter_mut().enumerate() {
-        assert_eq!(output::<i32>(events), input(root, elements), "rank {rank} of {world}, from {root}");
+        assert_eq!(output::<i32>(events), input(root, elements), "rank {rank} of {world_size}, from {root}");
     }
 }
 

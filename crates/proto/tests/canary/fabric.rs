@@ -244,7 +244,7 @@ impl Fabric {
 
     fn drain(&mut self, host: usize) {
         let node = NodeId(host as u32);
-        let due = self.of_hosts.settle(&mut *self.hosts[host], self.now);
+        let due = self.of_hosts.drain(&mut *self.hosts[host], self.now);
         for Made { to, bytes, .. } in std::mem::take(&mut self.of_hosts.sent) {
             assert!(matches!(to, Addr::Node(_)));
             self.send(node, self.cables[host][0], bytes);

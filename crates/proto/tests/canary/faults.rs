@@ -147,11 +147,11 @@ fn late_ranks_are_waited_for_though_a_request_is_lost() {
 fn a_switch_that_restarts_costs_the_blocks_that_it_held() {
     for (switch, at) in [(0, 1400), (0, 3100), (2, 3100), (3, 4000)] {
         let mut fabric = fabric();
-        let world = fabric.hosts.len();
-        (0..world).for_each(|rank| fabric.submit(rank, collective(input(rank, 800), ReduceOp::Sum)));
+        let world_size = fabric.hosts.len();
+        (0..world_size).for_each(|rank| fabric.submit(rank, collective(input(rank, 800), ReduceOp::Sum)));
         fabric.run_until(Time::ZERO + Span::from_nanos(at));
         let held = fabric.held_by(switch);
-        fabric.restart(NodeId((world + switch) as u32));
+        fabric.restart(NodeId((world_size + switch) as u32));
         fabric.run(PATIENCE);
         check(&mut fabric, 800);
         let reissues = sum_of(&fabric, |stats| stats.reissues);
@@ -163,9 +163,9 @@ fn a_switch_that_restarts_costs_the_blocks_that_it_held() {
 #[test]
 fn a_dead_spine_is_avoided_as_soon_as_packets_take_other_ways() {
     let mut fabric = fabric();
-    let world = fabric.hosts.len();
-    let dead = NodeId(world as u32 + 2);
-    (0..world).for_each(|rank| fabric.submit(rank, collective(input(rank, 800), ReduceOp::Sum)));
+    let world_size = fabric.hosts.len();
+    let dead = NodeId(world_size as u32 + 2);
+    (0..world_size).for_each(|rank| fabric.submit(rank, collective(input(rank, 800), ReduceOp::Sum)));
     fabric.run(Span::from_micros(20));
     fabric.alive[dead.index()] = false;
     fabric.run(Span::from_micros(300));

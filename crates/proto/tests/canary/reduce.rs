@@ -20,12 +20,12 @@ pub fn to<T: Element>(rank: usize, values: Vec<T>, op: ReduceOp) -> Collective {
 
 /// A reduce of integers to a rank; the others keep what they had.
 fn reduce(fabric: &mut Fabric, destination: usize, elements: usize, patience: Span) {
-    let world = fabric.hosts.len();
-    (0..world).for_each(|rank| fabric.submit(rank, to(destination, input(rank, elements), ReduceOp::Sum)));
+    let world_size = fabric.hosts.len();
+    (0..world_size).for_each(|rank| fabric.submit(rank, to(destination, input(rank, elements), ReduceOp::Sum)));
     fabric.run(patience);
     for (rank, events) in fabric.events.iter_mut().enumerate() {
-        let has = if rank == destination { expected(world, elements) } else { input(rank, elements) };
-        assert_eq!(output::<i32>(events), has, "rank {rank} of {world}, for {destination}");
+        let has = if rank == destination { expected(world_size, elements) } else { input(rank, elements) };
+        assert_eq!(output::<i32>(events), has, "rank {rank} of {world_size}, for {destination}");
     }
 }
 

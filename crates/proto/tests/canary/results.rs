@@ -26,14 +26,14 @@ pub fn input(rank: usize, elements: usize) -> Vec<i32> {
     (0..elements).map(|i| ((rank + 1) * (i * 7919 % 1009)) as i32 - 500).collect()
 }
 
-pub fn expected(world: usize, elements: usize) -> Vec<i32> {
-    (0..elements).map(|i| (0..world).map(|rank| input(rank, i + 1)[i]).sum()).collect()
+pub fn expected(world_size: usize, elements: usize) -> Vec<i32> {
+    (0..elements).map(|i| (0..world_size).map(|rank| input(rank, i + 1)[i]).sum()).collect()
 }
 
 /// One collective of integers on all ranks at once, right on all of them.
 pub fn reduce(fabric: &mut Fabric, elements: usize, patience: Span) {
-    let world = fabric.hosts.len();
-    (0..world).for_each(|rank| fabric.submit(rank, collective(input(rank, elements), ReduceOp::Sum)));
+    let world_size = fabric.hosts.len();
+    (0..world_size).for_each(|rank| fabric.submit(rank, collective(input(rank, elements), ReduceOp::Sum)));
     fabric.run(patience);
     check(fabric, elements);
 }
@@ -74,10 +74,10 @@ fn packets_may_go_any_way() {
 #[test]
 fn floats_keep_the_bound_of_theorem_1_and_agree_to_the_bit() {
     let mut fabric = Fabric::leaf_spine(2, 2, 3, 4, switch_config());
-    let world = fabric.hosts.len();
+    let world_size = fabric.hosts.len();
     let value = |rank: usize, i: usize| ((rank * 31 + i * 17) % 101) as f32 * 1.7e-3 * 10f32.powi(i as i32 / 8 % 9 - 4);
-    let inputs: Vec<Vec<f32>> = (0..world).map(|rank| (0..200).map(|i| value(rank, i)).collect()).collect();
-    (0..world).for_each(|rank| fabric.submit(rank, collective(inputs[rank].clone(), ReduceOp::Sum)));
+    let inputs: Vec<Vec<f32>> = (0..world_size).map(|rank| (0..200).map(|i| value(rank, i)).collect()).collect();
+    (0..world_size).for_each(|rank| fabric.submit(rank, collective(inputs[rank].clone(), ReduceOp::Sum)));
     fabric.run(PATIENCE);
     let outputs: Vec<Vec<f32>> = fabric.events.iter_mut().map(output::<f32>).collect();
     assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]));
@@ -88,7 +88,7 @@ fn floats_keep_the_bound_of_theorem_1_and_agree_to_the_bit() {
         for i in range.clone() {
             let exact: f64 = inputs.iter().map(|input| f64::from(input[i])).sum();
             let error = (f64::from(outputs[0][i]) - exact).abs();
-            let bound = agreed.paper_bound(world as u16) + exact.abs() * 2f64.powi(-24);
+            let bound = agreed.paper_bound(world_size as u16) + exact.abs() * 2f64.powi(-24);
             assert!(error <= bound, "element {i}: {error} > {bound}");
         }
     }

@@ -28,12 +28,12 @@ pub fn switch_config() -> SharedSwitchConfig {
     switch_with(&[])
 }
 
-pub fn job(world: u16, slots: u16) -> JobConfig {
+pub fn job(world_size: u16, slots: u16) -> JobConfig {
     JobConfig {
         job: JobId(1),
         key: KEY,
         protocol: 3,
-        world,
+        world_size,
         slots,
         elements_per_packet: 8,
         trees: 1,

@@ -16,13 +16,13 @@ const PATIENCE: Span = Span::from_millis(200);
 /// Elements of a block: as many as their sums fill a packet.
 const BLOCK: usize = 8;
 
-fn inputs<T: Element>(world: usize, elements: usize, of: impl Fn(f32) -> T) -> Vec<Vec<T>> {
+fn inputs<T: Element>(world_size: usize, elements: usize, of: impl Fn(f32) -> T) -> Vec<Vec<T>> {
     let value = |rank: usize, i: usize| match (rank * 31 + i * 7) % 97 {
         0 if i > 200 => f32::INFINITY,
         1 if i > 200 && rank == 1 => f32::NAN,
         odd => (odd as f32 - 48.5) * 10f32.powi((i / BLOCK + rank) as i32 % 7 - 4),
     };
-    (0..world).map(|rank| (0..elements).map(|i| of(value(rank, i))).collect()).collect()
+    (0..world_size).map(|rank| (0..elements).map(|i| of(value(rank, i))).collect()).collect()
 }
 
 fn sums<T: Element>(fabric: &mut Fabric, inputs: &[Vec<T>], op: ReduceOp) -> Vec<u8> {

@@ -31,10 +31,10 @@ fn from(root: u16, values: Vec<i32>) -> Collective {
 }
 
 fn broadcast(network: &mut Network) {
-    let world = network.hosts.len() as u16;
+    let world_size = network.hosts.len() as u16;
     for (op, &elements) in SIZES.iter().enumerate() {
-        for rank in 0..world {
-            network.submit(usize::from(rank), from(op as u16 % world, words(rank, elements))).unwrap();
+        for rank in 0..world_size {
+            network.submit(usize::from(rank), from(op as u16 % world_size, words(rank, elements))).unwrap();
         }
     }
     for (rank, events) in network.run_until_idle(at_ms(1_000_000)).iter().enumerate() {
@@ -44,8 +44,8 @@ fn broadcast(network: &mut Network) {
             let mut bytes = vec![0; 4 * elements];
             tensor.read_output(0..elements, &mut bytes);
             let expected: Vec<u8> =
-                words(op as u16 % world, elements).iter().flat_map(|word| word.to_be_bytes()).collect();
-            assert!(bytes == expected, "rank {rank} of {world}, {elements} words");
+                words(op as u16 % world_size, elements).iter().flat_map(|word| word.to_be_bytes()).collect();
+            assert!(bytes == expected, "rank {rank} of {world_size}, {elements} words");
         }
     }
 }
@@ -53,8 +53,8 @@ fn broadcast(network: &mut Network) {
 #[test]
 fn every_rank_gets_the_roots_words_in_every_design_under_loss() {
     for (seed, given) in (0..).zip(CHOICES) {
-        for world in [1, 2, 3, 7] {
-            broadcast(&mut star(seed, lossy(), &job(world, 8, 16, given)));
+        for world_size in [1, 2, 3, 7] {
+            broadcast(&mut star(seed, lossy(), &job(world_size, 8, 16, given)));
         }
         broadcast(&mut racks(seed, lossy(), &job(5, 8, 16, given), &[&[0, 3], &[1, 2, 4]]));
     }

@@ -1,10 +1,12 @@
-//! Operators of a job's own (§3, F1): combined in the order that they need, paid for, and alone in their failure.
+//! CustomOps of a job's own (§3, F1): combined in the order that they need, paid for, and alone in their failure.
 
 use std::sync::Arc;
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::{Below, JobConfig};
-use tributary_proto::contract::operator::{Accumulators, Fault, Instance, Needs, Operator, OperatorHash, Room};
+use tributary_proto::contract::custom_op::{
+    Accumulators, Capacity, CustomOp, CustomOpHash, Fault, Instance, OrderDependence,
+};
 use tributary_proto::contract::protocol::JobShape;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::values::Values;
@@ -20,25 +22,25 @@ struct Maps;
 /// With its accumulators.
 #[derive(Clone)]
 struct AtWork {
-    room: Room,
+    capacity: Capacity,
     accumulators: Vec<u8>,
     instructions: u64,
 }
 
 impl AtWork {
     fn stride(&self) -> usize {
-        stride(self.room)
+        stride(self.capacity)
     }
 }
 
-fn stride(room: Room) -> usize {
-    room.vector_bytes.next_multiple_of(64)
+fn stride(capacity: Capacity) -> usize {
+    capacity.vector_bytes.next_multiple_of(64)
 }
 
 const SIZE: usize = 6;
 /// Instructions of a call, of which the maps say that they take so many.
 pub const CALL: u64 = 400_000;
-pub const OWN: ReduceOp = ReduceOp::Own(0);
+pub const OWN: ReduceOp = ReduceOp::Custom(0);
 
 fn parts(map: &[u8]) -> [u32; 2] {
     [0, 3].map(|at| u32::from_le_bytes([map[at], map[at + 1], map[at + 2], 0]))
@@ -62,9 +64,9 @@ fn compose(left: &[u8], right: &[u8]) -> Result<Vec<u8>, Fault> {
     Ok(result)
 }
 
-impl Operator for Maps {
-    fn hash(&self) -> OperatorHash {
-        OperatorHash([7; 32])
+impl CustomOp for Maps {
+    fn hash(&self) -> CustomOpHash {
+        CustomOpHash([7; 32])
     }
     fn name(&self) -> &str {
         "maps"
@@ -72,17 +74,17 @@ impl Operator for Maps {
     fn element_size(&self) -> usize {
         SIZE
     }
-    fn needs(&self) -> Needs {
-        Needs::RankOrder
+    fn order_dependence(&self) -> OrderDependence {
+        OrderDependence::RankOrder
     }
     fn module(&self) -> &[u8] {
         b"maps"
     }
-    fn memory_bytes(&self, room: Room) -> usize {
-        1_000 + stride(room) * room.accumulators
+    fn memory_bytes(&self, capacity: Capacity) -> usize {
+        1_000 + stride(capacity) * capacity.accumulators
     }
-    fn instance(&self, room: Room) -> Box<dyn Instance> {
-        Box::new(AtWork { room, accumulators: vec![0; stride(room) * room.accumulators], instructions: 0 })
+    fn instance(&self, capacity: Capacity) -> Box<dyn Instance> {
+        Box::new(AtWork { capacity, accumulators: vec![0; stride(capacity) * capacity.accumulators], instructions: 0 })
     }
 }
 
@@ -107,7 +109,7 @@ impl Instance for AtWork {
         self.add(left, &right)
     }
     fn lanes(&self, accumulator: usize, bytes: usize) -> &[u8] {
-        assert!(accumulator < self.room.accumulators, "there is no accumulator {accumulator}");
+        assert!(accumulator < self.capacity.accumulators, "there is no accumulator {accumulator}");
         &self.accumulators[accumulator * self.stride()..][..bytes]
     }
     fn accumulators(&self) -> Option<Accumulators<&[u8]>> {
@@ -117,8 +119,8 @@ impl Instance for AtWork {
         let stride = self.stride();
         Some(Accumulators { bytes: &mut self.accumulators, stride })
     }
-    fn take_instructions(&mut self) -> u64 {
-        std::mem::take(&mut self.instructions)
+    fn instructions(&self) -> u64 {
+        self.instructions
     }
     fn state(&self) -> &[u8] {
         &self.accumulators
@@ -127,21 +129,21 @@ impl Instance for AtWork {
         Box::new(self.clone())
     }
     fn memory_bytes(&self) -> usize {
-        Maps.memory_bytes(self.room)
+        Maps.memory_bytes(self.capacity)
     }
 }
 
 /// A job with the operator.
-pub fn own_job(world: u16, slots: u16, elements_per_packet: u16, reproducible: &str) -> JobConfig {
+pub fn own_job(world_size: u16, slots: u16, elements_per_packet: u16, reproducible: &str) -> JobConfig {
     let hash = Maps.hash().to_string();
     let given = [("operators", hash.as_str()), ("reproducible", reproducible)];
-    let job = job(world, slots, elements_per_packet, &given);
+    let job = job(world_size, slots, elements_per_packet, &given);
     JobConfig { options: job.options.clone().provided(&[Arc::new(Maps)]), ..job }
 }
 
-pub fn inputs(world: u16, elements: usize) -> Vec<Vec<u8>> {
+pub fn inputs(world_size: u16, elements: usize) -> Vec<Vec<u8>> {
     let element = |rank: usize, i: usize| map([(rank * 77 + i * 5) as u32 | 1, (rank * 3 + i * i) as u32]);
-    (0..usize::from(world)).map(|rank| (0..elements).flat_map(|i| element(rank, i)).collect()).collect()
+    (0..usize::from(world_size)).map(|rank| (0..elements).flat_map(|i| element(rank, i)).collect()).collect()
 }
 
 pub fn composed(inputs: &[Vec<u8>]) -> Vec<u8> {
@@ -185,7 +187,7 @@ fn built_in_operators_and_the_jobs_own_take_turns_in_the_same_memory() {
 fn what_a_job_cannot_do_is_refused_with_a_sentence() {
     let can = |elements: u32, dtype: DType, op: ReduceOp, reproducible: &str| {
         let spec = Spec::allreduce(elements, dtype, op);
-        (PROTOCOL.can)(&spec, &own_job(2, 4, 16, reproducible).options).map_err(|refusal| refusal.to_string())
+        (PROTOCOL.check)(&spec, &own_job(2, 4, 16, reproducible).options).map_err(|refusal| refusal.to_string())
     };
     assert_eq!(can(60, DType::U8, OWN, "ranks"), Ok(()));
     assert_eq!(
@@ -195,7 +197,7 @@ fn what_a_job_cannot_do_is_refused_with_a_sentence() {
     assert!(can(60, DType::U8, OWN, "tree").is_err());
     assert!(can(61, DType::U8, OWN, "ranks").unwrap_err().contains("bring whole elements"));
     assert!(can(60, DType::F32, OWN, "ranks").is_err(), "elements are bytes");
-    assert!(can(60, DType::U8, ReduceOp::Own(1), "ranks").unwrap_err().contains("which the job does not have"));
+    assert!(can(60, DType::U8, ReduceOp::Custom(1), "ranks").unwrap_err().contains("which the job does not have"));
 }
 
 #[test]
@@ -206,7 +208,7 @@ fn an_operator_is_charged_for_what_its_instances_take() {
             slots: job.slots,
             elements_per_packet: job.elements_per_packet,
             children: 5,
-            world: 5,
+            world_size: 5,
             levels: false,
             options: &job.options,
         };

@@ -5,9 +5,9 @@ use tributary_proto::contract::config::{JobConfig, SwitchConfig};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Host, HostEvent};
 use tributary_proto::contract::ids::{GroupId, JobId, PortId, TreeId};
-use tributary_proto::contract::pace::EACH_SECOND;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, PacketMut};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::rate_limit::INSTRUCTIONS_PER_SECOND;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
@@ -30,7 +30,7 @@ struct Thread {
 
 impl Thread {
     fn new(jobs: Vec<JobConfig>) -> Thread {
-        let mut pipeline = Pipeline::on_a_thread();
+        let mut pipeline = Pipeline::with_instruction_limit();
         for (number, job) in jobs.iter().enumerate() {
             let members = vec![PortId(2 * number as u16), PortId(2 * number as u16 + 1)];
             let below = tributary_proto::contract::config::Below::workers(2);
@@ -129,7 +129,7 @@ fn a_job_with_a_slow_operator_gets_its_part_and_the_other_job_goes_on_meanwhile(
     // A call for each of the 200 blocks, and what the job may have in advance.
     let seconds = thread.now.since(Time::ZERO).as_secs_f64();
     let calls = 200.0;
-    assert!(calls * CALL as f64 <= (seconds + 0.001) * EACH_SECOND as f64 + CALL as f64, "{seconds} s");
+    assert!(calls * CALL as f64 <= (seconds + 0.001) * INSTRUCTIONS_PER_SECOND as f64 + CALL as f64, "{seconds} s");
     assert!(thread.dropped(0) > 0);
     assert_eq!(thread.dropped(1), 0);
     assert!(thread.packets[1] > 20 * 200 && sums > 500, "{} packets, {sums} sums", thread.packets[1]);

@@ -102,7 +102,7 @@ fn a_switch_holds_no_more_than_its_job_was_charged_wherever_ranks_are() {
                 slots: job.slots,
                 elements_per_packet: job.elements_per_packet,
                 children: children as u16,
-                world: job.world,
+                world_size: job.world_size,
                 levels: true,
                 options: &job.options,
             };

@@ -27,16 +27,16 @@ fn scattered(mut network: Network, inputs: &[Vec<f32>], seed: u64, op: ReduceOp)
 
 #[test]
 fn reproducible_sums_have_the_bits_of_the_tree_whatever_is_lost_or_late() {
-    for world in [1u16, 2, 3, 5, 7, 8] {
-        let inputs = inputs(world, 500, |value| value);
+    for world_size in [1u16, 2, 3, 5, 7, 8] {
+        let inputs = inputs(world_size, 500, |value| value);
         for op in [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Prod] {
-            let expected = expected(&inputs, op, &SumTree::star(world));
+            let expected = expected(&inputs, op, &SumTree::star(world_size));
             for seed in 0..20 {
                 let trees = if seed % 2 == 0 { 1 } else { 4 };
-                let job = JobConfig { trees, ..job(world, 8, 16, &[("reproducible", "tree")]) };
+                let job = JobConfig { trees, ..job(world_size, 8, 16, &[("reproducible", "tree")]) };
                 let (sum, order) = scattered(star(seed, lossy(), &job), &inputs, seed, op);
-                assert!(sum == expected, "{op} over {world} ranks, seed {seed}");
-                assert_eq!(order, Some(Order::of(&SumTree::star(world)).0));
+                assert!(sum == expected, "{op} over {world_size} ranks, seed {seed}");
+                assert_eq!(order, Some(Order::of(&SumTree::star(world_size)).0));
             }
         }
     }

@@ -20,12 +20,12 @@ pub fn options(given: &[(&str, &str)]) -> Options {
 }
 
 /// A job of one shard with these options.
-pub fn job(world: u16, slots: u16, elements_per_packet: u16, given: &[(&str, &str)]) -> JobConfig {
+pub fn job(world_size: u16, slots: u16, elements_per_packet: u16, given: &[(&str, &str)]) -> JobConfig {
     JobConfig {
         job: JobId(1),
         key: JobKey(0x5EED),
         protocol: PROTOCOL.code,
-        world,
+        world_size,
         slots,
         elements_per_packet,
         trees: 1,
@@ -47,7 +47,7 @@ pub fn racks(seed: u64, link: LinkConfig, job: &JobConfig, racks: &[&[u16]]) -> 
     }
     let rack_of = |rank: u16| racks.iter().position(|rack| rack.contains(&rank)).expect("every rank is in a rack");
     let child_of = |rank: u16| racks[rack_of(rank)].iter().position(|&other| other == rank).expect("it is there");
-    let hosts = (0..job.world).map(|rank| host(job, rank, child_of(rank) as u16)).collect();
+    let hosts = (0..job.world_size).map(|rank| host(job, rank, child_of(rank) as u16)).collect();
     Network::tree(seed, link, hosts, |rank| 1 + rack_of(rank as u16), switches)
 }
 
@@ -77,8 +77,8 @@ pub fn floats(rank: usize, elements: usize) -> Vec<f32> {
 }
 
 /// Every rank's floats, as elements of another type.
-pub fn inputs<T>(world: u16, elements: usize, make: impl Fn(f32) -> T) -> Vec<Vec<T>> {
-    (0..usize::from(world)).map(|rank| floats(rank, elements).into_iter().map(&make).collect()).collect()
+pub fn inputs<T>(world_size: u16, elements: usize, make: impl Fn(f32) -> T) -> Vec<Vec<T>> {
+    (0..usize::from(world_size)).map(|rank| floats(rank, elements).into_iter().map(&make).collect()).collect()
 }
 
 /// The order that every rank has been told; `None` where there is none.

@@ -23,15 +23,18 @@ const STAGGERED: &[(&str, &str)] = &[("stagger", "true"), ("reproducible", "tree
 
 #[test]
 fn any_number_of_ranks_slots_and_collectives_completes() {
-    for world in [1u16, 2, 3, 5, 8] {
+    for world_size in [1u16, 2, 3, 5, 8] {
         for slots in [1, 2, 3, 8, 17] {
             for (seed, link) in [(1, LinkConfig::default()), (2, lossy())] {
-                let mut network = star(seed, link, &job(world, slots, 16, STAGGERED));
+                let mut network = star(seed, link, &job(world_size, slots, 16, STAGGERED));
                 // Of fewer blocks than an epoch, of one, of many, and of none.
                 for elements in [20, 16 * usize::from(slots / 2), 999, 0] {
-                    let inputs = inputs(world, elements, |value| value);
+                    let inputs = inputs(world_size, elements, |value| value);
                     let sum = reduce(&mut network, &inputs, ReduceOp::Sum);
-                    assert!(sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(world)), "{world} of {slots} slots");
+                    assert!(
+                        sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(world_size)),
+                        "{world_size} of {slots} slots"
+                    );
                 }
             }
         }

@@ -11,19 +11,19 @@ use crate::setup::{DESIGNS, inputs, job, lossy, racks};
 /// In one switch and under loss, for each operator that the type takes. Where the order makes no difference, all designs have the
 /// bits of the tree.
 fn every_operator<T: Element>(is_exact: bool, make: impl Fn(f32) -> T) {
-    for world in [1, 2, 3, 8] {
+    for world_size in [1, 2, 3, 8] {
         for elements in [1, 63, 64, 65] {
-            let inputs = inputs(world, elements, &make);
+            let inputs = inputs(world_size, elements, &make);
             for op in ReduceOp::ALL.into_iter().filter(|&op| op.takes(T::DTYPE)) {
-                let of_the_tree = expected(&inputs, op, &SumTree::star(world));
+                let of_the_tree = expected(&inputs, op, &SumTree::star(world_size));
                 let any_order = is_exact || matches!(op, ReduceOp::Min | ReduceOp::Max);
                 for design in DESIGNS {
                     // 63, 64 and 65 elements are about what packets of 64 times four bytes hold.
-                    let job = job(world, 2, 64, &[("design", design)]);
+                    let job = job(world_size, 2, 64, &[("design", design)]);
                     let sum = reduce(&mut star(1, lossy(), &job), &inputs, op);
                     let is_tree = matches!(design, "tree" | "auto");
-                    if any_order || is_tree || world <= 2 {
-                        assert!(sum == of_the_tree, "{op} of {elements} {}, {design}, {world} ranks", T::DTYPE);
+                    if any_order || is_tree || world_size <= 2 {
+                        assert!(sum == of_the_tree, "{op} of {elements} {}, {design}, {world_size} ranks", T::DTYPE);
                     }
                 }
             }
@@ -61,19 +61,22 @@ fn integers_of_32_and_64_bits() {
 }
 
 /// Small integers as floats: their sums are exact in any order, so that a lost, doubled or misplaced vector shows.
-fn whole<T>(world: u16, elements: usize, make: impl Fn(f32) -> T) -> Vec<Vec<T>> {
+fn whole<T>(world_size: u16, elements: usize, make: impl Fn(f32) -> T) -> Vec<Vec<T>> {
     let value = |rank: usize, i: usize| ((rank * 7919 + i * 31) % 201) as f32 - 100.0;
-    (0..usize::from(world)).map(|rank| (0..elements).map(|i| make(value(rank, i))).collect()).collect()
+    (0..usize::from(world_size)).map(|rank| (0..elements).map(|i| make(value(rank, i))).collect()).collect()
 }
 
 #[test]
 fn each_design_sums_each_contribution_once_under_loss_in_several_shards() {
     for design in DESIGNS {
-        for world in [3, 5, 7, 13] {
-            let job = JobConfig { trees: 4, ..job(world, 8, 16, &[("design", design)]) };
-            let inputs = whole(world, 1_003, |value| value);
-            let sum = reduce(&mut star(u64::from(world), lossy(), &job), &inputs, ReduceOp::Sum);
-            assert!(sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(world)), "{design}, {world} ranks");
+        for world_size in [3, 5, 7, 13] {
+            let job = JobConfig { trees: 4, ..job(world_size, 8, 16, &[("design", design)]) };
+            let inputs = whole(world_size, 1_003, |value| value);
+            let sum = reduce(&mut star(u64::from(world_size), lossy(), &job), &inputs, ReduceOp::Sum);
+            assert!(
+                sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(world_size)),
+                "{design}, {world_size} ranks"
+            );
         }
     }
 }

@@ -61,7 +61,7 @@ pub fn job(protocol: &Protocol) -> JobConfig {
         job: JOB,
         key: KEY,
         protocol: protocol.code,
-        world: 2,
+        world_size: 2,
         slots: 2,
         elements_per_packet: 4,
         trees: 1,

@@ -19,9 +19,9 @@ pub fn input(rank: u16, op: u64, elements: usize) -> Vec<i32> {
 }
 
 /// What every rank must get.
-pub fn sum(world: u16, op: u64, elements: usize) -> Vec<i32> {
+pub fn sum(world_size: u16, op: u64, elements: usize) -> Vec<i32> {
     let mut sum = vec![0i32; elements];
-    for rank in 0..world {
+    for rank in 0..world_size {
         sum.iter_mut().zip(input(rank, op, elements)).for_each(|(sum, value)| *sum = sum.wrapping_add(value));
     }
     sum
@@ -56,10 +56,11 @@ pub fn submit_all(net: &mut Network, sizes: &[usize], deadline: Option<Time>) {
 
 /// Every rank completed collectives of these sizes, in order, with the exact sums.
 pub fn check_sums(events: Vec<Vec<HostEvent>>, sizes: &[usize]) {
-    let world = events.len() as u16;
-    let sums: Vec<Vec<i32>> = sizes.iter().enumerate().map(|(op, &elements)| sum(world, op as u64, elements)).collect();
+    let world_size = events.len() as u16;
+    let sums: Vec<Vec<i32>> =
+        sizes.iter().enumerate().map(|(op, &elements)| sum(world_size, op as u64, elements)).collect();
     for (rank, events) in events.into_iter().enumerate() {
-        assert_eq!(events.len(), sizes.len(), "rank {rank} of {world} completes {sizes:?}");
+        assert_eq!(events.len(), sizes.len(), "rank {rank} of {world_size} completes {sizes:?}");
         for ((index, event), sum) in events.into_iter().enumerate().zip(&sums) {
             let HostEvent::Done { op, tensor } = event else { panic!("collective {index} of rank {rank} failed") };
             assert_eq!(op, OpId(index as u64));
@@ -67,7 +68,7 @@ pub fn check_sums(events: Vec<Vec<HostEvent>>, sizes: &[usize]) {
                 .chunks_exact(4)
                 .map(|bytes| i32::from_be_bytes(bytes.try_into().unwrap()))
                 .collect();
-            assert!(values == *sum, "collective {index} of {} elements, rank {rank} of {world}", sum.len());
+            assert!(values == *sum, "collective {index} of {} elements, rank {rank} of {world_size}", sum.len());
         }
     }
 }
@@ -113,16 +114,16 @@ pub fn all_fail_with_both_specs(net: impl Fn(u16, LinkConfig) -> Network) {
         (apart(vec![1.0f32; 1000], ReduceOp::Avg), Spec { op: ReduceOp::Avg, ..f32s(1000) }),
         (apart(Vec::<f32>::new(), ReduceOp::Sum), f32s(0)),
     ];
-    for (world, (other, other_spec)) in [2, 3, 8, 8].into_iter().zip(others) {
-        let mut net = net(world, LinkConfig { loss: 0.02, ..LinkConfig::default() });
+    for (world_size, (other, other_spec)) in [2, 3, 8, 8].into_iter().zip(others) {
+        let mut net = net(world_size, LinkConfig { loss: 0.02, ..LinkConfig::default() });
         let mut other = Some(other);
-        for rank in 0..usize::from(world) {
+        for rank in 0..usize::from(world_size) {
             let same = || apart(vec![1.0f32; 1000], ReduceOp::Sum);
             net.submit(rank, if rank == 1 { other.take().unwrap() } else { same() }).unwrap();
         }
         for (rank, errors) in errors(net.run_until_idle(at_ms(10_000))).into_iter().enumerate() {
             let [(op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op: in_error })] = errors[..] else {
-                panic!("rank {rank} of {world}: {errors:?}");
+                panic!("rank {rank} of {world_size}: {errors:?}");
             };
             assert_eq!((op, in_error), (OpId(0), OpId(0)));
             assert!(a < b && (a == Rank(1) || b == Rank(1)), "{a} and {b}");

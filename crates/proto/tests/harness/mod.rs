@@ -264,7 +264,7 @@ impl Network {
 
     /// Puts on the link what a host wants sent, keeps what it says, and sets its timer.
     fn drain_host(&mut self, host: usize) {
-        let due = self.of_hosts.settle(&mut *self.hosts[host].machine, self.now);
+        let due = self.of_hosts.drain(&mut *self.hosts[host].machine, self.now);
         let from = match host.checked_sub(self.first_server) {
             Some(server) if self.first_server > 0 => Addr::Server(ServerId(server as u16)),
             // Also where it is a server besides: its address says no more.

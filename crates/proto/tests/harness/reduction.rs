@@ -2,7 +2,7 @@
 //! its sums must have.
 
 use tributary_numeric::{DType, Element, ReduceOp, codec};
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TreeLeaf};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
@@ -23,7 +23,7 @@ fn protocol(job: &JobConfig) -> &'static Protocol {
 
 /// A worker that is a given child of its switch.
 pub fn host(job: &JobConfig, rank: u16, child: u16) -> Box<dyn Host> {
-    let trees = vec![WorkerPlace { child: ChildId(child) }];
+    let trees = vec![TreeLeaf { child: ChildId(child) }];
     let config = HostConfig { trees, ..HostConfig::worker(job.clone(), Rank(rank)) };
     protocol(job).host(Values::Elements, &config)
 }
@@ -55,8 +55,8 @@ pub fn pipelines(job: &JobConfig, below: &[Below], parent: Option<Parent>) -> Ve
 
 /// All ranks of a job round one switch.
 pub fn star(seed: u64, link: LinkConfig, job: &JobConfig) -> Network {
-    let hosts = (0..job.world).map(|rank| host(job, rank, rank)).collect();
-    Network::star(seed, link, hosts, pipelines(job, &Below::workers(job.world), None))
+    let hosts = (0..job.world_size).map(|rank| host(job, rank, rank)).collect();
+    Network::star(seed, link, hosts, pipelines(job, &Below::workers(job.world_size), None))
 }
 
 pub fn at_ms(ms: u64) -> Time {

@@ -14,13 +14,13 @@ use super::reduction::at_ms;
 pub type Pairs<T> = Vec<(u32, T)>;
 
 /// Elements of some indices of `size`, drawn with this probability; each rank's values are made from its rank and the index.
-pub fn drawn<T>(seed: u64, world: u16, size: u32, density: f64, make: impl Fn(usize, u32) -> T) -> Vec<Pairs<T>> {
+pub fn drawn<T>(seed: u64, world_size: u16, size: u32, density: f64, make: impl Fn(usize, u32) -> T) -> Vec<Pairs<T>> {
     let mut draw = SplitMix(seed);
     let mut of = |rank: usize| -> Pairs<T> {
         let is_there = |_: &u32| density >= 1.0 || draw.chance(density);
         (0..size).filter(is_there).collect::<Vec<u32>>().into_iter().map(|index| (index, make(rank, index))).collect()
     };
-    (0..usize::from(world)).map(&mut of).collect()
+    (0..usize::from(world_size)).map(&mut of).collect()
 }
 
 /// A small whole number that is not 0: of a few of them any sum is exact, and a lost or doubled one shows.

@@ -146,7 +146,7 @@ fn figure_6a() {
     let said = ["port 0 in", "port 1 in", "port 2 in", "port 3 in"];
     for (port, said) in (0..4).zip(said) {
         let config = tributary_proto::contract::config::HostConfig::worker(
-            tributary_proto::contract::config::JobConfig { world: 4, ..job(&PROTOCOL) },
+            tributary_proto::contract::config::JobConfig { world_size: 4, ..job(&PROTOCOL) },
             tributary_proto::contract::ids::Rank(port),
         );
         let mut host = PROTOCOL.host(Values::Elements, &config);

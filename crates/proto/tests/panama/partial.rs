@@ -26,19 +26,19 @@ fn bring(rank: usize) -> f64 {
 }
 
 /// The sets of ranks, a bit each, by the bits of their averages.
-fn averages(world: usize) -> HashMap<u64, u32> {
+fn averages(world_size: usize) -> HashMap<u64, u32> {
     let average = |set: u32| {
-        let ranks = (0..world).filter(|rank| set >> rank & 1 == 1);
+        let ranks = (0..world_size).filter(|rank| set >> rank & 1 == 1);
         (ranks.map(bring).sum::<f64>() / f64::from(set.count_ones())).to_bits()
     };
-    let sets: HashMap<u64, u32> = (1..1u32 << world).map(|set| (average(set), set)).collect();
-    assert_eq!(sets.len(), (1 << world) - 1, "an average says which ranks it is over");
+    let sets: HashMap<u64, u32> = (1..1u32 << world_size).map(|set| (average(set), set)).collect();
+    assert_eq!(sets.len(), (1 << world_size) - 1, "an average says which ranks it is over");
     sets
 }
 
 /// Racks of ranks that are neighbours below one switch each.
 fn rows(seed: u64, link: LinkConfig, racks: u16, job: &JobConfig) -> Network {
-    let ranks = |rack: u16| (0..job.world).filter(move |rank| rank / (job.world / racks) == rack).map(Rank);
+    let ranks = |rack: u16| (0..job.world_size).filter(move |rank| rank / (job.world_size / racks) == rack).map(Rank);
     let root: Vec<Below> = (0..racks).map(|rack| Below::Switch(ranks(rack).collect())).collect();
     let mut switches = vec![(pipelines(job, &root, None), None)];
     for rack in 0..racks {
@@ -46,8 +46,8 @@ fn rows(seed: u64, link: LinkConfig, racks: u16, job: &JobConfig) -> Network {
         let parent = Parent { port: PortId(below.len() as u16), child: ChildId(rack) };
         switches.push((pipelines(job, &below, Some(parent)), Some(0)));
     }
-    let row = job.world / racks;
-    let hosts = (0..job.world).map(|rank| host(job, rank, rank % row)).collect();
+    let row = job.world_size / racks;
+    let hosts = (0..job.world_size).map(|rank| host(job, rank, rank % row)).collect();
     Network::tree(seed, link, hosts, |rank| 1 + rank / usize::from(row), switches)
 }
 
@@ -67,18 +67,18 @@ fn metric(network: &Network, switch: usize, name: &str) -> f64 {
 }
 
 /// Runs one average; each element of it must be over `least` ranks at least. Gives how many ranks were left out of elements.
-fn average(network: &mut Network, world: usize, elements: usize, least: u32, at_us: impl Fn(usize) -> u64) -> u32 {
-    for rank in 0..world {
+fn average(network: &mut Network, world_size: usize, elements: usize, least: u32, at_us: impl Fn(usize) -> u64) -> u32 {
+    for rank in 0..world_size {
         network.submit_at(Time(at_us(rank) * 1_000_000), rank, in_place(&vec![bring(rank); elements], ReduceOp::Avg));
     }
-    finish(network, world, elements, least)
+    finish(network, world_size, elements, least)
 }
 
-fn finish(network: &mut Network, world: usize, elements: usize, least: u32) -> u32 {
+fn finish(network: &mut Network, world_size: usize, elements: usize, least: u32) -> u32 {
     let sums = output(network.run_until_idle(at_ms(10_000_000)), DType::F64, elements);
-    let sets = averages(world);
+    let sets = averages(world_size);
     let ranks = sums.as_chunks().0.iter().map(|bytes| ranks_of(&sets, *bytes));
-    ranks.map(|ranks| world as u32 - within(ranks, least)).sum()
+    ranks.map(|ranks| world_size as u32 - within(ranks, least)).sum()
 }
 
 /// How many ranks an average is over, each of them once.
@@ -311,7 +311,7 @@ fn what_would_be_a_lie_is_refused_with_a_sentence() {
     use tributary_proto::contract::tensor::Spec;
     use tributary_proto::panama::PROTOCOL;
     let options = options(&[("partial", "15/16")]);
-    let can = |spec: Spec| (PROTOCOL.can)(&spec, &options).map_err(|refusal| refusal.to_string());
+    let can = |spec: Spec| (PROTOCOL.check)(&spec, &options).map_err(|refusal| refusal.to_string());
     let average = Spec::allreduce(5, DType::F32, ReduceOp::Avg);
     assert_eq!(can(average), Ok(()));
     assert_eq!(can(Spec { dtype: DType::BF16, ..average }), Ok(()));

@@ -18,12 +18,12 @@ pub fn options(given: &[(&str, &str)]) -> Options {
 }
 
 /// A job with room for `room` packets at each port and tree.
-pub fn job(world: u16, trees: u16, room: u16, elements_per_packet: u16) -> JobConfig {
+pub fn job(world_size: u16, trees: u16, room: u16, elements_per_packet: u16) -> JobConfig {
     JobConfig {
         job: JobId(1),
         key: JobKey(0x5EED),
         protocol: PROTOCOL.code,
-        world,
+        world_size,
         slots: trees * room,
         elements_per_packet,
         trees,
@@ -41,13 +41,13 @@ pub fn racks(seed: u64, link: LinkConfig, racks: u16, job: &JobConfig) -> Networ
 pub fn racks_of(seed: u64, link: LinkConfig, racks: u16, job: &JobConfig, at: &[&JobConfig]) -> Network {
     let parent = |switch: usize| (switch > 0).then_some(0);
     let switches = at.iter().enumerate().map(|(switch, at)| (machines(switch, racks, at), parent(switch))).collect();
-    let hosts = (0..job.world).map(|rank| host(job, rank, rank / racks)).collect();
+    let hosts = (0..job.world_size).map(|rank| host(job, rank, rank / racks)).collect();
     Network::tree(seed, link, hosts, |rank| 1 + rank % usize::from(racks), switches)
 }
 
 /// The machines of a switch of [`racks`], as new: 0 is the root, the racks follow.
 fn machines(switch: usize, racks: u16, job: &JobConfig) -> Vec<Pipeline> {
-    let ranks = |rack: u16| (0..job.world).filter(move |rank| rank % racks == rack).map(Rank);
+    let ranks = |rack: u16| (0..job.world_size).filter(move |rank| rank % racks == rack).map(Rank);
     let Some(rack) = (switch as u16).checked_sub(1) else {
         let below: Vec<Below> = (0..racks).map(|rack| Below::Switch(ranks(rack).collect())).collect();
         return pipelines(job, &below, None);
@@ -63,8 +63,8 @@ pub fn plant(network: &mut Network, racks: u16, job: &JobConfig) {
 }
 
 /// The tree of [`racks`].
-pub fn reference_of_racks(racks: u16, world: u16) -> SumTree {
-    let rack = |rack| SumTree::Switch((0..world).filter(|rank| rank % racks == rack).map(SumTree::Rank).collect());
+pub fn reference_of_racks(racks: u16, world_size: u16) -> SumTree {
+    let rack = |rack| SumTree::Switch((0..world_size).filter(|rank| rank % racks == rack).map(SumTree::Rank).collect());
     SumTree::Switch((0..racks).map(rack).collect())
 }
 

@@ -11,12 +11,15 @@ use crate::setup::{faulty, floats, job, racks, reference_of_racks, retransmissio
 
 #[test]
 fn the_bits_are_those_of_the_tree_in_every_world_and_size() {
-    for world in [1u16, 2, 3, 8, 32] {
+    for world_size in [1u16, 2, 3, 8, 32] {
         for elements in [0, 1, 63, 64, 65, 1_000, 10_007] {
-            let inputs: Vec<Vec<f32>> = (0..usize::from(world)).map(|rank| floats(rank, elements)).collect();
-            let mut network = star(1, LinkConfig::default(), &job(world, 2, 16, 64));
+            let inputs: Vec<Vec<f32>> = (0..usize::from(world_size)).map(|rank| floats(rank, elements)).collect();
+            let mut network = star(1, LinkConfig::default(), &job(world_size, 2, 16, 64));
             let sum = reduce(&mut network, &inputs, ReduceOp::Sum);
-            assert!(sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(world)), "{elements} over {world}");
+            assert!(
+                sum == expected(&inputs, ReduceOp::Sum, &SumTree::star(world_size)),
+                "{elements} over {world_size}"
+            );
             assert_eq!(retransmissions(&network), 0);
         }
     }
@@ -24,22 +27,22 @@ fn the_bits_are_those_of_the_tree_in_every_world_and_size() {
 
 #[test]
 fn twenty_runs_with_faults_and_random_beginnings_give_one_result() {
-    for world in [1u16, 2, 3, 8, 32] {
+    for world_size in [1u16, 2, 3, 8, 32] {
         let elements = 3_001;
-        let inputs: Vec<Vec<f32>> = (0..usize::from(world)).map(|rank| floats(rank, elements)).collect();
-        let right = expected(&inputs, ReduceOp::Sum, &SumTree::star(world));
+        let inputs: Vec<Vec<f32>> = (0..usize::from(world_size)).map(|rank| floats(rank, elements)).collect();
+        let right = expected(&inputs, ReduceOp::Sum, &SumTree::star(world_size));
         let mut sent_again = 0;
         for seed in 0..20 {
-            let mut network = star(seed, faulty(), &job(world, 3, 12, 64));
+            let mut network = star(seed, faulty(), &job(world_size, 3, 12, 64));
             let mut rng = SplitMix(seed);
             for (rank, input) in inputs.iter().enumerate() {
                 network.submit_at(at_ms(rng.below(30)), rank, in_place(input, ReduceOp::Sum));
             }
             let sum = output(network.run_until_idle(at_ms(10_000_000)), DType::F32, elements);
-            assert!(sum == right, "seed {seed}, {world} ranks");
+            assert!(sum == right, "seed {seed}, {world_size} ranks");
             sent_again += retransmissions(&network);
         }
-        assert!(sent_again > 0, "something was lost among {world} ranks");
+        assert!(sent_again > 0, "something was lost among {world_size} ranks");
     }
 }
 
@@ -47,12 +50,12 @@ fn twenty_runs_with_faults_and_random_beginnings_give_one_result() {
 #[test]
 fn inputs_apart_from_their_outputs_are_sent_again_while_and_after_they_are_there() {
     const ROUNDS: usize = 6;
-    let (world, elements) = (3, 150);
+    let (world_size, elements) = (3, 150);
     let rounds: Vec<Vec<Vec<f32>>> =
-        (0..ROUNDS).map(|round| (0..world).map(|rank| floats(rank + 5 * round, elements)).collect()).collect();
+        (0..ROUNDS).map(|round| (0..world_size).map(|rank| floats(rank + 5 * round, elements)).collect()).collect();
     let mut sent_again = 0;
     for seed in 0..40 {
-        let mut network = star(seed, faulty(), &job(world as u16, 2, 12, 16));
+        let mut network = star(seed, faulty(), &job(world_size as u16, 2, 12, 16));
         for (round, inputs) in rounds.iter().enumerate() {
             for (rank, input) in inputs.iter().enumerate() {
                 // In between is one in place, as a caller may mix them.
@@ -64,7 +67,7 @@ fn inputs_apart_from_their_outputs_are_sent_again_while_and_after_they_are_there
         let mut events = network.run_until_idle(at_ms(10_000_000));
         for inputs in rounds.iter().rev() {
             let round = events.iter_mut().map(|events| vec![events.pop().expect("a result of each round")]).collect();
-            let right = expected(inputs, ReduceOp::Sum, &SumTree::star(world as u16));
+            let right = expected(inputs, ReduceOp::Sum, &SumTree::star(world_size as u16));
             assert!(output(round, DType::F32, elements) == right, "seed {seed}");
         }
         sent_again += retransmissions(&network);

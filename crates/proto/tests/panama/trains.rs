@@ -95,7 +95,7 @@ fn share(trains: Trains, (above, all_above): (u64, u64)) -> f64 {
         }
         for (number, end) in ends.iter_mut().enumerate().skip(usize::from(tick < TICKS / 20)) {
             for _ in 0..end.turn(tick) {
-                let is_marked = marking.strikes(queue.len() as u64);
+                let is_marked = marking.should_mark(queue.len() as u64);
                 queue.push_back((number, end.next, is_marked));
                 end.next += 1;
             }

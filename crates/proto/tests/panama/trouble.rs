@@ -96,6 +96,6 @@ fn a_switch_above_that_is_silent_is_named_by_where_it_is() {
         network.submit(rank, with_deadline(rank, 100)).unwrap();
     }
     for events in network.run_until_idle(at_ms(10_000)) {
-        assert!(matches!(error_of(&events), CollectiveError::SwitchAboveSilent { above: 1, .. }));
+        assert!(matches!(error_of(&events), CollectiveError::ParentSilent { levels_up: 1, .. }));
     }
 }

@@ -68,14 +68,14 @@ impl Host for Watched {
 
 /// A star whose workers are watched.
 fn watched(seed: u64, link: LinkConfig, job: &JobConfig) -> (Network, Vec<Log>) {
-    let logs: Vec<Log> = (0..job.world).map(|_| Log::default()).collect();
+    let logs: Vec<Log> = (0..job.world_size).map(|_| Log::default()).collect();
     let host = |rank: u16| -> Box<dyn Host> {
         let config = HostConfig::worker(job.clone(), Rank(rank));
         let (machine, log) = (PanamaHost::new(Values::Elements, &config), logs[usize::from(rank)].clone());
         Box::new(Watched { machine, trees: job.trees, log })
     };
-    let hosts = (0..job.world).map(host).collect();
-    (Network::star(seed, link, hosts, pipelines(job, &Below::workers(job.world), None)), logs)
+    let hosts = (0..job.world_size).map(host).collect();
+    (Network::star(seed, link, hosts, pipelines(job, &Below::workers(job.world_size), None)), logs)
 }
 
 fn windows(log: &Log) -> BTreeMap<(u16, u64), f64> {
@@ -97,8 +97,8 @@ proptest! {
         trees in 1..4u16,
         room in 1..80u16,
     ) {
-        let world = rates.len() as u16;
-        let (mut network, logs) = watched(1, LinkConfig::default(), &job(world, trees, room, 16));
+        let world_size = rates.len() as u16;
+        let (mut network, logs) = watched(1, LinkConfig::default(), &job(world_size, trees, room, 16));
         for (host, rate) in network.hosts.iter_mut().zip(&rates) {
             host.port.link.config.rate_bps = rate * 50_000_000;
             host.port.link.config.mark_bytes = marks_from;

@@ -11,17 +11,17 @@ const ELEMENTS: usize = 10_000;
 #[test]
 fn sums_are_exact_with_servers_of_their_own_and_with_one_beside_each_worker() {
     for loss in [0.0, 0.05] {
-        for (world, dedicated) in [(1, 0), (4, 0), (4, 1), (4, 2), (3, 4)] {
-            let mut net = network(7, LinkConfig { loss, ..LinkConfig::default() }, world, dedicated);
+        for (world_size, dedicated) in [(1, 0), (4, 0), (4, 1), (4, 2), (3, 4)] {
+            let mut net = network(7, LinkConfig { loss, ..LinkConfig::default() }, world_size, dedicated);
             for op in 0..3 {
-                for rank in 0..world {
+                for rank in 0..world_size {
                     net.submit(rank.into(), collective(rank, op, ELEMENTS, None)).unwrap();
                 }
             }
             let events = net.run_until_idle(at_ms(10_000));
-            for events in &events[..usize::from(world)] {
-                assert_eq!(events.len(), 3, "{world} workers, {dedicated} servers, loss {loss}");
-                events.iter().zip(0..).for_each(|(event, op)| check(event, world, op));
+            for events in &events[..usize::from(world_size)] {
+                assert_eq!(events.len(), 3, "{world_size} workers, {dedicated} servers, loss {loss}");
+                events.iter().zip(0..).for_each(|(event, op)| check(event, world_size, op));
             }
         }
     }

@@ -19,13 +19,13 @@ pub fn at_ms(ms: u64) -> Time {
 }
 
 /// Workers with so many dedicated servers; colocated ones if none.
-pub fn network(seed: u64, link: LinkConfig, world: u16, dedicated: u16) -> Network {
-    let servers = if dedicated == 0 { world } else { dedicated };
+pub fn network(seed: u64, link: LinkConfig, world_size: u16, dedicated: u16) -> Network {
+    let servers = if dedicated == 0 { world_size } else { dedicated };
     let job = JobConfig {
         job: JobId(3),
         key: JobKey(0x5EED),
         protocol: PS.code,
-        world,
+        world_size,
         slots: 4 * servers,
         elements_per_packet: 64,
         trees: servers,
@@ -33,13 +33,13 @@ pub fn network(seed: u64, link: LinkConfig, world: u16, dedicated: u16) -> Netwo
         options: PS.options.defaults(),
     };
     let machine = |host: u16| -> Box<dyn Host> {
-        let serves = if dedicated == 0 { Some(host) } else { host.checked_sub(world) };
+        let serves = if dedicated == 0 { Some(host) } else { host.checked_sub(world_size) };
         let config = HostConfig { serves: serves.map(ServerId), ..HostConfig::worker(job.clone(), Rank(host)) };
-        let make = if host < world { PS.host } else { PS.server.unwrap() };
+        let make = if host < world_size { PS.host } else { PS.server.unwrap() };
         make(Values::Elements, &config)
     };
-    let mut network = Network::star(seed, link, (0..world + dedicated).map(machine).collect(), vec![]);
-    network.first_server = if dedicated == 0 { 0 } else { usize::from(world) };
+    let mut network = Network::star(seed, link, (0..world_size + dedicated).map(machine).collect(), vec![]);
+    network.first_server = if dedicated == 0 { 0 } else { usize::from(world_size) };
     network
 }
 
@@ -54,13 +54,13 @@ pub fn collective(rank: u16, op: u64, elements: usize, deadline: Option<Time>) -
 }
 
 /// The sum of all ranks' parts.
-pub fn check(event: &HostEvent, world: u16, op: u64) {
+pub fn check(event: &HostEvent, world_size: u16, op: u64) {
     let HostEvent::Done { tensor, .. } = event else { panic!("collective {op} failed") };
     let elements = tensor.spec().elements as usize;
     let mut bytes = vec![0; 4 * elements];
     tensor.read_output(0..elements, &mut bytes);
     for (at, bytes) in bytes.chunks_exact(4).enumerate() {
-        let sum: i32 = (0..world).map(|rank| value(rank, op, at)).sum();
+        let sum: i32 = (0..world_size).map(|rank| value(rank, op, at)).sum();
         assert_eq!(i32::from_be_bytes(bytes.try_into().unwrap()), sum, "element {at} of collective {op}");
     }
 }

@@ -18,27 +18,27 @@ fn data_sent(net: &Network, rank: usize) -> (usize, usize) {
 
 #[test]
 fn each_rank_sends_twice_the_tensor_but_for_its_nth() {
-    for world in [2usize, 3, 4, 8] {
-        let elements = world * 64 * 50;
-        let mut net = ring(1, LinkConfig::default(), &job(world as u16, 64));
+    for world_size in [2usize, 3, 4, 8] {
+        let elements = world_size * 64 * 50;
+        let mut net = ring(1, LinkConfig::default(), &job(world_size as u16, 64));
         net.record_trace();
         reduce(&mut net, &[elements], at_ms(1_000));
-        for rank in 0..world {
+        for rank in 0..world_size {
             let (bytes, packets) = data_sent(&net, rank);
-            assert_eq!(bytes * world, 2 * 4 * elements * (world - 1), "rank {rank} of {world}");
-            assert_eq!(packets, 2 * (world - 1) * 50);
+            assert_eq!(bytes * world_size, 2 * 4 * elements * (world_size - 1), "rank {rank} of {world_size}");
+            assert_eq!(packets, 2 * (world_size - 1) * 50);
         }
     }
 }
 
 #[test]
 fn all_ranks_together_send_exactly_that_for_any_size() {
-    for (world, elements) in [(3usize, 1), (5, 1234), (7, 100_003), (32, 33)] {
-        let mut net = ring(1, LinkConfig::default(), &job(world as u16, 64));
+    for (world_size, elements) in [(3usize, 1), (5, 1234), (7, 100_003), (32, 33)] {
+        let mut net = ring(1, LinkConfig::default(), &job(world_size as u16, 64));
         net.record_trace();
         reduce(&mut net, &[elements], at_ms(1_000));
-        let bytes: usize = (0..world).map(|rank| data_sent(&net, rank).0).sum();
-        assert_eq!(bytes, 2 * 4 * elements * (world - 1));
+        let bytes: usize = (0..world_size).map(|rank| data_sent(&net, rank).0).sum();
+        assert_eq!(bytes, 2 * 4 * elements * (world_size - 1));
     }
 }
 
@@ -55,17 +55,17 @@ fn acknowledgements_are_few() {
 /// Goodput over the bound of a ring, `n / (2(n-1))` of the link's rate. Headers and framing take 5.1 % of it, 78 bytes of
 /// 1,518.
 fn share_of_bound(net: &mut Network, elements: usize) -> f64 {
-    let (world, rate) = (net.hosts.len() as f64, net.hosts[0].port.link.config.rate_bps as f64);
+    let (world_size, rate) = (net.hosts.len() as f64, net.hosts[0].port.link.config.rate_bps as f64);
     let took = reduce(net, &[elements], at_ms(10_000)).as_secs_f64();
-    32.0 * elements as f64 / took / (world / (2.0 * (world - 1.0)) * rate)
+    32.0 * elements as f64 / took / (world_size / (2.0 * (world_size - 1.0)) * rate)
 }
 
 #[test]
 fn goodput_is_within_two_percent_of_what_headers_leave() {
-    for world in [2, 4, 8, 16] {
-        let mut net = ring(1, LinkConfig::default(), &job(world, 360));
+    for world_size in [2, 4, 8, 16] {
+        let mut net = ring(1, LinkConfig::default(), &job(world_size, 360));
         let share = share_of_bound(&mut net, 4_000_000);
-        assert!(share > 0.951 * 0.98, "{world} ranks: {share:.3}");
+        assert!(share > 0.951 * 0.98, "{world_size} ranks: {share:.3}");
         let again = |host: &HostNode| host.machine.stats().retransmissions;
         assert_eq!(net.hosts.iter().map(again).sum::<u64>(), 0, "nothing is lost, nothing is sent twice");
     }
@@ -92,15 +92,15 @@ fn marks_keep_queues_short_and_links_busy() {
 
 #[test]
 fn a_small_tensor_takes_its_steps_and_nothing_more() {
-    for world in [2u64, 4, 8] {
-        let mut net = ring(1, LinkConfig::default(), &job(world as u16, 360));
-        let elements = 64 * world as usize;
+    for world_size in [2u64, 4, 8] {
+        let mut net = ring(1, LinkConfig::default(), &job(world_size as u16, 360));
+        let elements = 64 * world_size as usize;
         let took = reduce(&mut net, &[elements], at_ms(10));
         // A step: two links of 10 us, and a packet of 64 elements serialised on each. The acknowledgement of the last
         // step ends the collective, and those before it share the links with data.
         let step = Span::from_nanos(2 * (10_000 + 8 * (32 + 256 + 42)));
-        let least = Time::ZERO + step.times(2 * (world - 1));
-        assert!(took >= least && took <= least + step + step, "{world} ranks: {}", took.since(least));
+        let least = Time::ZERO + step.times(2 * (world_size - 1));
+        assert!(took >= least && took <= least + step + step, "{world_size} ranks: {}", took.since(least));
     }
 }
 

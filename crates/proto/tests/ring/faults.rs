@@ -11,8 +11,8 @@ use crate::setup::{at_ms, check_sums, collective, errors, job, ring, submit_all}
 
 #[test]
 fn a_rank_that_dies_in_the_middle_is_named_by_all_others() {
-    for world in [2, 3, 8, 32] {
-        let mut net = ring(1, LinkConfig::default(), &job(world, 360));
+    for world_size in [2, 3, 8, 32] {
+        let mut net = ring(1, LinkConfig::default(), &job(world_size, 360));
         submit_all(&mut net, &[1_000_000, 10], Some(at_ms(1_000)));
         net.run_until(at_ms(3));
         net.kill_host(1);
@@ -23,9 +23,9 @@ fn a_rank_that_dies_in_the_middle_is_named_by_all_others() {
 
 #[test]
 fn a_rank_that_never_comes_is_named_by_all_others_also_under_loss() {
-    for (world, loss) in [(2, 0.0), (3, 0.0), (8, 0.0), (32, 0.0), (8, 0.05)] {
-        let mut net = ring(3, LinkConfig { loss, ..LinkConfig::default() }, &job(world, 64));
-        for rank in (0..world).filter(|&rank| rank != 1) {
+    for (world_size, loss) in [(2, 0.0), (3, 0.0), (8, 0.0), (32, 0.0), (8, 0.05)] {
+        let mut net = ring(3, LinkConfig { loss, ..LinkConfig::default() }, &job(world_size, 64));
+        for rank in (0..world_size).filter(|&rank| rank != 1) {
             net.submit(usize::from(rank), collective(rank, 0, 10_000, Some(at_ms(400)))).unwrap();
         }
         all_but_fail(&mut net, 1, 1, &silent(1, 0));
@@ -50,14 +50,14 @@ fn the_first_deadline_ends_the_collective_on_every_rank() {
 
 #[test]
 fn a_rank_that_brings_something_else_fails_all_ranks_with_both_specs() {
-    all_fail_with_both_specs(|world, link| ring(1, link, &job(world, 64)));
+    all_fail_with_both_specs(|world_size, link| ring(1, link, &job(world_size, 64)));
 }
 
 #[test]
 fn a_late_mismatch_leaves_the_collectives_before_it_alone() {
-    let world = 4;
-    let mut net = ring(1, LinkConfig::default(), &job(world, 64));
-    for rank in 0..world {
+    let world_size = 4;
+    let mut net = ring(1, LinkConfig::default(), &job(world_size, 64));
+    for rank in 0..world_size {
         net.submit(usize::from(rank), collective(rank, 0, 50_000, None)).unwrap();
         let elements = if rank == 2 { 10 } else { 11 };
         net.submit(usize::from(rank), collective(rank, 1, elements, None)).unwrap();

@@ -78,9 +78,9 @@ proptest! {
 
     #[test]
     fn members_nonsense_never_panics(packets in prop::collection::vec((nonsense(), 0u16..5, 0u64..400), 1..100)) {
-        for world in [1, 2, 4] {
+        for world_size in [1, 2, 4] {
             let mut job = job(4, 64);
-            job.world = world;
+            job.world_size = world_size;
             let mut machine = crate::setup::host(&job, 0);
             feed(&mut *machine, (0..2).map(|op| collective(0, op, 1000, Some(at_ms(400)))), &packets);
         }

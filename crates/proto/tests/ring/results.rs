@@ -11,9 +11,9 @@ const SIZES: [usize; 6] = [0, 1, 63, 64, 65, 100_000];
 
 #[test]
 fn every_size_in_every_world_one_after_the_other() {
-    for world in [1, 2, 3, 8, 32] {
+    for world_size in [1, 2, 3, 8, 32] {
         for elements in SIZES {
-            let mut net = ring(1, LinkConfig::default(), &job(world, 64));
+            let mut net = ring(1, LinkConfig::default(), &job(world_size, 64));
             reduce(&mut net, &[elements], at_ms(10_000));
         }
     }
@@ -21,9 +21,9 @@ fn every_size_in_every_world_one_after_the_other() {
 
 #[test]
 fn queued_collectives_complete_in_order() {
-    for world in [1, 2, 3, 8] {
+    for world_size in [1, 2, 3, 8] {
         let sizes: Vec<usize> = (0..200).map(|op| (op * 7919) % 3000).collect();
-        reduce(&mut ring(1, LinkConfig::default(), &job(world, 360)), &sizes, at_ms(60_000));
+        reduce(&mut ring(1, LinkConfig::default(), &job(world_size, 360)), &sizes, at_ms(60_000));
     }
 }
 
@@ -35,9 +35,9 @@ fn many_more_collectives_than_may_be_under_way_complete() {
 #[test]
 fn loss_does_not_change_a_result() {
     for (loss, limit) in [(0.01, 1_000), (0.05, 4_000), (0.2, 30_000)] {
-        for world in [2, 3, 8, 32] {
+        for world_size in [2, 3, 8, 32] {
             let link = LinkConfig { loss, ..LinkConfig::default() };
-            let mut net = ring(u64::from(world), link, &job(world, 360));
+            let mut net = ring(u64::from(world_size), link, &job(world_size, 360));
             reduce(&mut net, &[0, 1, 1000, 100_000, 65], at_ms(limit));
             assert!(net.hosts.iter().all(|host| host.machine.stats().retransmissions > 0));
         }
@@ -53,8 +53,8 @@ fn duplicates_reordering_and_corruption_do_not_change_a_result() {
         LinkConfig { loss: 0.05, duplicate: 0.1, reorder: 0.2, corrupt: 0.01, ..LinkConfig::default() },
     ];
     for (seed, link) in faults.into_iter().enumerate() {
-        for world in [2, 5, 16] {
-            reduce(&mut ring(seed as u64, link, &job(world, 64)), &[40_000, 0, 3, 100], at_ms(20_000));
+        for world_size in [2, 5, 16] {
+            reduce(&mut ring(seed as u64, link, &job(world_size, 64)), &[40_000, 0, 3, 100], at_ms(20_000));
         }
     }
 }
@@ -70,10 +70,10 @@ fn short_queues_that_mark_or_drop_do_not_change_a_result() {
 #[test]
 fn a_straggler_delays_all_and_loses_nothing() {
     let sizes = [100_000, 10, 0, 5_000];
-    for world in [2, 3, 8] {
-        let mut net = ring(1, LinkConfig::default(), &job(world, 64));
+    for world_size in [2, 3, 8] {
+        let mut net = ring(1, LinkConfig::default(), &job(world_size, 64));
         for (op, &elements) in sizes.iter().enumerate() {
-            for rank in 0..world {
+            for rank in 0..world_size {
                 let at = if rank == 1 { at_ms(500 + 10 * op as u64) } else { at_ms(1) };
                 net.submit_at(at, usize::from(rank), collective(rank, op as u64, elements, None));
             }
@@ -100,11 +100,11 @@ fn one_seed_gives_one_trace() {
 
 /// Floats, where the order of additions shows: all ranks get the same bits, near the sum in binary64.
 fn floats_agree<T: Element + Into<f64>>(from: fn(f64) -> T, op: ReduceOp, tolerance: f64) {
-    let (world, elements) = (5u16, 10_007);
-    let inputs: Vec<Vec<T>> = (0..world)
+    let (world_size, elements) = (5u16, 10_007);
+    let inputs: Vec<Vec<T>> = (0..world_size)
         .map(|rank| input(rank, 0, elements).into_iter().map(|x| from(f64::from(x) * 1e-9)).collect())
         .collect();
-    let mut net = ring(1, LinkConfig::default(), &job(world, 360));
+    let mut net = ring(1, LinkConfig::default(), &job(world_size, 360));
     for (rank, input) in inputs.iter().enumerate() {
         net.submit(rank, apart(input.clone(), op)).unwrap();
     }
@@ -113,13 +113,13 @@ fn floats_agree<T: Element + Into<f64>>(from: fn(f64) -> T, op: ReduceOp, tolera
         let HostEvent::Done { tensor, .. } = event else { panic!("failed") };
         outputs.push(output::<T>(&*tensor));
     }
-    assert_eq!(outputs.len(), usize::from(world));
+    assert_eq!(outputs.len(), usize::from(world_size));
     assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]), "{} on all ranks", T::DTYPE);
     let mut result = vec![T::default(); elements];
     tributary_numeric::codec::read_native(&outputs[0], &mut result);
     for (index, value) in result.iter().enumerate() {
         let sum: f64 = inputs.iter().map(|input| input[index].into()).sum();
-        let expected = if op == ReduceOp::Avg { sum / f64::from(world) } else { sum };
+        let expected = if op == ReduceOp::Avg { sum / f64::from(world_size) } else { sum };
         let value: f64 = (*value).into();
         assert!((value - expected).abs() <= tolerance, "{value} instead of {expected}");
     }

@@ -9,12 +9,12 @@ use crate::harness::link::LinkConfig;
 pub use crate::harness::reduction::at_ms;
 use crate::harness::{Network, reduction};
 
-pub fn job(world: u16, elements_per_packet: u16) -> JobConfig {
+pub fn job(world_size: u16, elements_per_packet: u16) -> JobConfig {
     JobConfig {
         job: JobId(3),
         key: JobKey(0x5EED),
         protocol: 2,
-        world,
+        world_size,
         slots: 1,
         elements_per_packet,
         trees: 1,

@@ -32,13 +32,13 @@ fn draw_link(random: &mut SplitMix) -> LinkConfig {
 
 fn run_world(seed: u64) {
     let mut random = SplitMix(seed);
-    let world = 1 + random.below(12) as u16;
-    let job = job(world, 16 + random.below(350) as u16);
+    let world_size = 1 + random.below(12) as u16;
+    let job = job(world_size, 16 + random.below(350) as u16);
     let sizes: Vec<usize> =
         (0..1 + random.below(6)).map(|_| random.below(20_000) as usize >> random.below(15)).collect();
     let mut net = ring(seed, draw_link(&mut random), &job);
     net.timer_grain = Span(random.below(2) * random.below(1_000_000_000));
-    for rank in 0..world {
+    for rank in 0..world_size {
         let start = at_ms(random.below(3) * random.below(200));
         for (op, &elements) in sizes.iter().enumerate() {
             net.submit_at(start, usize::from(rank), collective(rank, op as u64, elements, None));

@@ -17,8 +17,10 @@ use crate::setup::{ALGORITHMS, dense_job, sparse_job};
 
 #[test]
 fn a_rank_that_dies_in_the_middle_is_named_by_all_others() {
-    for (world, algorithm) in [2, 3, 5, 8, 32].into_iter().flat_map(|world| ALGORITHMS.map(|name| (world, name))) {
-        let mut net = star(1, LinkConfig::default(), &dense_job(world, 360, algorithm));
+    for (world_size, algorithm) in
+        [2, 3, 5, 8, 32].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
+    {
+        let mut net = star(1, LinkConfig::default(), &dense_job(world_size, 360, algorithm));
         submit_all(&mut net, &[1_000_000, 10], Some(at_ms(1_000)));
         net.run_until(at_ms(1));
         net.kill_host(1);
@@ -30,10 +32,12 @@ fn a_rank_that_dies_in_the_middle_is_named_by_all_others() {
 #[test]
 fn a_rank_that_never_comes_is_named_by_all_others_also_under_loss() {
     let worlds = [(2, 0.0), (3, 0.0), (8, 0.0), (32, 0.0), (8, 0.05), (7, 0.05)];
-    for ((world, loss), algorithm) in worlds.into_iter().flat_map(|world| ALGORITHMS.map(|name| (world, name))) {
+    for ((world_size, loss), algorithm) in
+        worlds.into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
+    {
         let link = LinkConfig { loss, ..LinkConfig::default() };
-        let mut net = star(3, link, &dense_job(world, 64, algorithm));
-        for rank in (0..world).filter(|&rank| rank != 1) {
+        let mut net = star(3, link, &dense_job(world_size, 64, algorithm));
+        for rank in (0..world_size).filter(|&rank| rank != 1) {
             net.submit(usize::from(rank), collective(rank, 0, 10_000, Some(at_ms(400)))).unwrap();
         }
         all_but_fail(&mut net, 1, 1, &silent(1, 0));
@@ -47,7 +51,7 @@ fn a_rank_that_never_comes_is_named_by_all_others_also_under_loss() {
 
 #[test]
 fn a_rank_that_brings_something_else_fails_all_ranks_with_both_specs() {
-    all_fail_with_both_specs(|world, link| star(1, link, &dense_job(world, 64, "ssar_split_allgather")));
+    all_fail_with_both_specs(|world_size, link| star(1, link, &dense_job(world_size, 64, "ssar_split_allgather")));
 }
 
 #[test]
@@ -97,14 +101,14 @@ fn a_job_is_of_sparse_tensors_or_of_dense_ones() {
     let spec = Spec::allreduce(10, DType::F32, ReduceOp::Sum);
     let options = |job: tributary_proto::contract::config::JobConfig| -> Options { job.options };
     let (dense, sparse) = (options(dense_job(2, 64, "auto")), options(sparse_job(2, 64, "auto")));
-    assert!((PROTOCOL.can)(&spec, &dense).is_ok() && PROTOCOL.can_sparse(&spec, &sparse).is_ok());
+    assert!((PROTOCOL.check)(&spec, &dense).is_ok() && PROTOCOL.check_sparse(&spec, &sparse).is_ok());
     assert_eq!(
-        (PROTOCOL.can)(&spec, &sparse).unwrap_err().to_string(),
+        (PROTOCOL.check)(&spec, &sparse).unwrap_err().to_string(),
         "sparcml cannot do a sum of 10 f32 elements of a dense tensor in a job of sparse ones: leave the option sparse out, \
          or bring indices and values"
     );
     assert_eq!(
-        PROTOCOL.can_sparse(&spec, &dense).unwrap_err().to_string(),
+        PROTOCOL.check_sparse(&spec, &dense).unwrap_err().to_string(),
         "sparcml cannot do a sum of 10 f32 elements of a sparse tensor in a job of dense ones: choose sparse=true"
     );
 }

@@ -51,9 +51,9 @@ proptest! {
         algorithm in 0usize..4,
         is_sparse: bool,
     ) {
-        for world in [1, 2, 4] {
+        for world_size in [1, 2, 4] {
             let make = if is_sparse { sparse_job } else { dense_job };
-            let mut machine = host(&make(world, 64, ALGORITHMS[algorithm]), 0, 0);
+            let mut machine = host(&make(world_size, 64, ALGORITHMS[algorithm]), 0, 0);
             let brought = |op| match is_sparse {
                 true => pairs(&[(3, 5i32), (900, 7)], 1000, ReduceOp::Sum),
                 false => collective(0, op, 1000, None),

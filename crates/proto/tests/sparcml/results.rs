@@ -10,17 +10,19 @@ use crate::setup::{ALGORITHMS, dense_job, lossy, sparse_job};
 
 /// Small packets, so that messages have several pieces, and loss. Whole numbers: their sums are exact in any order.
 fn every_operator<T: Element>(make: impl Fn(f32) -> T + Copy) {
-    for (world, algorithm) in [1, 2, 3, 5, 8].into_iter().flat_map(|world| ALGORITHMS.map(|name| (world, name))) {
-        let job = sparse_job(world, 16, algorithm);
+    for (world_size, algorithm) in
+        [1, 2, 3, 5, 8].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
+    {
+        let job = sparse_job(world_size, 16, algorithm);
         for size in [0, 1, 63, 64, 65] {
-            let inputs = drawn(u64::from(size), world, size, 0.4, |rank, index| make(whole(rank, index)));
+            let inputs = drawn(u64::from(size), world_size, size, 0.4, |rank, index| make(whole(rank, index)));
             for op in ReduceOp::ALL.into_iter().filter(|&op| op.takes(T::DTYPE)) {
                 // Products of floats depend on the order.
-                if op == ReduceOp::Prod && T::DTYPE.is_float() && world > 2 {
+                if op == ReduceOp::Prod && T::DTYPE.is_float() && world_size > 2 {
                     continue;
                 }
                 let sum = reduce(&mut star(1, lossy(), &job), &inputs, size, op);
-                assert!(sum == expected(&inputs, op), "{op} of {size} {}, {algorithm}, {world} ranks", T::DTYPE);
+                assert!(sum == expected(&inputs, op), "{op} of {size} {}, {algorithm}, {world_size} ranks", T::DTYPE);
             }
         }
     }
@@ -47,18 +49,18 @@ fn integers_of_every_width() {
 /// nothing.
 #[test]
 fn every_density_under_loss() {
-    for (world, algorithm) in [3, 8].into_iter().flat_map(|world| ALGORITHMS.map(|name| (world, name))) {
-        let job = sparse_job(world, 32, algorithm);
+    for (world_size, algorithm) in [3, 8].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name))) {
+        let job = sparse_job(world_size, 32, algorithm);
         for density in [0.0, 0.001, 0.01, 0.1, 0.5, 1.0] {
-            let inputs = drawn(7, world, 5_003, density, whole);
+            let inputs = drawn(7, world_size, 5_003, density, whole);
             let sum = reduce(&mut star(3, lossy(), &job), &inputs, 5_003, ReduceOp::Sum);
-            assert!(sum == expected(&inputs, ReduceOp::Sum), "{algorithm}, {density}, {world} ranks");
+            assert!(sum == expected(&inputs, ReduceOp::Sum), "{algorithm}, {density}, {world_size} ranks");
         }
-        let mut lopsided: Vec<Pairs<f32>> = drawn(7, world, 5_003, 1.0, whole);
+        let mut lopsided: Vec<Pairs<f32>> = drawn(7, world_size, 5_003, 1.0, whole);
         lopsided[0].clear();
         lopsided[2].truncate(1);
         let sum = reduce(&mut star(4, lossy(), &job), &lopsided, 5_003, ReduceOp::Min);
-        assert!(sum == expected(&lopsided, ReduceOp::Min), "{algorithm}, {world} ranks");
+        assert!(sum == expected(&lopsided, ReduceOp::Min), "{algorithm}, {world_size} ranks");
     }
 }
 
@@ -77,16 +79,21 @@ fn a_sum_that_cancels_to_zero_stays_an_element() {
 /// `reduce` compares the ranks' bits.
 #[test]
 fn floats_whose_sum_depends_on_the_order_are_the_same_on_all_ranks() {
-    for (world, algorithm) in [3, 7, 8].into_iter().flat_map(|world| ALGORITHMS.map(|name| (world, name))) {
-        let inputs = drawn(5, world, 2_000, 0.3, |rank, index| 10f32.powi((rank as i32 * 7 + index as i32) % 9 - 4));
-        reduce(&mut star(1, lossy(), &sparse_job(world, 64, algorithm)), &inputs, 2_000, ReduceOp::Sum);
+    for (world_size, algorithm) in
+        [3, 7, 8].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
+    {
+        let inputs =
+            drawn(5, world_size, 2_000, 0.3, |rank, index| 10f32.powi((rank as i32 * 7 + index as i32) % 9 - 4));
+        reduce(&mut star(1, lossy(), &sparse_job(world_size, 64, algorithm)), &inputs, 2_000, ReduceOp::Sum);
     }
 }
 
 #[test]
 fn dense_tensors_of_every_size_in_every_world() {
-    for (world, algorithm) in [1, 2, 3, 8, 32].into_iter().flat_map(|world| ALGORITHMS.map(|name| (world, name))) {
-        let mut net = star(1, LinkConfig::default(), &dense_job(world, 64, algorithm));
+    for (world_size, algorithm) in
+        [1, 2, 3, 8, 32].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
+    {
+        let mut net = star(1, LinkConfig::default(), &dense_job(world_size, 64, algorithm));
         reduce_dense(&mut net, &[0, 1, 63, 64, 65, 20_000], at_ms(60_000));
     }
 }
@@ -101,8 +108,10 @@ fn loss_duplicates_reordering_and_corruption_do_not_change_a_sum() {
         LinkConfig { queue_bytes: 200_000, mark_bytes: 30_000, ..LinkConfig::default() },
     ];
     for (seed, link) in faults.into_iter().enumerate() {
-        for (world, algorithm) in [2, 5, 16].into_iter().flat_map(|world| ALGORITHMS.map(|name| (world, name))) {
-            let mut net = star(seed as u64, link, &dense_job(world, 64, algorithm));
+        for (world_size, algorithm) in
+            [2, 5, 16].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
+        {
+            let mut net = star(seed as u64, link, &dense_job(world_size, 64, algorithm));
             reduce_dense(&mut net, &[20_000, 0, 3, 100], at_ms(60_000));
         }
     }
@@ -118,10 +127,12 @@ fn many_more_collectives_than_may_be_under_way_complete_in_order() {
 #[test]
 fn a_straggler_delays_all_and_loses_nothing() {
     let sizes = [100_000, 10, 0, 5_000];
-    for (world, algorithm) in [2, 3, 8].into_iter().flat_map(|world| ALGORITHMS.map(|name| (world, name))) {
-        let mut net = star(1, LinkConfig::default(), &dense_job(world, 64, algorithm));
+    for (world_size, algorithm) in
+        [2, 3, 8].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
+    {
+        let mut net = star(1, LinkConfig::default(), &dense_job(world_size, 64, algorithm));
         for (op, &elements) in sizes.iter().enumerate() {
-            for rank in 0..world {
+            for rank in 0..world_size {
                 let at = if rank == 1 { at_ms(500 + 10 * op as u64) } else { at_ms(1) };
                 net.submit_at(at, usize::from(rank), integers(rank, op as u64, elements, None));
             }

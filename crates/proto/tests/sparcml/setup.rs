@@ -10,14 +10,14 @@ use crate::harness::link::LinkConfig;
 pub const ALGORITHMS: [&str; 4] = ["auto", "ssar_recursive_double", "ssar_split_allgather", "dsar_split_allgather"];
 
 /// A job with these options.
-pub fn job(world: u16, elements_per_packet: u16, given: &[(&str, &str)]) -> JobConfig {
+pub fn job(world_size: u16, elements_per_packet: u16, given: &[(&str, &str)]) -> JobConfig {
     let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let given = given.iter().map(text).collect();
     JobConfig {
         job: JobId(3),
         key: JobKey(0x5EED),
         protocol: PROTOCOL.code,
-        world,
+        world_size,
         slots: 1,
         elements_per_packet,
         trees: 1,
@@ -27,13 +27,13 @@ pub fn job(world: u16, elements_per_packet: u16, given: &[(&str, &str)]) -> JobC
 }
 
 /// A job of sparse tensors.
-pub fn sparse_job(world: u16, elements_per_packet: u16, algorithm: &str) -> JobConfig {
-    job(world, elements_per_packet, &[("sparse", "true"), ("algorithm", algorithm)])
+pub fn sparse_job(world_size: u16, elements_per_packet: u16, algorithm: &str) -> JobConfig {
+    job(world_size, elements_per_packet, &[("sparse", "true"), ("algorithm", algorithm)])
 }
 
 /// A job of dense tensors.
-pub fn dense_job(world: u16, elements_per_packet: u16, algorithm: &str) -> JobConfig {
-    job(world, elements_per_packet, &[("algorithm", algorithm)])
+pub fn dense_job(world_size: u16, elements_per_packet: u16, algorithm: &str) -> JobConfig {
+    job(world_size, elements_per_packet, &[("algorithm", algorithm)])
 }
 
 pub fn lossy() -> LinkConfig {

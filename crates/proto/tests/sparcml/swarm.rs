@@ -9,8 +9,8 @@ use crate::setup::{ALGORITHMS, dense_job};
 
 fn run_world(seed: u64) {
     let mut random = SplitMix(seed);
-    let world = 1 + random.below(12) as u16;
-    let job = dense_job(world, 16 + random.below(350) as u16, ALGORITHMS[random.below(4) as usize]);
+    let world_size = 1 + random.below(12) as u16;
+    let job = dense_job(world_size, 16 + random.below(350) as u16, ALGORITHMS[random.below(4) as usize]);
     let sizes: Vec<usize> =
         (0..1 + random.below(12)).map(|_| random.below(20_000) as usize >> random.below(15)).collect();
     let mut share = |most: u64| if random.below(2) == 0 { 0.0 } else { random.below(most) as f64 / 100.0 };
@@ -20,7 +20,7 @@ fn run_world(seed: u64) {
     let link = LinkConfig { loss, duplicate, reorder, corrupt, delay, queue_bytes, ..LinkConfig::default() };
     let mut net = star(seed, link, &job);
     net.timer_grain = Span(random.below(2) * random.below(1_000_000_000));
-    for rank in 0..world {
+    for rank in 0..world_size {
         let start = at_ms(random.below(3) * random.below(200));
         for (op, &elements) in sizes.iter().enumerate() {
             net.submit_at(start, usize::from(rank), collective(rank, op as u64, elements, None));

@@ -41,8 +41,8 @@ impl Storage for Counting {
     fn len(&self) -> usize {
         self.storage.len()
     }
-    fn is_apart(&self) -> bool {
-        self.storage.is_apart()
+    fn is_separate(&self) -> bool {
+        self.storage.is_separate()
     }
     fn input(&self, block: Range<usize>) -> &[i32] {
         self.touch(&block);

@@ -37,10 +37,10 @@ fn output(event: &HostEvent, elements: usize) -> Vec<i32> {
 
 /// Broadcasts from changing roots, and a sum after each, in the same slots.
 fn broadcast_and_sum(network: &mut Network) {
-    let world = network.hosts.len() as u16;
-    let root = |op: usize| op as u16 % world;
+    let world_size = network.hosts.len() as u16;
+    let root = |op: usize| op as u16 % world_size;
     for (op, &elements) in SIZES.iter().enumerate() {
-        for rank in 0..world {
+        for rank in 0..world_size {
             let values = input(rank, op, elements);
             network.submit(usize::from(rank), from(root(op), values)).unwrap();
             network.submit(usize::from(rank), collective(rank, op, elements, false)).unwrap();
@@ -50,8 +50,8 @@ fn broadcast_and_sum(network: &mut Network) {
         assert_eq!(events.len(), 2 * SIZES.len());
         for (op, (pair, &elements)) in events.chunks(2).zip(&SIZES).enumerate() {
             let words = output(&pair[0], elements);
-            assert!(words == input(root(op), op, elements), "rank {rank} of {world}, {elements} words");
-            assert!(output(&pair[1], elements) == sum(world, op, elements), "rank {rank}, {elements} elements");
+            assert!(words == input(root(op), op, elements), "rank {rank} of {world_size}, {elements} words");
+            assert!(output(&pair[1], elements) == sum(world_size, op, elements), "rank {rank}, {elements} elements");
         }
     }
 }
@@ -62,11 +62,11 @@ fn every_rank_gets_the_roots_words_whatever_is_lost_doubled_or_late() {
         let reorder_delay = Span::from_millis(3);
         let faults = if loss > 0.0 { 0.05 } else { 0.0 };
         let link = LinkConfig { loss, duplicate: faults, reorder: faults, reorder_delay, ..LinkConfig::default() };
-        for world in [1, 2, 3, 8] {
-            broadcast_and_sum(&mut star(seed, link, &job(world, 16, 64)));
+        for world_size in [1, 2, 3, 8] {
+            broadcast_and_sum(&mut star(seed, link, &job(world_size, 16, 64)));
         }
-        for (world, fanout) in [(4, &[4, 1][..]), (6, &[2, 3]), (8, &[2, 2, 2])] {
-            broadcast_and_sum(&mut tree(seed, link, fanout, &job(world, 16, 64)));
+        for (world_size, fanout) in [(4, &[4, 1][..]), (6, &[2, 3]), (8, &[2, 2, 2])] {
+            broadcast_and_sum(&mut tree(seed, link, fanout, &job(world_size, 16, 64)));
         }
     }
 }
@@ -74,10 +74,10 @@ fn every_rank_gets_the_roots_words_whatever_is_lost_doubled_or_late() {
 /// Bytes that hosts send are the root's vectors, and headers.
 #[test]
 fn ranks_other_than_the_root_send_headers() {
-    let (world, elements) = (4, 40 * 64);
-    let mut network = star(1, LinkConfig::default(), &job(world, 16, 64));
+    let (world_size, elements) = (4, 40 * 64);
+    let mut network = star(1, LinkConfig::default(), &job(world_size, 16, 64));
     network.record_trace();
-    for rank in 0..world {
+    for rank in 0..world_size {
         network.submit(usize::from(rank), from(2, input(rank, 0, elements))).unwrap();
     }
     network.run_until_idle(at_ms(10_000));

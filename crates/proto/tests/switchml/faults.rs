@@ -18,12 +18,12 @@ const SIZES: [(usize, bool); 9] =
 
 #[test]
 fn sums_are_right_without_loss() {
-    for world in [1, 2, 3, 8, 32] {
-        let job = job(world, 32, 64);
+    for world_size in [1, 2, 3, 8, 32] {
+        let job = job(world_size, 32, 64);
         let mut network = star(1, LinkConfig::default(), &job);
         reduce(&mut network, &SIZES, at_ms(10_000));
         for host in &network.hosts {
-            assert_eq!(host.machine.stats().retransmissions, 0, "world {world}");
+            assert_eq!(host.machine.stats().retransmissions, 0, "world_size {world_size}");
         }
     }
 }
@@ -31,8 +31,8 @@ fn sums_are_right_without_loss() {
 #[test]
 fn sums_are_right_whatever_is_lost_doubled_or_late() {
     for (seed, loss) in [(1, 0.01), (2, 0.05), (3, 0.2)] {
-        for world in [1, 2, 3, 8, 32] {
-            let job = job(world, 16, 64);
+        for world_size in [1, 2, 3, 8, 32] {
+            let job = job(world_size, 16, 64);
             let link = LinkConfig {
                 loss,
                 duplicate: 0.05,
@@ -98,7 +98,7 @@ fn two_jobs_do_not_see_each_other() {
         job: JobId(2),
         key: JobKey(77),
         protocol: 1,
-        world: 3,
+        world_size: 3,
         slots: 4,
         elements_per_packet: 32,
         trees: 1,

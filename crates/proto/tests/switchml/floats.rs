@@ -15,8 +15,8 @@ pub fn lossy() -> LinkConfig {
     LinkConfig { loss: 0.05, duplicate: 0.05, reorder: 0.1, ..LinkConfig::default() }
 }
 
-fn job_of(world: u16) -> JobConfig {
-    JobConfig { options: numbers("float"), ..job(world, 8, 16) }
+fn job_of(world_size: u16) -> JobConfig {
+    JobConfig { options: numbers("float"), ..job(world_size, 8, 16) }
 }
 
 /// Runs one collective over the ranks' data; gives the output's big-endian bytes, the same on every rank.
@@ -52,9 +52,9 @@ fn at_home<T: Element>(inputs: &[Vec<T>], op: ReduceOp) -> Vec<u8> {
     finished(combine, reference(&vectors, combine), op, inputs.len(), vectors[0].len())
 }
 
-fn finished(combine: &Combine, mut lanes: Vec<u8>, op: ReduceOp, world: usize, len: usize) -> Vec<u8> {
+fn finished(combine: &Combine, mut lanes: Vec<u8>, op: ReduceOp, world_size: usize, len: usize) -> Vec<u8> {
     if op == ReduceOp::Avg {
-        (combine.finish)(&mut lanes, world as u16);
+        (combine.finish)(&mut lanes, world_size as u16);
     }
     let mut bytes = vec![0; len];
     (combine.load)(&lanes, &mut bytes);
@@ -92,13 +92,13 @@ fn the_first_block_takes_one_round_trip() {
 
 #[test]
 fn the_bits_are_those_of_the_tree_whatever_is_lost_or_late() {
-    for world in [1u16, 2, 3, 5, 8, 13] {
-        let inputs: Vec<Vec<f32>> = (0..usize::from(world)).map(|rank| floats(rank, 500)).collect();
+    for world_size in [1u16, 2, 3, 5, 8, 13] {
+        let inputs: Vec<Vec<f32>> = (0..usize::from(world_size)).map(|rank| floats(rank, 500)).collect();
         for op in [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Prod] {
             let expected = at_home(&inputs, op);
             for (seed, link) in [(1, LinkConfig::default()), (2, lossy()), (3, lossy()), (4, lossy())] {
-                let sum = reduce(&mut star(seed, link, &job_of(world)), &inputs, op);
-                assert!(sum == expected, "{op} over {world} ranks, seed {seed}");
+                let sum = reduce(&mut star(seed, link, &job_of(world_size)), &inputs, op);
+                assert!(sum == expected, "{op} over {world_size} ranks, seed {seed}");
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::setup::{at_ms, check_sums, collective, host_below, job, pipelines_in_
 pub fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Network {
     let mut switches: Vec<(Vec<Pipeline>, Option<usize>)> = Vec::new();
     let (mut level, mut width) = (vec![None], 1);
-    let leaves = job.world / fanout[fanout.len() - 1];
+    let leaves = job.world_size / fanout[fanout.len() - 1];
     for (depth, &children) in fanout.iter().enumerate() {
         let mut below = Vec::new();
         for (place, &parent) in level.iter().enumerate() {
@@ -30,7 +30,7 @@ pub fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Net
                 let place = place as u16 * children + child;
                 match is_leaf {
                     true => Below::Worker(Rank(rank_at(place, leaves, children))),
-                    false => Below::Switch(ranks_below(place, leaves / (width * children), leaves, job.world)),
+                    false => Below::Switch(ranks_below(place, leaves / (width * children), leaves, job.world_size)),
                 }
             };
             let children: Vec<Below> = (0..children).map(child).collect();
@@ -39,7 +39,8 @@ pub fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Net
         }
         (level, width) = (below, width * children);
     }
-    let hosts = (0..job.world).map(|rank| host_below(Values::Elements, job, rank, ChildId(rank / leaves))).collect();
+    let hosts =
+        (0..job.world_size).map(|rank| host_below(Values::Elements, job, rank, ChildId(rank / leaves))).collect();
     let first_leaf = switches.len() - usize::from(leaves);
     Network::tree(seed, link, hosts, |rank| first_leaf + rank % usize::from(leaves), switches)
 }
@@ -50,9 +51,9 @@ fn rank_at(place: u16, leaves: u16, per_leaf: u16) -> u16 {
 }
 
 /// The ranks below the `place`th switch of a level whose switches have `width` leaves each.
-fn ranks_below(place: u16, width: u16, leaves: u16, world: u16) -> Vec<Rank> {
+fn ranks_below(place: u16, width: u16, leaves: u16, world_size: u16) -> Vec<Rank> {
     let below = place * width..(place + 1) * width;
-    (0..world).filter(|rank| below.contains(&(rank % leaves))).map(Rank).collect()
+    (0..world_size).filter(|rank| below.contains(&(rank % leaves))).map(Rank).collect()
 }
 
 fn worlds() -> [(u16, &'static [u16]); 4] {
@@ -73,8 +74,8 @@ fn reduce(network: &mut Network) {
 
 #[test]
 fn two_and_three_levels_sum_exactly() {
-    for (world, fanout) in worlds() {
-        let mut network = tree(1, LinkConfig::default(), fanout, &job(world, 16, 64));
+    for (world_size, fanout) in worlds() {
+        let mut network = tree(1, LinkConfig::default(), fanout, &job(world_size, 16, 64));
         reduce(&mut network);
         assert!(network.hosts.iter().all(|host| host.machine.stats().retransmissions == 0));
     }
@@ -82,10 +83,10 @@ fn two_and_three_levels_sum_exactly() {
 
 #[test]
 fn loss_is_recovered_through_all_levels() {
-    for (world, fanout) in worlds() {
+    for (world_size, fanout) in worlds() {
         for (seed, loss) in [(1, 0.01), (2, 0.05), (3, 0.2)] {
             let link = LinkConfig { loss, duplicate: 0.05, reorder: 0.1, ..LinkConfig::default() };
-            let mut network = tree(seed, link, fanout, &job(world, 16, 64));
+            let mut network = tree(seed, link, fanout, &job(world_size, 16, 64));
             reduce(&mut network);
         }
     }
@@ -102,12 +103,12 @@ fn error_of(events: &[HostEvent]) -> CollectiveError {
 #[test]
 fn ranks_that_disagree_are_named_in_all_racks() {
     // The odd one disagrees with its own rack, or with the other rack only.
-    for (world, fanout) in [(6, &[2, 3][..]), (2, &[2, 1]), (8, &[2, 2, 2])] {
-        let job = job(world, 8, 64);
-        for odd in 0..world {
+    for (world_size, fanout) in [(6, &[2, 3][..]), (2, &[2, 1]), (8, &[2, 2, 2])] {
+        let job = job(world_size, 8, 64);
+        for odd in 0..world_size {
             let mut network = tree(1, LinkConfig::default(), fanout, &job);
             let elements = |rank| if rank == odd { 1001 } else { 1000 };
-            for rank in 0..world {
+            for rank in 0..world_size {
                 network.submit(usize::from(rank), collective(rank, 0, elements(rank) as usize, true)).unwrap();
             }
             for (rank, events) in network.run_until_idle(at_ms(10_000)).iter().enumerate() {
@@ -134,15 +135,15 @@ fn run_out_of_time(network: &mut Network, absent: &[u16], elements: usize, at: S
 
 #[test]
 fn missing_ranks_of_any_rack_are_named_in_all_racks() {
-    for (world, fanout) in worlds() {
-        for absent in [&[0][..], &[1], &[world - 1, 0], &[1, 2]] {
+    for (world_size, fanout) in worlds() {
+        for absent in [&[0][..], &[1], &[world_size - 1, 0], &[1, 2]] {
             for loss in [0.0, 0.05] {
                 let link = LinkConfig { loss, ..LinkConfig::default() };
-                let mut network = tree(1, link, fanout, &job(world, 8, 64));
+                let mut network = tree(1, link, fanout, &job(world_size, 8, 64));
                 run_out_of_time(&mut network, absent, 1000, Span::ZERO, |_| ());
                 let events = network.run_until_idle(at_ms(10_000));
                 assert!(network.now <= at_ms(500));
-                for rank in (0..world).filter(|rank| !absent.contains(rank)) {
+                for rank in (0..world_size).filter(|rank| !absent.contains(rank)) {
                     let CollectiveError::Missing { mut missing, .. } = error_of(&events[usize::from(rank)]) else {
                         panic!("rank {rank} of {fanout:?} does not know that {absent:?} are missing");
                     };
@@ -178,7 +179,7 @@ fn a_switch_that_dies_is_named_by_where_it_is() {
         for (rank, events) in network.run_until_idle(at_ms(10_000)).iter().enumerate() {
             match error_of(events) {
                 CollectiveError::SwitchSilent { .. } => assert!(own.contains(&rank), "rank {rank}"),
-                CollectiveError::SwitchBelowSilent { ranks, .. } => assert_eq!(ranks, others, "rank {rank}"),
+                CollectiveError::ChildSwitchSilent { ranks, .. } => assert_eq!(ranks, others, "rank {rank}"),
                 error => panic!("rank {rank}: {error}"),
             }
         }
@@ -189,9 +190,9 @@ fn a_switch_that_dies_is_named_by_where_it_is() {
         for (rank, events) in network.run_until_idle(at_ms(10_000)).iter().enumerate() {
             let below_it = rank % 4 < 2;
             match error_of(events) {
-                CollectiveError::SwitchAboveSilent { above: 2, .. } => assert_eq!(killed, 0, "rank {rank}"),
-                CollectiveError::SwitchAboveSilent { above: 1, .. } => assert!(killed == 1 && below_it, "rank {rank}"),
-                CollectiveError::SwitchBelowSilent { mut ranks, .. } => {
+                CollectiveError::ParentSilent { levels_up: 2, .. } => assert_eq!(killed, 0, "rank {rank}"),
+                CollectiveError::ParentSilent { levels_up: 1, .. } => assert!(killed == 1 && below_it, "rank {rank}"),
+                CollectiveError::ChildSwitchSilent { mut ranks, .. } => {
                     ranks.sort();
                     assert!(killed == 1 && !below_it, "rank {rank}");
                     assert_eq!(ranks, [0, 1, 4, 5].map(Rank));

@@ -10,7 +10,7 @@ use crate::setup::{collective, job, star};
 fn run(seed: u64, job: &JobConfig, loss: f64) -> (f64, f64) {
     let link = LinkConfig { loss, ..LinkConfig::default() };
     let mut network = star(seed, link, job);
-    for rank in 0..job.world {
+    for rank in 0..job.world_size {
         network.submit(usize::from(rank), collective(rank, 0, 6_250_000, false)).unwrap();
     }
     let mut now = Time::ZERO;

@@ -37,13 +37,13 @@ fn output(event: &HostEvent, elements: usize) -> Vec<[u8; 4]> {
 
 /// Reduces to changing ranks, of integers and of floats, and a sum for all after each, in the same slots.
 fn reduce_and_sum(network: &mut Network) {
-    let world = network.hosts.len() as u16;
-    let root = |op: usize| op as u16 % world;
+    let world_size = network.hosts.len() as u16;
+    let root = |op: usize| op as u16 % world_size;
     let floats = |rank, op, elements| -> Vec<f32> {
         input(rank, op, elements).into_iter().map(|value| (value % 1_000) as f32).collect()
     };
     for (op, &elements) in SIZES.iter().enumerate() {
-        for rank in 0..world {
+        for rank in 0..world_size {
             network.submit(usize::from(rank), to(root(op), input(rank, op, elements))).unwrap();
             network.submit(usize::from(rank), to(root(op), floats(rank, op, elements))).unwrap();
             network.submit(usize::from(rank), collective(rank, op, elements, false)).unwrap();
@@ -52,13 +52,13 @@ fn reduce_and_sum(network: &mut Network) {
     for (rank, events) in (0..).zip(network.run_until_idle(at_ms(1_000_000))) {
         assert_eq!(events.len(), 3 * SIZES.len());
         for (op, (events, &elements)) in events.chunks(3).zip(&SIZES).enumerate() {
-            let integers: Vec<_> = sum(world, op, elements).into_iter().map(i32::to_be_bytes).collect();
+            let integers: Vec<_> = sum(world_size, op, elements).into_iter().map(i32::to_be_bytes).collect();
             assert!(output(&events[2], elements) == integers, "rank {rank}, {elements} elements");
             if rank == root(op) {
-                assert!(output(&events[0], elements) == integers, "rank {rank} of {world}, {elements} elements");
-                let exact = |at| (0..world).map(|rank| floats(rank, op, elements)[at]).sum::<f32>().to_be_bytes();
+                assert!(output(&events[0], elements) == integers, "rank {rank} of {world_size}, {elements} elements");
+                let exact = |at| (0..world_size).map(|rank| floats(rank, op, elements)[at]).sum::<f32>().to_be_bytes();
                 let floats: Vec<_> = (0..elements.min(70)).map(exact).collect();
-                assert!(output(&events[1], elements)[..floats.len()] == floats, "rank {rank} of {world}, floats");
+                assert!(output(&events[1], elements)[..floats.len()] == floats, "rank {rank} of {world_size}, floats");
             }
         }
     }
@@ -70,11 +70,11 @@ fn the_one_rank_gets_the_sum_whatever_is_lost_doubled_or_late() {
         let reorder_delay = Span::from_millis(3);
         let faults = if loss > 0.0 { 0.05 } else { 0.0 };
         let link = LinkConfig { loss, duplicate: faults, reorder: faults, reorder_delay, ..LinkConfig::default() };
-        for world in [1, 2, 3, 8] {
-            reduce_and_sum(&mut star(seed, link, &job(world, 16, 64)));
+        for world_size in [1, 2, 3, 8] {
+            reduce_and_sum(&mut star(seed, link, &job(world_size, 16, 64)));
         }
-        for (world, fanout) in [(4, &[4, 1][..]), (6, &[2, 3]), (8, &[2, 2, 2])] {
-            reduce_and_sum(&mut tree(seed, link, fanout, &job(world, 16, 64)));
+        for (world_size, fanout) in [(4, &[4, 1][..]), (6, &[2, 3]), (8, &[2, 2, 2])] {
+            reduce_and_sum(&mut tree(seed, link, fanout, &job(world_size, 16, 64)));
         }
     }
 }
@@ -82,11 +82,11 @@ fn the_one_rank_gets_the_sum_whatever_is_lost_doubled_or_late() {
 /// What a reduce-scatter is made of, a reduce for each rank: each sends all, and gets its part, and headers for the others.
 #[test]
 fn results_for_others_are_headers() {
-    let (world, blocks) = (4_u16, 40);
-    let mut network = star(1, LinkConfig::default(), &job(world, 16, 64));
+    let (world_size, blocks) = (4_u16, 40);
+    let mut network = star(1, LinkConfig::default(), &job(world_size, 16, 64));
     network.record_trace();
-    for root in 0..world {
-        for rank in 0..world {
+    for root in 0..world_size {
+        for rank in 0..world_size {
             network.submit(usize::from(rank), to(root, input(rank, root.into(), blocks * 64))).unwrap();
         }
     }
@@ -95,12 +95,12 @@ fn results_for_others_are_headers() {
     let bytes = |is_such: &dyn Fn(Node, Node) -> bool| -> usize {
         trace.iter().filter(|entry| is_such(entry.from, entry.to)).map(|entry| entry.wire_len).sum()
     };
-    for rank in 0..usize::from(world) {
+    for rank in 0..usize::from(world_size) {
         let sent = bytes(&|from, _| from == Node::Host(rank));
         let received = bytes(&|_, to| to == Node::Host(rank));
-        assert_eq!(sent, usize::from(world) * blocks * (HEADER_LEN + 64 * 4));
+        assert_eq!(sent, usize::from(world_size) * blocks * (HEADER_LEN + 64 * 4));
         // A header for every block, and a packet with a vector for each of its own.
-        assert_eq!(received, usize::from(world) * blocks * HEADER_LEN + blocks * (HEADER_LEN + 64 * 4));
+        assert_eq!(received, usize::from(world_size) * blocks * HEADER_LEN + blocks * (HEADER_LEN + 64 * 4));
     }
     assert!(network.hosts.iter().all(|host| host.machine.stats().retransmissions == 0));
     assert!(network.hosts.iter().all(|host| host.machine.stats().drops.iter().all(|(_, count)| count == 0)));

@@ -1,7 +1,7 @@
 //! Jobs, hosts and pipelines for the tests.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TreeLeaf};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
 use tributary_proto::contract::options::Options;
@@ -19,12 +19,12 @@ pub fn numbers(kind: &str) -> Options {
     tributary_proto::switchml::PROTOCOL.options.read(&given).unwrap()
 }
 
-pub fn job(world: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
+pub fn job(world_size: u16, slots: u16, elements_per_packet: u16) -> JobConfig {
     JobConfig {
         job: JobId(1),
         key: JobKey(0x5EED),
         protocol: 1,
-        world,
+        world_size,
         slots,
         elements_per_packet,
         trees: 1,
@@ -44,7 +44,7 @@ pub fn host_of(values: Values, job: &JobConfig, worker: u16) -> Box<dyn Host> {
 
 /// A rank that is this child of its switch.
 pub fn host_below(values: Values, job: &JobConfig, rank: u16, child: ChildId) -> Box<dyn Host> {
-    let trees = vec![WorkerPlace { child }];
+    let trees = vec![TreeLeaf { child }];
     let config = HostConfig { trees, ..HostConfig::worker(job.clone(), Rank(rank)) };
     tributary_proto::switchml::PROTOCOL.host(values, &config)
 }
@@ -80,8 +80,8 @@ pub fn install(values: Values, pipeline: &mut Pipeline, config: &SwitchConfig) {
 
 /// All ranks of a job round one switch.
 pub fn star(seed: u64, link: LinkConfig, job: &JobConfig) -> Network {
-    let hosts = (0..job.world).map(|worker| host(job, worker)).collect();
-    Network::star(seed, link, hosts, pipelines(Values::Elements, job, job.world))
+    let hosts = (0..job.world_size).map(|worker| host(job, worker)).collect();
+    Network::star(seed, link, hosts, pipelines(Values::Elements, job, job.world_size))
 }
 
 pub fn at_ms(ms: u64) -> Time {
@@ -94,9 +94,9 @@ pub fn input(rank: u16, op: usize, elements: usize) -> Vec<i32> {
     (0..elements as i64).map(|i| ((seed + i * 31) % 2001 - 1000) as i32).collect()
 }
 
-pub fn sum(world: u16, op: usize, elements: usize) -> Vec<i32> {
+pub fn sum(world_size: u16, op: usize, elements: usize) -> Vec<i32> {
     let mut sum = vec![0i32; elements];
-    for rank in 0..world {
+    for rank in 0..world_size {
         sum.iter_mut().zip(input(rank, op, elements)).for_each(|(sum, value)| *sum += value);
     }
     sum
@@ -117,7 +117,7 @@ pub fn collective(rank: u16, op: usize, elements: usize, float: bool) -> Collect
 
 /// Checks that every host completed exactly these collectives, in their order, with the right sums.
 pub fn check_sums(events: Vec<Vec<HostEvent>>, sizes: &[(usize, bool)]) {
-    let world = events.len() as u16;
+    let world_size = events.len() as u16;
     for (rank, events) in events.into_iter().enumerate() {
         assert_eq!(events.len(), sizes.len(), "rank {rank}");
         for (index, (event, &(elements, float))) in events.into_iter().zip(sizes).enumerate() {
@@ -128,16 +128,19 @@ pub fn check_sums(events: Vec<Vec<HostEvent>>, sizes: &[(usize, bool)]) {
             let words = bytes.chunks_exact(4).map(|bytes| u32::from_be_bytes(bytes.try_into().unwrap()));
             let values: Vec<i32> =
                 words.map(|word| if float { f32::from_bits(word).round() as i32 } else { word as i32 }).collect();
-            assert!(values == sum(world, index, elements), "collective {index} of {elements} elements, rank {rank}");
+            assert!(
+                values == sum(world_size, index, elements),
+                "collective {index} of {elements} elements, rank {rank}"
+            );
         }
     }
 }
 
 /// Submits the same collectives on all ranks at once, runs until all are complete, and checks the sums.
 pub fn reduce(network: &mut Network, sizes: &[(usize, bool)], limit: Time) {
-    let world = network.hosts.len() as u16;
+    let world_size = network.hosts.len() as u16;
     for (op, &(elements, float)) in sizes.iter().enumerate() {
-        for rank in 0..world {
+        for rank in 0..world_size {
             network.submit(usize::from(rank), collective(rank, op, elements, float)).unwrap();
         }
     }

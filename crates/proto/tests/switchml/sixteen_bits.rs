@@ -21,26 +21,26 @@ use crate::harness::link::LinkConfig;
 use crate::levels::tree;
 use crate::setup::{job, pipelines, star};
 
-fn inputs<T: Element>(world: usize, elements: usize, of: impl Fn(f32) -> T) -> Vec<Vec<T>> {
-    (0..world).map(|rank| floats(rank, elements).into_iter().map(&of).collect()).collect()
+fn inputs<T: Element>(world_size: usize, elements: usize, of: impl Fn(f32) -> T) -> Vec<Vec<T>> {
+    (0..world_size).map(|rank| floats(rank, elements).into_iter().map(&of).collect()).collect()
 }
 
 /// The same without infinities and NaNs.
-fn finite<T: Element>(world: usize, elements: usize, of: impl Fn(f32) -> T) -> Vec<Vec<T>> {
-    inputs(world, elements, |value| of(if value.is_finite() { value } else { 0.25 }))
+fn finite<T: Element>(world_size: usize, elements: usize, of: impl Fn(f32) -> T) -> Vec<Vec<T>> {
+    inputs(world_size, elements, |value| of(if value.is_finite() { value } else { 0.25 }))
 }
 
 #[test]
 fn the_bits_are_those_of_words_that_hosts_encode() {
     fn check<T: Element>(of: impl Fn(f32) -> T + Copy) {
-        for world in [1usize, 2, 3, 5, 8] {
-            for inputs in [inputs(world, 500, of), finite(world, 500, of)] {
+        for world_size in [1usize, 2, 3, 5, 8] {
+            for inputs in [inputs(world_size, 500, of), finite(world_size, 500, of)] {
                 for op in [ReduceOp::Sum, ReduceOp::Avg] {
                     // A packet of 64 bytes: 32 elements.
                     let expected = encoded_by_hosts(&inputs, op, 32);
                     for (seed, link) in [(1, LinkConfig::default()), (2, lossy()), (3, lossy())] {
-                        let sum = reduce(&mut star(seed, link, &job(world as u16, 8, 16)), &inputs, op);
-                        assert!(sum == expected, "{op} of {} over {world} ranks, seed {seed}", T::DTYPE);
+                        let sum = reduce(&mut star(seed, link, &job(world_size as u16, 8, 16)), &inputs, op);
+                        assert!(sum == expected, "{op} of {} over {world_size} ranks, seed {seed}", T::DTYPE);
                     }
                 }
             }

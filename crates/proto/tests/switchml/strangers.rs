@@ -79,7 +79,7 @@ fn garbage_from_strangers_and_without_the_key_changes_nothing() {
         let report = pipeline.report(job.job).unwrap();
         let wrong_key = report.drops.get(tributary_proto::contract::drop_reason::DropReason::WrongKey);
         let not_a_member = report.drops.get(tributary_proto::contract::drop_reason::DropReason::NotAMember);
-        assert_eq!(wrong_key + not_a_member + pipeline.strangers().total(), thrown, "each is counted");
+        assert_eq!(wrong_key + not_a_member + pipeline.rejected().total(), thrown, "each is counted");
         assert_eq!(report.memory_bytes, memory);
     }
 }

@@ -15,12 +15,12 @@ use crate::setup::{at_ms, collective, host_of, in_place, input, job, pipelines};
 const SIZES: [usize; 6] = [1, 0, 65, 5000, 360, 20_000];
 
 fn trace(values: Values, job: &JobConfig, collective: impl Fn(u16, usize, usize) -> Collective) -> Vec<TraceEntry> {
-    let hosts = (0..job.world).map(|rank| host_of(values, job, rank)).collect();
+    let hosts = (0..job.world_size).map(|rank| host_of(values, job, rank)).collect();
     let link = LinkConfig { loss: 0.02, duplicate: 0.02, reorder: 0.02, ..LinkConfig::default() };
-    let mut network = Network::star(7, link, hosts, pipelines(values, job, job.world));
+    let mut network = Network::star(7, link, hosts, pipelines(values, job, job.world_size));
     network.record_trace();
     for (op, &elements) in SIZES.iter().enumerate() {
-        for rank in 0..job.world {
+        for rank in 0..job.world_size {
             network.submit(usize::from(rank), collective(rank, op, elements)).unwrap();
         }
     }
@@ -39,7 +39,7 @@ fn narrow<T>(rank: u16, op: usize, elements: usize, of: impl Fn(f32) -> T) -> Ve
 fn fingerprints_make_the_same_packets_as_elements() {
     for (shards, dtype) in [(1, DType::F32), (2, DType::F32), (2, DType::I32), (1, DType::F16), (2, DType::BF16)] {
         let job = JobConfig { trees: shards, ..job(4, 16, 64) };
-        let roster = Roster::new(job.world);
+        let roster = Roster::new(job.world_size);
         let real = trace(Values::Elements, &job, |rank, op, elements| match dtype {
             DType::F16 => in_place(narrow(rank, op, elements, f16::from_f32), ReduceOp::Sum),
             DType::BF16 => in_place(narrow(rank, op, elements, bf16::from_f32), ReduceOp::Sum),

@@ -32,14 +32,14 @@ fn error_of(events: &[HostEvent]) -> CollectiveError {
 
 #[test]
 fn a_rank_that_never_comes_is_named() {
-    for (world, absent) in [(2, 0), (3, 2), (8, 5), (32, 31)] {
-        let mut network = star(1, LinkConfig::default(), &job(world, 16, 64));
-        for rank in (0..world).filter(|&rank| rank != absent) {
+    for (world_size, absent) in [(2, 0), (3, 2), (8, 5), (32, 31)] {
+        let mut network = star(1, LinkConfig::default(), &job(world_size, 16, 64));
+        for rank in (0..world_size).filter(|&rank| rank != absent) {
             network.submit(usize::from(rank), with_deadline(rank, 0, 1000)).unwrap();
         }
         let events = network.run_until_idle(at_ms(10_000));
         assert!(network.now <= at_ms(LIMIT_MS), "in time");
-        for rank in (0..usize::from(world)).filter(|&rank| rank != usize::from(absent)) {
+        for rank in (0..usize::from(world_size)).filter(|&rank| rank != usize::from(absent)) {
             let expected =
                 CollectiveError::Missing { missing: vec![Rank(absent)], others: 0, slot: 0, block: 0, op: OpId(0) };
             assert_eq!(error_of(&events[rank]), expected);
@@ -169,11 +169,12 @@ fn ranks_that_disagree_are_told_on_every_rank() {
         Spec { op: ReduceOp::Avg, ..usual },
     ];
     for (index, other) in others.into_iter().enumerate() {
-        for world in [2, 3, 8] {
-            let odd = (index % usize::from(world)) as u16;
+        for world_size in [2, 3, 8] {
+            let odd = (index % usize::from(world_size)) as u16;
             for loss in [0.0, 0.05] {
-                let mut network = star(index as u64, LinkConfig { loss, ..LinkConfig::default() }, &job(world, 8, 64));
-                for rank in 0..world {
+                let mut network =
+                    star(index as u64, LinkConfig { loss, ..LinkConfig::default() }, &job(world_size, 8, 64));
+                for rank in 0..world_size {
                     // One collective on which they agree comes first and must complete; one comes later and must not.
                     network.submit(usize::from(rank), collective(rank, 0, 700, true)).unwrap();
                     network.submit(usize::from(rank), tensor(if rank == odd { other } else { usual })).unwrap();
@@ -182,7 +183,7 @@ fn ranks_that_disagree_are_told_on_every_rank() {
                 let mut events = network.run_until_idle(at_ms(10_000));
                 for (rank, events) in events.iter_mut().enumerate() {
                     let CollectiveError::Mismatch { a, a_spec, b, b_spec, op } = error_of(&events.split_off(1)) else {
-                        panic!("rank {rank} of {world}");
+                        panic!("rank {rank} of {world_size}");
                     };
                     let brings = |rank: Rank| if rank.0 == odd { other } else { usual };
                     assert_eq!((a_spec, b_spec, op), (brings(a), brings(b), OpId(1)));

@@ -65,7 +65,7 @@ impl Simulation {
         let Traffic { seats, jobs, .. } = &mut self.traffic;
         let HostSeat { machine, job, rank, submitted, completed, .. } = &mut seats[id.0 as usize];
         let mut ends = false;
-        drive::host::tell(&mut **machine, |event| {
+        drive::host::drain_events(&mut **machine, |event| {
             let job = jobs.get_mut(*job);
             let done = matches!(event, HostEvent::Done { .. });
             job.hear(*rank, event, self.fabric.now);

@@ -1,8 +1,8 @@
 //! Errors in a job: wrong results, and collectives that fail.
 
+use tributary_proto::contract::custom_op::CustomOp;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::operator::Operator;
 use tributary_proto::contract::time::Time;
 use tributary_proto::tensors::Verification;
 

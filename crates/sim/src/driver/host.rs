@@ -161,7 +161,7 @@ impl HostNode {
     #[inline]
     fn send(&mut self, fabric: &mut Fabric, packet: Packet) {
         if let Some(noise) = &mut self.noise
-            && noise.strikes()
+            && noise.should_mark()
         {
             match noise.holds {
                 Holds::Nic => fabric.stall(self.uplink, noise.delay),

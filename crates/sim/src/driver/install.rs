@@ -2,7 +2,7 @@
 
 use tributary_control::JobShape;
 use tributary_control::trees::{Tree, TreeError, TreeSwitch, Wish};
-use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
+use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, TreeLeaf};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, TreeId};
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::{Placement, Protocol};
@@ -24,7 +24,7 @@ pub enum InstallError {
     #[error("job \"{0}\" has no hosts")]
     NoMembers(String),
     /// The job has too many members.
-    #[error("job \"{0}\" has {1} hosts; a job has at most {most} ranks", most = JobConfig::MAX_WORLD)]
+    #[error("job \"{0}\" has {1} hosts; a job has at most {most} ranks", most = JobConfig::MAX_WORLD_SIZE)]
     TooManyMembers(String, usize),
     /// The job has more children than one switch sums for.
     #[error("job \"{0}\" has {1} hosts and switches below one switch, which sums for at most 1,024")]
@@ -79,7 +79,7 @@ pub(super) fn check(plan: &JobPlan, installed: usize) -> Result<(), InstallError
     }
     match plan.members.len() {
         0 => return Err(InstallError::NoMembers(name())),
-        members if members > usize::from(JobConfig::MAX_WORLD) => {
+        members if members > usize::from(JobConfig::MAX_WORLD_SIZE) => {
             return Err(InstallError::TooManyMembers(name(), members));
         }
         _ => {}
@@ -205,7 +205,7 @@ impl Program {
 
 /// The shape that a switch with so many children charges for one tree of a job.
 pub(super) fn shape(protocol: &'static Protocol, job: &JobConfig, children: usize) -> JobShape {
-    let JobConfig { world, slots, elements_per_packet, trees, levels, ref options, .. } = *job;
+    let JobConfig { world_size: world, slots, elements_per_packet, trees, levels, ref options, .. } = *job;
     JobShape {
         protocol,
         slots: slots / trees,
@@ -241,7 +241,7 @@ impl Simulation {
             job: JobId(index.0 + 1),
             protocol: plan.protocol.code,
             key: JobKey(Rng::new(self.settings.seed, Purpose::Keys, u64::from(index.0)).bits()),
-            world: plan.members.len() as u16,
+            world_size: plan.members.len() as u16,
             slots: plan.slots,
             elements_per_packet: plan.elements_per_packet,
             trees: trees as u16,
@@ -274,20 +274,20 @@ impl Simulation {
         let first_switch = |member: &NodeId| self.graph.switch(self.table.attachment(*member).0);
         let first_switches = plan.members.iter().map(first_switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
-            let place = |tree: &Tree| WorkerPlace { child: tree.places[rank].child };
+            let place = |tree: &Tree| TreeLeaf { child: tree.places[rank].child };
             let rank = Rank(rank as u16);
             let machine = HostConfig {
                 job: config.clone(),
                 rank,
                 serves: None,
-                trees: if trees.is_empty() { WorkerPlace::of_rank(rank) } else { trees.iter().map(place).collect() },
+                trees: if trees.is_empty() { TreeLeaf::of_rank(rank) } else { trees.iter().map(place).collect() },
                 timers: plan.timers,
                 fabric: fabric.clone(),
             };
             self.seat(index, rank, member, &plan, &machine);
         }
         let order = (plan.protocol.options.order)(&plan.options);
-        let sum_trees = plan.own.as_ref().map(|_| sum_trees(order, &trees, config.world)).unwrap_or_default();
+        let sum_trees = plan.own.as_ref().map(|_| sum_trees(order, &trees, config.world_size)).unwrap_or_default();
         let mut job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
         job.sum_trees = sum_trees;
         self.failures.watch(index, job.plan.own.as_ref().map(|own| own.data));

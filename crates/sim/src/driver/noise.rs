@@ -47,7 +47,7 @@ impl Noise {
     }
 
     /// True if the next packet is delayed.
-    pub(super) fn strikes(&mut self) -> bool {
+    pub(super) fn should_mark(&mut self) -> bool {
         self.rng.chance(self.probability)
     }
 

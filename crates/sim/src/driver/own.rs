@@ -1,7 +1,7 @@
 //! Jobs with an operator of their own (Flare §3): the elements that their ranks bring, and the expected results.
 //!
 //! The operator is the module that real switches run. It reaches the machines in the job's options ([`Own::provide`]).
-//! If elements are real, a switch's machine takes its [`Instance`](tributary_proto::contract::operator::Instance) from
+//! If elements are real, a switch's machine takes its [`Instance`](tributary_proto::contract::custom_op::Instance) from
 //! there and calls it once a packet. The driver runs the same module to compute what each block must be, along the tree
 //! that the job's options promise.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tributary_control::trees::Tree;
 use tributary_operators::{UserOperator, reduce};
-use tributary_proto::contract::operator::Operator;
+use tributary_proto::contract::custom_op::CustomOp;
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::sum_tree::{SumOrder, SumTree};
 use tributary_proto::contract::tensor::{Primitive, Spec};
@@ -67,7 +67,7 @@ impl PartialEq for Own {
 
 impl Own {
     /// The operator as machines know it.
-    pub fn shared(&self) -> Arc<dyn Operator> {
+    pub fn shared(&self) -> Arc<dyn CustomOp> {
         self.operator.clone()
     }
 

@@ -1,6 +1,6 @@
 //! Puts a job with servers into the network: hosts sum, switches only forward.
 
-use tributary_proto::contract::config::{HostConfig, WorkerPlace};
+use tributary_proto::contract::config::{HostConfig, TreeLeaf};
 use tributary_proto::contract::ids::{NodeId, Rank, ServerId};
 use tributary_proto::contract::values::Values;
 
@@ -31,7 +31,7 @@ impl Simulation {
             let machine = HostConfig {
                 job: config.clone(),
                 rank,
-                trees: WorkerPlace::of_rank(rank),
+                trees: TreeLeaf::of_rank(rank),
                 serves: number.map(|number| ServerId(number as u16)),
                 timers: plan.timers,
                 fabric: Default::default(),

@@ -1,7 +1,7 @@
 //! The machines that all jobs of a protocol share in every switch, for protocols whose jobs share memory.
 
 use tributary_control::trees::Tree;
-use tributary_proto::contract::config::{FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, TreePlace};
+use tributary_proto::contract::config::{FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, TreeNode};
 use tributary_proto::contract::ids::{JobId, NodeId, PortId};
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::pipeline::Pipeline;
@@ -55,7 +55,7 @@ impl Sharer {
         let roots = self.fabric.roots.iter().zip(&self.trees);
         let place = |(&root, tree): (&NodeId, &Tree)| {
             let place = tree.switch(switch.exits.node)?;
-            Some(TreePlace {
+            Some(TreeNode {
                 root,
                 children: place.children.iter().map(|child| child.port).collect(),
                 below: place.children.iter().map(|child| child.below.clone()).collect(),

@@ -159,7 +159,7 @@ impl SwitchIo for Lane<'_> {
     }
 
     #[inline]
-    fn room(&mut self) -> &mut [u8] {
+    fn transmit_buf(&mut self) -> &mut [u8] {
         self.scratch
     }
 

@@ -2,8 +2,8 @@
 
 use tributary_control::option_text::{of_switches, texts};
 use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::contract::custom_op::CustomOp;
 use tributary_proto::contract::ids::{NodeId, Rank};
-use tributary_proto::contract::operator::Operator;
 use tributary_proto::contract::options::{Defaults, Options};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::tensor::Spec;
@@ -117,7 +117,7 @@ pub(super) fn pool_size_of(
     (options, world): (&Options, usize),
     trees: usize,
 ) -> Result<u16, ConfigError> {
-    let wait = switch_options(config)?.ask(section.protocol, |shared| shared.longest_wait).unwrap_or_default();
+    let wait = switch_options(config)?.derive(section.protocol, |shared| shared.longest_wait).unwrap_or_default();
     let world = u16::try_from(world).unwrap_or(u16::MAX);
     let result = (section.protocol.options.packets_of_a_result)(options, world, section.elements_per_packet);
     Ok(pool_size(packet_bytes(section, config)?, result, simulation.graph(), config, trees, wait))
@@ -139,8 +139,8 @@ pub(super) fn unplaced(
     let options = options(section, density_ppm, own.as_ref()).map_err(wrong)?;
     let spec = spec(section, world, own.as_ref()).map_err(wrong)?;
     let can = match density_ppm {
-        None => (section.protocol.can)(&spec, &options),
-        Some(_) => section.protocol.can_sparse(&spec, &options),
+        None => (section.protocol.check)(&spec, &options),
+        Some(_) => section.protocol.check_sparse(&spec, &options),
     };
     can.map_err(|refusal| invalid(format!("{name}: {refusal}")))?;
     let most = FingerprintTensor::MOST_IN_PART;
@@ -190,7 +190,7 @@ fn options(section: &JobSection, density_ppm: Option<u32>, own: Option<&Own>) ->
     let (given, set) = (texts(&section.options), &section.protocol.options);
     let given = match own {
         None => given,
-        Some(own) => set.of_own(&given, &[own.shared()]).unwrap_or(given),
+        Some(own) => set.with_custom_ops(&given, &[own.shared()]).unwrap_or(given),
     };
     let chosen = match density_ppm {
         None => given,
@@ -271,7 +271,7 @@ fn spec(section: &JobSection, world: usize, own: Option<&Own>) -> Result<Spec, S
         None => (section.dtype, section.op),
         // Opaque elements are counted in bytes.
         Some(own) if section.tensor.0.is_multiple_of(own.operator.element_size() as u64) => {
-            (DType::U8, ReduceOp::Own(0))
+            (DType::U8, ReduceOp::Custom(0))
         }
         Some(own) => {
             let (name, size) = (own.operator.name(), own.operator.element_size());

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use tributary_numeric::DType;
+use tributary_proto::contract::custom_op::CustomOp;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::numbers::Numbers;
-use tributary_proto::contract::operator::Operator;
 
 use crate::config::{Config, ConfigError, CoresSection, CostMode, Full, invalid};
 use crate::cores::exact::Setup;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tributary_operators::element::Element;
 use tributary_operators::source::{self, Language};
 use tributary_operators::{OperatorError, Sandbox, UserOperator, describe, expression, shipped};
-use tributary_proto::contract::operator::Operator;
+use tributary_proto::contract::custom_op::CustomOp;
 use tributary_proto::protocols;
 
 use crate::config::{ExpressionSource, JobSection, OperatorSource};
@@ -22,8 +22,8 @@ pub(super) fn own(section: &JobSection) -> Result<Option<Own>, String> {
             }
         };
     };
-    if section.protocol.options.own.is_none() {
-        let able = protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
+    if section.protocol.options.custom_ops.is_none() {
+        let able = protocols::ALL.iter().filter(|protocol| protocol.options.custom_ops.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
         let (protocol, able) = (section.protocol.name, able.join(" or "));
         return Err(format!("operator: {protocol} takes no operators of a job's own; take {able}"));

@@ -136,16 +136,16 @@ impl Link {
     /// Counts a packet that finds so much waiting as marked, and marks it, if it is to be.
     #[inline]
     fn mark(&mut self, backlog: Span, flags: &mut PacketFlags) {
-        if backlog > self.mark_above && self.strikes(backlog) && flags.mark() {
+        if backlog > self.mark_above && self.should_mark(backlog) && flags.mark() {
             self.marks += 1;
         }
     }
 
     /// Whether a packet is marked that finds more than `mark_above`.
     #[inline]
-    fn strikes(&mut self, backlog: Span) -> bool {
+    fn should_mark(&mut self, backlog: Span) -> bool {
         let marking = self.seldom.as_mut().and_then(|seldom| seldom.marking.as_mut());
-        marking.is_none_or(|marking| marking.strikes(backlog.0))
+        marking.is_none_or(|marking| marking.should_mark(backlog.0))
     }
 
     /// Puts a packet into the queue, and returns its arrival; `None` if the queue has no room. The far end must be told

@@ -84,7 +84,7 @@ macro_rules! integers {
                     ReduceOp::Band => a & b,
                     ReduceOp::Bor => a | b,
                     ReduceOp::Bxor => a ^ b,
-                    ReduceOp::Own(_) => unreachable!("own operators check themselves"),
+                    ReduceOp::Custom(_) => unreachable!("own operators check themselves"),
                 });
                 let all = all.expect("a job has ranks");
                 // In 128 bits, because a byte cannot count all ranks.

@@ -32,7 +32,7 @@ pub struct Member {
     #[arg(long, value_name = "R")]
     pub rank: u16,
     /// Number of workers
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(JobConfig::MAX_WORLD)))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(JobConfig::MAX_WORLD_SIZE)))]
     pub world: u16,
     /// This worker's array
     #[arg(long, value_name = "FILE.npy")]

@@ -240,7 +240,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     // Everything that can be wrong here is found before other ranks wait for this one.
     let array = member.load(&work.plan(member.world))?;
     let spec = work.spec(array.data.len(), array.data.dtype());
-    (member.protocol.can)(&spec, &member.protocol_options()?).map_err(Failure::usage)?;
+    (member.protocol.check)(&spec, &member.protocol_options()?).map_err(Failure::usage)?;
     let destination = member.output.as_deref().map(Destination::open).transpose()?;
     let group = Group::connect(&member.options()?)?;
     let cpu_start = cpu::own_seconds();

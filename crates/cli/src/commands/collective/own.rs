@@ -10,8 +10,8 @@ use serde_json::json;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_numeric::ReduceOp;
 use tributary_operators::{Sandbox, UserOperator, reduce, source};
+use tributary_proto::contract::custom_op::{CustomOp, OrderDependence};
 use tributary_proto::contract::host::HostStats;
-use tributary_proto::contract::operator::{Needs, Operator};
 use tributary_proto::contract::sum_tree::SumTree;
 
 use super::member::Member;
@@ -35,7 +35,7 @@ pub fn run(member: &Member, place: &str) -> Result<(), Failure> {
     for _ in 0..member.iters {
         output.copy_from_slice(&input);
         let start = Instant::now();
-        group.allreduce_in_place(&mut output, ReduceOp::Own(0), member.timeout)?;
+        group.allreduce_in_place(&mut output, ReduceOp::Custom(0), member.timeout)?;
         times.push(start.elapsed());
     }
     let counted = group.stats()?.host;
@@ -50,9 +50,9 @@ pub fn run(member: &Member, place: &str) -> Result<(), Failure> {
 
 /// The options of a job with the operator, with the order that it needs unless an order was chosen.
 fn options(member: &Member, operator: &UserOperator) -> Result<ConnectOptions, Failure> {
-    let operators: [Arc<dyn Operator>; 1] = [Arc::new(operator.clone())];
+    let operators: [Arc<dyn CustomOp>; 1] = [Arc::new(operator.clone())];
     let (protocol, given) = (member.protocol, member.options.iter().cloned().collect());
-    let given = protocol.options.of_own(&given, &operators).ok_or_else(|| {
+    let given = protocol.options.with_custom_ops(&given, &operators).ok_or_else(|| {
         let able = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
         Failure::usage(format!("{protocol} takes no operators of a job's own: take --protocol {}", able.join(" or ")))
@@ -96,9 +96,9 @@ fn check(member: &Member, operator: &UserOperator, result: &[u8]) -> Result<bool
     let vectors: Vec<&[u8]> = vectors.iter().map(Vec::as_slice).collect();
     let expected = reduce(operator, &vectors, &SumTree::star(member.world)).transpose().map_err(Failure::new)?;
     let is_same = expected.is_some_and(|expected| expected == result);
-    match operator.needs() {
+    match operator.order_dependence() {
         // With several levels, the arrangement depends on the switches.
-        Needs::Arrangement => Ok(is_same),
+        OrderDependence::Arrangement => Ok(is_same),
         _ if is_same => Ok(true),
         _ => Err(Failure::new("the result is not what the same module makes of all ranks' elements at home")),
     }

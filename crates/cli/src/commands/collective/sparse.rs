@@ -109,7 +109,7 @@ pub fn run(member: &Member, op: ReduceOp, drawn: Drawn) -> Result<(), Failure> {
     let (dtype, size) = (member.dtype.unwrap_or(DType::F32), member.elements.unwrap_or(0));
     let options = options(member, &drawn)?;
     let elements = u32::try_from(size).map_err(|_| Failure::usage(format!("--elements {size} is too many")))?;
-    member.protocol.can_sparse(&Spec::allreduce(elements, dtype, op), &options).map_err(Failure::usage)?;
+    member.protocol.check_sparse(&Spec::allreduce(elements, dtype, op), &options).map_err(Failure::usage)?;
     let group = Group::connect(&ConnectOptions { options: options.clone(), ..member.options()? })?;
     let plan = Plan { world: member.world, op };
     let cpu_start = cpu::own_seconds();

@@ -106,7 +106,7 @@ impl Plan {
         let spec = Spec::allreduce(elements as u32, args.dtype, ReduceOp::Sum);
         let chosen: Vec<_> = args.options.iter().cloned().chain(args.design.map(design::as_option)).collect();
         let options = read_options(protocol, &chosen)?;
-        (protocol.can)(&spec, &options).map_err(Failure::usage)?;
+        (protocol.check)(&spec, &options).map_err(Failure::usage)?;
         Ok(Plan {
             protocol,
             options: chosen,

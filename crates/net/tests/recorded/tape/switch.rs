@@ -6,10 +6,10 @@ use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, PortId};
 use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::switch::{
-    Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict,
+    Emission, OperatorStatus, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict,
 };
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::work::{Brought, Claim, Work};
+use tributary_proto::contract::work::Instrumented;
 
 use super::{Losses, Passage, Shareable, SwitchInput, SwitchTape, lock};
 
@@ -66,24 +66,16 @@ impl<M: Switch + ?Sized> Switch for TapedSwitch<M> {
         self.machine.report()
     }
 
-    fn fault(&self) -> Option<String> {
-        self.machine.fault()
+    fn operator_status(&self) -> Option<OperatorStatus> {
+        self.machine.operator_status()
     }
 
-    fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
-        self.machine.claim(ingress, packet)
+    fn instrumented(&mut self) -> Option<&mut dyn Instrumented> {
+        self.machine.instrumented()
     }
 
-    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        self.machine.brings(ingress, packet, wire_len)
-    }
-
-    fn take_work(&mut self) -> Option<Work> {
-        self.machine.take_work()
-    }
-
-    fn questions(&self) -> u64 {
-        self.machine.questions()
+    fn query_kinds(&self) -> u64 {
+        self.machine.query_kinds()
     }
 }
 

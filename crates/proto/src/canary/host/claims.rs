@@ -64,9 +64,9 @@ impl CanaryHost {
             return;
         }
         let step = self.step_of(place);
-        for _ in 0..TOLD_AT_ONCE.min(self.world()) {
-            let rank = Rank(self.claims.next % self.world());
-            self.claims.next = (rank.0 + 1) % self.world();
+        for _ in 0..TOLD_AT_ONCE.min(self.world_size()) {
+            let rank = Rank(self.claims.next % self.world_size());
+            self.claims.next = (rank.0 + 1) % self.world_size();
             if rank != self.config.rank && !self.has_contributed(step, rank) {
                 self.outbox.push_back(Outgoing::Claim(step, rank));
             }

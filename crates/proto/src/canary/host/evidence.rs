@@ -18,7 +18,7 @@ impl CanaryHost {
     /// cannot be told, the answer is false.
     pub(super) fn has_lost(&self, step: Step, asker: Rank) -> bool {
         let Some(lead) = self.leads.get(step.place, step.phase) else { return false };
-        let others = self.world() - 1;
+        let others = self.world_size() - 1;
         let (missing, silent) = (others - lead.counter, others - lead.asked.len());
         if missing == 0 || missing > silent {
             return missing > 0;

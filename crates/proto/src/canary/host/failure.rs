@@ -22,8 +22,8 @@ pub(super) struct Heard {
 impl CanaryHost {
     pub(super) fn report(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         self.follows(step, header)?;
-        let report = Report::parse(packet.bytes, self.world())?;
-        let ranks = (0..self.world()).map(Rank).filter(|&rank| rank != self.config.rank);
+        let report = Report::parse(packet.bytes, self.world_size())?;
+        let ranks = (0..self.world_size()).map(Rank).filter(|&rank| rank != self.config.rank);
         let missing = ranks.filter(|&rank| !report.has_contributed(rank)).collect();
         self.heard = Some(Heard { step, missing });
         Ok(())
@@ -38,7 +38,7 @@ impl CanaryHost {
         if let Some(lead) = self.leads.get_mut(step.place, step.phase) {
             lead.state = State::Refused(mismatch);
         }
-        for rank in (0..self.world()).map(Rank).filter(|&rank| rank != self.config.rank) {
+        for rank in (0..self.world_size()).map(Rank).filter(|&rank| rank != self.config.rank) {
             self.outbox.push_back(Outgoing::Mismatch(step, rank));
         }
         self.ready.push_back(step);
@@ -86,7 +86,7 @@ impl CanaryHost {
         let missing = |missing| CollectiveError::Missing { missing, others: 0, slot: place.into(), block, op };
         if leader == self.config.rank {
             let heard = |rank: &Rank| self.leads.get(place, step.phase).is_some_and(|lead| lead.heard.contains(*rank));
-            let ranks = (0..self.world()).map(Rank).filter(|&rank| rank != leader);
+            let ranks = (0..self.world_size()).map(Rank).filter(|&rank| rank != leader);
             return missing(ranks.filter(|rank| !heard(rank)).collect());
         }
         match &self.heard {

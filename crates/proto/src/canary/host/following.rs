@@ -20,7 +20,7 @@ impl CanaryHost {
             return Err(DropReason::Unexpected);
         }
         // `receive` has checked the field.
-        debug_assert!(header.hosts == self.world());
+        debug_assert!(header.hosts == self.world_size());
         Ok(())
     }
 

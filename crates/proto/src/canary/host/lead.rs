@@ -112,17 +112,17 @@ impl Lead {
 pub struct Leads {
     leads: Vec<Option<Box<Lead>>>,
     spare: Vec<Lead>,
-    world: u16,
+    world_size: u16,
     lane_bytes: usize,
 }
 
 impl Leads {
     /// For a window of `places`.
-    pub fn new(values: Values, places: usize, world: u16, elements_per_packet: u16) -> Leads {
+    pub fn new(values: Values, places: usize, world_size: u16, elements_per_packet: u16) -> Leads {
         Leads {
             leads: (0..2 * places).map(|_| None).collect(),
             spare: Vec::new(),
-            world,
+            world_size,
             lane_bytes: values.buffer_len(4, elements_per_packet.into()),
         }
     }
@@ -150,7 +150,7 @@ impl Leads {
     /// every rank has.
     pub fn open(&mut self, place: u16, phase: u32) -> &mut Lead {
         let entry = &mut self.leads[Self::index(place, phase)];
-        let (world, lanes) = (self.world, self.lane_bytes);
+        let (world_size, lanes) = (self.world_size, self.lane_bytes);
         let fresh = || Lead {
             phase,
             attempt: 0,
@@ -164,8 +164,8 @@ impl Leads {
             look_ahead: LookAhead::known(tributary_numeric::BlockExponent::ZERO),
             has_tree: false,
             collisions: Vec::new(),
-            asked: Ranks::new(world),
-            heard: Ranks::new(world),
+            asked: Ranks::new(world_size),
+            heard: Ranks::new(world_size),
             next_call: Rank(0),
             scale: None,
             lanes: vec![0; lanes],

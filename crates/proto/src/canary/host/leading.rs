@@ -58,7 +58,7 @@ impl CanaryHost {
     pub(super) fn contribution(&mut self, step: Step, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
         let elements = self.vector_elements(header, &packet)?;
-        let (others, direct) = (self.world() - 1, self.is_direct(header.attempt));
+        let (others, direct) = (self.world_size() - 1, self.is_direct(header.attempt));
         if header.counter == 0 || header.counter > others || direct && header.counter != 1 {
             return Err(DropReason::BadField);
         }
@@ -137,7 +137,7 @@ impl CanaryHost {
         match lead.state {
             State::Refused(mismatch) => return self.refuse(now, place, mismatch),
             State::Done => return,
-            State::Gathering if lead.counter + 1 < self.world() => return,
+            State::Gathering if lead.counter + 1 < self.world_size() => return,
             State::Gathering => {}
         }
         if lead.contributors != proof(self.others_proof, self.steps.id(step), lead.attempt) {
@@ -154,7 +154,7 @@ impl CanaryHost {
         if elements > 0 {
             let (agreed, block) = (self.agreed_at(place), self.places[usize::from(place)].block);
             let op = self.op_at(place).expect("a place that waits has a block");
-            op.read(block, agreed, self.world(), &mut vector[..len]);
+            op.read(block, agreed, self.world_size(), &mut vector[..len]);
         }
         let lead = self.leads.open(place, step.phase);
         if is_broadcast {
@@ -205,13 +205,13 @@ impl CanaryHost {
 
     /// Calls for the contributions of the next ranks, few at a time: all at once would flood this host's link.
     fn call(&mut self, step: Step, count: u16) {
-        let (world, own) = (self.world(), self.config.rank);
+        let (world_size, own) = (self.world_size(), self.config.rank);
         let lead = self.leads.open(step.place, step.phase);
         for _ in 0..count {
             if lead.next_call == own {
                 lead.next_call.0 += 1;
             }
-            if lead.next_call.0 >= world {
+            if lead.next_call.0 >= world_size {
                 return;
             }
             self.outbox.push_back(Outgoing::Failed(step, lead.next_call));
@@ -221,7 +221,7 @@ impl CanaryHost {
 
     pub(super) fn others(&self) -> impl Iterator<Item = Rank> + use<> {
         let own = self.config.rank;
-        (0..self.world()).map(Rank).filter(move |&rank| rank != own)
+        (0..self.world_size()).map(Rank).filter(move |&rank| rank != own)
     }
 
     /// A rank waits for the sum (§3.3). The issue fails as soon as requests show that a contribution was lost. The

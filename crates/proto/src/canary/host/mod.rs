@@ -100,7 +100,7 @@ impl CanaryHost {
     /// open (§3.1.4, figure 3): a host has one cable, so every way to the leader passes that switch.
     pub fn new(values: Values, config: &HostConfig) -> CanaryHost {
         let job = &config.job;
-        assert_eq!(config.fabric.hosts.len(), usize::from(job.world), "every rank has a node");
+        assert_eq!(config.fabric.hosts.len(), usize::from(job.world_size), "every rank has a node");
         let fabric = &config.fabric;
         let roots_on_way = fabric.roots.is_empty();
         let roots = Arc::clone(if roots_on_way { &fabric.switches } else { &fabric.roots });
@@ -108,7 +108,7 @@ impl CanaryHost {
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
         let window = job.slots.clamp(1, u16::MAX - 2);
-        let others = (0..job.world).map(Rank).filter(|&rank| rank != config.rank);
+        let others = (0..job.world_size).map(Rank).filter(|&rank| rank != config.rank);
         CanaryHost {
             values,
             reissues: job.options.count("reissues") as u8,
@@ -125,7 +125,7 @@ impl CanaryHost {
                 config.timers,
                 Order::Any,
             ),
-            leads: Leads::new(values, usize::from(window) + 1, job.world, job.elements_per_packet),
+            leads: Leads::new(values, usize::from(window) + 1, job.world_size, job.elements_per_packet),
             ready: VecDeque::new(),
             outbox: VecDeque::new(),
             notices: Notices::default(),
@@ -172,7 +172,7 @@ impl CanaryHost {
         vector: &[u8],
         way: Way,
     ) -> Result<(), DropReason> {
-        let (world, stride) = (self.world(), u64::from(self.window()));
+        let (world_size, stride) = (self.world_size(), u64::from(self.window()));
         let is_notice = self.is_notice(place);
         let state = &mut self.places[usize::from(place)];
         let summed_with = state.agreement.conclude(state.stage, look_ahead.agreed())?;
@@ -183,8 +183,8 @@ impl CanaryHost {
         } else if let Some(exponent) = summed_with {
             let op = self.life.stream.op_of_mut(state.block).expect("a place that waits has a block");
             let range = op.range(state.block);
-            if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
-                op.write(state.block, exponent, world, vector);
+            if !range.is_empty() && op.spec.primitive.receives(self.config.rank) {
+                op.write(state.block, exponent, world_size, vector);
             }
             op.remaining -= 1;
             let direct = state.attempt >= self.reissues;
@@ -225,10 +225,10 @@ impl CanaryHost {
     }
 
     fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
-        Common::parse_kind(packet.bytes, &self.config.job)?;
+        Common::parse_kind(packet.bytes, &self.config.job.common())?;
         let header = Header::parse(packet.bytes)?;
         let step = self.steps.of(header.id).ok_or(DropReason::BadField)?;
-        if header.hosts != self.world() || header.wid.0 >= self.world() {
+        if header.hosts != self.world_size() || header.wid.0 >= self.world_size() {
             return Err(DropReason::BadField);
         }
         let kind = Kind::of(packet.bytes)?;
@@ -264,7 +264,7 @@ impl CanaryHost {
 impl Host for CanaryHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         self.life.may_submit()?;
-        if self.world() > 1 && collective.tensor.spec().primitive.root() == Some(self.config.rank) {
+        if self.world_size() > 1 && collective.tensor.spec().primitive.root() == Some(self.config.rank) {
             self.claims.begin(now, self.config.timers);
         }
         let (id, blocks) = self.life.submit(now, collective)?;
@@ -308,7 +308,7 @@ impl Host for CanaryHost {
     }
 
     fn may_leave(&self) -> bool {
-        self.world() == 1 || self.notices.may_leave()
+        self.world_size() == 1 || self.notices.may_leave()
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
@@ -330,7 +330,7 @@ impl Host for CanaryHost {
 
     fn max_packet_len(&self) -> usize {
         let vector = (4 * usize::from(self.config.job.elements_per_packet)).max(FINGERPRINT_LEN);
-        HEADER_LEN + vector.max(usize::from(self.world()).div_ceil(8)).max(Mismatch::LEN)
+        HEADER_LEN + vector.max(usize::from(self.world_size()).div_ceil(8)).max(Mismatch::LEN)
     }
 
     fn stats(&self) -> &HostStats {

@@ -54,7 +54,7 @@ impl CanaryHost {
             destination: NO_SWITCH,
             id: self.steps.id(step),
             counter: 0,
-            hosts: self.world(),
+            hosts: self.world_size(),
             children: 0,
             switch_address: NO_SWITCH,
             root,
@@ -105,7 +105,7 @@ impl CanaryHost {
         if elements > 0 {
             let op = self.op_at(place).expect("a place that waits has a block");
             let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.encoding.buffer_len(elements)];
-            op.read(state.block, self.agreed_at(place), self.world(), vector);
+            op.read(state.block, self.agreed_at(place), self.world_size(), vector);
         }
         let to = if direct { destination } else { header.way() };
         Some(self.emit(kind, &header, elements, to, buf))
@@ -129,7 +129,7 @@ impl CanaryHost {
             Outgoing::Report(step, rank) => {
                 let header = self.lead_header(step, 0, None, Some(rank))?;
                 let transmit = self.emit(Kind::Report, &header, 0, header.destination, buf);
-                let len = Report::emit(buf, self.world(), |rank| self.has_contributed(step, rank));
+                let len = Report::emit(buf, self.world_size(), |rank| self.has_contributed(step, rank));
                 Some(Transmit { len, wire_len: len, ..transmit })
             }
             Outgoing::Claim(step, rank) => {
@@ -167,7 +167,7 @@ impl CanaryHost {
         // the next exponent.
         let elements = if matches!(header.spec.primitive, Primitive::Reduce(_)) { 0 } else { lead.elements };
         let scale = lead.scale.filter(|_| elements > 0);
-        let header = Header { counter: self.world(), look_ahead: lead.look_ahead, scale, ..header };
+        let header = Header { counter: self.world_size(), look_ahead: lead.look_ahead, scale, ..header };
         let len = Form::of(self.values, &header).buffer_len(elements);
         buf[HEADER_LEN..HEADER_LEN + len].copy_from_slice(lead.result(len));
         Some(self.emit(Kind::Broadcast, &header, elements, header.destination, buf))

@@ -18,8 +18,8 @@ impl CanaryHost {
         place == self.window()
     }
 
-    pub(super) fn world(&self) -> u16 {
-        self.config.job.world
+    pub(super) fn world_size(&self) -> u16 {
+        self.config.job.world_size
     }
 
     pub(super) fn node_of(&self, rank: Rank) -> NodeId {
@@ -32,7 +32,7 @@ impl CanaryHost {
 
     /// The leader of a block or a notice whose collective names no root.
     pub(super) fn leader_in_turn(&self, block: u64) -> Rank {
-        Rank((block % u64::from(self.world())) as u16)
+        Rank((block % u64::from(self.world_size())) as u16)
     }
 
     /// The leader of a place that waits. A reduce is led by the rank that gets its result, a broadcast by its source

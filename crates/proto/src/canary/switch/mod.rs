@@ -34,7 +34,7 @@ use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Sw
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, u16};
-use crate::contract::work::{Claim, Work};
+use crate::contract::work::{Claim, Instrumented, Work};
 use crate::parts::memory::{heap_bytes, insert_exactly};
 
 /// What one switch of a fabric does for all jobs.
@@ -312,6 +312,12 @@ impl Switch for CanarySwitch {
         self.account(|_| true)
     }
 
+    fn instrumented(&mut self) -> Option<&mut dyn Instrumented> {
+        Some(self)
+    }
+}
+
+impl Instrumented for CanarySwitch {
     /// A packet that uses an entry claims that entry for itself; other packets claim nothing.
     fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
         let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
@@ -324,8 +330,8 @@ impl Switch for CanarySwitch {
         }
     }
 
-    fn take_work(&mut self) -> Option<Work> {
-        Some(std::mem::take(&mut self.counters.work))
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.counters.work)
     }
 }
 

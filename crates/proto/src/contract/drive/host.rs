@@ -1,29 +1,29 @@
 //! The drain of a host: packets, then events, then the timer.
 //!
-//! A driver that sends at once calls [`receive`] and [`settle`]. A driver whose NIC asks for one packet at a time
+//! A driver that sends at once calls [`receive`] and [`drain`]. A driver whose NIC asks for one packet at a time
 //! instead keeps a [`Drain`] for each machine, which remembers how far the drain has come.
 
 use crate::contract::host::{Host, HostEvent};
 use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::time::Time;
 
-/// A host's surroundings: its clock, the packets that arrive, the way out, and its caller.
+/// A host's environment: its clock, the packets that arrive, the network that it sends to, and its caller.
 pub trait HostIo {
     /// The time of the current inputs.
     fn now(&self) -> Time;
     /// The next packet of the burst that has arrived, and its sender; `None` after the last packet.
     fn receive(&mut self) -> Option<(Addr, Packet<'_>)>;
-    /// Memory for the machine's next packet: at least `longest` bytes.
-    fn room(&mut self, longest: usize) -> &mut [u8];
-    /// Sends the packet that the machine has written to the last [`HostIo::room`].
+    /// A buffer for the machine's next packet: at least `longest` bytes.
+    fn transmit_buf(&mut self, longest: usize) -> &mut [u8];
+    /// Sends the packet that the machine has written to the last [`HostIo::transmit_buf`].
     fn send(&mut self, transmit: Transmit);
     /// Sends what was gathered: the machine has nothing more to send.
     fn flush(&mut self) {}
     /// Takes an event from the machine, for its caller.
-    fn hear(&mut self, event: HostEvent);
+    fn on_event(&mut self, event: HostEvent);
 }
 
-/// Takes a burst of packets and sends the machine's answer to each. [`settle`] follows, after one burst or several.
+/// Takes a burst of packets and sends the machine's answer to each. [`drain`] follows, after one burst or several.
 #[inline]
 pub fn receive<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) {
     let now = io.now();
@@ -35,7 +35,7 @@ pub fn receive<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) {
     }
 }
 
-/// Runs the machine's timer if it is due; true if [`settle`] has to follow.
+/// Runs the machine's timer if it is due; true if [`drain`] has to follow.
 #[inline]
 pub fn handle_timeout<H: Host + ?Sized>(host: &mut H, now: Time) -> bool {
     let is_due = host.poll_timeout().is_some_and(|due| due <= now);
@@ -48,10 +48,10 @@ pub fn handle_timeout<H: Host + ?Sized>(host: &mut H, now: Time) -> bool {
 /// The drain after an input: sends all packets of the machine, passes on all its events, and returns the time for which
 /// its timer must be set.
 #[inline]
-pub fn settle<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) -> Option<Time> {
+pub fn drain<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) -> Option<Time> {
     transmit(host, io);
     io.flush();
-    tell(host, |event| io.hear(event));
+    drain_events(host, |event| io.on_event(event));
     host.poll_timeout()
 }
 
@@ -59,16 +59,16 @@ pub fn settle<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) -> Option
 #[inline]
 pub fn transmit<H: Host + ?Sized, Io: HostIo>(host: &mut H, io: &mut Io) {
     let (now, longest) = (io.now(), host.max_packet_len());
-    while let Some(transmit) = host.poll_transmit(now, io.room(longest)) {
+    while let Some(transmit) = host.poll_transmit(now, io.transmit_buf(longest)) {
         io.send(transmit);
     }
 }
 
 /// Passes on all events of the machine.
 #[inline]
-pub fn tell<H: Host + ?Sized>(host: &mut H, mut hear: impl FnMut(HostEvent)) {
+pub fn drain_events<H: Host + ?Sized>(host: &mut H, mut on_event: impl FnMut(HostEvent)) {
     while let Some(event) = host.poll_event() {
-        hear(event);
+        on_event(event);
     }
 }
 
@@ -85,7 +85,7 @@ pub enum Drain {
 }
 
 impl Drain {
-    /// There was an input: the drain begins anew.
+    /// There was an input: the drain starts again.
     #[inline]
     pub fn begin(&mut self) {
         *self = Drain::Sending;

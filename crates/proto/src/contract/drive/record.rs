@@ -1,4 +1,4 @@
-//! Surroundings that only record what machines do, for tests, fuzzers and replays. They drain machines as drivers do,
+//! Drivers that only record what machines do, for tests, fuzzers and replays. They drain machines as real drivers do,
 //! and send nothing.
 
 use super::host::{self, HostIo};
@@ -54,17 +54,17 @@ impl SwitchRecorder {
         made.expect("a packet was there")
     }
 
-    /// Takes a burst of packets through a pipeline, which may rewrite them, and tells the verdict on each in turn. What
-    /// machines make by themselves follows the burst, as it does in a driver that receives several packets at once.
+    /// Takes a burst of packets through a pipeline, which may rewrite them, and passes on the verdict on each. Packets
+    /// that machines make themselves follow the burst, as in a driver that receives several packets at once.
     pub fn burst<'p, 'b: 'p>(
         &mut self,
         pipeline: &mut Pipeline,
         now: Time,
         packets: &mut dyn Iterator<Item = (PortId, &'p mut PacketMut<'b>)>,
         ports: &dyn PortView,
-        hear: &mut dyn FnMut(Verdict),
+        on_verdict: &mut dyn FnMut(Verdict),
     ) {
-        switch::receive(pipeline, &mut SwitchTurn { now, packets, passing: None, ports, hear, recorder: self });
+        switch::receive(pipeline, &mut SwitchTurn { now, packets, passing: None, ports, on_verdict, recorder: self });
     }
 
     /// Runs the timers of a pipeline that are due.
@@ -79,7 +79,7 @@ impl SwitchRecorder {
 
     fn drain(&mut self, now: Time, call: impl FnOnce(&mut SwitchTurn<'_, '_, '_>)) {
         let (packets, ports) = (&mut std::iter::empty(), &NoQueues);
-        call(&mut SwitchTurn { now, packets, passing: None, ports, hear: &mut |_| {}, recorder: self });
+        call(&mut SwitchTurn { now, packets, passing: None, ports, on_verdict: &mut |_| {}, recorder: self });
     }
 
     /// The packets made since the last call.
@@ -93,7 +93,7 @@ struct SwitchTurn<'a, 'p, 'b> {
     packets: &'a mut dyn Iterator<Item = (PortId, &'p mut PacketMut<'b>)>,
     passing: Option<&'p mut PacketMut<'b>>,
     ports: &'a dyn PortView,
-    hear: &'a mut dyn FnMut(Verdict),
+    on_verdict: &'a mut dyn FnMut(Verdict),
     recorder: &'a mut SwitchRecorder,
 }
 
@@ -115,13 +115,13 @@ impl SwitchIo for SwitchTurn<'_, '_, '_> {
     }
 
     fn carry_out(&mut self, verdict: Verdict, passed: Passed) {
-        (self.hear)(verdict);
+        (self.on_verdict)(verdict);
         if let Some(packet) = &mut self.passing {
             (packet.len, packet.wire_len, packet.ecn) = (passed.len, passed.wire_len, passed.ecn);
         }
     }
 
-    fn room(&mut self) -> &mut [u8] {
+    fn transmit_buf(&mut self) -> &mut [u8] {
         &mut self.recorder.buf
     }
 
@@ -151,10 +151,10 @@ impl HostRecorder {
     /// Gives a host one packet, and records all that follows; returns when the host's timer is due.
     pub fn packet(&mut self, host: &mut dyn Host, now: Time, from: Addr, packet: Packet<'_>) -> Option<Time> {
         self.burst(host, now, &mut std::iter::once((from, packet)));
-        self.settle(host, now)
+        self.drain(host, now)
     }
 
-    /// Gives a host a burst of packets, and records its answer to each. [`HostRecorder::settle`] follows, after one burst
+    /// Gives a host a burst of packets, and records its answer to each. [`HostRecorder::drain`] follows, after one burst
     /// or several.
     pub fn burst<'p>(&mut self, host: &mut dyn Host, now: Time, packets: &mut dyn Iterator<Item = (Addr, Packet<'p>)>) {
         host::receive(host, &mut HostTurn { now, packets, recorder: self });
@@ -163,12 +163,12 @@ impl HostRecorder {
     /// Runs a host's timer if it is due; returns when it is due next.
     pub fn timeout(&mut self, host: &mut dyn Host, now: Time) -> Option<Time> {
         host::handle_timeout(host, now);
-        self.settle(host, now)
+        self.drain(host, now)
     }
 
     /// Records all that follows another input; returns when the host's timer is due.
-    pub fn settle(&mut self, host: &mut dyn Host, now: Time) -> Option<Time> {
-        host::settle(host, &mut HostTurn { now, packets: &mut std::iter::empty(), recorder: self })
+    pub fn drain(&mut self, host: &mut dyn Host, now: Time) -> Option<Time> {
+        host::drain(host, &mut HostTurn { now, packets: &mut std::iter::empty(), recorder: self })
     }
 }
 
@@ -187,7 +187,7 @@ impl HostIo for HostTurn<'_, '_> {
         self.packets.next()
     }
 
-    fn room(&mut self, longest: usize) -> &mut [u8] {
+    fn transmit_buf(&mut self, longest: usize) -> &mut [u8] {
         &mut self.recorder.buf[..longest]
     }
 
@@ -197,7 +197,7 @@ impl HostIo for HostTurn<'_, '_> {
         self.recorder.sent.push(Made { to, bytes, wire_len, ecn });
     }
 
-    fn hear(&mut self, event: HostEvent) {
+    fn on_event(&mut self, event: HostEvent) {
         self.recorder.events.push(event);
     }
 }

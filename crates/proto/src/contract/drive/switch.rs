@@ -12,7 +12,7 @@ pub struct Arrival<'a, P> {
     pub ingress: PortId,
     /// The packet, in the driver's memory.
     pub packet: PacketMut<'a>,
-    /// What machines may see of the switch's ports.
+    /// What machines can see of the switch's ports.
     pub ports: P,
 }
 
@@ -27,7 +27,7 @@ pub struct Passed {
     pub ecn: Ecn,
 }
 
-/// A switch's surroundings: its clock, the packets that arrive, and the ways out.
+/// A switch's environment: its clock, the packets that arrive, and its ports.
 pub trait SwitchIo {
     /// What machines may see of the switch's ports.
     type Ports<'a>: PortView
@@ -40,10 +40,10 @@ pub trait SwitchIo {
     fn receive(&mut self) -> Option<Arrival<'_, Self::Ports<'_>>>;
     /// Carries out a verdict on the packet that [`SwitchIo::receive`] returned last.
     fn carry_out(&mut self, verdict: Verdict, packet: Passed);
-    /// Memory for the next packet that a machine makes: enough for a full packet of any job, and at least
+    /// A buffer for the next packet that a machine makes: enough for a full packet of any job, and at least
     /// [`MIN_TRANSMIT_LEN`](super::super::switch::MIN_TRANSMIT_LEN) bytes.
-    fn room(&mut self) -> &mut [u8];
-    /// Sends the packet that a machine has written to the last [`SwitchIo::room`].
+    fn transmit_buf(&mut self) -> &mut [u8];
+    /// Sends the packet that a machine has written to the last [`SwitchIo::transmit_buf`].
     fn send(&mut self, emission: Emission);
 }
 
@@ -79,7 +79,7 @@ pub fn handle_timeout<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
 #[inline]
 pub fn transmit<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
     let now = io.now();
-    while let Some(emission) = pipeline.poll_transmit(now, io.room()) {
+    while let Some(emission) = pipeline.poll_transmit(now, io.transmit_buf()) {
         io.send(emission);
     }
 }
@@ -101,21 +101,21 @@ mod tests {
     /// Sends each packet back, and makes one packet of its own for each; its timer makes one more.
     #[derive(Default)]
     struct Echo {
-        own: u8,
+        pending: u8,
     }
 
     impl Switch for Echo {
         fn process(&mut self, _: Time, ingress: PortId, packet: &mut PacketMut<'_>, _: &dyn PortView) -> Verdict {
-            self.own += 1;
+            self.pending += 1;
             packet.truncate(COMMON_LEN);
             Verdict::Port(ingress)
         }
         fn handle_timeout(&mut self, _: Time) {
-            self.own += 1;
+            self.pending += 1;
         }
         fn poll_transmit(&mut self, _: Time, buf: &mut [u8]) -> Option<Emission> {
-            self.own = self.own.checked_sub(1)?;
-            buf[0] = self.own;
+            self.pending = self.pending.checked_sub(1)?;
+            buf[0] = self.pending;
             Some(Emission { len: 1, wire_len: 1, ecn: Ecn::NotCapable, verdict: Verdict::Port(MEMBER), ingress: None })
         }
         fn poll_timeout(&self) -> Option<Time> {
@@ -134,7 +134,7 @@ mod tests {
         waiting: Vec<Vec<u8>>,
         passing: Vec<u8>,
         log: Vec<String>,
-        room: [u8; 1],
+        buf: [u8; 1],
     }
 
     impl SwitchIo for Wire {
@@ -150,28 +150,28 @@ mod tests {
         fn carry_out(&mut self, verdict: Verdict, packet: Passed) {
             self.log.push(format!("{verdict:?} of {} bytes", packet.len));
         }
-        fn room(&mut self) -> &mut [u8] {
-            &mut self.room
+        fn transmit_buf(&mut self) -> &mut [u8] {
+            &mut self.buf
         }
         fn send(&mut self, emission: Emission) {
-            self.log.push(format!("own {:?}", &self.room[..emission.len]));
+            self.log.push(format!("own {:?}", &self.buf[..emission.len]));
         }
     }
 
-    fn place(packets: usize) -> (Pipeline, Wire) {
+    fn scenario(packets: usize) -> (Pipeline, Wire) {
         let mut pipeline = Pipeline::default();
         let machine: Option<Box<dyn Switch>> = Some(Box::new(Echo::default()));
         pipeline
             .install(JOB, InstalledJob { protocol: 1, key: KEY, members: vec![MEMBER], others: Vec::new(), machine });
         let mut bytes = vec![7; COMMON_LEN + 8];
-        Common { protocol: 1, kind: kind::FIRST_OWN, job: JOB, key: KEY }.emit(&mut bytes);
+        Common { protocol: 1, kind: kind::FIRST_OF_PROTOCOL, job: JOB, key: KEY }.emit(&mut bytes);
         let waiting = vec![bytes; packets];
-        (pipeline, Wire { now: Time::ZERO, waiting, passing: Vec::new(), log: Vec::new(), room: [0] })
+        (pipeline, Wire { now: Time::ZERO, waiting, passing: Vec::new(), log: Vec::new(), buf: [0] })
     }
 
     #[test]
     fn each_verdict_is_carried_out_before_the_next_packet_and_a_machines_own_packets_follow_the_burst() {
-        let (mut pipeline, mut wire) = place(2);
+        let (mut pipeline, mut wire) = scenario(2);
         receive(&mut pipeline, &mut wire);
         let back = "Port(PortId(0)) of 16 bytes";
         assert_eq!(wire.log, [back, back, "own [1]", "own [0]"]);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_timer_runs_when_it_is_due_and_what_it_makes_leaves() {
-        let (mut pipeline, mut wire) = place(0);
+        let (mut pipeline, mut wire) = scenario(0);
         handle_timeout(&mut pipeline, &mut wire);
         assert!(wire.log.is_empty());
         wire.now = LATER;

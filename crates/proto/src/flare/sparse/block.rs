@@ -307,9 +307,9 @@ impl Block {
     }
 
     /// Divides averages. All contributions of all ranks are in, and none spilled.
-    pub fn finish(&mut self, layout: &Layout, world: u16) {
+    pub fn finish(&mut self, layout: &Layout, world_size: u16) {
         let used = self.places(layout) as usize;
-        (layout.combine.finish)(&mut self.lanes[..used * layout.combine.lane_size], world);
+        (layout.combine.finish)(&mut self.lanes[..used * layout.combine.lane_size], world_size);
     }
 
     /// The place of the element with this number, among the elements that are there.

@@ -62,7 +62,7 @@ pub fn of_density(density_ppm: Option<u64>) -> Vec<(&'static str, String)> {
 }
 
 /// How many packets the sum of a block takes, if all ranks' indices are random.
-pub fn packets_of_a_result(options: &Options, world: u16, elements_per_packet: u16) -> u64 {
+pub fn packets_of_a_result(options: &Options, world_size: u16, elements_per_packet: u16) -> u64 {
     let Some(choices) = Choices::of(options) else { return 1 };
     let spec = Spec::allreduce(0, DType::F32, ReduceOp::Sum);
     let Some(layout) = Layout::new(Values::Elements, 4 * usize::from(elements_per_packet), &choices, &spec) else {
@@ -70,7 +70,7 @@ pub fn packets_of_a_result(options: &Options, world: u16, elements_per_packet: u
     };
     let absent = 1.0 - choices.density_ppm as f64 / 1e6;
     // Only multiplications: their bits are the same on every machine.
-    let union = 1.0 - (0..world).fold(1.0, |product, _| product * absent);
+    let union = 1.0 - (0..world_size).fold(1.0, |product, _| product * absent);
     ((f64::from(layout.span) * union) as u64).div_ceil(layout.capacity(Form::Host) as u64).max(1)
 }
 

@@ -28,7 +28,7 @@ const COUNT: u32 = IS_FINISHED - 1;
 /// The codes of dense packets are below this one.
 const FIRST_SPARSE: u8 = 32;
 
-kind::own! {
+kind::protocol_kinds! {
     /// Pairs of a block; upwards.
     Shard = FIRST_SPARSE,
     /// Pairs of the sum; downwards.

@@ -69,7 +69,7 @@ impl PanamaHost {
             if values == Values::Elements { job.payload_bytes().max(size_of::<f64>()) } else { FINGERPRINT_LEN };
         let tree = |id| {
             let room = layout::slots_of(job, id).len().max(1);
-            Tree::new((id, config.place(id).child), first.into(), room, stride, choices, config.timers)
+            Tree::new((id, config.leaf(id).child), first.into(), room, stride, choices, config.timers)
         };
         PanamaHost {
             common,
@@ -123,7 +123,7 @@ impl PanamaHost {
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        Common::parse_kind(packet.bytes, &self.config.job)?;
+        Common::parse_kind(packet.bytes, &self.config.job.common())?;
         let header = Header::parse(packet.bytes)?;
         let kind = Kind::of(packet.bytes)?;
         let tree = self.trees.get_mut(header.tree().index()).ok_or(DropReason::BadField)?;
@@ -236,8 +236,8 @@ fn lengths(op: &Op, block: u64) -> (usize, usize) {
 
 /// Writes what this rank brings to a block.
 fn read(op: &Op, block: u64, config: &HostConfig, vector: &mut [u8]) {
-    if !vector.is_empty() && op.spec.primitive.brings(config.rank) {
-        op.read(block, None, config.job.world, vector);
+    if !vector.is_empty() && op.spec.primitive.contributes(config.rank) {
+        op.read(block, None, config.job.world_size, vector);
     } else {
         // In a broadcast other ranks bring zeros, so that the sum is the root's words as they are.
         vector.fill(0);

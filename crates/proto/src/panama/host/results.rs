@@ -45,9 +45,9 @@ impl PanamaHost {
 
     /// Writes a result to the output. A rewind may need the contribution that it overwrites, so that is kept.
     fn write(&mut self, index: usize, header: &Header, vid: u64, packet: Packet<'_>) -> Result<(), DropReason> {
-        let (world, rank, block) = (self.config.job.world, self.config.rank, self.block(index, vid));
+        let (world_size, rank, block) = (self.config.job.world_size, self.config.rank, self.block(index, vid));
         let (len, wire_len) = self.fits(block, &header.spec, packet)?;
-        if header.contributors != world {
+        if header.contributors != world_size {
             return Err(DropReason::BadField);
         }
         let op = self.stream.op_of_mut(block).expect("what was sent and has no result has a collective");
@@ -55,8 +55,8 @@ impl PanamaHost {
         if !op.tensor.leaves_input() {
             tree.kept.keep(vid, op.spec, (len, wire_len), 1, |bytes| read(op, block, &self.config, bytes));
         }
-        if len > 0 && op.spec.primitive.gets(rank) {
-            op.write(block, None, world, &packet.bytes[HEADER_LEN..]);
+        if len > 0 && op.spec.primitive.receives(rank) {
+            op.write(block, None, world_size, &packet.bytes[HEADER_LEN..]);
         }
         op.remaining -= 1;
         tree.on_written(vid);
@@ -100,9 +100,9 @@ impl PanamaHost {
         vid: u64,
         packet: Packet<'_>,
     ) -> Result<(), DropReason> {
-        let (world, block) = (self.config.job.world, self.block(index, vid));
-        let least = if may_lack_ranks(&header.spec) { quorum.least(world) } else { world };
-        if !(least..=world).contains(&header.contributors) {
+        let (world_size, block) = (self.config.job.world_size, self.block(index, vid));
+        let least = if may_lack_ranks(&header.spec) { quorum.least(world_size) } else { world_size };
+        if !(least..=world_size).contains(&header.contributors) {
             return Err(DropReason::BadField);
         }
         if block < self.blocks {
@@ -125,13 +125,13 @@ impl PanamaHost {
         let block = self.block(index, vid);
         let (kept, vector) = self.trees[index].kept.get(vid).expect("a result that has come is kept");
         let op = self.stream.op_of_mut(block).expect("it was submitted");
-        if !vector.is_empty() && op.spec.primitive.gets(self.config.rank) {
+        if !vector.is_empty() && op.spec.primitive.receives(self.config.rank) {
             op.write_partial(block, kept.contributors, vector);
         }
         op.remaining -= 1;
         self.stats.blocks_in_network += 1;
         self.stats.ranks_in_sums += u64::from(kept.contributors);
-        self.stats.ranks_of_sums += u64::from(self.config.job.world);
+        self.stats.ranks_of_sums += u64::from(self.config.job.world_size);
     }
 
     /// Writes the results of blocks that are submitted after their results have come.

@@ -74,7 +74,7 @@ pub struct Panama {
     /// The ranks that sums need not wait for; `None` if sums wait for all ranks.
     quorum: Option<Quorum>,
     /// How many ranks the whole job has.
-    world: u16,
+    world_size: u16,
     bases: Bases,
     floors: Floors,
     notices: Notices,
@@ -120,7 +120,7 @@ impl Panama {
             entries: Entries::new(values, narrow, payload_bytes, room, children),
             unsent: VecDeque::with_capacity(if is_root && quorum.is_none() { 0 } else { room }),
             quorum,
-            world: config.job.world,
+            world_size: config.job.world_size,
             bases: Bases::new(children, first),
             floors: Floors::new(children),
             notices: Notices::new(config),
@@ -236,7 +236,7 @@ impl Switch for Panama {
         self.set_room(slots.max(1));
     }
 
-    fn questions(&self) -> u64 {
+    fn query_kinds(&self) -> u64 {
         [Kind::Lost, Kind::Gone, Kind::Query, Kind::Fin].into_iter().fold(0, |kinds, kind| kinds | 1 << kind as u8)
     }
 

@@ -36,7 +36,7 @@ impl Quorum {
     /// The state of a switch that was just started; `None` if sums wait for all ranks.
     pub fn new(config: &SwitchConfig) -> Option<Quorum> {
         let quorum = Choices::of(&config.job.options).quorum?;
-        let budget = Budget::new(quorum, config.job.world, &config.below);
+        let budget = Budget::new(quorum, config.job.world_size, &config.below);
         Some(Quorum { budget, heard: vec![0; config.below.len()], open_from: u64::MAX, is_unsure: true })
     }
 

@@ -61,7 +61,9 @@ impl Panama {
         let below = self.below[header.wid.index()];
         match (&self.quorum, kind) {
             (None, _) => header.contributors == below,
-            (Some(quorum), Kind::Known) => vid < quorum.open_from && (1..=self.world).contains(&header.contributors),
+            (Some(quorum), Kind::Known) => {
+                vid < quorum.open_from && (1..=self.world_size).contains(&header.contributors)
+            }
             (Some(_), _) => (1..=below).contains(&header.contributors),
         }
     }

@@ -36,7 +36,7 @@ impl ServerHost {
         let job = config.job.clone();
         let places = Places::new(&job, &config.fabric);
         assert!(
-            places.serves(config.rank) && config.rank.0 >= job.world,
+            places.serves(config.rank) && config.rank.0 >= job.world_size,
             "the plan has a node for it after the ranks'"
         );
         ServerHost {
@@ -51,7 +51,7 @@ impl ServerHost {
     }
 
     fn receive(&mut self, packet: Packet<'_>) -> Result<(), DropReason> {
-        Common::parse_kind(packet.bytes, &self.job)?;
+        Common::parse_kind(packet.bytes, &self.job.common())?;
         let header = Header::parse(packet.bytes)?;
         let kind = Kind::of(packet.bytes)?;
         if packet.wire_len < HEADER_LEN {
@@ -68,7 +68,7 @@ impl ServerHost {
         }
         match kind {
             Kind::Gradient | Kind::Sum => self.server.contribution(block, kind, &header, packet, &self.places),
-            Kind::Query if header.wid.0 >= self.job.world => Err(DropReason::BadField),
+            Kind::Query if header.wid.0 >= self.job.world_size => Err(DropReason::BadField),
             Kind::Query => self.server.query(block, &header),
             _ => Err(DropReason::BadKind),
         }
@@ -87,7 +87,7 @@ impl ServerHost {
     fn complete(&mut self, block: u64) {
         let Some(served) = self.server.get(block) else { return };
         let Some((_, spec)) = served.what else { return };
-        let Ok(form) = Form::new(self.values, &spec, served.scale, self.job.world) else { return };
+        let Ok(form) = Form::new(self.values, &spec, served.scale, self.job.world_size) else { return };
         let is_empty = served.elements == 0 && !served.probe && !served.overflow;
         if form.is_scaled() && !is_empty && !served.fits() {
             self.stats.reissues += u64::from(self.server.again(block, &self.places).is_some());
@@ -131,7 +131,7 @@ impl Host for ServerHost {
     }
 
     fn max_packet_len(&self) -> usize {
-        HEADER_LEN + self.vector.len().max(Report::MAX_LEN) + bitmap_len(self.job.world)
+        HEADER_LEN + self.vector.len().max(Report::MAX_LEN) + bitmap_len(self.job.world_size)
     }
 
     fn stats(&self) -> &HostStats {

@@ -20,9 +20,9 @@ pub struct Form {
 impl Form {
     /// The form of a block of a collective; `scale` is the vectors' scale, if they have one.
     #[inline]
-    pub fn new(values: Values, spec: &Spec, scale: BlockExponent, world: u16) -> Result<Form, DropReason> {
+    pub fn new(values: Values, spec: &Spec, scale: BlockExponent, world_size: u16) -> Result<Form, DropReason> {
         let encoding = Encoding::new(values, Numbers::Fixed, spec).ok_or(DropReason::BadField)?;
-        Ok(Form { encoding, values, spec: *spec, scale: Scale::new(scale, world) })
+        Ok(Form { encoding, values, spec: *spec, scale: Scale::new(scale, world_size) })
     }
 
     /// Bytes in a packet buffer of a rank's vector, or of a result.
@@ -100,11 +100,11 @@ impl Form {
     }
 
     /// Writes an accumulator that has all ranks' vectors as the result.
-    pub fn finish(&self, lanes: &mut [u8], world: u16, vector: &mut [u8]) {
+    pub fn finish(&self, lanes: &mut [u8], world_size: u16, vector: &mut [u8]) {
         match self.encoding.at_switch {
             Some(kernels) => (kernels.load)(lanes, vector, self.scale, self.spec.op),
             None => {
-                (self.encoding.combine.finish)(lanes, world);
+                (self.encoding.combine.finish)(lanes, world_size);
                 (self.encoding.combine.load)(lanes, vector);
             }
         }

@@ -138,7 +138,7 @@ impl Memory {
 }
 
 /// Accepts integers as they are, and floats in fixed point.
-pub fn can(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
+pub fn check(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
     match Encoding::new(Values::Elements, Numbers::Fixed, spec) {
         Some(_) => Ok(()),
         None => {
@@ -149,8 +149,8 @@ pub fn can(protocol: &'static str, spec: &Spec) -> Result<(), Refusal> {
     }
 }
 
-/// Where blocks are summed that switches do not sum, and why, for people.
-pub fn elsewhere(world: u16, servers: u16, options: &Options) -> String {
+/// Where the blocks that switches do not sum are summed, and why, for people.
+pub fn fallback_note(world_size: u16, servers: u16, options: &Options) -> String {
     let why = "the memory of a switch was full, or a part of them was sent again";
     match servers {
         0 => {}
@@ -158,11 +158,11 @@ pub fn elsewhere(world: u16, servers: u16, options: &Options) -> String {
         _ => return format!("at {servers} parameter servers on hosts of their own: {why}"),
     }
     if options.choice(SERVED_BY) == "last_rank" {
-        return format!("at the parameter server, rank {}: {why}", world.saturating_sub(1));
+        return format!("at the parameter server, rank {}: {why}", world_size.saturating_sub(1));
     }
-    match world {
+    match world_size {
         0..=2 => "at the ranks' own servers: on the way to the other one a rank's block meets no third".to_owned(),
-        _ => format!("at {world} parameter servers: {why}"),
+        _ => format!("at {world_size} parameter servers: {why}"),
     }
 }
 

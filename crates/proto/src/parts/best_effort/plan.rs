@@ -13,7 +13,7 @@ use crate::parts::modulo::Modulo;
 #[derive(Clone, Debug, Hash)]
 pub struct Places {
     fabric: FabricPlan,
-    world: u16,
+    world_size: u16,
     /// The number of the first server.
     first_server: u16,
     /// How many servers there are.
@@ -40,19 +40,19 @@ impl Places {
     pub fn new(job: &JobConfig, fabric: &FabricPlan) -> Places {
         let two_levels = job.options.choice(super::options::LEVELS) == "2";
         let only_last = job.options.choice(super::options::SERVED_BY) == "last_rank";
-        let apart = fabric.hosts.len().saturating_sub(job.world.into()) as u16;
+        let apart = fabric.hosts.len().saturating_sub(job.world_size.into()) as u16;
         let (first_server, servers) = match apart {
-            0 if only_last => (job.world.saturating_sub(1), 1),
-            0 => (0, job.world),
-            _ => (job.world, apart),
+            0 if only_last => (job.world_size.saturating_sub(1), 1),
+            0 => (0, job.world_size),
+            _ => (job.world_size, apart),
         };
         let turn = Modulo::new(servers.into());
-        Places { fabric: fabric.clone(), world: job.world, first_server, servers, turn, two_levels }
+        Places { fabric: fabric.clone(), world_size: job.world_size, first_server, servers, turn, two_levels }
     }
 
     /// How many ranks the job has.
-    pub fn world(&self) -> u16 {
-        self.world
+    pub fn world_size(&self) -> u16 {
+        self.world_size
     }
 
     /// How many servers there are.
@@ -62,17 +62,17 @@ impl Places {
 
     /// True if servers are on hosts of their own, and no rank serves.
     pub fn are_apart(&self) -> bool {
-        self.first_server == self.world
+        self.first_server == self.world_size
     }
 
     /// How many ranks' parts of a block come in packets: all but the rank on the server's host.
     pub fn contributors(&self) -> u16 {
-        if self.are_apart() { self.world } else { self.world - 1 }
+        if self.are_apart() { self.world_size } else { self.world_size - 1 }
     }
 
     /// How many ranks and servers on hosts of their own there are.
     pub fn seats(&self) -> u16 {
-        self.world.max(self.first_server + self.servers)
+        self.world_size.max(self.first_server + self.servers)
     }
 
     /// True if a number is a server's.
@@ -119,7 +119,7 @@ impl Places {
     }
 
     fn ranks(&self) -> Range<u16> {
-        0..self.world
+        0..self.world_size
     }
 
     /// What a switch does for the blocks of a server; `behind` ranks are connected to the switch.

@@ -42,7 +42,7 @@ const SCALE_NON_FINITE: u8 = 2;
 /// The rank in a packet that answers no rank.
 pub const NOBODY: Rank = Rank(u16::MAX);
 
-kind::own! {
+kind::protocol_kinds! {
     /// A rank's block, towards its server.
     Gradient,
     /// A switch's sum of several ranks' blocks, towards the server. If it is not full, a bitmap of the ranks follows
@@ -230,8 +230,8 @@ pub fn put_acknowledgement(bytes: &mut [u8], flags: Flags, prog: u32) {
 }
 
 /// Bytes of the bitmap behind the vector of a sum that is not full: rank `r` is bit `r mod 8` of byte `r / 8`.
-pub fn bitmap_len(world: u16) -> usize {
-    usize::from(world).div_ceil(8)
+pub fn bitmap_len(world_size: u16) -> usize {
+    usize::from(world_size).div_ceil(8)
 }
 
 /// Describes a packet whose common header was checked.

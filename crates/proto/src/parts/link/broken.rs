@@ -30,7 +30,7 @@ impl Broken {
     /// Collectives fail from `from_op` on. Other ranks are told now, and again, since packets may be lost.
     /// `caller_knows`: a collective of this rank has already failed.
     pub fn new(now: Time, config: &HostConfig, from_op: u64, error: CollectiveError, caller_knows: bool) -> Broken {
-        let repeat = (config.job.world > 1).then(|| (now + config.timers.initial_rto, FAULT_TELLINGS - 1));
+        let repeat = (config.job.world_size > 1).then(|| (now + config.timers.initial_rto, FAULT_TELLINGS - 1));
         Broken { error, from_op, caller_knows, repeat }
     }
 

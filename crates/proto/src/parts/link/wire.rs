@@ -7,13 +7,13 @@ use crate::contract::protocol::Description;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
 
 /// Data; the header is the protocol's.
-pub const DATA: u8 = kind::FIRST_OWN;
+pub const DATA: u8 = kind::FIRST_OF_PROTOCOL;
 /// To the sender of data: which packets have arrived.
-pub const ACK: u8 = kind::FIRST_OWN + 1;
+pub const ACK: u8 = kind::FIRST_OF_PROTOCOL + 1;
 /// A rank is silent, or others wait for it.
-pub const NOTICE: u8 = kind::FIRST_OWN + 2;
+pub const NOTICE: u8 = kind::FIRST_OF_PROTOCOL + 2;
 /// Collectives fail.
-pub const FAULT: u8 = kind::FIRST_OWN + 3;
+pub const FAULT: u8 = kind::FIRST_OF_PROTOCOL + 3;
 
 /// Bytes of both headers of a packet without a vector.
 pub const HEADER_LEN: usize = COMMON_LEN + 16;
@@ -115,10 +115,10 @@ impl Notice {
         HEADER_LEN
     }
 
-    /// Reads a whole packet of a job with `world` ranks.
-    pub fn parse(bytes: &[u8], world: u16) -> Result<Notice, DropReason> {
+    /// Reads a whole packet of a job with `world_size` ranks.
+    pub fn parse(bytes: &[u8], world_size: u16) -> Result<Notice, DropReason> {
         let own = own_header(bytes)?;
-        Ok(Notice { op: parse_op(own), worker: parse_worker(own, 8, world)? })
+        Ok(Notice { op: parse_op(own), worker: parse_worker(own, 8, world_size)? })
     }
 }
 
@@ -146,16 +146,16 @@ impl Fault {
         }
     }
 
-    /// Reads a whole packet of a job with `world` ranks.
-    pub fn parse(bytes: &[u8], world: u16) -> Result<Fault, DropReason> {
+    /// Reads a whole packet of a job with `world_size` ranks.
+    pub fn parse(bytes: &[u8], world_size: u16) -> Result<Fault, DropReason> {
         let own = own_header(bytes)?;
         let op = parse_op(own);
-        let a = parse_worker(own, 8, world)?;
+        let a = parse_worker(own, 8, world_size)?;
         let error = match own[12] {
             FAULT_SILENT => CollectiveError::PeerSilent { worker: a, op },
             FAULT_MISMATCH => {
                 let (a_spec, b_spec) = (spec_at(bytes, HEADER_LEN)?, spec_at(bytes, HEADER_LEN + SPEC_LEN)?);
-                CollectiveError::Mismatch { a, a_spec, b: parse_worker(own, 10, world)?, b_spec, op }
+                CollectiveError::Mismatch { a, a_spec, b: parse_worker(own, 10, world_size)?, b_spec, op }
             }
             _ => return Err(DropReason::BadField),
         };
@@ -167,9 +167,9 @@ fn parse_op(own: &[u8; 16]) -> OpId {
     OpId(u64::from_be_bytes(own[..8].try_into().expect("8 bytes")))
 }
 
-fn parse_worker(own: &[u8; 16], at: usize, world: u16) -> Result<Rank, DropReason> {
+fn parse_worker(own: &[u8; 16], at: usize, world_size: u16) -> Result<Rank, DropReason> {
     let worker = u16(own, at);
-    if worker < world { Ok(Rank(worker)) } else { Err(DropReason::BadField) }
+    if worker < world_size { Ok(Rank(worker)) } else { Err(DropReason::BadField) }
 }
 
 /// Describes a packet whose common header was checked. `data_len` is the number of bytes before the vector of data.

@@ -47,9 +47,9 @@ fn halves(node: &Range<u16>) -> Option<[Range<u16>; 2]> {
     (len > 1).then_some([node.start..middle, middle..node.end])
 }
 
-/// The largest nodes of the tree over `world` ranks that consist of these ranks only, in the order of their ranks. The
+/// The largest nodes of the tree over `world_size` ranks that consist of these ranks only, in the order of their ranks. The
 /// ranks ascend.
-pub fn cover(ranks: &[u16], world: u16) -> Vec<Range<u16>> {
+pub fn cover(ranks: &[u16], world_size: u16) -> Vec<Range<u16>> {
     fn below(node: Range<u16>, ranks: &[u16], found: &mut Vec<Range<u16>>) {
         let first = ranks.partition_point(|&rank| rank < node.start);
         let present = ranks[first..].partition_point(|&rank| rank < node.end);
@@ -60,7 +60,7 @@ pub fn cover(ranks: &[u16], world: u16) -> Vec<Range<u16>> {
         }
     }
     let mut found = Vec::new();
-    below(0..world, ranks, &mut found);
+    below(0..world_size, ranks, &mut found);
     found
 }
 
@@ -86,12 +86,12 @@ fn grow(node: Range<u16>, nodes: &[Range<u16>], branches: &mut Vec<Branch>, root
 }
 
 impl Forest {
-    /// The forest of a switch that gets these nodes of the tree over `world` ranks. They ascend and do not overlap.
-    pub fn new(nodes: &[Range<u16>], world: u16) -> Forest {
+    /// The forest of a switch that gets these nodes of the tree over `world_size` ranks. They ascend and do not overlap.
+    pub fn new(nodes: &[Range<u16>], world_size: u16) -> Forest {
         let leaf = |place: usize| Branch { places: place..place + 1, meets: None, buffer: 0 };
         let mut branches: Vec<Branch> = (0..nodes.len()).map(leaf).collect();
         let mut roots = Vec::new();
-        let whole = grow(0..world, nodes, &mut branches, &mut roots);
+        let whole = grow(0..world_size, nodes, &mut branches, &mut roots);
         roots.extend(whole);
         roots.sort_unstable_by_key(|&root| branches[root].places.start);
         // Two neighbouring places that meet share an accumulator: the second vector that comes is combined directly
@@ -190,8 +190,9 @@ mod tests {
 
     #[test]
     fn ranks_in_a_row_are_one_node_where_the_tree_has_it() {
-        let bounds =
-            |ranks: &[u16], world| cover(ranks, world).iter().map(|node| (node.start, node.end)).collect::<Vec<_>>();
+        let bounds = |ranks: &[u16], world_size| {
+            cover(ranks, world_size).iter().map(|node| (node.start, node.end)).collect::<Vec<_>>()
+        };
         assert_eq!(bounds(&[0, 1, 2, 3], 8), [(0, 4)]);
         assert_eq!(bounds(&[4, 5, 6], 7), [(4, 7)], "the last node is as wide as there are ranks");
         assert_eq!(bounds(&[1, 2, 3, 4], 8), [(1, 2), (2, 4), (4, 5)]);
@@ -201,24 +202,24 @@ mod tests {
 
     #[test]
     fn a_switch_leaves_what_it_covers_whoever_brings_it() {
-        for world in 1..40u16 {
+        for world_size in 1..40u16 {
             for step in 1..5 {
-                let ranks: Vec<u16> = (0..world).filter(|rank| rank % 5 < step).collect();
+                let ranks: Vec<u16> = (0..world_size).filter(|rank| rank % 5 < step).collect();
                 let single: Vec<Range<u16>> = ranks.iter().map(|&rank| rank..rank + 1).collect();
-                let forest = Forest::new(&single, world);
-                let nodes = cover(&ranks, world);
+                let forest = Forest::new(&single, world_size);
+                let nodes = cover(&ranks, world_size);
                 let left = |root: &usize| {
                     let places = &forest.branches[*root].places;
                     ranks[places.start]..ranks[places.end - 1] + 1
                 };
-                assert_eq!(forest.roots.iter().map(left).collect::<Vec<_>>(), nodes, "{ranks:?} of {world}");
+                assert_eq!(forest.roots.iter().map(left).collect::<Vec<_>>(), nodes, "{ranks:?} of {world_size}");
                 assert_eq!(forest.branches[forest.roots[0]].buffer, 0);
-                assert!(forest.buffers <= usize::from(world).div_ceil(2).max(1), "{ranks:?} of {world}");
+                assert!(forest.buffers <= usize::from(world_size).div_ceil(2).max(1), "{ranks:?} of {world_size}");
                 // The switch above gets these nodes, and the rest from other switches.
-                let rest: Vec<u16> = (0..world).filter(|rank| !ranks.contains(rank)).collect();
-                let mut all = [nodes, cover(&rest, world)].concat();
+                let rest: Vec<u16> = (0..world_size).filter(|rank| !ranks.contains(rank)).collect();
+                let mut all = [nodes, cover(&rest, world_size)].concat();
                 all.sort_unstable_by_key(|node| node.start);
-                assert_eq!(Forest::new(&all, world).roots(), 1);
+                assert_eq!(Forest::new(&all, world_size).roots(), 1);
                 assert!(forest.memory_bytes() <= Forest::memory_most(single.len()));
             }
         }

@@ -7,7 +7,7 @@ use tributary_numeric::Lanes;
 
 use super::OrderedAccumulator;
 use super::rule::{Form, Rule, Step};
-use crate::contract::operator::{Fault, Instance};
+use crate::contract::custom_op::{Fault, Instance};
 
 /// The instances, by the operators' numbers.
 #[derive(Default)]
@@ -46,9 +46,9 @@ impl Own {
         }
     }
 
-    /// How many instructions the operators' calls have taken since the last call; `None` if there are no operators.
-    pub(super) fn take_instructions(&mut self) -> Option<u64> {
-        (!self.instances.is_empty()).then(|| self.instances.iter_mut().map(|each| each.take_instructions()).sum())
+    /// How many instructions the operators' calls have taken so far; `None` if there are no operators.
+    pub(super) fn instructions(&self) -> Option<u64> {
+        (!self.instances.is_empty()).then(|| self.instances.iter().map(|each| each.instructions()).sum())
     }
 
     /// Writes the result of a node.
@@ -131,9 +131,9 @@ impl OrderedAccumulator {
         }
     }
 
-    /// How many instructions the job's own operators have taken since the last call; `None` if the job has none.
-    pub fn take_instructions(&mut self) -> Option<u64> {
-        self.own.take_instructions()
+    /// How many instructions the job's custom operators have taken so far; `None` if the job has none.
+    pub fn instructions(&self) -> Option<u64> {
+        self.own.instructions()
     }
 
     /// The fault of one of the job's own operators, if one has failed; sums are invalid since then.

@@ -10,7 +10,7 @@ fn job(slots: u16, trees: u16) -> JobConfig {
         job: JobId(1),
         key: JobKey(1),
         protocol: 1,
-        world: 2,
+        world_size: 2,
         slots,
         elements_per_packet: 64,
         trees,

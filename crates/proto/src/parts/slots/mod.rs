@@ -69,13 +69,13 @@ pub trait Dialect: Copy + Send + 'static + Hash {
     /// What packets say beyond the slot and the collective.
     type Word: Word;
     /// The dialect of a job with these options and so many ranks, with switches in levels or without.
-    fn of(options: &Options, levels: bool, world: u16) -> Self;
+    fn of(options: &Options, levels: bool, world_size: u16) -> Self;
     /// What floats are summed as.
     fn numbers(&self) -> Numbers;
     /// How many 16-bit floats a block has.
     fn narrow(&self) -> NarrowBlocks;
     /// Accumulators that a block may need at a switch with so many children, in a job of so many ranks.
-    fn width(&self, children: usize, world: u16) -> usize;
+    fn width(&self, children: usize, world_size: u16) -> usize;
     /// True if blocks are combined along one tree over all ranks, whatever the switches are. A switch then brings the
     /// parts of that tree that it can combine.
     fn is_over_ranks(&self) -> bool {

@@ -24,7 +24,7 @@ pub const fn header_len<W: Word>() -> usize {
     WORD_AT + W::LEN
 }
 
-kind::own! {
+kind::protocol_kinds! {
     /// A rank's block; upwards. From a switch of a lower level: the sum of its children's blocks.
     Update,
     /// The sum; downwards.

@@ -62,9 +62,9 @@ pub struct RingHost {
 impl RingHost {
     /// A rank that has submitted nothing.
     pub fn new(config: &HostConfig) -> RingHost {
-        let (me, world) = (config.rank.0, config.job.world);
-        let predecessor = Rank((me + world - 1) % world);
-        let successor = Rank((me + 1) % world);
+        let (me, world_size) = (config.rank.0, config.job.world_size);
+        let predecessor = Rank((me + world_size - 1) % world_size);
+        let successor = Rank((me + 1) % world_size);
         RingHost {
             predecessor,
             successor,
@@ -95,8 +95,8 @@ impl RingHost {
     fn handle(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let kind = wire::parse_common(packet.bytes, &self.config.job)?;
         let Addr::Worker(from) = from else { return Err(DropReason::NotAMember) };
-        let world = self.config.job.world;
-        if from.0 >= world || world == 1 {
+        let world_size = self.config.job.world_size;
+        if from.0 >= world_size || world_size == 1 {
             return Err(DropReason::NotAMember);
         }
         if from != self.predecessor && from != self.successor {
@@ -106,7 +106,7 @@ impl RingHost {
             wire::DATA if from == self.predecessor => self.handle_data(now, packet),
             wire::ACK if from == self.successor => self.handle_ack(now, packet.bytes),
             wire::NOTICE if from == self.predecessor => {
-                let notice = Notice::parse(packet.bytes, world)?;
+                let notice = Notice::parse(packet.bytes, world_size)?;
                 self.watch.heard_of(now, notice.worker);
                 Ok(())
             }
@@ -238,7 +238,7 @@ impl Host for RingHost {
         }
         let deadline = collective.deadline;
         let mut running = Running::new(now, op, collective, self.config.rank, &self.config.job);
-        if self.config.job.world == 1 {
+        if self.config.job.world_size == 1 {
             running.complete_alone();
         }
         self.ops.push_back(running);

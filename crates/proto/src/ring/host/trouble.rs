@@ -44,7 +44,7 @@ impl RingHost {
     }
 
     fn tell_all_but(&mut self, one: Option<Rank>) {
-        let Some(trouble) = self.trouble.as_mut().filter(|_| self.config.job.world > 1) else { return };
+        let Some(trouble) = self.trouble.as_mut().filter(|_| self.config.job.world_size > 1) else { return };
         trouble.tell_successor = one != Some(self.successor);
         trouble.tell_predecessor = one != Some(self.predecessor) && self.predecessor != self.successor;
     }
@@ -56,7 +56,7 @@ impl RingHost {
     }
 
     pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
-        let fault = Fault::parse(bytes, self.config.job.world)?;
+        let fault = Fault::parse(bytes, self.config.job.world_size)?;
         if self.trouble.is_none() {
             self.break_with(now, fault.op.0, fault.error, Some(from));
         }

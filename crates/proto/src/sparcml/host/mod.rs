@@ -69,10 +69,10 @@ impl SparcmlHost {
     }
 
     fn handle(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        let kind = Common::parse_kind(packet.bytes, &self.config.job)?;
+        let kind = Common::parse_kind(packet.bytes, &self.config.job.common())?;
         let Addr::Worker(from) = from else { return Err(DropReason::NotAMember) };
-        let world = self.config.job.world;
-        if from.0 >= world || from == self.config.rank {
+        let world_size = self.config.job.world_size;
+        if from.0 >= world_size || from == self.config.rank {
             return Err(DropReason::NotAMember);
         }
         match kind {
@@ -82,7 +82,7 @@ impl SparcmlHost {
                 self.peers.handle_ack(now, from, &ack, &words[..count])
             }
             wire::NOTICE => {
-                let notice = Notice::parse(packet.bytes, world)?;
+                let notice = Notice::parse(packet.bytes, world_size)?;
                 self.peers.heard_of(now, from, notice.worker);
                 Ok(())
             }

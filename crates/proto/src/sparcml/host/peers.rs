@@ -246,7 +246,7 @@ mod tests {
             job: JobId(1),
             key: JobKey(1),
             protocol: PROTOCOL.code,
-            world: WORLD,
+            world_size: WORLD,
             slots: 1,
             elements_per_packet: 64,
             trees: 1,

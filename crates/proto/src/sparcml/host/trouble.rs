@@ -68,7 +68,7 @@ impl SparcmlHost {
     }
 
     fn tell_all_but(&mut self, one: Option<Rank>) {
-        let others = (0..self.config.job.world).map(Rank);
+        let others = (0..self.config.job.world_size).map(Rank);
         let me = self.config.rank;
         self.trouble.tell = others.filter(|&rank| rank != me && Some(rank) != one).collect();
     }
@@ -80,7 +80,7 @@ impl SparcmlHost {
     }
 
     pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
-        let fault = Fault::parse(bytes, self.config.job.world)?;
+        let fault = Fault::parse(bytes, self.config.job.world_size)?;
         // A collective that is complete here has not failed.
         if self.trouble.broken.is_none() {
             self.break_with(now, fault.op.0.max(self.first_op), fault.error, Some(from));

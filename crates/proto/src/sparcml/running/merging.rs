@@ -39,8 +39,8 @@ impl Running {
         self.sum.extend_from_slice(lanes[0]);
         if is_result {
             let lanes = &mut self.sum[fresh.clone()];
-            (self.codec.combine.finish)(lanes, self.world);
-            if self.spec.primitive.gets(self.me) {
+            (self.codec.combine.finish)(lanes, self.world_size);
+            if self.spec.primitive.receives(self.me) {
                 blocks.write(fresh.start, lanes, &mut *self.tensor);
             }
         }

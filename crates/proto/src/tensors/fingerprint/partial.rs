@@ -30,7 +30,7 @@ impl FingerprintTensor {
     /// The same tensor in a job whose sums have at least so many ranks. The job has at most
     /// [`FingerprintTensor::MOST_IN_PART`].
     pub fn in_part(self, least: u16) -> FingerprintTensor {
-        assert!(self.world <= FingerprintTensor::MOST_IN_PART, "each rank has a bit");
+        assert!(self.world_size <= FingerprintTensor::MOST_IN_PART, "each rank has a bit");
         FingerprintTensor { part: Some(Part { least, digest: 0 }), ..self }
     }
 
@@ -61,7 +61,7 @@ impl FingerprintTensor {
     fn is_sum_of(&self, contributors: u16, words: Words, [h, h2]: [u64; 2]) -> bool {
         let said = [words[2] >> LOW_AT, words[1].wrapping_mul(inverse(h2))];
         let is_in = |rank: &u16| bits(*rank).iter().zip(said).any(|(bit, said)| bit & said != 0);
-        let ranks: Vec<u16> = (0..self.world).filter(is_in).collect();
+        let ranks: Vec<u16> = (0..self.world_size).filter(is_in).collect();
         let sum = |sum: u64, &rank: &u16| sum.wrapping_add(self.roster.sum(Run { first: rank, count: 1 })[0]);
         let bits_said = said[0].count_ones() + said[1].count_ones();
         ranks.len() == usize::from(contributors)
@@ -93,9 +93,9 @@ mod tests {
 
     const SPEC: Spec = Spec::allreduce(8, DType::F32, ReduceOp::Avg);
 
-    fn tensors(world: u16, least: u16) -> Vec<FingerprintTensor> {
-        let roster = Roster::new(world);
-        (0..world).map(|rank| FingerprintTensor::new(SPEC, roster.clone(), rank, 3).in_part(least)).collect()
+    fn tensors(world_size: u16, least: u16) -> Vec<FingerprintTensor> {
+        let roster = Roster::new(world_size);
+        (0..world_size).map(|rank| FingerprintTensor::new(SPEC, roster.clone(), rank, 3).in_part(least)).collect()
     }
 
     /// The sum of these ranks' contributions to the first half.
@@ -110,8 +110,8 @@ mod tests {
         bytes
     }
 
-    fn is_right(world: u16, least: u16, ranks: &[usize], contributors: u16) -> bool {
-        let mut tensors = tensors(world, least);
+    fn is_right(world_size: u16, least: u16, ranks: &[usize], contributors: u16) -> bool {
+        let mut tensors = tensors(world_size, least);
         let bytes = sum(&tensors, ranks);
         tensors[0].write_partial(0..4, contributors, &bytes);
         tensors[0].verification().faulty.is_empty()
@@ -120,10 +120,10 @@ mod tests {
     #[test]
     fn a_sum_proves_that_so_many_different_ranks_are_in_it() {
         let all: Vec<usize> = (0..112).collect();
-        for (world, ranks) in
+        for (world_size, ranks) in
             [(4, &all[..4]), (4, &all[1..4]), (112, &all[..]), (112, &all[7..105]), (60, &all[40..60])]
         {
-            assert!(is_right(world, 1, ranks, ranks.len() as u16), "{world}: {ranks:?}");
+            assert!(is_right(world_size, 1, ranks, ranks.len() as u16), "{world_size}: {ranks:?}");
         }
         assert!(!is_right(4, 4, &[0, 1, 2], 3), "too few");
         assert!(!is_right(4, 1, &[0, 1, 2], 4), "one is claimed that is not there");

@@ -9,9 +9,9 @@ use crate::contract::values::Values;
 
 const SPEC: Spec = Spec::allreduce(100, DType::F32, ReduceOp::Sum);
 
-fn ranks(world: u16, collective: u64) -> Vec<FingerprintTensor> {
-    let roster = Roster::new(world);
-    (0..world).map(|rank| FingerprintTensor::new(SPEC, roster.clone(), rank, collective)).collect()
+fn ranks(world_size: u16, collective: u64) -> Vec<FingerprintTensor> {
+    let roster = Roster::new(world_size);
+    (0..world_size).map(|rank| FingerprintTensor::new(SPEC, roster.clone(), rank, collective)).collect()
 }
 
 /// The scale that ranks agree on for a block.
@@ -40,8 +40,8 @@ fn sum(contributions: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Decodes the sum of the contributions as the block 0..40; true if it was taken for the right one.
-fn accepted(contributions: &[Vec<u8>], world: u16, scale: Scale) -> bool {
-    let mut tensor = ranks(world, 7).remove(0);
+fn accepted(contributions: &[Vec<u8>], world_size: u16, scale: Scale) -> bool {
+    let mut tensor = ranks(world_size, 7).remove(0);
     tensor.decode(0..40, scale, &sum(contributions));
     let verification = tensor.verification();
     assert_eq!(verification.missing, [40..100]);
@@ -51,13 +51,13 @@ fn accepted(contributions: &[Vec<u8>], world: u16, scale: Scale) -> bool {
 
 #[test]
 fn each_rank_once_is_right() {
-    for world in [1, 2, 3, 8, 1023] {
-        let ranks = ranks(world, 7);
+    for world_size in [1, 2, 3, 8, 1023] {
+        let ranks = ranks(world_size, 7);
         let scale = agreed(&ranks, 0..40);
         let mut contributions: Vec<_> = ranks.iter().map(|tensor| contribution(tensor, 0..40, scale)).collect();
-        assert!(accepted(&contributions, world, scale), "{world} ranks");
+        assert!(accepted(&contributions, world_size, scale), "{world_size} ranks");
         contributions.reverse();
-        assert!(accepted(&contributions, world, scale), "{world} ranks, the last first");
+        assert!(accepted(&contributions, world_size, scale), "{world_size} ranks, the last first");
     }
 }
 
@@ -115,15 +115,15 @@ fn a_block_that_is_decoded_twice_is_a_fault() {
 }
 
 /// Ring allreduce of one chunk over `order`: partial sums are passed on, then the last rank's sum goes round.
-fn ring(world: u16, order: &[u16]) -> Vec<Verification> {
-    let mut ranks = ranks(world, 7);
+fn ring(world_size: u16, order: &[u16]) -> Vec<Verification> {
+    let mut ranks = ranks(world_size, 7);
     let mut bytes = vec![0; FINGERPRINT_LEN];
     ranks[usize::from(order[0])].read_input(0..100, &mut bytes);
     for &rank in &order[1..] {
         let tensor = &mut ranks[usize::from(rank)];
         tensor.accumulate(0..100, &bytes);
         tensor.read_output(0..100, &mut bytes);
-        tensor.divide(0..100, world);
+        tensor.divide(0..100, world_size);
     }
     for &rank in order {
         let tensor = &mut ranks[usize::from(rank)];
@@ -187,13 +187,13 @@ proptest! {
     /// Any multiset of contributions but the right one is refused.
     #[test]
     fn only_each_rank_once_is_accepted(counts in prop::collection::vec(0usize..3, 2..9)) {
-        let world = counts.len() as u16;
-        let ranks = ranks(world, 7);
+        let world_size = counts.len() as u16;
+        let ranks = ranks(world_size, 7);
         let scale = agreed(&ranks, 0..40);
         let repeat = |(tensor, &count)| vec![contribution(tensor, 0..40, scale); count];
         let contributions: Vec<_> = ranks.iter().zip(&counts).flat_map(repeat).collect();
         prop_assume!(!contributions.is_empty());
-        prop_assert_eq!(accepted(&contributions, world, scale), counts.iter().all(|&count| count == 1));
+        prop_assert_eq!(accepted(&contributions, world_size, scale), counts.iter().all(|&count| count == 1));
     }
 }
 

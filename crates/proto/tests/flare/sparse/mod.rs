@@ -17,9 +17,9 @@ pub use crate::harness::sparse::{Pairs, bits, collective, drawn, expected, reduc
 use crate::setup;
 
 /// A job of sparse tensors, of one shard.
-pub fn job(world: u16, slots: u16, elements_per_packet: u16, given: &[(&str, &str)]) -> JobConfig {
+pub fn job(world_size: u16, slots: u16, elements_per_packet: u16, given: &[(&str, &str)]) -> JobConfig {
     let auto = if given.iter().any(|(name, _)| *name == "sparse") { vec![] } else { vec![("sparse", "auto")] };
-    setup::job(world, slots, elements_per_packet, &[given, &auto].concat())
+    setup::job(world_size, slots, elements_per_packet, &[given, &auto].concat())
 }
 
 /// A figure of all shards of a switch.

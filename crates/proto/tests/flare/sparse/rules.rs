@@ -47,16 +47,16 @@ fn packets_are_those_of_figure_12() {
 fn a_job_is_for_dense_tensors_or_for_sparse_ones() {
     let spec = Spec::allreduce(10, tributary_numeric::DType::F32, ReduceOp::Sum);
     let (dense, sparse) = (options(&[]), options(&[("sparse", "auto")]));
-    assert_eq!((PROTOCOL.can)(&spec, &dense), Ok(()));
-    assert_eq!(PROTOCOL.can_sparse(&spec, &sparse), Ok(()));
-    let sentence = (PROTOCOL.can)(&spec, &sparse).unwrap_err().to_string();
+    assert_eq!((PROTOCOL.check)(&spec, &dense), Ok(()));
+    assert_eq!(PROTOCOL.check_sparse(&spec, &sparse), Ok(()));
+    let sentence = (PROTOCOL.check)(&spec, &sparse).unwrap_err().to_string();
     assert!(sentence.contains("leave the option sparse out"), "{sentence}");
-    let sentence = PROTOCOL.can_sparse(&spec, &dense).unwrap_err().to_string();
+    let sentence = PROTOCOL.check_sparse(&spec, &dense).unwrap_err().to_string();
     assert!(sentence.contains("choose sparse=auto"), "{sentence}");
     let rooted = Spec { primitive: Primitive::Reduce(tributary_proto::contract::ids::Rank(0)), ..spec };
-    assert!(PROTOCOL.can_sparse(&rooted, &sparse).is_err());
-    let other = protocols::ALL.iter().find(|other| other.can_sparse.is_none()).expect("few can");
-    let sentence = other.can_sparse(&spec, &other.options.defaults()).unwrap_err().to_string();
+    assert!(PROTOCOL.check_sparse(&rooted, &sparse).is_err());
+    let other = protocols::ALL.iter().find(|other| other.check_sparse.is_none()).expect("few can");
+    let sentence = other.check_sparse(&spec, &other.options.defaults()).unwrap_err().to_string();
     assert!(sentence.contains("of a sparse tensor"), "{sentence}");
     for other in [("reproducible", "tree"), ("design", "multi:2"), ("stagger", "true")] {
         let given = [("sparse".to_owned(), "hash".to_owned()), (other.0.to_owned(), other.1.to_owned())];
@@ -123,7 +123,7 @@ fn memory_is_charged_for_whatever_a_switch_keeps() {
                 slots: 8,
                 elements_per_packet: 64,
                 children: 5,
-                world: 5,
+                world_size: 5,
                 levels: false,
                 options: &job.options,
             };

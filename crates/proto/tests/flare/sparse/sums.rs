@@ -11,25 +11,27 @@ const STORAGES: [&str; 3] = ["auto", "hash", "array"];
 
 /// Small packets, so that blocks have several shards; few slots in the tables, so that some spill; and loss.
 fn every_operator<T: Element>(is_exact: bool, make: impl Fn(f32) -> T + Copy) {
-    for (world, storage) in [1, 2, 3, 8].into_iter().flat_map(|world| STORAGES.map(|storage| (world, storage))) {
+    for (world_size, storage) in
+        [1, 2, 3, 8].into_iter().flat_map(|world_size| STORAGES.map(|storage| (world_size, storage)))
+    {
         let given = [("sparse", storage), ("span", "32"), ("hash_slots", "8")];
-        let job = job(world, 2, 16, &given);
+        let job = job(world_size, 2, 16, &given);
         for size in [0, 1, 63, 64, 65] {
-            let odd = drawn(u64::from(size), world, size, 0.4, |rank, index| {
+            let odd = drawn(u64::from(size), world_size, size, 0.4, |rank, index| {
                 make(floats(rank, size as usize)[index as usize])
             });
-            let exact = drawn(u64::from(size), world, size, 0.4, |rank, index| make(whole(rank, index)));
+            let exact = drawn(u64::from(size), world_size, size, 0.4, |rank, index| make(whole(rank, index)));
             for op in ReduceOp::ALL.into_iter().filter(|&op| op.takes(T::DTYPE)) {
                 let in_any_order = is_exact || matches!(op, ReduceOp::Min | ReduceOp::Max);
                 // Products of floats depend on the order; their sums, of whole numbers, do not.
                 let inputs = match (in_any_order, op) {
                     (true, _) => &odd,
-                    (false, ReduceOp::Prod) if world > 2 => continue,
+                    (false, ReduceOp::Prod) if world_size > 2 => continue,
                     (false, ReduceOp::Prod) => &odd,
                     _ => &exact,
                 };
                 let sum = reduce(&mut star(1, lossy(), &job), inputs, size, op);
-                assert!(sum == expected(inputs, op), "{op} of {size} {}, {storage}, {world} ranks", T::DTYPE);
+                assert!(sum == expected(inputs, op), "{op} of {size} {}, {storage}, {world_size} ranks", T::DTYPE);
             }
         }
     }

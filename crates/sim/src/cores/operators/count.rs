@@ -2,7 +2,7 @@
 //! cycles.
 
 use tributary_operators::UserOperator;
-use tributary_proto::contract::operator::{Operator, Room};
+use tributary_proto::contract::custom_op::{Capacity, CustomOp};
 use tributary_riscv::{Program, Timing, Unit};
 
 use super::OperatorCycles;
@@ -62,7 +62,7 @@ impl Core<'_> {
         let arguments = [at[0], at[1], elements as u32];
         let (counts, _) = self.unit.call("combine", &arguments, MOST_CYCLES).map_err(|error| error.to_string())?;
         let got = self.unit.memory().bytes(MEMORY + at[0], left.len() as u32).map_err(|error| error.to_string())?;
-        let mut instance = self.operator.instance(Room { vector_bytes: left.len(), accumulators: 1 });
+        let mut instance = self.operator.instance(Capacity { vector_bytes: left.len(), accumulators: 1 });
         instance.store(0, &left).map_err(|fault| fault.0)?;
         instance.add(0, &right).map_err(|fault| fault.0)?;
         match got == instance.lanes(0, left.len()) {

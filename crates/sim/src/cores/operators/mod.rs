@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tributary_operators::UserOperator;
-use tributary_proto::contract::operator::Operator;
+use tributary_proto::contract::custom_op::CustomOp;
 
 /// The table of ready-made operators, which is part of the program.
 const COUNTED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/operator-cycles.csv"));
@@ -31,7 +31,7 @@ pub struct OperatorCycles {
     pub estimated: bool,
 }
 
-/// Operators whose cycles were counted.
+/// CustomOps whose cycles were counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     by_hash: BTreeMap<String, OperatorCycles>,

@@ -1,7 +1,7 @@
 //! Flare's hosts and switches with real elements. Packets arrive in any order or are lost: one randomly drawn packet
 //! after the other is delivered, and time passes with each.
 
-use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
+use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TreeLeaf};
 use tributary_proto::contract::drive::record::{HostRecorder, Made, SwitchRecorder};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, PortId, Rank, TreeId};
@@ -82,7 +82,7 @@ impl World {
             job: JobId(1),
             key: JobKey(1),
             protocol: PROTOCOL.code,
-            world: world as u16,
+            world_size: world as u16,
             slots: 8,
             elements_per_packet: setting.elements_per_packet,
             trees: 1,
@@ -110,7 +110,7 @@ impl World {
             switches.push((pipeline(&job, below.collect(), None), cables));
         }
         let host = |(rank, (_, port)): (usize, &(usize, PortId))| {
-            let trees = vec![WorkerPlace { child: ChildId(port.0) }];
+            let trees = vec![TreeLeaf { child: ChildId(port.0) }];
             let config = HostConfig { trees, ..HostConfig::worker(job.clone(), Rank(rank as u16)) };
             PROTOCOL.host(Values::Elements, &config)
         };
@@ -132,7 +132,7 @@ impl World {
         for (rank, tensor) in tensors.into_iter().enumerate() {
             let collective = Collective { tensor, deadline: None };
             self.hosts[rank].submit(self.now, collective).map_err(|error| wrong(error.to_string()))?;
-            self.recorders[rank].settle(&mut *self.hosts[rank], self.now);
+            self.recorders[rank].drain(&mut *self.hosts[rank], self.now);
             self.collect(rank);
         }
         for _ in 0..MOST_STEPS {

@@ -70,7 +70,7 @@ impl Bench {
             job: JOB,
             key: KEY,
             protocol: PROTOCOL.code,
-            world,
+            world_size: world,
             slots,
             elements_per_packet,
             trees: 1,
@@ -100,7 +100,7 @@ impl Bench {
         machine
             .submit(self.now, Collective { tensor, deadline: None })
             .map_err(|error| wrong(format!("worker {worker}: {error}")))?;
-        recorder.settle(machine.as_mut(), self.now);
+        recorder.drain(machine.as_mut(), self.now);
         sent.extend(recorder.sent.drain(..));
         Ok(())
     }

@@ -31,7 +31,7 @@ impl Draw {
         }
         let chosen = protocol.options.read(&texts(&options)).expect("the option is one of the protocol's");
         let all = DType::ALL.into_iter().flat_map(|dtype| ReduceOp::ALL.map(|op| (dtype, op)));
-        let can = |&(dtype, op): &(DType, ReduceOp)| (protocol.can)(&Spec::allreduce(1, dtype, op), &chosen).is_ok();
+        let can = |&(dtype, op): &(DType, ReduceOp)| (protocol.check)(&Spec::allreduce(1, dtype, op), &chosen).is_ok();
         let possible: Vec<(DType, ReduceOp)> = all.filter(can).collect();
         let (dtype, op) = self.of(&possible);
         (options, dtype, op)
@@ -69,7 +69,7 @@ impl Draw {
         };
         let fits = |drawn: &OptionTable| {
             let chosen = job.protocol.options.read(&texts(&together(drawn)));
-            chosen.is_ok_and(|chosen| (job.protocol.can)(&spec, &chosen).is_ok())
+            chosen.is_ok_and(|chosen| (job.protocol.check)(&spec, &chosen).is_ok())
         };
         if let Some(drawn) = most_that(drawn, fits) {
             job.options = together(&drawn);
@@ -118,7 +118,7 @@ impl Draw {
         let fits = |drawn: &OptionTable| {
             let chosen = set.of_sparse(&texts(drawn), Some((density * 1e6) as u64)).unwrap_or_default();
             let read = set.read_with(&chosen, Defaults::Simulated);
-            read.is_ok_and(|chosen| job.protocol.can_sparse(&spec, &chosen).is_ok() && is_small(job, &chosen))
+            read.is_ok_and(|chosen| job.protocol.check_sparse(&spec, &chosen).is_ok() && is_small(job, &chosen))
         };
         if let Some(options) = most_that(self.options(set), fits) {
             (job.density, job.options) = (Some(Share(density)), options);
@@ -131,7 +131,8 @@ impl Draw {
     /// Own operators for some of the jobs that can have them, and real elements for most of these.
     pub(super) fn bring(&mut self, job: &mut JobSection) {
         let set = &job.protocol.options;
-        let (Some(of_operators), CollectiveKind::Allreduce, None) = (set.own, job.collective, job.density) else {
+        let (Some(of_operators), CollectiveKind::Allreduce, None) = (set.custom_ops, job.collective, job.density)
+        else {
             return;
         };
         if !self.0.chance(0.3) {
@@ -174,7 +175,7 @@ impl Draw {
     fn options(&mut self, set: &OptionSet) -> OptionTable {
         let mut table = OptionTable::new();
         // Modules are drawn elsewhere.
-        for spec in set.specs.iter().filter(|spec| spec.kind != Kind::Operators) {
+        for spec in set.specs.iter().filter(|spec| spec.kind != Kind::CustomOps) {
             let text = self.value(spec.kind);
             if self.0.chance(0.3) {
                 continue;
@@ -197,7 +198,7 @@ impl Draw {
             }
             Kind::Choice(words) => self.of(words).to_owned(),
             Kind::Flag => self.0.chance(0.5).to_string(),
-            Kind::Operators => String::new(),
+            Kind::CustomOps => String::new(),
         }
     }
 }
@@ -219,7 +220,7 @@ fn is_small(job: &JobSection, options: &Options) -> bool {
         slots: job.slots.unwrap_or(4096),
         elements_per_packet: job.elements_per_packet,
         children: 16,
-        world: 16,
+        world_size: 16,
         levels: true,
         options,
     };

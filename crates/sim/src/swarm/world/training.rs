@@ -55,7 +55,7 @@ impl Draw {
     /// A protocol without servers that sums floats.
     fn trains(&mut self) -> &'static Protocol {
         let sum = Spec::allreduce(1, DType::F32, ReduceOp::Sum);
-        let can = |protocol: &Protocol| (protocol.can)(&sum, &protocol.options.defaults()).is_ok();
+        let can = |protocol: &Protocol| (protocol.check)(&sum, &protocol.options.defaults()).is_ok();
         let possible: Vec<&Protocol> =
             protocols::ALL.iter().copied().filter(|protocol| protocol.server.is_none() && can(protocol)).collect();
         self.of(&possible)

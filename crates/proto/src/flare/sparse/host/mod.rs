@@ -95,14 +95,14 @@ impl SparseHost {
         let slot = &self.slots[usize::from(idx)];
         let Some(op) = self.life.stream.op_of(slot.block) else { return };
         let range = op.range(slot.block);
-        let places = sparse(op).places(range.start as u32..range.end as u32);
+        let places = sparse(op).positions(range.start as u32..range.end as u32);
         let layout = self.layout(op);
         self.slots[usize::from(idx)].begin(places, &layout, in_step);
         self.queue.push(idx);
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        Common::parse_kind(packet.bytes, &self.config.job)?;
+        Common::parse_kind(packet.bytes, &self.config.job.common())?;
         let (kind, header) = (Kind::of(packet.bytes)?, Header::parse(packet.bytes)?);
         let slot = self.slots.get(usize::from(header.idx)).ok_or(DropReason::BadField)?;
         if from != Addr::Switch(self.recovery.tree_of_slot(header.idx)) {
@@ -129,7 +129,7 @@ impl SparseHost {
 
     /// Takes in a shard of the sum.
     fn sum(&mut self, now: Time, header: &Header, body: &[u8], wire_len: usize) -> Result<(), DropReason> {
-        let (idx, world) = (header.idx, self.config.job.world);
+        let (idx, world_size) = (header.idx, self.config.job.world_size);
         let slot = &mut self.slots[usize::from(idx)];
         let op = self.life.stream.op_of_mut(slot.block).expect("an active slot has a block");
         if header.spec != op.spec {
@@ -151,7 +151,7 @@ impl SparseHost {
             self.rearm(now, idx);
             return Ok(());
         }
-        slot.sum.write(&layout, world, block, op.tensor.sparse_mut().expect("the job's tensors are sparse"));
+        slot.sum.write(&layout, world_size, block, op.tensor.sparse_mut().expect("the job's tensors are sparse"));
         op.remaining -= 1;
         self.stats.blocks_in_network += 1;
         slot.end(self.config.job.slots.into());
@@ -240,7 +240,7 @@ impl SparseHost {
     }
 
     fn blank(&self, idx: u16, op: &Op) -> Header {
-        let wid = self.config.place(self.recovery.tree_of_slot(idx)).child;
+        let wid = self.config.leaf(self.recovery.tree_of_slot(idx)).child;
         let phase = self.slots[usize::from(idx)].phase;
         Header { wid, idx, phase, shard: 0, count: 0, asks: false, is_finished: false, spec: op.spec }
     }

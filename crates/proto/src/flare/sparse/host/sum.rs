@@ -38,7 +38,7 @@ impl Sum {
     }
 
     /// Writes the complete sum as the result of a block of indices, and makes room for the next sum.
-    pub fn write(&mut self, layout: &Layout, world: u16, block: Range<u32>, tensor: &mut dyn SparseTensor) {
+    pub fn write(&mut self, layout: &Layout, world_size: u16, block: Range<u32>, tensor: &mut dyn SparseTensor) {
         let form = if self.is_finished { Form::Host } else { Form::Partial };
         let sum = std::mem::take(self);
         let shards = || sum.shards.values().map(|body| layout.pairs(body, form));
@@ -66,7 +66,7 @@ impl Sum {
             }
             (layout.combine.store_partial)(&mut lane, same[0].1);
             same[1..].iter().for_each(|(_, value)| (layout.combine.add_partial)(&mut lane, value));
-            (layout.combine.finish)(&mut lane, world);
+            (layout.combine.finish)(&mut lane, world_size);
             (layout.combine.load)(&lane, &mut values[at..]);
         }
         tensor.write_block(block, &indices, &values);

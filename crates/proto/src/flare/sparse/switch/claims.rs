@@ -1,16 +1,16 @@
-//! The part of its block that a packet's handler needs, where handlers run on cores.
+//! What a packet's handler claims of its block, and what the switch has done, for simulators of a switch's cores.
 
 use super::SparseSwitch;
 use crate::contract::ids::PortId;
-use crate::contract::work::{Brought, Claim, Needs};
+use crate::contract::work::{Brought, Claim, Instrumented, Needs, Work};
 use crate::flare::sparse::layout::Storage;
 use crate::flare::sparse::wire::{HEADER_LEN, Header, Kind};
 use crate::parts::form::Form;
 use crate::parts::inquiry::Neighbour;
 
-impl SparseSwitch {
+impl Instrumented for SparseSwitch {
     /// A packet about a block needs the whole block to itself; a sum on its way down does not.
-    pub(super) fn claim_of(&self, packet: &[u8]) -> Claim {
+    fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
         let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
         let block = u64::from(header.idx);
         match kind {
@@ -26,7 +26,7 @@ impl SparseSwitch {
     }
 
     /// What a shard brings.
-    pub(super) fn brought_by(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
+    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
         let header = Header::parse(packet).ok()?;
         let is_from_above = self.parent.is_some_and(|parent| parent.port == ingress);
         if is_from_above || Kind::of(packet) != Ok(Kind::Shard) {
@@ -43,5 +43,9 @@ impl SparseSwitch {
         pairs.append_offsets(0, &mut indices);
         let (shard, shards) = (header.shard, header.count);
         Some(Brought { child: header.wid.0, shard, shards, places, indices, ..Brought::default() })
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.counters.work)
     }
 }

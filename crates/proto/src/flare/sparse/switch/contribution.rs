@@ -99,7 +99,7 @@ impl SparseSwitch {
             let (form, is_finished) = version.form(is_root);
             counters.work.unfilled += u64::from(version.block.unfilled(&layout, form));
             if is_finished {
-                version.block.finish(&layout, self.world);
+                version.block.finish(&layout, self.world_size);
             }
         }
         // A child that fills a packet has caused that packet, even if it can leave only later.

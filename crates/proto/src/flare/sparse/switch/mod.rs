@@ -28,7 +28,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
-use crate::contract::work::{Brought, Claim, Work};
+use crate::contract::work::{Instrumented, Work};
 use crate::parts::inquiry::{Inquiry, Neighbour};
 use crate::parts::layout;
 use crate::parts::memory::heap_bytes;
@@ -48,7 +48,7 @@ pub struct SparseSwitch {
     choices: Choices,
     storage: Storage,
     payload_bytes: usize,
-    world: u16,
+    world_size: u16,
     members: Vec<PortId>,
     group: GroupId,
     parent: Option<Parent>,
@@ -108,7 +108,7 @@ impl SparseSwitch {
             choices,
             storage,
             payload_bytes: job.payload_bytes(),
-            world: job.world,
+            world_size: job.world_size,
             members: config.members.clone(),
             group: config.group,
             parent: config.parent,
@@ -312,19 +312,11 @@ impl Switch for SparseSwitch {
         }
     }
 
-    fn questions(&self) -> u64 {
+    fn query_kinds(&self) -> u64 {
         1 << Kind::Query as u8
     }
 
-    fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
-        self.claim_of(packet)
-    }
-
-    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        self.brought_by(ingress, packet, wire_len)
-    }
-
-    fn take_work(&mut self) -> Option<Work> {
-        Some(std::mem::take(&mut self.counters.work))
+    fn instrumented(&mut self) -> Option<&mut dyn Instrumented> {
+        Some(self)
     }
 }

@@ -49,7 +49,7 @@ impl BestEffortHost {
             return self.bring(block);
         }
         let magnitude = self.magnitude(op, block);
-        let Ok(form) = Form::new(self.values, &op.spec, magnitude.scale, self.world()) else { return };
+        let Ok(form) = Form::new(self.values, &op.spec, magnitude.scale, self.world_size()) else { return };
         let mut header = self.own_header(op, block, &magnitude);
         header.count = served.singles;
         header.exponent = served.exponent;
@@ -79,12 +79,12 @@ impl BestEffortHost {
 
     /// Takes in the result of a block, wherever it came from.
     pub(super) fn conclude(&mut self, now: Time, block: u64, header: &Header, vector: &[u8], marked: bool) {
-        let (own, world) = (self.own(), self.world());
+        let (own, world_size) = (self.own(), self.world_size());
         let Some(place) = self.window.waiting(block) else { return };
         let (transmission, was_acked, sends, sent_at) = (place.transmission, place.acked, place.sends, place.sent_at);
         let Some(op) = self.life.stream.op_of_mut(block) else { return };
-        if !op.range(block).is_empty() && op.spec.primitive.gets(own) {
-            op.write(block, Some(header.scale), world, vector);
+        if !op.range(block).is_empty() && op.spec.primitive.receives(own) {
+            op.write(block, Some(header.scale), world_size, vector);
         }
         op.remaining -= 1;
         let tells = op.needs_exponent(block) && header.exponent.exponent != BlockExponent::ZERO.exponent;

@@ -60,7 +60,7 @@ impl BestEffortHost {
         }
         let server = self.places.server_of_block(number);
         let silent = match self.places.are_apart() {
-            true => CollectiveError::ServerSilent { server: ServerId(server.0 - self.world()), block, op },
+            true => CollectiveError::ServerSilent { server: ServerId(server.0 - self.world_size()), block, op },
             false => CollectiveError::PeerSilent { worker: server, op },
         };
         match &self.heard {

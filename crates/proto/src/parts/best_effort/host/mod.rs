@@ -72,7 +72,7 @@ impl BestEffortHost {
     /// A host that has no collectives. The plan of the fabric names every rank's node and its switch.
     pub fn new(values: Values, rules: Rules, config: &HostConfig) -> BestEffortHost {
         let job = &config.job;
-        assert!(config.fabric.hosts.len() >= usize::from(job.world), "every rank has a node");
+        assert!(config.fabric.hosts.len() >= usize::from(job.world_size), "every rank has a node");
         assert_eq!(config.fabric.switches.len(), config.fabric.hosts.len(), "every node has a switch");
         let places = Places::new(job, &config.fabric);
         let mut common = [0; COMMON_LEN];
@@ -102,14 +102,14 @@ impl BestEffortHost {
 
     /// How far this worker and the other ranks are beyond the last result, as far as this host knows (section III-B2).
     pub fn progress(&self) -> Progress {
-        let (world, last) = (u32::from(self.config.job.world), self.window.first as u32);
+        let (world_size, last) = (u32::from(self.config.job.world_size), self.window.first as u32);
         let ahead = self.prog.map_or(0, |prog| {
-            let ahead = prog.wrapping_sub(world.wrapping_mul(last)) & super::wire::PROG_MASK;
+            let ahead = prog.wrapping_sub(world_size.wrapping_mul(last)) & super::wire::PROG_MASK;
             // A PROG from before the last result says nothing.
             if ahead > super::wire::PROG_MASK / 2 { 0 } else { ahead }
         });
         let own = (self.window.acked - self.window.first) as f64;
-        Progress { own, average: f64::from(ahead) / f64::from(world) }
+        Progress { own, average: f64::from(ahead) / f64::from(world_size) }
     }
 
     /// The worker's windows.
@@ -121,8 +121,8 @@ impl BestEffortHost {
         self.config.rank
     }
 
-    fn world(&self) -> u16 {
-        self.config.job.world
+    fn world_size(&self) -> u16 {
+        self.config.job.world_size
     }
 
     /// True if this host serves the block itself.
@@ -171,7 +171,7 @@ impl Host for BestEffortHost {
 
     fn finish(&mut self, now: Time) {
         // Servers on hosts of their own stay until they are removed.
-        if self.world() > 1 && !self.places.are_apart() {
+        if self.world_size() > 1 && !self.places.are_apart() {
             self.farewell.begin(now);
         }
     }
@@ -197,7 +197,7 @@ impl Host for BestEffortHost {
     }
 
     fn max_packet_len(&self) -> usize {
-        HEADER_LEN + vector_room(&self.config.job).max(Report::MAX_LEN) + bitmap_len(self.world())
+        HEADER_LEN + vector_room(&self.config.job).max(Report::MAX_LEN) + bitmap_len(self.world_size())
     }
 
     fn stats(&self) -> &HostStats {

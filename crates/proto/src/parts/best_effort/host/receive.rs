@@ -16,7 +16,7 @@ use crate::parts::report::Report;
 
 impl BestEffortHost {
     pub(super) fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
-        Common::parse_kind(packet.bytes, &self.config.job)?;
+        Common::parse_kind(packet.bytes, &self.config.job.common())?;
         let header = Header::parse(packet.bytes)?;
         let kind = Kind::of(packet.bytes)?;
         if packet.wire_len < HEADER_LEN {
@@ -75,7 +75,7 @@ impl BestEffortHost {
     }
 
     fn question(&mut self, block: u64, header: &Header) -> Result<(), DropReason> {
-        if header.wid.0 >= self.world() || header.wid == self.own() {
+        if header.wid.0 >= self.world_size() || header.wid == self.own() {
             return Err(DropReason::BadField);
         }
         self.server.query(block, header)
@@ -132,7 +132,7 @@ impl BestEffortHost {
         let multicast = header.flags.has(Flags::MULTICAST);
         let is_for_us = header.wid == self.own()
             || multicast
-                && header.wid.0 < self.world()
+                && header.wid.0 < self.world_size()
                 && self.places.switch_of(header.wid) == self.places.switch_of(self.own());
         if !is_for_us || self.serves(block) {
             return Err(DropReason::WrongWorker);

@@ -37,7 +37,7 @@ impl BestEffortHost {
     /// What this rank says about the magnitude of a block that waits.
     pub(super) fn magnitude(&self, op: &Op, block: u64) -> Magnitude {
         let scale = self.window.waiting(block).and_then(|place| place.scale);
-        let needs = op.needs_exponent(block) && op.spec.primitive.brings(self.config.rank);
+        let needs = op.needs_exponent(block) && op.spec.primitive.contributes(self.config.rank);
         let exponent = if needs { op.exponent(block) } else { BlockExponent::ZERO };
         let fits =
             |scale: BlockExponent| exponent.exponent <= scale.exponent && (scale.non_finite || !exponent.non_finite);

@@ -91,8 +91,8 @@ impl BestEffortHost {
 
     /// Writes this rank's contribution to a block.
     pub(super) fn read_own(&self, op: &Op, block: u64, magnitude: &Magnitude, vector: &mut [u8]) {
-        if !vector.is_empty() && op.spec.primitive.brings(self.config.rank) {
-            op.read(block, Some(magnitude.scale), self.world(), vector);
+        if !vector.is_empty() && op.spec.primitive.contributes(self.config.rank) {
+            op.read(block, Some(magnitude.scale), self.world_size(), vector);
         } else {
             // In a broadcast other ranks bring zeros, so that the sum is the root's words as they are.
             vector.fill(0);

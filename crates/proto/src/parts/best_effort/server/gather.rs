@@ -82,9 +82,9 @@ impl Server {
         packet: &Packet<'_>,
         places: &Places,
     ) -> Result<Range<usize>, DropReason> {
-        let (own, world) = (self.own, self.world);
+        let (own, world_size) = (self.own, self.world_size);
         self.scratch.clear();
-        if header.wid.0 >= world || header.wid == own {
+        if header.wid.0 >= world_size || header.wid == own {
             return Err(DropReason::BadField);
         }
         let mut end = packet.bytes.len();
@@ -97,13 +97,16 @@ impl Server {
                 self.scratch.insert(rank);
             }
         } else {
-            end = end.checked_sub(bitmap_len(world)).filter(|&end| end >= HEADER_LEN).ok_or(DropReason::BadLength)?;
+            end = end
+                .checked_sub(bitmap_len(world_size))
+                .filter(|&end| end >= HEADER_LEN)
+                .ok_or(DropReason::BadLength)?;
             let bitmap = &packet.bytes[end..];
             for bit in 0..8 * bitmap.len() as u16 {
                 if bitmap[usize::from(bit / 8)] >> (bit % 8) & 1 == 0 {
                     continue;
                 }
-                if bit >= world || Rank(bit) == own {
+                if bit >= world_size || Rank(bit) == own {
                     return Err(DropReason::BadField);
                 }
                 self.scratch.insert(Rank(bit));
@@ -151,7 +154,7 @@ impl Server {
         place: Range<usize>,
     ) -> Result<Part, DropReason> {
         let served = self.blocks.get(block).ok_or(DropReason::Stale)?;
-        let form = Form::new(self.values, &header.spec, header.scale, self.world)?;
+        let form = Form::new(self.values, &header.spec, header.scale, self.world_size)?;
         let wire_len = packet.wire_len.checked_sub(packet.bytes.len() - place.len()).ok_or(DropReason::BadLength)?;
         let elements = match kind {
             Kind::Sum => form.partial_elements(place.len(), wire_len)?,

@@ -59,7 +59,7 @@ pub struct Server {
     /// The common header of its packets, without a kind.
     common: [u8; COMMON_LEN],
     own: Rank,
-    world: u16,
+    world_size: u16,
     /// How many ranks' parts come in packets.
     expected: u16,
     /// The server is on the host of a rank, which contributes.
@@ -93,24 +93,24 @@ impl Server {
             rules,
             common,
             own: config.rank,
-            world: job.world,
+            world_size: job.world_size,
             expected: places.contributors(),
             brings: !places.are_apart(),
-            blocks: Blocks::new(job.slots.max(1), places.servers(), job.world, lane_bytes),
+            blocks: Blocks::new(job.slots.max(1), places.servers(), job.world_size, lane_bytes),
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
             received: 0,
             orders: 0,
             first_open: places.first_block_of(config.rank).unwrap_or(0),
             step: places.servers().into(),
-            scratch: Ranks::new(job.world),
+            scratch: Ranks::new(job.world_size),
         }
     }
 
     /// All ranks except the server's own.
     fn others(&self) -> impl Iterator<Item = Rank> + use<> {
         let own = self.own;
-        (0..self.world).map(Rank).filter(move |&rank| rank != own)
+        (0..self.world_size).map(Rank).filter(move |&rank| rank != own)
     }
 
     /// The state of a block.
@@ -149,13 +149,13 @@ impl Server {
     /// All contributions are there: writes the sum, with the own rank's vector if there is one, to `vector`, and tells
     /// all ranks.
     pub fn finish(&mut self, block: u64, form: &Form, own: Option<&[u8]>, vector: &mut [u8], places: &Places) {
-        let world = self.world;
+        let world_size = self.world_size;
         let Some(served) = self.blocks.get_mut(block) else { return };
         if let Some(own) = own.filter(|_| served.elements > 0) {
             let elements = served.elements;
             served.add(form, own, elements);
         }
-        served.finish(form, world, vector);
+        served.finish(form, world_size, vector);
         self.tell(block, places);
         self.look_back(block);
     }
@@ -237,9 +237,9 @@ impl Server {
     /// the ranks of which it knows nothing. Those ranks ask seldom themselves, if everything that they wait for was
     /// late before.
     fn prompt(&mut self, block: u64) {
-        let world = u32::from(self.world);
+        let world_size = u32::from(self.world_size);
         let Some(served) = self.blocks.get_mut(block) else { return };
-        let is_due = served.questions % world == 0;
+        let is_due = served.questions % world_size == 0;
         served.questions = served.questions.wrapping_add(1);
         if is_due {
             let missing = self.missing(block);

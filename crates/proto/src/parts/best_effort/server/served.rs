@@ -74,7 +74,7 @@ pub struct Served {
 const PATIENCE: u32 = 3;
 
 impl Served {
-    fn new(world: u16, lane_bytes: usize) -> Served {
+    fn new(world_size: u16, lane_bytes: usize) -> Served {
         Served {
             block: 0,
             attempt: 0,
@@ -86,8 +86,8 @@ impl Served {
             probe: false,
             overflow: false,
             exponent: BlockExponent::ZERO,
-            have: Ranks::new(world),
-            heard: Ranks::new(world),
+            have: Ranks::new(world_size),
+            heard: Ranks::new(world_size),
             own: false,
             singles: 0,
             index: 0,
@@ -148,10 +148,10 @@ impl Served {
     }
 
     /// All contributions are in: writes the result to `vector`, and keeps it in the form in which it is sent.
-    pub fn finish(&mut self, form: &Form, world: u16, vector: &mut [u8]) {
+    pub fn finish(&mut self, form: &Form, world_size: u16, vector: &mut [u8]) {
         let elements = self.elements;
         if elements > 0 {
-            form.finish(&mut self.lanes[..form.lane_bytes(elements)], world, vector);
+            form.finish(&mut self.lanes[..form.lane_bytes(elements)], world_size, vector);
             self.lanes[..vector.len()].copy_from_slice(vector);
         }
         (self.state, self.result_len) = (State::Done, vector.len());
@@ -184,17 +184,17 @@ impl Served {
 pub struct Blocks {
     served: Vec<Option<Box<Served>>>,
     servers: u64,
-    world: u16,
+    world_size: u16,
     lane_bytes: usize,
 }
 
 impl Blocks {
     /// The blocks of a server, one of `servers`, in a job with a window of so many blocks.
-    pub fn new(window: u16, servers: u16, world: u16, lane_bytes: usize) -> Blocks {
+    pub fn new(window: u16, servers: u16, world_size: u16, lane_bytes: usize) -> Blocks {
         // A rank that sends a block has the result of the block a window before. So ranks are within a window of each
         // other, and what the last of them lacks is within another window.
         let places = 3 * (u64::from(window).div_ceil(u64::from(servers)) + 1);
-        Blocks { served: (0..places).map(|_| None).collect(), servers: servers.into(), world, lane_bytes }
+        Blocks { served: (0..places).map(|_| None).collect(), servers: servers.into(), world_size, lane_bytes }
     }
 
     fn index(&self, block: u64) -> usize {
@@ -216,9 +216,9 @@ impl Blocks {
     /// needs.
     pub fn open(&mut self, block: u64) -> Option<&mut Served> {
         let index = self.index(block);
-        let (world, lane_bytes) = (self.world, self.lane_bytes);
+        let (world_size, lane_bytes) = (self.world_size, self.lane_bytes);
         let fresh = || {
-            let mut served = Box::new(Served::new(world, lane_bytes));
+            let mut served = Box::new(Served::new(world_size, lane_bytes));
             served.begin(block);
             served
         };

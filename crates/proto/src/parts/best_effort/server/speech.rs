@@ -114,7 +114,7 @@ impl Server {
         }
         let result = served.result();
         buf[HEADER_LEN..HEADER_LEN + result.len()].copy_from_slice(result);
-        let form = Form::new(self.values, &header.spec, header.scale, self.world).ok()?;
+        let form = Form::new(self.values, &header.spec, header.scale, self.world_size).ok()?;
         let wire_len = form.wire_len(served.elements);
         Some(emit(&self.common, Kind::Aack, &header, (result.len(), wire_len), to, buf))
     }

@@ -30,7 +30,8 @@ impl BestEffortSwitch {
     ) -> Result<(), Misfit> {
         let Arrival { header, .. } = *arrival;
         let state = &self.jobs[job];
-        let form = Form::new(self.values, &header.spec, header.scale, state.places.world()).map_err(Misfit::Form)?;
+        let form =
+            Form::new(self.values, &header.spec, header.scale, state.places.world_size()).map_err(Misfit::Form)?;
         let (len, wire_len) = (packet.len - HEADER_LEN, packet.wire_len - HEADER_LEN);
         let elements = match kind {
             Kind::Sum => form.partial_elements(len, wire_len),

@@ -109,12 +109,12 @@ pub struct Job {
 impl Job {
     /// A job that begins.
     pub fn new(plan: &SharedJob) -> Job {
-        let world = usize::from(plan.job.world);
+        let world_size = usize::from(plan.job.world_size);
         let places = Places::new(&plan.job, &plan.fabric);
         let (mut local, mut ranks) = (PortSet::EMPTY, PortSet::EMPTY);
         for (number, port) in (0..).zip(&plan.ports).filter_map(|(number, port)| Some((number, (*port)?))) {
             local.insert(port);
-            if number < world {
+            if number < world_size {
                 ranks.insert(port);
             }
         }
@@ -122,11 +122,11 @@ impl Job {
         let mut common = [0; COMMON_LEN];
         plan.job.common().emit(&mut common);
         let window = usize::from(plan.job.slots.max(1));
-        let words = world.div_ceil(64);
+        let words = world_size.div_ceil(64);
         let free = Position { key: Key { seq: 0, attempt: 0 }, state: State::Unused, entry: 0 };
         Job {
             id: plan.job.job,
-            behind: plan.ports.iter().take(world).flatten().count() as u16,
+            behind: plan.ports.iter().take(world_size).flatten().count() as u16,
             ports: (0..seats).map(|rank| plan.ports.get(rank).copied().flatten()).collect(),
             local,
             ranks,
@@ -135,9 +135,9 @@ impl Job {
             turn: Modulo::new(window as u32),
             seen: vec![0; window * words],
             words,
-            newest: vec![(0, false); world],
+            newest: vec![(0, false); world_size],
             sum: 0,
-            unheard: world as u32,
+            unheard: world_size as u32,
             floor: 0,
             horizon: 0,
             sent: vec![(0, 0); seats],
@@ -151,11 +151,11 @@ impl Job {
 
     /// Bytes that a job takes here, if it may have as many servers on hosts of their own as it has ranks.
     pub fn bytes_of(shape: &JobShape<'_>) -> u64 {
-        let (world, window) = (usize::from(shape.world), usize::from(shape.slots.max(1)));
+        let (world_size, window) = (usize::from(shape.world_size), usize::from(shape.slots.max(1)));
         let of_seat = size_of::<Option<PortId>>() + size_of::<(u32, u32)>();
         let of_rank = size_of::<(u32, bool)>() + 2 * of_seat;
-        let of_position = size_of::<Position>() + world.div_ceil(64) * size_of::<u64>();
-        (size_of::<Job>() + world * of_rank + window * of_position) as u64
+        let of_position = size_of::<Position>() + world_size.div_ceil(64) * size_of::<u64>();
+        (size_of::<Job>() + world_size * of_rank + window * of_position) as u64
     }
 
     /// The position of a sequence number.
@@ -222,7 +222,7 @@ impl Job {
     /// or server.
     #[inline]
     pub fn check_sender(&self, ingress: PortId, rank: Rank) -> Result<(), DropReason> {
-        if rank.0 >= self.places.world() {
+        if rank.0 >= self.places.world_size() {
             return Err(DropReason::BadField);
         }
         self.check_seat(ingress, rank)
@@ -326,7 +326,7 @@ impl Job {
     /// no rank sends blocks that its own host serves.
     pub fn lag(&self) -> Option<Lag> {
         let (rank, blocks) = self.last()?;
-        (blocks >= u32::from(self.places.world())).then_some(Lag { rank, blocks })
+        (blocks >= u32::from(self.places.world_size())).then_some(Lag { rank, blocks })
     }
 
     /// A gradient goes to a server because there was no room.
@@ -383,5 +383,5 @@ fn contributors(places: &Places, header: &Header) -> impl Iterator<Item = Rank> 
     let is_all = header.count == places.contributors();
     let switch = places.switch_of(header.wid);
     let is_in = move |rank: &Rank| if is_all { *rank != server } else { places.switch_of(*rank) == switch };
-    (0..places.world()).map(Rank).filter(is_in)
+    (0..places.world_size()).map(Rank).filter(is_in)
 }

@@ -25,7 +25,7 @@ impl BestEffortSwitch {
         };
         let state = &mut self.jobs[job];
         let key = state.position(at).key;
-        let (server, world) = (state.places.server_of(key.seq), state.places.world());
+        let (server, world_size) = (state.places.server_of(key.seq), state.places.world_size());
         let is_full = aggregator.is_complete();
         let header = self.header_of(job, at, key, server, &aggregator);
         let brings = header.has_vector();
@@ -33,8 +33,8 @@ impl BestEffortSwitch {
         let state = &mut self.jobs[job];
         buf[..COMMON_LEN].copy_from_slice(&state.common);
         header.emit(Kind::Sum, buf);
-        let form = Form::new(self.values, &header.spec, header.scale, world).ok()?;
-        let bitmap = if is_full { 0 } else { bitmap_len(world) };
+        let form = Form::new(self.values, &header.spec, header.scale, world_size).ok()?;
+        let bitmap = if is_full { 0 } else { bitmap_len(world_size) };
         let end = HEADER_LEN + form.partial_buffer_len(elements);
         let wire_len = HEADER_LEN + form.partial_wire_len(elements) + bitmap;
         if elements > 0 {
@@ -56,7 +56,8 @@ impl BestEffortSwitch {
     fn header_of(&self, job: usize, at: usize, key: Key, server: Rank, aggregator: &Aggregator) -> Header {
         let state = &self.jobs[job];
         let is_resent = aggregator.resender != NOBODY;
-        let mut others = (0..state.places.world()).map(Rank).filter(|&rank| rank != server && state.has_seen(at, rank));
+        let mut others =
+            (0..state.places.world_size()).map(Rank).filter(|&rank| rank != server && state.has_seen(at, rank));
         let speaker = if is_resent { aggregator.resender } else { others.next().unwrap_or(server) };
         Header {
             seq: key.seq,

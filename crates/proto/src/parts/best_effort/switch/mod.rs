@@ -93,7 +93,7 @@ impl BestEffortSwitch {
             }
             // Another switch's sum, which names one of that switch's ranks.
             Kind::Sum if state.is_local(ingress) => Err(DropReason::WrongWorker),
-            Kind::Sum if header.wid.0 >= state.places.world() => Err(DropReason::BadField),
+            Kind::Sum if header.wid.0 >= state.places.world_size() => Err(DropReason::BadField),
             Kind::Sum => self.contribution(now, ingress, job, kind, &header, packet),
             Kind::Query => {
                 state.check_sender(ingress, header.wid)?;
@@ -112,7 +112,7 @@ impl BestEffortSwitch {
     }
 
     fn towards(&self, job: usize, rank: Rank) -> Result<Verdict, DropReason> {
-        if rank.0 >= self.jobs[job].places.world() {
+        if rank.0 >= self.jobs[job].places.world_size() {
             return Err(DropReason::BadField);
         }
         Ok(self.jobs[job].way_to(rank))

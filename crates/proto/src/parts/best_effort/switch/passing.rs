@@ -37,7 +37,7 @@ impl BestEffortSwitch {
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
         self.check_server(job, ingress, header)?;
-        if header.wid.0 >= self.jobs[job].places.world() {
+        if header.wid.0 >= self.jobs[job].places.world_size() {
             return Err(DropReason::BadField);
         }
         let attempt = match header.flags.has(Flags::AGAIN) {

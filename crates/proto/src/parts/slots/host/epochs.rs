@@ -23,10 +23,10 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// The order for a pool of this many slots, of one of `world` ranks.
-    pub fn new(slots: u16, rank: u16, world: u16) -> Epochs {
+    /// The order for a pool of this many slots, of one of `world_size` ranks.
+    pub fn new(slots: u16, rank: u16, world_size: u16) -> Epochs {
         let len = (u64::from(slots) / 2).max(1);
-        let shift = u64::from(rank) * len / u64::from(world.max(1));
+        let shift = u64::from(rank) * len / u64::from(world_size.max(1));
         Epochs { base: 0, shift, sent: vec![false; len as usize], left: len as usize, from: 0 }
     }
 

@@ -79,7 +79,7 @@ impl<D: Dialect> SlotHost<D> {
     /// A worker that has nothing to do.
     pub fn new(values: Values, config: &HostConfig) -> SlotHost<D> {
         let job = &config.job;
-        let dialect = D::of(&job.options, job.levels, job.world);
+        let dialect = D::of(&job.options, job.levels, job.world_size);
         let epochs = dialect.epochs(config).map(Box::new);
         // If hosts send in orders of their own, results come in any order.
         let order = if epochs.is_some() { Order::Any } else { dialect.order() };
@@ -159,7 +159,7 @@ impl<D: Dialect> SlotHost<D> {
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
-        Common::parse_kind(packet.bytes, &self.config.job)?;
+        Common::parse_kind(packet.bytes, &self.config.job.common())?;
         let header = Header::parse(packet.bytes)?;
         let slot = self.slots.get(usize::from(header.idx)).ok_or(DropReason::BadField)?;
         if from != Addr::Switch(self.recovery.tree_of_slot(header.idx)) {
@@ -196,7 +196,7 @@ impl<D: Dialect> SlotHost<D> {
 
     /// Takes the answer to the slot's phase (Algorithm 4, lines 10 to 18).
     fn result(&mut self, now: Time, header: &Header<D::Word>, packet: Packet<'_>) -> Result<(), DropReason> {
-        let (world, stride) = (self.config.job.world, self.slots.len() as u64);
+        let (world_size, stride) = (self.config.job.world_size, self.slots.len() as u64);
         let slot = &mut self.slots[usize::from(header.idx)];
         let op = self.life.stream.op_of_mut(slot.block).expect("a slot in flight has a block");
         if header.spec != op.spec {
@@ -212,8 +212,8 @@ impl<D: Dialect> SlotHost<D> {
             return Err(DropReason::BadLength);
         }
         if let Some(exponent) = slot.agreement.conclude(slot.stage, header.word.agreed())? {
-            if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
-                op.write(slot.block, exponent, world, &packet.bytes[Self::HEADER_LEN..]);
+            if !range.is_empty() && op.spec.primitive.receives(self.config.rank) {
+                op.write(slot.block, exponent, world_size, &packet.bytes[Self::HEADER_LEN..]);
             }
             op.remaining -= 1;
             self.stats.blocks_in_network += 1;

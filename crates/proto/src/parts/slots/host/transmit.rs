@@ -20,17 +20,17 @@ impl<D: Dialect> SlotHost<D> {
         let scaled_by = slot.agreement.scaled_by(slot.stage);
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
-        let wid = self.config.place(self.recovery.tree_of_slot(idx)).child;
+        let wid = self.config.leaf(self.recovery.tree_of_slot(idx)).child;
         Header { wid, idx, word, phase: slot.phase, spec: op.spec }.emit(buf);
         if kind == Kind::Query || slot.stage == Stage::Probe {
             return (Self::HEADER_LEN, Self::HEADER_LEN);
         }
         let range = op.range(slot.block);
-        let brings = op.spec.primitive.brings(self.config.rank);
+        let brings = op.spec.primitive.contributes(self.config.rank);
         let elements = if brings || self.dialect.is_over_ranks() { range.len() } else { 0 };
         let len = Self::HEADER_LEN + op.encoding.buffer_len(elements);
         if elements > 0 && brings {
-            op.read(slot.block, scaled_by, self.config.job.world, &mut buf[Self::HEADER_LEN..len]);
+            op.read(slot.block, scaled_by, self.config.job.world_size, &mut buf[Self::HEADER_LEN..len]);
         } else {
             // In such a broadcast each rank has to bring a part. A rank other than the root brings zeros, so the sum is
             // the root's words.

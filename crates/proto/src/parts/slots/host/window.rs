@@ -215,7 +215,7 @@ mod tests {
             job: JobId(1),
             key: JobKey(1),
             protocol: 1,
-            world: 2,
+            world_size: 2,
             slots: 1000,
             elements_per_packet: 367,
             trees: 1,

@@ -1,18 +1,18 @@
-//! Which part of a block a packet's handler needs for itself, where handlers run on cores.
+//! What a packet's handler claims of its block, and what the switch has done, for simulators of a switch's cores.
 
 use super::SlotSwitch;
 use crate::contract::ids::PortId;
-use crate::contract::work::{Brought, Claim, Needs};
+use crate::contract::work::{Brought, Claim, Instrumented, Needs, Work};
 use crate::parts::form::Form;
 use crate::parts::inquiry::Neighbour;
 use crate::parts::ordered::Arrangement;
 use crate::parts::slots::wire::{Header, Kind};
 use crate::parts::slots::{Dialect, Word};
 
-impl<D: Dialect> SlotSwitch<D> {
+impl<D: Dialect> Instrumented for SlotSwitch<D> {
     /// The versions of a slot follow each other and count as one block here. Only contributions need the block: a
     /// result comes from above when no other handler uses the block.
-    pub(super) fn claim_of(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
+    fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
         let mut header = Header::<D::Word>::BLANK;
         let (Ok(()), Ok(kind)) = (header.read(packet), Kind::of(packet)) else { return Claim::nothing(0) };
         let block = u64::from(header.idx);
@@ -36,7 +36,7 @@ impl<D: Dialect> SlotSwitch<D> {
     }
 
     /// What a contribution brings.
-    pub(super) fn brought_by(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
+    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
         let mut header = Header::<D::Word>::BLANK;
         header.read(packet).ok()?;
         let is_from_above = self.parent.is_some_and(|parent| parent.port == ingress);
@@ -47,5 +47,9 @@ impl<D: Dialect> SlotSwitch<D> {
         let element = form.wire_len(&self.sizes.of(&header.spec).ok()?.encoding, 1);
         let elements = wire_len.checked_sub(Self::HEADER_LEN)? / element.max(1);
         Some(Brought { child: header.wid.0, elements: elements as u32, ..Brought::default() })
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.counters.work)
     }
 }

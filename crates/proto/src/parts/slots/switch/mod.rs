@@ -30,11 +30,11 @@ use crate::contract::metric::Metric;
 use crate::contract::packet::PacketMut;
 use crate::contract::protocol::JobShape;
 use crate::contract::state::{SwitchState, not_acted_upon};
-use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use crate::contract::switch::{Emission, OperatorStatus, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
-use crate::contract::work::{Brought, Claim, Work};
+use crate::contract::work::{Instrumented, Work};
 use crate::parts::block_sizes::{BlockSizes, Sizes};
 use crate::parts::form::Form;
 use crate::parts::inquiry::{Inquiry, Neighbour};
@@ -115,7 +115,7 @@ impl<D: Dialect> SlotSwitch<D> {
     /// A machine with all its memory.
     pub fn new(values: Values, config: &SwitchConfig) -> SlotSwitch<D> {
         let slots = layout::slots_of(&config.job, config.tree);
-        let dialect = D::of(&config.job.options, config.job.levels, config.job.world);
+        let dialect = D::of(&config.job.options, config.job.levels, config.job.world_size);
         SlotSwitch {
             members: config.members.clone(),
             group: config.group,
@@ -318,20 +318,8 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
             + self.inquiry.memory_bytes()
     }
 
-    fn questions(&self) -> u64 {
+    fn query_kinds(&self) -> u64 {
         1 << Kind::Query as u8
-    }
-
-    fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
-        self.claim_of(ingress, packet)
-    }
-
-    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        self.brought_by(ingress, packet, wire_len)
-    }
-
-    fn take_work(&mut self) -> Option<Work> {
-        Some(std::mem::take(&mut self.counters.work))
     }
 
     fn report(&self) -> SwitchReport {
@@ -348,12 +336,13 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
         }
     }
 
-    fn take_instructions(&mut self) -> Option<u64> {
-        self.pool.take_instructions()
+    fn operator_status(&self) -> Option<OperatorStatus> {
+        let instructions = self.pool.instructions()?;
+        Some(OperatorStatus { instructions, fault: self.pool.fault().map(|fault| fault.to_string()) })
     }
 
-    fn fault(&self) -> Option<String> {
-        self.pool.fault().map(|fault| fault.to_string())
+    fn instrumented(&mut self) -> Option<&mut dyn Instrumented> {
+        Some(self)
     }
 
     fn state(&self) -> Option<&dyn SwitchState> {

@@ -26,16 +26,16 @@ impl Places {
 
     /// One place for each part of the tree over all ranks, and the nodes that the switch makes of these parts.
     pub fn of_ranks(config: &SwitchConfig) -> (Places, Forest) {
-        let world = config.job.world;
+        let world_size = config.job.world_size;
         let ranks = |below: &Below| below.ranks().iter().map(|rank| rank.0).collect::<Vec<_>>();
-        let parts: Vec<Vec<Range<u16>>> = config.below.iter().map(|below| cover(&ranks(below), world)).collect();
+        let parts: Vec<Vec<Range<u16>>> = config.below.iter().map(|below| cover(&ranks(below), world_size)).collect();
         let mut all: Vec<Range<u16>> = parts.concat();
         all.sort_unstable_by_key(|node| node.start);
         let place = |node: &Range<u16>| all.partition_point(|other| other.start < node.start) as u16;
         let of_parts = parts.iter().flatten().map(place).collect();
         let mut first = vec![0];
         parts.iter().for_each(|parts| first.push(first[first.len() - 1] + parts.len() as u16));
-        (Places { children: parts.len(), of_parts, first }, Forest::new(&all, world))
+        (Places { children: parts.len(), of_parts, first }, Forest::new(&all, world_size))
     }
 
     /// The number of places.

@@ -10,10 +10,10 @@ use super::places::Places;
 use super::slot::{Relation, State};
 use super::version::{UNKNOWN, Version, VersionId};
 use crate::contract::config::SwitchConfig;
+use crate::contract::custom_op::{Capacity, Fault};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::Encoding;
-use crate::contract::operator::{Fault, Room};
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
@@ -42,7 +42,7 @@ pub struct Pool<D: Dialect> {
     /// All ranks are below this switch.
     is_root: bool,
     /// Ranks of the whole job.
-    world: u16,
+    world_size: u16,
     /// A collective with so many elements has at least two blocks in every slot.
     two_laps: u64,
     mismatches: Vec<Option<Mismatch>>,
@@ -53,20 +53,20 @@ impl<D: Dialect> Pool<D> {
     pub fn new(values: Values, config: &SwitchConfig) -> Pool<D> {
         let (job, children) = (&config.job, config.members.len());
         let slots = layout::slots_of(job, config.tree);
-        let dialect = D::of(&job.options, job.levels, job.world);
+        let dialect = D::of(&job.options, job.levels, job.world_size);
         let (places, forest) = match dialect.is_over_ranks() {
             true => Some(Places::of_ranks(config)).map(|(places, forest)| (places, Some(forest))),
             false => None,
         }
         .unwrap_or_else(|| (Places::of_children(children), None));
-        let width = forest.as_ref().map_or_else(|| dialect.width(children, job.world), Forest::buffers);
+        let width = forest.as_ref().map_or_else(|| dialect.width(children, job.world_size), Forest::buffers);
         let versions = 2 * slots.len();
         let words = places.len().div_ceil(64);
         let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
         let instances = match values {
             Values::Elements => {
-                let room = Room { vector_bytes: lane_bytes, accumulators: versions * width };
-                job.options.operators().instances(room)
+                let capacity = Capacity { vector_bytes: lane_bytes, accumulators: versions * width };
+                job.options.operators().instances(capacity)
             }
             Values::Fingerprint => Box::default(),
         };
@@ -93,7 +93,7 @@ impl<D: Dialect> Pool<D> {
             children,
             places,
             is_root: config.parent.is_none(),
-            world: job.world,
+            world_size: job.world_size,
             two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
             mismatches: vec![None; versions],
         }
@@ -167,10 +167,10 @@ impl<D: Dialect> Pool<D> {
         let exponent = if is_scaled { agreement.follow(block.stage()) } else { None };
         let rule = match encoding.at_switch {
             Some(kernels) if is_scaled => {
-                let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world);
+                let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world_size);
                 Rule::in_fixed_point(encoding.combine, Scaled { kernels, scale, op: block.spec.op })
             }
-            _ => Rule::arranged(encoding.combine, self.arrangement(&block.spec, encoding)).by(encoding.own),
+            _ => Rule::arranged(encoding.combine, self.arrangement(&block.spec, encoding)).by(encoding.custom_op),
         };
         let (turnaround, round) = self.measured(now, shadow, &block);
         self.sums.begin(id.0, rule);
@@ -237,7 +237,7 @@ impl<D: Dialect> Pool<D> {
     /// All contributions of all ranks are in.
     pub fn complete(&mut self, now: Time, id: VersionId) {
         if self.versions[id.0].block.spec.op == ReduceOp::Avg {
-            self.sums.finish(id.0, self.world);
+            self.sums.finish(id.0, self.world_size);
         }
         self.conclude(id);
         self.all_in(now, id, State::Complete);
@@ -314,12 +314,12 @@ impl<D: Dialect> Pool<D> {
         (0..self.children as u16).map(ChildId).find(|&wid| self.places.any(wid, |place| self.has_seen(id, place)))
     }
 
-    /// Instructions that the job's own operators have taken since this was asked last; `None` where it has none.
-    pub fn take_instructions(&mut self) -> Option<u64> {
-        self.sums.take_instructions()
+    /// Instructions that the job's custom operators have taken so far; `None` if the job has none.
+    pub fn instructions(&self) -> Option<u64> {
+        self.sums.instructions()
     }
 
-    /// Why one of the job's own operators has failed, if one has.
+    /// Why one of the job's custom operators has failed, if one has.
     #[inline]
     pub fn fault(&self) -> Option<&Fault> {
         self.sums.fault()
