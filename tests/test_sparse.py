@@ -47,7 +47,7 @@ BAD: list[tuple[Any, Any, Any, str]] = [
     ([-1], [1.0], 10, "ValueError: index -1, number 0, is negative: indices count from 0"),
     ([10], [1.0], 10, "ValueError: index 10, number 0, is beyond the tensor's 10 elements"),
     (np.array([2**64 - 1], np.uint64), [1.0], 10, "ValueError: index 9223372036854775807, number 0, is beyond"),
-    ([1, 2], [1.0], 10, "ValueError: there are 2 indices and 1 values: bring one value for each index"),
+    ([1, 2], [1.0], 10, "ValueError: there are 2 indices and 1 values: give one value for each index"),
     ([0.5], [1.0], 10, "TypeError: indices are integers, not float64"),
     ([[1]], [1.0], 10, "ValueError: indices are a list of numbers, not an array of shape [1, 1]"),
     ([1], [[1.0]], 10, "ValueError: values are a list of one for each index, not an array of shape [1, 1]"),

@@ -1,4 +1,4 @@
-//! The parts of a world, and how much may go wrong in it.
+//! What is explored: which machines, and how many faults.
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::options::{Defaults, Kind, Options};
@@ -7,10 +7,10 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::protocols;
 use tributary_proto::switch_options::{Given, SwitchOptionError, SwitchOptions};
 
-/// How much of what jobs share in a switch is enough for a small world.
-const FEW: u64 = 8;
+/// How many slots, descriptors or aggregators of a switch's shared memory are enough here.
+const SMALL: u64 = 8;
 
-/// A small world. Its states are finite because faults and early timers are counted.
+/// A small system. Its states are finite because faults and early timers are counted.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// The protocol whose machines run.
@@ -31,20 +31,20 @@ pub struct Bounds {
     pub collectives: u8,
     /// Leaf switches; 0 for one switch with all hosts on it.
     pub leaves: u16,
-    /// Spine switches above the leaves.
+    /// Spine switches, each connected to all leaves.
     pub spines: u16,
     /// How many packets may be lost.
     pub losses: u8,
     /// How many packets may arrive twice.
     pub duplicates: u8,
-    /// How many timers may run out early: while packets are under way, or before another machine's timer that is due
+    /// How many timers may expire early: while packets are in flight, or before another machine's timer that is due
     /// first.
     pub timeouts: u8,
-    /// The search stops, incomplete, after so many states.
+    /// The search stops, incomplete, after this many states.
     pub most_states: u64,
 }
 
-/// Why a world cannot be explored. The text is a sentence.
+/// Why a system cannot be explored. The text is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundsError {
     /// A number that is too small or too large to be explored.
@@ -103,14 +103,14 @@ impl Bounds {
     }
 
     /// The switches' options for memory that jobs share: the chosen ones, else few of everything that is counted. A
-    /// machine is copied and compared as a whole, so that unused room costs time.
+    /// machine is copied and compared as a whole, so that unused memory costs time.
     pub fn switches_with(chosen: &Given) -> Result<SwitchOptions, SwitchOptionError> {
         let mut given = Given::new();
         for shared in protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref()) {
             let few = shared.options.specs.iter().filter_map(|spec| match spec.kind {
                 Kind::Count { least, .. } => {
-                    let usual = spec.default.parse().unwrap_or(FEW);
-                    Some((spec.name.to_owned(), FEW.min(usual).max(least).to_string()))
+                    let usual = spec.default.parse().unwrap_or(SMALL);
+                    Some((spec.name.to_owned(), SMALL.min(usual).max(least).to_string()))
                 }
                 _ => None,
             });

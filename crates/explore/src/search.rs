@@ -1,4 +1,4 @@
-//! The search through all states of a world, the nearest first, so that an error is found by a short run.
+//! The search through all states, the nearest first, so that an error is found by a short run.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,16 +6,17 @@ use std::ops::ControlFlow;
 
 use crate::bounds::{Bounds, BoundsError};
 use crate::fingerprint::Fingerprint;
-use crate::site::Site;
-use crate::world::{Machines, Step, World};
+use crate::state::{MachineCache, State};
+use crate::step::Step;
+use crate::topology::Topology;
 
-/// A run that has not ended after so many steps without a fault counts as endless. Runs of such small worlds take some
+/// A run that has not ended after this many steps without a fault counts as endless. Runs of such small systems take some
 /// hundreds.
 const MOST_FAIR_STEPS: usize = 10_000;
 /// How many steps of an endless run are shown.
 const SHOWN_FAIR_STEPS: usize = 40;
 /// How many states there are between two checks whether to go on.
-const LOOK_EVERY: u64 = 1 << 10;
+const REPORT_EVERY: u64 = 1 << 10;
 
 /// The progress of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,16 +64,16 @@ pub struct Exploration {
     pub counterexample: Option<Counterexample>,
 }
 
-/// Goes through all states of a world; reports its progress, and stops early if `watch` says so.
+/// Goes through all states; reports its progress, and stops early if `watch` says so.
 pub fn explore(
     bounds: &Bounds,
     watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Exploration, BoundsError> {
-    let site = Site::new(bounds)?;
-    let mut machines = Machines::new(bounds, true);
-    let first = World::new(&site, &mut machines)?;
+    let topology = Topology::new(bounds)?;
+    let mut machines = MachineCache::new(bounds, true);
+    let first = State::new(&topology, &mut machines)?;
     let mut search =
-        Search { site, machines, known: HashMap::default(), paths: Vec::new(), progress: Progress::default() };
+        Search { topology, machines, known: HashMap::default(), paths: Vec::new(), progress: Progress::default() };
     let found = search.run(first, watch);
     let (is_complete, counterexample) = match found {
         ControlFlow::Continue(()) => (true, None),
@@ -117,8 +118,8 @@ struct Path {
 const NOWHERE: u32 = u32::MAX;
 
 struct Search {
-    site: Site,
-    machines: Machines,
+    topology: Topology,
+    machines: MachineCache,
     known: HashMap<Fingerprint, Known, BuildHasherDefault<AsItIs>>,
     paths: Vec<Path>,
     progress: Progress,
@@ -128,30 +129,30 @@ struct Search {
 type Onward = ControlFlow<Option<Counterexample>>;
 
 impl Search {
-    fn run(&mut self, first: World, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Onward {
+    fn run(&mut self, first: State, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Onward {
         let mut layer = Vec::new();
         self.reach(first, NOWHERE, Step::Lose(0), &mut layer)?;
         while !layer.is_empty() {
             let mut next = Vec::new();
-            for (done, (world, number)) in layer.iter().enumerate() {
-                self.expand(world, *number, &mut next)?;
+            for (done, (state, number)) in layer.iter().enumerate() {
+                self.expand(state, *number, &mut next)?;
                 self.progress.waiting = (layer.len() - done - 1 + next.len()) as u64;
-                if (done as u64).is_multiple_of(LOOK_EVERY) {
-                    self.look(watch)?;
+                if (done as u64).is_multiple_of(REPORT_EVERY) {
+                    self.report(watch)?;
                 }
             }
             self.progress.depth += u32::from(!next.is_empty());
             layer = next;
         }
-        let _ = self.look(watch);
+        let _ = self.report(watch);
         ControlFlow::Continue(())
     }
 
-    fn look(&mut self, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Onward {
+    fn report(&mut self, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Onward {
         self.progress.machines = self.machines.known() as u64;
         match watch(&self.progress) {
             ControlFlow::Break(()) => ControlFlow::Break(None),
-            ControlFlow::Continue(()) if self.progress.states >= self.site.bounds.most_states => {
+            ControlFlow::Continue(()) if self.progress.states >= self.topology.bounds.most_states => {
                 ControlFlow::Break(None)
             }
             ControlFlow::Continue(()) => ControlFlow::Continue(()),
@@ -159,9 +160,9 @@ impl Search {
     }
 
     /// Tries all steps from a state.
-    fn expand(&mut self, world: &World, number: u32, next: &mut Vec<(World, u32)>) -> Onward {
-        for step in world.steps(&self.site) {
-            let (after, outcome) = world.after(&self.site, step, &mut self.machines);
+    fn expand(&mut self, state: &State, number: u32, next: &mut Vec<(State, u32)>) -> Onward {
+        for step in state.steps(&self.topology) {
+            let (after, outcome) = state.after(&self.topology, step, &mut self.machines);
             self.progress.steps += 1;
             if let Some(wrong) = outcome.wrong {
                 let mut steps = self.path(number);
@@ -174,51 +175,51 @@ impl Search {
     }
 
     /// Notes a state if it is new.
-    fn reach(&mut self, world: World, before: u32, step: Step, next: &mut Vec<(World, u32)>) -> Onward {
-        let fingerprint = world.fingerprint();
+    fn reach(&mut self, state: State, before: u32, step: Step, next: &mut Vec<(State, u32)>) -> Onward {
+        let fingerprint = state.fingerprint();
         if std::mem::replace(&mut self.known.entry(fingerprint).or_default().reached, true) {
             return ControlFlow::Continue(());
         }
         let number = self.paths.len() as u32;
         self.paths.push(Path { before, step });
         self.progress.states += 1;
-        self.progress.ends += u64::from(world.has_ended(&self.site));
-        self.finish(&world, number)?;
-        next.push((world, number));
+        self.progress.ends += u64::from(state.has_ended(&self.topology));
+        self.finish(&state, number)?;
+        next.push((state, number));
         ControlFlow::Continue(())
     }
 
     /// Runs on without faults until the end, or until a state from which that was done before. Here the machines keep
     /// their times: a machine that waits for its third timer must not be taken for one that waits for its first.
-    fn finish(&mut self, world: &World, number: u32) -> Onward {
-        let shared = self.machines.share(false);
-        let finished = self.run_on(world, number);
-        self.machines.share(shared);
+    fn finish(&mut self, state: &State, number: u32) -> Onward {
+        let shared = self.machines.intern(false);
+        let finished = self.run_on(state, number);
+        self.machines.intern(shared);
         finished
     }
 
-    fn run_on(&mut self, world: &World, number: u32) -> Onward {
-        let (mut world, mut passed, mut steps) = (world.clone(), Vec::new(), Vec::new());
+    fn run_on(&mut self, state: &State, number: u32) -> Onward {
+        let (mut state, mut passed, mut steps) = (state.clone(), Vec::new(), Vec::new());
         loop {
-            let fingerprint = world.fingerprint();
+            let fingerprint = state.fingerprint();
             if self.known.get(&fingerprint).is_some_and(|known| known.ends) {
                 break;
             }
             passed.push(fingerprint);
-            if world.has_ended(&self.site) {
+            if state.has_ended(&self.topology) {
                 break;
             }
-            let step = world.fair_step(&self.site).filter(|_| steps.len() < MOST_FAIR_STEPS);
+            let step = state.fair_step(&self.topology).filter(|_| steps.len() < MOST_FAIR_STEPS);
             let Some(step) = step else {
                 steps.truncate(SHOWN_FAIR_STEPS);
                 return self.found(Found::NoEnd, number, steps);
             };
             steps.push(step);
-            let (after, outcome) = world.after(&self.site, step, &mut self.machines);
+            let (after, outcome) = state.after(&self.topology, step, &mut self.machines);
             if let Some(wrong) = outcome.wrong {
                 return self.found(Found::Wrong(wrong), number, steps);
             }
-            world = after;
+            state = after;
         }
         passed.into_iter().for_each(|fingerprint| self.known.entry(fingerprint).or_default().ends = true);
         ControlFlow::Continue(())

@@ -8,7 +8,7 @@ use tributary_proto::contract::host::{Collective, Host, HostEvent, HostStats, Su
 use tributary_proto::contract::ids::{OpId, Rank};
 use tributary_proto::contract::options::OptionSet;
 use tributary_proto::contract::packet::{Addr, Ecn, Packet, Transmit};
-use tributary_proto::contract::protocol::{Description, Placement, Protocol};
+use tributary_proto::contract::protocol::{Description, Protocol};
 use tributary_proto::contract::state::HostState;
 use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::Time;
@@ -83,7 +83,7 @@ fn a_wrong_sum_is_found_by_a_short_run_and_the_run_shows_it_again_in_words() {
     let exploration = explore(&bounds, &mut |_| ControlFlow::Continue(())).unwrap();
     let counterexample = exploration.counterexample.expect("nothing is summed");
     let Found::Wrong(wrong) = &counterexample.found else { panic!("{counterexample:?}") };
-    assert!(wrong.starts_with("rank 1 is told that collective 0 is complete, and it is not the sum"), "{wrong}");
+    assert!(wrong.starts_with("rank 1 has a complete collective 0 that is not the sum"), "{wrong}");
     let run = replay(&bounds, &counterexample.steps).unwrap();
     assert_eq!(run.wrong.as_ref(), Some(wrong));
     let lines = [
@@ -95,7 +95,7 @@ fn a_wrong_sum_is_found_by_a_short_run_and_the_run_shows_it_again_in_words() {
 }
 
 #[test]
-fn a_run_that_cannot_end_is_found_though_nothing_wrong_was_told() {
+fn a_run_that_cannot_end_is_found_even_if_no_result_is_wrong() {
     // Alone it waits for an answer of nobody.
     let bounds = Bounds { ranks: 1, ..without_faults() };
     let exploration = explore(&bounds, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -103,7 +103,7 @@ fn a_run_that_cannot_end_is_found_though_nothing_wrong_was_told() {
 }
 
 #[test]
-fn a_world_that_is_none_and_a_run_of_another_world_are_refused_with_a_sentence() {
+fn invalid_bounds_and_a_run_of_another_system_are_refused_with_a_sentence() {
     let bounds = Bounds { ranks: 9, ..without_faults() };
     let error = explore(&bounds, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert_eq!(error, BoundsError::Range { what: "ranks", given: 9, least: 1, most: 8 });

@@ -37,11 +37,11 @@ mod tests {
     use crate::contract::protocol::Placement;
 
     #[test]
-    fn codes_and_names_tell_protocols_apart() {
-        for (place, protocol) in ALL.iter().enumerate() {
+    fn codes_and_names_are_unique() {
+        for (index, protocol) in ALL.iter().enumerate() {
             assert_eq!(named(protocol.name), Some(*protocol));
             assert_eq!(with_code(protocol.code), Some(*protocol));
-            assert!(ALL[..place].iter().all(|before| before.code < protocol.code), "in the order of codes");
+            assert!(ALL[..index].iter().all(|before| before.code < protocol.code), "in the order of codes");
         }
         assert_eq!(named("carrier pigeon"), None);
     }
@@ -49,6 +49,7 @@ mod tests {
     #[test]
     fn each_has_the_machines_that_its_placement_needs() {
         for protocol in ALL {
+            assert!(!protocol.about.is_empty() && protocol.header_len > 0, "{protocol} overrides the base");
             assert_eq!(protocol.switch.is_some(), protocol.placement == Placement::Trees, "{protocol}");
             assert_eq!(protocol.shared.is_some(), protocol.placement == Placement::EveryHop, "{protocol}");
             for set in [&protocol.options].into_iter().chain(protocol.shared.as_ref().map(|shared| &shared.options)) {

@@ -170,6 +170,14 @@ pub struct SwitchConfig {
     pub parent: Option<Parent>,
 }
 
+impl SwitchConfig {
+    /// The only switch of a tree: all ranks are its children, rank `r` at port `r`, in multicast group 0.
+    pub fn star(job: JobConfig, tree: TreeId) -> SwitchConfig {
+        let (members, below) = ((0..job.world_size).map(PortId).collect(), Below::workers(job.world_size));
+        SwitchConfig { job, tree, members, below, group: GroupId(0), parent: None }
+    }
+}
+
 /// What is behind a child of a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Below {

@@ -69,17 +69,17 @@ pub struct OptionSet {
     pub order: fn(&Options) -> SumOrder,
     /// The fewest ranks that a job's result may be over; `None` if results of this protocol never lack a rank.
     pub quorum: Option<QuorumOf>,
-    /// About how many packets carry a block's result to a host, with these options, so many ranks, and packets of so
-    /// many elements of four bytes. A window of blocks is so many times more packets.
+    /// About how many packets carry a block's result to a host. The arguments: the options, the number of ranks, and
+    /// elements of four bytes in a packet.
     pub packets_of_a_result: fn(&Options, u16, u16) -> u64,
 }
 
-/// The fewest ranks that a result may be over, in a job of so many ranks with these options; `None` if it must be all
-/// ranks.
+/// The fewest ranks that a result may be over, in a job with these options and this number of ranks; `None` if it must
+/// be all ranks.
 pub type QuorumOf = fn(&Options, u16) -> Option<u16>;
 
-/// The options of a job of sparse tensors, as name and text. The argument: how many elements of a million a rank
-/// brings, if known.
+/// The options of a job of sparse tensors, as name and text. The argument: a rank's density in elements per million, if
+/// known.
 pub type SparseJob = fn(Option<u64>) -> Vec<(&'static str, String)>;
 
 /// Which defaults apply where no value is chosen.
@@ -195,13 +195,13 @@ impl OptionSet {
         Ok(options)
     }
 
-    /// The fewest ranks that a result may be over, in a job of so many ranks; `None` if results never lack a rank.
+    /// The fewest ranks that a result may be over, in a job of `world_size` ranks; `None` if results never lack a rank.
     pub fn quorum(&self, options: &Options, world_size: u16) -> Option<u16> {
         self.quorum.and_then(|quorum| quorum(options, world_size))
     }
 
     /// The options of a job of sparse tensors, by name: those that were chosen, and those that such a job needs
-    /// besides. A rank brings about so many elements of a million, if that is known. `None` if the protocol has no such
+    /// besides. `density_ppm` is a rank's density in elements per million, if known. `None` if the protocol has no such
     /// jobs.
     pub fn of_sparse(
         &self,
@@ -272,7 +272,7 @@ impl Options {
     pub fn count(&self, name: &str) -> u64 {
         match self.0.get(name) {
             Some(&Value::Count(count)) => count,
-            other => panic!("option {name} is no number but {other:?}"),
+            other => panic!("option {name} is not a number but {other:?}"),
         }
     }
 
@@ -280,7 +280,7 @@ impl Options {
     pub fn time(&self, name: &str) -> Span {
         match self.0.get(name) {
             Some(&Value::Time(span)) => span,
-            other => panic!("option {name} is no time but {other:?}"),
+            other => panic!("option {name} is not a time but {other:?}"),
         }
     }
 
@@ -288,7 +288,7 @@ impl Options {
     pub fn choice(&self, name: &str) -> &'static str {
         match self.0.get(name) {
             Some(&Value::Choice(word)) => word,
-            other => panic!("option {name} is no word but {other:?}"),
+            other => panic!("option {name} is not a choice but {other:?}"),
         }
     }
 
@@ -296,7 +296,7 @@ impl Options {
     pub fn flag(&self, name: &str) -> bool {
         match self.0.get(name) {
             Some(&Value::Flag(flag)) => flag,
-            other => panic!("option {name} is no flag but {other:?}"),
+            other => panic!("option {name} is not a flag but {other:?}"),
         }
     }
 
@@ -341,11 +341,11 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_chooses_is_the_default() {
+    fn values_that_are_not_chosen_are_defaults() {
         let options = read(&[("pipes", "7")]).unwrap();
         assert_eq!((options.count("pipes"), options.choice("solder"), options.flag("hot")), (7, "silver", false));
         assert_eq!(options.time("wait"), Span::from_millis(2));
-        assert_eq!(SET.read(&options.to_text()), Ok(options), "options survive their journey as text");
+        assert_eq!(SET.read(&options.to_text()), Ok(options), "options survive as text");
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_job_has_the_options_that_it_needs_unless_somebody_has_chosen() {
+    fn a_sparse_job_has_the_options_that_it_needs_unless_they_are_chosen() {
         let sparse = |density: Option<u64>| {
             let pipes = density.map(|ppm| ("pipes", (ppm / 1_000).to_string()));
             std::iter::once(("solder", "lead".to_owned())).chain(pipes).collect()

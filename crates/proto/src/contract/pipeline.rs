@@ -113,7 +113,7 @@ impl Pipeline {
         let machine = self.shared.get_mut(protocol);
         debug_assert!(machine.is_some(), "the shared machine comes first");
         let uses_shared = machine.map(|machine| machine.add_job(plan)).is_some();
-        // Servers on hosts of their own, behind the ranks in the plan.
+        // Dedicated servers, which follow the ranks in the plan.
         let behind = plan.ports.iter().skip(plan.job.world_size.into()).flatten().copied();
         let others = if members.is_empty() { Vec::new() } else { behind.collect() };
         let members = members.into_iter().take(plan.job.world_size.into()).collect();
@@ -249,7 +249,8 @@ impl Pipeline {
         }
     }
 
-    /// What a packet of `wire_len` bytes brings to its block: see [`Instrumented::brings`](crate::contract::work::Instrumented::brings).
+    /// What a packet of `wire_len` bytes brings to its block: see
+    /// [`Instrumented::brings`](crate::contract::work::Instrumented::brings).
     pub fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
         let common = Common::parse(packet).ok()?;
         let machine = self.jobs.get_mut(common.job)?.job.machine.as_mut()?;

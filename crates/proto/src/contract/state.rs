@@ -1,8 +1,8 @@
 //! The states of machines, for explorers: a machine can be copied as it is, and its state can be hashed.
 //!
-//! A machine's state is all that the machine may ever act upon. Mere counters are not part of it ([`not_acted_upon`]).
-//! A machine's configuration never changes, so a name stands for it. A [`Time`] or a [`Span`] reaches the hasher with a
-//! mark ([`TimeMark`]), so that an explorer can tell times from other numbers and keep only what matters to it, such as
+//! A machine's state is everything that its behaviour can depend on. Counters that are only reported do not belong to it
+//! (`not_acted_upon!`). A machine's configuration never changes, so its id is hashed instead. A [`Time`] or a [`Span`] is
+//! hashed with a mark ([`TimeMark`]), so that an explorer can tell times from other numbers and keep only what matters to it, such as
 //! their order.
 
 use std::hash::{Hash, Hasher};
@@ -69,7 +69,7 @@ impl<T: SharedSwitch + Clone + Hash + 'static> SharedSwitchState for T {
 }
 
 /// # Panics
-/// If the tensor cannot be copied: only an explorer copies machines, and it brings tensors that can.
+/// If the tensor cannot be copied: only an explorer copies machines, and its tensors can be copied.
 impl Clone for Box<dyn Tensor> {
     fn clone(&self) -> Box<dyn Tensor> {
         self.fork().expect("a machine that is explored holds tensors that can be copied")
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_spans_are_told_from_each_other_and_from_numbers() {
+    fn times_spans_and_numbers_are_distinguished() {
         let mut numbers = Numbers::default();
         (Time(7), Span(7), 7u64, 7u128).hash(&mut numbers);
         let read: Vec<_> = numbers.0.into_iter().map(TimeMark::read).collect();

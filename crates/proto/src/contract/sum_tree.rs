@@ -1,6 +1,6 @@
 //! The order in which operands are added. The bits of a sum follow from it, if a protocol promises such an order.
 
-/// An operand: a rank's data, or a switch's sum over its children in the order of their places.
+/// An operand: a rank's data, or a switch's sum over its children, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SumTree {
     /// A rank.

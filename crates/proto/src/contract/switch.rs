@@ -179,7 +179,7 @@ pub struct SharedReport {
     pub slots: u32,
     /// Slots, descriptors or aggregators that some job holds.
     pub slots_held: u32,
-    /// The most that were held at once.
+    /// The most that were in use at once.
     pub slots_peak: u32,
     /// The protocol's own counters and gauges, all jobs together.
     pub metrics: Vec<Metric>,
@@ -191,7 +191,7 @@ impl SharedReport {
         let mut all = vec![
             Metric::gauge("slots", self.slots.into(), "What jobs share."),
             Metric::gauge("slots_held", self.slots_held.into(), "What some job holds of it."),
-            Metric::gauge("slots_peak", self.slots_peak.into(), "The most that was held at once."),
+            Metric::gauge("slots_peak", self.slots_peak.into(), "The most that was in use at once."),
         ];
         all.extend(&self.metrics);
         all

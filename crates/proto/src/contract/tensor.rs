@@ -78,7 +78,7 @@ pub struct Spec {
     pub dtype: DType,
     /// The operator.
     pub op: ReduceOp,
-    /// Which ranks bring data, and which get the result.
+    /// Which ranks contribute, and which get the result.
     pub primitive: Primitive,
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for Spec {
 pub trait Tensor: Any + Send {
     /// Size, type, operator, and which ranks contribute and get the result. A machine calls `encode` and the other
     /// reading calls only on ranks that contribute. On ranks that get no result, it need not call `decode` and the
-    /// other writing calls, nor bring the result to the rank.
+    /// other writing calls, nor send the result to the rank.
     fn spec(&self) -> Spec;
 
     /// True if writing to the output leaves the input as it is, because they do not overlap.

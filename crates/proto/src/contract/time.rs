@@ -1,4 +1,4 @@
-//! The machines' time: integer picoseconds since the driver's own start. Drivers tell machines the time; machines never
+//! The machines' time: integer picoseconds since the driver's own start. Drivers pass the time to machines; machines never
 //! ask for it.
 
 use std::fmt;
@@ -80,11 +80,11 @@ impl Span {
 const UNITS: [(&str, u64); 5] =
     [("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)];
 
-/// Why a text is no span of time. The error is a sentence.
+/// Why a text is not a span of time. The error is a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
     /// The text has no number, or no unit.
-    #[error("\"{0}\" is no quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"")]
+    #[error("\"{0}\" is not a quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"")]
     Form(String),
     /// The number is negative or too large for a span.
     #[error("\"{0}\" is negative or too much")]
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn what_is_no_span_is_refused_with_a_sentence() {
         let sentence = |text: &str| text.parse::<Span>().unwrap_err().to_string();
-        let form = "is no quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"";
-        assert_eq!(sentence("4 parsec"), format!("\"4 parsec\" {form}"));
-        assert_eq!(sentence("4"), format!("\"4\" {form}"));
+        let expected = "is not a quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"";
+        assert_eq!(sentence("4 parsec"), format!("\"4 parsec\" {expected}"));
+        assert_eq!(sentence("4"), format!("\"4\" {expected}"));
         assert_eq!(sentence("-1 s"), "\"-1 s\" is negative or too much");
         assert_eq!(sentence("1e30 s"), "\"1e30 s\" is negative or too much");
     }

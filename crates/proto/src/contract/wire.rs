@@ -170,7 +170,7 @@ pub fn u32(bytes: &[u8], at: usize) -> u32 {
 
 /// Bytes of a packet's description of its collective: elements (32 bits), type, operator, root (16 bits).
 pub const SPEC_LEN: usize = 8;
-/// The root of a collective that has none. No job has so many ranks.
+/// The root of a collective that has none: no job has this many ranks.
 const NO_ROOT: u16 = u16::MAX;
 /// The operator of a broadcast, which has none.
 const NO_OPERATOR: u8 = 0;

@@ -30,15 +30,15 @@ pub struct Work {
     pub combined: u64,
     /// Pairs of an index and a value that found their index in the block and were combined with its value.
     pub hit: u64,
-    /// Pairs that found a free place in the block.
+    /// Pairs that found a free slot in the block's table.
     pub inserted: u64,
-    /// Pairs that found another index in their place, and were sent on by themselves.
+    /// Pairs that found another index in their slot, and were forwarded unsummed.
     pub spilled: u64,
     /// Cells without a value that were searched for the sum.
     pub scanned_empty: u64,
     /// Cells with a value that were searched for the sum.
     pub scanned_full: u64,
-    /// Packets that were made and go out, at once or when there is room for them. Copies for several ports count once.
+    /// Packets that were made and go out, at once or when a queue has space. Copies for several ports count once.
     pub emitted: u64,
     /// Pairs of an index and a value in those packets that went out before they were full.
     pub unfilled: u64,
@@ -49,7 +49,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// True if the block has taken in something that the packet brought.
+    /// True if the block has changed.
     pub fn took_in(&self) -> bool {
         self.copied + self.combined + self.hit + self.inserted + self.spilled > 0
     }
@@ -58,20 +58,20 @@ impl Work {
 /// What a packet's handler claims: handlers with conflicting claims may not run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The block: packets of one block are handled at the same place.
+    /// The block: packets of one block are handled by the same cores.
     pub block: u64,
-    /// The part of the block that the handler needs for itself.
+    /// What of the block the handler needs exclusively.
     pub needs: Needs,
 }
 
-/// The part of a block that a handler needs for itself.
+/// What of a block a handler needs exclusively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing.
     Nothing,
-    /// One of so many buffers (at least one), whichever is free. The handler that ends last combines the buffers.
+    /// Any free one of this number of buffers (at least one). The handler that ends last combines the buffers.
     Buffer(u16),
-    /// Its own place, of so many, at the bottom of a tree. No handler waits; one that finds its sibling's vector goes
+    /// A leaf of a tree, and the number of leaves. No handler waits; one that finds its sibling's vector goes
     /// on upwards.
     Place(u16, u16),
     /// The block's hash table.
@@ -84,7 +84,7 @@ impl Claim {
     /// The whole machine, for a packet of which nothing is known.
     pub const ALL: Claim = Claim { block: 0, needs: Needs::Buffer(1) };
 
-    /// No part of a block.
+    /// Nothing of a block.
     pub fn nothing(block: u64) -> Claim {
         Claim { block, needs: Needs::Nothing }
     }

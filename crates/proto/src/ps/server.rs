@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::contract::config::{Below, JobConfig, SwitchConfig};
+use crate::contract::config::{JobConfig, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
-use crate::contract::ids::{GroupId, PortId, Rank, TreeId};
+use crate::contract::ids::{PortId, Rank, TreeId};
 use crate::contract::packet::{Addr, Ecn, Packet, PacketMut, Transmit};
 use crate::contract::rate_limit::QueryLimit;
 use crate::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Switch, Verdict};
@@ -49,11 +49,8 @@ pub struct Server {
 impl Server {
     /// The server of one tree.
     pub fn new(values: Values, job: &JobConfig, tree: TreeId) -> Server {
-        let members = (0..job.world_size).map(PortId).collect();
-        let below = Below::workers(job.world_size);
-        let config = SwitchConfig { job: job.clone(), tree, members, below, group: GroupId(0), parent: None };
         Server {
-            machine: SwitchMl::new(values, &config),
+            machine: SwitchMl::new(values, &SwitchConfig::star(job.clone(), tree)),
             world_size: job.world_size,
             tree,
             outgoing: VecDeque::new(),

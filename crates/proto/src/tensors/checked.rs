@@ -1,4 +1,4 @@
-//! Opaque elements of a job's own operator, with the expected results: each block of the result is compared when it is
+//! Opaque elements of a custom operator, with the expected results: each block of the result is compared when it is
 //! written, and is not kept.
 
 use std::ops::Range;
@@ -25,11 +25,11 @@ pub struct CheckedBytes {
 }
 
 impl CheckedBytes {
-    /// A rank's part of a collective: its input, and for each tree over which blocks are spread, the result over all
+    /// One rank's view of a collective: its input, and for each tree over which blocks are spread, the result over all
     /// ranks' inputs.
     pub fn new(spec: Spec, rank: Rank, input: Vec<u8>, expected: Arc<[Vec<u8>]>) -> CheckedBytes {
         let bytes = spec.elements as usize * spec.dtype.size();
-        assert_eq!(input.len(), bytes, "a rank brings whole elements");
+        assert_eq!(input.len(), bytes, "a rank has whole elements");
         let states = Ledger::new(spec.elements as usize, true);
         CheckedBytes { spec, rank, input, expected, states, faulty: Vec::new() }
     }
@@ -37,7 +37,7 @@ impl CheckedBytes {
     /// The state of the output.
     pub fn verification(&self) -> Verification {
         let elements = self.spec.elements as usize;
-        let mut verification = Verification::of(self.states.pieces().iter(), elements, self.faulty.clone());
+        let mut verification = Verification::of(self.states.ranges().iter(), elements, self.faulty.clone());
         if !self.spec.primitive.receives(self.rank) {
             verification.missing.clear();
         }
@@ -50,7 +50,7 @@ impl CheckedBytes {
     }
 }
 
-const OPAQUE: &str = "nobody but its operator knows what an opaque element is";
+const OPAQUE: &str = "only its operator reads an opaque element";
 
 impl Tensor for CheckedBytes {
     fn spec(&self) -> Spec {
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn blocks_are_what_one_of_the_trees_makes_of_them() {
         let mut tensor = tensor();
-        let mut brought = [0; 2];
-        tensor.read_input(2..4, &mut brought);
-        assert_eq!(brought, [3, 4]);
+        let mut input = [0; 2];
+        tensor.read_input(2..4, &mut input);
+        assert_eq!(input, [3, 4]);
         tensor.write(0..4, &[9, 8, 7, 6]);
         assert!(tensor.verification().missing.iter().eq([&(4..6)]));
         tensor.write(4..6, &[0, 0]);

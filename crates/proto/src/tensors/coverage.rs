@@ -1,4 +1,4 @@
-//! What is known about each range of a tensor's elements, in as few pieces as neighbours allow.
+//! What is known about each range of a tensor's elements, in as few ranges as possible.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,70 +6,70 @@ use std::ops::Range;
 /// A map from elements to `V`, which keeps adjacent ranges of equal value as one.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Coverage<V> {
-    /// Start of each piece, with its end and value. Pieces do not overlap.
-    pieces: BTreeMap<usize, (usize, V)>,
+    /// Start of each range, with its end and value. Ranges do not overlap.
+    ranges: BTreeMap<usize, (usize, V)>,
 }
 
 impl<V: Copy + PartialEq> Coverage<V> {
     pub(super) fn new() -> Coverage<V> {
-        Coverage { pieces: BTreeMap::new() }
+        Coverage { ranges: BTreeMap::new() }
     }
 
-    /// Sets the value of a range, in place of all earlier values of its elements.
+    /// Sets the value of a range, which replaces all earlier values of its elements.
     pub(super) fn set(&mut self, range: Range<usize>, value: V) {
         if range.is_empty() {
             return;
         }
         self.clear(range.clone());
         let Range { mut start, mut end } = range;
-        if let Some((&before, &(until, other))) = self.pieces.range(..start).next_back()
+        if let Some((&before, &(until, other))) = self.ranges.range(..start).next_back()
             && until == start
             && other == value
         {
             start = before;
         }
-        if let Some(&(until, other)) = self.pieces.get(&end)
+        if let Some(&(until, other)) = self.ranges.get(&end)
             && other == value
         {
-            self.pieces.remove(&end);
+            self.ranges.remove(&end);
             end = until;
         }
-        self.pieces.insert(start, (end, value));
+        self.ranges.insert(start, (end, value));
     }
 
     /// Forgets a range.
     pub(super) fn clear(&mut self, range: Range<usize>) {
-        if range.is_empty() || self.pieces.is_empty() {
+        if range.is_empty() || self.ranges.is_empty() {
             return;
         }
-        if let Some((&before, &(until, value))) = self.pieces.range(..range.start).next_back()
+        if let Some((&before, &(until, value))) = self.ranges.range(..range.start).next_back()
             && until > range.start
         {
-            self.pieces.insert(before, (range.start, value));
-            self.pieces.insert(range.start, (until, value));
+            self.ranges.insert(before, (range.start, value));
+            self.ranges.insert(range.start, (until, value));
         }
-        while let Some((&start, &(until, value))) = self.pieces.range(range.clone()).next() {
-            self.pieces.remove(&start);
+        while let Some((&start, &(until, value))) = self.ranges.range(range.clone()).next() {
+            self.ranges.remove(&start);
             if until > range.end {
-                self.pieces.insert(range.end, (until, value));
+                self.ranges.insert(range.end, (until, value));
             }
         }
     }
 
     /// The value that every element of the range has; `None` if they differ or any has none.
     pub(super) fn get(&self, range: &Range<usize>) -> Option<V> {
-        let (_, &(until, value)) = self.pieces.range(..=range.start).next_back()?;
+        let (_, &(until, value)) = self.ranges.range(..=range.start).next_back()?;
         (until >= range.end).then_some(value)
     }
 
     /// True if any element of the range has a value.
     pub(super) fn touches(&self, range: &Range<usize>) -> bool {
-        self.pieces.range(..range.end).next_back().is_some_and(|(_, &(until, _))| until > range.start)
+        self.ranges.range(..range.end).next_back().is_some_and(|(_, &(until, _))| until > range.start)
     }
 
-    /// All pieces in ascending order.
+    /// All ranges in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Range<usize>, V)> + '_ {
-        self.pieces.iter().map(|(&start, &(end, value))| (start..end, value))
+        self.ranges.iter().map(|(&start, &(end, value))| (start..end, value))
     }
 }
 
@@ -95,8 +95,8 @@ mod tests {
                 prop_assert_eq!(coverage.get(&(i..i + 1)), value);
                 prop_assert_eq!(coverage.touches(&(i..i + 1)), value.is_some());
             }
-            let pieces = plain.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
-            prop_assert_eq!(coverage.iter().count(), pieces, "neighbours of equal value are one piece");
+            let ranges = plain.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
+            prop_assert_eq!(coverage.iter().count(), ranges, "neighbours of equal value are one range");
         }
     }
 }

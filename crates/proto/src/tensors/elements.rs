@@ -15,7 +15,7 @@ pub enum Operands<'a, T> {
     Same(&'a mut [T]),
 }
 
-/// Memory that holds the input and the output of one collective: apart from each other, or the same elements. Blocks
+/// Memory that holds the input and the output of one collective, separately or as the same elements. Blocks
 /// are always inside `0..len()`.
 pub trait Storage: Send {
     /// The type of the elements.
@@ -27,7 +27,7 @@ pub trait Storage: Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// True if input and output are apart.
+    /// True if input and output are separate.
     fn is_separate(&self) -> bool;
     /// A block of the input.
     fn input(&self, block: Range<usize>) -> &[Self::Element];
@@ -214,11 +214,11 @@ mod tests {
     #[test]
     fn in_place_and_apart_give_the_same() {
         let input: Vec<f32> = (0..100).map(|i| i as f32 - 50.0).collect();
-        let mut apart = ElementTensor::new(VecStorage::new(input.clone()), ReduceOp::Avg);
+        let mut separate = ElementTensor::new(VecStorage::new(input.clone()), ReduceOp::Avg);
         let mut same = ElementTensor::new(InPlaceStorage::new(input.clone()), ReduceOp::Avg);
-        exchange(&mut apart);
+        exchange(&mut separate);
         exchange(&mut same);
-        let output = apart.into_storage().into_output();
+        let output = separate.into_storage().into_output();
         assert_eq!(output, same.into_storage().into_output());
         // Two ranks with the same input: the average is the input.
         assert_eq!(output, input);

@@ -1,11 +1,11 @@
-//! Fingerprints in place of elements: every sum proves that it has each rank's contribution exactly once.
+//! Fingerprints instead of elements: every sum proves that it has each rank's contribution exactly once.
 //!
 //! Rank `r` contributes to a block the words `(a_r * h, b_r * h', 1)`, modulo 2^64. `a_r` and `b_r` are fixed random
 //! numbers; `h` and `h'` are odd and depend on the collective, the block and its scale. Contributions are added, so the
 //! sum over all ranks is `(A * h, B * h', world)` with `A = sum of a_r` and `B = sum of b_r`. A sum in which rank `r`
 //! is counted `c_r` times equals this only if the `a_r` and the `b_r`, weighted by `c_r - 1`, both add up to 0. The
 //! probability is 2^-128 for weights that do not depend on those numbers. A contribution to another block, collective
-//! or scale has another `h`. The result of a broadcast is its root's contribution alone; other ranks bring zeros.
+//! or scale has another `h`. The result of a broadcast is its root's contribution alone; other ranks contribute zeros.
 
 mod partial;
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tributary_numeric::{BlockExponent, Scale};
 
-use self::partial::Part;
+use self::partial::Partial;
 use super::ledger::Ledger;
 use crate::contract::ids::Rank;
 use crate::contract::tensor::{Primitive, Spec, Tensor};
@@ -76,7 +76,7 @@ enum State {
     Partial(Run),
     /// Another partial sum, whose words are kept.
     Kept,
-    /// The sum over all ranks that bring data, proven.
+    /// The sum over all ranks that contribute, proven.
     Verified,
     /// Another sum.
     Faulty,
@@ -128,10 +128,10 @@ pub struct FingerprintTensor {
     world_size: u16,
     /// A hash of the collective.
     seed: u64,
-    /// The roster's sums for this rank, and for all ranks that bring data.
+    /// The roster's sums for this rank, and for all ranks that contribute.
     own: [u64; 2],
     all: [u64; 2],
-    /// The number of ranks that bring data.
+    /// The number of ranks that contribute.
     contributors: u16,
     roster: Arc<Roster>,
     states: Ledger<State>,
@@ -139,11 +139,11 @@ pub struct FingerprintTensor {
     kept: BTreeMap<usize, Words>,
     faulty: Vec<(Range<usize>, u64)>,
     /// Set if sums may lack ranks.
-    part: Option<Part>,
+    partial: Option<Partial>,
 }
 
 impl FingerprintTensor {
-    /// The part of `rank` in a collective. `collective` is a name for job and collective, the same on all ranks.
+    /// The tensor of `rank` in a collective. `collective` is a name for job and collective, the same on all ranks.
     pub fn new(spec: Spec, roster: Arc<Roster>, rank: u16, collective: u64) -> FingerprintTensor {
         assert!(rank < roster.world_size(), "rank {rank} is none of {}", roster.world_size());
         let world_size = roster.world_size();
@@ -163,13 +163,13 @@ impl FingerprintTensor {
             states: Ledger::new(spec.elements as usize, State::Verified),
             kept: BTreeMap::new(),
             faulty: Vec::new(),
-            part: None,
+            partial: None,
         }
     }
 
     /// The state of the output.
     pub fn verification(&self) -> Verification {
-        let states = self.states.pieces();
+        let states = self.states.ranges();
         let done = states.iter().filter(|(_, state)| matches!(state, State::Verified | State::Faulty));
         let known = done.map(|(range, state)| (range, state == State::Verified));
         let mut verification = Verification::of(known, self.spec.elements as usize, self.faulty.clone());
@@ -181,10 +181,10 @@ impl FingerprintTensor {
 
     /// This rank's contribution to a block.
     fn own_words(&self, factors: [u64; 2]) -> Words {
-        if self.part.is_some() { self.marked_words(factors) } else { words(self.own, 1, factors) }
+        if self.partial.is_some() { self.marked_words(factors) } else { words(self.own, 1, factors) }
     }
 
-    /// The result: the sum over all ranks that bring data.
+    /// The result: the sum over all ranks that contribute.
     fn all_words(&self, factors: [u64; 2]) -> Words {
         words(self.all, self.contributors, factors)
     }
@@ -229,7 +229,7 @@ impl FingerprintTensor {
 /// Hashes what was written; rank and collective never change.
 impl Hash for FingerprintTensor {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.seed, self.rank, &self.states, &self.kept, &self.faulty, self.part).hash(state);
+        (self.seed, self.rank, &self.states, &self.kept, &self.faulty, self.partial).hash(state);
     }
 }
 

@@ -1,29 +1,29 @@
 //! The value of each range of a tensor, where nearly all blocks have the same value in the end: one bit for each of
-//! these blocks, and pieces for the others.
+//! these blocks, and ranges for the others.
 
 use std::ops::Range;
 
 use super::coverage::Coverage;
 
-/// A map from elements to `V` that keeps one value, `settled`, in little memory.
+/// A map from elements to `V` that keeps one value, `uniform`, in little memory.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Ledger<V> {
-    settled: V,
+    uniform: V,
     elements: usize,
     /// Elements of a block, taken from the first range that was set; 0 before.
     block: usize,
-    /// One bit for each block with the settled value.
+    /// One bit for each block with the uniform value.
     bits: Vec<u64>,
     /// The values that no bit holds.
     others: Coverage<V>,
 }
 
 impl<V: Copy + PartialEq> Ledger<V> {
-    pub(super) fn new(elements: usize, settled: V) -> Ledger<V> {
-        Ledger { settled, elements, block: 0, bits: Vec::new(), others: Coverage::new() }
+    pub(super) fn new(elements: usize, uniform: V) -> Ledger<V> {
+        Ledger { uniform, elements, block: 0, bits: Vec::new(), others: Coverage::new() }
     }
 
-    /// Sets the value of a range, in place of all earlier values of its elements.
+    /// Sets the value of a range, which replaces all earlier values of its elements.
     pub(super) fn set(&mut self, range: Range<usize>, value: V) {
         if range.is_empty() {
             return;
@@ -32,7 +32,7 @@ impl<V: Copy + PartialEq> Ledger<V> {
             self.block = range.len();
         }
         match self.index(&range) {
-            Some(index) if value == self.settled => {
+            Some(index) if value == self.uniform => {
                 self.others.clear(range);
                 self.mark(index);
             }
@@ -48,8 +48,8 @@ impl<V: Copy + PartialEq> Ledger<V> {
         let mut blocks = self.blocks(range);
         match blocks.clone().any(|index| self.is_marked(index)) {
             false => self.others.get(range),
-            true if blocks.all(|index| self.is_marked(index)) => Some(self.settled),
-            true => self.pieces().get(range),
+            true if blocks.all(|index| self.is_marked(index)) => Some(self.uniform),
+            true => self.ranges().get(range),
         }
     }
 
@@ -58,18 +58,18 @@ impl<V: Copy + PartialEq> Ledger<V> {
         self.blocks(range).any(|index| self.is_marked(index)) || self.others.touches(range)
     }
 
-    /// All values as pieces.
-    pub(super) fn pieces(&self) -> Coverage<V> {
-        let mut pieces = self.others.clone();
+    /// All values as ranges.
+    pub(super) fn ranges(&self) -> Coverage<V> {
+        let mut ranges = self.others.clone();
         let mut index = 0;
         while index < 64 * self.bits.len() {
             let len = (index..64 * self.bits.len()).take_while(|&index| self.is_marked(index)).count();
             if len > 0 {
-                pieces.set(index * self.block..self.elements.min((index + len) * self.block), self.settled);
+                ranges.set(index * self.block..self.elements.min((index + len) * self.block), self.uniform);
             }
             index += len + 1;
         }
-        pieces
+        ranges
     }
 
     /// The block that is exactly this range, if there is one.
@@ -105,13 +105,13 @@ impl<V: Copy + PartialEq> Ledger<V> {
         self.bits[index / 64] |= 1 << (index % 64);
     }
 
-    /// Turns settled blocks into pieces, if the range has elements of them.
+    /// Turns uniform blocks into ranges, if the range has elements of them.
     fn unsettle(&mut self, range: &Range<usize>) {
         for index in self.blocks(range) {
             if self.is_marked(index) {
                 self.bits[index / 64] &= !(1 << (index % 64));
                 let start = index * self.block;
-                self.others.set(start..self.elements.min(start + self.block), self.settled);
+                self.others.set(start..self.elements.min(start + self.block), self.uniform);
             }
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Compared with one value for each element. Value 0 is settled; many ranges are blocks of 4.
+        /// Compared with one value for each element. Value 0 is uniform; many ranges are blocks of 4.
         #[test]
         fn agrees_with_a_plain_array(
             steps in prop::collection::vec(
@@ -146,9 +146,9 @@ mod tests {
                     prop_assert_eq!(ledger.touches(&range), values.iter().any(Option::is_some));
                 }
             }
-            let mut pieces = [None; 50];
-            ledger.pieces().iter().for_each(|(range, value)| pieces[range].fill(Some(value)));
-            prop_assert_eq!(pieces, plain);
+            let mut ranges = [None; 50];
+            ledger.ranges().iter().for_each(|(range, value)| ranges[range].fill(Some(value)));
+            prop_assert_eq!(ranges, plain);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::contract::tensor::{Spec, Tensor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SparseError {
     /// There is not one value for each index.
-    #[error("there are {indices} indices and {values} values: bring one value for each index")]
+    #[error("there are {indices} indices and {values} values: give one value for each index")]
     Lengths {
         /// The number of indices.
         indices: usize,
@@ -32,7 +32,7 @@ pub enum SparseError {
     Negative {
         /// The index.
         index: i64,
-        /// The index's place in the list.
+        /// The index's position in the list.
         at: usize,
     },
     /// An index is not below the size.
@@ -40,7 +40,7 @@ pub enum SparseError {
     Beyond {
         /// The index.
         index: i64,
-        /// The index's place in the list.
+        /// The index's position in the list.
         at: usize,
         /// The tensor's size.
         size: u32,
@@ -50,7 +50,7 @@ pub enum SparseError {
     Unsorted {
         /// The index.
         index: i64,
-        /// The index's place in the list.
+        /// The index's position in the list.
         at: usize,
     },
     /// An index occurs twice.
@@ -58,7 +58,7 @@ pub enum SparseError {
     Doubled {
         /// The index.
         index: i64,
-        /// The place of its second occurrence.
+        /// The position of its second occurrence.
         at: usize,
     },
 }

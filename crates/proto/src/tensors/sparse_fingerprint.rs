@@ -1,9 +1,9 @@
-//! Sparse fingerprints: random words at random indices in place of elements, so that every sum proves which
+//! Sparse fingerprints: random words at random indices instead of elements, so that every sum proves which
 //! contributions it has.
 //!
-//! A random draw for each index decides whether a rank brings it. At an index that it brings, the rank has a word that
+//! A random draw for each index decides whether a rank has it. At an index that it has, the rank has a word that
 //! depends on the collective, the rank and the index. Words are added modulo 2^64. A block of the result is right if it
-//! has the indices that any rank brings, and at each index the sum over the ranks that bring it. A contribution that is
+//! has the indices that any rank has, and at each index the sum over the ranks that have it. A contribution that is
 //! lost, doubled or another rank's is missed with a probability of 2^-64.
 
 use std::hash::{Hash, Hasher};
@@ -25,14 +25,14 @@ pub struct SparseDraw {
     spec: Spec,
     seed: u64,
     /// The indices of each rank, ascending.
-    brought: Vec<Vec<u32>>,
-    /// The indices that any rank brings, ascending, and the sums at these indices.
+    indices_of: Vec<Vec<u32>>,
+    /// The indices that any rank has, ascending, and the sums at these indices.
     union: Vec<u32>,
     sums: Vec<u64>,
 }
 
 impl SparseDraw {
-    /// The draw of ranks that each bring about so many of a million elements. `collective` is a name for job and
+    /// The draw of ranks that each have about `density_ppm` of a million elements. `collective` is a name for job and
     /// collective.
     pub fn new(spec: Spec, world_size: u16, collective: u64, density_ppm: u32) -> Arc<SparseDraw> {
         let seed = splitmix64(collective);
@@ -43,8 +43,8 @@ impl SparseDraw {
             let drawn = move |index: &u32| u128::from(splitmix64(seed ^ u64::from(*index))) * 1_000_000 < bound;
             (0..spec.elements).filter(drawn).collect()
         };
-        let brought: Vec<Vec<u32>> = (0..world_size).map(of_rank).collect();
-        let of_all = brought
+        let indices_of: Vec<Vec<u32>> = (0..world_size).map(of_rank).collect();
+        let of_all = indices_of
             .iter()
             .enumerate()
             .flat_map(|(rank, indices)| indices.iter().map(move |&index| (index, word(seed, rank as u16, index))));
@@ -53,13 +53,13 @@ impl SparseDraw {
         let sums = all.chunk_by(|(a, _), (b, _)| a == b);
         let sums = sums.map(|same| (same[0].0, same.iter().fold(0u64, |sum, (_, word)| sum.wrapping_add(*word))));
         let (union, sums) = sums.unzip();
-        Arc::new(SparseDraw { spec, seed, brought, union, sums })
+        Arc::new(SparseDraw { spec, seed, indices_of, union, sums })
     }
 
     /// The result of a block.
     fn block(&self, block: &Range<u32>) -> (&[u32], &[u64]) {
-        let places = places(&self.union, block);
-        (&self.union[places.clone()], &self.sums[places])
+        let positions = positions(&self.union, block);
+        (&self.union[positions.clone()], &self.sums[positions])
     }
 }
 
@@ -68,7 +68,7 @@ fn word(seed: u64, rank: u16, index: u32) -> u64 {
     splitmix64(splitmix64(seed ^ 0x7370_6172_7365) ^ (u64::from(rank) << 32 | u64::from(index)))
 }
 
-fn places(indices: &[u32], block: &Range<u32>) -> Range<usize> {
+fn positions(indices: &[u32], block: &Range<u32>) -> Range<usize> {
     let at = |bound: u32| indices.partition_point(|&index| index < bound);
     at(block.start)..at(block.end)
 }
@@ -84,25 +84,25 @@ pub struct SparseFingerprint {
 }
 
 impl SparseFingerprint {
-    /// The part of one rank.
+    /// The tensor of one rank.
     pub fn new(draw: Arc<SparseDraw>, rank: u16) -> SparseFingerprint {
-        assert!(usize::from(rank) < draw.brought.len(), "rank {rank} is none of {}", draw.brought.len());
+        assert!(usize::from(rank) < draw.indices_of.len(), "rank {rank} is none of {}", draw.indices_of.len());
         let written = Ledger::new(draw.spec.elements as usize, true);
         SparseFingerprint { draw, rank, written, faulty: Vec::new() }
     }
 
     /// The state of the output. A faulty block is reported with its number of elements.
     pub fn verification(&self) -> Verification {
-        Verification::of(self.written.pieces().iter(), self.draw.spec.elements as usize, self.faulty.clone())
+        Verification::of(self.written.ranges().iter(), self.draw.spec.elements as usize, self.faulty.clone())
     }
 }
 
 impl SparseTensor for SparseFingerprint {
     fn indices(&self) -> &[u32] {
-        &self.draw.brought[usize::from(self.rank)]
+        &self.draw.indices_of[usize::from(self.rank)]
     }
-    fn read_values(&self, places: Range<usize>, values: &mut [u8]) {
-        for (&index, bytes) in self.indices()[places].iter().zip(values.as_chunks_mut().0) {
+    fn read_values(&self, positions: Range<usize>, values: &mut [u8]) {
+        for (&index, bytes) in self.indices()[positions].iter().zip(values.as_chunks_mut().0) {
             *bytes = word(self.draw.seed, self.rank, index).to_be_bytes();
         }
     }
@@ -146,11 +146,11 @@ mod tests {
         let mut sums = std::collections::BTreeMap::<u32, u64>::new();
         for &rank in ranks {
             let tensor = SparseFingerprint::new(Arc::clone(draw), rank);
-            let places = tensor.positions(block.clone());
-            let mut values = vec![0; 8 * places.len()];
-            tensor.read_values(places.clone(), &mut values);
-            for (place, value) in places.zip(values.as_chunks().0) {
-                let sum = sums.entry(tensor.indices()[place]).or_default();
+            let positions = tensor.positions(block.clone());
+            let mut values = vec![0; 8 * positions.len()];
+            tensor.read_values(positions.clone(), &mut values);
+            for (position, value) in positions.zip(values.as_chunks().0) {
+                let sum = sums.entry(tensor.indices()[position]).or_default();
                 *sum = sum.wrapping_add(u64::from_be_bytes(*value));
             }
         }
@@ -196,9 +196,9 @@ mod tests {
     fn ranks_bring_about_the_share_that_was_asked_for_and_each_other_ones() {
         for (density_ppm, least, most) in [(1, 0, 5), (100_000, 900, 1_100), (1_000_000, 10_000, 10_000)] {
             let draw = SparseDraw::new(SPEC, 2, 7, density_ppm);
-            assert!(draw.brought.iter().all(|indices| (least..=most).contains(&indices.len())), "{density_ppm}");
+            assert!(draw.indices_of.iter().all(|indices| (least..=most).contains(&indices.len())), "{density_ppm}");
         }
         let draw = SparseDraw::new(SPEC, 2, 7, 100_000);
-        assert_ne!(draw.brought[0], draw.brought[1]);
+        assert_ne!(draw.indices_of[0], draw.indices_of[1]);
     }
 }

@@ -91,7 +91,7 @@ impl Drain {
         *self = Drain::Sending;
     }
 
-    /// The driver's timer for the machine was due, and is not set any more. The machine's own timer may be later.
+    /// The driver's timer for the machine was due, and is no longer set. The machine's own timer may be later.
     #[inline]
     pub fn reset_timer(&mut self) {
         if *self == Drain::Done {

@@ -26,7 +26,7 @@ pub struct Made<To> {
     pub ecn: Ecn,
 }
 
-/// Drains pipelines and records the packets that their machines make by themselves.
+/// Drains pipelines and records the packets that their machines make themselves.
 pub struct SwitchRecorder {
     buf: Vec<u8>,
     /// The packets made so far, in their order.

@@ -1,4 +1,4 @@
-//! The drain of a switch: packets through the pipeline, then packets that machines make by themselves.
+//! The drain of a switch: packets through the pipeline, then packets that machines make themselves.
 
 use crate::contract::ids::PortId;
 use crate::contract::packet::{Ecn, PacketMut};
@@ -75,7 +75,7 @@ pub fn handle_timeout<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
     }
 }
 
-/// Sends all packets that machines have made by themselves.
+/// Sends all packets that machines have made themselves.
 #[inline]
 pub fn transmit<Io: SwitchIo>(pipeline: &mut Pipeline, io: &mut Io) {
     let now = io.now();
@@ -154,7 +154,7 @@ mod tests {
             &mut self.buf
         }
         fn send(&mut self, emission: Emission) {
-            self.log.push(format!("own {:?}", &self.buf[..emission.len]));
+            self.log.push(format!("made {:?}", &self.buf[..emission.len]));
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let (mut pipeline, mut wire) = scenario(2);
         receive(&mut pipeline, &mut wire);
         let back = "Port(PortId(0)) of 16 bytes";
-        assert_eq!(wire.log, [back, back, "own [1]", "own [0]"]);
+        assert_eq!(wire.log, [back, back, "made [1]", "made [0]"]);
     }
 
     #[test]
@@ -184,6 +184,6 @@ mod tests {
         assert!(wire.log.is_empty());
         wire.now = LATER;
         handle_timeout(&mut pipeline, &mut wire);
-        assert_eq!(wire.log, ["own [0]"]);
+        assert_eq!(wire.log, ["made [0]"]);
     }
 }

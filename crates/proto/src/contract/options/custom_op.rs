@@ -16,7 +16,7 @@ impl OptionSpec {
         name: "operators",
         kind: Kind::CustomOps,
         default: "",
-        help: "the job's own operators, as the SHA-256 of their modules",
+        help: "the job's custom operators, as the SHA-256 of their modules",
     };
 }
 

@@ -1,4 +1,4 @@
-//! Fingerprints of sums that may lack ranks. Each contribution has a bit of its own, so that a sum tells which ranks'
+//! Fingerprints of sums that may lack ranks. Each contribution has its own bit, so that a sum shows which ranks'
 //! data it has.
 //!
 //! The bits of the first 48 ranks are in the third word, above the number of contributions; the bits of 64 more ranks
@@ -10,13 +10,13 @@ use std::ops::Range;
 use super::{FingerprintTensor, Run, Words, factors, get};
 use crate::splitmix::splitmix64;
 
-/// Ranks whose bits are in the third word, and the place of the first of these bits.
+/// Ranks whose bits are in the third word, and the position of the first of these bits.
 const LOW: u16 = 48;
 const LOW_AT: u32 = 16;
 
 /// The state of a tensor whose sums may lack ranks.
 #[derive(Clone, Copy, Debug, Hash)]
-pub(super) struct Part {
+pub(super) struct Partial {
     /// The fewest ranks that a sum may have.
     least: u16,
     /// A hash of all results that were written, whatever their order.
@@ -27,16 +27,16 @@ impl FingerprintTensor {
     /// The most ranks of a job whose sums may lack some.
     pub const MOST_IN_PART: u16 = LOW + u64::BITS as u16;
 
-    /// The same tensor in a job whose sums have at least so many ranks. The job has at most
+    /// The same tensor in a job whose sums have at least `least` ranks. The job has at most
     /// [`FingerprintTensor::MOST_IN_PART`].
     pub fn in_part(self, least: u16) -> FingerprintTensor {
         assert!(self.world_size <= FingerprintTensor::MOST_IN_PART, "each rank has a bit");
-        FingerprintTensor { part: Some(Part { least, digest: 0 }), ..self }
+        FingerprintTensor { partial: Some(Partial { least, digest: 0 }), ..self }
     }
 
     /// A hash of all results that may lack ranks: equal on all ranks that have the same results. 0 if there are none.
     pub fn digest(&self) -> u64 {
-        self.part.map_or(0, |part| part.digest)
+        self.partial.map_or(0, |partial| partial.digest)
     }
 
     /// This rank's contribution.
@@ -45,19 +45,19 @@ impl FingerprintTensor {
         [self.own[0].wrapping_mul(h), high.wrapping_mul(h2), 1 | low << LOW_AT]
     }
 
-    /// Takes a result over so many ranks.
+    /// Takes a result over `contributors` ranks.
     pub(super) fn take_part(&mut self, block: Range<usize>, contributors: u16, bytes: &[u8]) {
         let (words, factors) = (get(bytes), factors(self.block_hash(&block), None));
-        let right =
-            self.part.is_some_and(|part| part.least <= contributors) && self.is_sum_of(contributors, words, factors);
-        if let Some(part) = &mut self.part {
+        let right = self.partial.is_some_and(|partial| partial.least <= contributors)
+            && self.is_sum_of(contributors, words, factors);
+        if let Some(partial) = &mut self.partial {
             let hash = words.into_iter().fold(block.start as u64, |hash, word| splitmix64(hash ^ word));
-            part.digest = part.digest.wrapping_add(hash);
+            partial.digest = partial.digest.wrapping_add(hash);
         }
         self.finish(block, words, right);
     }
 
-    /// True if the words are those of so many different ranks.
+    /// True if the words are those of `contributors` different ranks.
     fn is_sum_of(&self, contributors: u16, words: Words, [h, h2]: [u64; 2]) -> bool {
         let said = [words[2] >> LOW_AT, words[1].wrapping_mul(inverse(h2))];
         let is_in = |rank: &u16| bits(*rank).iter().zip(said).any(|(bit, said)| bit & said != 0);

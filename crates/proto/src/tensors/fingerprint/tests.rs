@@ -168,7 +168,7 @@ fn blocks_without_elements_have_no_bytes() {
     assert_eq!(tensor.verification(), Verification { verified: 0, faulty: vec![], missing: vec![0..100] });
 }
 
-/// Thousands of hosts have such a tensor each. A chunk of ring partial sums is one piece, whatever its length.
+/// Thousands of hosts have such a tensor each. A chunk of ring partial sums is one range, whatever its length.
 #[test]
 fn memory_does_not_grow_with_the_tensor() {
     let roster = Roster::new(4);
@@ -180,7 +180,7 @@ fn memory_does_not_grow_with_the_tensor() {
         ranks[0].read_input(block.clone(), &mut bytes);
         ranks[1].accumulate(block, &bytes);
     }
-    assert_eq!((ranks[1].states.pieces().iter().count(), ranks[1].kept.len()), (1, 0));
+    assert_eq!((ranks[1].states.ranges().iter().count(), ranks[1].kept.len()), (1, 0));
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! The connections of a world, and the machines before their first input.
+//! The network between the machines, and the machines before their first input.
 
 use tributary_control::routes::{Cabling, Routes};
 use tributary_control::trees::{Network, Tree};
@@ -11,15 +11,15 @@ use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Span;
 use tributary_proto::contract::values::Values;
 
-use crate::body::Body;
 use crate::bounds::{Bounds, BoundsError};
+use crate::machine::Machine;
 
-/// The length of all timeouts of hosts, whatever was measured: so the length of a round trip makes no difference.
+/// The length of all timeouts of hosts, whatever was measured, so that the length of a round trip makes no difference.
 const TIMEOUT: Span = Span::from_millis(1_000);
 
-/// The network of a world. Hosts come before switches, and rank `r` is on host `r`.
-pub struct Site {
-    /// What may go wrong, and which parts the world has.
+/// The network. Hosts come before switches, and rank `r` is on host `r`.
+pub struct Topology {
+    /// What is explored.
     pub bounds: Bounds,
     cabling: Cabling,
     routes: Routes,
@@ -29,9 +29,9 @@ pub struct Site {
     tree: Option<Tree>,
 }
 
-impl Site {
+impl Topology {
     /// Connects hosts and switches.
-    pub fn new(bounds: &Bounds) -> Result<Site, BoundsError> {
+    pub fn new(bounds: &Bounds) -> Result<Topology, BoundsError> {
         bounds.check()?;
         let cabling = match bounds.leaves {
             0 => star(bounds.ranks.into()),
@@ -39,11 +39,11 @@ impl Site {
         };
         let ports = cabling.ports().into_iter().map(|ports| ports.into_iter().map(|port| port.to).collect()).collect();
         let routes = Routes::new(&cabling, |_, _| true);
-        let mut site = Site { bounds: bounds.clone(), cabling, routes, ports, tree: None };
+        let mut topology = Topology { bounds: bounds.clone(), cabling, routes, ports, tree: None };
         if bounds.protocol.placement == Placement::Trees {
-            site.tree = Some(site.plan_tree()?);
+            topology.tree = Some(topology.plan_tree()?);
         }
-        Ok(site)
+        Ok(topology)
     }
 
     fn plan_tree(&self) -> Result<Tree, BoundsError> {
@@ -86,8 +86,8 @@ impl Site {
 
     /// The ports of a multicast group: the children of a switch in the tree.
     pub fn group(&self, switch: NodeId) -> Vec<PortId> {
-        let place = self.tree.as_ref().and_then(|tree| tree.switch(switch));
-        place.map_or(Vec::new(), |place| place.children.iter().map(|child| child.port).collect())
+        let node = self.tree.as_ref().and_then(|tree| tree.switch(switch));
+        node.map_or(Vec::new(), |node| node.children.iter().map(|child| child.port).collect())
     }
 
     /// The neighbours of a switch that are next on shortest paths to a node.
@@ -112,7 +112,7 @@ impl Site {
             job: JobId(1),
             key: JobKey(0x5EED),
             protocol: protocol.code,
-            world: ranks,
+            world_size: ranks,
             slots,
             elements_per_packet: Bounds::ELEMENTS_PER_PACKET,
             trees: self.bounds.servers().max(1),
@@ -130,7 +130,7 @@ impl Site {
     }
 
     /// The machine of a node before its first input; `None` if the node has none.
-    pub fn machine(&self, node: NodeId) -> Option<Body> {
+    pub fn machine(&self, node: NodeId) -> Option<Machine> {
         match (self.rank_at(node), self.bounds.protocol.placement) {
             (Some(rank), _) => Some(self.host(rank)),
             (None, Placement::Hosts) => None,
@@ -140,33 +140,33 @@ impl Site {
         }
     }
 
-    fn host(&self, rank: Rank) -> Body {
-        let place = self.tree.as_ref().map(|tree| TreeLeaf { child: tree.places[rank.index()].child });
+    fn host(&self, rank: Rank) -> Machine {
+        let leaf = self.tree.as_ref().map(|tree| TreeLeaf { child: tree.places[rank.index()].child });
         let config = HostConfig {
             job: self.job(),
             rank,
-            trees: place.map_or_else(|| TreeLeaf::of_rank(rank), |place| vec![place]),
+            trees: leaf.map_or_else(|| TreeLeaf::of_rank(rank), |leaf| vec![leaf]),
             serves: (self.bounds.servers() > 0).then_some(ServerId(rank.0)),
             timers: TimerConfig { initial_rto: TIMEOUT, min_rto: TIMEOUT, max_rto: TIMEOUT },
             fabric: self.fabric(),
         };
-        Body::host(self.bounds.protocol.host(Values::Fingerprint, &config))
+        Machine::host(self.bounds.protocol.host(Values::Fingerprint, &config))
     }
 
-    fn switch(&self, node: NodeId) -> Option<Body> {
-        let place = self.tree.as_ref()?.switch(node)?;
+    fn switch(&self, node: NodeId) -> Option<Machine> {
+        let in_tree = self.tree.as_ref()?.switch(node)?;
         let config = SwitchConfig {
             job: self.job(),
             tree: TreeId(0),
             members: self.group(node),
-            below: place.children.iter().map(|child| child.below.clone()).collect(),
+            below: in_tree.children.iter().map(|child| child.below.clone()).collect(),
             group: GroupId(0),
-            parent: place.parent.map(|parent| Parent { port: parent.port, child: parent.child }),
+            parent: in_tree.parent.map(|parent| Parent { port: parent.port, child: parent.child }),
         };
-        self.bounds.protocol.switch(Values::Fingerprint, &config).map(Body::Switch)
+        self.bounds.protocol.switch(Values::Fingerprint, &config).map(Machine::Switch)
     }
 
-    fn shared(&self, node: NodeId) -> Option<Body> {
+    fn shared(&self, node: NodeId) -> Option<Machine> {
         let shared = self.bounds.protocol.shared.as_ref()?;
         let config = SharedSwitchConfig {
             node,
@@ -174,12 +174,12 @@ impl Site {
             options: self.bounds.switches.of(shared),
         };
         let mut machine = (shared.machine)(Values::Fingerprint, &config);
-        let own = |host: NodeId| (self.switch_of(host) == node).then(|| self.port_to(node, host));
-        let ports: Vec<Option<PortId>> = self.members().into_iter().map(own).collect();
+        let port_of = |host: NodeId| (self.switch_of(host) == node).then(|| self.port_to(node, host));
+        let ports: Vec<Option<PortId>> = self.members().into_iter().map(port_of).collect();
         let share_bytes = self.bounds.protocol.share_bytes(&self.job(), ports.iter().flatten().count() as u16);
         let trees = Vec::<TreeNode>::new();
         machine.add_job(&SharedJob { job: self.job(), fabric: self.fabric(), ports, trees, share_bytes });
-        Some(Body::Shared(machine))
+        Some(Machine::Shared(machine))
     }
 }
 
