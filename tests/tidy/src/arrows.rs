@@ -14,7 +14,7 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("operators", &["proto"]),
     ("net", &["numeric", "proto", "control", "operators"]),
     ("sim", &["numeric", "proto", "control", "riscv", "operators"]),
-    ("papers", &["numeric", "proto", "sim"]),
+    ("papers", &["numeric", "proto", "control", "sim"]),
     ("explore", &["numeric", "proto", "control"]),
     ("testbed", &[]),
     ("cli", &["numeric", "proto", "control", "net", "sim", "papers", "explore", "testbed", "operators"]),
