@@ -1,14 +1,14 @@
-//! All experiment files, and how a file is read, changed and run.
+//! All experiment files, and how a file is read and changed.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use toml::Value;
-
-use crate::goodput::Goodput;
-use crate::judge::{Outcome, Published};
-use crate::paper::{Experiment, Paper, Read, read};
-use crate::settings::Setting;
-use crate::{Context, Findings, Memory, ReproduceError, Watch};
 use tributary_sim::config::{overlay, set_key};
+
+use crate::ReproduceError;
+use crate::goodput::Goodput;
+use crate::judge::Published;
+use crate::paper::{Experiment, Paper, Read, read};
+use crate::settings::{Change, Setting};
 
 /// The papers whose results are reproduced, in the order in which they are listed.
 const PAPERS: &[&Paper] = &[
@@ -48,17 +48,6 @@ pub struct Entry {
     /// True if it has the paper's sizes where the file makes them smaller.
     is_full: bool,
     changes: Vec<(String, Value)>,
-}
-
-/// A parameter that differs from the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
-    /// The key, such as `network.queue`.
-    pub key: String,
-    /// The present value.
-    pub value: String,
-    /// The file's value, if it has one.
-    pub file: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -183,12 +172,12 @@ impl Entry {
     }
 
     /// Changes a parameter to a value.
-    pub(super) fn change_to(&mut self, key: &str, value: Value) {
+    fn change_to(&mut self, key: &str, value: Value) {
         self.changes.push((key.into(), value));
     }
 
     /// The parameters, with or without the small inputs, and the changes.
-    fn table(&self, quick: bool) -> Result<(toml::Table, Vec<Change>), ReproduceError> {
+    pub(crate) fn table(&self, quick: bool) -> Result<(toml::Table, Vec<Change>), ReproduceError> {
         let mut table = self.parameters.clone();
         if self.is_full {
             overlay(&mut table, self.full.clone());
@@ -220,27 +209,17 @@ impl Entry {
         read(table).map_err(|error| bad(error.message()))
     }
 
-    /// How many simulations it makes, if a simulation takes long: such simulations are counted here and not announced
-    /// to the watch.
-    pub fn runs(&self, quick: bool, seeds: u64) -> Result<usize, ReproduceError> {
-        Ok(self.experiment(quick)?.run_count(seeds))
-    }
-
-    /// Runs the experiment, and judges its findings.
-    pub fn run(&self, quick: bool, seeds: u64, watch: &Watch<'_>, memory: &Memory) -> Result<Outcome, ReproduceError> {
-        let (table, changes) = self.table(quick)?;
-        let experiment = self.experiment(quick)?;
-        let question = format!("{} with {seeds} seeds\n{table}", self.id);
-        let known = memory.get::<Findings>(&question);
-        if known.is_some() {
-            (0..experiment.run_count(seeds)).for_each(|_| (watch.done)());
-        }
-        let findings = match known {
-            Some(findings) => findings,
-            None => experiment.run(&Context { seeds, watch, memory })?,
-        };
-        memory.keep(&question, &findings);
-        let missing = |key| ReproduceError::Bad(format!("{}: nothing is measured under \"{key}\"", self.id));
-        Outcome::new(self, quick, changes, findings).map_err(missing)
+    /// The experiment with each of the other values.
+    pub(crate) fn others(&self) -> Vec<(String, Entry)> {
+        let others = self.fitted.iter().chain(&self.open).flat_map(|setting| &setting.others);
+        others
+            .map(|other| {
+                let mut entry = self.clone();
+                for (key, value) in &other.set {
+                    entry.change_to(key, Value::clone(value));
+                }
+                (other.name.clone(), entry)
+            })
+            .collect()
     }
 }

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::{Change, Entry};
 use crate::finding::{Figure, Finding, Findings};
-use crate::settings::{Elsewhere, Setting};
+use crate::settings::{Change, Setting};
 
 /// How a measured number is compared with a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -203,6 +202,17 @@ fn thousands(value: i64) -> String {
     if value < 0 { format!("-{text}") } else { text }
 }
 
+/// A row with other values of a setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Elsewhere {
+    /// The description of the values.
+    pub with: String,
+    /// What is measured with them.
+    pub ours: Finding,
+    /// The verdict on it.
+    pub verdict: Verdict,
+}
+
 /// An experiment's result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
@@ -233,37 +243,28 @@ pub struct Outcome {
     pub figures: Vec<Figure>,
 }
 
-impl Outcome {
-    /// Judges the findings of an entry's run. A published key that the run does not know is an error of the file, which
-    /// the catalogue's tests find; but if parameters were changed, the row is left out, and a note says so.
-    pub(super) fn new(entry: &Entry, quick: bool, changes: Vec<Change>, findings: Findings) -> Result<Outcome, String> {
-        let measured = |published: &&Published| changes.is_empty() || findings.values.contains_key(&published.key);
-        let (shown, unknown): (Vec<_>, Vec<_>) = entry.published.iter().partition(measured);
-        let unknown = unknown.into_iter().map(|published| format!("{}: not measured with the changes", published.what));
-        let row = |published: &Published| {
-            let ours = *findings.values.get(&published.key).ok_or_else(|| published.key.clone())?;
-            let verdict = published.rule.judge(published.value, ours);
-            let cause = findings.causes.get(&published.key).filter(|_| verdict != Verdict::Agrees).cloned();
-            let is_limit = matches!(published.rule, Rule::AtLeast | Rule::AtMost);
-            let ratio = (published.value != 0.0 && !is_limit).then(|| ours.median / published.value);
-            let (published, basis) = (published.clone(), published.basis());
-            Ok(Row { published, basis, ours, ratio, verdict, cause, elsewhere: Vec::new() })
-        };
-        Ok(Outcome {
-            id: entry.id.clone(),
-            title: entry.title.clone(),
-            source: entry.source.clone(),
-            quick,
-            full: entry.is_full(),
-            rows: shown.into_iter().map(row).collect::<Result<_, String>>()?,
-            left_out: entry.left_out.iter().cloned().chain(unknown).collect(),
-            changes,
-            fitted: entry.fitted.clone(),
-            open: entry.open.clone(),
-            notes: findings.notes,
-            figures: findings.figures,
-        })
-    }
+/// The rows of an experiment, and the published values that have none.
+pub(crate) struct Judged {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Compares what was measured with what was published. A published key that the run does not know is an error of the
+/// file, which the catalogue's tests find; but if parameters were changed, the row is left out, and a note says so.
+pub(crate) fn judge(published: &[Published], is_changed: bool, findings: &Findings) -> Result<Judged, String> {
+    let measured = |published: &&Published| !is_changed || findings.values.contains_key(&published.key);
+    let (shown, unknown): (Vec<_>, Vec<_>) = published.iter().partition(measured);
+    let unknown = unknown.into_iter().map(|published| format!("{}: not measured with the changes", published.what));
+    let row = |published: &Published| {
+        let ours = *findings.values.get(&published.key).ok_or_else(|| published.key.clone())?;
+        let verdict = published.rule.judge(published.value, ours);
+        let cause = findings.causes.get(&published.key).filter(|_| verdict != Verdict::Agrees).cloned();
+        let is_limit = matches!(published.rule, Rule::AtLeast | Rule::AtMost);
+        let ratio = (published.value != 0.0 && !is_limit).then(|| ours.median / published.value);
+        let (published, basis) = (published.clone(), published.basis());
+        Ok(Row { published, basis, ours, ratio, verdict, cause, elsewhere: Vec::new() })
+    };
+    Ok(Judged { rows: shown.into_iter().map(row).collect::<Result<_, String>>()?, left_out: unknown.collect() })
 }
 
 /// How many rows of each kind agree.

@@ -26,6 +26,7 @@ mod judge;
 mod memory;
 mod paper;
 mod parallel;
+mod run;
 mod settings;
 
 mod canary;
@@ -34,13 +35,13 @@ mod pa_atp;
 mod panama;
 mod switchml;
 
-pub use catalogue::{Change, Entry, catalogue, find};
+pub use catalogue::{Entry, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
-pub use judge::{Basis, Outcome, Published, Row, Rule, Tally, Verdict};
+pub use judge::{Basis, Elsewhere, Outcome, Published, Row, Rule, Tally, Verdict};
 pub use memory::Memory;
 pub use paper::Experiment;
 pub use parallel::Watch;
-pub use settings::{Elsewhere, Other, Setting};
+pub use settings::{Change, Other, Setting};
 
 /// Why an experiment could not be run, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

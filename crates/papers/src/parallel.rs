@@ -6,10 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::ReproduceError;
 use tributary_sim::config::Config;
 use tributary_sim::experiment::{RunError, run_on_threads};
 use tributary_sim::report::Report;
+
+use crate::ReproduceError;
 
 /// The callbacks of a progress bar, and the stop flag of Ctrl-C.
 pub struct Watch<'a> {

@@ -1,8 +1,8 @@
 //! Canary §3.2.2 and §4.2: the memory of its descriptors and its multicast groups in a switch, by the paper's formulas.
 
 use serde::Deserialize;
-
 use tributary_sim::config::{DataRate, Duration};
+
 use crate::{Context, Experiment, Findings, ReproduceError};
 
 /// A switch and its network.

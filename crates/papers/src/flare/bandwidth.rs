@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tributary_numeric::DType;
 use tributary_proto::contract::work::{Needs, Work};
+use tributary_sim::cores::Shape;
+use tributary_sim::cores::model::{Costs, Design, Handling};
+use tributary_sim::cores::prices::{Code, Prices};
 
 use super::bench::{Bench, Stream, shape};
 use super::service::{Case, block_apart, equation_1, equation_2};
 use super::timelines::DesignName;
-use tributary_sim::cores::Shape;
-use tributary_sim::cores::model::{Costs, Design, Handling};
-use tributary_sim::cores::prices::{Code, Prices};
 use crate::{Context, Experiment, Figure, Finding, Findings, ReproduceError, Series};
 
 /// What is run.

@@ -2,8 +2,9 @@
 
 use tributary_sim::cores::model::{Handling, Modelled};
 use tributary_sim::cores::{Finished, Shape, Subset};
-use crate::ReproduceError;
 use tributary_sim::rng::{Purpose, Rng};
+
+use crate::ReproduceError;
 
 /// A packet: its block, its child, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]

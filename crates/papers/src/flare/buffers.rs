@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use tributary_sim::cores::model::{Costs, Design, Handling};
 
 use super::bench::{Bench, Packet, shape};
-use tributary_sim::cores::model::{Costs, Design, Handling};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
 /// Hosts around one switch.

@@ -9,10 +9,10 @@ use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::parts::reference::reference;
 use tributary_proto::tensors::{ElementTensor, SparseElements, VecStorage};
+use tributary_sim::rng::{Purpose, Rng};
 
 use super::world::{Setting, World};
 use crate::{Context, Experiment, Findings, ReproduceError};
-use tributary_sim::rng::{Purpose, Rng};
 
 /// Elements of four bytes in a packet.
 const ELEMENTS_PER_PACKET: u16 = 16;

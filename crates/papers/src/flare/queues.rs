@@ -2,10 +2,10 @@
 //! staggered or not.
 
 use serde::Deserialize;
-
-use super::bench::{Bench, FEWER_PACKETS, Packet, Stream, equation_1};
 use tributary_sim::cores::Shape;
 use tributary_sim::cores::model::{Costs, Design, Handling};
+
+use super::bench::{Bench, FEWER_PACKETS, Packet, Stream, equation_1};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
 /// What is run.

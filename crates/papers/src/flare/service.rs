@@ -2,10 +2,10 @@
 //! compared with the processor, whose packets arrive at random.
 
 use serde::Deserialize;
+use tributary_sim::cores::model::{Costs, Design, Handling};
 
 use super::bench::{self, Bench, Stream, shape};
 use super::timelines::DesignName;
-use tributary_sim::cores::model::{Costs, Design, Handling};
 use crate::{Context, Experiment, Finding, Findings, ReproduceError};
 
 /// The cases, and their common parameters.

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tributary_numeric::DType;
 use tributary_proto::contract::work::{Needs, Work};
-
-use super::bench::{Stream, shape};
 use tributary_sim::cores::prices::{Code, Prices, Storage};
 use tributary_sim::cores::steps::{Called, Machine};
 use tributary_sim::cores::{self, Processor};
-use crate::{Context, Experiment, Figure, Finding, Findings, ReproduceError, Series};
 use tributary_sim::rng::{Purpose, Rng};
+
+use super::bench::{Stream, shape};
+use crate::{Context, Experiment, Figure, Finding, Findings, ReproduceError, Series};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use tributary_proto::contract::work::{Needs, Work};
-
 use tributary_sim::cores::prices::{COPIED_PER_CYCLE, Code, Prices, Storage};
+
 use crate::{Context, Experiment, Findings, ReproduceError};
 
 /// How many clusters a chip has room for.

@@ -1,11 +1,11 @@
 //! Figures 6, 8 and 9: what four cores do with the packets of one block, step by step.
 
 use serde::Deserialize;
-
-use super::bench::{Bench, Packet, shape};
 use tributary_sim::cores::Stretch;
 use tributary_sim::cores::model::{Costs, Design, Handling};
 use tributary_sim::cores::steps::Kind;
+
+use super::bench::{Bench, Packet, shape};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
 /// One block on one cluster.

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use toml::{Table, Value};
-
 use tributary_sim::config::{Config, overlay};
 use tributary_sim::report::Report;
+
 use crate::finding::Finding;
 use crate::{Context, Experiment, Findings, ReproduceError};
 

@@ -12,9 +12,9 @@ use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
+use tributary_sim::rng::{Purpose, Rng};
 
 use crate::ReproduceError;
-use tributary_sim::rng::{Purpose, Rng};
 
 /// More steps than any run here needs.
 const MOST_STEPS: u64 = 20_000_000;

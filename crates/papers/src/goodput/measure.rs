@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
-
-use super::{Goodput, Line, Point};
 use tributary_sim::config::{Bytes, Config, Duration, Hosts, JobSection, Network, Share, Switches, TrafficSection};
 use tributary_sim::report::Report;
+
+use super::{Goodput, Line, Point};
 use crate::finding::mean;
 use crate::{Context, ReproduceError};
 

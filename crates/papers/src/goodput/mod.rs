@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use tributary_control::option_text::OptionTable;
+use tributary_sim::config::{Bytes, Config, Duration, Network, NoiseSection, Timeouts};
 
 use self::measure::{Measured, Run};
 use self::samples::Samples;
 use crate::finding::{Figure, Finding, Series, mean};
 use crate::{Context, Experiment, Findings, ReproduceError};
-use tributary_sim::config::{Bytes, Config, Duration, Network, NoiseSection, Timeouts};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -7,10 +7,10 @@ use toml::{Table, Value};
 use tributary_control::option_text::{OptionTable, texts};
 use tributary_proto::parts::best_effort::options::Memory;
 use tributary_proto::protocols;
-
-use super::compare::{Compare, Samples};
 use tributary_sim::config::{Bytes, Config, JobSection, overlay};
 use tributary_sim::report::Report;
+
+use super::compare::{Compare, Samples};
 use crate::finding::{Figure, Series, mean};
 use crate::{Context, Experiment, Finding, Findings, ReproduceError};
 

@@ -5,11 +5,11 @@ use toml::{Table, Value};
 use tributary_control::option_text::OptionTable;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::Time;
-
-use super::model::Teeth;
 use tributary_sim::config::Config;
 use tributary_sim::experiment::run;
 use tributary_sim::report::{Report, Samples};
+
+use super::model::Teeth;
 use crate::finding::{Figure, Series, mean};
 use crate::{Context, Experiment, Findings, ReproduceError};
 

@@ -4,10 +4,10 @@ use serde::Deserialize;
 use tributary_control::option_text::OptionTable;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-
 use tributary_sim::config::{Bytes, Config, Duration};
 use tributary_sim::driver::Simulation;
 use tributary_sim::experiment::build;
+
 use crate::finding::{Figure, Series};
 use crate::{Context, Experiment, Findings, ReproduceError};
 

@@ -1,8 +1,8 @@
 //! PANAMA figure 1: the share of communication in training, and the speed-up from halving it.
 
 use serde::Deserialize;
-
 use tributary_sim::config::DataRate;
+
 use crate::finding::{Figure, Finding, Series};
 use crate::{Context, Experiment, Findings, ReproduceError};
 

@@ -5,13 +5,13 @@ use serde::Deserialize;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
-
 use tributary_sim::config::{Config, SwitchName};
 use tributary_sim::driver::Simulation;
 use tributary_sim::experiment::build;
+use tributary_sim::rng::{Purpose, Rng};
+
 use crate::finding::{Figure, Finding, Series};
 use crate::{Context, Experiment, Findings, ReproduceError};
-use tributary_sim::rng::{Purpose, Rng};
 
 /// More bytes than a flow sends before the job is done.
 const ENDLESS: u64 = 1 << 40;

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
+use tributary_sim::net::{Happening, TraceEvent, Tracer};
 
 use super::rack::{Elements, Rack, RackJob};
-use tributary_sim::net::{Happening, TraceEvent, Tracer};
 use crate::finding::{Figure, Series};
 use crate::{Context, Experiment, Findings, ReproduceError, Watch};
 

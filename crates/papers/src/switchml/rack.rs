@@ -11,13 +11,13 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
-
 use tributary_sim::driver::{JobPlan, Settings, Simulation};
 use tributary_sim::net::Framing;
 use tributary_sim::net::{LinkTrouble, TroubleSpec};
-use crate::{ReproduceError, Watch};
 use tributary_sim::topology::star;
 use tributary_sim::topology::{LinkId, LinkSpec, Rate};
+
+use crate::{ReproduceError, Watch};
 
 /// How often a long run checks whether it must stop.
 const LOOK_EVERY: Span = Span::from_millis(1);

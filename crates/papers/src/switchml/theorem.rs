@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use tributary_numeric::{BlockExponent, ReduceOp, Scale, codec};
 use tributary_proto::contract::config::TimerConfig;
+use tributary_sim::rng::{Purpose, Rng};
 
 use super::bench::Bench;
 use crate::finding::{Figure, Finding, Series};
 use crate::{Context, Experiment, Findings, ReproduceError};
-use tributary_sim::rng::{Purpose, Rng};
 
 /// The sums.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

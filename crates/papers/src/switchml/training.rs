@@ -9,12 +9,12 @@ mod network;
 use serde::Deserialize;
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::TimerConfig;
+use tributary_sim::rng::{Purpose, Rng};
 
 use self::network::{Example, Network, Shape};
 use super::bench::Bench;
 use crate::finding::{Figure, Finding, Series, mean};
 use crate::{Context, Experiment, Findings, ReproduceError};
-use tributary_sim::rng::{Purpose, Rng};
 
 /// The text: our licence, which does not change.
 const TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../LICENSE"));

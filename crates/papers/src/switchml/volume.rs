@@ -8,10 +8,10 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 use tributary_proto::switchml::PROTOCOL;
+use tributary_sim::net::{Happening, TraceEvent, Tracer};
 
 use super::rack::{Elements, Rack, RackJob};
 use super::ring;
-use tributary_sim::net::{Happening, TraceEvent, Tracer};
 use crate::finding::Finding;
 use crate::{Context, Experiment, Findings, ReproduceError, Watch};
 

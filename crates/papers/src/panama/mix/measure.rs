@@ -1,10 +1,10 @@
 //! One run of figure 8: its network, and the figures of its report.
 
 use serde::{Deserialize, Serialize};
-
-use super::{Mix, Run, What};
 use tributary_sim::config::{Bytes, Config, Share, TrainingSection};
 use tributary_sim::report::{FlowRow, Report, percentile};
+
+use super::{Mix, Run, What};
 use crate::{Context, ReproduceError};
 
 /// The part of the traffic that is in the network.

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use tributary_control::option_text::OptionTable;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
+use tributary_sim::config::{Bytes, Config, Share};
 
 use self::measure::{Measured, Part};
-use tributary_sim::config::{Bytes, Config, Share};
 use crate::finding::{Figure, Finding, Series};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
