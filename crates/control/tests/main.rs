@@ -12,7 +12,7 @@ mod levels;
 mod lifetimes;
 mod networks;
 mod racks;
-mod random_worlds;
+mod random_scenarios;
 mod rendezvous;
 mod servers;
 mod shared_memory;
