@@ -2,12 +2,13 @@
 
 mod access;
 mod addresses;
-mod apart;
 mod control_api;
+mod dedicated_servers;
 mod every_address;
 mod fabric;
 mod fabric_memory;
 mod fabric_servers;
+mod failures;
 mod finish;
 mod fuzz;
 mod levels;
@@ -21,6 +22,5 @@ mod sharing;
 mod sparse;
 mod sums;
 mod support;
-mod trouble;
 mod udp_port;
 mod versions;

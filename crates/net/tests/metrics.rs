@@ -92,7 +92,7 @@ fn refused_joins_are_counted_by_code() {
 }
 
 /// Where the page has a table.
-const BEGIN: &str = "<!-- made from the code: TRIBUTARY_BLESS=1 cargo test -p tributary-net --test metrics -->\n";
+const BEGIN: &str = "<!-- made from the code: TRIBUTARY_BLESS=1 cargo test -p tributary-net metrics -->\n";
 const END: &str = "<!-- end -->";
 
 #[test]
