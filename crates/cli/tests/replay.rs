@@ -53,7 +53,7 @@ fn config(world: u16) -> JobConfig {
         job,
         key,
         protocol: 1,
-        world,
+        world_size: world,
         slots: SLOTS,
         elements_per_packet: ELEMENTS_PER_PACKET,
         trees: 1,

@@ -94,7 +94,7 @@ impl Run {
             }
             Step::Leave { plan, rank } => {
                 if let Some(plan) = self.plan(plan) {
-                    self.world.leave(&plan, rank % plan.config.world);
+                    self.world.leave(&plan, rank % plan.config.world_size);
                 }
             }
             Step::Withdraw { ticket } => {
@@ -119,7 +119,7 @@ impl Run {
         assert!(quota.map(|plan| plan.memory_bytes).sum::<u64>() <= MEMORY / 4);
         for plan in self.world.installed.values() {
             let config = &plan.config;
-            assert_eq!(plan.workers.len(), usize::from(config.world));
+            assert_eq!(plan.workers.len(), usize::from(config.world_size));
             assert!((config.slots / config.trees).is_power_of_two() && config.slots % config.trees == 0);
         }
     }

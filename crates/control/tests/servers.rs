@@ -55,7 +55,7 @@ fn changes(world: &World, number: u64) -> Option<u64> {
 /// Lets time pass; members live, and these servers ask again every 500 ms.
 fn pass(world: &mut World, span: Span, plan: &Plan, servers: &[u64]) {
     let end = world.now + span;
-    let ranks: Vec<u16> = (0..plan.config.world).collect();
+    let ranks: Vec<u16> = (0..plan.config.world_size).collect();
     while world.now < end {
         world.pass(Span::from_millis(500), &[(plan, &ranks)]);
         servers.iter().for_each(|&server| ask(world, server));

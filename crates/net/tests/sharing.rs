@@ -270,7 +270,7 @@ fn more_workers_than_a_set_of_ports_holds_are_refused_with_a_sentence_and_leave_
                 job: JobId(id),
                 key: JobKey(7),
                 protocol: protocol.code,
-                world: members,
+                world_size: members,
                 slots: 8,
                 elements_per_packet: 352,
                 trees: 1,

@@ -80,7 +80,7 @@ fn a_program_that_computes_something_else_is_refused() {
 
 /// The protocol whose switches take operators of jobs' own.
 fn protocol() -> &'static str {
-    protocols::ALL.iter().find(|protocol| protocol.options.own.is_some()).unwrap().name
+    protocols::ALL.iter().find(|protocol| protocol.options.custom_ops.is_some()).unwrap().name
 }
 
 fn ran(operator: &str, cores: &str) -> Report {

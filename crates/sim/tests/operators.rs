@@ -17,7 +17,7 @@ const LEVELS: &str = "leaf_spine = { leaves = 3, spines = 2, hosts_per_leaf = 3 
 
 /// The first protocol that takes operators of jobs' own, or that takes none.
 fn protocol(takes_own: bool) -> &'static str {
-    let is_such = |protocol: &&&'static Protocol| protocol.options.own.is_some() == takes_own;
+    let is_such = |protocol: &&&'static Protocol| protocol.options.custom_ops.is_some() == takes_own;
     protocols::ALL.iter().find(is_such).expect("there are both").name
 }
 

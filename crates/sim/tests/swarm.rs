@@ -112,7 +112,7 @@ fn every_type_operator_and_choice_of_every_protocol_is_drawn() {
                 wanted.extend([format!("{protocol}: {kind} {dtype}"), format!("{protocol}: {kind} {op}")]);
             }
         }
-        if protocol.options.own.is_some() {
+        if protocol.options.custom_ops.is_some() {
             let operators = shipped::ALL.map(|shipped| shipped.name).into_iter().chain([ORDERED]);
             wanted.extend(operators.map(|operator| format!("{protocol}: operator {operator} of Real")));
         }

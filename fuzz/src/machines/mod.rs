@@ -38,7 +38,7 @@ fn job(protocol: &Protocol) -> JobConfig {
         job: JobId(1),
         key: JobKey(7),
         protocol: protocol.code,
-        world: 3,
+        world_size: 3,
         slots: 4,
         elements_per_packet: 8,
         trees: 1,
@@ -91,11 +91,11 @@ fn two_collectives() -> Vec<Collective> {
 /// to its neighbours; it takes no memory.
 fn drive_switch(subject: &Subject, ecn: Ecn, bytes: &[u8], readable: impl Fn(&[u8]) -> bool) {
     let Subject { protocol, job, .. } = subject;
-    let members: Vec<PortId> = (0..job.world).map(PortId).collect();
+    let members: Vec<PortId> = (0..job.world_size).map(PortId).collect();
     // With or without a switch above.
     let parent = (bytes.len() % 2 == 1).then_some(Parent { port: PortId(9), child: ChildId(1) });
     // The last child is a switch.
-    let mut below = Below::workers(job.world);
+    let mut below = Below::workers(job.world_size);
     below[2] = Below::Switch(vec![Rank(2), Rank(3)]);
     let (shard, group) = (TreeId(0), GroupId(0));
     let config = SwitchConfig { job: job.clone(), tree: shard, members: members.clone(), below, group, parent };

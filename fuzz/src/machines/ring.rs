@@ -15,7 +15,7 @@ use super::{Subject, Timers, drive_host, job};
 
 /// What is read can be written back, and reads the same then.
 pub fn wire(bytes: &[u8]) {
-    let world = job(&PROTOCOL).world;
+    let world = job(&PROTOCOL).world_size;
     let mut again = [0; MAX_CONTROL_LEN];
     if let Ok(data) = Data::parse(bytes) {
         data.emit(&mut again);

@@ -19,7 +19,7 @@ use crate::output;
 
 /// The help. It names a protocol of the registry whose switches take operators of jobs.
 fn help() -> String {
-    let able = protocols::ALL.iter().find(|protocol| protocol.options.own.is_some());
+    let able = protocols::ALL.iter().find(|protocol| protocol.options.custom_ops.is_some());
     let protocol = able.map_or("NAME", |protocol| protocol.name);
     format!(
         "\

@@ -9,7 +9,7 @@ use crate::network::{Network, checked, complaint};
 
 /// A protocol that takes operators of jobs' own.
 pub fn protocol() -> &'static str {
-    protocols::ALL.iter().find(|protocol| protocol.options.own.is_some()).expect("one takes operators").name
+    protocols::ALL.iter().find(|protocol| protocol.options.custom_ops.is_some()).expect("one takes operators").name
 }
 
 /// An operator of words of 32 bits, whose bits meet by "exclusive or" until the left one is 77777; then it does this.

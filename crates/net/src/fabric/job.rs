@@ -169,7 +169,7 @@ mod tests {
             job: JobId(2),
             key: JobKey(1),
             protocol: protocol.code,
-            world: 4,
+            world_size: 4,
             slots: 8,
             elements_per_packet: 64,
             trees: 2,

@@ -93,7 +93,7 @@ mod tests {
             job: JobId(1),
             key: JobKey(1),
             protocol: protocol.code,
-            world: ranks.len() as u16,
+            world_size: ranks.len() as u16,
             slots: 8,
             elements_per_packet: 64,
             trees: 1,

@@ -151,7 +151,7 @@ mod tests {
             job: JobId(3),
             key: JobKey(1),
             protocol: protocol.code,
-            world: 2,
+            world_size: 2,
             slots: 8,
             elements_per_packet: 64,
             trees: 2,

@@ -81,7 +81,7 @@ mod tests {
                 job: JobId(1),
                 key: JobKey(7),
                 protocol: protocol.code,
-                world: 3,
+                world_size: 3,
                 slots: 64,
                 elements_per_packet: 352,
                 trees: 1,
@@ -92,10 +92,10 @@ mod tests {
             assert_eq!(*told.fabric.hosts, [2, 1, 0].map(NodeId));
             assert_eq!(*told.fabric.switches, [5, 4, 4].map(NodeId));
             assert_eq!(told.ports, [None, Some(PortId(1)), Some(PortId(0))]);
-            assert_eq!((told.job.world, told.trees.len()), (3, 0));
+            assert_eq!((told.job.world_size, told.trees.len()), (3, 0));
             assert_eq!(told.share_bytes, protocol.share_bytes(&job, 2));
             // A server comes after the ranks.
-            let job = JobConfig { world: 2, ..job };
+            let job = JobConfig { world_size: 2, ..job };
             let told = plan(&crossbar, protocol, &job, &[2, 0, 1].map(NodeId));
             assert_eq!(told.ports, [None, Some(PortId(0)), Some(PortId(1))]);
             assert_eq!(told.share_bytes, protocol.share_bytes(&job, 1), "{protocol}: it is no member");

@@ -179,7 +179,7 @@ impl LocalSwitch {
                 job: id,
                 key,
                 protocol: requests[&0].protocol.code,
-                world: peers.len() as u16,
+                world_size: peers.len() as u16,
                 slots,
                 elements_per_packet,
                 trees: shards,

@@ -53,7 +53,7 @@ fn options(member: &Member, operator: &UserOperator) -> Result<ConnectOptions, F
     let operators: [Arc<dyn CustomOp>; 1] = [Arc::new(operator.clone())];
     let (protocol, given) = (member.protocol, member.options.iter().cloned().collect());
     let given = protocol.options.with_custom_ops(&given, &operators).ok_or_else(|| {
-        let able = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
+        let able = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.options.custom_ops.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
         Failure::usage(format!("{protocol} takes no operators of a job's own: take --protocol {}", able.join(" or ")))
     })?;
