@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::{env, fs};
 
-use tributary_tidy::{Offences, advice, offences, read_list, repository, write_list};
+use tributary_tidy::{Offences, advice, circles_inside, offences, read_list, repository, write_list};
 
 /// Set to write smaller numbers into the list.
 const RENEW: &str = "TRIBUTARY_RENEW_TIDY";
@@ -42,4 +42,9 @@ fn nothing_breaks_a_rule_that_did_not_before_and_what_is_mended_leaves_the_list(
         "thank you: these have shrunk. Write the list anew with `{RENEW}=1 cargo test -p tributary-tidy`; before, it said\n{}",
         write_list(&mended)
     );
+}
+
+#[test]
+fn circles_inside_crates_are_printed() {
+    circles_inside(&repository()).iter().for_each(|circle| println!("{circle}"));
 }
