@@ -9,7 +9,6 @@ mod circles;
 mod dependencies;
 mod lengths;
 mod names;
-mod pages;
 mod source;
 mod unsafe_code;
 mod versions;
@@ -42,7 +41,6 @@ pub fn offences(root: &Path) -> Offences {
     circles::check(&sources, &mut offences);
     dependencies::check(root, &mut offences);
     versions::check(root, &mut offences);
-    source::pages(root).iter().for_each(|(path, text)| pages::check(path, text, &mut offences));
     offences
 }
 
@@ -86,7 +84,6 @@ pub fn advice(offence: &str) -> &'static str {
             "modules of a folder that use each other in a circle: move what they share into a third; tests/tidy/src/circles.rs \
              prints them with `cargo test -p tributary-tidy circles_inside -- --nocapture`"
         }
-        "page" => "prose of pages has lines of at most 120 characters",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
         "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
         "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",

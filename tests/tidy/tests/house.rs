@@ -35,11 +35,13 @@ fn nothing_breaks_a_rule_that_did_not_before_and_what_is_mended_leaves_the_list(
     }
     let mended: Offences = listed
         .into_iter()
+        // Circles move with their modules: their number shrinks in the list when somebody renews it.
+        .filter(|(offence, _)| !offence.starts_with("circles "))
         .filter(|(offence, count)| found.get(offence).copied().unwrap_or_default() < *count)
         .collect();
     assert!(
         mended.is_empty(),
-        "thank you: these have shrunk. Write the list anew with `{RENEW}=1 cargo test -p tributary-tidy`; before, it said\n{}",
+        "thank you: these have shrunk. Renew the list with `{RENEW}=1 cargo test -p tributary-tidy`; before, it said\n{}",
         write_list(&mended)
     );
 }
