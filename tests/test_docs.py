@@ -108,6 +108,7 @@ def commands(block: str) -> list[str]:
 def sessions() -> Iterator[tuple[str, list[str]]]:
     """Every block with commands, by page and number."""
     pages = [REPO / page for page in PAGES] + sorted((REPO / "docs").rglob("*.md"))
+    pages += sorted((REPO / "crates/papers").rglob("*.md"))
     for page in pages:
         text = page.read_text(encoding="utf-8")
         blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
