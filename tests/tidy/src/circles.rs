@@ -49,7 +49,8 @@ pub fn inside(sources: &[Source]) -> Vec<String> {
 }
 
 fn module(source: &Source) -> Option<Module<'_>> {
-    let (name, path) = source.path.strip_prefix("crates/")?.split_once("/src/")?;
+    let below = ["crates/", "dataplanes/"].iter().find_map(|folder| source.path.strip_prefix(folder))?;
+    let (name, path) = below.split_once("/src/")?;
     let path: Vec<&str> = path.strip_suffix(".rs")?.split('/').collect();
     let own = matches!(path.last(), Some(&("mod" | "lib" | "main")));
     (!matches!(path.last(), Some(&"tests"))).then(|| (name, path[..path.len() - usize::from(own)].to_vec()))
