@@ -5,12 +5,13 @@
 //! through all states that can be reached within [`Bounds`], the nearest first. In each it checks that no rank got a
 //! wrong sum or a failure, and that the run ends once faults cease. `docs/exploration.md` says what is abstracted.
 //!
-//! `state` is a state of the system and its steps, `step` a step with its text form, `machine` the effect of an input on
-//! one machine, `topology` the network, `fingerprint` the way to tell states apart, `search` the search through them,
+//! `state` is a state of the system and its steps, `step` a step with its text form, `machine` one machine and `input` the
+//! effect of an input on it, `topology` the network, `fingerprint` the way to tell states apart, `search` the search through them,
 //! and `trace` a replayed run in words.
 
 mod bounds;
 mod fingerprint;
+mod input;
 mod machine;
 mod search;
 mod state;

@@ -8,7 +8,8 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::bounds::{Bounds, BoundsError};
 use crate::fingerprint::{Fingerprint, StateHasher, mixed};
-use crate::machine::{Input, Machine, MachineState, Outcome, Scratch};
+use crate::input::{Input, MachineState, Outcome, Scratch};
+use crate::machine::Machine;
 use crate::step::{Flight, Step};
 use crate::topology::Topology;
 
@@ -76,7 +77,7 @@ impl State {
     pub fn new(topology: &Topology, machines: &mut MachineCache) -> Result<State, BoundsError> {
         let mut nodes = Vec::new();
         for node in 0..topology.nodes() as u32 {
-            let machine = match topology.machine(NodeId(node)) {
+            let machine = match Machine::at(topology, NodeId(node)) {
                 Some(machine) => Some(machines.keep(MachineState::new(topology, machine)?)),
                 None => None,
             };

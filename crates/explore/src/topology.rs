@@ -1,21 +1,12 @@
-//! The network between the machines, and the machines before their first input.
+//! The network between the machines.
 
 use tributary_control::routes::{Cabling, Routes};
 use tributary_control::trees::{Network, Tree};
-use tributary_proto::contract::config::{
-    FabricPlan, HostConfig, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig, TimerConfig, TreeLeaf,
-    TreeNode,
-};
-use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, Rank, ServerId, TreeId};
+use tributary_proto::contract::config::{FabricPlan, JobConfig};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, Rank};
 use tributary_proto::contract::protocol::Placement;
-use tributary_proto::contract::time::Span;
-use tributary_proto::contract::values::Values;
 
 use crate::bounds::{Bounds, BoundsError};
-use crate::machine::Machine;
-
-/// The length of all timeouts of hosts, whatever was measured, so that the length of a round trip makes no difference.
-const TIMEOUT: Span = Span::from_millis(1_000);
 
 /// The network. Hosts come before switches, and rank `r` is on host `r`.
 pub struct Topology {
@@ -26,7 +17,7 @@ pub struct Topology {
     /// The neighbours of each node, by port.
     ports: Vec<Vec<NodeId>>,
     /// The tree along which switches sum, if one is planned.
-    tree: Option<Tree>,
+    pub tree: Option<Tree>,
 }
 
 impl Topology {
@@ -54,7 +45,8 @@ impl Topology {
         network.tree(&self.members(), top).map_err(|error| BoundsError::Tree(error.to_string()))
     }
 
-    fn members(&self) -> Vec<NodeId> {
+    /// The hosts of all ranks.
+    pub fn members(&self) -> Vec<NodeId> {
         (0..u32::from(self.bounds.ranks)).map(NodeId).collect()
     }
 
@@ -66,6 +58,11 @@ impl Topology {
     /// The rank at a node, if the node is a host.
     pub fn rank_at(&self, node: NodeId) -> Option<Rank> {
         (node.0 < u32::from(self.bounds.ranks)).then_some(Rank(node.0 as u16))
+    }
+
+    /// True if the node is a switch.
+    pub fn is_switch(&self, node: NodeId) -> bool {
+        self.cabling.switch_index(node).is_some()
     }
 
     /// The switch that a host is connected to.
@@ -106,7 +103,8 @@ impl Topology {
         }
     }
 
-    fn job(&self) -> JobConfig {
+    /// The job.
+    pub fn job(&self) -> JobConfig {
         let Bounds { protocol, ranks, slots, ref options, .. } = self.bounds;
         JobConfig {
             job: JobId(1),
@@ -121,65 +119,13 @@ impl Topology {
         }
     }
 
-    fn fabric(&self) -> FabricPlan {
+    /// The plan of the fabric; empty if the protocol's hosts do not address nodes.
+    pub fn fabric(&self) -> FabricPlan {
         if self.bounds.protocol.placement != Placement::EveryHop {
             return FabricPlan::default();
         }
         let switches = self.members().into_iter().map(|host| self.switch_of(host)).collect();
         FabricPlan { hosts: self.members().into(), switches, roots: [].into() }
-    }
-
-    /// The machine of a node before its first input; `None` if the node has none.
-    pub fn machine(&self, node: NodeId) -> Option<Machine> {
-        match (self.rank_at(node), self.bounds.protocol.placement) {
-            (Some(rank), _) => Some(self.host(rank)),
-            (None, Placement::Hosts) => None,
-            (None, _) if self.cabling.switch_index(node).is_none() => None,
-            (None, Placement::Trees) => self.switch(node),
-            (None, Placement::EveryHop) => self.shared(node),
-        }
-    }
-
-    fn host(&self, rank: Rank) -> Machine {
-        let leaf = self.tree.as_ref().map(|tree| TreeLeaf { child: tree.places[rank.index()].child });
-        let config = HostConfig {
-            job: self.job(),
-            rank,
-            trees: leaf.map_or_else(|| TreeLeaf::of_rank(rank), |leaf| vec![leaf]),
-            serves: (self.bounds.servers() > 0).then_some(ServerId(rank.0)),
-            timers: TimerConfig { initial_rto: TIMEOUT, min_rto: TIMEOUT, max_rto: TIMEOUT },
-            fabric: self.fabric(),
-        };
-        Machine::host(self.bounds.protocol.host(Values::Fingerprint, &config))
-    }
-
-    fn switch(&self, node: NodeId) -> Option<Machine> {
-        let in_tree = self.tree.as_ref()?.switch(node)?;
-        let config = SwitchConfig {
-            job: self.job(),
-            tree: TreeId(0),
-            members: self.group(node),
-            below: in_tree.children.iter().map(|child| child.below.clone()).collect(),
-            group: GroupId(0),
-            parent: in_tree.parent.map(|parent| Parent { port: parent.port, child: parent.child }),
-        };
-        self.bounds.protocol.switch(Values::Fingerprint, &config).map(Machine::Switch)
-    }
-
-    fn shared(&self, node: NodeId) -> Option<Machine> {
-        let shared = self.bounds.protocol.shared.as_ref()?;
-        let config = SharedSwitchConfig {
-            node,
-            elements_per_packet: Bounds::ELEMENTS_PER_PACKET,
-            options: self.bounds.switches.of(shared),
-        };
-        let mut machine = (shared.machine)(Values::Fingerprint, &config);
-        let port_of = |host: NodeId| (self.switch_of(host) == node).then(|| self.port_to(node, host));
-        let ports: Vec<Option<PortId>> = self.members().into_iter().map(port_of).collect();
-        let share_bytes = self.bounds.protocol.share_bytes(&self.job(), ports.iter().flatten().count() as u16);
-        let trees = Vec::<TreeNode>::new();
-        machine.add_job(&SharedJob { job: self.job(), fabric: self.fabric(), ports, trees, share_bytes });
-        Some(Machine::Shared(machine))
     }
 }
 

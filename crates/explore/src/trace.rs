@@ -1,7 +1,5 @@
 //! A replayed run, each step as a sentence.
 
-use tributary_proto::contract::ids::NodeId;
-
 use crate::bounds::{Bounds, BoundsError};
 use crate::state::{MachineCache, State};
 use crate::step::{Flight, Step};

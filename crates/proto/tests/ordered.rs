@@ -341,24 +341,22 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
             for seed in 0..8usize {
                 let vectors = vectors(combine, world_size.into(), ELEMENTS);
                 let partial = |rank: u16| {
-                    let lanes = reference(&vectors[usize::from(rank)..usize::from(rank) + 1], combine);
                     let mut partial = vec![0; ELEMENTS * combine.partial_size];
-                    (combine.load_partial)(&lanes, &mut partial);
+                    (combine.load_partial)(&reference(&vectors[rank.into()..=rank.into()], combine), &mut partial);
                     partial
                 };
-                let mut above = Vec::new();
+                let mut parents = Vec::new();
                 for side in 0..2 {
                     let here = |rank: &u16| (usize::from(*rank) * 31 + seed * 17) % 7 % 2 == side;
                     let ranks: Vec<u16> = (0..world_size).filter(here).collect();
                     let nodes: Vec<_> = ranks.iter().map(|&rank| (rank..rank + 1, partial(rank))).collect();
                     if !nodes.is_empty() {
-                        above.extend(
-                            cover(&ranks, world_size).into_iter().zip(combined(combine, world_size, &nodes, seed)),
-                        );
+                        let sums = combined(combine, world_size, &nodes, seed);
+                        parents.extend(cover(&ranks, world_size).into_iter().zip(sums));
                     }
                 }
-                above.sort_by_key(|(node, _)| node.start);
-                let sum = combined(combine, world_size, &above, seed + 1);
+                parents.sort_by_key(|(node, _)| node.start);
+                let sum = combined(combine, world_size, &parents, seed + 1);
                 let mut expected = vec![0; ELEMENTS * combine.partial_size];
                 (combine.load_partial)(&reference(&vectors, combine), &mut expected);
                 assert!(sum == [expected], "{}: {world_size} ranks, seed {seed}", combine.name);

@@ -1,7 +1,12 @@
-//! The counters of a switch, and the names of its figures.
+//! The counters of a switch, the names of its figures, and its work for simulators of a switch's cores.
 
+use super::CanarySwitch;
+use super::array::BlockId;
+use crate::canary::wire::{Header, Kind};
+use crate::contract::ids::{JobId, PortId};
 use crate::contract::state::not_acted_upon;
-use crate::contract::work::Work;
+use crate::contract::wire::u16;
+use crate::contract::work::{Claim, Instrumented, Work};
 
 /// Counters of all jobs together.
 #[derive(Clone, Copy, Default)]
@@ -24,6 +29,24 @@ pub struct JobCounters {
     pub contributions: u64,
     pub collisions: u64,
     pub stragglers: u64,
+}
+
+impl Instrumented for CanarySwitch {
+    /// A packet that uses an entry claims that entry for itself; other packets claim nothing.
+    fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
+        let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
+        let job = JobId(u16(packet, 6));
+        let place = self.array.place(BlockId { job, attempt: header.attempt, id: header.id });
+        match kind {
+            Kind::Reduce if !header.bypass => Claim::buffer(place.into()),
+            Kind::Broadcast | Kind::Failure if header.multicast => Claim::buffer(place.into()),
+            _ => Claim::nothing(place.into()),
+        }
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.counters.work)
+    }
 }
 
 /// Names and descriptions of the figures.

@@ -34,7 +34,7 @@ use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Sw
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, u16};
-use crate::contract::work::{Claim, Instrumented, Work};
+use crate::contract::work::Instrumented;
 use crate::parts::memory::{heap_bytes, insert_exactly};
 
 /// What one switch of a fabric does for all jobs.
@@ -314,24 +314,6 @@ impl Switch for CanarySwitch {
 
     fn instrumented(&mut self) -> Option<&mut dyn Instrumented> {
         Some(self)
-    }
-}
-
-impl Instrumented for CanarySwitch {
-    /// A packet that uses an entry claims that entry for itself; other packets claim nothing.
-    fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
-        let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
-        let job = JobId(u16(packet, 6));
-        let place = self.array.place(BlockId { job, attempt: header.attempt, id: header.id });
-        match kind {
-            Kind::Reduce if !header.bypass => Claim::buffer(place.into()),
-            Kind::Broadcast | Kind::Failure if header.multicast => Claim::buffer(place.into()),
-            _ => Claim::nothing(place.into()),
-        }
-    }
-
-    fn take_work(&mut self) -> Work {
-        std::mem::take(&mut self.counters.work)
     }
 }
 
