@@ -25,7 +25,7 @@ const FOLDERS: [(&str, &[&str]); 5] = [
     ("contract", &["splitmix"]),
     ("tensors", &["splitmix", "contract"]),
     ("congestion", &["contract"]),
-    ("reliability", &["heap", "contract", "congestion"]),
+    ("reliability", &["splitmix", "heap", "contract", "congestion"]),
     ("aggregation", &["splitmix", "heap", "contract", "tensors", "congestion", "reliability"]),
 ];
 /// What a protocol may use besides its own folder.
