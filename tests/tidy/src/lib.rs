@@ -9,6 +9,7 @@ mod lengths;
 mod names;
 mod source;
 mod unsafe_code;
+pub mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
