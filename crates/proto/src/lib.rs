@@ -59,16 +59,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod aggregation;
 pub mod atp;
 pub mod canary;
+pub mod congestion;
 pub mod contract;
 pub mod flare;
+mod heap;
 pub mod marking;
 pub mod pa_atp;
 pub mod panama;
-pub mod parts;
 pub mod protocols;
 pub mod ps;
+pub mod reliability;
 pub mod ring;
 pub mod sparcml;
 mod splitmix;

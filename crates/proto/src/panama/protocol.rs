@@ -1,10 +1,10 @@
 //! PANAMA as a value of the registry.
 
 use super::{Panama, PanamaHost, options, partial, switch, wire};
+use crate::aggregation::reference::reference;
 use crate::contract::options::Options;
 use crate::contract::protocol::{Placement, Protocol, Refusal, check_meaning};
 use crate::contract::tensor::Spec;
-use crate::parts::reference::reference;
 
 /// PANAMA (Gebara et al., MLSys 2021): accelerators in the switches of one or several trees.
 pub static PROTOCOL: Protocol = Protocol {

@@ -1,12 +1,12 @@
 //! What a packet's handler claims of its block, and what the switch has done, for simulators of a switch's cores.
 
 use super::SparseSwitch;
+use crate::aggregation::missing_ranks::Neighbour;
+use crate::aggregation::vector_format::Form;
 use crate::contract::ids::PortId;
 use crate::contract::work::{Brought, Claim, Instrumented, Needs, Work};
 use crate::flare::sparse::layout::Storage;
 use crate::flare::sparse::wire::{HEADER_LEN, Header, Kind};
-use crate::parts::form::Form;
-use crate::parts::inquiry::Neighbour;
 
 impl Instrumented for SparseSwitch {
     /// A packet about a block needs the whole block to itself; a sum on its way down does not.
