@@ -51,18 +51,18 @@ test: ## Everything that must hold, phase by phase with its time; where PyTorch 
 # With the profile of the tests, whose dependencies are compiled anyway: a build with --release takes five minutes more. Without
 # make's flags, for cargo would share the two jobs of `make test` with pip.
 test-build: $(VENV)/.tools
-	@MAKEFLAGS= $(PHASE) "  compile the tests" $(CARGO_TEST) --no-run --lib --bins --examples --tests --test namespaces $(BENCHES)
+	@MAKEFLAGS= $(PHASE) "  compile the tests" $(CARGO_TEST) --no-run --lib --bins --examples --tests $(BENCHES)
 	@MAKEFLAGS= $(PHASE) "  compile the package" $(VENV)/bin/maturin develop --quiet
 	@echo "built for tests into $(VENV); make build makes the fast program"
 
 # cargo lets go of the target folder when the tests start, so that the others can have it.
 test-rust:
-	@MAKEFLAGS= RUST_TEST_THREADS=$(TESTS_AT_ONCE) $(PHASE) "  machines, drivers, simulator" nice -n 5 $(CARGO_TEST)
+	@MAKEFLAGS= RUST_TEST_THREADS=$(TESTS_AT_ONCE) $(PHASE) "  machines, drivers, simulator" nice -n 5 $(CARGO_TEST) -- --skip namespaces::
 	@# Each of the machines' benches once, so that none stands still unseen.
 	@MAKEFLAGS= nice -n 5 $(CARGO_TEST) $(BENCHES) > /dev/null
 
 test-network:
-	@MAKEFLAGS= RUST_TEST_THREADS=$(TESTS_AT_ONCE) $(PHASE) "  networks of namespaces" $(CARGO_TEST) --test namespaces
+	@MAKEFLAGS= RUST_TEST_THREADS=$(TESTS_AT_ONCE) $(PHASE) "  networks of namespaces" $(CARGO_TEST) --test cli namespaces::
 
 # What compiles and runs nothing that counts seconds, beside the tests that do: these have the cores whenever they want them.
 test-checks:
@@ -86,7 +86,6 @@ test-installed: test-tools
 check: test-tools ## Formatting, lints and types only
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
-	cargo clippy --locked --package tributary-cli --test namespaces --quiet -- -D warnings
 	RUSTDOCFLAGS='-D rustdoc::broken_intra_doc_links' cargo doc --locked --workspace --no-deps --quiet
 	$(VENV)/bin/ruff check python tests benches examples experiments scripts
 	$(VENV)/bin/ruff format --check python tests benches examples experiments scripts
@@ -123,8 +122,12 @@ $(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
 page-picture: build test-tools ## docs/page.png: the switch's page with three jobs, as a browser shows it
 	$(PYTHON) tests/programs/page_picture.py docs/page.png
 
-demo: build ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
-	scripts/apt-install iproute2 nftables
+demo: $(VENV)/.tools ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
+	@scripts/apt-install iproute2 nftables
+	@if [ ! -x $(VENV)/bin/tributary ]; then \
+	    echo "compiling a program for the demo; make build makes the fast one"; \
+	    $(VENV)/bin/maturin develop --profile demo --quiet; \
+	fi
 	$(VENV)/bin/tributary demo
 
 bench: build ## Measure ours against host-based allreduce over the same links
