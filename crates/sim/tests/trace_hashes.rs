@@ -40,5 +40,5 @@ fn simulated(id: &str, set: &[String]) -> Vec<String> {
 #[test]
 fn every_experiment_makes_the_runs_that_are_written_down() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    trace_table::compare("tributary-sim", &tests, &trace_table::ids_in(&experiments()), simulated);
+    crate::trace_table::compare("tributary-sim", &tests, &crate::trace_table::ids_in(&experiments()), simulated);
 }
