@@ -35,14 +35,14 @@ pub struct Setting<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum Node {
     Host(usize),
     Switch(usize),
 }
 
-/// A packet under way.
+/// A packet in flight.
 struct Flight {
-    to: Place,
+    to: Node,
     /// For a switch, the port at which it comes in.
     ingress: PortId,
     bytes: Vec<u8>,
@@ -50,10 +50,10 @@ struct Flight {
 }
 
 /// One end of a switch's cable.
-type Cable = (Place, PortId);
+type Cable = (Node, PortId);
 
 /// The machines, and the packets between them.
-pub struct World {
+pub struct Network {
     hosts: Vec<Box<dyn Host>>,
     recorders: Vec<HostRecorder>,
     /// For each rank, the leaf and its port.
@@ -71,42 +71,42 @@ fn wrong(why: impl Into<String>) -> ReproduceError {
     ReproduceError::Wrong { what: "Flare's machines".into(), why: why.into() }
 }
 
-impl World {
+impl Network {
     /// Hosts around a switch, or in racks below a root.
-    pub fn new(setting: &Setting<'_>) -> Result<World, ReproduceError> {
+    pub fn new(setting: &Setting<'_>) -> Result<Network, ReproduceError> {
         let given = setting.options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let options = PROTOCOL.options.read(&given).map_err(|error| ReproduceError::Bad(error.to_string()))?;
-        let world: usize = setting.racks.iter().map(Vec::len).sum();
+        let world_size: usize = setting.racks.iter().map(Vec::len).sum();
         let levels = setting.racks.len() > 1;
         let job = JobConfig {
             job: JobId(1),
             key: JobKey(1),
             protocol: PROTOCOL.code,
-            world: world as u16,
+            world: world_size as u16,
             slots: 8,
             elements_per_packet: setting.elements_per_packet,
             trees: 1,
             levels,
             options,
         };
-        let mut at = vec![(0, PortId(0)); world];
+        let mut at = vec![(0, PortId(0)); world_size];
         let mut switches = Vec::new();
         let root = setting.racks.len();
         for (leaf, ranks) in setting.racks.iter().enumerate() {
             for (port, &rank) in ranks.iter().enumerate() {
-                let place = at.get_mut(usize::from(rank)).ok_or_else(|| wrong("a rank is beyond the others"))?;
-                *place = (leaf, PortId(port as u16));
+                let at_leaf = at.get_mut(usize::from(rank)).ok_or_else(|| wrong("a rank is beyond the others"))?;
+                *at_leaf = (leaf, PortId(port as u16));
             }
             let below: Vec<Below> = ranks.iter().map(|&rank| Below::Worker(Rank(rank))).collect();
             let parent = levels.then_some(Parent { port: PortId(ranks.len() as u16), child: ChildId(leaf as u16) });
-            let hosts = ranks.iter().map(|&rank| (Place::Host(rank.into()), PortId(0)));
-            let up = parent.map(|_| (Place::Switch(root), PortId(leaf as u16)));
+            let hosts = ranks.iter().map(|&rank| (Node::Host(rank.into()), PortId(0)));
+            let up = parent.map(|_| (Node::Switch(root), PortId(leaf as u16)));
             switches.push((pipeline(&job, below, parent), hosts.chain(up).collect()));
         }
         if levels {
             let below = setting.racks.iter().map(|ranks| Below::Switch(ranks.iter().copied().map(Rank).collect()));
             let cables = setting.racks.iter().enumerate();
-            let cables = cables.map(|(leaf, ranks)| (Place::Switch(leaf), PortId(ranks.len() as u16))).collect();
+            let cables = cables.map(|(leaf, ranks)| (Node::Switch(leaf), PortId(ranks.len() as u16))).collect();
             switches.push((pipeline(&job, below.collect(), None), cables));
         }
         let host = |(rank, (_, port)): (usize, &(usize, PortId))| {
@@ -114,13 +114,13 @@ impl World {
             let config = HostConfig { trees, ..HostConfig::worker(job.clone(), Rank(rank as u16)) };
             PROTOCOL.host(Values::Elements, &config)
         };
-        Ok(World {
+        Ok(Network {
             hosts: at.iter().enumerate().map(host).collect(),
             recorders: at.iter().map(|_| HostRecorder::default()).collect(),
             at,
             switches,
             flights: Vec::new(),
-            sent: vec![Vec::new(); world],
+            sent: vec![Vec::new(); world_size],
             rng: Rng::new(setting.seed, Purpose::LinkFaults, 0),
             loss: setting.loss,
             now: Time::ZERO,
@@ -157,7 +157,7 @@ impl World {
         Ok(())
     }
 
-    /// No packet is under way: the host with the earliest timeout has its timeout.
+    /// No packet is in flight: the earliest timeout of a host expires.
     fn wait(&mut self) -> Result<(), ReproduceError> {
         let due = self.hosts.iter().filter_map(|host| host.poll_timeout()).min();
         self.now = due.ok_or_else(|| wrong("nobody waits for anything"))?.max(self.now);
@@ -172,13 +172,13 @@ impl World {
 
     fn deliver(&mut self, mut flight: Flight) {
         match flight.to {
-            Place::Host(rank) => {
+            Node::Host(rank) => {
                 let packet = Packet { bytes: &flight.bytes, wire_len: flight.wire_len, ecn: Ecn::NotCapable };
                 let from = Addr::Switch(TreeId(0));
                 self.recorders[rank].packet(&mut *self.hosts[rank], self.now, from, packet);
                 self.collect(rank);
             }
-            Place::Switch(at) => {
+            Node::Switch(at) => {
                 let mut recorder = SwitchRecorder::default();
                 let mut packet = PacketMut::new(&mut flight.bytes, Ecn::NotCapable);
                 packet.wire_len = flight.wire_len;
@@ -215,7 +215,7 @@ impl World {
         let (leaf, ingress) = self.at[rank];
         for made in std::mem::take(&mut self.recorders[rank].sent) {
             self.sent[rank].push(made.bytes.clone());
-            let (to, wire_len) = (Place::Switch(leaf), made.wire_len);
+            let (to, wire_len) = (Node::Switch(leaf), made.wire_len);
             self.flights.push(Flight { to, ingress, bytes: made.bytes, wire_len });
         }
     }
