@@ -6,7 +6,7 @@
 
 use tributary_numeric::{DType, f16};
 use tributary_proto::contract::ids::PortId;
-use tributary_proto::contract::wire::kind;
+use tributary_proto::contract::wire::Common;
 use tributary_proto::contract::work::Needs;
 use tributary_proto::flare::PROTOCOL;
 use tributary_pspin::{Program, Timing, Unit, map};
@@ -75,7 +75,7 @@ impl Contribution {
         match needs {
             Needs::Nothing => None,
             Needs::Buffer(_) | Needs::Place(..) => Some(Contribution { vector_bytes: vector as u32, ..dense }),
-            Needs::Table | Needs::Array if bytes[kind::AT] == SHARD_KIND => {
+            Needs::Table | Needs::Array if Common::parse(bytes).is_ok_and(|common| common.kind == SHARD_KIND) => {
                 let body = &bytes[PROTOCOL.header_len..];
                 let indices = body[..2 * (body.len() / PAIR_BYTES)].chunks_exact(2);
                 let indices = indices.map(|index| u16::from_be_bytes([index[0], index[1]])).collect();
