@@ -82,7 +82,7 @@ def every_type_and_operator(own: int, world: int, switch: str, job: str, design:
         for dtype in FLOATS + INTEGERS:
             for op in OPERATORS + (BITWISE if dtype in INTEGERS else []):
                 for size in SIZES:
-                    total = group.allreduce(small(own, size, dtype), op=op)
+                    total = group.all_reduce(small(own, size, dtype), op=op)
                     expected = right(world, size, dtype, op)
                     # -0 counts as 0: a sum of integers does not know it.
                     if not np.array_equal(total.astype(np.float64), expected.astype(np.float64)):
@@ -106,7 +106,7 @@ def summed(own: int, world: int, switch: str, job: str, options: dict[str, Any])
         digests = []
         for dtype, op in KINDS:
             time.sleep(random.random() / 50)
-            digests.append(rank.digest(group.allreduce(rank.data(own, SIZE, dtype), op=op)))
+            digests.append(rank.digest(group.all_reduce(rank.data(own, SIZE, dtype), op=op)))
         return digests, group.stats().order
 
 

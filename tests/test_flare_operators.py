@@ -40,7 +40,7 @@ def together(arrays: list[Any], op: Operator, **options: Any) -> list[Any]:
                 operators=[op],
                 **options,
             ) as group:
-                results[rank] = group.allreduce(arrays[rank], op=op)
+                results[rank] = group.all_reduce(arrays[rank], op=op)
 
         ranks = [threading.Thread(target=work, args=(rank,)) for rank in range(len(arrays))]
         for thread in ranks:
@@ -166,7 +166,7 @@ def test_what_is_wrong_is_a_sentence() -> None:
             tributary.connect(switch.address, job="y", rank=0, world_size=1, protocol="flare") as group,
             pytest.raises(tributary.ConfigError, match=r"operators=\[op\]"),
         ):
-            group.allreduce(np.zeros(3, np.int32), op=op)
+            group.all_reduce(np.zeros(3, np.int32), op=op)
 
 
 def test_an_operator_that_does_not_commute_is_refused_in_any_order() -> None:
@@ -185,6 +185,6 @@ def test_an_operator_that_does_not_commute_is_refused_in_any_order() -> None:
             operators=[op],
             options={"reproducible": "tree"},
         ) as group,
-        pytest.raises(tributary.Unsupported, match="choose reproducible=ranks"),
+        pytest.raises(tributary.UnsupportedError, match="choose reproducible=ranks"),
     ):
-        group.allreduce(x, op=op)
+        group.all_reduce(x, op=op)

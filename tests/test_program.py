@@ -281,7 +281,7 @@ def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> N
     with ThreadPoolExecutor() as pool:
         joining = [pool.submit(rank.connect, number, 3, daemon.address, job) for number in range(3)]
         groups = [joined.result() for joined in joining]
-        punctual = [pool.submit(groups[number].allreduce, ones) for number in (0, 2)]
+        punctual = [pool.submit(groups[number].all_reduce, ones) for number in (0, 2)]
         program.await_job(daemon, job, lambda entry: entry["waiting_for"] == [1])
         for _ in range(100):
             seen = program.last_json(program.run("top", "--switch", daemon.address, "--once", "--json"))
@@ -304,7 +304,7 @@ def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> N
         late = f"{job}: rank 1 has not begun allreduce 1, sum of 10 f32 elements; ranks 0, 2 have, "
         for command in ["top", "--once"], ["status"]:
             assert late in program.run(*command, "--switch", daemon.address).stdout
-        assert (groups[1].allreduce(ones) == 3).all()
+        assert (groups[1].all_reduce(ones) == 3).all()
         assert all((late.result() == 3).all() for late in punctual)
         for group in groups:
             pool.submit(group.close)

@@ -93,7 +93,7 @@ def test_a_switch_that_is_killed_is_named_and_its_successor_serves(workers: Proc
         for rank in ranks:
             of_sum, of_change = rank.result(timeout=90)
             assert daemon.address in of_sum
-            assert "SwitchLost" in of_sum
+            assert "SwitchLostError" in of_sum
             assert daemon.address in of_change
             assert "reconfiguration 2 of group 0" in of_change
     finally:

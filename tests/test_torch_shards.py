@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 
 import torch_rank_shards
 
-SPARING = [protocol for protocol in _core.protocols() if _core.spares_others(protocol)]
+SPARING = [protocol for protocol in _core.protocols() if _core.rooted_is_unicast(protocol)]
 
 
 @pytest.fixture

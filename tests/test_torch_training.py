@@ -216,5 +216,5 @@ def test_a_switch_that_dies_is_named_and_the_job_finishes_at_its_successor(tmp_p
     successor.stop()
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("finished 1 200000.0") == 2
-    assert "SwitchLost" in ran.stderr
+    assert "SwitchLostError" in ran.stderr
     assert daemon.address in ran.stderr

@@ -66,7 +66,7 @@ def refusals(rank: int, size: int, meet: str, protocol: str, options: str, op: s
     with world(rank, size, meet, protocol=protocol, options=options):
         try:
             dist.all_reduce(torch.eye(3).to_sparse(), op=getattr(dist.ReduceOp, op))
-        except tributary.Unsupported as error:
+        except tributary.UnsupportedError as error:
             assert part in str(error), error
         else:
             raise AssertionError("it was summed")

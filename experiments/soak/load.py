@@ -85,7 +85,7 @@ class Load:
                 time.sleep(BEAT_S)
                 data[0] = self.done
                 begin = time.monotonic()
-                total = group.allreduce(data)
+                total = group.all_reduce(data)
                 end = time.monotonic()
                 if not (total[1:] == self.world).all():
                     self.faults.append(f"a wrong sum at rank {self.rank}")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 
 Array = npt.NDArray[Any]
 
@@ -99,14 +99,14 @@ def dtype_name(array: Array) -> str:
 def _look_up(name: str) -> str:
     if name not in DTYPES:
         supported = ", ".join(DTYPES)
-        raise Unsupported(f"arrays of {name} cannot be reduced; use {supported}, for example x.astype(np.float32)")
+        raise UnsupportedError(f"arrays of {name} cannot be reduced; use {supported}, for example x.astype(np.float32)")
     return DTYPES[name]
 
 
 def check_op(op: str) -> str:
     """The operator, if it is one."""
     if op not in OPS:
-        raise Unsupported(f"there is no operator {op!r}; use {', '.join(OPS)}")
+        raise UnsupportedError(f"there is no operator {op!r}; use {', '.join(OPS)}")
     return op
 
 

@@ -15,7 +15,7 @@ class CollectiveError(TributaryError):
     """A collective cannot complete. The group cannot be used after it; connect again."""
 
 
-class CollectiveTimeout(CollectiveError, TimeoutError):
+class CollectiveTimeoutError(CollectiveError, TimeoutError):
     """Some ranks did not contribute in time.
 
     Attributes:
@@ -27,7 +27,7 @@ class CollectiveTimeout(CollectiveError, TimeoutError):
         self.missing: tuple[int, ...] = tuple(missing)
 
 
-class RankLost(CollectiveError, ConnectionError):
+class RankLostError(CollectiveError, ConnectionError):
     """Some ranks have left the job or died, and what is under way lacks their contributions.
 
     Attributes:
@@ -39,11 +39,11 @@ class RankLost(CollectiveError, ConnectionError):
         self.missing: tuple[int, ...] = tuple(missing)
 
 
-class SwitchLost(CollectiveError, ConnectionError):
+class SwitchLostError(CollectiveError, ConnectionError):
     """The switch does not answer, or does not know the job any more."""
 
 
-class ServerLost(CollectiveError, ConnectionError):
+class ServerLostError(CollectiveError, ConnectionError):
     """A parameter server has ended or died, and what is under way lacks its sums.
 
     Attributes:
@@ -55,15 +55,15 @@ class ServerLost(CollectiveError, ConnectionError):
         self.servers: tuple[int, ...] = tuple(servers)
 
 
-class Mismatch(CollectiveError, ValueError):
+class MismatchError(CollectiveError, ValueError):
     """Ranks brought different sizes, types or operators to one collective."""
 
 
-class Unsupported(TributaryError, TypeError):
+class UnsupportedError(TributaryError, TypeError):
     """An element type or operator that the protocol cannot sum; nothing was sent."""
 
 
-class Closed(TributaryError):
+class ClosedError(TributaryError):
     """The group was closed."""
 
 

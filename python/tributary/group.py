@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tributary import _core
 from tributary._arrays import Array, Flat, Gathered, check_op
-from tributary.errors import ConfigError, TributaryError
+from tributary.errors import ConfigError
 from tributary.info import GroupInfo, GroupStats
 from tributary.operators import Operator, OwnFlat
 from tributary.sparse import SparseBytes, SparseHandle, sparse_bytes
@@ -24,7 +24,7 @@ class Memory:
 
     address: int
     elements: int
-    #: A type of :meth:`Group.allreduce`, by its name here: "f32", "bf16", "i64" ...
+    #: A type of :meth:`Group.all_reduce`, by its name here: "f32", "bf16", "i64" ...
     dtype: str
     #: An object that lives until the collective has ended, and keeps the memory in place.
     owner: object
@@ -38,11 +38,11 @@ class Handle:
         self._flat = flat
         self._result: Array | None = None
 
-    def wait(self, timeout: float | None = None) -> Array:
-        """Wait for the result and return it.
+    def result(self, timeout: float | None = None) -> Array:
+        """Wait for the result and return it, as a `concurrent.futures.Future` does.
 
-        Raises `TimeoutError` where `timeout` seconds pass first; the collective then goes on, and its own timeout still
-        holds. Raises the collective's error if it failed.
+        Raises `TimeoutError` if `timeout` seconds pass first: the collective continues, and its own timeout still
+        applies. Raises the collective's error if it failed.
         """
         if self._result is None:
             if not self._pending.wait(timeout):
@@ -53,13 +53,6 @@ class Handle:
     def done(self) -> bool:
         """Whether the collective has ended, successfully or not."""
         return self._pending.is_done()
-
-    @property
-    def result(self) -> Array:
-        """The result of a collective that has ended."""
-        if not self.done():
-            raise TributaryError("the collective is still under way; wait() for it first")
-        return self.wait()
 
 
 class Group:
@@ -88,12 +81,12 @@ class Group:
         """Number of workers."""
         return self.info.world_size
 
-    def allreduce(
+    def all_reduce(
         self, x: npt.ArrayLike, op: str | Operator = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Array:
         """Make one array of all ranks', by default their sum, and return it, the same bits on every rank.
 
-        What the job's protocol cannot do is :class:`Unsupported`, before anything is sent.
+        What the job's protocol cannot do is :class:`UnsupportedError`, before anything is sent.
 
         Args:
             x: float64, float32, float16, bfloat16 (`ml_dtypes`), int64, int32, int16, int8 or uint8; any shape and
@@ -106,12 +99,12 @@ class Group:
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.allreduce_async(x, op=op, out=out, timeout=timeout).wait()
+        return self.all_reduce_async(x, op=op, out=out, timeout=timeout).result()
 
-    def allreduce_async(
+    def all_reduce_async(
         self, x: npt.ArrayLike, op: str | Operator = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Handle:
-        """Start :meth:`allreduce` and return at once. Several collectives under way are sent back to back."""
+        """Start :meth:`all_reduce` and return at once. Several collectives under way are sent back to back."""
         if isinstance(op, Operator):
             own = OwnFlat(op, x, out)
             number = self._number(op)
@@ -127,7 +120,7 @@ class Group:
             raise ConfigError(f"the group does not have {op!r}: give connect(..., operators=[op])")
         return f"own:{self._operators.index(op.sha256)}"
 
-    def allreduce_sparse(
+    def all_reduce_sparse(
         self,
         indices: npt.ArrayLike,
         values: npt.ArrayLike,
@@ -144,15 +137,15 @@ class Group:
         Args:
             indices: integers from 0 to `size` - 1, ascending, none twice: `numpy.unique` gives such ones. Anything else
                 is a ValueError on this rank, before anything is sent.
-            values: one for each index, of the types of :meth:`allreduce`.
+            values: one for each index, of the types of :meth:`all_reduce`.
             size: elements of the whole array, the same on every rank.
-            op: as for :meth:`allreduce`.
+            op: as for :meth:`all_reduce`.
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.allreduce_sparse_async(indices, values, size, op=op, timeout=timeout).wait()
+        return self.all_reduce_sparse_async(indices, values, size, op=op, timeout=timeout).result()
 
-    def allreduce_sparse_async(
+    def all_reduce_sparse_async(
         self,
         indices: npt.ArrayLike,
         values: npt.ArrayLike,
@@ -160,14 +153,14 @@ class Group:
         op: str = "sum",
         timeout: float | None = None,
     ) -> SparseHandle:
-        """Start :meth:`allreduce_sparse` and return at once."""
+        """Start :meth:`all_reduce_sparse` and return at once."""
         brought, element = sparse_bytes(indices, values, size)
         return SparseHandle(*self.reduce_sparse_bytes(brought, op, timeout), element)
 
     def reduce_sparse_bytes(
         self, brought: SparseBytes, op: str = "sum", timeout: float | None = None
     ) -> tuple[_core.Pending, _core.SparseSum]:
-        """Start :meth:`allreduce_sparse` of values as bytes, for libraries whose tensors are no NumPy arrays.
+        """Start :meth:`all_reduce_sparse` of values as bytes, for libraries whose tensors are no NumPy arrays.
 
         The bytes are copied. When the first of what is returned is done, the second has the result, in such bytes too.
         """
@@ -184,17 +177,17 @@ class Group:
         out: Array | None = None,
         timeout: float | None = None,
     ) -> Array | None:
-        """Do as :meth:`allreduce` for rank `root` alone, which gets the result; the others get None.
+        """Do as :meth:`all_reduce` for rank `root` alone, which gets the result; the others get None.
 
         All ranks name the same root. Under Canary no sum travels back to the others; under the other protocols it does,
-        and is not looked at there. Arguments are those of :meth:`allreduce`; `out` is for the root.
+        and is not looked at there. Arguments are those of :meth:`all_reduce`; `out` is for the root.
         """
         is_root = root == self.rank
         flat = Flat(x, out if is_root else None)
         pending = self._core.submit(
             flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout), self._check_root(root)
         )
-        result = Handle(pending, flat).wait()
+        result = Handle(pending, flat).result()
         return result if is_root else None
 
     def broadcast(self, x: Array, root: int, timeout: float | None = None) -> Array:
@@ -220,19 +213,19 @@ class Group:
     def reduce_scatter(
         self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
     ) -> Array:
-        """Do as :meth:`allreduce`, and give each rank its part of the result alone.
+        """Do as :meth:`all_reduce`, and give each rank its part of the result alone.
 
         The parts are of one length, along the first axis: rank r gets the r-th. Under SwitchML, Flare and Canary
         nothing else of the result travels to it.
 
         Args:
-            x: as for :meth:`allreduce`, with a first axis that the number of ranks divides.
-            op: as for :meth:`allreduce`.
+            x: as for :meth:`all_reduce`, with a first axis that the number of ranks divides.
+            op: as for :meth:`all_reduce`.
             out: where to put this rank's part. A new array if None.
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.reduce_scatter_async(x, op=op, out=out, timeout=timeout).wait()
+        return self.reduce_scatter_async(x, op=op, out=out, timeout=timeout).result()
 
     def reduce_scatter_async(
         self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
@@ -245,7 +238,7 @@ class Group:
     def all_gather(self, x: npt.ArrayLike, out: Array | None = None, timeout: float | None = None) -> Array:
         """Bring every rank's array to every rank, bit for bit: one array, in the ranks' order along the first axis.
 
-        Each rank sends its part once, and the network copies it. `all_gather(reduce_scatter(x))` is `allreduce(x)`.
+        Each rank sends its part once, and the network copies it. `all_gather(reduce_scatter(x))` is `all_reduce(x)`.
 
         Args:
             x: an array of any type without Python objects, of one shape on every rank; or a number.
@@ -253,7 +246,7 @@ class Group:
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.all_gather_async(x, out=out, timeout=timeout).wait()
+        return self.all_gather_async(x, out=out, timeout=timeout).result()
 
     def all_gather_async(self, x: npt.ArrayLike, out: Array | None = None, timeout: float | None = None) -> Handle:
         """Start :meth:`all_gather` and return at once."""
@@ -269,12 +262,12 @@ class Group:
         root: int | None = None,
         timeout: float | None = None,
     ) -> _core.Pending:
-        """Start an allreduce of memory, or with a `root` a reduce; return at once.
+        """Start an all-reduce of memory, or with a `root` a reduce; return at once.
 
         Args:
             source: this rank's elements.
             target: where the elements `kept` of the result come to, first that of `kept[0]`; may be the source's part.
-            op: as for :meth:`allreduce`; the memory of an :class:`Operator`'s elements is of bytes, "u8".
+            op: as for :meth:`all_reduce`; the memory of an :class:`Operator`'s elements is of bytes, "u8".
             kept: from the first element that this rank wants to before the second; all if None.
             root: the one rank that gets the result.
             timeout: seconds until the other ranks are given up; the group's if None.
@@ -308,9 +301,9 @@ class Group:
         """Wait until every rank is here."""
         nothing = np.empty(0, dtype=np.int32)
         if self.info.sparse:
-            self.allreduce_sparse(nothing, nothing, 0, timeout=timeout)
+            self.all_reduce_sparse(nothing, nothing, 0, timeout=timeout)
         else:
-            self.allreduce(nothing, timeout=timeout)
+            self.all_reduce(nothing, timeout=timeout)
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
@@ -328,12 +321,12 @@ class Group:
         """Leave the job. Collectives that are under way fail. Calling it again has no effect."""
         self._core.close()
 
-    def abandon(self) -> None:
-        """Leave the job at once, without waiting for peers that may need something of this rank still: they fail.
+    def abort(self) -> None:
+        """Leave the job at once, without waiting for peers that still need something from this rank: they fail.
 
         For a job that is broken anyway.
         """
-        self._core.abandon()
+        self._core.abort()
 
     def __enter__(self) -> Group:
         return self

@@ -2,7 +2,7 @@
 
 >>> op = tributary.Operator.expression("a if abs(a) > abs(b) else b", dtype="f32")
 >>> with tributary.connect("10.0.0.1", job="train", rank=0, world_size=4, protocol="flare", operators=[op]) as group:
-...     largest = group.allreduce(x, op=op)
+...     largest = group.all_reduce(x, op=op)
 
 `docs/operators.md` goes through all of it in ten minutes.
 """
@@ -122,7 +122,7 @@ class Operator:
         return self._core.module
 
     def reduce(self, arrays: Sequence[npt.ArrayLike]) -> Array:
-        """Compute at home, by the same module, what `allreduce` gives over one switch.
+        """Compute at home, by the same module, what `all_reduce` gives over one switch.
 
         With `reproducible=ranks`, the default of an operator that does not commute, it gives the same over any.
 

@@ -18,7 +18,7 @@ from tributary._arrays import Array
 
 
 def reference(arrays: Sequence[npt.ArrayLike], tree: Any = None, op: str = "sum") -> Array:
-    """Compute at home what `allreduce` gives every rank of a PANAMA job, to the bit.
+    """Compute at home what `all_reduce` gives every rank of a PANAMA job, to the bit.
 
     Args:
         arrays: each rank's input, by rank; of one type and shape.

@@ -276,7 +276,7 @@ impl Group {
         Ok(dict)
     }
 
-    fn abandon(&self, py: Python<'_>) {
+    fn abort(&self, py: Python<'_>) {
         self.end(py, tributary_net::group::Group::abandon);
     }
 

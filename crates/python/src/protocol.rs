@@ -17,20 +17,20 @@ pub(crate) fn protocols() -> Vec<&'static str> {
 
 /// True if switches make the protocol's sums, and not hosts.
 #[pyfunction]
-pub(crate) fn sums_in_network(protocol: &str) -> bool {
+pub(crate) fn summed_by_switches(protocol: &str) -> bool {
     known::named(protocol).is_some_and(Protocol::sums_in_network)
 }
 
 /// True if every switch on the way handles the protocol's packets, so that in a fabric each rank exchanges packets with
 /// the switch next to it.
 #[pyfunction]
-pub(crate) fn sums_on_the_way(protocol: &str) -> bool {
+pub(crate) fn processed_at_every_hop(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.placement == Placement::EveryHop)
 }
 
 /// True if a reduce brings its result to its root alone, and a broadcast takes nothing from other ranks.
 #[pyfunction]
-pub(crate) fn spares_others(protocol: &str) -> bool {
+pub(crate) fn rooted_is_unicast(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.spares_others)
 }
 

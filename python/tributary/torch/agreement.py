@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tributary.errors import Mismatch
+from tributary.errors import MismatchError
 from tributary.torch.operators import op_name
 from tributary.torch.transit import Transit
 
@@ -69,7 +69,7 @@ class Agreement:
         if others:
             ranks = f"rank{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
             brings = "brings" if len(others) == 1 else "bring"
-            raise Mismatch(
+            raise MismatchError(
                 f"ranks disagree: rank {self._rank} brings {self._what} to the host path, {ranks} {brings} another "
                 "operation, type or size"
             )

@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ErrorType
 
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 from tributary.info import GroupStats
 from tributary.torch import flight
 from tributary.torch.gathers import Gathers
@@ -139,7 +139,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
 
     def _reconfigurable(self) -> Membership:
         if self._membership is None:
-            raise Unsupported(
+            raise UnsupportedError(
                 f"the group {self._name} keeps its members; init_process_group(..., enable_reconfigure=True) makes one "
                 "that can change them"
             )

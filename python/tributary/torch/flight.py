@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as _c10d
 
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 
 #: The name under which PyTorch files operations: the backend's.
 _RECORDER = "tributary"
@@ -59,6 +59,6 @@ def _records_all() -> bool:
 
 def _refuse_old() -> None:
     if not _records_all():
-        raise Unsupported(
+        raise UnsupportedError(
             f"flight records need PyTorch 2.15 or newer, which record every backend; this is {torch.__version__}"
         )

@@ -53,6 +53,6 @@ class Gathers(Paths):
         return self._through_network(name, inputs, transfers, "", in_order(finishes), opts, is_moving=True)
 
     def _why_over_host(self, name: str, inputs: Tensors) -> str | None:
-        if self._is_alone(name) or not self._spares_others(name):
+        if self._is_alone(name) or not self._rooted_is_unicast(name):
             return MOVES
         return SMALL if size_in_bytes(inputs) < LEAST_BYTES else None

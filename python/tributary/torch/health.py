@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from torch._C._distributed_c10d import ErrorType
 
-from tributary.errors import CollectiveTimeout
-from tributary.torch.transit import StillUnderWay
+from tributary.errors import CollectiveTimeoutError
+from tributary.torch.transit import StillRunningError
 
 log = logging.getLogger("tributary.torch")
 
@@ -59,10 +59,10 @@ class Health:
 
     def note(self, error: BaseException) -> None:
         """An operation failed. A wait that ended before its operation is not a failure."""
-        if isinstance(error, StillUnderWay):
+        if isinstance(error, StillRunningError):
             return
         # Gloo has no class for timeouts.
-        timed_out = isinstance(error, CollectiveTimeout) or "timed out" in str(error).lower()
+        timed_out = isinstance(error, CollectiveTimeoutError) or "timed out" in str(error).lower()
         self._turn(ErrorType.TIMEOUT if timed_out else ErrorType.COMM_ERROR)
 
     def note_abort(self) -> None:

@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import Backend
 
 import tributary
 from tributary import Operator
-from tributary.errors import Mismatch, SwitchLost
+from tributary.errors import MismatchError, SwitchLostError
 from tributary.torch import own, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
@@ -50,10 +50,10 @@ class Members:
         self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
         #: Sentences to add to errors.
         self._hints: dict[type[Exception], str] = {
-            Mismatch: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
+            MismatchError: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
         }
         if self._rendezvous.meeting.embedded:
-            self._hints[SwitchLost] = "the switch ran in the process of rank 0 of this group"
+            self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
         self._joining = threading.Lock()
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}

@@ -145,7 +145,7 @@ class Network:
             if orderly:
                 group.close()
             else:
-                group.abandon()
+                group.abort()
 
 
 def cuts(elements: int, switches: int) -> list[tuple[int, int]]:

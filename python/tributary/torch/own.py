@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from tributary import Operator, _core
-from tributary.errors import ConfigError, Unsupported
+from tributary.errors import ConfigError, UnsupportedError
 from tributary.torch.options import AUTO, Options
 from tributary.torch.tensors import DTYPES, flat, refuse_unfit
 from tributary.torch.transit import Finish
@@ -72,6 +72,6 @@ def protocol_of(given: Options, chosen: Options) -> tuple[str, dict[str, str]]:
     able = [protocol for protocol in _core.protocols() if _core.takes_operators(protocol)]
     if given.protocol == AUTO and able:
         return able[0], {}
-    raise Unsupported(
+    raise UnsupportedError(
         f"{chosen.protocol} takes no operators of your own: set TRIBUTARY_PROTOCOL to {' or '.join(able)}"
     )

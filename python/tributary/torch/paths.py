@@ -13,7 +13,7 @@ import torch
 from torch._C._distributed_c10d import Backend
 
 from tributary import Pending, _core
-from tributary.errors import Closed, ConnectError, Unsupported
+from tributary.errors import ClosedError, ConnectError, UnsupportedError
 from tributary.torch import operators
 from tributary.torch.agreement import Agreement, said, words
 from tributary.torch.callbacks import Callbacks, is_telling
@@ -73,15 +73,15 @@ class Paths(Backend):
         members = self._members
         if members is None:
             self._refuse_closed(name)
-            raise Closed(
+            raise ClosedError(
                 f"{name}: the group {self._name} has no members {self._why_alone}; torch.distributed._reconfigure "
                 "gives it some"
             )
         return members
 
-    def _spares_others(self, name: str) -> bool:
+    def _rooted_is_unicast(self, name: str) -> bool:
         """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all."""
-        return _core.spares_others(self._present(name).chosen.protocol)
+        return _core.rooted_is_unicast(self._present(name).chosen.protocol)
 
     def _is_alone(self, name: str) -> bool:
         """Whether this rank is alone."""
@@ -91,7 +91,7 @@ class Paths(Backend):
         """The lane of this thread's operations: callbacks wait neither for the program nor for another group's."""
         self._refuse_fork(name)
         if is_telling():
-            raise Unsupported(
+            raise UnsupportedError(
                 f"{name}: ranks would not agree on the order of collectives that are started in this callback; attach "
                 "the callback with then() to the future of one operation"
             )
@@ -117,7 +117,7 @@ class Paths(Backend):
             return ALONE
         reason = operators.why_not(tensors, reduce_op, members.chosen)
         if reason and members.chosen.fallback == "error":
-            raise Unsupported(f"{name}: {reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
+            raise UnsupportedError(f"{name}: {reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
         return reason
 
     def _why_not_words(self, name: str) -> str | None:
@@ -235,7 +235,7 @@ class Paths(Backend):
 
     def _refuse_closed(self, name: str) -> None:
         if self._closed:
-            raise Closed(f"{name}: the group {self._name} was shut down; make a new one")
+            raise ClosedError(f"{name}: the group {self._name} was shut down; make a new one")
 
     def _next_title(self, name: str, lane: Lane) -> str:
         self._refuse_closed(name)

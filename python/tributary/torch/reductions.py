@@ -9,7 +9,7 @@ import torch
 from torch._C._distributed_c10d import AllreduceOptions
 
 from tributary import Operator
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 from tributary.torch import sparse
 from tributary.torch.network import Broadcast, Transfer
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
@@ -63,7 +63,7 @@ class Reductions(Paths):
         finish = in_order([transfer.finish for transfer in transfers])
         return self._through_network(name, tensors, transfers, op, finish, opts)
 
-    def allreduce_own(self, tensors: Tensors, op: Operator, async_op: bool) -> Any:
+    def all_reduce_custom(self, tensors: Tensors, op: Operator, async_op: bool) -> Any:
         """Combine tensors of all ranks, in place, with a person's own operator. Not one of c10d's operations."""
         name = "all_reduce"
         lane = self._lane(name)
@@ -83,7 +83,7 @@ class Reductions(Paths):
     def allreduce_sparse(self, tensors: Tensors, opts: Any) -> Any:
         """Refuse the operation."""
         refuse_unfit("all_reduce", tensors)
-        raise Unsupported("all_reduce of a sparse tensor is not supported; use tensor.to_dense()")
+        raise UnsupportedError("all_reduce of a sparse tensor is not supported; use tensor.to_dense()")
 
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce over all ranks, into the root's tensor; the other ranks' tensors stay unchanged."""
@@ -118,7 +118,7 @@ class Reductions(Paths):
         finishes: list[Finish | None] = []
         for output, parts in zip(outputs, inputs, strict=True):
             for rank, part in enumerate(parts):
-                root = rank if self._spares_others(name) else None
+                root = rank if self._rooted_is_unicast(name) else None
                 if rank != self.rank():
                     scaled = scaled_copy(part, opts.reduceOp)
                     transfers.append(self._keep_nothing(flat(part)[0] if scaled is None else scaled, root))
@@ -150,7 +150,7 @@ class Reductions(Paths):
                     f"output's {output.numel()}"
                 )
             transfer, finish = self._keep(source, self.rank() * output.numel(), output, opts.reduceOp)
-            transfers += self._for_each(transfer) if self._spares_others(name) else [transfer]
+            transfers += self._for_each(transfer) if self._rooted_is_unicast(name) else [transfer]
             finishes.append(finish)
         return self._through_network(name, inputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
 

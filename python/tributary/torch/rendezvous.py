@@ -91,7 +91,7 @@ class Rendezvous:
             raise ConnectError(answer["error"])
         meeting = Meeting(**answer)
         own, first = options.switches, meeting.switches
-        if meeting.embedded or not own or not _core.sums_on_the_way(options.protocol):
+        if meeting.embedded or not own or not _core.processed_at_every_hop(options.protocol):
             return meeting
         # In a fabric every rank exchanges packets with the switch next to it.
         if len(own) != len(first):

@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 from tributary.torch import staging
 from tributary.torch.transit import Finish
 
@@ -30,12 +30,12 @@ def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
     """Refuse tensors that neither path can take."""
     for tensor in tensors:
         if tensor.layout != torch.strided:
-            raise Unsupported(
+            raise UnsupportedError(
                 f"{name} of a sparse tensor ({tensor.layout}) is not supported; use tensor.to_dense(), or "
                 "sparse=False in an Embedding"
             )
         if tensor.device.type != "cpu" and not staging.is_staged(tensor):
-            raise Unsupported(f"{name} of a tensor on {tensor.device} is not supported; use tensor.cpu()")
+            raise UnsupportedError(f"{name} of a tensor on {tensor.device} is not supported; use tensor.cpu()")
 
 
 def size_in_bytes(tensors: list[torch.Tensor]) -> int:

@@ -16,7 +16,7 @@ from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, OrderedFuture, tell
 from tributary.torch.health import Health
 from tributary.torch.process import Home
-from tributary.torch.transit import Finish, StillUnderWay, Transit, entitle
+from tributary.torch.transit import Finish, StillRunningError, Transit, entitle
 from tributary.torch.untraced import untraced
 
 _NO_TIMEOUT = timedelta(0)
@@ -169,7 +169,7 @@ class NetworkWork(_Work):
         if not self._ended:
             try:
                 self._transit.wait(timeout)
-            except StillUnderWay:
+            except StillRunningError:
                 raise
             except Exception as failed:
                 error = failed
@@ -241,7 +241,7 @@ class HostWork(_Work):
             return
         try:
             self._agreement.wait(timeout)
-        except StillUnderWay:
+        except StillRunningError:
             raise
         except Exception as error:
             self._give_up()
@@ -300,7 +300,7 @@ class HostWork(_Work):
         with contextlib.suppress(Exception):
             # A rank that hears first that ranks disagree may be gone before the others have heard it: all ranks'
             # descriptions tell more than its closed connection.
-            with contextlib.suppress(StillUnderWay):
+            with contextlib.suppress(StillRunningError):
                 self._agree(_NO_TIMEOUT if error is None else _LAST_WORDS)
             self._conclude(error)
 
