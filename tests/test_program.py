@@ -246,7 +246,7 @@ def test_a_port_in_use_is_a_sentence(daemon: Daemon) -> None:
 
 def test_a_switch_reads_its_file_and_flags_win(tmp_path: Path) -> None:
     file = tmp_path / "switch.toml"
-    file.write_text('listen = "127.0.0.1:1"\ncores = 3\nmemory_mib = 8\nhttp = "127.0.0.1:0"\n')
+    file.write_text('listen = "127.0.0.1:1"\ncores = 3\nmemory = "8 MiB"\nhttp = "127.0.0.1:0"\n')
     daemon = Daemon("--config", str(file))
     assert daemon.ready["cores"] == 3
     assert daemon.ready["memory_mib"] == 8

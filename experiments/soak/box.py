@@ -43,7 +43,7 @@ class Box:
     def __init__(self, folder: Path, switches: list[str], world: int, pause_s: float) -> None:
         """Start both."""
         self.folder, self.switches, self.world, self.pause_s = folder, switches, world, pause_s
-        (folder / "switch.toml").write_text(f'grace_s = {GRACE_S}.0\n[operators]\nallow = "any"\n')
+        (folder / "switch.toml").write_text(f'grace = "{GRACE_S} s"\n[operators]\nallow = "any"\n')
         self.random = random.Random(18)
         self.counts: Counter[str] = Counter()
         self.protocols: Counter[str] = Counter()

@@ -4,9 +4,9 @@
 //! with its flags (`Args`) and its `run`. Output for people and scripts goes through `output.rs`, failures through
 //! `failure.rs`.
 
-mod address;
 mod commands;
 mod failure;
+mod flags;
 mod log;
 mod npy;
 mod output;
@@ -19,9 +19,9 @@ use std::ffi::OsString;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-pub use crate::address::parse_switch;
 use crate::commands::Cli;
 use crate::failure::Failure;
+pub use crate::flags::parse_switch;
 pub use crate::program::Program;
 
 /// Runs the program with these arguments, its name first, and returns the exit code: 0 when all went well,

@@ -8,8 +8,8 @@ use signal_hook::iterator::Signals;
 use tributary_net::heap;
 use tributary_net::server::{RunningServer, ServerOptions};
 
-use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::flags::{parse_switch, resolve};
 use crate::log::LogArgs;
 use crate::output;
 

@@ -8,6 +8,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tributary_control::config::{OperatorsFile, SwitchConfigFile};
+use tributary_control::quantity::Bytes;
 use tributary_control::tokens::Tokens;
 use tributary_control::{Limits, Network};
 use tributary_net::heap;
@@ -16,15 +17,15 @@ use tributary_operators::Allowed;
 use tributary_proto::protocols;
 
 use super::fabric;
-use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::flags::{parse_switch, resolve};
 use crate::log::LogArgs;
 use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
   tributary switch                                   every address of this machine, port 17777
-  tributary switch --listen 10.0.0.1:17777 --cores 2 --memory 256
+  tributary switch --listen 10.0.0.1:17777 --cores 2 --memory 256MiB
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
   tributary switch --parent 10.9.0.1:17777           below another switch, which sums for all racks
   tributary switch --config /etc/tributary.toml
@@ -39,15 +40,15 @@ The file has these keys; flags win over it:
   http = \"127.0.0.1:9100\"
   parent = \"10.9.0.1:17777\"
   cores = 2
-  memory_mib = 256
+  memory = \"256 MiB\"
   max_jobs = 64
   servers = [\"10.0.0.7\", \"10.1.0.0/16\"]
-  lease_s = 10.0             a member that is silent for so long is lost
-  grace_s = 30.0             a job with a lost member is removed so long after
-  finish_s = 10.0            what is being summed when it is asked to stop has so long to end
+  lease = \"10 s\"             a member that is silent for this long is lost
+  grace = \"30 s\"             a job with a lost member is removed this long after
+  finish = \"10 s\"            running collectives have this long to end when it is asked to stop
   [[quota]]                  the first whose pattern fits the job's name counts
   jobs = \"team-a-*\"
-  memory_mib = 64
+  memory = \"64 MiB\"
   max_slots = 512
   max_world = 16
   [operators]                which operators of jobs' own it serves: \"any\", \"none\", or SHA-256s with commas
@@ -57,7 +58,7 @@ The file has these keys; flags win over it:
 Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
 receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
 On SIGHUP it reads quotas and tokens anew; running jobs stay. On SIGTERM it takes no more joins and ends when
-nothing is being summed any more, or after finish_s; on Ctrl-C, and on a second signal, at once.
+nothing is being summed any more, or after `finish`; on Ctrl-C, and on a second signal, at once.
 The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that shrink.
 Exit codes: 0 when it was asked to stop; 2 for settings that a person has to mend, a port that is taken among them.";
 
@@ -65,7 +66,16 @@ Exit codes: 0 when it was asked to stop; 2 for settings that a person has to men
 const AGGREGATORS: &str = "aggregators";
 
 fn memory_help() -> String {
-    format!("Memory for jobs and for what they share, in MiB [default: {}]", Limits::DEFAULT_MEMORY_MIB)
+    format!("Memory for jobs and for what they share [default: {}]", Limits::DEFAULT_MEMORY)
+}
+
+/// Parses `--memory`: 1 MiB to 16 TiB.
+fn parse_memory(text: &str) -> Result<Bytes, String> {
+    let memory: Bytes = text.parse()?;
+    match (SwitchConfigFile::MIN_MEMORY..=Bytes(1 << 44)).contains(&memory) {
+        true => Ok(memory),
+        false => Err(format!("it is at least {} and at most 16384 GiB", SwitchConfigFile::MIN_MEMORY)),
+    }
 }
 
 /// The flags of `tributary switch`.
@@ -81,8 +91,8 @@ pub struct Args {
     /// Threads that aggregate, each with its own share of the slots [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 24), help = memory_help())]
-    pub memory: Option<u64>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory, help = memory_help())]
+    pub memory: Option<Bytes>,
     /// Serve /status, /jobs and /metrics on this address too
     #[arg(long, value_name = "ADDR:PORT")]
     pub http: Option<SocketAddr>,
@@ -247,7 +257,7 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     let mut limits = Limits::new(options.memory_bytes as u64, options.shards as u16);
     file.apply(&mut limits);
     options.shards = args.cores.unwrap_or(limits.shards).into();
-    options.memory_bytes = args.memory.map_or(limits.memory_bytes, |mib| mib << 20) as usize;
+    options.memory_bytes = args.memory.map_or(limits.memory_bytes, |memory| memory.0) as usize;
     options.http = args.http.or(file.http);
     options.parent = args.parent.as_deref().map(resolve).transpose()?.or(file.parent);
     options.max_jobs = limits.max_jobs;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tributary_net::client;
 use tributary_net::history::{History, JobHistory, Straggler};
 
-use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::flags::{parse_switch, parse_time, resolve};
 use crate::output::{self, Table, list};
 
 const EXAMPLES: &str = "\
@@ -38,9 +38,9 @@ pub struct Args {
     /// The switch; port 17777 where none is given
     #[arg(long, value_name = "ADDR:PORT", env = "TRIBUTARY_SWITCH", value_parser = parse_switch)]
     pub switch: String,
-    /// Seconds from one screen to the next
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    pub interval: f64,
+    /// Time from one screen to the next
+    #[arg(long, value_name = "TIME", default_value = "1 s", value_parser = parse_interval)]
+    pub interval: Duration,
     /// One screen
     #[arg(long)]
     pub once: bool,
@@ -49,11 +49,8 @@ pub struct Args {
     pub json: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.25..=3_600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("say a number of seconds from 0.25 to 3600".to_string()),
-    }
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    parse_time(text, Duration::from_millis(250)..=Duration::from_secs(3600))
 }
 
 /// Shows the switch's observations until it is stopped.
@@ -64,7 +61,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         if args.once {
             return Ok(());
         }
-        sleep(Duration::from_secs_f64(args.interval));
+        sleep(args.interval);
     }
 }
 

@@ -102,8 +102,8 @@ impl RunningJob {
             command
                 .args(["allreduce", "--switch", &stage.switch_addr, "--json", "--protocol", run.protocol.name])
                 .args(["--job", &name])
-                .args(["--rank", &rank.to_string(), "--world", &run.data.world().to_string()])
-                .args(["--iters", &run.iters.to_string(), "--timeout", &run.timeout.as_secs_f64().to_string()])
+                .args(["--rank", &rank.to_string(), "--world-size", &run.data.world().to_string()])
+                .args(["--iters", &run.iters.to_string(), "--timeout", &format!("{}s", run.timeout.as_secs_f64())])
                 .args(&run.flags)
                 .args(run.data.flags(rank));
             if let Some(output) = run.outputs.get(rank) {

@@ -16,8 +16,8 @@ use serde_json::Value;
 use tributary_net::client;
 use tributary_net::status::SwitchStatus;
 
-use crate::address::resolve;
 use crate::failure::Failure;
+use crate::flags::resolve;
 use crate::program::Program;
 
 pub use interrupt::Interrupt;

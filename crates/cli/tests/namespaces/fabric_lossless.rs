@@ -6,7 +6,7 @@ use tributary_proto::protocols;
 use crate::fabric::{fabric_of, switches};
 use crate::network::text;
 
-const FILE: &str = "secret = \"0123456789abcdef\"\nrate_mbps = 100\nqueue_kib = 1024\nlossless = true\n\
+const FILE: &str = "secret = \"0123456789abcdef\"\nrate = \"100 Mbit/s\"\nqueue = \"1024 KiB\"\nlossless = true\n\
                     [leaf_spine]\nleaves = 2\nspines = 1\nhosts_per_leaf = 3\n";
 
 fn port<'a>(report: &'a Value, from: &str, to: &str) -> &'a Value {

@@ -32,7 +32,7 @@ const WORDS: &str = r#"
 /// The example's fabric with servers, and these words.
 fn fabric(dir: &Path, words: &[&str]) -> Option<Output> {
     let file = dir.join("fabric.toml");
-    let named = EXAMPLE.replace("rate_mbps = 200 ", "servers = [\"host3\", \"host7\"]\nrate_mbps = 200 ");
+    let named = EXAMPLE.replace("rate = \"200 Mbit/s\" ", "servers = [\"host3\", \"host7\"]\nrate = \"200 Mbit/s\" ");
     assert!(named.contains("host7"));
     fs::write(&file, named).unwrap();
     fabric_of(file.to_str().unwrap(), words)

@@ -207,7 +207,7 @@ fn a_spine_that_is_full_is_planned_around_and_the_report_says_so() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees) {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("fabric.toml");
-        fs::write(&file, format!("memory_mib_at = {{ spine0 = 0 }}\n{EXAMPLE}")).unwrap();
+        fs::write(&file, format!("memory_at = {{ spine0 = \"0 MiB\" }}\n{EXAMPLE}")).unwrap();
         let words = ["--allreduce", "300000", "--dtype", "i32", "--protocol", protocol.name];
         let Some(output) = fabric_of(file.to_str().unwrap(), &words) else { return };
         let said = text(&output.stdout);

@@ -92,9 +92,9 @@ fn read(path: &Path, operator: &UserOperator) -> Result<(Vec<u8>, Vec<u8>), Fail
 /// matters, nothing can be compared.
 fn check(member: &Member, operator: &UserOperator, result: &[u8]) -> Result<bool, Failure> {
     let elements = result.len() / operator.element_size();
-    let vectors: Vec<Vec<u8>> = (0..member.world).map(|rank| operator.sample(rank.into(), elements)).collect();
+    let vectors: Vec<Vec<u8>> = (0..member.world_size).map(|rank| operator.sample(rank.into(), elements)).collect();
     let vectors: Vec<&[u8]> = vectors.iter().map(Vec::as_slice).collect();
-    let expected = reduce(operator, &vectors, &SumTree::star(member.world)).transpose().map_err(Failure::new)?;
+    let expected = reduce(operator, &vectors, &SumTree::star(member.world_size)).transpose().map_err(Failure::new)?;
     let is_same = expected.is_some_and(|expected| expected == result);
     match operator.needs() {
         // With several levels, the arrangement depends on the switches.
@@ -116,7 +116,7 @@ fn report(
     match member.json {
         true => output::json(&json!({
             "collective": "allreduce", "protocol": member.protocol.name, "job": member.job, "rank": member.rank,
-            "world": member.world, "elements": elements, "element": operator.element().to_string(),
+            "world_size": member.world_size, "elements": elements, "element": operator.element().to_string(),
             "operator": { "name": operator.name(), "sha256": operator.hash().to_string() },
             "iters": member.iters, "seconds": seconds, "goodput_gbps": goodput,
             "packets_sent": counted.packets_sent, "retransmissions": counted.retransmissions, "checked": checked,
@@ -125,7 +125,7 @@ fn report(
             "{} of {elements} elements ({}) over {} ranks: {seconds:.6} s, {goodput:.2} Gbit/s{}",
             operator.name(),
             operator.element(),
-            member.world,
+            member.world_size,
             if checked { "; as the same module gives at home" } else { "" }
         ))?,
     }

@@ -10,8 +10,8 @@ mod way;
 
 use serde::Serialize;
 
-use crate::address::parse_switch;
 use crate::failure::Failure;
+use crate::flags::parse_switch;
 use crate::output;
 
 const EXAMPLES: &str = "\

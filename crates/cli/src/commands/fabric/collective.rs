@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tributary_control::fabric::FabricLayout;
+use tributary_control::quantity::{self, DataRate};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
@@ -27,7 +28,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 pub struct Stream {
     from: String,
     to: String,
-    mbps: u32,
+    rate: DataRate,
     via: Option<String>,
 }
 
@@ -39,30 +40,29 @@ pub struct Kill {
     back: Option<Duration>,
 }
 
-/// Reads `FROM:TO:MBPS[:VIA]`.
+/// Reads `FROM:TO:RATE[:VIA]`.
 pub fn parse_stream(text: &str) -> Result<Stream, String> {
-    let wrong = || "write FROM:TO:MBPS or FROM:TO:MBPS:VIA, for example host3:host7:150:spine0".to_string();
+    let wrong = || "write FROM:TO:RATE or FROM:TO:RATE:VIA, for example host3:host7:150Mbit/s:spine0".to_string();
     let parts: Vec<&str> = text.split(':').collect();
-    let (from, to, mbps, via) = match parts[..] {
-        [from, to, mbps] => (from, to, mbps, None),
-        [from, to, mbps, via] => (from, to, mbps, Some(via.to_string())),
+    let (from, to, rate, via) = match parts[..] {
+        [from, to, rate] => (from, to, rate, None),
+        [from, to, rate, via] => (from, to, rate, Some(via.to_string())),
         _ => return Err(wrong()),
     };
-    let mbps = mbps.parse().ok().filter(|&mbps| mbps > 0).ok_or_else(wrong)?;
-    Ok(Stream { from: from.to_string(), to: to.to_string(), mbps, via })
+    Ok(Stream { from: from.to_string(), to: to.to_string(), rate: rate.parse()?, via })
 }
 
-/// Reads `SWITCH:SECONDS[:SECONDS]`.
+/// Reads `SWITCH:TIME[:BACK]`.
 pub fn parse_kill(text: &str) -> Result<Kill, String> {
-    let wrong = || "write SWITCH:SECONDS or SWITCH:SECONDS:SECONDS, for example spine1:0.5:2".to_string();
-    let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let wrong = || "write SWITCH:TIME or SWITCH:TIME:BACK, for example spine1:500ms:2s".to_string();
+    let time = |text: &str| text.parse::<quantity::Duration>().map(Duration::from);
     let parts: Vec<&str> = text.split(':').collect();
     let (switch, after, back) = match parts[..] {
         [switch, after] => (switch, after, None),
-        [switch, after, back] => (switch, after, Some(seconds(back).ok_or_else(wrong)?)),
+        [switch, after, back] => (switch, after, Some(time(back)?)),
         _ => return Err(wrong()),
     };
-    Ok(Kill { switch: switch.to_string(), after: seconds(after).ok_or_else(wrong)?, back })
+    Ok(Kill { switch: switch.to_string(), after: time(after)?, back })
 }
 
 /// The plan for the hosts.
@@ -114,7 +114,7 @@ impl Plan {
             elements,
             dtype: args.dtype,
             iters: args.iters,
-            timeout: Duration::from_secs(args.timeout),
+            timeout: args.timeout,
             workers,
             streams,
             kill,
@@ -206,9 +206,9 @@ fn start_worker(stage: &FabricStage, plan: &Plan, rank: usize, host: NodeId) -> 
     command
         .args(["allreduce", "--json", "--job", "fabric", "--switch", &leaf.to_string()])
         .args(["--protocol", plan.protocol.name, "--dtype", plan.dtype.name()])
-        .args(["--rank", &rank.to_string(), "--world", &plan.workers.len().to_string()])
+        .args(["--rank", &rank.to_string(), "--world-size", &plan.workers.len().to_string()])
         .args(["--elements", &plan.elements.to_string(), "--iters", &plan.iters.to_string()])
-        .args(["--timeout", &plan.timeout.as_secs().to_string()]);
+        .args(["--timeout", &format!("{}s", plan.timeout.as_secs_f64())]);
     for (name, value) in &plan.options {
         command.args(["--option", &format!("{name}={value}")]);
     }
@@ -220,8 +220,8 @@ fn start_worker(stage: &FabricStage, plan: &Plan, rank: usize, host: NodeId) -> 
 
 fn start_stream(stage: &FabricStage, from: NodeId, stream: &Stream) -> Result<Process, Failure> {
     let mut command = stage.command(from)?;
-    command.arg("traffic").arg("--fabric").arg(stage.file());
-    command.args(["--from", &stream.from, "--to", &stream.to, "--rate-mbps", &stream.mbps.to_string()]);
+    command.args(["lab", "traffic", "--fabric"]).arg(stage.file());
+    command.args(["--from", &stream.from, "--to", &stream.to, "--rate", &stream.rate.to_string()]);
     if let Some(via) = &stream.via {
         command.args(["--via", via]);
     }
@@ -284,15 +284,22 @@ mod tests {
 
     #[test]
     fn traffic_and_deaths_are_read_as_they_are_written() {
-        let stream = parse_stream("host3:host7:150:spine0").unwrap();
-        assert_eq!((stream.from.as_str(), stream.mbps, stream.via.as_deref()), ("host3", 150, Some("spine0")));
-        assert_eq!(parse_stream("a:b:1").unwrap().via, None);
-        let kill = parse_kill("spine1:0.5:2").unwrap();
+        let stream = parse_stream("host3:host7:150Mbit/s:spine0").unwrap();
+        assert_eq!(
+            (stream.from.as_str(), stream.rate.0.0, stream.via.as_deref()),
+            ("host3", 150_000_000, Some("spine0"))
+        );
+        assert_eq!(parse_stream("a:b:1 Mbit/s").unwrap().via, None);
+        let kill = parse_kill("spine1:500ms:2 s").unwrap();
         assert_eq!((kill.after, kill.back), (Duration::from_millis(500), Some(Duration::from_secs(2))));
-        assert_eq!(parse_kill("spine1:1").unwrap().back, None);
-        for wrong in ["", "a:b", "a:b:0", "a:b:x", "a:b:1:c:d"] {
+        assert_eq!(parse_kill("spine1:1s").unwrap().back, None);
+        for wrong in ["", "a:b", "a:b:0bit/s", "a:b:x", "a:b:1", "a:b:1Mbit/s:c:d"] {
             assert!(parse_stream(wrong).is_err(), "{wrong}");
         }
-        assert!(["spine1", "spine1:-1", "spine1:1:x", "spine1:1:1:1"].iter().all(|wrong| parse_kill(wrong).is_err()));
+        assert!(
+            ["spine1", "spine1:-1s", "spine1:1", "spine1:1s:x", "spine1:1s:1s:1s"]
+                .iter()
+                .all(|wrong| parse_kill(wrong).is_err())
+        );
     }
 }

@@ -26,6 +26,7 @@ use tributary_proto::switch_options::{self, SwitchOptionError};
 
 use crate::commands::collective::{design, dtype, options_help, protocols_help};
 use crate::failure::Failure;
+use crate::flags::parse_timeout;
 use crate::output;
 use crate::program::Program;
 use crate::stage::Interrupt;
@@ -40,9 +41,9 @@ const EXAMPLES: &str = "\
 Examples:
   tributary fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
   tributary fabric examples/fabric.toml --allreduce 1000000
-  tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150:spine0
-  tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine0:0.5      nobody notices
-  tributary fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:0.5       every rank is told
+  tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150Mbit/s:spine0
+  tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine0:500ms    nobody notices
+  tributary fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:500ms     every rank fails
   tributary fabric examples/fabric.toml --allreduce 4000000 --protocol switchml --trees 2
   tributary fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
   tributary fabric fabric.toml --print          the command for each machine of a real one
@@ -86,14 +87,14 @@ pub struct Args {
     /// Sum the same array K times; times are medians
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "allreduce")]
     pub iters: u32,
-    /// Seconds until a sum is given up
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600), requires = "allreduce")]
-    pub timeout: u64,
+    /// Time after which a sum is given up
+    #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = parse_timeout, requires = "allreduce")]
+    pub timeout: Duration,
     /// Other traffic meanwhile, over one switch if VIA is given; its hosts do not sum
-    #[arg(long, value_name = "FROM:TO:MBPS[:VIA]", value_parser = collective::parse_stream, requires = "allreduce")]
+    #[arg(long, value_name = "FROM:TO:RATE[:VIA]", value_parser = collective::parse_stream, requires = "allreduce")]
     pub traffic: Vec<Stream>,
-    /// Kill a switch (SIGKILL) so many seconds after the hosts have begun; start it again so many later, if BACK is given
-    #[arg(long, value_name = "SWITCH:SECONDS[:BACK]", value_parser = collective::parse_kill, requires = "allreduce")]
+    /// Kill a switch (SIGKILL) this long after the hosts have begun; start it again after BACK, if it is given
+    #[arg(long, value_name = "SWITCH:TIME[:BACK]", value_parser = collective::parse_kill, requires = "allreduce")]
     pub kill: Option<Kill>,
     /// Print JSON: one object when ready, and one at the end
     #[arg(long)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::commands::collective::Sample as JobSample;
-use crate::commands::traffic::flow::Sample as FlowSample;
+use crate::commands::lab::traffic::flow::Sample as FlowSample;
 use crate::failure::Failure;
 
 /// What Ethernet, IPv4 and UDP add to a packet.
@@ -55,7 +55,7 @@ impl Recording {
     }
 
     /// The shares of both.
-    pub fn shares(&self, rate_mbps: u32) -> Result<Shares, Failure> {
+    pub fn shares(&self, rate_mbps: f64) -> Result<Shares, Failure> {
         let (job, flow) = (self.job_sent(), self.flow_sent());
         let Some(joined) = job.iter().find(|(_, bytes)| *bytes > 0).map(|(at, _)| *at) else {
             return Err(Failure::new("the job has summed nothing"));
@@ -63,7 +63,7 @@ impl Recording {
         let end = job[job.len() - 1].0.min(flow[flow.len() - 1].0);
         let half = joined + (end - joined) / 2.0;
         let before = self.start() + (joined - self.start()) / 2.0;
-        let fair = f64::from(rate_mbps) / 2.0;
+        let fair = rate_mbps / 2.0;
         let (job_mbps, flow_mbps) = (mbps(&job, half, end), mbps(&flow, half, end));
         Ok(Shares {
             job_mbps,
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_share_is_what_one_has_over_the_last_half_in_parts_of_half_the_cable() {
-        let shares = recording().shares(10).unwrap();
+        let shares = recording().shares(10.0).unwrap();
         let near = |is: f64, expected: f64| assert!((is - expected).abs() < 1e-9, "{is} is not {expected}");
         near(shares.flow_alone_mbps, 12.112);
         near(shares.flow_mbps, 3.028);

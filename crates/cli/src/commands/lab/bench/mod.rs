@@ -1,4 +1,4 @@
-//! `tributary bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
+//! `tributary lab bench`: ours, our ring and PyTorch's Gloo over the same links, in one run.
 //!
 //! `plan.rs` says what is measured, `contender.rs` which ways to sum, and `density.rs` how sparse tensors are;
 //! `measure.rs` measures on one star after the other. `gloo.rs` is the peer, and `report.rs` the output for people and
@@ -15,6 +15,7 @@ mod tenants;
 
 use std::path::PathBuf;
 
+use tributary_control::quantity::{Bytes, Share};
 use tributary_numeric::DType;
 use tributary_proto::contract::protocol::Protocol;
 
@@ -29,16 +30,16 @@ use plan::{Plan, Rate};
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary bench                                    most rows of docs/performance.md, some minutes
-  tributary bench --hosts 4 --rate-gbps 1,10         two stars of four hosts
-  tributary bench --hosts 8 --loss-percent 0,0.1,1   how loss stretches the completion time
-  tributary bench --hosts 4 --dtype f32,bf16         what half the bytes an element give
-  tributary bench --hosts 4 --numbers float,fixed    float sums beside fixed point
-  tributary bench --hosts 4 --design single,multi:4  one buffer for a block's packets, or four
-  tributary bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones, and where lines cross
-  tributary bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
-  tributary bench --tenants                          two jobs share a switch's memory, one with a slow rank
-  tributary bench --quick                            tiny tensors: that it runs, not how fast
+  tributary lab bench                                    most rows of docs/performance.md, some minutes
+  tributary lab bench --hosts 4 --rate 1Gbit/s,10Gbit/s  two stars of four hosts
+  tributary lab bench --hosts 8 --loss 0%,0.1%,1%        how loss stretches the completion time
+  tributary lab bench --hosts 4 --dtype f32,bf16         what half the bytes an element give
+  tributary lab bench --hosts 4 --numbers float,fixed    float sums beside fixed point
+  tributary lab bench --hosts 4 --design single,multi:4  one buffer for a block's packets, or four
+  tributary lab bench --sparse 0.01,0.1,0.4              sparse tensors beside dense ones, and where lines cross
+  tributary lab bench --hosts 4 --servers 1 --protocol NAME   these alone, and a parameter server
+  tributary lab bench --tenants                          two jobs share a switch's memory, one with a slow rank
+  tributary lab bench --quick                            tiny tensors: that it runs, not how fast
 
 Needs root (network namespaces), iproute2 and nftables. Gloo comes with PyTorch: make torch, or pip
 install torch.
@@ -54,25 +55,25 @@ With --tenants job A has four ranks, the first of them behind a link of a quarte
 job B four ranks that are well and begin later. The switch has room for 1.25 times the packets that a
 path holds, as the round trip of small sums on idle links says, and at least 32; each way to share it
 takes turns. HELD are the blocks that the switch had of each job while both ran, by looks at its
-status; a job with slots of its own holds all of them. No other flags than --rate-gbps, --size-mb or
+status; a job with slots of its own holds all of them. No other flags than --rate, --size or
 --elements, --iters (of B), --repetitions, --aggregators, --mtu, --quick and --json.";
 
-/// The flags of `tributary bench`.
+/// The flags of `tributary lab bench`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Hosts around the switch [default: 4,8]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2..=64))]
     pub hosts: Vec<u16>,
-    /// Rates of the links in Gbit/s, or 'unshaped' [default: 1]
-    #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = plan::parse_rate)]
-    pub rate_gbps: Vec<Rate>,
-    /// Packets that vanish, of each link and direction [default: 0]
-    #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = plan::parse_percent)]
-    pub loss_percent: Vec<f64>,
-    /// Megabytes (10^6) of float32 in the tensor [default: 25]
-    #[arg(long, value_name = "MB", conflicts_with = "elements", value_parser = plan::parse_megabytes)]
-    pub size_mb: Option<f64>,
+    /// Rates of the links, or 'unshaped' [default: 1 Gbit/s]
+    #[arg(long, value_name = "RATE,...", value_delimiter = ',', value_parser = plan::parse_rate)]
+    pub rate: Vec<Rate>,
+    /// Shares of packets that each link loses, in each direction [default: 0 %]
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = plan::parse_loss)]
+    pub loss: Vec<Share>,
+    /// Bytes of float32 in the tensor [default: 25 MB]
+    #[arg(long, value_name = "BYTES", conflicts_with = "elements", value_parser = plan::parse_size)]
+    pub size: Option<Bytes>,
     /// Elements of float32 in the tensor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub elements: Option<u32>,
@@ -94,7 +95,7 @@ pub struct Args {
     #[arg(long, value_name = "DENSITY,...", value_delimiter = ',', conflicts_with_all = ["dtype", "numbers", "design"], value_parser = Density::parse)]
     pub sparse: Vec<Density>,
     /// Measure two jobs on one switch, one with a slow rank, under each way to share the switch's memory
-    #[arg(long, conflicts_with_all = ["hosts", "loss_percent", "dtype", "numbers", "sparse", "protocol", "servers", "shards", "python", "no_gloo"])]
+    #[arg(long, conflicts_with_all = ["hosts", "loss", "dtype", "numbers", "sparse", "protocol", "servers", "shards", "python", "no_gloo"])]
     pub tenants: bool,
     /// With --tenants: blocks that the switch has room for [default: 1.25 times the packets that a path holds, 32 at least]
     #[arg(long, value_name = "N", requires = "tenants", value_parser = clap::value_parser!(u32).range(32..=1 << 20))]

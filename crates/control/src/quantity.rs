@@ -1,4 +1,5 @@
-//! Quantities as people write them: `"4 MiB"`, `"100 Gbit/s"`, `"1.5 us"`, `"50 %"`.
+//! Quantities as people write them, in every file and every flag: `"4 MiB"`, `"100 Gbit/s"`, `"1.5 us"`, `"50 %"`.
+//! The space before the unit may be left out.
 
 use std::fmt;
 
@@ -6,11 +7,30 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 use tributary_proto::contract::time::{Span, SpanError};
 
-use crate::topology::Rate;
-
 /// A number of bytes: a plain integer, or with one of `B kB MB GB KiB MiB GiB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
+
+/// Bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// The slowest rate at which the longest packet's time still fits: 10 kbit/s.
+    pub const MIN: Rate = Rate(10_000);
+    /// The fastest rate that the fixed point resolves to 0.02 %: 100 Tbit/s.
+    pub const MAX: Rate = Rate(100_000_000_000_000);
+
+    /// Picoseconds for a byte with 16 bits of fraction, rounded up so that no link exceeds its rate.
+    pub fn ps_per_byte(self) -> u64 {
+        ((8_000_000_000_000u128 << 16).div_ceil(u128::from(self.0))) as u64
+    }
+
+    /// The time that this many bytes take.
+    pub fn time_of(self, bytes: u64) -> Span {
+        Span(((u128::from(bytes) * u128::from(self.ps_per_byte())) >> 16).min(u128::from(u64::MAX)) as u64)
+    }
+}
 
 /// A rate: with one of `bit/s kbit/s Mbit/s Gbit/s Tbit/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +44,7 @@ pub struct Duration(pub Span);
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
-/// Units, and how many of the smallest unit each is.
+/// Units, each with the number of smallest units in it.
 type Units = &'static [(&'static str, f64)];
 
 const BYTES: Units =
@@ -40,7 +60,7 @@ fn parse(text: &str, units: Units, example: &str) -> Result<f64, String> {
     let (number, unit) = text.split_at(split.unwrap_or(text.len()));
     let wrong = || {
         let names: Vec<&str> = units.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
-        format!("\"{text}\" is no quantity: write a number and one of {}, as in \"{example}\"", names.join(", "))
+        format!("\"{text}\" is not a quantity: write a number and one of {}, as in \"{example}\"", names.join(", "))
     };
     let number: f64 = number.replace('_', "").parse().map_err(|_| wrong())?;
     let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
@@ -54,7 +74,7 @@ fn parse(text: &str, units: Units, example: &str) -> Result<f64, String> {
 fn whole(value: f64, text: &str) -> Result<u64, String> {
     let rounded = value.round();
     if rounded > i64::MAX as f64 {
-        return Err(format!("\"{text}\" is too much"));
+        return Err(format!("\"{text}\" is too large"));
     }
     Ok(rounded as u64)
 }
@@ -74,7 +94,7 @@ impl std::str::FromStr for DataRate {
     fn from_str(text: &str) -> Result<DataRate, String> {
         let rate = Rate(whole(parse(text, RATES, "100 Gbit/s")?, text)?);
         if rate < Rate::MIN || rate > Rate::MAX {
-            return Err(format!("\"{text}\" is no rate of a link: 10 kbit/s to 100 Tbit/s are possible"));
+            return Err(format!("\"{text}\" is not the rate of a link: 10 kbit/s to 100 Tbit/s are possible"));
         }
         Ok(DataRate(rate))
     }
@@ -87,6 +107,19 @@ impl std::str::FromStr for Duration {
     }
 }
 
+impl DataRate {
+    /// The rate in Gbit/s.
+    pub fn gbps(self) -> f64 {
+        self.0.0 as f64 / 1e9
+    }
+}
+
+impl From<Duration> for std::time::Duration {
+    fn from(Duration(span): Duration) -> std::time::Duration {
+        std::time::Duration::from_nanos(span.0 / 1_000)
+    }
+}
+
 impl std::str::FromStr for Share {
     type Err = String;
     fn from_str(text: &str) -> Result<Share, String> {
@@ -95,6 +128,11 @@ impl std::str::FromStr for Share {
 }
 
 impl Share {
+    /// The share in percent, rounded to a millionth.
+    pub fn percent(self) -> f64 {
+        (self.0 * 1e8).round() / 1e6
+    }
+
     fn checked(share: f64) -> Result<Share, String> {
         if (0.0..=1.0).contains(&share) { Ok(Share(share)) } else { Err(format!("{share} is not between 0 and 1")) }
     }
@@ -165,7 +203,7 @@ macro_rules! written {
 written! {
     Bytes: |number| match number.fract() == 0.0 && number >= 0.0 {
         true => whole(number, &number.to_string()).map(Bytes),
-        false => Err(format!("{number} is no number of bytes")),
+        false => Err(format!("{number} is not a number of bytes")),
     };
     DataRate: |number| Err(format!("{number} has no unit: write it as in \"100 Gbit/s\""));
     Duration: |number| if number == 0.0 { Ok(Duration::default()) } else { Err(format!("{number} has no unit: write it as in \"1.5 us\"")) };
@@ -189,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_a_sentence() {
+    fn anything_else_is_refused_with_a_sentence() {
         let sentence = "100".parse::<DataRate>().unwrap_err();
         assert!(sentence.contains("Gbit/s"), "{sentence}");
         assert!("4 parsec".parse::<Duration>().unwrap_err().contains("ps, ns, us, ms, s"));

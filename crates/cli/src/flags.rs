@@ -1,12 +1,15 @@
-//! Where a switch is: `HOST:PORT`, or `HOST` alone for the default port.
+//! Values that flags of several commands have: a switch, `HOST:PORT` or `HOST` alone for the default port; and times.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
+use tributary_control::quantity;
 use tributary_net::switch_daemon::SwitchOptions;
 
 use crate::failure::Failure;
 
-/// The port of a switch that was not told another.
+/// The port of a switch unless another is named.
 pub const DEFAULT_PORT: u16 = SwitchOptions::DEFAULT_PORT;
 
 /// Parses `HOST[:PORT]`, with `[..]` around an IPv6 address that a port follows; the port is always there afterwards.
@@ -18,7 +21,7 @@ pub fn parse_switch(text: &str) -> Result<String, String> {
         Some(("", _)) => return Err(format!("'{text}' names no host; write HOST:PORT, for example 10.0.0.1{text}")),
         Some((_, port)) => match port.parse::<u16>() {
             Ok(1..) => text.to_string(),
-            _ => return Err(format!("'{port}' is no port; a port is a number from 1 to 65535")),
+            _ => return Err(format!("'{port}' is not a port; a port is a number from 1 to 65535")),
         },
         None => format!("{text}:{DEFAULT_PORT}"),
     };
@@ -32,6 +35,20 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, Failure> {
         let name = switch.rsplit_once(':').map_or(switch, |(name, _)| name);
         Failure::new(format!("the name '{name}' is unknown: write the address as numbers, or add it to /etc/hosts"))
     })
+}
+
+/// Parses a time in this range.
+pub fn parse_time(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let time = Duration::from(text.parse::<quantity::Duration>()?);
+    match range.contains(&time) {
+        true => Ok(time),
+        false => Err(format!("it is a time from {:?} to {:?}", range.start(), range.end())),
+    }
+}
+
+/// Parses a time above zero, up to a year.
+pub fn parse_timeout(text: &str) -> Result<Duration, String> {
+    parse_time(text, Duration::from_nanos(1)..=Duration::from_secs(365 * 86_400))
 }
 
 #[cfg(test)]
@@ -49,9 +66,18 @@ mod tests {
 
     #[test]
     fn what_cannot_be_an_address_is_refused_with_a_sentence() {
-        assert_eq!(parse_switch("host:0"), Err("'0' is no port; a port is a number from 1 to 65535".to_string()));
-        assert!(parse_switch("host:http").unwrap_err().contains("'http' is no port"));
+        assert_eq!(parse_switch("host:0"), Err("'0' is not a port; a port is a number from 1 to 65535".to_string()));
+        assert!(parse_switch("host:http").unwrap_err().contains("'http' is not a port"));
         assert!(parse_switch(":17777").unwrap_err().contains("names no host"));
         assert!(parse_switch("").unwrap_err().contains("empty"));
+    }
+
+    #[test]
+    fn a_time_has_a_unit_and_is_above_zero() {
+        assert_eq!(parse_timeout("500ms"), Ok(Duration::from_millis(500)));
+        assert!(parse_timeout("30").unwrap_err().contains("write a number and one of ps, ns, us, ms, s"));
+        assert!(parse_timeout("0 s").unwrap_err().contains("from 1ns"));
+        let seconds = Duration::from_secs(1)..=Duration::from_secs(60);
+        assert_eq!(parse_time("61 s", seconds), Err("it is a time from 1s to 60s".to_owned()));
     }
 }

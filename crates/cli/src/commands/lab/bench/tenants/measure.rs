@@ -10,7 +10,7 @@ use tributary_testbed::{Shaping, Star, StarOptions};
 use super::report::{Memory, Report, Run};
 use super::ways::Way;
 use super::{Plan, SLOWER};
-use crate::commands::bench::machine::Machine;
+use crate::commands::lab::bench::machine::Machine;
 use crate::failure::Failure;
 use crate::program::Program;
 use crate::stage::job::Data;

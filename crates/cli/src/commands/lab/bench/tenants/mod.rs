@@ -1,4 +1,4 @@
-//! `tributary bench --tenants`: two jobs on one switch, one of them with a rank behind a slow link, under each way to share
+//! `tributary lab bench --tenants`: two jobs on one switch, one of them with a rank behind a slow link, under each way to share
 //! the switch's memory.
 //!
 //! `ways.rs` has those ways, `measure.rs` runs the jobs and observes the switch, and `report.rs` is the output for
@@ -7,6 +7,8 @@
 mod measure;
 mod report;
 mod ways;
+
+use tributary_control::quantity::Bytes;
 
 use super::Args;
 use super::plan::{self, Rate};
@@ -36,17 +38,16 @@ pub const SLOWER: f64 = 4.0;
 
 impl Plan {
     fn new(args: &Args) -> Result<Plan, Failure> {
-        let rate_gbps = match args.rate_gbps[..] {
+        let rate_gbps = match args.rate[..] {
             [] => 1.0,
             [Rate::Gbps(gbps)] => gbps,
-            _ => return Err(Failure::usage("--tenants needs one rate that is a number (--rate-gbps 1)")),
+            _ => return Err(Failure::usage("--tenants needs one rate (--rate 1Gbit/s)")),
         };
-        let quarter = plan::parse_rate(&(rate_gbps / SLOWER).to_string());
-        quarter.map_err(|why| Failure::usage(format!("a quarter of --rate-gbps {rate_gbps} is no rate: {why}")))?;
-        let megabytes = args.size_mb.unwrap_or(if args.quick { 0.4 } else { 4.0 });
+        plan::rate_of(rate_gbps / SLOWER).map_err(|why| Failure::usage(format!("a quarter of --rate: {why}")))?;
+        let size = args.size.unwrap_or(Bytes(if args.quick { 400_000 } else { 4_000_000 }));
         Ok(Plan {
             rate_gbps,
-            elements: args.elements.map_or((megabytes * 1e6 / 4.0).round() as usize, |elements| elements as usize),
+            elements: args.elements.map_or(plan::elements_of(size), |elements| elements as usize),
             iters: args.iters.unwrap_or(if args.quick { 4 } else { 20 }),
             repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
             aggregators: args.aggregators,

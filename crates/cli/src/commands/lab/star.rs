@@ -1,11 +1,13 @@
-//! `tributary star`: any program on every host of a star of shaped links, with a switch in the middle.
+//! `tributary lab star`: any program on every host of a star of shaped links, with a switch in the middle.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
+use tributary_control::quantity::{DataRate, Share};
 use tributary_testbed::{Faults, Shaping, Star, StarOptions};
 
 use crate::failure::Failure;
+use crate::flags;
 use crate::output;
 use crate::program::Program;
 use crate::stage::{Interrupt, Place, Process, Stage};
@@ -15,33 +17,33 @@ const RENDEZVOUS_PORT: u16 = 29_500;
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary star --hosts 8 --rate-gbps 1 -- python examples/ddp.py
-  tributary star --loss-percent 1 -- python examples/ddp.py --backend gloo
+  tributary lab star --hosts 8 --rate 1Gbit/s -- python examples/ddp.py
+  tributary lab star --loss 1% -- python examples/ddp.py --backend gloo
 
 Hosts are network namespaces: needs root, iproute2 and nftables. Every host runs the command once,
 as torchrun would with one process a host: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT
 are set, and TRIBUTARY_SWITCH, GLOO_SOCKET_IFNAME and OMP_NUM_THREADS (1, where you have none).
 Prints what rank 0 prints, at the end; if a rank fails, what it complained of.";
 
-/// The flags of `tributary star`.
+/// The flags of `tributary lab star`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Hosts around the switch
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub hosts: u16,
-    /// Rate of each link, each way, in Gbit/s
-    #[arg(long, value_name = "R", default_value_t = 1.0)]
-    pub rate_gbps: f64,
-    /// Packets that vanish, of each link and direction
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    pub loss_percent: f64,
+    /// Rate of each link, each way
+    #[arg(long, value_name = "RATE", default_value = "1 Gbit/s")]
+    pub rate: DataRate,
+    /// Share of packets that each link loses, in each direction
+    #[arg(long, value_name = "SHARE", default_value = "0 %")]
+    pub loss: Share,
     /// Threads of the switch
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub shards: u16,
-    /// Seconds after which the command is taken down
-    #[arg(long, value_name = "S", default_value_t = 600)]
-    pub timeout: u64,
+    /// Time after which the command is stopped
+    #[arg(long, value_name = "TIME", default_value = "600 s", value_parser = flags::parse_timeout)]
+    pub timeout: Duration,
     /// The command, after `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -51,11 +53,11 @@ pub struct Args {
 pub fn run(args: &Args, program: &Program) -> Result<(), Failure> {
     let interrupt = Interrupt::on_signals()?;
     let star = Star::build(StarOptions {
-        faults: Faults::loss(args.loss_percent),
-        ..StarOptions::new(usize::from(args.hosts), Shaping::gbps(args.rate_gbps)?)
+        faults: Faults::loss(args.loss.percent()),
+        ..StarOptions::new(usize::from(args.hosts), Shaping::gbps(args.rate.gbps())?)
     })?;
     let mut stage = Stage::open(program, Place::Star(star), args.shards, &interrupt)?;
-    let deadline = Instant::now() + Duration::from_secs(args.timeout);
+    let deadline = Instant::now() + args.timeout;
     let switch = stage.switch_addr().to_string();
     let star = stage.place_mut().star_mut().expect("the place is a star");
     let ranks = (0..args.hosts).map(|rank| start(star, args, rank, &switch, &interrupt));

@@ -1,4 +1,4 @@
-//! `tributary fair`: the shares of a job and of a DCTCP flow on one cable, with real packets: PANAMA's figure 10.
+//! `tributary lab fair`: the shares of a job and of a DCTCP flow on one cable, with real packets: PANAMA's figure 10.
 //!
 //! There are two switches and four hosts in namespaces. The flow starts first; then a job of two ranks joins, and both
 //! need the cable between the switches. `tributary reproduce panama-fig10` does the same in the simulator.
@@ -10,14 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tributary_control::quantity::DataRate;
 use tributary_net::pool_size::packet_bytes;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_sim::reproduce::{Figure, Series};
 
-use super::collective::protocol;
-use super::fabric::{ChosenFile, FabricStage};
+use crate::commands::collective::protocol;
+use crate::commands::fabric::{ChosenFile, FabricStage};
 use crate::failure::Failure;
+use crate::flags;
 use crate::output;
 use crate::program::Program;
 use crate::python;
@@ -27,9 +29,9 @@ use shares::{FRAME_BYTES, Recording, Shares};
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary fair                            the job's windows follow marks, and then they do not
-  tributary fair --congestion-control on --seconds 4
-  tributary fair --out pictures             writes fair.json and draws fair.png
+  tributary lab fair                            the job's windows follow marks, and then they do not
+  tributary lab fair --congestion-control on --duration 4s
+  tributary lab fair --out pictures             writes fair.json and draws fair.png
 
 A flow under DCTCP has a cable of 200 Mbit/s between two switches by itself; then a job of two ranks
 joins, whose contributions go the same way. SHARE is what each has over the last half of the time
@@ -38,7 +40,7 @@ marks nothing of what finds 64 KiB waiting or less, all that finds more than 512
 them a share that rises. Needs root and iproute2; pictures need matplotlib.";
 
 /// The fabric: the cable between the switches, and everything else.
-const FILE: &str = "secret = \"a fabric of this machine alone\"\nrate_mbps = 200\nqueue_kib = 1024\nlossless = true\nmark_above_kib = 64\nmark_all_above_kib = 512\n\
+const FILE: &str = "secret = \"a fabric of this machine alone\"\nrate = \"200 Mbit/s\"\nqueue = \"1024 KiB\"\nlossless = true\nmark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\n\
                     [graph]\nhosts = [\"job0\", \"flow0\", \"job1\", \"flow1\"]\nswitches = [\"left\", \"right\"]\n\
                     links = [[\"job0\", \"left\"], [\"flow0\", \"left\"], [\"job1\", \"right\"], [\"flow1\", \"right\"], \
                     [\"left\", \"right\"]]\n[[link]]\nbetween = [\"left\", \"right\"]\n";
@@ -49,7 +51,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The size of the tensor that ranks sum again and again.
 const ELEMENTS: &str = "2000000";
 
-/// The flags of `tributary fair`.
+/// The flags of `tributary lab fair`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -59,18 +61,30 @@ pub struct Args {
     /// Whether the job's windows follow marks
     #[arg(long, value_enum, default_value_t = Control::Both)]
     pub congestion_control: Control,
-    /// The cable's rate, in 10^6 bits per second
-    #[arg(long, value_name = "MBPS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=200))]
-    pub rate_mbps: u32,
-    /// How long both are there
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=3600))]
-    pub seconds: u64,
+    /// The cable's rate, at most 200 Mbit/s
+    #[arg(long, value_name = "RATE", default_value = "200 Mbit/s", value_parser = parse_rate)]
+    pub rate: DataRate,
+    /// How long the job and the flow run side by side
+    #[arg(long, value_name = "TIME", default_value = "10 s", value_parser = parse_duration)]
+    pub duration: Duration,
     /// Write the figures to this directory, as JSON and as a picture
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+fn parse_rate(text: &str) -> Result<DataRate, String> {
+    let rate: DataRate = text.parse()?;
+    match (1_000_000..=200_000_000).contains(&rate.0.0) {
+        true => Ok(rate),
+        false => Err("it is a rate from 1 Mbit/s to 200 Mbit/s".to_owned()),
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    flags::parse_time(text, Duration::from_secs(2)..=Duration::from_secs(3600))
 }
 
 /// Which lines of the figure are run.
@@ -101,8 +115,8 @@ struct Outcome {
     title: String,
     quick: bool,
     protocol: &'static str,
-    rate_mbps: u32,
-    seconds: u64,
+    rate_mbps: f64,
+    seconds: f64,
     lines: Vec<Line>,
     figures: Vec<Figure>,
 }
@@ -118,20 +132,21 @@ struct Line {
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let protocol = chosen(args.protocol)?;
     let interrupt = Interrupt::on_signals()?;
+    let rate_mbps = args.rate.0.0 as f64 / 1e6;
     let mut outcome = Outcome {
         id: "fair",
-        title: format!("{} and a flow under DCTCP on one cable of {} Mbit/s", protocol.name, args.rate_mbps),
+        title: format!("{} and a flow under DCTCP on one cable of {}", protocol.name, args.rate),
         quick: false,
         protocol: protocol.name,
-        rate_mbps: args.rate_mbps,
-        seconds: args.seconds,
+        rate_mbps,
+        seconds: args.duration.as_secs_f64(),
         lines: Vec::new(),
         figures: Vec::new(),
     };
     for &congestion_control in args.congestion_control.lines() {
         let recording = record(&args, protocol, congestion_control, program, &interrupt)?;
         outcome.figures.extend(figures(&recording, congestion_control));
-        outcome.lines.push(Line { congestion_control, shares: recording.shares(args.rate_mbps)? });
+        outcome.lines.push(Line { congestion_control, shares: recording.shares(rate_mbps)? });
     }
     if let Some(directory) = &args.out {
         std::fs::create_dir_all(directory)?;
@@ -184,7 +199,7 @@ fn record(
     interrupt: &Interrupt,
 ) -> Result<Recording, Failure> {
     let mut file = tempfile::Builder::new().prefix("tributary-fair-").suffix(".toml").tempfile()?;
-    std::io::Write::write_all(&mut file, format!("{FILE}rate_mbps = {}\n", args.rate_mbps).as_bytes())?;
+    std::io::Write::write_all(&mut file, format!("{FILE}rate = \"{}\"\n", args.rate).as_bytes())?;
     let chosen = ChosenFile { path: file.path().to_owned(), switch_options: Vec::new() };
     let fabric = Arc::new(chosen.read()?);
     let elements_per_packet = fabric.elements_per_packet;
@@ -193,7 +208,7 @@ fn record(
     let mut receiver = flow_end(&stage, "flow1", &["--receive"])?;
     receiver.next_line(START_TIMEOUT)?;
     let sender = flow_end(&stage, "flow0", &[])?;
-    let both = Duration::from_secs(args.seconds);
+    let both = args.duration;
     wait(both / 4, interrupt)?;
     let ranks = [0, 1].map(|rank| start_rank(&stage, protocol, rank, congestion_control));
     let [first, second] = ranks;
@@ -212,7 +227,7 @@ fn record(
 fn flow_end(stage: &FabricStage, host: &str, more: &[&str]) -> Result<Process, Failure> {
     let node = stage.fabric.node_named(host).expect("the file names it");
     let mut command = stage.command(node)?;
-    command.arg("traffic").arg("--fabric").arg(stage.file());
+    command.args(["lab", "traffic", "--fabric"]).arg(stage.file());
     command.args(["--from", "flow0", "--to", "flow1", "--transport", "dctcp", "--json"]).args(more);
     Process::spawn(format!("the flow on {host}"), command, &stage.interrupt)
 }
@@ -226,10 +241,10 @@ fn start_rank(
     let node = stage.fabric.node_named(&format!("job{rank}")).expect("the file names it");
     let mut command = stage.command(node)?;
     command
-        .args(["allreduce", "--json", "--watch", "100", "--job", "fair", "--world", "2", "--trees", "1"])
+        .args(["allreduce", "--json", "--watch", "100ms", "--job", "fair", "--world-size", "2", "--trees", "1"])
         .args(["--switch", &stage.fabric.udp(stage.fabric.leaf_of(node)).to_string(), "--rank", &rank.to_string()])
         .args(["--protocol", protocol.name, "--option", &format!("{OPTION}={congestion_control}")])
-        .args(["--elements", ELEMENTS, "--iters", "1000000", "--timeout", "60"]);
+        .args(["--elements", ELEMENTS, "--iters", "1000000", "--timeout", "60s"]);
     Process::spawn(format!("rank {rank}"), command, &stage.interrupt)
 }
 
@@ -265,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_file_is_a_fabric_whose_middle_cable_is_slow() {
-        let fabric = FabricFile::parse(&format!("{FILE}rate_mbps = 50\n")).unwrap();
+        let fabric = FabricFile::parse(&format!("{FILE}rate = \"50 Mbit/s\"\n")).unwrap();
         let rates: Vec<_> = fabric.cables.iter().filter_map(|cable| cable.bits_per_s).collect();
         assert_eq!(rates, [200_000_000, 200_000_000, 200_000_000, 200_000_000, 50_000_000]);
     }

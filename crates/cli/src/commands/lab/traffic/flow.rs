@@ -105,13 +105,13 @@ impl FlowEnd {
     /// Runs until the time is over or a signal stops it; with `every` the sender reports its state.
     pub fn run(
         &mut self,
-        seconds: Option<f64>,
+        duration: Option<Duration>,
         every: Option<Duration>,
         interrupt: &Interrupt,
     ) -> Result<u64, Failure> {
         let (start, mut inbox) = (Instant::now(), Inbox::new());
         let mut next = every.map(|every| start + every);
-        while !interrupt.is_set() && seconds.is_none_or(|seconds| start.elapsed().as_secs_f64() < seconds) {
+        while !interrupt.is_set() && duration.is_none_or(|duration| start.elapsed() < duration) {
             self.turn(&mut inbox);
             let now = Instant::now();
             if let (Some(at), Some(every)) = (next, every)

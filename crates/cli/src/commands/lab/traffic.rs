@@ -1,4 +1,4 @@
-//! `tributary traffic`: loads a fabric's links with packets that its switches only forward: at a rate, or as one flow
+//! `tributary lab traffic`: loads a fabric's links with packets that its switches only forward: at a rate, or as one flow
 //! under DCTCP (`flow.rs`).
 
 pub mod flow;
@@ -10,29 +10,31 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tributary_control::fabric::FabricLayout;
+use tributary_control::quantity::DataRate;
 use tributary_net::fabric::wire::{CARRY_LEN, Carry, NO_VIA, own_header, read_pause};
 use tributary_proto::contract::ids::{JobKey, NodeId};
 use tributary_proto::contract::wire::{Common, kind};
 
-use super::fabric;
+use crate::commands::fabric;
 use crate::failure::Failure;
+use crate::flags::parse_timeout;
 use crate::output;
 use crate::stage::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
   On host3 of a fabric: 150 Mbit/s to host7, over spine0, until Ctrl-C
-    tributary traffic --fabric fabric.toml --from host3 --to host7 --via spine0 --rate-mbps 150
+    tributary lab traffic --fabric fabric.toml --from host3 --to host7 --via spine0 --rate 150Mbit/s
   The same for ten seconds, over whichever way the switches choose
-    tributary traffic --fabric fabric.toml --from host3 --to host7 --rate-mbps 150 --seconds 10
+    tributary lab traffic --fabric fabric.toml --from host3 --to host7 --rate 150Mbit/s --duration 10s
 
   One flow under DCTCP: first its receiving end on host7, then its sending end on host3
-    tributary traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --receive
-    tributary traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --seconds 10 --json
+    tributary lab traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --receive
+    tributary lab traffic --fabric fabric.toml --from host3 --to host7 --transport dctcp --duration 10s --json
 
 Packets of 1,500 bytes go through the switches' queues. At a rate they end at the receiver's discard
 port. Under DCTCP (RFC 8257) they take part in ECN, and the window follows the marks of switches
-with mark_above_kib; --json prints a line every 100 ms: at (seconds since 1970), packets (that the
+with mark_above; --json prints a line every 100 ms: at (seconds since 1970), packets (that the
 receiver has acknowledged), window_packets.";
 
 /// UDP's discard service (RFC 863), where no program need listen.
@@ -50,7 +52,7 @@ const SLACK: Duration = Duration::from_millis(10);
 /// The same in a lossless fabric.
 const LOSSLESS_SLACK: Duration = Duration::from_millis(2);
 
-/// The flags of `tributary traffic`.
+/// The flags of `tributary lab traffic`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -69,9 +71,9 @@ pub struct Args {
     /// How packets are sent: at a rate, or as a flow whose window follows marks and losses
     #[arg(long, value_enum, default_value_t = Transport::Rate)]
     pub transport: Transport,
-    /// Bits per second on the wire, in 10^6
-    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), required_if_eq("transport", "rate"))]
-    pub rate_mbps: Option<u32>,
+    /// Rate on the wire
+    #[arg(long, value_name = "RATE", required_if_eq("transport", "rate"))]
+    pub rate: Option<DataRate>,
     /// Be the receiving end of a flow, on the host of --to
     #[arg(long)]
     pub receive: bool,
@@ -79,14 +81,14 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
     /// How long; until Ctrl-C, if left out
-    #[arg(long, value_name = "S")]
-    pub seconds: Option<f64>,
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
+    pub duration: Option<Duration>,
 }
 
 /// How packets are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transport {
-    /// At the rate of --rate-mbps, whatever becomes of them
+    /// At the rate of --rate, whatever becomes of them
     Rate,
     /// As one flow under DCTCP
     Dctcp,
@@ -133,7 +135,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             if args.receive && args.json {
                 output::line("{\"event\":\"ready\"}")?;
             }
-            end.run(args.seconds, every, &interrupt)?
+            end.run(args.duration, every, &interrupt)?
         }
     };
     match args.json {
@@ -153,7 +155,7 @@ fn flood(fabric: &FabricLayout, ends: Ends, args: &Args, interrupt: &Interrupt) 
     let leaf = fabric.udp(fabric.leaf_of(from));
     let mut packet = vec![0; PAYLOAD.max(CARRY_LEN)];
     Carry { via, to, udp_port: DISCARD }.emit(fabric.key(), &mut packet);
-    let wanted = u64::from(args.rate_mbps.unwrap_or(1)) * 1_000_000;
+    let wanted = args.rate.map_or(1_000_000, |rate| rate.0.0);
     let cable = fabric.cables[fabric.ports[from.index()][0].cable].bits_per_s;
     // In a lossless fabric packets in the kernel cannot be stopped, so the kernel gets no more than the cable takes.
     let (rate, slack) = match (fabric.lossless, cable) {
@@ -163,7 +165,7 @@ fn flood(fabric: &FabricLayout, ends: Ends, args: &Args, interrupt: &Interrupt) 
     let wait = Duration::from_secs_f64((packet.len() + FRAME_BYTES) as f64 * 8.0 / rate as f64);
     socket.set_nonblocking(true).map_err(|error| Failure::new(format!("the socket: {error}")))?;
     let switch = Switch { socket, leaf, key: fabric.key(), slack };
-    Ok(send(&switch, &packet, wait, args.seconds, interrupt))
+    Ok(send(&switch, &packet, wait, args.duration, interrupt))
 }
 
 /// The path to the host's switch.
@@ -192,10 +194,10 @@ impl Switch {
     }
 }
 
-fn send(switch: &Switch, packet: &[u8], wait: Duration, seconds: Option<f64>, interrupt: &Interrupt) -> u64 {
+fn send(switch: &Switch, packet: &[u8], wait: Duration, duration: Option<Duration>, interrupt: &Interrupt) -> u64 {
     let start = Instant::now();
     let (mut next, mut sent) = (start, 0);
-    let over = |now: Instant| seconds.is_some_and(|seconds| (now - start).as_secs_f64() >= seconds);
+    let over = |now: Instant| duration.is_some_and(|duration| now - start >= duration);
     let mut paused_until = start;
     loop {
         let now = Instant::now();

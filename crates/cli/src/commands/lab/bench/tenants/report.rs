@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{Plan, SLOWER};
-use crate::commands::bench::machine::Machine;
-use crate::commands::bench::report::median;
+use crate::commands::lab::bench::machine::Machine;
+use crate::commands::lab::bench::report::median;
 use crate::output::Table;
 use crate::stage::WorkerReport;
 

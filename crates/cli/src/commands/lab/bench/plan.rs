@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use tributary_control::quantity::{Bytes, DataRate, Share};
 use tributary_numeric::{DType, ReduceOp, has_fixed_point};
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::Kind;
@@ -89,7 +90,7 @@ pub struct Plan {
 impl Plan {
     /// The plan for the flags; if they name no star, most rows of docs/performance.md.
     pub fn new(args: &Args) -> Plan {
-        let megabytes = args.size_mb.unwrap_or(if args.quick { 1.0 } else { 25.0 });
+        let size = args.size.unwrap_or(Bytes(if args.quick { 1_000_000 } else { 25_000_000 }));
         let protocols = if args.protocol.is_empty() { job::protocols().collect() } else { args.protocol.clone() };
         Plan {
             stars: stars(args),
@@ -100,7 +101,7 @@ impl Plan {
                 densities => Contender::sparse(&protocols, densities),
             },
             servers: args.servers,
-            elements: args.elements.map_or((megabytes * 1e6 / 4.0).round() as usize, |elements| elements as usize),
+            elements: args.elements.map_or(elements_of(size), |elements| elements as usize),
             iters: args.iters.unwrap_or(if args.quick { 2 } else { 5 }),
             repetitions: args.repetitions.unwrap_or(if args.quick { 1 } else { 3 }),
             small_elements: 256,
@@ -118,7 +119,7 @@ impl Plan {
 
 fn stars(args: &Args) -> Vec<StarPlan> {
     let star = |hosts, rate, losses: &[f64]| StarPlan { hosts, rate, losses: losses.to_vec() };
-    if args.hosts.is_empty() && args.rate_gbps.is_empty() && args.loss_percent.is_empty() {
+    if args.hosts.is_empty() && args.rate.is_empty() && args.loss.is_empty() {
         if args.quick {
             return vec![star(2, Rate::Gbps(1.0), &[0.0, 1.0])];
         }
@@ -129,10 +130,10 @@ fn stars(args: &Args) -> Vec<StarPlan> {
             star(4, Rate::Unshaped, &[0.0]),
         ];
     }
-    let mut losses = or(&args.loss_percent, 0.0);
+    let mut losses = or(&args.loss.iter().map(|loss| loss.percent()).collect::<Vec<_>>(), 0.0);
     losses.sort_by(f64::total_cmp);
     let hosts = if args.hosts.is_empty() { vec![4, 8] } else { args.hosts.clone() };
-    let rates = if args.rate_gbps.is_empty() { vec![Rate::Gbps(1.0)] } else { args.rate_gbps.clone() };
+    let rates = if args.rate.is_empty() { vec![Rate::Gbps(1.0)] } else { args.rate.clone() };
     rates
         .iter()
         .flat_map(|&rate| hosts.iter().map(move |&hosts| (hosts, rate)))
@@ -157,28 +158,39 @@ pub fn parse_numbers(text: &str) -> Result<&'static str, String> {
     words.iter().copied().find(|word| *word == text).ok_or_else(|| format!("it is {}", words.join(" or ")))
 }
 
-/// Parses `unshaped`, or a number of Gbit/s.
+/// How many elements of float32 a tensor of this size has.
+pub fn elements_of(size: Bytes) -> usize {
+    (size.0 as f64 / 4.0).round() as usize
+}
+
+/// Parses `unshaped`, or a rate that a link can be shaped to.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     if text == "unshaped" {
         return Ok(Rate::Unshaped);
     }
-    let gbps: f64 = text.parse().map_err(|_| "it is a number of Gbit/s or 'unshaped'".to_string())?;
+    let rate: DataRate = text.parse().map_err(|error| format!("{error}; or write 'unshaped'"))?;
+    rate_of(rate.gbps())
+}
+
+/// The rate of a link of this many Gbit/s, if it can be shaped to it.
+pub fn rate_of(gbps: f64) -> Result<Rate, String> {
     Shaping::gbps(gbps).map(|_| Rate::Gbps(gbps)).map_err(|error| error.to_string())
 }
 
-/// Parses a share of packets that may vanish.
-pub fn parse_percent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent),
-        _ => Err("it is a percentage from 0 to 50".to_string()),
+/// Parses the share of packets that links lose.
+pub fn parse_loss(text: &str) -> Result<Share, String> {
+    match text.parse::<Share>()? {
+        share if share <= Share(0.5) => Ok(share),
+        _ => Err("it is a share from 0 % to 50 %".to_string()),
     }
 }
 
 /// Parses a size that fits into every machine's memory.
-pub fn parse_megabytes(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(megabytes) if (1e-5..=10_000.0).contains(&megabytes) => Ok(megabytes),
-        _ => Err("it is a number of megabytes from 0.00001 to 10000".to_string()),
+pub fn parse_size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse()?;
+    match (10..=10_000_000_000).contains(&size.0) {
+        true => Ok(size),
+        false => Err("it is a size from 10 B to 10 GB".to_string()),
     }
 }
 
@@ -211,7 +223,7 @@ mod tests {
 
     #[test]
     fn flags_give_every_combination_with_the_least_loss_first() {
-        let plan = plan("--hosts 2,3 --rate-gbps 10,unshaped --loss-percent 1,0 --elements 64");
+        let plan = plan("--hosts 2,3 --rate 10Gbit/s,unshaped --loss 1%,0% --elements 64");
         let stars: Vec<(u16, Rate)> = plan.stars.iter().map(|star| (star.hosts, star.rate)).collect();
         assert_eq!(stars, [(2, Rate::Gbps(10.0)), (3, Rate::Gbps(10.0)), (2, Rate::Unshaped), (3, Rate::Unshaped)]);
         assert!(plan.stars.iter().all(|star| star.losses == [0.0, 1.0]));
@@ -272,9 +284,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         assert!(parse_rate("fast").unwrap_err().contains("unshaped"));
-        assert!(parse_rate("0").unwrap_err().contains("cannot be shaped"));
-        assert!(parse_percent("51").is_err() && parse_percent("NaN").is_err());
-        assert!(parse_megabytes("0").is_err());
+        assert!(parse_rate("1").unwrap_err().contains("as in \"100 Gbit/s\""));
+        assert!(parse_rate("20 kbit/s").unwrap_err().contains("cannot be shaped"));
+        assert!(parse_loss("51 %").is_err() && parse_loss("1").is_err() && parse_loss("NaN").is_err());
+        assert!(parse_size("0 MB").is_err());
         assert_eq!(parse_dtype("f64").unwrap_err(), "it is one of f32, f16, bf16");
         assert_eq!(parse_numbers("exact").unwrap_err(), "it is float or fixed");
     }
