@@ -165,7 +165,7 @@ def never_call(folder: Path) -> None:
 
 def lose_a_rank(folder: Path) -> None:
     """Sum in a process of its own, and kill the last when Prometheus looks: an increase needs a value before."""
-    words = ["--switch", SWITCH, "--job", "dead", "--rank", str(HOST - 1), "--world", str(WORLD)]
+    words = ["--switch", SWITCH, "--job", "dead", "--rank", str(HOST - 1), "--world-size", str(WORLD)]
     endless = ["--elements", "10000", "--iters", "100000000"]
     command = [sys.executable, "-m", "tributary", "allreduce", *words, *endless]
     rank = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

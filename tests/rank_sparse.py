@@ -1,4 +1,4 @@
-"""What one rank does with sparse arrays, in a process of its own; as a program, a rank of `tributary star`."""
+"""What one rank does with sparse arrays, in a process of its own; as a program, a rank of `tributary lab star`."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_design_that_depends_on_arrival_is_refused_beside_reproducible(daemon:
 
 
 def test_the_program_says_the_order(daemon: Daemon, job: str) -> None:
-    command = [PROGRAM, "allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world", "1"]
+    command = [PROGRAM, "allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world-size", "1"]
     command += ["--elements", "300000", "--dtype", "f64", "--op", "min", "--protocol", "flare"]
 
     def report(*more: str) -> dict[str, Any]:
@@ -170,8 +170,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
     @functools.cache
     def star(cores: str) -> dict[str, dict[str, Any]]:
-        star = [sys.executable, "-m", "tributary", "star", "--hosts", str(RUNNERS)]
-        star += ["--loss-percent", "5", "--shards", cores]
+        star = [sys.executable, "-m", "tributary", "lab", "star", "--hosts", str(RUNNERS)]
+        star += ["--loss", "5%", "--shards", cores]
         program = [sys.executable, rank_runs.__file__, "flare", str(tmp_path_factory.mktemp("meet")), *PLANS[cores]]
         variables = {**os.environ, "RUNS_CORES": cores}
         ran = subprocess.run([*star, "--", *program], capture_output=True, text=True, timeout=600, env=variables)

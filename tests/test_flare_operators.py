@@ -84,7 +84,7 @@ def test_the_page_is_right_word_by_word(tmp_path: Path) -> None:
     daemon.stop()
     # A switch whose operator has not said so serves none.
     closed = program.Daemon()
-    alone = [*words[0][: words[0].index("--world")], "--world", "1", "--elements", "10"]
+    alone = [*words[0][: words[0].index("--world-size")], "--world-size", "1", "--elements", "10"]
     refused = program.sentence(program.run(*[word.replace(daemon.address, closed.address) for word in alone]))
     assert "serves no operators of jobs' own" in refused
     closed.stop()

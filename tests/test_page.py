@@ -39,7 +39,7 @@ def test_an_empty_switch_says_how_to_begin(window: Browser) -> None:
     try:
         window.open(f"http://{daemon.address}/")
         text = window.await_text("No job is here")
-        assert f"tributary allreduce --switch {daemon.address} --job first --rank 0 --world 1" in text
+        assert f"tributary allreduce --switch {daemon.address} --job first --rank 0 --world-size 1" in text
         assert "0 of at most" in text
         assert window.troubles == []
     finally:

@@ -111,7 +111,7 @@ def test_bits_on_links_that_lose_packets_are_as_the_page_says() -> None:
     assert {TABLE[protocol]["loss"] for protocol in protocols} == {"same"}
 
     def star(*flags: str) -> dict[str, str]:
-        command = [sys.executable, "-m", "tributary", "star", "--hosts", "4", *flags, "--"]
+        command = [sys.executable, "-m", "tributary", "lab", "star", "--hosts", "4", *flags, "--"]
         ran = subprocess.run(
             [*command, sys.executable, str(ROOT / "tests" / "rank_bits.py"), *protocols],
             capture_output=True,
@@ -123,4 +123,4 @@ def test_bits_on_links_that_lose_packets_are_as_the_page_says() -> None:
         assert found is not None, ran.stdout
         return dict(json.loads(found[0]))
 
-    assert star("--loss-percent", "2") == star()
+    assert star("--loss", "2%") == star()

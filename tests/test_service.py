@@ -114,7 +114,7 @@ def test_a_switch_needs_no_privilege(job: str) -> None:
     )
     assert switch.stdout is not None
     ready = json.loads(switch.stdout.readline())
-    rank = ["allreduce", "--switch", ready["listen"], "--job", job, "--world", "2", "--elements", "9", "--rank"]
+    rank = ["allreduce", "--switch", ready["listen"], "--job", job, "--world-size", "2", "--elements", "9", "--rank"]
     results = program.run_all(*([*rank, str(number)] for number in range(2)))
     switch.terminate()
     assert program.finish(switch).returncode == 0
@@ -125,7 +125,7 @@ def test_tokens_are_read_anew_on_sighup_and_bad_files_change_nothing(tmp_path: P
     file = tmp_path / "tokens.toml"
     file.write_text(TENANT.format(name="ours", token="0123456789abcdef-ours"))
     daemon = Daemon("--tokens", str(file))
-    rank = ["allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world", "1", "--elements", "9"]
+    rank = ["allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world-size", "1", "--elements", "9"]
 
     def renewed() -> str:
         daemon.process.send_signal(signal.SIGHUP)

@@ -92,7 +92,7 @@ def test_a_job_is_dense_or_sparse(daemon: Daemon, job: str) -> None:
 )
 def test_sums_are_exact_over_links_that_lose_packets() -> None:
     host = [sys.executable, str(Path(__file__).with_name("rank_sparse.py"))]
-    star = ["star", "--hosts", "3", "--loss-percent", "5", "--shards", "2", "--timeout", "240", "--", *host]
+    star = ["lab", "star", "--hosts", "3", "--loss", "5%", "--shards", "2", "--timeout", "240s", "--", *host]
     done = subprocess.run(
         [program.PROGRAM, *star], capture_output=True, text=True, check=False, env=program.ENVIRONMENT, timeout=300
     )
@@ -103,7 +103,7 @@ def test_sums_are_exact_over_links_that_lose_packets() -> None:
 
 def program_ranks(daemon: Daemon, job: str, *more: str) -> list[dict[str, Any]]:
     """What two ranks of the program say."""
-    command = ["allreduce", "--switch", daemon.address, "--job", job, "--world", "2", "--elements", "200000", "--json"]
+    command = ["allreduce", "--switch", daemon.address, "--job", job, "--world-size", "2", "--elements", "200000", "--json"]
     command += ["--protocol", PROTOCOL, "--sparse", "0.02", "--iters", "3", *more]
     return [program.last_json(done) for done in program.run_all(*([*command, "--rank", own] for own in "01"))]
 
@@ -144,5 +144,5 @@ def test_the_program_draws_others_with_another_seed_and_collisions_are_extra_tra
     ],
 )
 def test_wrong_flags_are_refused_before_anybody_is_asked(flags: list[str], part: str) -> None:
-    done = program.run("allreduce", "--switch", "127.0.0.1:1", "--job", "x", "--rank", "0", "--world", "1", *flags)
+    done = program.run("allreduce", "--switch", "127.0.0.1:1", "--job", "x", "--rank", "0", "--world-size", "1", *flags)
     assert part in program.sentence(done, 2)

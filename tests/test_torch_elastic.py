@@ -136,7 +136,8 @@ def test_a_switch_that_is_killed_in_the_middle_of_a_reconfiguration_is_named(
 def test_members_change_on_links_that_lose_packets(meet: str) -> None:
     if os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None:
         pytest.skip("network namespaces need root, iproute2 and nftables")
-    star = [sys.executable, "-m", "tributary", "star", "--hosts", "3", "--loss-percent", "1", "--timeout", "120", "--"]
+    star = [sys.executable, "-m", "tributary", "lab", "star", "--hosts", "3", "--loss", "1%"]
+    star += ["--timeout", "120s", "--"]
     ran = subprocess.run(
         [*star, sys.executable, "tests/torch_rank_elastic.py", meet, "24"],
         capture_output=True,

@@ -77,7 +77,7 @@ def test_options_that_cannot_be_are_told() -> None:
 
 def worker(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> subprocess.Popen[str]:
     """A worker from a shell that sums until it is stopped."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world", str(world)]
+    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world)]
     return program.start("allreduce", *place, "--elements", "200000", "--iters", "1000000", *flags)
 
 
@@ -129,7 +129,7 @@ def test_a_worker_that_leaves_too_early_is_named(workers: ProcessPoolExecutor, d
 
 
 def test_a_switch_whose_share_a_client_has_used_says_so_and_has_room_again_later(job: str) -> None:
-    daemon = Daemon("--memory", "1")
+    daemon = Daemon("--memory", "1MiB")
 
     def join(number: int) -> tributary.Group:
         return tributary.connect(daemon.address, job=f"{job}-{number}", rank=0, world_size=1, timeout=5.0)

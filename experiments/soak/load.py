@@ -113,7 +113,7 @@ class Load:
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
         """One rank as a process of its own; it checks its sums itself. The victim is killed."""
         words = ["--switch", order["switch"], "--job", order["job"], "--protocol", order["protocol"]]
-        words += ["--rank", str(self.rank), "--world", str(self.world), "--timeout", str(TIMEOUT_S)]
+        words += ["--rank", str(self.rank), "--world-size", str(self.world), "--timeout", f"{TIMEOUT_S}s"]
         words += ["--elements", str(order["elements"]), "--iters", str(order["iters"]), *order["flags"]]
         command = [sys.executable, "-m", "tributary", "allreduce", *words]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -152,7 +152,7 @@ fn real(protocol: &Protocol, network: &Network, job: &str, world: usize, element
         "--iters",
         "9",
         "--timeout",
-        "60",
+        "60s",
         "--protocol",
         protocol.name,
         "--dtype",

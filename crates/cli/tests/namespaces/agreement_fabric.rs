@@ -33,7 +33,7 @@ fn real(file: impl AsRef<Path>, elements: u64, words: &[&str]) -> Option<Value> 
     let _turn = alone();
     let program = env!("CARGO_BIN_EXE_tributary");
     let mut command = Command::new(program);
-    command.arg("fabric").arg(file.as_ref()).args(["--json", "--dtype", TYPE, "--timeout", "100"]);
+    command.arg("fabric").arg(file.as_ref()).args(["--json", "--dtype", TYPE, "--timeout", "100s"]);
     command.env("TRIBUTARY", program);
     command.args(["--allreduce", &elements.to_string(), "--iters", &ITERS.to_string()]).args(words);
     let output = command.output().unwrap();

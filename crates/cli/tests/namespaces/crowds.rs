@@ -16,9 +16,9 @@ use crate::network::{Network, complaint, end, goes_on};
 const HONEST: usize = 2;
 const RUDE: usize = HONEST;
 /// Longer than any test lives, and so is the timeout.
-const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600"];
+const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600s"];
 /// What a sum takes that must come through.
-const SHORT: [&str; 4] = ["--elements", "100000", "--timeout", "60"];
+const SHORT: [&str; 4] = ["--elements", "100000", "--timeout", "60s"];
 
 fn build() -> Option<Network> {
     Network::build(HONEST + 1, Faults::default())

@@ -21,7 +21,7 @@ const WORDS: &str = r#"
     job() { for rank in 0 1 2 3 4 5 6 7; do
         eval "place=\$NS_host$rank"
         timeout 100 ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((rank / 4 + 1)) --job $1 \
-            --rank $rank --world 8 --dtype i32 --elements $2 --iters $3 --timeout $TIMEOUT --json \
+            --rank $rank --world-size 8 --dtype i32 --elements $2 --iters $3 --timeout ${TIMEOUT}s --json \
             > "$DIR/$1.$rank.out" 2> "$DIR/$1.$rank.err" &
         workers="$workers $!"
     done; }

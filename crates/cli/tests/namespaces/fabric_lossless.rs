@@ -23,7 +23,7 @@ fn twice_what_a_cable_takes_pauses_hosts_and_switches_and_drops_nothing() {
     // Twelve seconds: the spine's queue takes in little more than leaf1 lets out, so it fills slowly.
     let mut words =
         vec!["--json", "--allreduce", "200000", "--iters", "60", "--dtype", "i32", "--protocol", protocol.name];
-    words.extend(["--traffic", "host0:host3:100", "--traffic", "host4:host3:100", "--timeout", "100"]);
+    words.extend(["--traffic", "host0:host3:100Mbit/s", "--traffic", "host4:host3:100Mbit/s", "--timeout", "100s"]);
     let Some(output) = fabric_of(file.to_str().unwrap(), &words) else { return };
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

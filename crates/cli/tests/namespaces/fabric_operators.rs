@@ -18,7 +18,7 @@ const WORDS: &str = r#"
     job() { name=$1; op=$2; shift 2; rank=0; for host in 0 1 4 5; do
         eval "place=\$NS_host$host"
         ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((host / 4 + 1)) --job $name --op $op \
-            --rank $rank --world 4 --timeout 60 --json "$@" > "$DIR/$name.$rank.out" 2> "$DIR/$name.$rank.err" &
+            --rank $rank --world-size 4 --timeout 60s --json "$@" > "$DIR/$name.$rank.out" 2> "$DIR/$name.$rank.err" &
         workers="$workers $!"; rank=$((rank + 1))
     done; }
     all() { for worker in $workers; do wait $worker; done; workers=; }

@@ -18,7 +18,7 @@ const WORDS: &str = r#"
     job() { name=$1; shift; rank=0; for host in 0 1 4 5; do
         eval "place=\$NS_host$host"
         ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((host / 4 + 1)) --job $name \
-            --rank $rank --world 4 --dtype i32 --json "$@" > "$DIR/$name.$rank.out" 2> "$DIR/$name.$rank.err" &
+            --rank $rank --world-size 4 --dtype i32 --json "$@" > "$DIR/$name.$rank.out" 2> "$DIR/$name.$rank.err" &
         workers="$workers $!"; rank=$((rank + 1))
     done; }
     all() { for worker in $workers; do wait $worker; done; workers=; }
@@ -44,7 +44,7 @@ fn servers_sum_what_a_fabrics_switches_have_no_room_for() {
         let dir = tempfile::tempdir().unwrap();
         for (aggregators, expected) in [(0, 0.0..=0.0), (2, 0.0..=0.999)] {
             let option = format!("{protocol}.aggregators={aggregators}");
-            let words = ["--allreduce", "200000", "--dtype", "i32", "--json", "--timeout", "100", "--protocol"];
+            let words = ["--allreduce", "200000", "--dtype", "i32", "--json", "--timeout", "100s", "--protocol"];
             let words = [&words[..], &[protocol.name, "--switch-option", &option]].concat();
             let Some(output) = fabric(dir.path(), &words) else { return };
             assert!(output.status.success(), "{}", text(&output.stderr));
@@ -68,9 +68,9 @@ fn a_server_of_a_fabric_that_is_killed_is_named_by_every_rank_and_the_next_job_d
         let dir = tempfile::tempdir().unwrap();
         let script = format!(
             "DIR='{}'\nPROTOCOL={protocol}\n{WORDS}
-            job orphans --elements 400000 --iters 1000000 --timeout 60; busy
+            job orphans --elements 400000 --iters 1000000 --timeout 60s; busy
             kill -9 $(ip netns pids $NS_host7); all
-            job next --elements 100000 --iters 2 --timeout 60; all; status",
+            job next --elements 100000 --iters 2 --timeout 60s; all; status",
             dir.path().display()
         );
         let option = format!("{protocol}.aggregators=16");

@@ -16,7 +16,7 @@ const SCRIPT: &str = r#"
     for job in 0 1 2 3 4 5 6 7; do for rank in 0 1; do
         eval "place=\$NS_host$((4 * rank))"
         timeout 100 ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((rank + 1)) \
-            --job job$job --rank $rank --world 2 --trees 2 --dtype i32 --elements 100000 --iters 100000 --timeout 60 \
+            --job job$job --rank $rank --world-size 2 --trees 2 --dtype i32 --elements 100000 --iters 100000 --timeout 60s \
             > /dev/null &
         workers="$workers $!"
     done; done

@@ -98,7 +98,7 @@ impl Network {
     pub fn worker(&self, job: &str, rank: usize, world: usize, words: &[&str]) -> Child {
         let mut command = tributary(self.star.host(rank));
         command.args(["allreduce", "--switch", &self.switch_addr().to_string(), "--job", job, "--json"]);
-        command.args(["--rank", &rank.to_string(), "--world", &world.to_string()]).args(words);
+        command.args(["--rank", &rank.to_string(), "--world-size", &world.to_string()]).args(words);
         command.spawn().unwrap()
     }
 

@@ -14,7 +14,7 @@ use crate::network::{self, checked, complaint, tributary};
 const PORT: u16 = 17777;
 const HOSTS_PER_RACK: usize = 2;
 /// Longer than any test lives. Who is not told that somebody is gone asks by itself at three quarters of the timeout ...
-const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60"];
+const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60s"];
 /// ... which is well after this.
 const TOLD: Duration = Duration::from_secs(20);
 
@@ -50,7 +50,7 @@ impl TwoRacks {
         let rack = self.racks.rack(rank % 2);
         let mut command = tributary(rack.host(rank / 2));
         command.args(["allreduce", "--switch", &format!("{}:{PORT}", rack.switch_addr()), "--job", job, "--json"]);
-        command.args(["--rank", &rank.to_string(), "--world", &world.to_string()]).args(words);
+        command.args(["--rank", &rank.to_string(), "--world-size", &world.to_string()]).args(words);
         command.spawn().unwrap()
     }
 
@@ -107,7 +107,7 @@ fn two_racks_sum_exactly_though_the_links_between_them_lose_1_percent() {
     let Some(racks) = TwoRacks::build(Faults::loss(1.0)) else { return };
     let mut sent_again = 0;
     for dtype in ["i32", "f32", "bf16"] {
-        let reports = racks.sum(dtype, &["--elements", "300000", "--iters", "5", "--timeout", "60", "--dtype", dtype]);
+        let reports = racks.sum(dtype, &["--elements", "300000", "--iters", "5", "--timeout", "60s", "--dtype", dtype]);
         sent_again += reports.iter().map(|report| report["retransmissions"].as_u64().unwrap()).sum::<u64>();
     }
     assert!(sent_again > 0, "nothing was lost");

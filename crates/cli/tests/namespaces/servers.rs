@@ -13,7 +13,7 @@ const WORKERS: usize = 4;
 const SERVERS: usize = 2;
 const PS: [&str; 2] = ["--protocol", "ps"];
 /// Longer than any test lives. Who is not told that somebody is gone asks by itself at three quarters of the timeout ...
-const ENDLESS: [&str; 8] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60", "--protocol", "ps"];
+const ENDLESS: [&str; 8] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60s", "--protocol", "ps"];
 /// ... which is well after this.
 const TOLD: Duration = Duration::from_secs(20);
 
@@ -56,7 +56,7 @@ impl Drop for Servers {
 fn sums_are_exact(network: &Network, name: &str) {
     let mut sent_again = 0;
     for dtype in ["i32", "f32", "bf16"] {
-        let words = [&PS[..], &["--elements", "300000", "--iters", "5", "--timeout", "60", "--dtype", dtype]].concat();
+        let words = [&PS[..], &["--elements", "300000", "--iters", "5", "--timeout", "60s", "--dtype", dtype]].concat();
         let reports = network.sum(&format!("{name}-{dtype}"), WORKERS, &words);
         sent_again += reports.iter().map(|report| report["retransmissions"].as_u64().unwrap()).sum::<u64>();
         assert!(reports.iter().all(|report| report["in_network"] == 0.0), "hosts sum");
@@ -109,7 +109,7 @@ fn servers_sum_what_a_switch_has_no_room_for_though_links_lose_1_percent_and_a_k
     };
     for protocol in served() {
         let mut servers = Servers::start(&network);
-        let words = ["--protocol", protocol.name, "--elements", "300000", "--iters", "3", "--timeout", "60"];
+        let words = ["--protocol", protocol.name, "--elements", "300000", "--iters", "3", "--timeout", "60s"];
         let reports = network.sum(&format!("{protocol}-sums"), WORKERS, &words);
         for report in &reports {
             assert_eq!(report["servers"], SERVERS, "{report}");

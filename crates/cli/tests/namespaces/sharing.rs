@@ -12,7 +12,7 @@ use crate::network::{Network, complaint, end};
 /// Ranks of each job, all on the same hosts.
 const WORLD: usize = 4;
 /// Longer than any test lives, and so is the timeout.
-const ENDLESS: [&str; 8] = ["--elements", "400000", "--dtype", "i32", "--iters", "1000000", "--timeout", "600"];
+const ENDLESS: [&str; 8] = ["--elements", "400000", "--dtype", "i32", "--iters", "1000000", "--timeout", "600s"];
 /// From a death to the sentence on every rank, on a machine that others keep busy.
 const TOLD: Duration = Duration::from_secs(20);
 

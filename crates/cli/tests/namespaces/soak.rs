@@ -27,7 +27,7 @@ fn an_endless_row_of_jobs_under_loss_leaves_nothing_behind() {
         let dtype = ["f32", "i32", "bf16", "f16"][job as usize % 4];
         // All sizes from less than a packet to some hundreds of them, in an order without a pattern.
         let elements = (1 + u64::from(job) * 48_271 % 200_003).to_string();
-        let words = ["--elements", &elements, "--iters", "10", "--dtype", dtype, "--timeout", "60"];
+        let words = ["--elements", &elements, "--iters", "10", "--dtype", dtype, "--timeout", "60s"];
         network.sum(&format!("soak-{job}"), world, &words);
         network.until("an empty switch", |status| {
             (status.jobs.is_empty() && status.switch.memory_used_bytes == 0).then_some(())

@@ -70,7 +70,7 @@ fn pester(switch: SocketAddr, job: u16, seed: u64) {
 fn strangers_are_counted_and_change_nothing() {
     let Some(network) = Network::build(4, Faults::default()) else { return };
     let switch = network.switch_addr();
-    let words = ["--elements", "1000003", "--iters", "300", "--dtype", "i32", "--timeout", "60"];
+    let words = ["--elements", "1000003", "--iters", "300", "--dtype", "i32", "--timeout", "60s"];
     // The fourth host is no member; the third is one, and something else runs there too.
     let workers = network.workers("quiet", 3, &words);
     let job = network.until_busy("quiet", 1000).id.unwrap();

@@ -9,7 +9,7 @@ use tributary_testbed::Faults;
 use crate::network::{Network, complaint, ended};
 
 /// Longer than any test lives, and so is the timeout.
-const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600"];
+const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600s"];
 
 #[test]
 fn a_killed_worker_is_named_by_every_other_long_before_the_timeout() {
@@ -89,7 +89,7 @@ fn a_switch_that_comes_back_in_the_middle_does_not_know_the_job_and_the_workers_
 #[test]
 fn a_rank_that_never_comes_is_named() {
     let Some(network) = Network::build(3, Faults::default()) else { return };
-    let words = ["--elements", "1000", "--timeout", "2"];
+    let words = ["--elements", "1000", "--timeout", "2s"];
     let workers = [network.worker("lonely", 0, 3, &words), network.worker("lonely", 2, 3, &words)];
     for worker in workers {
         let complaint = complaint(worker);

@@ -64,7 +64,7 @@ impl Gloo {
         for rank in 0..world {
             let mut command = star.host(rank).command(python)?;
             command
-                .args(["-m", "tributary.peers.gloo", "--rank", &rank.to_string(), "--world", &world.to_string()])
+                .args(["-m", "tributary.peers.gloo", "--rank", &rank.to_string(), "--world-size", &world.to_string()])
                 .args(["--rendezvous", &rendezvous, "--interface", star.host_device()])
                 .stdin(Stdio::piped());
             let mut process = Process::spawn("Gloo", command, interrupt)?;
