@@ -139,7 +139,7 @@ def test_members_change_on_links_that_lose_packets(meet: str) -> None:
     star = [sys.executable, "-m", "tributary", "lab", "star", "--hosts", "3", "--loss", "1%"]
     star += ["--timeout", "120s", "--"]
     ran = subprocess.run(
-        [*star, sys.executable, "tests/torch_rank_elastic.py", meet, "24"],
+        [*star, sys.executable, "tests/programs/torch_rank_elastic.py", meet, "24"],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -107,7 +107,7 @@ pub(crate) fn other_kind(table: &toml::Table) -> Option<&'static str> {
     }
     (has("parameters") && has("published")).then_some(
         "this file holds published results and is for `tributary reproduce ID`: the id is the file's name without \
-         .toml, and `tributary reproduce --list` shows all of them",
+         .toml, and `tributary reproduce list` shows all of them",
     )
 }
 
