@@ -256,7 +256,9 @@ def test_a_wait_that_is_too_short_can_be_repeated(both: Both) -> None:
 
 def test_what_cannot_be_summed_is_refused_before_anything_is_sent(both: Both) -> None:
     def refuse(group: tributary.Group) -> None:
-        with pytest.raises(tributary.UnsupportedError, match=r"complex64 cannot be reduced; use float64, float32, float16"):
+        with pytest.raises(
+            tributary.UnsupportedError, match=r"complex64 cannot be reduced; use float64, float32, float16"
+        ):
             group.all_reduce(np.ones(2, np.complex64))
         with pytest.raises(tributary.UnsupportedError, match="no operator 'norm'; use sum, avg, min, max"):
             group.all_reduce(np.ones(1, np.float32), op="norm")
@@ -265,7 +267,7 @@ def test_what_cannot_be_summed_is_refused_before_anything_is_sent(both: Both) ->
         with pytest.raises(ValueError, match=r"out is float32\[3\] where the result is float32\[2\]"):
             group.all_reduce(np.ones(2, np.float32), out=np.ones(3, np.float32))
         with pytest.raises(
-            ValueError, match=r"x is float32\[3, 2\], whose first axis cannot be cut into 2 parts of one"
+            ValueError, match=r"x is float32\[3, 2\], whose first axis cannot be cut into 2 shards of one"
         ):
             group.reduce_scatter(np.ones((3, 2), np.float32))
         with pytest.raises(ValueError, match=r"x is float64\[\], whose first axis"):

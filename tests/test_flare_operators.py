@@ -160,7 +160,7 @@ def test_what_is_wrong_is_a_sentence() -> None:
     with pytest.raises(tributary.ConfigError, match="x has elements of f32, and bits is for i32"):
         op.reduce([np.zeros(3, np.float32)])
     with tributary.Switch("127.0.0.1:0") as switch:
-        with pytest.raises(ValueError, match='takes no operators of a job\'s own: take protocol="flare"'):
+        with pytest.raises(ValueError, match='takes no custom operators: take protocol="flare"'):
             tributary.connect(switch.address, job="x", rank=0, world_size=1, operators=[op])
         with (
             tributary.connect(switch.address, job="y", rank=0, world_size=1, protocol="flare") as group,

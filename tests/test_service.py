@@ -125,7 +125,19 @@ def test_tokens_are_read_anew_on_sighup_and_bad_files_change_nothing(tmp_path: P
     file = tmp_path / "tokens.toml"
     file.write_text(TENANT.format(name="ours", token="0123456789abcdef-ours"))
     daemon = Daemon("--tokens", str(file))
-    rank = ["allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world-size", "1", "--elements", "9"]
+    rank = [
+        "allreduce",
+        "--switch",
+        daemon.address,
+        "--job",
+        job,
+        "--rank",
+        "0",
+        "--world-size",
+        "1",
+        "--elements",
+        "9",
+    ]
 
     def renewed() -> str:
         daemon.process.send_signal(signal.SIGHUP)

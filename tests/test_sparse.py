@@ -81,7 +81,9 @@ def test_a_job_is_dense_or_sparse(daemon: Daemon, job: str) -> None:
         group.barrier()
     with rank.connect(0, 1, daemon.address, f"{job}-dense", protocol=PROTOCOL) as group:
         assert not group.info.sparse
-        with pytest.raises(tributary.UnsupportedError, match="sparse tensor in a job of dense ones: choose sparse=auto"):
+        with pytest.raises(
+            tributary.UnsupportedError, match="sparse tensor in a job of dense ones: choose sparse=auto"
+        ):
             group.all_reduce_sparse([1], [2.0], 3)
 
 
@@ -102,7 +104,18 @@ def test_sums_are_exact_over_links_that_lose_packets() -> None:
 
 def program_ranks(daemon: Daemon, job: str, *more: str) -> list[dict[str, Any]]:
     """What two ranks of the program say."""
-    command = ["allreduce", "--switch", daemon.address, "--job", job, "--world-size", "2", "--elements", "200000", "--json"]
+    command = [
+        "allreduce",
+        "--switch",
+        daemon.address,
+        "--job",
+        job,
+        "--world-size",
+        "2",
+        "--elements",
+        "200000",
+        "--json",
+    ]
     command += ["--protocol", PROTOCOL, "--sparse", "0.02", "--iters", "3", *more]
     return [program.last_json(done) for done in program.run_all(*([*command, "--rank", own] for own in "01"))]
 

@@ -23,7 +23,7 @@ from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
 from tributary.torch.options import TORCH_DEFAULT, effective_timeout
-from tributary.torch.tensors import words
+from tributary.torch.tensors import landing, source_of
 
 
 @pytest.fixture
@@ -228,11 +228,11 @@ def test_the_last_line_adds_up_all_groups(ranks: Ranks, meet: str) -> None:
 
 @pytest.mark.parametrize("shape", [(7,), (8,), (), (0,), (3, 5)])
 @pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float32", "int64", "complex64"])
-def test_words_of_the_root_make_the_others_tensors_the_roots(name: str, shape: tuple[int, ...]) -> None:
+def test_a_broadcast_of_any_layout_makes_the_others_tensors_the_roots(name: str, shape: tuple[int, ...]) -> None:
     dtype = getattr(torch, name)
     root, other = torch_world.data(0, dtype, *shape), torch_world.data(1, dtype, *shape)
-    sent, _ = words(root, keep=True)
-    received, finish = words(other, keep=False)
+    sent = source_of(root)
+    received, finish = landing(other)
     received.copy_(sent)
     if finish is not None:
         finish()

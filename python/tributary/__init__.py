@@ -6,7 +6,7 @@
 """
 
 from tributary import flare, panama, sim
-from tributary._core import Pending, __version__
+from tributary._core import __version__
 from tributary.errors import (
     ClosedError,
     CollectiveError,
@@ -21,7 +21,7 @@ from tributary.errors import (
     TributaryError,
     UnsupportedError,
 )
-from tributary.group import Group, Handle, Memory, connect
+from tributary.group import Group, Handle, connect
 from tributary.info import GroupInfo, GroupStats
 from tributary.operators import Operator
 from tributary.sparse import SparseHandle
@@ -37,10 +37,8 @@ __all__ = [
     "GroupInfo",
     "GroupStats",
     "Handle",
-    "Memory",
     "MismatchError",
     "Operator",
-    "Pending",
     "RankLostError",
     "ServerLostError",
     "SimulationError",

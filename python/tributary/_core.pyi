@@ -5,6 +5,9 @@ import numpy.typing as npt
 
 __version__: str
 
+#: An array in C order; or the address, the number of bytes and the owner of memory that the package vouches for.
+Buffer = npt.NDArray[Any] | tuple[int, int, object]
+
 def main(argv: list[str], launcher: list[str]) -> int: ...
 
 @final
@@ -23,34 +26,28 @@ class Group:
         trees: int | None = None,
         operators: list[Operator] = ...,
     ) -> Group: ...
-    def submit(
+    def all_reduce(
         self,
-        input: npt.NDArray[Any],
-        output: npt.NDArray[Any],
+        input: Buffer,
+        output: Buffer,
         dtype: str,
-        op: str,
+        op: str | Operator,
         timeout: float,
+        kept: tuple[int, int] | None = None,
         root: int | None = None,
     ) -> Pending: ...
-    def broadcast(self, data: npt.NDArray[Any], root: int, timeout: float, is_written: bool) -> Pending: ...
+    def broadcast(self, data: Buffer, root: int, timeout: float) -> Pending: ...
     def reduce_scatter(
-        self, input: npt.NDArray[Any], output: npt.NDArray[Any], dtype: str, op: str, timeout: float
-    ) -> Pending: ...
-    def all_gather(self, data: npt.NDArray[Any], part: int, timeout: float) -> Pending: ...
-    def broadcast_raw(self, address: int, bytes: int, root: int, timeout: float, owner: object) -> Pending: ...
-    def submit_raw(
         self,
-        input: int,
-        output: int,
-        elements: int,
+        input: Buffer,
+        output: Buffer,
         dtype: str,
-        op: str,
+        op: str | Operator,
         timeout: float,
-        owners: tuple[object, object],
-        kept: tuple[int, int],
-        root: int | None = None,
+        range: tuple[int, int] | None = None,
     ) -> Pending: ...
-    def submit_sparse(
+    def all_gather(self, data: Buffer, shard: int, timeout: float, range: tuple[int, int] | None = None) -> Pending: ...
+    def all_reduce_sparse(
         self,
         indices: npt.NDArray[Any],
         values: npt.NDArray[Any],
@@ -73,7 +70,7 @@ class Operator:
     @staticmethod
     def wasm(module: bytes, of: str | None, name: str) -> Operator: ...
     @staticmethod
-    def file(place: str, of: str | None) -> Operator: ...
+    def file(path: str, of: str | None) -> Operator: ...
     @property
     def name(self) -> str: ...
     @property
@@ -111,7 +108,7 @@ class SparseSum:
 
 @final
 class Switch:
-    def __new__(cls, listen: str, cores: int, memory_mib: int | None, http: str | None) -> Switch: ...
+    def __new__(cls, listen: str, cores: int, memory: str | None, http: str | None) -> Switch: ...
     def address(self) -> str: ...
     def http_address(self) -> str | None: ...
     def stop(self) -> None: ...

@@ -1,10 +1,11 @@
-//! Values that flags of several commands have: a switch, `HOST:PORT` or `HOST` alone for the default port; and times.
+//! Values that flags of several commands have: a switch, `HOST:PORT` or `HOST` alone for the default port; memory; and times.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tributary_control::quantity;
+use tributary_control::config::SwitchConfigFile;
+use tributary_control::quantity::{self, Bytes};
 use tributary_net::switch_daemon::SwitchOptions;
 
 use crate::failure::Failure;
@@ -35,6 +36,15 @@ pub fn resolve(switch: &str) -> Result<SocketAddr, Failure> {
         let name = switch.rsplit_once(':').map_or(switch, |(name, _)| name);
         Failure::new(format!("the name '{name}' is unknown: write the address as numbers, or add it to /etc/hosts"))
     })
+}
+
+/// Parses the memory of a switch: 1 MiB to 16 TiB.
+pub fn parse_memory(text: &str) -> Result<Bytes, String> {
+    let memory: Bytes = text.parse()?;
+    match (SwitchConfigFile::MIN_MEMORY..=Bytes(1 << 44)).contains(&memory) {
+        true => Ok(memory),
+        false => Err(format!("it is at least {} and at most 16384 GiB", SwitchConfigFile::MIN_MEMORY)),
+    }
 }
 
 /// Parses a time in this range.

@@ -21,7 +21,7 @@ use clap::error::ErrorKind;
 
 use crate::commands::Cli;
 use crate::failure::Failure;
-pub use crate::flags::parse_switch;
+pub use crate::flags::{parse_memory, parse_switch};
 pub use crate::program::Program;
 
 /// Runs the program with these arguments, its name first, and returns the exit code: 0 when all went well,

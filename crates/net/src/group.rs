@@ -156,7 +156,7 @@ impl Group {
         let (from, to) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
         #[allow(unsafe_code)]
-        let started = unsafe { self.start_reduce_scatter(from, to, output.len(), what, timeout, false) }?;
+        let started = unsafe { self.start_reduce_scatter(from, to, output.len(), 0..input.len(), what, timeout, false) }?;
         wait_for_all(started)
     }
 
@@ -168,7 +168,10 @@ impl Group {
         output[place..place + input.len()].copy_from_slice(input);
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
         #[allow(unsafe_code)]
-        let started = unsafe { self.start_all_gather(output.as_mut_ptr().cast(), size_of_val(input), timeout, false) }?;
+        let started = unsafe {
+            let whole = 0..size_of_val(output);
+            self.start_all_gather(output.as_mut_ptr().cast(), size_of_val(input), whole, timeout, false)
+        }?;
         wait_for_all(started)
     }
 

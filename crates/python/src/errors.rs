@@ -76,6 +76,11 @@ pub fn forked(py: Python<'_>, job: &str) -> PyErr {
     )
 }
 
+/// Something that the caller described is wrong.
+pub fn config(py: Python<'_>, sentence: String) -> PyErr {
+    raise(py, "ConfigError", (sentence,))
+}
+
 /// A file or a dict is not an experiment.
 pub fn of_config(py: Python<'_>, error: &ConfigError) -> PyErr {
     raise(py, "ConfigError", (error.to_string(),))

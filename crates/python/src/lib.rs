@@ -1,7 +1,7 @@
 //! `tributary._core`: conversion between Python and the crates, and nothing else. The package around it is in
 //! `python/tributary`.
 
-mod arrays;
+mod buffer;
 mod connect;
 mod errors;
 mod group;

@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import Backend
 import tributary
 from tributary import Operator
 from tributary.errors import MismatchError, SwitchLostError
-from tributary.torch import own, sparse
+from tributary.torch import custom, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
@@ -86,14 +86,14 @@ class Members:
             if lane.sparse is None and options is not None:
                 lane.sparse = self._connect(f"{lane.suffix}-sparse", options)
 
-    def join_own(self, lane: Lane, op: Operator) -> None:
-        """Do the same for an own operator: all ranks must bring the same operator as their n-th here."""
-        protocol, options = own.protocol_of(self._given, self.chosen)
+    def join_custom(self, lane: Lane, op: Operator) -> None:
+        """Do the same for a custom operator: all ranks must bring the same operator as their n-th here."""
+        protocol, options = custom.protocol_of(self._given, self.chosen)
         with self._joining:
-            if op.sha256 not in lane.own:
-                network = self._connect(f"{lane.suffix}-own{len(lane.own)}", options, protocol, [op])
+            if op.sha256 not in lane.custom:
+                network = self._connect(f"{lane.suffix}-custom{len(lane.custom)}", options, protocol, [op])
                 assert network is not None, "groups of one rank have nothing to combine"
-                lane.own[op.sha256] = network
+                lane.custom[op.sha256] = network
 
     def _meet(self, suffix: str, store: dist.Store, place: str) -> Lane:
         # First the job: its switch says why a rank cannot join. Gloo says of a rank that went away only that it did.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend
 
-from tributary import Pending, _core
+from tributary import _core
+from tributary._core import Pending
 from tributary.errors import ClosedError, ConnectError, UnsupportedError
 from tributary.torch import operators
 from tributary.torch.agreement import Agreement, said, words
@@ -21,16 +22,17 @@ from tributary.torch.health import AbortHooks, Health
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Ledger
 from tributary.torch.members import Members
-from tributary.torch.network import Broadcast, Network, Transfer
-from tributary.torch.own import OwnTransfer
+from tributary.torch.network import Network
 from tributary.torch.process import Home
-from tributary.torch.sparse import SparseTransfer
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish, Transit, entitle
 from tributary.torch.work import Completer, HostWork, NetworkWork
 
 log = logging.getLogger("tributary.torch")
+
+#: How an operation starts its collectives: called with a network, and with the timeout as a keyword.
+Start = Callable[..., list[Pending]]
 
 #: Why a group of one rank takes the host path.
 ALONE = "a group of one rank has nothing to sum"
@@ -129,33 +131,23 @@ class Paths(Backend):
         self,
         name: str,
         tensors: Tensors,
-        transfers: Sequence[Transfer | Broadcast | SparseTransfer | OwnTransfer],
-        op: str,
+        starts: Sequence[Start],
         finish: Finish | None,
         opts: Any,
-        is_moving: bool = False,
+        network: Network | None = None,
     ) -> NetworkWork:
+        """Start collectives in a network, by default that of the sums."""
         lane = self._lane(name)
-        assert lane.network is not None, "groups of one rank take the host path"
-        network = self._moving(name, lane) if is_moving else lane.network
+        network = network or lane.network
+        assert network is not None, "groups of one rank take the host path"
         timeout = self._timeout_of(opts).total_seconds()
         with _profiled(name) as profile:
             with self._order:
                 title = self._next_title(name, lane)
                 pending: list[Pending] = []
                 try:
-                    for transfer in transfers:
-                        if isinstance(transfer, Broadcast):
-                            pending += network.submit_broadcast(transfer, timeout)
-                        elif isinstance(transfer, SparseTransfer):
-                            assert lane.sparse is not None, "the caller has joined it"
-                            pending += lane.sparse.submit_sparse(transfer, op, timeout)
-                        elif isinstance(transfer, OwnTransfer):
-                            pending += lane.own[transfer.op.sha256].submit_own(transfer, timeout)
-                        else:
-                            pending += network.submit(transfer, op, timeout)
-                    if not transfers:
-                        pending += network.submit_nothing(timeout)
+                    for start in starts or [Network.barrier]:
+                        pending += start(network, timeout=timeout)
                 except Exception as error:
                     lane.health.note(error)
                     entitle(error, title)
@@ -170,8 +162,9 @@ class Paths(Backend):
             self._completer.see_to(work)
         return work
 
-    def _moving(self, name: str, lane: Lane) -> Network:
+    def _moving(self, name: str) -> Network:
         """The lane's job for operations that only move data, which all ranks join at the same operation."""
+        lane = self._lane(name)
         assert lane.network is not None, "groups of one rank take the host path"
         if lane.moves is None:
             try:
@@ -223,7 +216,7 @@ class Paths(Backend):
         timeout = self._timeout_of(opts).total_seconds()
         mine = words(what, self.rank(), self.size())
         try:
-            pending = lane.network.submit(Transfer.of_all(mine), "sum", timeout)
+            pending = lane.network.all_reduce(mine, mine, "sum", timeout)
         except Exception as error:
             lane.health.note(error)
             entitle(error, title)

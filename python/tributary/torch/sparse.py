@@ -37,7 +37,9 @@ def options_of(options: Options) -> dict[str, str] | None:
     try:
         _core.check_options(options.protocol, sparse)
     except ValueError as error:
-        raise UnsupportedError(f"a sparse tensor has no sum with TRIBUTARY_OPTIONS={options.options}: {error}") from None
+        raise UnsupportedError(
+            f"a sparse tensor has no sum with TRIBUTARY_OPTIONS={options.options}: {error}"
+        ) from None
     return sparse
 
 
@@ -56,7 +58,7 @@ def op_name(name: str, tensors: Tensors, reduce_op: Any) -> str:
     return _OPS[reduce_op.op]
 
 
-class SparseTransfer:
+class SparseTensor:
     """One tensor's elements in the network."""
 
     def __init__(self, tensor: torch.Tensor) -> None:

@@ -18,7 +18,7 @@ use tributary_proto::protocols;
 
 use super::fabric;
 use crate::failure::Failure;
-use crate::flags::{parse_switch, resolve};
+use crate::flags::{parse_memory, parse_switch, resolve};
 use crate::log::LogArgs;
 use crate::output;
 
@@ -67,15 +67,6 @@ const AGGREGATORS: &str = "aggregators";
 
 fn memory_help() -> String {
     format!("Memory for jobs and for what they share [default: {}]", Limits::DEFAULT_MEMORY)
-}
-
-/// Parses `--memory`: 1 MiB to 16 TiB.
-fn parse_memory(text: &str) -> Result<Bytes, String> {
-    let memory: Bytes = text.parse()?;
-    match (SwitchConfigFile::MIN_MEMORY..=Bytes(1 << 44)).contains(&memory) {
-        true => Ok(memory),
-        false => Err(format!("it is at least {} and at most 16384 GiB", SwitchConfigFile::MIN_MEMORY)),
-    }
 }
 
 /// The flags of `tributary switch`.

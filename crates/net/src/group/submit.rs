@@ -55,23 +55,26 @@ impl Group {
         unsafe { self.start_long(input, output, elements, kept, what, timeout, true) }
     }
 
-    /// Starts a reduce-scatter: each rank gets its part of the result. All parts have equally many elements.
+    /// Starts a reduce-scatter: each rank gets its shard of the result. All shards have `shard` elements. The call is for
+    /// the elements `range` of the input, the same on all ranks: a caller that has several groups can use each for a part.
     ///
     /// # Safety
-    /// As for [`Group::submit_keeping`] with the parts of all ranks together, and `kept` as this rank's part.
+    /// As for [`Group::submit_keeping`] with the shards of all ranks together, and `kept` as this rank's shard.
     pub unsafe fn submit_reduce_scatter(
         &self,
         input: *const u8,
         output: *mut u8,
-        part: usize,
+        shard: usize,
+        range: Range<usize>,
         what: Spec,
         timeout: Duration,
     ) -> Result<Vec<Pending>, GroupError> {
         // SAFETY: the caller's promise.
-        unsafe { self.start_reduce_scatter(input, output, part, what, timeout, true) }
+        unsafe { self.start_reduce_scatter(input, output, shard, range, what, timeout, true) }
     }
 
-    /// Starts an all-gather in place: `data` has `part` bytes for each rank, including this rank's own.
+    /// Starts an all-gather in place: `data` has `shard` bytes for each rank, including this rank's own. The call is for
+    /// the bytes `range`, the same on all ranks.
     ///
     /// # Safety
     /// Until all returned values are done, `data` must be readable and writable for that many bytes, and no other code
@@ -79,11 +82,12 @@ impl Group {
     pub unsafe fn submit_all_gather(
         &self,
         data: *mut u8,
-        part: usize,
+        shard: usize,
+        range: Range<usize>,
         timeout: Duration,
     ) -> Result<Vec<Pending>, GroupError> {
         // SAFETY: the caller's promise.
-        unsafe { self.start_all_gather(data, part, timeout, true) }
+        unsafe { self.start_all_gather(data, shard, range, timeout, true) }
     }
 
     /// Starts a broadcast of rank `root`'s bytes, in place; in several collectives if they are too many for one.
@@ -132,33 +136,40 @@ impl Group {
         }))
     }
 
-    /// If a reduce brings its result to the root only, this is one reduce for each rank. Otherwise it is one allreduce,
-    /// of which each rank keeps its part.
+    /// If a reduce brings its result to the root only, this is one reduce for each rank. Otherwise it is one all-reduce,
+    /// of which each rank keeps its shard.
     ///
     /// # Safety
     /// As for [`Group::submit_reduce_scatter`].
+    #[allow(clippy::too_many_arguments)] // They are those of `submit_reduce_scatter`, and who drives.
     pub(super) unsafe fn start_reduce_scatter(
         &self,
         input: *const u8,
         output: *mut u8,
-        part: usize,
+        shard: usize,
+        range: Range<usize>,
         what: Spec,
         timeout: Duration,
         hand_over: bool,
     ) -> Result<Vec<Pending>, GroupError> {
-        let (rank, world) = (self.info.rank, self.info.world);
-        if !self.info.protocol.spares_others || part == 0 {
-            let mine = usize::from(rank) * part..(usize::from(rank) + 1) * part;
-            // SAFETY: the caller's promise.
-            return unsafe {
-                self.start_long(input, output, usize::from(world) * part, mine, what, timeout, hand_over)
-            };
+        let (rank, size) = (self.info.rank, what.dtype.size());
+        // Where an element of this rank's shard is written.
+        let at = |element: usize| output.wrapping_add((element - usize::from(rank) * shard) * size);
+        if !self.info.protocol.spares_others || range.is_empty() {
+            let mine = shard_of(rank, shard, &range);
+            let kept = mine.start - range.start..mine.end - range.start;
+            let output = if mine.is_empty() { output } else { at(mine.start) };
+            let input = input.wrapping_add(range.start * size);
+            // SAFETY: the caller's promise: the range is of the input, and what is kept of it of this rank's shard.
+            return unsafe { self.start_long(input, output, range.len(), kept, what, timeout, hand_over) };
         }
-        all_started((0..world).map(|root| {
-            let input = input.wrapping_add(usize::from(root) * part * what.dtype.size());
+        let shards = (0..self.info.world).map(|root| (root, shard_of(root, shard, &range)));
+        all_started(shards.filter(|(_, elements)| !elements.is_empty()).map(|(root, elements)| {
+            let input = input.wrapping_add(elements.start * size);
+            let output = if root == rank { at(elements.start) } else { output };
             let what = Spec { primitive: Primitive::Reduce(Rank(root)), ..what };
-            // SAFETY: the caller's promise: the part is of the input, and the output is this rank's.
-            unsafe { self.start_long(input, output, part, 0..part, what, timeout, hand_over) }
+            // SAFETY: the caller's promise: the elements are of the input, and the root's output is its own shard.
+            unsafe { self.start_long(input, output, elements.len(), 0..elements.len(), what, timeout, hand_over) }
         }))
     }
 
@@ -167,14 +178,15 @@ impl Group {
     pub(super) unsafe fn start_all_gather(
         &self,
         data: *mut u8,
-        part: usize,
+        shard: usize,
+        range: Range<usize>,
         timeout: Duration,
         hand_over: bool,
     ) -> Result<Vec<Pending>, GroupError> {
-        all_started((0..self.info.world).map(|root| {
-            let data = data.wrapping_add(usize::from(root) * part);
+        let shards = (0..self.info.world).map(|root| (root, shard_of(root, shard, &range)));
+        all_started(shards.filter(|(_, bytes)| shard == 0 || !bytes.is_empty()).map(|(root, bytes)| {
             // SAFETY: the caller's promise.
-            unsafe { self.start_broadcast(data, part, root, timeout, hand_over) }
+            unsafe { self.start_broadcast(data.wrapping_add(bytes.start), bytes.len(), root, timeout, hand_over) }
         }))
     }
 
@@ -250,6 +262,12 @@ impl Group {
         let completion = self.shared.submit(tensor, timeout, hand_over)?;
         Ok(Pending { shared: Arc::clone(&self.shared), completion })
     }
+}
+
+/// What a range has of a rank's shard: a part of both, empty if they have nothing in common.
+fn shard_of(rank: u16, shard: usize, range: &Range<usize>) -> Range<usize> {
+    let start = usize::from(rank) * shard;
+    start.clamp(range.start, range.end)..(start + shard).clamp(range.start, range.end)
 }
 
 /// All collectives of one call. If one does not start, the earlier ones end first, so that the caller gets the memory

@@ -55,7 +55,7 @@ fn options(member: &Member, operator: &UserOperator) -> Result<ConnectOptions, F
     let given = protocol.options.of_own(&given, &operators).ok_or_else(|| {
         let able = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
-        Failure::usage(format!("{protocol} takes no operators of a job's own: take --protocol {}", able.join(" or ")))
+        Failure::usage(format!("{protocol} takes no custom operators: take --protocol {}", able.join(" or ")))
     })?;
     let options = protocol.options.read(&given).map_err(|error| Failure::usage(error.to_string()))?;
     Ok(ConnectOptions { options: options.provided(&operators), ..member.options()? })

@@ -1,8 +1,6 @@
-"""Tensors for a person's own operators: which tensors fit, their bytes, and the job that combines them."""
+"""Tensors for custom operators: which tensors fit, their bytes, and the job that combines them."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 
@@ -26,26 +24,12 @@ _ELEMENTS = {
 }
 
 
-@dataclass(frozen=True)
-class OwnTransfer:
-    """One tensor's elements, as bytes in the network, and what to do with the result."""
-
-    op: Operator
-    #: Flat memory, changed in place.
-    words: torch.Tensor
-
-    @staticmethod
-    def of(op: Operator, tensor: torch.Tensor) -> tuple[OwnTransfer, Finish | None]:
-        """The transfer of a tensor of the operator's elements, and the conversion of the result."""
-        refuse_unfit("all_reduce", [tensor])
-        refuse_other_elements(op, tensor)
-        travelling, finish = flat(tensor)
-        return OwnTransfer(op, travelling.reshape(-1).view(torch.uint8)), finish
-
-    @property
-    def element_size(self) -> int:
-        """Bytes that the operator takes for one element."""
-        return self.op.dtype.itemsize
+def elements_of(op: Operator, tensor: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
+    """The tensor's elements as rows of bytes, which the network changes in place, and the conversion of the result."""
+    refuse_unfit("all_reduce", [tensor])
+    refuse_other_elements(op, tensor)
+    travelling, finish = flat(tensor)
+    return travelling.reshape(-1).view(torch.uint8).view(-1, op.dtype.itemsize), finish
 
 
 def refuse_other_elements(op: Operator, tensor: torch.Tensor) -> None:
@@ -63,9 +47,9 @@ def refuse_other_elements(op: Operator, tensor: torch.Tensor) -> None:
 
 
 def protocol_of(given: Options, chosen: Options) -> tuple[str, dict[str, str]]:
-    """The protocol of a group's jobs with operators of their own, and its options.
+    """The protocol of a group's jobs with custom operators, and its options.
 
-    That is the group's; where nobody has chosen it, the first that has such jobs.
+    That is the group's; if nobody has chosen one, the first that has such jobs.
     """
     if _core.takes_operators(chosen.protocol):
         return chosen.protocol, chosen.protocol_options
@@ -73,5 +57,5 @@ def protocol_of(given: Options, chosen: Options) -> tuple[str, dict[str, str]]:
     if given.protocol == AUTO and able:
         return able[0], {}
     raise UnsupportedError(
-        f"{chosen.protocol} takes no operators of your own: set TRIBUTARY_PROTOCOL to {' or '.join(able)}"
+        f"{chosen.protocol} takes no custom operators: set TRIBUTARY_PROTOCOL to {' or '.join(able)}"
     )
