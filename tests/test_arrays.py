@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -252,6 +253,38 @@ def test_a_wait_that_is_too_short_can_be_repeated(both: Both) -> None:
 
     for result in both(reduce):
         np.testing.assert_array_equal(result, np.full(10, 2))
+
+
+class Tensor:
+    """What other libraries have: an object with DLPack's methods alone."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __dlpack__(self, **wishes: Any) -> Any:
+        return self._array.__dlpack__(**wishes)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
+def test_tensors_and_buffers_of_other_libraries_are_summed_and_written_in_place(both: Both) -> None:
+    def reduce(group: tributary.Group) -> Array:
+        memory = np.full(5, group.rank + 1, np.float32)
+        tensor, buffer = Tensor(memory), array("f", memory)
+        np.testing.assert_array_equal(group.all_reduce(tensor), np.full(5, 3))
+        np.testing.assert_array_equal(group.all_reduce(buffer), np.full(5, 3))
+        assert group.all_reduce(buffer, out=tensor) is tensor
+        assert group.all_reduce(memory, out=buffer) is buffer
+        if group.rank == 0:
+            buffer[0] = 7
+        assert group.broadcast(buffer, root=0) is buffer
+        with pytest.raises(TypeError, match="out is an array, a DLPack tensor or a buffer, not list"):
+            group.all_reduce(memory, out=[0.0] * 5)
+        return np.concatenate([memory, buffer])
+
+    for result in both(reduce):
+        np.testing.assert_array_equal(result, [3, 3, 3, 3, 3, 7, 6, 6, 6, 6])
 
 
 def test_what_cannot_be_summed_is_refused_before_anything_is_sent(both: Both) -> None:

@@ -27,7 +27,7 @@ OPS = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
 
 
 def as_array(x: Any) -> Array:
-    """The array over the memory of a NumPy array, of a DLPack tensor on the CPU, or of a buffer; or a new one of lists."""
+    """The array over the memory of an array, a DLPack tensor on the CPU or a buffer; a new one of lists."""
     if isinstance(x, np.ndarray):
         return x
     if hasattr(x, "__dlpack__"):
@@ -126,8 +126,8 @@ def shard_shape(x: Array, shards: int) -> tuple[int, ...]:
     """Return the shape of one of several equal shards of an array along its first axis."""
     if x.ndim == 0 or x.shape[0] % shards:
         raise ValueError(
-            f"x is {x.dtype}{list(x.shape)}, whose first axis cannot be cut into {shards} shards of one length, one for "
-            "each rank"
+            f"x is {x.dtype}{list(x.shape)}, whose first axis cannot be cut into {shards} shards of one length, one "
+            "for each rank"
         )
     return (x.shape[0] // shards, *x.shape[1:])
 

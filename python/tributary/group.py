@@ -75,8 +75,8 @@ class Group:
 
         Args:
             x: an array, a DLPack tensor on the CPU, a buffer, or lists of numbers: float64, float32, float16, bfloat16
-                (`ml_dtypes`), int64, int32, int16, int8 or uint8; any shape and memory layout. Ranks agree on the type and the number of elements; element i in C order meets element i
-                in C order.
+                (`ml_dtypes`), int64, int32, int16, int8 or uint8; any shape and memory layout. Ranks
+                agree on the type and the number of elements; element i in C order meets element i in C order.
             op: "sum", "avg", "min", "max", "prod", and for integers "band", "bor" and "bxor". Integers wrap, and their
                 averages round towards zero. Or an :class:`Operator` that the group was connected with; `x` then has
                 elements of its type.
