@@ -79,7 +79,7 @@ def reduce_operands(x: Any, out: Any, shards: int = 1) -> Operands:
     target = np.empty_like(like, subok=False) if out is None else checked_out(shape, array.dtype, out)
     sent = array if is_flat(array) else native_copy(array)
     received = target if is_flat(target) else np.empty(shape, dtype=sent.dtype)
-    if overlap_in_part(sent, received):
+    if overlaps_shifted(sent, received):
         sent = sent.copy()
     return Operands(sent, received, dtype, target, target if out is None else out)
 
@@ -96,7 +96,7 @@ def gather_operands(x: Any, out: Any, rank: int, size: int) -> tuple[Operands, i
     return Operands(received, received, "u8", target, target if out is None else out), array.nbytes
 
 
-#: Names that were looked up already, since numpy's own names are slow to look up.
+#: Names that were found already, since numpy takes long to name a type.
 _known: dict[np.dtype[Any], str] = {}
 
 
@@ -104,11 +104,11 @@ def dtype_name(array: Array) -> str:
     """Our name of the array's element type."""
     known = _known.get(array.dtype)
     if known is None:
-        known = _known[array.dtype] = _look_up(array.dtype.name)
+        known = _known[array.dtype] = _find_name(array.dtype.name)
     return known
 
 
-def _look_up(name: str) -> str:
+def _find_name(name: str) -> str:
     if name not in DTYPES:
         supported = ", ".join(DTYPES)
         raise UnsupportedError(f"arrays of {name} cannot be reduced; use {supported}, for example x.astype(np.float32)")
@@ -153,6 +153,6 @@ def native_copy(array: Array) -> Array:
     return np.array(array, dtype=native, order="C", copy=True)
 
 
-def overlap_in_part(a: Array, b: Array) -> bool:
+def overlaps_shifted(a: Array, b: Array) -> bool:
     """Whether two flat arrays overlap without being the same memory."""
     return a is not b and np.may_share_memory(a, b) and a.__array_interface__["data"] != b.__array_interface__["data"]

@@ -1,4 +1,4 @@
-"""What can go wrong. Every error is a sentence that says what happened and what to do."""
+"""The exceptions. The text of each is a sentence that says what happened and what to do."""
 
 from collections.abc import Sequence
 
@@ -12,14 +12,14 @@ class ConnectError(TributaryError, ConnectionError):
 
 
 class CollectiveError(TributaryError):
-    """A collective cannot complete. The group cannot be used after it; connect again."""
+    """A collective failed. The group cannot be used afterwards; connect again."""
 
 
 class CollectiveTimeoutError(CollectiveError, TimeoutError):
     """Some ranks did not contribute in time.
 
     Attributes:
-        missing: the ranks that the switch has not heard of, ascending.
+        missing: the ranks from which the switch has received nothing, ascending.
     """
 
     def __init__(self, message: str, missing: Sequence[int] = ()) -> None:
@@ -40,7 +40,7 @@ class RankLostError(CollectiveError, ConnectionError):
 
 
 class SwitchLostError(CollectiveError, ConnectionError):
-    """The switch does not answer, or does not know the job any more."""
+    """The switch does not answer, or no longer knows the job."""
 
 
 class ServerLostError(CollectiveError, ConnectionError):
@@ -56,11 +56,11 @@ class ServerLostError(CollectiveError, ConnectionError):
 
 
 class MismatchError(CollectiveError, ValueError):
-    """Ranks brought different sizes, types or operators to one collective."""
+    """Ranks brought different sizes, types or operators to the same collective."""
 
 
 class UnsupportedError(TributaryError, TypeError):
-    """An element type or operator that the protocol cannot sum; nothing was sent."""
+    """The protocol cannot sum this element type with this operator; nothing was sent."""
 
 
 class ClosedError(TributaryError):

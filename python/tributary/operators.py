@@ -160,8 +160,8 @@ def element_of(dtype: npt.DTypeLike) -> str:
     if of.names is not None:
         return _fields(of)
     if of.kind == "c":
-        part = "f32" if of.itemsize == 8 else "f64"
-        return f"re:{part},im:{part}"
+        scalar = "f32" if of.itemsize == 8 else "f64"
+        return f"re:{scalar},im:{scalar}"
     if of.kind == "V" and of.name not in _SCALARS:
         return f"opaque:{of.itemsize}"
     if of.name not in _SCALARS or not of.isnative:
@@ -172,18 +172,18 @@ def element_of(dtype: npt.DTypeLike) -> str:
 
 
 def _fields(of: np.dtype[Any]) -> str:
-    parts, end = [], 0
+    fields, end = [], 0
     for name, (field, offset, *_) in (of.fields or {}).items():
         inner = element_of(field) if field.names is None and field.shape == () else ""
         if not inner or (":" in inner and not inner.startswith("opaque:")):
             raise ConfigError(f"the field {name} is {field}: fields are single numbers")
         if offset != end:
             raise ConfigError("the type has gaps between its fields, which would travel too: leave align=True out")
-        parts.append(f"{name}:{inner}")
+        fields.append(f"{name}:{inner}")
         end = offset + field.itemsize
     if end != of.itemsize:
         raise ConfigError("the type has a gap at its end, which would travel too: leave align=True out")
-    return ",".join(parts)
+    return ",".join(fields)
 
 
 def dtype_of(element: str) -> np.dtype[Any]:
@@ -196,7 +196,7 @@ def dtype_of(element: str) -> np.dtype[Any]:
 
     if element in _NAMES or element.startswith("opaque:"):
         return np.dtype(scalar(element))
-    fields = [part.split(":", 1) for part in element.split(",")]
+    fields = [field.split(":", 1) for field in element.split(",")]
     return np.dtype([(name, scalar(of)) for name, of in fields])
 
 

@@ -28,7 +28,7 @@ def flight_record() -> dict[str, Any]:
 
     ``entries`` has one for each, the oldest first: ``profiling_name``, ``process_group``, ``collective_seq_id``,
     ``input_sizes``, ``input_dtypes``, ``time_created_ns`` and more; ``pg_config`` has the groups. ``state`` is
-    "scheduled" whether or not the operation has ended: PyTorch hears of ends from backends in C++ alone. Groups that
+    "scheduled" whether or not the operation has ended: only backends in C++ report ends to PyTorch. Groups that
     can change their members are not recorded.
     """
     _refuse_old()

@@ -20,7 +20,7 @@ class Lane:
     network: Network | None
     host: HostPath
     #: The lane's name in messages: "of group 0".
-    place: str
+    title: str
     #: The ending of its jobs' names.
     suffix: str
     #: The health that failures are reported to.

@@ -70,8 +70,8 @@ class Members:
         """Meet the other ranks for operations in this group that callbacks of a group start."""
         suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
         whose = f"callbacks of group {callbacks}"
-        place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
-        return self._meet(suffix, dist.PrefixStore(suffix, self._store), place)
+        title = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
+        return self._meet(suffix, dist.PrefixStore(suffix, self._store), title)
 
     def join_moves(self, lane: Lane) -> None:
         """Join a lane's job for operations that only move data, if it is not joined; all ranks call it then."""
@@ -95,8 +95,8 @@ class Members:
                 assert network is not None, "groups of one rank have nothing to combine"
                 lane.custom[op.sha256] = network
 
-    def _meet(self, suffix: str, store: dist.Store, place: str) -> Lane:
-        # First the job: its switch says why a rank cannot join. Gloo says of a rank that went away only that it did.
+    def _meet(self, suffix: str, store: dist.Store, title: str) -> Lane:
+        # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
         network = self._connect(suffix, self.chosen.protocol_options)
         try:
             host = HostPath(store, self.rank, self.size, self._common, self._patience)
@@ -104,7 +104,7 @@ class Members:
             if network is not None:
                 network.close(orderly=False)
             raise
-        return Lane(network, host, place, suffix, self._health, self._hints)
+        return Lane(network, host, title, suffix, self._health, self._hints)
 
     def _connect(
         self,
@@ -137,6 +137,6 @@ class Members:
         for lane in self.all_lanes():
             lane.host.close(orderly)
 
-    def part(self, orderly: bool) -> None:
-        """Release the switch."""
+    def release_switch(self, orderly: bool) -> None:
+        """Leave the switch of the rendezvous."""
         self._rendezvous.leave(orderly)

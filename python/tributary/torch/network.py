@@ -67,7 +67,7 @@ class Network:
         """Start an all-reduce of flat tensors of one type, or with a root a reduce.
 
         The target gets the elements `kept` of the result, from the first to before the second, or all of them; it is
-        that part of the source, or does not overlap it. Both are held until the collective has ended.
+        the same memory of the source, or does not overlap it. Both are kept alive until the collective has ended.
         """
         elements, dtype = source.numel(), DTYPES[source.dtype]
         begin, finish = kept or (0, elements)
@@ -85,8 +85,8 @@ class Network:
         """Start a reduce-scatter of a flat tensor; the target is this rank's shard of it, or does not overlap it."""
         input, output, dtype = memory(source), memory(target), DTYPES[source.dtype]
         return [
-            self._next().reduce_scatter(input, output, dtype, op, timeout, part)
-            for part in cuts(source.numel(), len(self.groups))
+            self._next().reduce_scatter(input, output, dtype, op, timeout, range_)
+            for range_ in cuts(source.numel(), len(self.groups))
         ]
 
     def all_gather(self, output: torch.Tensor, timeout: float) -> list[Pending]:
@@ -109,8 +109,8 @@ class Network:
         """Start an all-reduce in place with a custom operator, in its job: of bytes, a row for each element."""
         pending = []
         for start, end in cuts(elements.shape[0], len(self.groups)):
-            part = memory(elements, start * elements.shape[1], end * elements.shape[1])
-            pending.append(self._next().all_reduce(part, part, "u8", op._core, timeout))
+            here = memory(elements, start * elements.shape[1], end * elements.shape[1])
+            pending.append(self._next().all_reduce(here, here, "u8", op._core, timeout))
         return pending
 
     def all_reduce_sparse(self, tensor: SparseTensor, op: str, timeout: float) -> list[Pending]:

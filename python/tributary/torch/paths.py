@@ -16,14 +16,14 @@ from tributary import _core
 from tributary._core import Pending
 from tributary.errors import ClosedError, ConnectError, UnsupportedError
 from tributary.torch import operators
-from tributary.torch.agreement import Agreement, said, words
-from tributary.torch.callbacks import Callbacks, is_telling
+from tributary.torch.agreement import Agreement, checksum, describe
+from tributary.torch.callbacks import Callbacks, is_in_callback
 from tributary.torch.health import AbortHooks, Health
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Ledger
 from tributary.torch.members import Members
 from tributary.torch.network import Network
-from tributary.torch.process import Home
+from tributary.torch.process import ForkGuard
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish, Transit, entitle
@@ -49,7 +49,7 @@ class Paths(Backend):
         #: The present ranks; None in a group whose members are not named yet.
         self._members: Members | None = None
         self._why_alone = "yet"
-        self._home = Home()
+        self._home = ForkGuard()
         self._name = name
         self._ledger = Ledger()
         self._completer = Completer(f"tributary-{name}")
@@ -92,7 +92,7 @@ class Paths(Backend):
     def _lane(self, name: str) -> Lane:
         """The lane of this thread's operations: callbacks wait neither for the program nor for another group's."""
         self._refuse_fork(name)
-        if is_telling():
+        if is_in_callback():
             raise UnsupportedError(
                 f"{name}: ranks would not agree on the order of collectives that are started in this callback; attach "
                 "the callback with then() to the future of one operation"
@@ -159,7 +159,7 @@ class Paths(Backend):
                 profile._call_end_callbacks_on_future(work.get_future())
         if finish is not None and getattr(opts, "asyncOp", True):
             # The caller may look at the tensors after a later barrier, without ever waiting for this work.
-            self._completer.see_to(work)
+            self._completer.complete_later(work)
         return work
 
     def _moving(self, name: str) -> Network:
@@ -170,8 +170,8 @@ class Paths(Backend):
             try:
                 self._present(name).join_moves(lane)
             except ConnectError as error:
-                # The switch has told all ranks the same, so no rank asks again.
-                log.warning("what only moves %s goes behind the sums: %s", lane.place, error)
+                # The switch has refused all ranks alike, so no rank tries again.
+                log.warning("operations that only move data %s wait for the sums before them: %s", lane.title, error)
                 lane.moves = lane.network
         assert lane.moves is not None, "joined, or the way of the sums"
         return lane.moves
@@ -195,7 +195,7 @@ class Paths(Backend):
         staged = Staged.of(arguments, averaged, brings_back=method != "send")
         with self._order:
             title = self._next_title(name, lane)
-            agreement = self._say(name, tensors, opts, title, lane)
+            agreement = self._announce(name, tensors, opts, title, lane)
             try:
                 inner, finish = lane.host.start(method, staged.arguments, staged.averaged)
             except RuntimeError as error:
@@ -208,13 +208,15 @@ class Paths(Backend):
             title, list(tensors), inner, last, self._completer, self._callbacks, lane.health, agreement, give_up
         )
 
-    def _say(self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane) -> Agreement | None:
-        """Tell the other ranks which operation this rank brings to the host path."""
-        what = said(name, tensors, opts)
+    def _announce(
+        self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane
+    ) -> Agreement | None:
+        """Start the sum by which the other ranks learn which operation this rank brings to the host path."""
+        what = describe(name, tensors, opts)
         if what is None or lane.network is None or self._why_not_words(name):
             return None
         timeout = self._timeout_of(opts).total_seconds()
-        mine = words(what, self.rank(), self.size())
+        mine = checksum(what, self.rank(), self.size())
         try:
             pending = lane.network.all_reduce(mine, mine, "sum", timeout)
         except Exception as error:
@@ -233,7 +235,7 @@ class Paths(Backend):
     def _next_title(self, name: str, lane: Lane) -> str:
         self._refuse_closed(name)
         lane.number += 1
-        return f"{name} {lane.number} {lane.place}"
+        return f"{name} {lane.number} {lane.title}"
 
     def _timeout_of(self, opts: Any) -> timedelta:
         # An operation without its own timeout has -1 ms.
@@ -242,7 +244,7 @@ class Paths(Backend):
 
 @contextmanager
 def _profiled(name: str) -> Iterator[Any]:
-    """Record an event of torch.profiler from the beginning of the operation to its end, which its future tells."""
+    """Record an event of torch.profiler from the beginning of the operation to its end, which its future marks."""
     if not torch.autograd._profiler_enabled():
         yield None
         return

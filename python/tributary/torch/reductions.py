@@ -16,7 +16,7 @@ from tributary.torch.network import Network
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
 from tributary.torch.paths import ALONE, Paths, Start
 from tributary.torch.sparse import SparseTensor
-from tributary.torch.tensors import Tensors, flat, in_order, landing, part_of, refuse_unfit, source_of
+from tributary.torch.tensors import Tensors, flat, in_order, landing, refuse_unfit, slice_for, source_of
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
 from tributary.torch.work import DoneWork
@@ -124,7 +124,7 @@ class Reductions(Paths):
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
         """Reduce over all ranks; each keeps the tensor whose index in the list is its rank: a reduce for each."""
-        name, everything = "reduce_scatter", [*outputs, *(tensor for parts in inputs for tensor in parts)]
+        name, everything = "reduce_scatter", [*outputs, *(tensor for shards in inputs for tensor in shards)]
         refuse_unfit(name, everything)
         reason = self._why_not(name, everything, opts.reduceOp)
         if reason:
@@ -140,7 +140,7 @@ class Reductions(Paths):
                     # Results still arrive, since each frees a slot of the switch, but this rank does not use them.
                     starts.append(_reduce(source, source, opts, NOTHING, root))
                     continue
-                target, finish = part_of(source, 0, output)
+                target, finish = slice_for(source, 0, output)
                 starts.append(_reduce(source, target, opts, None, root))
                 finishes.append(finish)
         return self._through_network(name, outputs, starts, in_order(finishes), opts)
@@ -168,7 +168,7 @@ class Reductions(Paths):
                     f"output's {output.numel()}"
                 )
             travelling = _travelling(source, opts.reduceOp)
-            target, finish = part_of(travelling, self.rank() * output.numel(), output)
+            target, finish = slice_for(travelling, self.rank() * output.numel(), output)
             starts.append(partial(Network.reduce_scatter, source=travelling, target=target, op=op))
             finishes.append(finish)
         return self._through_network(name, inputs, starts, in_order(finishes), opts)

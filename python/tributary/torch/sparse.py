@@ -93,10 +93,10 @@ class SparseTensor:
             return
         # All ranks bring either every element of an index or none.
         rows = np.unravel_index(indices[:: self._width] // self._width, self._whole)
-        places = torch.from_numpy(np.stack(rows))
+        positions = torch.from_numpy(np.stack(rows))
         size = self._tensor.element_size()
         words = torch.from_numpy(big_endian(values.view(f"u{size}"))).view(self._tensor.dtype)
         total = torch.sparse_coo_tensor(
-            places, words.reshape(-1, *self._dense), self._tensor.shape, is_coalesced=True, check_invariants=False
+            positions, words.reshape(-1, *self._dense), self._tensor.shape, is_coalesced=True, check_invariants=False
         )
         self._tensor.copy_(total)

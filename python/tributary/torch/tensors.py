@@ -40,10 +40,10 @@ def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
 
 def size_in_bytes(tensors: list[torch.Tensor]) -> int:
     """Bytes of all elements."""
-    return sum(held(tensor).numel() * tensor.element_size() for tensor in tensors)
+    return sum(elements_in(tensor).numel() * tensor.element_size() for tensor in tensors)
 
 
-def held(tensor: torch.Tensor) -> torch.Tensor:
+def elements_in(tensor: torch.Tensor) -> torch.Tensor:
     """The elements that the tensor holds: of a sparse tensor, its values."""
     return tensor._values() if tensor.layout == torch.sparse_coo else tensor
 
@@ -78,16 +78,16 @@ def flat_copy(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
 
 
-def part_of(source: torch.Tensor, start: int, output: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
+def slice_for(source: torch.Tensor, start: int, output: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
     """Where the elements from `start` of the sum of `source` go: into the output itself, or into memory in between.
 
     The network may write into the source only where it has read the same elements.
     """
     size = source.element_size()
     at, base = output.data_ptr(), source.data_ptr()
-    in_place = at == base + start * size
+    same_memory = at == base + start * size
     separate = at + output.numel() * size <= base or base + source.numel() * size <= at
-    if in_place or separate:
+    if same_memory or separate:
         return landing(output)
     copy = torch.empty(output.shape, dtype=output.dtype)
     return copy, way_back(output.detach(), copy)

@@ -17,7 +17,7 @@ Tree = int | list["Tree"]
 
 
 def reference(protocol: str, arrays: Sequence[npt.ArrayLike], tree: Any, op: str) -> Array:
-    """Compute the bits of a sum; what a protocol's own `reference` documents."""
+    """Compute the bits of a sum, as a protocol's own `reference` documents."""
     check_op(op)
     inputs = [np.asarray(array) for array in arrays]
     if not inputs:
@@ -44,7 +44,7 @@ def reference(protocol: str, arrays: Sequence[npt.ArrayLike], tree: Any, op: str
 
 
 def nested(tree: Any) -> Tree:
-    """The tree as nested lists, in whichever form it is told."""
+    """The tree as nested lists, from any of its forms."""
     if isinstance(tree, Mapping):
         return from_status(tree)
     if isinstance(tree, list | tuple) and tree and all(isinstance(one, Mapping) for one in tree):
@@ -58,7 +58,7 @@ def nested(tree: Any) -> Tree:
         return [nested(child) for child in tree]
     if isinstance(tree, int):
         return tree
-    raise ConfigError(f"{tree!r} is no tree: it is a rank, a list of trees, or what `tributary status --json` tells")
+    raise ConfigError(f"{tree!r} is not a tree: it is a rank, a list of trees, or what `tributary status --json` shows")
 
 
 def from_status(tree: Mapping[str, Any]) -> Tree:
@@ -81,7 +81,7 @@ def rank_of(child: Mapping[str, Any]) -> int:
     ranks = child["ranks"]
     if len(ranks) != 1:
         raise ConfigError(
-            f"{child['node']} adds the ranks {ranks} in an order that only its own status tells: add its switches "
+            f"{child['node']} adds the ranks {ranks} in an order that only its own status shows: add its switches "
             "to the tree's"
         )
     return int(ranks[0])
