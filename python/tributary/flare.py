@@ -21,8 +21,8 @@ def reference(arrays: Sequence[npt.ArrayLike], tree: Any = None, op: str = "sum"
     Args:
         arrays: each rank's input, by rank; of one type and shape.
         tree: which ranks each switch adds. One switch over all ranks in their order if None, and so with
-            `reproducible=ranks`; else nested lists: [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks. On a fabric also as
-            `tributary status --json` shows a job's `trees`.
+            `reproducible=ranks`; else nested lists: [[0, 1], [2, 3]] is a switch over two, each of which adds two
+            ranks. On a fabric also as `tributary status --json` shows a job's `trees`.
         op: the operator.
 
     Raises `ConfigError` if the arrays differ in type or shape, if the tree is not one over these ranks, or if trees add

@@ -23,8 +23,8 @@ def reference(arrays: Sequence[npt.ArrayLike], tree: Any = None, op: str = "sum"
     Args:
         arrays: each rank's input, by rank; of one type and shape.
         tree: which ranks each switch adds. One switch over all ranks in their order if None; else as
-            `tributary status --json` shows it (one of a job's `trees`, or all of them where they add in the same order), or as nested lists:
-            [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks.
+            `tributary status --json` shows it (one of a job's `trees`, or all of them where they add in the same
+            order), or as nested lists: [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks.
         op: the operator.
 
     Raises `ConfigError` if the arrays differ in type or shape, if the tree is not one over these ranks, or if trees add
