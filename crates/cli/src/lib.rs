@@ -12,7 +12,7 @@ mod npy;
 mod output;
 mod program;
 mod python;
-mod stage;
+mod cluster;
 
 use std::ffi::OsString;
 
@@ -45,14 +45,14 @@ pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-/// Help and version are no errors; everything else is reported like all other errors.
+/// Help and version are not errors; everything else is reported like all other errors.
 fn not_parsed(error: &clap::Error) -> i32 {
     let code = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => 2,
         _ => return Failure::Usage(sentence(error)).report(false),
     };
-    // A reader that went away (`tributary --help | head -1`) is no error.
+    // A reader that went away (`tributary --help | head -1`) is not an error.
     let _ = error.print();
     code
 }

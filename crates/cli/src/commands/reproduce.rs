@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::program::Program;
 use crate::python::draw;
-use crate::stage::Interrupt;
+use crate::cluster::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:

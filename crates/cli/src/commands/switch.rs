@@ -57,10 +57,10 @@ The file has these keys; flags win over it:
 
 Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
 receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
-On SIGHUP it reads quotas and tokens anew; running jobs stay. On SIGTERM it takes no more joins and ends when
+On SIGHUP it reads quotas and tokens again; running jobs stay. On SIGTERM it takes no more joins and ends when
 nothing is being summed any more, or after `finish`; on Ctrl-C, and on a second signal, at once.
 The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that shrink.
-Exit codes: 0 when it was asked to stop; 2 for settings that a person has to mend, a port that is taken among them.";
+Exit codes: 0 when it was asked to stop; 2 for settings that a person must correct, such as a port in use.";
 
 /// The option of protocols whose jobs share aggregators.
 const AGGREGATORS: &str = "aggregators";
@@ -134,7 +134,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (Some(file), Some(node)) => {
             let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options() };
             let switch = fabric::daemon::start(&file, node, args.operators.clone())?;
-            fabric::daemon::tell_ready(&switch, node, args.json)?;
+            fabric::daemon::print_ready(&switch, node, args.json)?;
             // A switch of a fabric has no quotas and no tokens to read again.
             let signal = signals.forever().find(|&signal| signal != SIGHUP);
             switch.stop();
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         _ => {
             let options = options(&args)?;
             let switch = RunningSwitch::start(&options).map_err(not_started)?;
-            tell_ready(&switch, &options, args.json)?;
+            print_ready(&switch, &options, args.json)?;
             let signal = serve(&mut signals, &args, options, &switch)?;
             switch.stop();
             signal
@@ -190,10 +190,10 @@ fn renew(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch) -> Re
         Ok(new) => {
             let same = SwitchOptions { quotas: running.quotas.clone(), tokens: running.tokens.clone(), ..new.clone() };
             let others =
-                if same == *running { "" } else { "; what else has changed holds when the switch starts anew" };
+                if same == *running { "" } else { "; what else has changed holds when the switch restarts" };
             (running.quotas, running.tokens) = (new.quotas, new.tokens);
             switch.renew(running);
-            format!("read quotas and tokens anew{others}")
+            format!("read quotas and tokens again{others}")
         }
         Err(failure) => {
             let sentence = format!("quotas and tokens stay as they were: {}", failure.sentence());
@@ -282,7 +282,7 @@ fn clients(options: &SwitchOptions) -> String {
     }
 }
 
-fn tell_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
+fn print_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
     let (listen, http) = (switch.listen_addr(), switch.http_addr());
     let memory_mib = options.memory_bytes >> 20;
     if json {

@@ -20,9 +20,9 @@ Examples:
 
 COLLECTIVE is the one that ranks are in, by its number in the job, or how many are done; a line below
 says who has not begun one that others are in. STILL FOR is how long no sum was completed while some rank is waited for; WAITS FOR are those ranks.
-SLOW are the ranks that the others waited for in the last minute, and at how many of all looks. The
-switch takes one look a second, and remembers them: --json has goodput and packets of no use look by
-look, and http://SWITCH shows the same as a page. Ranks of one speed are waited for about equally
+SLOW are the ranks that the others waited for in the last minute, and in how many of all samples. The
+switch takes one sample a second, and keeps them: --json has goodput and packets of no use sample by
+sample, and http://SWITCH shows the same as a page. Ranks of one speed are waited for about equally
 often, a straggler nearly always. Where stdout is no terminal, screens follow one another. Ctrl-C
 ends it.";
 

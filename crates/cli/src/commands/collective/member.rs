@@ -129,22 +129,22 @@ pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
     ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
 }
 
-/// A built-in operator, or the place of a person's own.
+/// A built-in operator, or where a custom one is.
 #[derive(Clone, Debug)]
 pub enum ChosenOp {
     /// Built in.
     Known(ReduceOp),
     /// A file, or the name of a ready-made operator.
-    Own(String),
+    Custom(String),
 }
 
 /// Reads either kind.
 pub fn chosen_op(text: &str) -> Result<ChosenOp, String> {
     match ReduceOp::from_name(text) {
         Some(op) => Ok(ChosenOp::Known(op)),
-        None if text.contains('.') || shipped::named(text).is_some() => Ok(ChosenOp::Own(text.to_owned())),
+        None if text.contains('.') || shipped::named(text).is_some() => Ok(ChosenOp::Custom(text.to_owned())),
         None => Err(format!(
-            "{}, or a file of your own: tributary operator --help",
+            "{}, or the file of a custom one: tributary operator --help",
             one_of(ReduceOp::ALL.map(ReduceOp::name))
         )),
     }

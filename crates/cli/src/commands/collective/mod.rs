@@ -4,11 +4,11 @@
 //! `made_up.rs` makes data that can be checked, `expected.rs` checks it, and `sparse.rs` does the same at some indices
 //! only. `watch.rs` reports meanwhile, and `report.rs` at the end.
 
+mod custom;
 pub mod design;
 mod expected;
 mod made_up;
 mod member;
-mod own;
 mod protocol;
 mod report;
 mod sparse;
@@ -25,7 +25,7 @@ use tributary_proto::contract::tensor::Spec;
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Destination, Stored, each};
 use crate::output;
-use crate::stage::cpu;
+use crate::cluster::cpu;
 
 use expected::Expected;
 use made_up::Plan;
@@ -78,9 +78,9 @@ Examples:
   Over a fabric, where no sum comes back to the others, with data that the root checks:
     tributary reduce --root 2 --job sum --rank 0 --world-size 4 --elements 1000000 --protocol canary
 
-All ranks need the same --root, and whatever `tributary allreduce` needs: ranks that differ are
-told at once who brings what. Under switchml and ring the sum still travels to every rank, which
-looks away. With --json: as `tributary allreduce`, and root.";
+All ranks need the same --root, and whatever `tributary allreduce` needs: where ranks
+differ, all fail at once with who brings what. Under switchml and ring the sum still travels to
+every rank, which ignores it. With --json: as `tributary allreduce`, and root.";
 
 const BROADCAST_HELP: &str = "\
 Examples:
@@ -91,8 +91,8 @@ Examples:
   Over a fabric, with data that every other rank checks:
     tributary broadcast --root 0 --job weights --rank 0 --world-size 4 --elements 1000000 --protocol canary
 
-All ranks need the same --root, --job, --world-size, --protocol and number of bytes: ranks that differ
-are told at once. Every bit arrives as it was, infinities included. Under canary the root sends
+All ranks need the same --root, --job, --world-size, --protocol and number of bytes: where ranks
+differ, all fail at once. Every bit arrives as it was, infinities included. Under canary the root sends
 each word once, and the others headers; under switchml and ring the others send zeros, which are
 added. With --json: as `tributary allreduce`, with root and without op.";
 
@@ -102,7 +102,7 @@ added. With --json: as `tributary allreduce`, with root and without op.";
 pub struct AllreduceArgs {
     #[command(flatten)]
     pub member: Member,
-    /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor; or an operator of your own, as
+    /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor; or a custom operator, as
     /// `tributary operator --help` has it
     #[arg(long, value_name = "OP|FILE", default_value = "sum", value_parser = chosen_op)]
     pub op: ChosenOp,
@@ -170,8 +170,8 @@ impl Work {
     }
 
     /// For which collective arrays are made up.
-    fn plan(self, world: u16) -> Plan {
-        Plan { world, op: self.op().unwrap_or(ReduceOp::Sum) }
+    fn plan(self, world_size: u16) -> Plan {
+        Plan { world_size, op: self.op().unwrap_or(ReduceOp::Sum) }
     }
 
     /// The collective, as the protocol knows it.
@@ -205,8 +205,8 @@ pub fn allreduce(AllreduceArgs { member, op, sparse, seed }: AllreduceArgs) -> R
     match (op, sparse) {
         (ChosenOp::Known(op), Some(density)) => sparse::run(&member, op, Drawn { density, seed }),
         (ChosenOp::Known(op), None) => run(member, Work::Allreduce(op)),
-        (ChosenOp::Own(place), None) => own::run(&member, &place),
-        (ChosenOp::Own(_), Some(_)) => Err(Failure::usage("own operators are for dense arrays: leave --sparse out")),
+        (ChosenOp::Custom(path), None) => custom::run(&member, &path),
+        (ChosenOp::Custom(_), Some(_)) => Err(Failure::usage("custom operators are for dense arrays: leave --sparse out")),
     }
 }
 
@@ -247,7 +247,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     let every = member.watch;
     let worked = watch::watched(&group, every, || work_on(&group, &array.data, &member, work));
     if worked.is_err() && group.is_bereft() {
-        // The others have heard it too, and need nothing of this rank any more.
+        // The others know it too, and need nothing from this rank any more.
         group.abandon();
         return worked.map(drop);
     }

@@ -112,7 +112,7 @@ fn static_trees(member: &Member) -> Vec<TreeStatus> {
 }
 
 impl Report {
-    /// A worker's report of a tensor of so many elements, not checked yet.
+    /// A worker's report of a tensor of this many elements, not checked yet.
     pub fn of(member: &Member, work: Work, (elements, dtype): (usize, DType), measured: &Measured) -> Report {
         let Measured { stats, seconds, cpu_seconds, elements_per_packet, slots, servers, where_summed, trees } =
             measured;

@@ -1,6 +1,6 @@
 //! `tributary fabric`: a whole fabric of switches and hosts on this machine, or the commands for real machines.
 //!
-//! `stage.rs` builds the fabric of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows the
+//! `cluster.rs` builds the fabric of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows the
 //! results, and `print.rs` prints the commands for real machines. `daemon.rs` is one switch, which each of the
 //! processes runs.
 
@@ -8,7 +8,7 @@ mod collective;
 pub mod daemon;
 mod print;
 mod report;
-mod stage;
+mod cluster;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,10 +29,10 @@ use crate::failure::Failure;
 use crate::flags::parse_timeout;
 use crate::output;
 use crate::program::Program;
-use crate::stage::Interrupt;
+use crate::cluster::Interrupt;
 
 use collective::{Kill, Plan, Stream};
-pub use stage::FabricStage;
+pub use cluster::FabricCluster;
 
 /// The protocol of a job that names none.
 const PROTOCOL: &str = "canary";
@@ -112,35 +112,35 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let interrupt = Interrupt::on_signals()?;
     let progress = progress();
     progress.set_message(format!("starting {} switches in namespaces", fabric.cabling.switches));
-    let mut stage = FabricStage::open(program, Arc::clone(&fabric), file, &interrupt)?;
-    progress.set_message("waiting until the switches hear each other");
-    stage.wait_ready()?;
-    stage.start_servers()?;
+    let mut cluster = FabricCluster::open(program, Arc::clone(&fabric), file, &interrupt)?;
+    progress.set_message("waiting until the switches receive from each other");
+    cluster.wait_ready()?;
+    cluster.start_servers()?;
     let outcome = match (&args.run, plan) {
         (Some(command), _) => {
             progress.finish_and_clear();
-            run_command(&stage, command)
+            run_command(&cluster, command)
         }
         (None, Some(plan)) => {
             progress.set_message(plan.sentence());
-            let report = collective::run(&mut stage, &plan)?;
+            let report = collective::run(&mut cluster, &plan)?;
             progress.finish_and_clear();
             match args.json {
                 true => output::json(&report)?,
                 false => output::line(&report.render())?,
             }
-            report.complaint().map_or(Ok(()), |complaint| Err(Failure::new(complaint)))
+            report.error().map_or(Ok(()), |error| Err(Failure::new(error)))
         }
         (None, None) => {
             progress.finish_and_clear();
             match args.json {
-                true => output::json(&stage.describe())?,
-                false => output::line(&stage.describe().render())?,
+                true => output::json(&cluster.describe())?,
+                false => output::line(&cluster.describe().render())?,
             }
-            stage.wait_for_the_end(&interrupt)
+            cluster.wait_for_the_end(&interrupt)
         }
     };
-    stage.close()?;
+    cluster.close()?;
     outcome
 }
 
@@ -178,9 +178,9 @@ pub fn switch_option(text: &str) -> Result<String, SwitchOptionError> {
     switch_options::add(&mut switch_options::Given::new(), text).map(|()| text.to_owned())
 }
 
-fn run_command(stage: &FabricStage, command: &str) -> Result<(), Failure> {
+fn run_command(cluster: &FabricCluster, command: &str) -> Result<(), Failure> {
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).envs(stage.namespaces());
+    shell.args(["-c", command]).envs(cluster.namespaces());
     let status = shell.status()?;
     match status.success() {
         true => Ok(()),

@@ -17,13 +17,13 @@ use tributary_proto::protocols;
 use tributary_sim::reproduce::{Figure, Series};
 
 use crate::commands::collective::protocol;
-use crate::commands::fabric::{ChosenFile, FabricStage};
+use crate::commands::fabric::{ChosenFile, FabricCluster};
 use crate::failure::Failure;
 use crate::flags;
 use crate::output;
 use crate::program::Program;
 use crate::python;
-use crate::stage::{Interrupt, Process};
+use crate::cluster::{Interrupt, Process};
 
 use shares::{FRAME_BYTES, Recording, Shares};
 
@@ -162,10 +162,10 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
 }
 
 /// A protocol with the option to follow marks or not.
-fn chosen(asked: Option<&'static Protocol>) -> Result<&'static Protocol, Failure> {
+fn chosen(requested: Option<&'static Protocol>) -> Result<&'static Protocol, Failure> {
     let has_choice = |protocol: &Protocol| protocol.options.specs.iter().any(|option| option.name == OPTION);
     let first = || protocols::ALL.iter().copied().find(|protocol| has_choice(protocol));
-    match asked.or_else(first) {
+    match requested.or_else(first) {
         Some(protocol) if has_choice(protocol) => Ok(protocol),
         Some(protocol) => {
             Err(Failure::usage(format!("{} has no option {OPTION}: its windows always do the same", protocol.name)))
@@ -203,14 +203,14 @@ fn record(
     let chosen = ChosenFile { path: file.path().to_owned(), switch_options: Vec::new() };
     let fabric = Arc::new(chosen.read()?);
     let elements_per_packet = fabric.elements_per_packet;
-    let stage = FabricStage::open(program, fabric, chosen, interrupt)?;
-    stage.wait_ready()?;
-    let mut receiver = flow_end(&stage, "flow1", &["--receive"])?;
+    let cluster = FabricCluster::open(program, fabric, chosen, interrupt)?;
+    cluster.wait_ready()?;
+    let mut receiver = flow_end(&cluster, "flow1", &["--receive"])?;
     receiver.next_line(START_TIMEOUT)?;
-    let sender = flow_end(&stage, "flow0", &[])?;
+    let sender = flow_end(&cluster, "flow0", &[])?;
     let both = args.duration;
     wait(both / 4, interrupt)?;
-    let ranks = [0, 1].map(|rank| start_rank(&stage, protocol, rank, congestion_control));
+    let ranks = [0, 1].map(|rank| start_rank(&cluster, protocol, rank, congestion_control));
     let [first, second] = ranks;
     let (first, second) = (first?, second?);
     wait(both, interrupt)?;
@@ -220,32 +220,32 @@ fn record(
         packet_bytes(protocol, elements_per_packet) as u64 + FRAME_BYTES,
     )?;
     drop((receiver, second));
-    stage.close()?;
+    cluster.close()?;
     Ok(recording)
 }
 
-fn flow_end(stage: &FabricStage, host: &str, more: &[&str]) -> Result<Process, Failure> {
-    let node = stage.fabric.node_named(host).expect("the file names it");
-    let mut command = stage.command(node)?;
-    command.args(["lab", "traffic", "--fabric"]).arg(stage.file());
+fn flow_end(cluster: &FabricCluster, host: &str, more: &[&str]) -> Result<Process, Failure> {
+    let node = cluster.fabric.node_named(host).expect("the file names it");
+    let mut command = cluster.command(node)?;
+    command.args(["lab", "traffic", "--fabric"]).arg(cluster.file());
     command.args(["--from", "flow0", "--to", "flow1", "--transport", "dctcp", "--json"]).args(more);
-    Process::spawn(format!("the flow on {host}"), command, &stage.interrupt)
+    Process::spawn(format!("the flow on {host}"), command, &cluster.interrupt)
 }
 
 fn start_rank(
-    stage: &FabricStage,
+    cluster: &FabricCluster,
     protocol: &Protocol,
     rank: u16,
     congestion_control: &str,
 ) -> Result<Process, Failure> {
-    let node = stage.fabric.node_named(&format!("job{rank}")).expect("the file names it");
-    let mut command = stage.command(node)?;
+    let node = cluster.fabric.node_named(&format!("job{rank}")).expect("the file names it");
+    let mut command = cluster.command(node)?;
     command
         .args(["allreduce", "--json", "--watch", "100ms", "--job", "fair", "--world-size", "2", "--trees", "1"])
-        .args(["--switch", &stage.fabric.udp(stage.fabric.leaf_of(node)).to_string(), "--rank", &rank.to_string()])
+        .args(["--switch", &cluster.fabric.udp(cluster.fabric.leaf_of(node)).to_string(), "--rank", &rank.to_string()])
         .args(["--protocol", protocol.name, "--option", &format!("{OPTION}={congestion_control}")])
         .args(["--elements", ELEMENTS, "--iters", "1000000", "--timeout", "60s"]);
-    Process::spawn(format!("rank {rank}"), command, &stage.interrupt)
+    Process::spawn(format!("rank {rank}"), command, &cluster.interrupt)
 }
 
 fn wait(time: Duration, interrupt: &Interrupt) -> Result<(), Failure> {

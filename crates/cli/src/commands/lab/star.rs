@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::flags;
 use crate::output;
 use crate::program::Program;
-use crate::stage::{Interrupt, Place, Process, Stage};
+use crate::cluster::{Interrupt, Hosts, Process, Cluster};
 
 /// The port of the rendezvous at rank 0's host.
 const RENDEZVOUS_PORT: u16 = 29_500;
@@ -23,7 +23,7 @@ Examples:
 Hosts are network namespaces: needs root, iproute2 and nftables. Every host runs the command once,
 as torchrun would with one process a host: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT
 are set, and TRIBUTARY_SWITCH, GLOO_SOCKET_IFNAME and OMP_NUM_THREADS (1, where you have none).
-Prints what rank 0 prints, at the end; if a rank fails, what it complained of.";
+Prints what rank 0 prints, at the end; if a rank fails, its last error.";
 
 /// The flags of `tributary lab star`.
 #[derive(clap::Args)]
@@ -56,10 +56,10 @@ pub fn run(args: &Args, program: &Program) -> Result<(), Failure> {
         faults: Faults::loss(args.loss.percent()),
         ..StarOptions::new(usize::from(args.hosts), Shaping::gbps(args.rate.gbps())?)
     })?;
-    let mut stage = Stage::open(program, Place::Star(star), args.shards, &interrupt)?;
+    let mut cluster = Cluster::open(program, Hosts::Star(star), args.shards, &interrupt)?;
     let deadline = Instant::now() + args.timeout;
-    let switch = stage.switch_addr().to_string();
-    let star = stage.place_mut().star_mut().expect("the place is a star");
+    let switch = cluster.switch_addr().to_string();
+    let star = cluster.hosts_mut().star_mut().expect("the hosts are a star");
     let ranks = (0..args.hosts).map(|rank| start(star, args, rank, &switch, &interrupt));
     // If one fails, dropping the remaining ranks ends them too.
     let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
@@ -67,7 +67,7 @@ pub fn run(args: &Args, program: &Program) -> Result<(), Failure> {
     for line in said.into_iter().next().unwrap_or_default() {
         output::line(&line)?;
     }
-    stage.close()
+    cluster.close()
 }
 
 fn start(star: &Star, args: &Args, rank: u16, switch: &str, interrupt: &Interrupt) -> Result<Process, Failure> {

@@ -19,7 +19,7 @@ use crate::commands::fabric;
 use crate::failure::Failure;
 use crate::flags::parse_timeout;
 use crate::output;
-use crate::stage::Interrupt;
+use crate::cluster::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -150,7 +150,7 @@ fn flood(fabric: &FabricLayout, ends: Ends, args: &Args, interrupt: &Interrupt) 
     let Ends { from, to, via } = ends;
     let own = SocketAddr::new(fabric.nodes[from.index()].address, 0);
     let socket = UdpSocket::bind(own).map_err(|error| {
-        Failure::new(format!("{} is no address of this machine ({error}): is this {}?", own.ip(), args.from))
+        Failure::new(format!("{} is not an address of this machine ({error}): is this {}?", own.ip(), args.from))
     })?;
     let leaf = fabric.udp(fabric.leaf_of(from));
     let mut packet = vec![0; PAYLOAD.max(CARRY_LEN)];

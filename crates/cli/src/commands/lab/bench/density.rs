@@ -56,7 +56,7 @@ impl Crossing {
         let mut own: Vec<Contender> = lines.iter().map(|line| line.who).filter(|who| !who.is_gloo()).collect();
         own.retain(|who| dense(who) && lines.iter().any(|line| !dense(&line.who) && line.who.dense() == *who));
         let mut crossings = Vec::new();
-        for (place, &who) in own.iter().enumerate() {
+        for (index, &who) in own.iter().enumerate() {
             let points = |of: Contender| -> Vec<(f64, f64)> {
                 let lines = lines.iter().filter(|line| line.who.dense() == of);
                 let points = lines.filter_map(|line| Some((line.who.density()?.share(), line.seconds)));
@@ -71,7 +71,7 @@ impl Crossing {
                 let level = constant(of).map(|seconds| sparse.iter().map(|&(at, _)| (at, seconds)).collect());
                 against(format!("dense {}", of.name()), level.unwrap_or_default());
             }
-            for &other in own[place + 1..].iter().chain([&Contender::Gloo(None)]) {
+            for &other in own[index + 1..].iter().chain([&Contender::Gloo(None)]) {
                 against(format!("sparse {}", other.name()), points(other));
             }
         }

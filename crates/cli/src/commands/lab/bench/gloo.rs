@@ -12,7 +12,7 @@ use tributary_testbed::Star;
 use super::density::Density;
 use crate::failure::Failure;
 use crate::program::Program;
-use crate::stage::{Interrupt, Process};
+use crate::cluster::{Interrupt, Process};
 
 /// Importing PyTorch on every host of a busy machine takes a while.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -20,7 +20,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 const RENDEZVOUS_PORT: u16 = 29500;
 
-/// A world of Gloo ranks that waits for work.
+/// A world_size of Gloo ranks that waits for work.
 pub struct Gloo {
     ranks: Vec<(Process, ChildStdin)>,
     /// PyTorch's version.
@@ -57,14 +57,14 @@ pub fn default_python(program: &Program) -> PathBuf {
 }
 
 impl Gloo {
-    /// Starts a rank on each of the first `world` hosts and waits until all have joined.
-    pub fn join(star: &Star, world: usize, python: &Path, interrupt: &Interrupt) -> Result<Gloo, Failure> {
+    /// Starts a rank on each of the first `world_size` hosts and waits until all have joined.
+    pub fn join(star: &Star, world_size: usize, python: &Path, interrupt: &Interrupt) -> Result<Gloo, Failure> {
         let rendezvous = format!("{}:{RENDEZVOUS_PORT}", star.host_addr(0));
         let mut ranks = Vec::new();
-        for rank in 0..world {
+        for rank in 0..world_size {
             let mut command = star.host(rank).command(python)?;
             command
-                .args(["-m", "tributary.peers.gloo", "--rank", &rank.to_string(), "--world-size", &world.to_string()])
+                .args(["-m", "tributary.peers.gloo", "--rank", &rank.to_string(), "--world_size-size", &world_size.to_string()])
                 .args(["--rendezvous", &rendezvous, "--interface", star.host_device()])
                 .stdin(Stdio::piped());
             let mut process = Process::spawn("Gloo", command, interrupt)?;
@@ -79,7 +79,7 @@ impl Gloo {
         Ok(Gloo { ranks, version })
     }
 
-    /// One run: so many collectives, back to back, of a tensor of so many elements, or of this share of them.
+    /// One run of collectives, back to back, of a tensor of this many elements, or of this share of them.
     pub fn run(&mut self, elements: usize, iters: u32, density: Option<Density>) -> Result<Vec<RankReport>, Failure> {
         let density = density.map_or(String::new(), |density| format!(" {density}"));
         for (_, input) in &mut self.ranks {

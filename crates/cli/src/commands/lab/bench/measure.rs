@@ -16,9 +16,9 @@ use super::report::{Report, Row, Sample};
 use crate::failure::Failure;
 use crate::npy::{self, Array, Header};
 use crate::program::Program;
-use crate::stage::cpu::{self, Softirq};
-use crate::stage::job::Data;
-use crate::stage::{Interrupt, JobRun, Place, Process, Random, Stage};
+use crate::cluster::cpu::{self, Softirq};
+use crate::cluster::job::Data;
+use crate::cluster::{Interrupt, JobRun, Hosts, Process, Random, Cluster};
 
 /// For one collective, also with heavy loss.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub fn run(plan: &Plan, program: &Program, python: Option<&Path>, interrupt: &In
         for server in bench.servers {
             server.terminate(TIMEOUT)?;
         }
-        bench.stage.close()?;
+        bench.cluster.close()?;
     }
     progress.finish_and_clear();
     Ok(report)
@@ -68,12 +68,12 @@ impl Inputs {
     }
 }
 
-/// One star with its switch and, if it is measured, its world of Gloo.
+/// One star with its switch and, if it is measured, its ranks of Gloo.
 struct StarBench<'a> {
     plan: &'a Plan,
     star: &'a StarPlan,
     inputs: &'a Inputs,
-    stage: Stage,
+    cluster: Cluster,
     gloo: Option<Gloo>,
     /// Why Gloo is left out, if it was wanted.
     no_gloo: Option<String>,
@@ -90,10 +90,10 @@ impl<'a> StarBench<'a> {
         python: Option<&Path>,
         interrupt: &Interrupt,
     ) -> Result<StarBench<'a>, Failure> {
-        let hosts = usize::from(star.hosts + plan.servers);
-        let options = StarOptions { mtu: plan.mtu, ..StarOptions::new(hosts, star.rate.shaping()) };
-        let place = Star::build(options)?;
-        let joined = python.map(|python| Gloo::join(&place, star.hosts.into(), python, interrupt));
+        let count = usize::from(star.hosts + plan.servers);
+        let options = StarOptions { mtu: plan.mtu, ..StarOptions::new(count, star.rate.shaping()) };
+        let hosts = Star::build(options)?;
+        let joined = python.map(|python| Gloo::join(&hosts, star.hosts.into(), python, interrupt));
         interrupt.check()?;
         let (gloo, no_gloo) = match joined {
             Some(Ok(gloo)) => (Some(gloo), None),
@@ -101,15 +101,15 @@ impl<'a> StarBench<'a> {
             Some(Err(other)) => return Err(other),
             None => (None, None),
         };
-        let serving = usize::from(star.hosts)..hosts;
-        let may_serve: Vec<String> = serving.clone().map(|host| place.host_addr(host).to_string()).collect();
+        let serving = usize::from(star.hosts)..count;
+        let may_serve: Vec<String> = serving.clone().map(|host| hosts.host_addr(host).to_string()).collect();
         let mut flags = vec!["--cores".to_owned(), plan.shards.to_string()];
         if !may_serve.is_empty() {
             flags.extend(["--servers".to_owned(), may_serve.join(",")]);
         }
-        let stage = Stage::open_with(program, Place::Star(place), &flags, interrupt)?;
-        let servers = serving.map(|host| stage.serve(host)).collect::<Result<_, _>>()?;
-        Ok(StarBench { plan, star, inputs, stage, gloo, no_gloo, servers })
+        let cluster = Cluster::open_with(program, Hosts::Star(hosts), &flags, interrupt)?;
+        let servers = serving.map(|host| cluster.serve(host)).collect::<Result<_, _>>()?;
+        Ok(StarBench { plan, star, inputs, cluster, gloo, no_gloo, servers })
     }
 
     /// A row for each loss. Each repetition goes through all losses, so that a slow minute of the machine hits all
@@ -119,7 +119,7 @@ impl<'a> StarBench<'a> {
             self.star.losses.iter().map(|&loss| Row::new(self.star.hosts, self.star.rate, loss)).collect();
         for _ in 0..self.plan.repetitions {
             for row in &mut rows {
-                if let Some(star) = self.stage.place_mut().star_mut() {
+                if let Some(star) = self.cluster.hosts_mut().star_mut() {
                     star.set_faults(Faults::loss(row.loss_percent))?;
                 }
                 self.turn(row, progress)?;
@@ -162,12 +162,12 @@ impl<'a> StarBench<'a> {
             timeout: TIMEOUT,
         };
         let (softirq, others_cpu) = (Softirq::read(), self.others_cpu_seconds());
-        let workers = self.stage.allreduce(&job)?;
+        let workers = self.cluster.allreduce(&job)?;
         let others_cpu = self.others_cpu_seconds() - others_cpu;
         let softirq_seconds = softirq.elapsed();
         job.data = self.data(ours, "small", self.plan.small_elements);
         job.iters = self.plan.small_iters;
-        let small = self.stage.allreduce(&job)?;
+        let small = self.cluster.allreduce(&job)?;
         Ok(Sample {
             seconds: slowest(workers.iter().map(|worker| worker.seconds)),
             small_seconds: slowest(small.iter().map(|worker| worker.seconds)),
@@ -181,14 +181,14 @@ impl<'a> StarBench<'a> {
     /// CPU seconds of the switch and of the parameter servers.
     fn others_cpu_seconds(&self) -> f64 {
         let servers: f64 = self.servers.iter().map(|server| cpu::seconds_of(server.pid())).sum();
-        self.stage.switch_cpu_seconds() + servers
+        self.cluster.switch_cpu_seconds() + servers
     }
 
     /// Files for dense tensors; workers draw sparse tensors themselves.
     fn data(&self, ours: Ours, name: &str, elements: usize) -> Data {
         match ours.density {
             None => Data::Files(self.inputs.of(name, self.star.hosts)),
-            Some(_) => Data::MadeUp { world: self.star.hosts, elements },
+            Some(_) => Data::MadeUp { world_size: self.star.hosts, elements },
         }
     }
 

@@ -22,7 +22,7 @@ use tributary_proto::contract::protocol::Protocol;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
-use crate::stage::Interrupt;
+use crate::cluster::Interrupt;
 
 use crate::commands::collective::{self, design};
 use density::Density;
@@ -52,10 +52,10 @@ With --sparse goodput is that of the dense tensor of the same size, and 1 KiB is
 Links of the hosts that --servers adds are shaped as the workers' are, and their processes count.
 
 With --tenants job A has four ranks, the first of them behind a link of a quarter of the rate, and
-job B four ranks that are well and begin later. The switch has room for 1.25 times the packets that a
+job B four ranks that are well and begin later. The switch holds 1.25 times the packets that a
 path holds, as the round trip of small sums on idle links says, and at least 32; each way to share it
-takes turns. HELD are the blocks that the switch had of each job while both ran, by looks at its
-status; a job with slots of its own holds all of them. No other flags than --rate, --size or
+takes turns. HELD are the blocks that the switch had of each job while both ran, as samples of its
+status show; a job with slots of its own holds all of them. No other flags than --rate, --size or
 --elements, --iters (of B), --repetitions, --aggregators, --mtu, --quick and --json.";
 
 /// The flags of `tributary lab bench`.
@@ -97,7 +97,7 @@ pub struct Args {
     /// Measure two jobs on one switch, one with a slow rank, under each way to share the switch's memory
     #[arg(long, conflicts_with_all = ["hosts", "loss", "dtype", "numbers", "sparse", "protocol", "servers", "shards", "python", "no_gloo"])]
     pub tenants: bool,
-    /// With --tenants: blocks that the switch has room for [default: 1.25 times the packets that a path holds, 32 at least]
+    /// With --tenants: blocks that the switch holds [default: 1.25 times the packets that a path holds, 32 at least]
     #[arg(long, value_name = "N", requires = "tenants", value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     pub aggregators: Option<u32>,
     /// The protocols that take turns [default: those that need one switch and the workers alone]

@@ -11,14 +11,14 @@ use tributary_testbed::Shaping;
 
 use super::Args;
 use super::contender::Contender;
-use crate::stage::job;
+use crate::cluster::job;
 
 /// The rate of every link of a star.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// As fast as the machine copies.
     Unshaped,
-    /// So many Gbit/s each way.
+    /// This many Gbit/s each way.
     Gbps(f64),
 }
 
@@ -235,7 +235,7 @@ mod tests {
         let names = |line: &str| -> Vec<String> { plan(line).contenders.iter().map(Contender::name).collect() };
         let expected = |dtypes: &[&str], numbers: &[&str]| -> Vec<String> {
             let mut names = Vec::new();
-            for protocol in crate::stage::job::protocols() {
+            for protocol in crate::cluster::job::protocols() {
                 let numbers: &[&str] = if protocol.options.specs.contains(&Numbers::OPTION) { numbers } else { &[""] };
                 for dtype in dtypes {
                     names.extend(numbers.iter().map(|numbers| format!("{}{dtype}{numbers}", protocol.name)));
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_protocol_with_designs_takes_turns_in_each() {
         let names: Vec<String> = plan("--design single,tree").contenders.iter().map(Contender::name).collect();
-        let able = || crate::stage::job::protocols().filter(|protocol| design::has_designs(protocol));
+        let able = || crate::cluster::job::protocols().filter(|protocol| design::has_designs(protocol));
         assert!(able().next().is_some());
         for protocol in able() {
             assert!(names.contains(&format!("{protocol} single")) && names.contains(&format!("{protocol} tree")));
@@ -266,7 +266,7 @@ mod tests {
     fn sparse_sums_take_turns_with_dense_ones_of_the_same_contenders() {
         let names: Vec<String> = plan("--sparse 0.01,0.5").contenders.iter().map(Contender::name).collect();
         assert_eq!(names[names.len() - 3..], ["Gloo", "Gloo sparse 0.01", "Gloo sparse 0.5"]);
-        let able = crate::stage::job::protocols().filter(|protocol| protocol.options.sparse.is_some());
+        let able = crate::cluster::job::protocols().filter(|protocol| protocol.options.sparse.is_some());
         let expected =
             able.flat_map(|protocol| ["", " sparse 0.01", " sparse 0.5"].map(|how| format!("{protocol}{how}")));
         assert!(names[..names.len() - 3].iter().cloned().eq(expected) && names.len() > 3, "{names:?}");

@@ -296,7 +296,7 @@ mod tests {
     use tributary_numeric::DType;
 
     use super::*;
-    use crate::stage::job;
+    use crate::cluster::job;
 
     fn row(loss_percent: f64, runs: &[(Contender, f64)]) -> Row {
         let sample = |seconds: f64| Sample { seconds, ..Sample::default() };
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contender_that_did_not_run_has_no_line_and_the_reason_is_told_once() {
+    fn a_contender_that_did_not_run_has_no_line_and_the_reason_is_printed_once() {
         let mut report = report();
         report.add(vec![row(0.0, &[(ours(), 1.0)])]);
         report.leave_gloo_out("There is no PyTorch");

@@ -24,7 +24,7 @@ use super::{Ends, PAYLOAD};
 use crate::commands::collective::unix_seconds;
 use crate::failure::Failure;
 use crate::output;
-use crate::stage::Interrupt;
+use crate::cluster::Interrupt;
 
 /// The port of the receiving end.
 const FLOW_PORT: u16 = 17_790;
@@ -36,7 +36,7 @@ const SOCKET_BUFFER: usize = 4 << 20;
 /// More than any run can send: 2^31 packets.
 const ENDLESS: u64 = (DATA as u64) << 31;
 /// The longest sleep, after which the flow checks whether it must stop.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The state of a flow, one line for each interval.
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ impl FlowEnd {
         let at = SocketAddr::new(fabric.nodes[own.index()].address, if receives { FLOW_PORT } else { 0 });
         let udp = UdpPort::open(at, SOCKET_BUFFER, SOCKET_BUFFER).map_err(|error| {
             let (ip, name) = (at.ip(), fabric.name(own));
-            Failure::new(format!("{ip} is no address of this machine ({error}): is this {name}?"))
+            Failure::new(format!("{ip} is not an address of this machine ({error}): is this {name}?"))
         })?;
         let leaf_addr = fabric.udp(fabric.leaf_of(own));
         let mut machine = Endpoint::new(settings());
@@ -122,8 +122,8 @@ impl FlowEnd {
                 output::json(&Sample { at: unix_seconds(), packets: self.acknowledged, window_packets })?;
             }
             let timer = self.machine.poll_timeout().map(|due| clock::duration(due.since(self.clock.now())));
-            let look = next.map(|at| at.saturating_duration_since(now));
-            self.udp.wait(LOOK.min(timer.unwrap_or(LOOK)).min(look.unwrap_or(LOOK)));
+            let due = next.map(|at| at.saturating_duration_since(now));
+            self.udp.wait(POLL_INTERVAL.min(timer.unwrap_or(POLL_INTERVAL)).min(due.unwrap_or(POLL_INTERVAL)));
         }
         Ok(self.acknowledged)
     }
@@ -133,7 +133,7 @@ impl FlowEnd {
             let more = self.udp.receive(inbox);
             let leaf = self.leaf_addr;
             for message in inbox.messages.iter().filter(|message| message.from == leaf) {
-                message.segments().for_each(|place| self.hear(&inbox.memory[place], message.ecn));
+                message.segments().for_each(|range| self.handle_packet(&inbox.memory[range], message.ecn));
             }
             self.send();
             if !more {
@@ -145,7 +145,7 @@ impl FlowEnd {
         self.send();
     }
 
-    fn hear(&mut self, packet: &[u8], ecn: Ecn) {
+    fn handle_packet(&mut self, packet: &[u8], ecn: Ecn) {
         let now = self.clock.now();
         let Ok(header) = Common::parse(packet) else { return };
         if header == own_header(kind::PAUSE, self.key) {

@@ -13,18 +13,18 @@ use super::{Plan, SLOWER};
 use crate::commands::lab::bench::machine::Machine;
 use crate::failure::Failure;
 use crate::program::Program;
-use crate::stage::job::Data;
-use crate::stage::{Interrupt, JobRun, Place, RunningJob, Stage, WorkerReport};
+use crate::cluster::job::Data;
+use crate::cluster::{Interrupt, JobRun, Hosts, RunningJob, Cluster, WorkerReport};
 
 /// Ranks of each job: hosts 0 to 3 are job A's, 4 to 7 job B's.
-pub const WORLD: u16 = 4;
-/// The time between two observations of the switch: its answer changes after so long.
-const LOOK: Duration = Duration::from_millis(25);
+pub const WORLD_SIZE: u16 = 4;
+/// The time between two observations of the switch: its answer changes after this time.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// How long a job may take to form, on a busy machine.
 const START: Duration = Duration::from_secs(30);
 /// For one collective.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Job B begins after the time that so many of A's collectives would take at the slow link's rate.
+/// Job B begins after the time that this many of A's collectives would take at the slow link's rate.
 const LEAD: f64 = 3.0;
 /// Sums of 1 KiB, whose median time is the round trip.
 const ROUND_TRIPS: u32 = 200;
@@ -40,10 +40,10 @@ pub fn run(plan: &Plan, program: &Program, interrupt: &Interrupt) -> Result<Repo
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left: {msg}").expect("a right template");
     let progress = ProgressBar::new(ways.len() as u64 * u64::from(plan.repetitions)).with_style(style);
     let rate = Shaping::gbps(plan.rate_gbps)?;
-    let mut star = Star::build(StarOptions { mtu: plan.mtu, ..StarOptions::new(usize::from(2 * WORLD), rate) })?;
+    let mut star = Star::build(StarOptions { mtu: plan.mtu, ..StarOptions::new(usize::from(2 * WORLD_SIZE), rate) })?;
     star.shape(0, Shaping::gbps(plan.rate_gbps / SLOWER)?)?;
-    let mut stage = Stage::open(program, Place::Star(star), 1, interrupt)?;
-    let (path_packets, round_trip_us) = path(plan, &ways, &mut stage)?;
+    let mut cluster = Cluster::open(program, Hosts::Star(star), 1, interrupt)?;
+    let (path_packets, round_trip_us) = path(plan, &ways, &mut cluster)?;
     let memory = plan.aggregators.unwrap_or((path_packets * 5).div_ceil(4).max(LEAST_MEMORY));
     let mut report = Report::new(Machine::here(), plan, memory, path_packets, round_trip_us);
     for _ in 0..plan.repetitions {
@@ -52,22 +52,22 @@ pub fn run(plan: &Plan, program: &Program, interrupt: &Interrupt) -> Result<Repo
             let quota = Quota::of(way, memory)?;
             let mut flags = vec!["--cores".to_owned(), "1".to_owned()];
             flags.extend(quota.flags().into_iter().chain(way.switch_flags(memory, path_packets)));
-            stage = stage.reopen(&flags)?;
-            report.runs.push(turn(plan, way, memory, &mut stage)?);
+            cluster = cluster.reopen(&flags)?;
+            report.runs.push(turn(plan, way, memory, &mut cluster)?);
             progress.inc(1);
         }
     }
-    stage.close()?;
+    cluster.close()?;
     progress.finish_and_clear();
-    report.settle();
+    report.summarise();
     Ok(report)
 }
 
 /// How many full packets a path holds, and its round trip in us: the time of a small sum over job B's links.
-fn path(plan: &Plan, ways: &[Way], stage: &mut Stage) -> Result<(u32, f64), Failure> {
+fn path(plan: &Plan, ways: &[Way], cluster: &mut Cluster) -> Result<(u32, f64), Failure> {
     let first = ways.first().ok_or_else(|| Failure::new("there is no way to measure"))?;
-    let small = job(first, WORLD, SMALL_ELEMENTS, ROUND_TRIPS, Vec::new());
-    let seconds = slowest(&stage.allreduce(&small)?);
+    let small = job(first, WORLD_SIZE, SMALL_ELEMENTS, ROUND_TRIPS, Vec::new());
+    let seconds = slowest(&cluster.allreduce(&small)?);
     let frame_bits = (f64::from(plan.mtu) + FRAME_BYTES) * 8.0;
     Ok(((plan.rate_gbps * 1e9 * seconds / frame_bits).ceil().max(1.0) as u32, seconds * 1e6))
 }
@@ -94,7 +94,7 @@ fn job(way: &Way, first_host: u16, elements: usize, iters: u32, flags: Vec<Strin
         protocol: way.protocol(),
         first_host: first_host.into(),
         flags,
-        data: Data::MadeUp { world: WORLD, elements },
+        data: Data::MadeUp { world_size: WORLD_SIZE, elements },
         outputs: Vec::new(),
         iters,
         timeout: TIMEOUT,
@@ -106,24 +106,24 @@ fn slowest(workers: &[WorkerReport]) -> f64 {
 }
 
 /// Runs both jobs once. A lasts as long as B would at half its links' rate.
-fn turn(plan: &Plan, way: &Way, memory: u32, stage: &mut Stage) -> Result<[Run; 2], Failure> {
+fn turn(plan: &Plan, way: &Way, memory: u32, cluster: &mut Cluster) -> Result<[Run; 2], Failure> {
     let flags = way.flags(memory);
     let bits = plan.elements as f64 * 32.0;
     let (slow_s, well_s) = (bits * SLOWER / plan.rate_gbps / 1e9, bits / plan.rate_gbps / 1e9);
     let iters = LEAD + 2.0 * f64::from(plan.iters) * well_s / slow_s;
-    let mut a = stage.start(&job(way, 0, plan.elements, iters.ceil() as u32, flags.clone()))?;
-    await_running(stage, &mut a)?;
+    let mut a = cluster.start(&job(way, 0, plan.elements, iters.ceil() as u32, flags.clone()))?;
+    await_running(cluster, &mut a)?;
     std::thread::sleep(Duration::from_secs_f64(LEAD * slow_s));
-    let mut b = stage.start(&job(way, WORLD, plan.elements, plan.iters, flags))?;
+    let mut b = cluster.start(&job(way, WORLD_SIZE, plan.elements, plan.iters, flags))?;
     let (names, mut held) = ([a.name().to_owned(), b.name().to_owned()], [Memory::default(), Memory::default()]);
     while !b.is_over()? {
-        let status = stage.status()?;
+        let status = cluster.status()?;
         if names.iter().all(|name| running(&status, name).is_some()) {
             for (name, held) in names.iter().zip(&mut held) {
                 held.extend(running(&status, name).and_then(|job| blocks_held(job, way)));
             }
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let b = b.finish()?;
     let a_outlasts_b = !a.is_over()?;
@@ -134,13 +134,13 @@ fn turn(plan: &Plan, way: &Way, memory: u32, stage: &mut Stage) -> Result<[Run; 
     Ok([run("A", &a, of_a), run("B", &b, of_b)])
 }
 
-fn await_running(stage: &Stage, job: &mut RunningJob) -> Result<(), Failure> {
+fn await_running(cluster: &Cluster, job: &mut RunningJob) -> Result<(), Failure> {
     let deadline = Instant::now() + START;
-    while running(&stage.status()?, job.name()).is_none() && !job.is_over()? {
+    while running(&cluster.status()?, job.name()).is_none() && !job.is_over()? {
         if Instant::now() > deadline {
             return Err(Failure::new(format!("the job {} was not formed in time", job.name())));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

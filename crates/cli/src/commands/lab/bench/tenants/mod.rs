@@ -15,7 +15,7 @@ use super::plan::{self, Rate};
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
-use crate::stage::Interrupt;
+use crate::cluster::Interrupt;
 
 /// The plan of the bench.
 pub struct Plan {

@@ -6,7 +6,7 @@ use super::{Plan, SLOWER};
 use crate::commands::lab::bench::machine::Machine;
 use crate::commands::lab::bench::report::median;
 use crate::output::Table;
-use crate::stage::WorkerReport;
+use crate::cluster::WorkerReport;
 
 /// The blocks that a job held at each observation.
 #[derive(Clone, Debug, Default)]
@@ -124,12 +124,12 @@ impl Report {
     }
 
     /// Makes lines of the runs.
-    pub fn settle(&mut self) {
+    pub fn summarise(&mut self) {
         let runs: Vec<&Run> = self.runs.iter().flatten().collect();
-        let mut places: Vec<(&str, &'static str)> = Vec::new();
+        let mut order: Vec<(&str, &'static str)> = Vec::new();
         for run in &runs {
-            if !places.contains(&(&run.way, run.job)) {
-                places.push((&run.way, run.job));
+            if !order.contains(&(&run.way, run.job)) {
+                order.push((&run.way, run.job));
             }
         }
         let bits = self.elements as f64 * 32.0;
@@ -149,7 +149,7 @@ impl Report {
                 retransmissions: of(&|run| run.retransmissions as f64)? as u64,
             })
         };
-        self.lines = places.iter().filter_map(line).collect();
+        self.lines = order.iter().filter_map(line).collect();
         self.notes.extend(early(&runs, self.repetitions));
     }
 
@@ -159,7 +159,7 @@ impl Report {
         let mut text = format!(
             "two jobs of 4 ranks on one switch with links of {rate} Gbit/s; that of A's rank 0 has {slow} Gbit/s\n\
              {} elements ({:.1} MB of float32), median of {} x {} collectives of B, which begins while A runs\n\
-             the switch has room for {} blocks; a path holds {} packets ({:.0} us)\n\
+             the switch holds {} blocks; a path holds {} packets ({:.0} us)\n\
              {}\n\n",
             self.elements,
             self.elements as f64 * 4.0 / 1e6,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_medians_of_runs_and_means_of_looks() {
+    fn lines_are_medians_of_runs_and_means_of_samples() {
         let plan = Plan { rate_gbps: 1.0, elements: 1_000_000, iters: 1, repetitions: 2, aggregators: None, mtu: 1500 };
         let mut report = Report::new(Machine::here(), &plan, 32, 20, 200.0);
         report.runs = vec![
@@ -246,7 +246,7 @@ mod tests {
             [run("that", "A", 0.064, &[]), run("that", "B", 0.032, &[])],
             [run("this", "A", 0.128, &[12.0]), run("this", "B", 0.064, &[])],
         ];
-        report.settle();
+        report.summarise();
         let seen: Vec<_> = report.lines.iter().map(|line| (&*line.way, line.job, line.goodput_gbps)).collect();
         let expected = [("this", "A", 0.25), ("this", "B", 2.0 / 3.0), ("that", "A", 0.5), ("that", "B", 1.0)];
         for ((way, job, gbps), expected) in seen.iter().zip(expected) {

@@ -41,7 +41,7 @@ impl Way {
         protocols::named(&self.protocol).expect("the file names protocols")
     }
 
-    /// The flags of a job's workers, if the switch has room for so many blocks.
+    /// The flags of a job's workers, if the switch holds this many blocks.
     pub fn flags(&self, memory_blocks: u32) -> Vec<String> {
         let half = self.half_of_memory.iter().map(|name| (name.clone(), (memory_blocks / 2).max(1).to_string()));
         let options = self.options.clone().into_iter().chain(half);

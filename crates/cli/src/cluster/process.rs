@@ -1,13 +1,17 @@
-//! A child process whose output this program reads, and which never outlives this program.
+//! A child process whose output this program reads, and which never outlives this program; and Ctrl-C and SIGTERM as a
+//! flag that waiting code checks, so that everything that was started is taken down in order.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+
 use crate::failure::Failure;
-use crate::stage::Interrupt;
 
 /// How often a wait checks whether a child has ended.
 const POLL: Duration = Duration::from_millis(2);
@@ -20,7 +24,7 @@ pub struct Process {
     name: String,
     child: Child,
     lines: Receiver<String>,
-    complaints: Option<JoinHandle<String>>,
+    errors: Option<JoinHandle<String>>,
     interrupt: Interrupt,
 }
 
@@ -43,7 +47,7 @@ impl Process {
                 }
             });
         }
-        let complaints = stderr.map(|mut stderr| {
+        let errors = stderr.map(|mut stderr| {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
                 // Output before an error is still useful.
@@ -51,7 +55,7 @@ impl Process {
                 String::from_utf8_lossy(&bytes).trim().to_string()
             })
         });
-        Ok(Process { name, child, lines, complaints, interrupt: interrupt.clone() })
+        Ok(Process { name, child, lines, errors, interrupt: interrupt.clone() })
     }
 
     /// The child's pid.
@@ -91,7 +95,7 @@ impl Process {
         self.lines.iter().collect()
     }
 
-    /// Waits for its end; returns its lines if it succeeded, else its complaint.
+    /// Waits for its end; returns its lines if it succeeded, else its error.
     pub fn finish(mut self, deadline: Instant) -> Result<Vec<String>, Failure> {
         let status = self.wait_until(deadline)?;
         if !status.success() {
@@ -144,11 +148,11 @@ impl Process {
     }
 
     fn failure(&mut self, status: ExitStatus) -> Failure {
-        let complaints = self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        let complaint = complaints.lines().last().unwrap_or("").trim_start_matches("tributary: error: ");
-        match complaint {
+        let errors = self.errors.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let error = errors.lines().last().unwrap_or("").trim_start_matches("tributary: error: ");
+        match error {
             "" => Failure::new(format!("{} failed ({status})", self.name)),
-            complaint => Failure::new(format!("{}: {complaint}", self.name)),
+            error => Failure::new(format!("{}: {error}", self.name)),
         }
     }
 }
@@ -158,5 +162,36 @@ impl Drop for Process {
         // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// True once a signal asked the program to stop.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Makes the two signals set this flag. A second signal ends the process as usual.
+    pub fn on_signals() -> io::Result<Interrupt> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_default(signal, flag.clone())?;
+            signal_hook::flag::register(signal, flag.clone())?;
+        }
+        Ok(Interrupt(flag))
+    }
+
+    /// The flag itself, for loops that check it on their own.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+
+    /// True once a signal asked the program to stop.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// An error once a signal asked the program to stop.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.is_set() { Err(Failure::new("interrupted; everything that was started is taken down")) } else { Ok(()) }
     }
 }

@@ -18,16 +18,16 @@ use super::ChosenFile;
 use crate::failure::Failure;
 use crate::output::Table;
 use crate::program::Program;
-use crate::stage::{Interrupt, Process};
+use crate::cluster::{Interrupt, Process};
 
 /// How long a program may take to say that it is ready, on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the program looks at its children.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const MTU: u16 = 1_500;
 
 /// A running fabric.
-pub struct FabricStage {
+pub struct FabricCluster {
     pub fabric: Arc<FabricLayout>,
     pub interrupt: Interrupt,
     program: Program,
@@ -38,16 +38,16 @@ pub struct FabricStage {
     network: Network,
 }
 
-impl FabricStage {
+impl FabricCluster {
     /// Builds the namespaces and starts a daemon for each switch.
     pub fn open(
         program: &Program,
         fabric: Arc<FabricLayout>,
         file: ChosenFile,
         interrupt: &Interrupt,
-    ) -> Result<FabricStage, Failure> {
+    ) -> Result<FabricCluster, Failure> {
         let network = Network::build(network_plan(&fabric)?)?;
-        let mut stage = FabricStage {
+        let mut cluster = FabricCluster {
             fabric: Arc::clone(&fabric),
             interrupt: interrupt.clone(),
             program: program.clone(),
@@ -57,12 +57,12 @@ impl FabricStage {
             network,
         };
         for node in fabric.switches() {
-            stage.start(node)?;
+            cluster.start(node)?;
         }
-        for switch in stage.switches.values_mut() {
+        for switch in cluster.switches.values_mut() {
             switch.next_line(START_TIMEOUT)?;
         }
-        Ok(stage)
+        Ok(cluster)
     }
 
     fn start(&mut self, node: NodeId) -> Result<(), Failure> {
@@ -114,7 +114,7 @@ impl FabricStage {
     /// The status of a switch.
     pub fn status(&self, node: NodeId) -> Result<SwitchStatus, Failure> {
         let control = self.fabric.nodes[node.index()].control;
-        let control = control.ok_or_else(|| Failure::new(format!("{} is no switch", self.fabric.name(node))))?;
+        let control = control.ok_or_else(|| Failure::new(format!("{} is not a switch", self.fabric.name(node))))?;
         Ok(self.network.control().inside(|| client::status(control))??)
     }
 
@@ -123,20 +123,20 @@ impl FabricStage {
         self.switches.keys().map(|&node| self.status(node)).collect()
     }
 
-    /// Waits until every switch knows the jobs and has heard its neighbours.
+    /// Waits until every switch knows the jobs and has received from its neighbours.
     pub fn wait_ready(&self) -> Result<(), Failure> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             self.interrupt.check()?;
             let all = self.all_status()?;
-            let parts = || all.iter().filter_map(|status| status.switch.fabric.as_ref());
-            let deaf = parts().find(|part| !part.ready || part.ports.iter().any(|port| !port.up));
-            match deaf {
+            let fabrics = || all.iter().filter_map(|status| status.switch.fabric.as_ref());
+            let unready = fabrics().find(|fabric| !fabric.ready || fabric.ports.iter().any(|port| !port.up));
+            match unready {
                 None => return Ok(()),
-                Some(part) if Instant::now() >= deadline => {
-                    return Err(Failure::new(format!("switch {} does not hear all of its neighbours", part.node)));
+                Some(fabric) if Instant::now() >= deadline => {
+                    return Err(Failure::new(format!("switch {} does not receive from all of its neighbours", fabric.node)));
                 }
-                Some(_) => std::thread::sleep(LOOK),
+                Some(_) => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
@@ -147,7 +147,7 @@ impl FabricStage {
             for process in self.switches.values_mut().chain(&mut self.servers) {
                 process.check_alive()?;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl FabricStage {
     /// The addresses and namespaces of all nodes.
     pub fn describe(&self) -> Description {
         let nodes = self.fabric.nodes.iter().enumerate();
-        let nodes = nodes.map(|(node, plan)| Place {
+        let nodes = nodes.map(|(node, plan)| NodeDescription {
             name: plan.name.clone(),
             address: plan.address,
             control: plan.control.map(|control| control.to_string()),
@@ -216,13 +216,13 @@ fn network_plan(fabric: &FabricLayout) -> Result<NetworkPlan, Failure> {
 #[derive(Serialize)]
 pub struct Description {
     event: &'static str,
-    nodes: Vec<Place>,
+    nodes: Vec<NodeDescription>,
     control_namespace: String,
     seat: String,
 }
 
 #[derive(Serialize)]
-struct Place {
+struct NodeDescription {
     name: String,
     address: IpAddr,
     control: Option<String>,
@@ -243,7 +243,7 @@ impl Description {
                 node.neighbours.join(" "),
             ]);
         }
-        let seat = self.nodes.iter().find(|node| node.name == self.seat).and_then(|node| node.control.clone());
+        let controller = self.nodes.iter().find(|node| node.name == self.seat).and_then(|node| node.control.clone());
         format!(
             "{}\n\nJobs are formed at {}; every switch passes requests on to it.\n  ip netns exec {} tributary status \
              --switch {}\nHosts join a job with the commands that --print shows, each after `ip netns exec NAMESPACE`; --allreduce \
@@ -251,7 +251,7 @@ impl Description {
             table.render(),
             self.seat,
             self.control_namespace,
-            seat.unwrap_or_default(),
+            controller.unwrap_or_default(),
         )
     }
 }

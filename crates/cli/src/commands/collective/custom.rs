@@ -1,4 +1,4 @@
-//! `tributary allreduce --op FILE`: a job with an operator of its own, over elements that only the operator
+//! `tributary allreduce --op FILE`: a job with a custom operator, over elements that only the operator
 //! understands.
 
 use std::fs;
@@ -20,12 +20,12 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Joins, combines, checks or writes, reports.
-pub fn run(member: &Member, place: &str) -> Result<(), Failure> {
+pub fn run(member: &Member, path: &str) -> Result<(), Failure> {
     member.check_rank("rank", member.rank)?;
     if member.dtype.is_some() {
-        return Err(Failure::usage("--dtype is for built-in operators: an own one says what its elements are"));
+        return Err(Failure::usage("--dtype is for built-in operators: a custom one names its elements"));
     }
-    let operator = source::operator(&Sandbox::new(), place, None).map_err(Failure::new)?;
+    let operator = source::operator(&Sandbox::new(), path, None).map_err(Failure::new)?;
     let (header, input) = match &member.input {
         Some(path) => read(path, &operator)?,
         None => (Vec::new(), operator.sample(member.rank.into(), member.elements.unwrap_or(0))),
@@ -65,11 +65,11 @@ fn options(member: &Member, operator: &UserOperator) -> Result<ConnectOptions, F
 fn read(path: &Path, operator: &UserOperator) -> Result<(Vec<u8>, Vec<u8>), Failure> {
     let wrong = |what: &str| Failure::new(format!("{}: {what}", path.display()));
     let bytes = fs::read(path).map_err(|error| wrong(&error.to_string()))?;
-    let not_npy = || wrong("this is no .npy file");
+    let not_npy = || wrong("this is not a .npy file");
     if !bytes.starts_with(b"\x93NUMPY") {
         return Err(not_npy());
     }
-    let at = |place: usize| bytes.get(place).copied().map(usize::from).ok_or_else(not_npy);
+    let at = |index: usize| bytes.get(index).copied().map(usize::from).ok_or_else(not_npy);
     let begin = match at(6)? {
         1 => 10 + at(8)? + 256 * at(9)?,
         _ => 12 + at(8)? + 256 * at(9)? + 65_536 * at(10)?,
@@ -80,7 +80,7 @@ fn read(path: &Path, operator: &UserOperator) -> Result<(Vec<u8>, Vec<u8>), Fail
     }
     if !data.len().is_multiple_of(operator.element_size()) {
         return Err(wrong(&format!(
-            "its {} bytes are no whole elements of {} bytes",
+            "its {} bytes are not whole elements of {} bytes",
             data.len(),
             operator.element_size()
         )));
@@ -100,7 +100,7 @@ fn check(member: &Member, operator: &UserOperator, result: &[u8]) -> Result<bool
         // With several levels, the arrangement depends on the switches.
         Needs::Arrangement => Ok(is_same),
         _ if is_same => Ok(true),
-        _ => Err(Failure::new("the result is not what the same module makes of all ranks' elements at home")),
+        _ => Err(Failure::new("the result is not what the same module makes of all ranks' elements on one machine")),
     }
 }
 
@@ -126,7 +126,7 @@ fn report(
             operator.name(),
             operator.element(),
             member.world_size,
-            if checked { "; as the same module gives at home" } else { "" }
+            if checked { "; as the same module gives on one machine" } else { "" }
         ))?,
     }
     Ok(())

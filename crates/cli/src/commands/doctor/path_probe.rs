@@ -10,18 +10,18 @@ const ORDER: &str = "order";
 
 /// Checks that ECN survives the path, and that the path keeps the order.
 pub fn checks(switch: &str) -> Vec<Check> {
-    let survey = options(switch, &job(), 0, 1).and_then(|options| {
-        let survey = Group::survey(&options);
-        survey.map_err(|error| error.to_string())
+    let probe = options(switch, &job(), 0, 1).and_then(|options| {
+        let probe = Group::survey(&options);
+        probe.map_err(|error| error.to_string())
     });
-    match survey {
-        Ok(survey) => vec![marks(&survey), order(&survey)],
+    match probe {
+        Ok(probe) => vec![marks(&probe), order(&probe)],
         Err(sentence) => vec![Check::fail(MARKS, sentence, "open the switch's UDP ports in the firewalls on the way")],
     }
 }
 
-fn marks(survey: &Survey) -> Check {
-    let Survey { answered, capable, marked, .. } = *survey;
+fn marks(probe: &Survey) -> Check {
+    let Survey { answered, capable, marked, .. } = *probe;
     match (answered, capable + marked) {
         (0, _) => Check::fail(MARKS, "no packet came back", "open the switch's UDP ports in the firewalls on the way"),
         (_, kept) if kept == answered => {
@@ -38,8 +38,8 @@ fn marks(survey: &Survey) -> Check {
     }
 }
 
-fn order(survey: &Survey) -> Check {
-    let Survey { sent, answered, overtaken, .. } = *survey;
+fn order(probe: &Survey) -> Check {
+    let Survey { sent, answered, overtaken, .. } = *probe;
     match overtaken {
         0 => Check::ok(ORDER, format!("{answered} of {sent} packets came back, in their order")),
         _ => Check::warn(
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_is_told_by_what_came_back() {
+    fn a_path_is_judged_by_what_came_back() {
         let whole = Survey { sent: 512, answered: 512, capable: 500, marked: 12, overtaken: 0 };
         assert_eq!((marks(&whole).level, order(&whole).level), (Level::Ok, Level::Ok));
         let bleached = marks(&Survey { capable: 0, marked: 0, ..whole });

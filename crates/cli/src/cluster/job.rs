@@ -1,4 +1,4 @@
-//! One job on a stage: a `tributary allreduce` for each rank.
+//! One job on a cluster: a `tributary allreduce` for each rank.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use tributary_net::status::TreeStatus;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
-use super::{Process, START_TIMEOUT, Stage};
+use super::{Process, START_TIMEOUT, Cluster};
 use crate::failure::Failure;
 
-/// The protocols whose jobs need only what a stage has: one switch and the workers around it.
+/// The protocols whose jobs need only what a cluster has: one switch and the workers around it.
 pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
     let on_one_switch = |protocol: &&Protocol| protocol.placement != Placement::EveryHop && protocol.server.is_none();
     protocols::ALL.iter().copied().filter(on_one_switch)
@@ -40,15 +40,15 @@ pub struct JobRun {
 pub enum Data {
     /// The array of each rank.
     Files(Vec<PathBuf>),
-    /// So many ranks make up so many elements each.
-    MadeUp { world: u16, elements: usize },
+    /// Each of these ranks makes up this many elements.
+    MadeUp { world_size: u16, elements: usize },
 }
 
 impl Data {
-    fn world(&self) -> usize {
+    fn world_size(&self) -> usize {
         match self {
             Data::Files(files) => files.len(),
-            Data::MadeUp { world, .. } => (*world).into(),
+            Data::MadeUp { world_size, .. } => (*world_size).into(),
         }
     }
 
@@ -94,22 +94,22 @@ pub struct RunningJob {
 
 impl RunningJob {
     /// Starts a worker for each rank, on the hosts from `run.first_host` on.
-    pub fn start(stage: &Stage, run: &JobRun) -> Result<RunningJob, Failure> {
-        let name = format!("{}-{}", run.protocol.name, stage.jobs);
+    pub fn start(cluster: &Cluster, run: &JobRun) -> Result<RunningJob, Failure> {
+        let name = format!("{}-{}", run.protocol.name, cluster.jobs);
         let mut workers = Vec::new();
-        for rank in 0..run.data.world() {
-            let mut command = stage.place.worker_command(&stage.program, run.first_host + rank)?;
+        for rank in 0..run.data.world_size() {
+            let mut command = cluster.hosts.worker_command(&cluster.program, run.first_host + rank)?;
             command
-                .args(["allreduce", "--switch", &stage.switch_addr, "--json", "--protocol", run.protocol.name])
+                .args(["allreduce", "--switch", &cluster.switch_addr, "--json", "--protocol", run.protocol.name])
                 .args(["--job", &name])
-                .args(["--rank", &rank.to_string(), "--world-size", &run.data.world().to_string()])
+                .args(["--rank", &rank.to_string(), "--world-size", &run.data.world_size().to_string()])
                 .args(["--iters", &run.iters.to_string(), "--timeout", &format!("{}s", run.timeout.as_secs_f64())])
                 .args(&run.flags)
                 .args(run.data.flags(rank));
             if let Some(output) = run.outputs.get(rank) {
                 command.arg("--output").arg(output);
             }
-            workers.push(Process::spawn(format!("rank {rank} ({})", run.protocol.name), command, &stage.interrupt)?);
+            workers.push(Process::spawn(format!("rank {rank} ({})", run.protocol.name), command, &cluster.interrupt)?);
         }
         let deadline = Instant::now() + START_TIMEOUT + run.timeout * run.iters;
         Ok(RunningJob { name, workers, deadline })
