@@ -55,7 +55,7 @@ def shares(way: dict) -> bool:
 
 
 def fabric_file(way: dict, args: argparse.Namespace) -> str:
-    """The fabric's file: every switch holds so many blocks for the jobs of this way's protocol."""
+    """The fabric's file: how many blocks every switch holds for the jobs of this way's protocol."""
     memory = f"[switches.{way['protocol']}]\naggregators = {args.aggregators}\n" if shares(way) else ""
     slow = args.rate_mbps if args.equal else args.rate_mbps // 4
     return FABRIC.format(rate=args.rate_mbps, slow=slow, memory=memory, hosts_per_leaf=HOSTS_PER_LEAF)

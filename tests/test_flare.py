@@ -166,7 +166,7 @@ Runs = Callable[[str, str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """What rank 0 says of all runs of a plan on switches with so many threads."""
+    """What rank 0 says of all runs of a plan on switches with this many threads."""
 
     @functools.cache
     def star(cores: str) -> dict[str, dict[str, Any]]:

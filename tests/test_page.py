@@ -48,7 +48,7 @@ def test_an_empty_switch_says_how_to_begin(window: Browser) -> None:
     window.await_text("The switch does not answer. What is below is of")
 
 
-def test_people_see_who_waits_for_whom_and_what_flows(window: Browser, daemon: Daemon, job: str) -> None:
+def test_people_see_which_ranks_are_awaited_and_what_flows(window: Browser, daemon: Daemon, job: str) -> None:
     ones = np.ones(10, np.float32)
     with ThreadPoolExecutor() as pool:
         joining = [pool.submit(rank.connect, number, 3, daemon.address, job) for number in range(3)]

@@ -41,7 +41,7 @@ TABLE = table()
 
 @pytest.fixture(scope="module")
 def racks() -> Iterator[Callable[[int], list[str]]]:
-    """Two switches below a third; the addresses of ranks of which so many are at the first."""
+    """Two switches below a third; the addresses of ranks of which this many are at the first."""
     above = Daemon("--cores", "1")
     below = [Daemon("--cores", "1", "--parent", above.address) for _ in range(2)]
     yield lambda first: [below[own >= first].address for own in range(WORLD)]

@@ -1,4 +1,4 @@
-"""Servers on hosts of their own: a person sees in Python where a job's blocks are summed, and by whom."""
+"""Servers on hosts of their own: a person sees in Python where a job's blocks are summed, and by which servers."""
 
 from __future__ import annotations
 

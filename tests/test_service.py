@@ -121,7 +121,7 @@ def test_a_switch_needs_no_privilege(job: str) -> None:
     assert [result.returncode for result in results] == [0, 0], results
 
 
-def test_tokens_are_read_anew_on_sighup_and_bad_files_change_nothing(tmp_path: Path, job: str) -> None:
+def test_tokens_are_read_again_on_sighup_and_bad_files_change_nothing(tmp_path: Path, job: str) -> None:
     file = tmp_path / "tokens.toml"
     file.write_text(TENANT.format(name="ours", token="0123456789abcdef-ours"))
     daemon = Daemon("--tokens", str(file))
@@ -153,7 +153,7 @@ def test_tokens_are_read_anew_on_sighup_and_bad_files_change_nothing(tmp_path: P
 
     assert join("0123456789abcdef-ours").returncode == 0
     file.write_text(TENANT.format(name="theirs", token="0123456789abcdef-theirs"))
-    assert "anew" in renewed()
+    assert "again" in renewed()
     assert "is none of this switch's" in program.sentence(join("0123456789abcdef-ours"))
     assert join("0123456789abcdef-theirs").returncode == 0
     file.write_text("nothing")

@@ -72,7 +72,7 @@ def test_survivors_hear_who_was_killed_and_sum_again_on_the_same_switch(
 
 
 def wait_until(store: torch.distributed.Store, key: str, count: int, ranks: list[Future[Any]]) -> None:
-    """Wait until so many ranks have come to a point, or one has failed."""
+    """Wait until this many ranks have come to a point, or one has failed."""
     for _ in range(600):
         if store.add(key, 0) == count or any(rank.done() for rank in ranks):
             return

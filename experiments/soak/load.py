@@ -61,7 +61,7 @@ class Load:
         part.rename(self.folder / f"left-{self.rank}.json")
 
     def beat(self, which: int) -> None:
-        """Sum with the others, again and again; connect anew when the switch was restarted."""
+        """Sum with the others, again and again; connect again when the switch was restarted."""
         while True:
             try:
                 with tributary.connect(
@@ -74,7 +74,7 @@ class Load:
                 if which == 0:
                     self.faults.append(f"the pulse of rank {self.rank} stopped: {error}")
                 elif self.rank == 0:
-                    self.counts["connected anew"] += 1
+                    self.counts["connected again"] += 1
                 time.sleep(0.5)
 
     def beats(self, group: tributary.Group, which: int) -> None:
