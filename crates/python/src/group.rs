@@ -271,7 +271,7 @@ impl Group {
             Op::Custom(operator) => operator,
         };
         let number = self.operators.iter().position(|hash| *hash == operator.0.hash());
-        number.map(ReduceOp::Own).ok_or_else(|| {
+        number.map(|number| ReduceOp::Own(number as u8)).ok_or_else(|| {
             let name = operator.0.name();
             errors::config(operator.py(), format!("the group does not have {name}: give connect(..., operators=[op])"))
         })

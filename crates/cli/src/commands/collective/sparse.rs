@@ -111,7 +111,7 @@ pub fn run(member: &Member, op: ReduceOp, drawn: Drawn) -> Result<(), Failure> {
     let elements = u32::try_from(size).map_err(|_| Failure::usage(format!("--elements {size} is too many")))?;
     member.protocol.can_sparse(&Spec::allreduce(elements, dtype, op), &options).map_err(Failure::usage)?;
     let group = Group::connect(&ConnectOptions { options: options.clone(), ..member.options()? })?;
-    let plan = Plan { world: member.world_size, op };
+    let plan = Plan { world_size: member.world_size, op };
     let cpu_start = cpu::own_seconds();
     let outcome = repeat_as(dtype, &group, member, &plan, &drawn, size)?;
     let cpu_seconds = cpu::own_seconds() - cpu_start;

@@ -65,7 +65,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         }
         let shown = folder.display();
         output::line(&format!(
-            "{} of {} runs are in {place}, {kept} of them from before",
+            "{} of {} runs are in {shown}, {kept} of them from before",
             finished.len(),
             sweep.points.len()
         ))?;
