@@ -157,8 +157,8 @@ fn hosts_reduce_to_one_and_broadcast_from_one() {
     assert_eq!((of("reduce").len(), of("broadcast").len()), (4, 4), "{stdout}{}", text(&output.stderr));
     assert_eq!(checked(&of("reduce")), [2]);
     assert_eq!(checked(&of("broadcast")), [0, 1, 2]);
-    let complaints = text(&output.stderr);
-    assert_eq!(complaints.matches("rank 3 brings sum of 5000 f32 elements for rank 2").count(), 4, "{complaints}");
+    let errors = text(&output.stderr);
+    assert_eq!(errors.matches("rank 3 brings sum of 5000 f32 elements for rank 2").count(), 4, "{errors}");
 }
 
 #[test]
@@ -174,12 +174,12 @@ fn what_a_fabric_cannot_take_is_refused_with_one_sentence() {
     ";
     let Some(output) = fabric(&["--run", script]) else { return };
     // Two of them complain at the same time: their lines may run into each other.
-    let complaints = text(&output.stderr);
-    let times = |sentence: &str| complaints.matches(sentence).count();
-    assert_eq!(times("tributary: error: "), 4, "{complaints}");
-    assert_eq!(times("ring is not for a fabric of switches"), 1, "{complaints}");
-    assert_eq!(times("rank 0 and rank 1 are both on host1"), 2, "{complaints}");
-    assert_eq!(times("rank 0 comes from 10.77.192.1, which is no host of the fabric"), 1, "{complaints}");
+    let errors = text(&output.stderr);
+    let times = |sentence: &str| errors.matches(sentence).count();
+    assert_eq!(times("tributary: error: "), 4, "{errors}");
+    assert_eq!(times("ring is not for a fabric of switches"), 1, "{errors}");
+    assert_eq!(times("rank 0 and rank 1 are both on host1"), 2, "{errors}");
+    assert_eq!(times("rank 0 comes from 10.77.192.1, which is no host of the fabric"), 1, "{errors}");
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status["switch"]["fabric"]["node"], "leaf0");
     assert_eq!(status["jobs"], Value::Array(Vec::new()));

@@ -12,7 +12,7 @@ use crate::sharing::served;
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 
-/// Shell functions: `job NAME ...` has two hosts behind each leaf sum, each with its output and its complaint in files of its own;
+/// Shell functions: `job NAME ...` has two hosts behind each leaf sum, each with its output and its error in files of its own;
 /// `busy NAME` waits until they do; `status` asks the seat.
 const WORDS: &str = r#"
     job() { name=$1; shift; rank=0; for host in 0 1 4 5; do
@@ -77,9 +77,9 @@ fn a_server_of_a_fabric_that_is_killed_is_named_by_every_rank_and_the_next_job_d
         let Some(_) = fabric(dir.path(), &["--switch-option", &option, "--run", &script]) else { return };
         let read = |name: String| fs::read_to_string(dir.path().join(name)).unwrap();
         for rank in 0..4 {
-            let complaint = read(format!("orphans.{rank}.err"));
-            let named = complaint.contains("server 1 (10.77.0.8:") && complaint.contains("is gone: its process ended");
-            assert!(named, "{protocol}, rank {rank}: {complaint}");
+            let error = read(format!("orphans.{rank}.err"));
+            let named = error.contains("server 1 (10.77.0.8:") && error.contains("is gone: its process ended");
+            assert!(named, "{protocol}, rank {rank}: {error}");
             let report: Value = serde_json::from_str(&read(format!("next.{rank}.out"))).unwrap();
             assert_eq!((&report["servers"], &report["checked"]), (&Value::from(1), &Value::from(true)), "{report}");
         }

@@ -5,7 +5,7 @@ use std::fs;
 use tributary_proto::protocols;
 use tributary_testbed::Faults;
 
-use crate::network::{Network, checked, complaint};
+use crate::network::{Network, checked, error_of};
 
 /// A protocol that takes operators of jobs' own.
 pub fn protocol() -> &'static str {
@@ -66,9 +66,9 @@ fn a_tenant_whose_modules_never_end_costs_other_tenants_no_sum() {
         let words = ["--protocol", protocol(), "--op", &operator, "--input", &input, "--timeout", "60s"];
         let bad: Vec<_> = (0..2).map(|rank| network.worker(&format!("bad-{turn}"), rank, 2, &words)).collect();
         for worker in bad {
-            let complaint = complaint(worker);
-            assert!(complaint.contains("the operator endless"), "{complaint}");
-            assert!(complaint.contains("did not end within") && complaint.contains("the job is over"), "{complaint}");
+            let error = error_of(worker);
+            assert!(error.contains("the operator endless"), "{error}");
+            assert!(error.contains("did not end within") && error.contains("the job is over"), "{error}");
         }
     }
     good.into_iter().for_each(|worker| drop(checked(worker)));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use tributary_testbed::{Faults, Namespace};
 
-use crate::network::{Network, checked, complaint, end, ended, goes_on};
+use crate::network::{Network, checked, error_of, end, ended, goes_on};
 
 /// Sums in the switch, and sums of hosts alone.
 const PROTOCOLS: [&str; 2] = ["switchml", "ring"];
@@ -100,16 +100,16 @@ fn a_way_that_holds_no_piece_is_named_with_the_peer_that_packets_do_not_reach() 
         thread::sleep(Duration::from_secs(2));
         // Both ends lose what is longer, and tell nobody.
         ip(network.star.switch_box(), &["link", "set", &network.star.port_device(0), "mtu", NARROWEST]);
-        let complaint = complaint(workers.remove(0));
+        let error = error_of(workers.remove(0));
         let whom = match protocol == PROTOCOLS[0] {
             true => format!("the switch {}", network.switch_addr()),
             false => format!("rank 1 at {}:", network.star.host_addr(1)),
         };
         assert!(
-            complaint.contains("packets of 504 bytes do not come back from") && complaint.contains(&whom),
-            "{complaint}"
+            error.contains("packets of 504 bytes do not come back from") && error.contains(&whom),
+            "{error}"
         );
-        assert!(!complaint.contains("rank 0 did not contribute"), "{complaint}");
+        assert!(!error.contains("rank 0 did not contribute"), "{error}");
         workers.into_iter().for_each(|worker| drop(ended(worker)));
     }
 }

@@ -20,7 +20,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 const RENDEZVOUS_PORT: u16 = 29500;
 
-/// A world_size of Gloo ranks that waits for work.
+/// Gloo ranks that wait for work.
 pub struct Gloo {
     ranks: Vec<(Process, ChildStdin)>,
     /// PyTorch's version.
@@ -64,7 +64,7 @@ impl Gloo {
         for rank in 0..world_size {
             let mut command = star.host(rank).command(python)?;
             command
-                .args(["-m", "tributary.peers.gloo", "--rank", &rank.to_string(), "--world_size-size", &world_size.to_string()])
+                .args(["-m", "tributary.peers.gloo", "--rank", &rank.to_string(), "--world-size", &world_size.to_string()])
                 .args(["--rendezvous", &rendezvous, "--interface", star.host_device()])
                 .stdin(Stdio::piped());
             let mut process = Process::spawn("Gloo", command, interrupt)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tributary_testbed::Faults;
 
-use crate::network::{Network, complaint, ended};
+use crate::network::{Network, error_of, ended};
 
 /// Longer than any test lives, and so is the timeout.
 const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600s"];
@@ -24,8 +24,8 @@ fn a_killed_worker_is_named_by_every_other_long_before_the_timeout() {
         victim.kill().unwrap();
         victim.wait().unwrap();
         for worker in workers {
-            let complaint = complaint(worker);
-            assert!(complaint.contains("rank 2 is gone: its process ended"), "{complaint}");
+            let error = error_of(worker);
+            assert!(error.contains("rank 2 is gone: its process ended"), "{error}");
         }
         network.sum("next", 4, &["--elements", "100000", "--protocol", protocol]);
     }
@@ -65,8 +65,8 @@ fn a_killed_switch_is_named_and_a_new_one_serves_the_next_job() {
     network.kill_switch();
     let address = network.switch_addr().to_string();
     for worker in workers {
-        let complaint = complaint(worker);
-        assert!(complaint.contains("the switch") && complaint.contains(&address), "{complaint}");
+        let error = error_of(worker);
+        assert!(error.contains("the switch") && error.contains(&address), "{error}");
     }
     network.restart_switch();
     network.sum("next", 4, &["--elements", "100000"]);
@@ -80,8 +80,8 @@ fn a_switch_that_comes_back_in_the_middle_does_not_know_the_job_and_the_workers_
     network.kill_switch();
     network.restart_switch();
     for worker in workers {
-        let complaint = complaint(worker);
-        assert!(complaint.contains("switch"), "{complaint}");
+        let error = error_of(worker);
+        assert!(error.contains("switch"), "{error}");
     }
     network.sum("orphans", 2, &["--elements", "100000"]);
 }
@@ -92,8 +92,8 @@ fn a_rank_that_never_comes_is_named() {
     let words = ["--elements", "1000", "--timeout", "2s"];
     let workers = [network.worker("lonely", 0, 3, &words), network.worker("lonely", 2, 3, &words)];
     for worker in workers {
-        let complaint = complaint(worker);
-        assert!(complaint.contains("rank 1") || complaint.contains("ranks 1"), "{complaint}");
+        let error = error_of(worker);
+        assert!(error.contains("rank 1") || error.contains("ranks 1"), "{error}");
     }
 }
 
