@@ -249,7 +249,8 @@ def test_a_wait_that_is_too_short_can_be_repeated(both: Both) -> None:
         with pytest.raises(TimeoutError, match="still under way"):
             handle.result(timeout=0)
         waited.set()
-        return handle.result()
+        result: Array = handle.result()
+        return result
 
     for result in both(reduce):
         np.testing.assert_array_equal(result, np.full(10, 2))
@@ -271,7 +272,8 @@ class Tensor:
 def test_tensors_and_buffers_of_other_libraries_are_summed_and_written_in_place(both: Both) -> None:
     def reduce(group: tributary.Group) -> Array:
         memory = np.full(5, group.rank + 1, np.float32)
-        tensor, buffer = Tensor(memory), array("f", memory)
+        tensor: Any = Tensor(memory)
+        buffer: Any = array("f", memory)
         np.testing.assert_array_equal(group.all_reduce(tensor), np.full(5, 3))
         np.testing.assert_array_equal(group.all_reduce(buffer), np.full(5, 3))
         assert group.all_reduce(buffer, out=tensor) is tensor

@@ -60,7 +60,7 @@ NOT_RUN = {
     r"tributary reproduce \S+ --vary": "takes minutes; the same without --vary is run",
     r"tributary reproduce \S+ --seeds 1 --set": "takes minutes; another is run with --set",
     r"tributary reproduce \S+ --full": "takes hours; others are run with small inputs",
-    r"tributary reproduce \w+-\w+ \w+-\w+": "takes an hour; crates/papers/tests/reproduce.rs runs each with small inputs",
+    r"tributary reproduce \w+-\w+ \w+-\w+": "takes an hour; crates/papers/tests/reproduce.rs runs each, smaller",
     "tributary reproduce all": "takes minutes; crates/papers/tests/reproduce.rs runs them all",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,17 @@ import numpy.typing as npt
 from tributary.errors import UnsupportedError
 
 Array = npt.NDArray[Any]
+
+
+class SupportsDLPack(Protocol):
+    """A tensor of another library."""
+
+    def __dlpack__(self) -> Any:
+        """Export the memory."""
+
+
+#: What a collective takes: lists of numbers, and everything that shares its memory.
+ArrayLike: TypeAlias = npt.ArrayLike | SupportsDLPack
 
 #: numpy's names of the types that can be reduced, and ours.
 DTYPES = {

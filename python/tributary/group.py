@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tributary import _core
-from tributary._arrays import Array, Operands, as_target, check_op, gather_operands, reduce_operands
+from tributary._arrays import Array, ArrayLike, Operands, as_target, check_op, gather_operands, reduce_operands
 from tributary.info import GroupInfo, GroupStats
 from tributary.operators import Operator, custom_operands
 from tributary.sparse import SparseHandle, sparse_bytes
@@ -67,7 +67,7 @@ class Group:
         return self.info.world_size
 
     def all_reduce(
-        self, x: npt.ArrayLike, op: str | Operator = "sum", out: Any = None, timeout: float | None = None
+        self, x: ArrayLike, op: str | Operator = "sum", out: Any = None, timeout: float | None = None
     ) -> Array:
         """Make one array of all ranks', by default their sum, and return it, the same bits on every rank.
 
@@ -85,10 +85,11 @@ class Group:
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.all_reduce_async(x, op=op, out=out, timeout=timeout).result()
+        result: Array = self.all_reduce_async(x, op=op, out=out, timeout=timeout).result()
+        return result
 
     def all_reduce_async(
-        self, x: npt.ArrayLike, op: str | Operator = "sum", out: Any = None, timeout: float | None = None
+        self, x: ArrayLike, op: str | Operator = "sum", out: Any = None, timeout: float | None = None
     ) -> Handle:
         """Start :meth:`all_reduce` and return at once. Several collectives under way are sent back to back."""
         operands = custom_operands(op, x, out) if isinstance(op, Operator) else reduce_operands(x, out)
@@ -140,7 +141,7 @@ class Group:
 
     def reduce(
         self,
-        x: npt.ArrayLike,
+        x: ArrayLike,
         root: int,
         op: str = "sum",
         out: Any = None,
@@ -182,7 +183,7 @@ class Group:
             np.copyto(array, flat)
         return x
 
-    def reduce_scatter(self, x: npt.ArrayLike, op: str = "sum", out: Any = None, timeout: float | None = None) -> Array:
+    def reduce_scatter(self, x: ArrayLike, op: str = "sum", out: Any = None, timeout: float | None = None) -> Array:
         """Do as :meth:`all_reduce`, and give each rank its shard of the result alone.
 
         The shards are of one length, along the first axis: rank r gets the r-th. Under SwitchML, Flare and Canary
@@ -195,10 +196,11 @@ class Group:
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.reduce_scatter_async(x, op=op, out=out, timeout=timeout).result()
+        result: Array = self.reduce_scatter_async(x, op=op, out=out, timeout=timeout).result()
+        return result
 
     def reduce_scatter_async(
-        self, x: npt.ArrayLike, op: str = "sum", out: Any = None, timeout: float | None = None
+        self, x: ArrayLike, op: str = "sum", out: Any = None, timeout: float | None = None
     ) -> Handle:
         """Start :meth:`reduce_scatter` and return at once."""
         operands = reduce_operands(x, out, self.world_size)
@@ -207,7 +209,7 @@ class Group:
         )
         return Handle(pending, operands)
 
-    def all_gather(self, x: npt.ArrayLike, out: Any = None, timeout: float | None = None) -> Array:
+    def all_gather(self, x: ArrayLike, out: Any = None, timeout: float | None = None) -> Array:
         """Bring every rank's array to every rank, bit for bit: one array, in the ranks' order along the first axis.
 
         Each rank sends its shard once, and the network copies it. `all_gather(reduce_scatter(x))` is `all_reduce(x)`.
@@ -218,9 +220,10 @@ class Group:
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.all_gather_async(x, out=out, timeout=timeout).result()
+        result: Array = self.all_gather_async(x, out=out, timeout=timeout).result()
+        return result
 
-    def all_gather_async(self, x: npt.ArrayLike, out: Any = None, timeout: float | None = None) -> Handle:
+    def all_gather_async(self, x: ArrayLike, out: Any = None, timeout: float | None = None) -> Handle:
         """Start :meth:`all_gather` and return at once."""
         operands, shard = gather_operands(x, out, self.rank, self.world_size)
         return Handle(self._core.all_gather(operands.output, shard, self._seconds(timeout)), operands)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from tributary import Pending
+from tributary._core import Pending
 from tributary.errors import CollectiveTimeoutError
 
 #: What remains to do once all results have come.
