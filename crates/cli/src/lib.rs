@@ -4,6 +4,7 @@
 //! with its flags (`Args`) and its `run`. Output for people and scripts goes through `output.rs`, failures through
 //! `failure.rs`.
 
+mod cluster;
 mod commands;
 mod failure;
 mod flags;
@@ -12,7 +13,6 @@ mod npy;
 mod output;
 mod program;
 mod python;
-mod cluster;
 
 use std::ffi::OsString;
 

@@ -113,7 +113,8 @@ fn the_quick_bench_of_named_protocols_measures_these_alone_beside_a_parameter_se
     }
     let served = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.server_machine().is_some());
     let names: Vec<&str> = served.map(|protocol| protocol.name).collect();
-    let words = ["lab", "bench", "--quick", "--no-gloo", "--hosts", "2", "--servers", "1", "--elements", "20000", "--json"];
+    let words =
+        ["lab", "bench", "--quick", "--no-gloo", "--hosts", "2", "--servers", "1", "--elements", "20000", "--json"];
     let report = report(&[&words[..], &["--protocol", &names.join(",")]].concat());
     let lines = report["rows"][0]["lines"].as_array().unwrap();
     assert_eq!(lines.iter().map(|line| line["contender"].as_str().unwrap()).collect::<Vec<_>>(), names);
@@ -126,8 +127,19 @@ fn the_quick_bench_of_sparse_tensors_says_where_lines_cross() {
     if !namespaces() {
         return;
     }
-    let words =
-        ["lab", "bench", "--quick", "--no-gloo", "--hosts", "2", "--elements", "20000", "--sparse", "0.01,0.9", "--json"];
+    let words = [
+        "lab",
+        "bench",
+        "--quick",
+        "--no-gloo",
+        "--hosts",
+        "2",
+        "--elements",
+        "20000",
+        "--sparse",
+        "0.01,0.9",
+        "--json",
+    ];
     let report = report(&words);
     let (lines, crossings) = (&report["rows"][0]["lines"], &report["rows"][0]["crossings"]);
     let of_first = lines.as_array().unwrap().iter().filter(|line| line["contender"] == lines[0]["contender"]);
@@ -165,8 +177,19 @@ fn two_tenants_take_turns_with_every_way_to_share_a_switch() {
     if !namespaces() {
         return;
     }
-    let words =
-        ["lab", "bench", "--tenants", "--quick", "--elements", "20000", "--rate", "500Mbit/s", "--aggregators", "64", "--json"];
+    let words = [
+        "lab",
+        "bench",
+        "--tenants",
+        "--quick",
+        "--elements",
+        "20000",
+        "--rate",
+        "500Mbit/s",
+        "--aggregators",
+        "64",
+        "--json",
+    ];
     let report = report(&words);
     assert_eq!(report["memory_blocks"], 64);
     let lines = report["lines"].as_array().unwrap();

@@ -156,7 +156,8 @@ impl Group {
         let (from, to) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
         #[allow(unsafe_code)]
-        let started = unsafe { self.start_reduce_scatter(from, to, output.len(), 0..input.len(), what, timeout, false) }?;
+        let started =
+            unsafe { self.start_reduce_scatter(from, to, output.len(), 0..input.len(), what, timeout, false) }?;
         wait_for_all(started)
     }
 

@@ -54,10 +54,7 @@ pub fn options(
     protocol.options.of_own(&options, operators).ok_or_else(|| {
         let able = protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
-        PyValueError::new_err(format!(
-            "{protocol} takes no custom operators: take protocol=\"{}\"",
-            able.join(" or ")
-        ))
+        PyValueError::new_err(format!("{protocol} takes no custom operators: take protocol=\"{}\"", able.join(" or ")))
     })
 }
 

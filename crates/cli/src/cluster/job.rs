@@ -9,7 +9,7 @@ use tributary_net::status::TreeStatus;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
-use super::{Process, START_TIMEOUT, Cluster};
+use super::{Cluster, Process, START_TIMEOUT};
 use crate::failure::Failure;
 
 /// The protocols whose jobs need only what a cluster has: one switch and the workers around it.

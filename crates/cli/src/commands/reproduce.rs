@@ -11,11 +11,11 @@ use tributary_papers::{
     Basis, Change, Entry, Memory, Outcome, ReproduceError, Row, Tally, Verdict, Watch, catalogue, find,
 };
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::program::Program;
 use crate::python::draw;
-use crate::cluster::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:

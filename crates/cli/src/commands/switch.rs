@@ -189,8 +189,7 @@ fn renew(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch) -> Re
     let sentence = match options(args) {
         Ok(new) => {
             let same = SwitchOptions { quotas: running.quotas.clone(), tokens: running.tokens.clone(), ..new.clone() };
-            let others =
-                if same == *running { "" } else { "; what else has changed holds when the switch restarts" };
+            let others = if same == *running { "" } else { "; what else has changed holds when the switch restarts" };
             (running.quotas, running.tokens) = (new.quotas, new.tokens);
             switch.renew(running);
             format!("read quotas and tokens again{others}")

@@ -110,7 +110,9 @@ fn wrong_files_are_refused_with_a_sentence() {
     assert!(problem("{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", &[0; 4]).contains("type '<u4'"));
     assert!(problem("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", &[]).contains("records"));
     assert!(problem("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }", &[]).contains("fortran_order"));
-    assert!(problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", &[]).contains("shape is not a tuple"));
+    assert!(
+        problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", &[]).contains("shape is not a tuple")
+    );
     assert!(problem("{'descr': '<f4', 'fortran_order': False, 'shape': ((((", &[]).contains("shape is not a tuple"));
     let short = problem("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", &[0; 11]);
     assert!(short.contains("holds 11 bytes of elements where its shape (3 of f32) needs 12"), "{short}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tributary_testbed::Faults;
 
 use crate::guests::{Guests, answer, waiting};
-use crate::network::{Network, error_of, end, goes_on};
+use crate::network::{Network, end, error_of, goes_on};
 
 /// The hosts of the job that must live, and the one without manners.
 const HONEST: usize = 2;

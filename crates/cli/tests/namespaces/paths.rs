@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use tributary_testbed::{Faults, Namespace};
 
-use crate::network::{Network, checked, error_of, end, ended, goes_on};
+use crate::network::{Network, checked, end, ended, error_of, goes_on};
 
 /// Sums in the switch, and sums of hosts alone.
 const PROTOCOLS: [&str; 2] = ["switchml", "ring"];
@@ -105,10 +105,7 @@ fn a_way_that_holds_no_piece_is_named_with_the_peer_that_packets_do_not_reach() 
             true => format!("the switch {}", network.switch_addr()),
             false => format!("rank 1 at {}:", network.star.host_addr(1)),
         };
-        assert!(
-            error.contains("packets of 504 bytes do not come back from") && error.contains(&whom),
-            "{error}"
-        );
+        assert!(error.contains("packets of 504 bytes do not come back from") && error.contains(&whom), "{error}");
         assert!(!error.contains("rank 0 did not contribute"), "{error}");
         workers.into_iter().for_each(|worker| drop(ended(worker)));
     }

@@ -7,7 +7,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_testbed::Faults;
 
 use crate::fabric_memory::with_aggregators;
-use crate::network::{Network, error_of, end};
+use crate::network::{Network, end, error_of};
 
 /// Ranks of each job, all on the same hosts.
 const WORLD_SIZE: usize = 4;
@@ -30,7 +30,8 @@ fn a_worker_that_is_killed_is_named_its_job_s_aggregators_are_free_and_another_j
     for protocol in with_aggregators() {
         let Some(network) = Network::build(WORLD_SIZE, Faults::default()) else { return };
         let words = [&ENDLESS[..], &["--protocol", protocol.name]].concat();
-        let (mut doomed, others) = (network.workers("doomed", WORLD_SIZE, &words), network.workers("others", WORLD_SIZE, &words));
+        let (mut doomed, others) =
+            (network.workers("doomed", WORLD_SIZE, &words), network.workers("others", WORLD_SIZE, &words));
         network.until_busy("doomed", 1_000);
         network.until_busy("others", 1_000);
         let mut victim = doomed.remove(2);

@@ -22,10 +22,10 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::tensor::Spec;
 
+use crate::cluster::cpu;
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Destination, Stored, each};
 use crate::output;
-use crate::cluster::cpu;
 
 use expected::Expected;
 use made_up::Plan;
@@ -206,7 +206,9 @@ pub fn allreduce(AllreduceArgs { member, op, sparse, seed }: AllreduceArgs) -> R
         (ChosenOp::Known(op), Some(density)) => sparse::run(&member, op, Drawn { density, seed }),
         (ChosenOp::Known(op), None) => run(member, Work::Allreduce(op)),
         (ChosenOp::Custom(path), None) => custom::run(&member, &path),
-        (ChosenOp::Custom(_), Some(_)) => Err(Failure::usage("custom operators are for dense arrays: leave --sparse out")),
+        (ChosenOp::Custom(_), Some(_)) => {
+            Err(Failure::usage("custom operators are for dense arrays: leave --sparse out"))
+        }
     }
 }
 

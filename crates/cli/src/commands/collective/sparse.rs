@@ -17,11 +17,11 @@ use super::made_up::{self, Plan, Sample};
 use super::member::Member;
 use super::report::{Measured, Report, median};
 use super::{Work, progress};
+use crate::cluster::cpu;
 use crate::failure::Failure;
 use crate::flags::resolve;
 use crate::npy::{Data, of_type};
 use crate::output;
-use crate::cluster::cpu;
 
 /// The help of `--sparse`.
 pub fn help() -> String {
@@ -236,7 +236,9 @@ mod tests {
     fn outcome(world_size: u16, size: usize) -> (Expected, Outcome) {
         let plan = Plan { world_size, op: ReduceOp::Sum };
         let mut sums = BTreeMap::new();
-        for (rank, index) in (0..world_size).flat_map(|rank| DRAWN.indices(rank, size).into_iter().map(move |i| (rank, i))) {
+        for (rank, index) in
+            (0..world_size).flat_map(|rank| DRAWN.indices(rank, size).into_iter().map(move |i| (rank, i)))
+        {
             let sum = sums.entry(index as u32).or_insert(0i32);
             *sum = sum.wrapping_add(i32::made_up(&plan, rank, index as usize));
         }

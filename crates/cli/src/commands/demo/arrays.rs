@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tributary_numeric::DType;
 
+use crate::cluster::Random;
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Header};
-use crate::cluster::Random;
 
 /// How the values of a section are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

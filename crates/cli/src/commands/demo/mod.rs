@@ -15,12 +15,12 @@ use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_testbed::{Shaping, Star, StarOptions};
 
+use crate::cluster::job::Data;
+use crate::cluster::{Cluster, Hosts, Interrupt, JobRun, WorkerReport, job};
 use crate::failure::Failure;
 use crate::npy::Array;
 use crate::output;
 use crate::program::Program;
-use crate::cluster::job::Data;
-use crate::cluster::{Interrupt, JobRun, Hosts, Cluster, WorkerReport, job};
 
 use check::{Allowed, Verdict};
 use report::{Line, Report, Setting};

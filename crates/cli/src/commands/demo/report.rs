@@ -6,8 +6,8 @@ use tributary_proto::contract::protocol::Protocol;
 
 use super::arrays::Section;
 use super::check::Verdict;
-use crate::output::Table;
 use crate::cluster::WorkerReport;
+use crate::output::Table;
 
 /// One protocol's run.
 #[derive(Debug, Serialize)]

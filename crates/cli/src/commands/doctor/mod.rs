@@ -5,8 +5,8 @@
 
 mod machine;
 mod network;
-mod smoke;
 mod path_probe;
+mod smoke;
 
 use serde::Serialize;
 

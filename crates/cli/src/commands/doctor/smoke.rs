@@ -35,7 +35,8 @@ pub fn job() -> String {
 
 /// The options of a rank in one of the doctor's jobs.
 pub fn options(switch: &str, job: &str, rank: u16, world_size: u16) -> Result<ConnectOptions, String> {
-    let protocol = cluster::job::protocols().next().ok_or("this build has no protocol for one switch and its workers")?;
+    let protocol =
+        cluster::job::protocols().next().ok_or("this build has no protocol for one switch and its workers")?;
     Ok(ConnectOptions {
         switch: switch.to_string(),
         job: job.to_string(),

@@ -15,10 +15,10 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_testbed::{CablePlan, Network, NetworkPlan, NodePlan, Shaping};
 
 use super::ChosenFile;
+use crate::cluster::{Interrupt, Process};
 use crate::failure::Failure;
 use crate::output::Table;
 use crate::program::Program;
-use crate::cluster::{Interrupt, Process};
 
 /// How long a program may take to say that it is ready, on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -134,7 +134,10 @@ impl FabricCluster {
             match unready {
                 None => return Ok(()),
                 Some(fabric) if Instant::now() >= deadline => {
-                    return Err(Failure::new(format!("switch {} does not receive from all of its neighbours", fabric.node)));
+                    return Err(Failure::new(format!(
+                        "switch {} does not receive from all of its neighbours",
+                        fabric.node
+                    )));
                 }
                 Some(_) => std::thread::sleep(POLL_INTERVAL),
             }

@@ -9,12 +9,12 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 
-use super::report::{Death, Report};
 use super::cluster::FabricCluster;
+use super::report::{Death, Report};
 use super::{Args, protocol};
+use crate::cluster::{Process, WorkerReport};
 use crate::commands::collective::{design, read_options};
 use crate::failure::Failure;
-use crate::cluster::{Process, WorkerReport};
 
 /// Time for processes to start and find each other on a busy machine, on top of what a sum may take.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

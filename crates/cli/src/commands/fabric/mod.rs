@@ -4,11 +4,11 @@
 //! results, and `print.rs` prints the commands for real machines. `daemon.rs` is one switch, which each of the
 //! processes runs.
 
+mod cluster;
 mod collective;
 pub mod daemon;
 mod print;
 mod report;
-mod cluster;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,15 +24,15 @@ use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::{self, SwitchOptionError};
 
+use crate::cluster::Interrupt;
 use crate::commands::collective::{design, dtype, options_help, protocols_help};
 use crate::failure::Failure;
 use crate::flags::parse_timeout;
 use crate::output;
 use crate::program::Program;
-use crate::cluster::Interrupt;
 
-use collective::{Kill, Plan, Stream};
 pub use cluster::FabricCluster;
+use collective::{Kill, Plan, Stream};
 
 /// The protocol of a job that names none.
 const PROTOCOL: &str = "canary";

@@ -6,9 +6,9 @@ use serde::Serialize;
 use tributary_net::status::{FabricStatus, MetricNumber, SharedStatus, SwitchStatus, TreeStatus};
 
 use super::collective::Plan;
+use crate::cluster::WorkerReport;
 use crate::commands::status::trees;
 use crate::output::Table;
-use crate::cluster::WorkerReport;
 
 /// The result of `--kill`.
 pub struct Death {
@@ -115,10 +115,9 @@ impl Report {
     /// The error, if there is one. Every rank has checked its own sum.
     pub fn error(&self) -> Option<String> {
         let in_use = |switch: &Switch| switch.shared.iter().map(|shared| shared.slots_held).sum::<u32>();
-        self.switches
-            .iter()
-            .find(|switch| in_use(switch) > 0)
-            .map(|switch| format!("switch {} still holds {} slots although no job is left", switch.node, in_use(switch)))
+        self.switches.iter().find(|switch| in_use(switch) > 0).map(|switch| {
+            format!("switch {} still holds {} slots although no job is left", switch.node, in_use(switch))
+        })
     }
 
     /// The tables for people.

@@ -16,6 +16,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_sim::figure::{Figure, Series};
 
+use crate::cluster::{Interrupt, Process};
 use crate::commands::collective::protocol;
 use crate::commands::fabric::{ChosenFile, FabricCluster};
 use crate::failure::Failure;
@@ -23,7 +24,6 @@ use crate::flags;
 use crate::output;
 use crate::program::Program;
 use crate::python;
-use crate::cluster::{Interrupt, Process};
 
 use shares::{FRAME_BYTES, Recording, Shares};
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use tributary_control::quantity::{DataRate, Share};
 use tributary_testbed::{Faults, Shaping, Star, StarOptions};
 
+use crate::cluster::{Cluster, Hosts, Interrupt, Process};
 use crate::failure::Failure;
 use crate::flags;
 use crate::output;
 use crate::program::Program;
-use crate::cluster::{Interrupt, Hosts, Process, Cluster};
 
 /// The port of the rendezvous at rank 0's host.
 const RENDEZVOUS_PORT: u16 = 29_500;

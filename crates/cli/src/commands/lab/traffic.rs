@@ -15,11 +15,11 @@ use tributary_net::fabric::wire::{CARRY_LEN, Carry, NO_VIA, own_header, read_pau
 use tributary_proto::contract::ids::{JobKey, NodeId};
 use tributary_proto::contract::wire::{Common, kind};
 
+use crate::cluster::Interrupt;
 use crate::commands::fabric;
 use crate::failure::Failure;
 use crate::flags::parse_timeout;
 use crate::output;
-use crate::cluster::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use tributary_sim::sweep::{Finished, Store, SweepPoint, WorkOrder};
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::program::Program;
 use crate::python::Module;
-use crate::cluster::Interrupt;
 
 /// How often a wait checks whether it must end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -11,10 +11,10 @@ use tributary_proto::contract::options::name_and_value;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::switch_options;
 
+use crate::cluster::Interrupt;
 use crate::commands::collective::{dtype, protocol, read_options};
 use crate::failure::Failure;
 use crate::output;
-use crate::cluster::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,11 +13,11 @@ use tributary_sim::experiment::{Progress, RunError};
 use tributary_sim::report::{Report, write_whole};
 use tributary_sim::table::Format;
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
 use crate::python::draw;
-use crate::cluster::Interrupt;
 
 /// The flags of `tributary sim run`.
 #[derive(clap::Args)]

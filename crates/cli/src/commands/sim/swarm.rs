@@ -6,9 +6,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tributary_sim::swarm::{self, Outcome};
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
-use crate::cluster::Interrupt;
 
 /// The flags of `tributary sim swarm`.
 #[derive(clap::Args)]
@@ -64,8 +64,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         output::line(&format!("{ran} scenarios, {events} events, {} failed", failed.len()))?;
     }
     match failed.first() {
-        Some(seed) => Err(Failure::Reported(format!("{} scenarios failed, the first is {}", failed.len(), replay(*seed)))),
-        None if interrupt.is_set() => Err(Failure::Reported(format!("stopped after {ran} scenarios, none of which failed"))),
+        Some(seed) => {
+            Err(Failure::Reported(format!("{} scenarios failed, the first is {}", failed.len(), replay(*seed))))
+        }
+        None if interrupt.is_set() => {
+            Err(Failure::Reported(format!("stopped after {ran} scenarios, none of which failed")))
+        }
         None => Ok(()),
     }
 }

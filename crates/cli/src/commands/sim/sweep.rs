@@ -9,10 +9,10 @@ use tributary_sim::config::ConfigError;
 use tributary_sim::sweep::{self, Finished, Line, Store, Sweep, SweepPoint, summarise, write_tables};
 
 use super::cluster;
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
-use crate::cluster::Interrupt;
 
 /// The flags of `tributary sim sweep`.
 #[derive(clap::Args)]

@@ -12,9 +12,9 @@ use tributary_sim::driver::Simulation;
 use tributary_sim::experiment;
 use tributary_sim::swarm;
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
-use crate::cluster::Interrupt;
 
 /// The flags of `tributary sim trace`.
 #[derive(clap::Args)]

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use tributary_testbed::Star;
 
 use super::density::Density;
+use crate::cluster::{Interrupt, Process};
 use crate::failure::Failure;
 use crate::program::Program;
-use crate::cluster::{Interrupt, Process};
 
 /// Importing PyTorch on every host of a busy machine takes a while.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -64,7 +64,14 @@ impl Gloo {
         for rank in 0..world_size {
             let mut command = star.host(rank).command(python)?;
             command
-                .args(["-m", "tributary.peers.gloo", "--rank", &rank.to_string(), "--world-size", &world_size.to_string()])
+                .args([
+                    "-m",
+                    "tributary.peers.gloo",
+                    "--rank",
+                    &rank.to_string(),
+                    "--world-size",
+                    &world_size.to_string(),
+                ])
                 .args(["--rendezvous", &rendezvous, "--interface", star.host_device()])
                 .stdin(Stdio::piped());
             let mut process = Process::spawn("Gloo", command, interrupt)?;

@@ -13,12 +13,12 @@ use super::gloo::Gloo;
 use super::machine::Machine;
 use super::plan::{Plan, StarPlan};
 use super::report::{Report, Row, Sample};
+use crate::cluster::cpu::{self, Softirq};
+use crate::cluster::job::Data;
+use crate::cluster::{Cluster, Hosts, Interrupt, JobRun, Process, Random};
 use crate::failure::Failure;
 use crate::npy::{self, Array, Header};
 use crate::program::Program;
-use crate::cluster::cpu::{self, Softirq};
-use crate::cluster::job::Data;
-use crate::cluster::{Interrupt, JobRun, Hosts, Process, Random, Cluster};
 
 /// For one collective, also with heavy loss.
 const TIMEOUT: Duration = Duration::from_secs(60);

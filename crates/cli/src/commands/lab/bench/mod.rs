@@ -19,10 +19,10 @@ use tributary_control::quantity::{Bytes, Share};
 use tributary_numeric::DType;
 use tributary_proto::contract::protocol::Protocol;
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
-use crate::cluster::Interrupt;
 
 use crate::commands::collective::{self, design};
 use density::Density;

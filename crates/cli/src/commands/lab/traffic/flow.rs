@@ -21,10 +21,10 @@ use tributary_proto::contract::wire::{Common, kind};
 use tributary_sim::transport::{Endpoint, HEADER_LEN, TransportSettings};
 
 use super::{Ends, PAYLOAD};
+use crate::cluster::Interrupt;
 use crate::commands::collective::unix_seconds;
 use crate::failure::Failure;
 use crate::output;
-use crate::cluster::Interrupt;
 
 /// The port of the receiving end.
 const FLOW_PORT: u16 = 17_790;

@@ -10,11 +10,11 @@ use tributary_testbed::{Shaping, Star, StarOptions};
 use super::report::{Memory, Report, Run};
 use super::ways::Way;
 use super::{Plan, SLOWER};
+use crate::cluster::job::Data;
+use crate::cluster::{Cluster, Hosts, Interrupt, JobRun, RunningJob, WorkerReport};
 use crate::commands::lab::bench::machine::Machine;
 use crate::failure::Failure;
 use crate::program::Program;
-use crate::cluster::job::Data;
-use crate::cluster::{Interrupt, JobRun, Hosts, RunningJob, Cluster, WorkerReport};
 
 /// Ranks of each job: hosts 0 to 3 are job A's, 4 to 7 job B's.
 pub const WORLD_SIZE: u16 = 4;

@@ -12,10 +12,10 @@ use tributary_control::quantity::Bytes;
 
 use super::Args;
 use super::plan::{self, Rate};
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
-use crate::cluster::Interrupt;
 
 /// The plan of the bench.
 pub struct Plan {

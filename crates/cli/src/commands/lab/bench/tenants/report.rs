@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::{Plan, SLOWER};
+use crate::cluster::WorkerReport;
 use crate::commands::lab::bench::machine::Machine;
 use crate::commands::lab::bench::report::median;
 use crate::output::Table;
-use crate::cluster::WorkerReport;
 
 /// The blocks that a job held at each observation.
 #[derive(Clone, Debug, Default)]
