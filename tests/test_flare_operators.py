@@ -80,7 +80,7 @@ def test_the_page_is_right_word_by_word(tmp_path: Path) -> None:
     ]
     for ran in program.run_all(*words):
         assert ran.returncode == 0, ran.stderr
-        assert "as the same module gives at home" in ran.stdout
+        assert "as the same module gives on one machine" in ran.stdout
     daemon.stop()
     # A switch whose operator has not said so serves none.
     closed = program.Daemon()
