@@ -16,7 +16,7 @@ use tributary_proto::contract::wire;
 
 use crate::api::{JoinBody, Place, RankBody, SwitchJoinBody, SwitchLeaveBody, hex};
 use crate::client::{ClientError, SwitchAbove};
-use crate::clock::duration;
+use crate::os::to_duration;
 use crate::pool_size;
 use crate::rendezvous;
 use crate::token::Token;
@@ -87,7 +87,7 @@ impl Ascender {
                 open.insert(name.clone(), number)
             };
         }
-        let timeout = question.ranks.iter().map(|(request, _)| duration(request.timeout)).max().unwrap_or_default();
+        let timeout = question.ranks.iter().map(|(request, _)| to_duration(request.timeout)).max().unwrap_or_default();
         let (body, ranks) = self.body(question, shards);
         let (above, open, said) = (Arc::clone(&self.above), Arc::clone(&self.open), self.said.clone());
         let is_open = move |name: &JobName| {
@@ -192,7 +192,7 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
         // The round trip is at least twice as long as that to this switch, and the pool follows it (appendix C).
         suggested_slots: request.suggested_slots.saturating_mul(2).min(Limits::MAX_SLOTS),
         options: request.options,
-        timeout: duration(request.timeout),
+        timeout: to_duration(request.timeout),
     };
     let join = JoinBody::new(&worker, request.incarnation);
     RankBody { join, udp: request.addr, waited_s: waited.as_secs_f64() }

@@ -36,7 +36,7 @@ use self::faults::Faults;
 pub(crate) use self::members::OpenWatch;
 pub(crate) use self::shards::{Shard, Sighting, Sightings, used_by};
 use crate::ascent::{Ascender, Question, Said};
-use crate::clock::{Clock, duration};
+use crate::os::{Clock, to_duration};
 use crate::pool_size;
 use crate::token::Token;
 
@@ -310,7 +310,7 @@ impl ControlPlane {
         let state = self.state();
         let look = if state.control.awaits_signs() { LOOK_OFTEN } else { LOOK_EVERY };
         match state.control.poll_timeout() {
-            Some(due) => duration(due.since(self.now())).min(look),
+            Some(due) => to_duration(due.since(self.now())).min(look),
             None => look,
         }
     }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{LocalSwitch, PATIENCE, on_every_rank};
-use tributary_net::group::{ConnectError, Group, GroupError};
+use tributary_net::group::{ConnectError, Drive, Group, GroupError, Submission};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::ShardReport;
 use tributary_numeric::{DType, ReduceOp};
@@ -79,7 +79,7 @@ fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_be
                     } else {
                         for _ in 0..2 {
                             let failed = group.allreduce_in_place(&mut data, ReduceOp::Sum, AGES).unwrap_err();
-                            assert!(matches!(failed, GroupError::Bereft { .. }), "{failed}");
+                            assert!(matches!(failed, GroupError::PeerLost { .. }), "{failed}");
                             assert!(failed.to_string().contains(expected), "{failed}");
                         }
                     }
@@ -129,7 +129,7 @@ fn a_switch_that_forgets_the_job_ends_what_waits_for_it_long_before_its_timeout(
             }
             met.wait();
             let failed = group.allreduce_in_place(&mut [1i32; 100], ReduceOp::Sum, AGES).unwrap_err();
-            assert!(matches!(failed, GroupError::Bereft { .. }), "{failed}");
+            assert!(matches!(failed, GroupError::PeerLost { .. }), "{failed}");
             assert!(failed.to_string().contains("no longer knows job \"forgotten\""), "{failed}");
         },
     );
@@ -192,10 +192,12 @@ fn closing_a_group_ends_what_is_under_way_and_a_wait_that_is_too_short_says_so()
         |group, rank| {
             if rank == 0 {
                 let mut data = vec![1i32; 5000];
-                let spec = Spec::allreduce(5000, DType::I32, ReduceOp::Sum);
                 let at = data.as_mut_ptr().cast::<u8>();
+                let (dtype, op, drive) = (DType::I32, ReduceOp::Sum, Drive::Background);
+                let submission =
+                    Submission { input: at, output: at, elements: 5000, dtype, op, timeout: PATIENCE, drive };
                 // SAFETY: the data stays until the collective has ended, which closing the group sees to.
-                let pending = unsafe { group.submit(at.cast_const(), at, spec, PATIENCE) }.unwrap();
+                let pending = unsafe { group.submit_allreduce(submission, 0..5000) }.unwrap();
                 let early = pending.wait(Some(Duration::from_millis(1)));
                 assert!(matches!(early, Err(GroupError::StillRunning { .. })), "{early:?}");
                 assert!(!pending.is_done());

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tributary_net::group::{ConnectOptions, GroupError, Pending as Part};
-use tributary_net::process::Home;
-use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::tensor::{Primitive, Spec};
+use tributary_net::group::{ConnectOptions, Drive, GroupError, Pending as Started, Submission};
+use tributary_net::os::OwnerProcess;
+use tributary_numeric::{DType, ReduceOp};
 
 use crate::arrays::{bytes_of, memory};
 use crate::connect::connect_interruptibly;
@@ -24,7 +24,7 @@ use crate::sparse::{Brought, SparseSum};
 /// A worker; it leaves the job at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Group {
-    home: Home,
+    owner: OwnerProcess,
     inner: Mutex<Inner>,
     switch: String,
     job: String,
@@ -83,7 +83,7 @@ impl Group {
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options)?;
         let inner = Mutex::new(Inner { group: Some(group), flights: Vec::new() });
-        Ok(Group { home: Home::here(), inner, switch, job })
+        Ok(Group { owner: OwnerProcess::current(), inner, switch, job })
     }
 
     /// Submits an allreduce or, with a root, a reduce, whose output counts on that rank only.
@@ -99,13 +99,13 @@ impl Group {
         timeout: f64,
         root: Option<u16>,
     ) -> PyResult<Pending> {
-        let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
-        let what = Spec { primitive: primitive(root), ..Spec::allreduce(0, dtype, op) };
+        let (dtype, op, timeout) = (dtype_named(dtype)?, op_named(op)?, errors::seconds(timeout)?);
         let elements = input.len();
         let (from, to) = (memory(&input, dtype, elements, false)?, memory(&output, dtype, elements, true)?);
         let owners = [input.unbind().into_any(), output.unbind().into_any()];
+        let submission = submission(from, to, elements, dtype, op, timeout);
         // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough, and they own that memory.
-        unsafe { self.launch(py, from, to, elements, 0..elements, what, timeout, owners) }
+        self.start(py, owners, |group| unsafe { reduction(group, submission, 0..elements, root) })
     }
 
     /// Sends a rank's array to all ranks, in place; element types do not matter.
@@ -118,9 +118,11 @@ impl Group {
         is_written: bool,
     ) -> PyResult<Pending> {
         let (address, bytes) = bytes_of(&data, is_written)?;
-        let owners = [data.unbind().into_any(), py.None()];
+        let submission = of_bytes(address, bytes, errors::seconds(timeout)?);
         // SAFETY: `bytes_of` checked that the array is contiguous and may be written where it is; it owns its memory.
-        unsafe { self.launch_broadcast(py, address, bytes, root, timeout, owners) }
+        self.start(py, [data.unbind().into_any(), py.None()], |group| unsafe {
+            group.submit_broadcast(submission, root)
+        })
     }
 
     /// Submits a reduce-scatter; the output is this rank's part.
@@ -133,16 +135,16 @@ impl Group {
         op: &str,
         timeout: f64,
     ) -> PyResult<Pending> {
-        let what = Spec::allreduce(0, dtype_named(dtype)?, op_named(op)?);
-        let (whole, part) = (input.len(), output.len());
-        let (from, to) = (memory(&input, what.dtype, whole, false)?, memory(&output, what.dtype, part, true)?);
-        let timeout = errors::seconds(timeout)?;
+        let (dtype, op, timeout) = (dtype_named(dtype)?, op_named(op)?, errors::seconds(timeout)?);
+        let (whole, chunk) = (input.len(), output.len());
+        let (from, to) = (memory(&input, dtype, whole, false)?, memory(&output, dtype, chunk, true)?);
+        let submission = submission(from, to, chunk, dtype, op, timeout);
         let owners = [input.unbind().into_any(), output.unbind().into_any()];
         self.start(py, owners, |group| {
-            group.check_parts(whole, part)?;
+            group.check_chunks(whole, chunk)?;
             // SAFETY: `memory` checked that both arrays are contiguous, aligned and as long as they say, and the owners
             // own that memory.
-            unsafe { group.submit_reduce_scatter(from, to, part, what, timeout) }
+            unsafe { group.submit_reduce_scatter(submission) }
         })
     }
 
@@ -156,11 +158,11 @@ impl Group {
         timeout: f64,
     ) -> PyResult<Pending> {
         let (address, bytes) = bytes_of(&data, true)?;
-        let timeout = errors::seconds(timeout)?;
+        let submission = of_bytes(address, part, errors::seconds(timeout)?);
         self.start(py, [data.unbind().into_any(), py.None()], |group| {
-            group.check_parts(bytes, part)?;
+            group.check_chunks(bytes, part)?;
             // SAFETY: `bytes_of` checked that the array is contiguous and may be written; it owns its memory.
-            unsafe { group.submit_all_gather(address, part, timeout) }
+            unsafe { group.submit_all_gather(submission) }
         })
     }
 
@@ -177,8 +179,9 @@ impl Group {
         if address == 0 && bytes > 0 {
             return Err(PyValueError::new_err(format!("there are no {bytes} bytes at address 0")));
         }
+        let submission = of_bytes(address as *mut u8, bytes, errors::seconds(timeout)?);
         // SAFETY: the package takes the address and the number of bytes from a contiguous tensor, which owns them.
-        unsafe { self.launch_broadcast(py, address as *mut u8, bytes, root, timeout, [owner, py.None()]) }
+        self.start(py, [owner, py.None()], |group| unsafe { group.submit_broadcast(submission, root) })
     }
 
     /// Like `submit`, for memory at addresses: tensors that numpy does not know. `owners` are held until the collective
@@ -209,10 +212,10 @@ impl Group {
                 "these addresses cannot be those of {elements} {dtype} elements"
             )));
         }
-        let (from, to) = (input as *const u8, output as *mut u8);
-        let what = Spec { primitive: primitive(root), ..Spec::allreduce(0, dtype, op) };
+        let timeout = errors::seconds(timeout)?;
+        let submission = submission(input as *const u8, output as *mut u8, elements, dtype, op, timeout);
         // SAFETY: the package takes the addresses and the number of elements from contiguous tensors, which own them.
-        unsafe { self.launch(py, from, to, elements, kept, what, timeout, owners.into()) }
+        self.start(py, owners.into(), |group| unsafe { reduction(group, submission, kept, root) })
     }
 
     /// Submits a sparse allreduce of copies of these arrays: indices, and the bytes of values of the type, big-endian.
@@ -231,8 +234,8 @@ impl Group {
         let inner = self.lock(py)?;
         let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
         let brought = Brought { indices, values, dtype, size };
-        let (part, sum) = brought.submit(group, op, timeout)?.map_err(|error| errors::of_group(py, &error))?;
-        let flight = Flight { parts: vec![part], _owners: [py.None(), py.None()] };
+        let (started, sum) = brought.submit(group, op, timeout)?.map_err(|error| errors::of_group(py, &error))?;
+        let flight = Flight { started, _owners: [py.None(), py.None()] };
         Ok((Pending::new(keep(inner, flight)), sum))
     }
 
@@ -298,66 +301,24 @@ impl Group {
         drop(flights);
     }
 
-    /// Starts a collective.
-    ///
-    /// # Safety
-    /// `from` is readable for `elements` and `to` writable for as many as `kept`, aligned for them, for as long as the
-    /// owners live; `to` is that part of `from` or does not overlap it. Python code leaves both alone until the
-    /// collective has ended.
-    #[allow(clippy::too_many_arguments)]
-    unsafe fn launch(
-        &self,
-        py: Python<'_>,
-        from: *const u8,
-        to: *mut u8,
-        elements: usize,
-        kept: Range<usize>,
-        what: Spec,
-        timeout: f64,
-        owners: [Py<PyAny>; 2],
-    ) -> PyResult<Pending> {
-        let timeout = errors::seconds(timeout)?;
-        // SAFETY: the caller's promise.
-        self.start(py, owners, |group| unsafe { group.submit_keeping(from, to, elements, kept, what, timeout) })
-    }
-
-    /// Starts a broadcast.
-    ///
-    /// # Safety
-    /// `data` is readable for `bytes`, and writable unless this rank is the root, for as long as the owners live. Python
-    /// code leaves it alone until the collective has ended.
-    unsafe fn launch_broadcast(
-        &self,
-        py: Python<'_>,
-        data: *mut u8,
-        bytes: usize,
-        root: u16,
-        timeout: f64,
-        owners: [Py<PyAny>; 2],
-    ) -> PyResult<Pending> {
-        let timeout = errors::seconds(timeout)?;
-        // SAFETY: the caller's promise.
-        self.start(py, owners, |group| unsafe { group.submit_broadcast(data, bytes, root, timeout) })
-    }
-
     /// Starts collectives over memory of the owners: the flight holds the owners, and the group holds the flight until
     /// the collectives have ended.
     fn start(
         &self,
         py: Python<'_>,
         owners: [Py<PyAny>; 2],
-        submit: impl FnOnce(&tributary_net::group::Group) -> Result<Vec<Part>, GroupError>,
+        submit: impl FnOnce(&tributary_net::group::Group) -> Result<Started, GroupError>,
     ) -> PyResult<Pending> {
         let inner = self.lock(py)?;
         let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
-        let parts = submit(group).map_err(|error| errors::of_group(py, &error))?;
-        Ok(Pending::new(keep(inner, Flight { parts, _owners: owners })))
+        let started = submit(group).map_err(|error| errors::of_group(py, &error))?;
+        Ok(Pending::new(keep(inner, Flight { started, _owners: owners })))
     }
 
     /// Locks the state, only for moments that never wait for the interpreter. Refused in a fork, where a thread that
     /// does not exist there may hold the lock for ever.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Inner>> {
-        if !self.home.is_here() {
+        if !self.owner.is_current() {
             return Err(errors::forked(py, &self.job));
         }
         Ok(self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
@@ -375,8 +336,40 @@ fn keep(mut inner: MutexGuard<'_, Inner>, flight: Flight) -> Arc<Flight> {
     flight
 }
 
-fn primitive(root: Option<u16>) -> Primitive {
-    root.map_or(Primitive::Allreduce, |root| Primitive::Reduce(Rank(root)))
+/// A collective of which Python code waits on another thread.
+fn submission(
+    input: *const u8,
+    output: *mut u8,
+    elements: usize,
+    dtype: DType,
+    op: ReduceOp,
+    timeout: Duration,
+) -> Submission {
+    Submission { input, output, elements, dtype, op, timeout, drive: Drive::Background }
+}
+
+/// A collective in place that moves bytes.
+fn of_bytes(data: *mut u8, bytes: usize, timeout: Duration) -> Submission {
+    submission(data, data, bytes, DType::U8, ReduceOp::Sum, timeout)
+}
+
+/// Starts an allreduce or, with a root, a reduce.
+///
+/// # Safety
+/// As for [`tributary_net::group::Group::submit_allreduce`].
+unsafe fn reduction(
+    group: &tributary_net::group::Group,
+    submission: Submission,
+    kept: Range<usize>,
+    root: Option<u16>,
+) -> Result<Started, GroupError> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match root {
+            None => group.submit_allreduce(submission, kept),
+            Some(root) => group.submit_reduce(submission, root),
+        }
+    }
 }
 
 impl Drop for Group {

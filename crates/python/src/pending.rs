@@ -13,8 +13,8 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A collective and its memory: when the last reference is dropped, the collective has completed.
 pub struct Flight {
-    /// One part, except for the largest tensors.
-    pub parts: Vec<tributary_net::group::Pending>,
+    /// What was submitted.
+    pub started: tributary_net::group::Pending,
     /// The objects that own the memory that the machine reads and writes until the collective completes. They are held,
     /// and never used.
     pub _owners: [Py<PyAny>; 2],
@@ -23,12 +23,11 @@ pub struct Flight {
 impl Flight {
     /// True when the memory belongs to the caller again.
     pub fn is_done(&self) -> bool {
-        self.parts.iter().all(|part| part.is_done())
+        self.started.is_done()
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<(), GroupError> {
-        // The first part that fails tells why; the parts behind it fail too.
-        self.parts.iter().try_for_each(|part| part.wait(timeout))
+        self.started.wait(timeout)
     }
 }
 

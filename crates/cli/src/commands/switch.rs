@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 use tributary_control::config::{OperatorsFile, SwitchConfigFile};
 use tributary_control::tokens::Tokens;
 use tributary_control::{Limits, Network};
-use tributary_net::heap;
+use tributary_net::os;
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
 use tributary_proto::protocols;
@@ -125,7 +125,7 @@ pub struct Args {
 
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
-    heap::return_slots_to_the_kernel();
+    os::return_slots_to_the_kernel();
     allow_many_connections();
     // Before the ports are open, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;

@@ -22,7 +22,7 @@ use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
 use crate::api::error::ApiError;
-use crate::clock::span;
+use crate::os::to_span;
 use crate::rendezvous;
 use crate::status::JobStatus;
 
@@ -124,7 +124,7 @@ impl JoinBody {
             asked_at,
             incarnation,
             options,
-            timeout: span(timeout),
+            timeout: to_span(timeout),
             client,
         })
     }

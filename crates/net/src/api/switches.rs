@@ -11,7 +11,7 @@ use tributary_proto::contract::wire;
 
 use super::{GoneMembers, JoinBody, from_hex, hex};
 use crate::api::error::ApiError;
-use crate::clock::span;
+use crate::os::to_span;
 
 /// A switch of a job's tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,7 +103,7 @@ impl SwitchJoinBody {
                 .map_err(|_| ApiError::bad_request("waited_s is not a number of seconds".into()))?;
             let join = JoinBody { modules: self.modules.clone(), ..body.join };
             let request = join.request(body.udp.ip(), asked_at, client.clone(), library)?;
-            Ok((JoinRequest { addr: body.udp, ..request }, span(waited)))
+            Ok((JoinRequest { addr: body.udp, ..request }, to_span(waited)))
         };
         Ok(SwitchJoin {
             incarnation,

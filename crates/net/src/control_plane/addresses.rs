@@ -6,13 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use tributary_control::{JobName, JoinRequest, Refusal, SwitchJoin};
 
 use super::ControlPlane;
-use crate::challenge::{LEN, MOST_QUESTIONS};
+use crate::challenge::{LEN, MAX_ATTEMPTS};
 
 impl ControlPlane {
     /// A worker has one socket for all shards, so only the first shard asks.
     pub(super) async fn prove_worker(&self, name: &JobName, request: &JoinRequest) -> Result<(), Refusal> {
         let JoinRequest { addr, asked_at, incarnation, .. } = *request;
-        self.prove(name, &[addr], asked_at, incarnation, MOST_QUESTIONS).await
+        self.prove(name, &[addr], asked_at, incarnation, MAX_ATTEMPTS).await
     }
 
     /// Each shard asks the switch's shard of the same number. A switch that takes its join back needs no proof.
@@ -51,7 +51,7 @@ impl ControlPlane {
         incarnation: u64,
         questions: u32,
     ) -> Result<Option<SocketAddr>, String> {
-        let questions = questions.min(MOST_QUESTIONS);
+        let questions = questions.min(MAX_ATTEMPTS);
         let pairs = self.shards.iter().zip(addrs);
         let asked: Vec<_> =
             pairs.map(|(shard, &addr)| (addr, shard.challenge(addr, asked_at, incarnation, questions))).collect();

@@ -10,7 +10,7 @@ use tributary_proto::contract::time::Time;
 use super::ControlPlane;
 use super::books::{Account, Books};
 use super::shards::{self, Sightings};
-use crate::clock::duration;
+use crate::os::to_duration;
 use crate::shard::ShardReport;
 
 /// An operator's view is at most this old, so that many requests do not cause as many questions to the shards.
@@ -95,7 +95,7 @@ impl ControlPlane {
     pub(super) async fn look(&self, fresh: Duration) -> Sightings {
         let mut sightings = self.sightings.lock().await;
         let before = self.now();
-        if sightings.at.is_some_and(|at| duration(before.since(at)) < fresh) {
+        if sightings.at.is_some_and(|at| to_duration(before.since(at)) < fresh) {
             return sightings.clone();
         }
         let asked: Vec<_> = self.shards.iter().map(|shard| shard.report()).collect();

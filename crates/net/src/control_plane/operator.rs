@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tributary_control::Limits;
 
 use super::ControlPlane;
-use crate::clock::duration;
+use crate::os::to_duration;
 
 /// The work of the shards must not change for this time. A result may be lost on its way, and the ranks then ask again.
 const REST: Duration = Duration::from_millis(200);
@@ -30,7 +30,7 @@ impl ControlPlane {
     pub async fn finish(&self, mut hurry: impl FnMut() -> bool) -> bool {
         self.state().control.stop_joining();
         self.changed.notify_one();
-        let end = Instant::now() + duration(self.with_control(|control| control.limits().timers.finish));
+        let end = Instant::now() + to_duration(self.with_control(|control| control.limits().timers.finish));
         let mut before = self.work().await;
         while before.jobs > 0 {
             if hurry() || Instant::now() >= end {

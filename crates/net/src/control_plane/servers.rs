@@ -10,7 +10,7 @@ use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::ControlPlane;
-use crate::clock::duration;
+use crate::os::to_duration;
 
 /// The number of times that a server is answered within a lease even if nothing is new. Each new question of the server
 /// is a sign of life.
@@ -48,7 +48,7 @@ impl ControlPlane {
             }
             state.control.offer(self.now(), offer)?;
             state.control.server_knows(incarnation, known);
-            duration(state.control.limits().timers.lease) / SIGNS_IN_A_LEASE
+            to_duration(state.control.limits().timers.lease) / SIGNS_IN_A_LEASE
         };
         let open = OpenOffer { plane: Arc::clone(self), incarnation };
         self.changed.notify_one();

@@ -12,8 +12,8 @@ use tributary_proto::contract::pipeline::Pipeline;
 
 use super::answer::Answer;
 use super::{EventLoop, Order, Site};
+use crate::os::Waker;
 use crate::udp::UdpPort;
-use crate::wake::Waker;
 
 /// A running thread that takes commands `C`; dropping the handle stops the thread.
 pub struct Handle<C> {

@@ -24,9 +24,8 @@ use tributary_proto::contract::switch::{PortView, Verdict};
 use tributary_proto::contract::time::Time;
 
 use self::burst::{Burst, Own};
-use crate::clock::{self, Clock};
+use crate::os::{self, Clock, Waker};
 use crate::udp::{Inbox, Message, UdpPort};
-use crate::wake::{self, Waker};
 
 /// The number of batches that are received before commands and timers get their turn again.
 const BATCHES_IN_A_TURN: usize = 16;
@@ -134,8 +133,8 @@ impl<S: Site> EventLoop<S> {
     fn run(mut self) {
         loop {
             let due = self.core.pipeline.poll_timeout().into_iter().chain(self.site.due()).min();
-            let timeout = due.map(|due| clock::duration(due.since(self.core.clock.now())));
-            let ready = wake::wait(self.core.udp.as_fd(), &self.waker, timeout);
+            let timeout = due.map(|due| os::to_duration(due.since(self.core.clock.now())));
+            let ready = os::wait(self.core.udp.as_fd(), &self.waker, timeout);
             if ready.woken {
                 self.waker.clear();
                 if !self.obey() {

@@ -13,7 +13,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::marking::Marking;
 
 use super::rooms::Charge;
-use crate::udp::{Lanes, Run};
+use crate::udp::{Batches, Run};
 
 /// What an Ethernet frame adds to a UDP payload over IPv4. The testbed's shapers count in the same way.
 pub const FRAME_BYTES: u64 = 14 + 20 + 8;
@@ -82,7 +82,7 @@ pub struct Egress<K> {
     /// The end of the pause that the other end wants.
     paused_until: Time,
     slack: Span,
-    lanes: Lanes<K, LANES>,
+    lanes: Batches<K, LANES>,
     counters: EgressCounters,
 }
 
@@ -101,7 +101,7 @@ impl<K: Copy + PartialEq> Egress<K> {
             busy_until: Time::ZERO,
             paused_until: Time::ZERO,
             slack: bits_per_s.map_or(TIMER_SLACK, |rate| TIMER_SLACK.min(duration(limit / SLACK_PART, rate))),
-            lanes: Lanes::new(idle),
+            lanes: Batches::new(idle),
             counters: EgressCounters::default(),
         }
     }

@@ -1,18 +1,18 @@
-//! The thread of each worker that hears from the switch's control plane which members are gone, and whether the switch
-//! is still there. The connection on which it waits shows the switch that this worker is alive.
+//! The thread of each worker that learns from the switch's control plane which members are gone, and whether the switch is
+//! still there. The connection on which it waits shows the switch that this worker is alive.
 
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::outlook::News;
-use super::shared::{Identity, Shared};
+use super::driver::{Driver, Identity};
+use super::failure_detector::JobFailure;
 use crate::rendezvous::{Departed, Rendezvous, Standing, Watched};
 
-/// The time between news and the next question. News can be withdrawn, but not often.
+/// The time between a report and the next request. Reports can be withdrawn, but not often.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Between a call that failed and the next one. A switch that stands still fails none: its kernel takes calls, and a call
-/// waits for its answer.
+/// The time between a failed call and the next. A stopped switch fails no call: its kernel accepts connections, and the
+/// call waits for its answer.
 const RETRY: Duration = Duration::from_millis(250);
 /// Failed calls in a row before the switch counts as gone: 1 s.
 const ATTEMPTS: u32 = 5;
@@ -28,7 +28,7 @@ struct Failures {
 }
 
 impl Failures {
-    /// Counts what came of a call.
+    /// Counts the outcome of a call.
     fn count(&mut self, watched: &Watched) {
         let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoSeat(_));
         self.in_a_row = if failed { self.in_a_row + 1 } else { 0 };
@@ -46,17 +46,17 @@ impl Failures {
 }
 
 /// Asks until the group is closed. No thread waits for this thread. A call ends after half a minute at the latest.
-pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
+pub fn run(group: &Weak<Driver>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
     let mut known = Departed::default();
     let mut failures = Failures { in_fabric: identity.in_fabric, in_a_row: 0 };
-    let mut told = false;
+    let mut reported = false;
     loop {
         // A watch would not say for half a minute that the switch is there again.
-        if told && rendezvous.standing(*job_id, *key) == Standing::Installed {
+        if reported && rendezvous.standing(*job_id, *key) == Standing::Installed {
             let Some(group) = group.upgrade() else { return };
-            group.hear(None);
-            (told, known) = (false, Departed::default());
+            group.set_failure(None);
+            (reported, known) = (false, Departed::default());
         }
         let watched = rendezvous.watch(*job_id, *key, *rank, &known);
         let Some(group) = group.upgrade().filter(|group| !group.is_closing()) else { return };
@@ -64,28 +64,29 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
         match watched {
             Watched::Unwatched => return,
             Watched::Gone(gone) => {
-                // After a long pause this rank itself may count as lost. The packets that it exchanges show the
-                // contrary.
+                // After a long pause this rank itself may count as lost, although it exchanges packets.
                 let mut others = gone.clone();
                 others.members.retain(|gone| gone.rank != *rank);
-                group.hear((!others.is_empty()).then_some(News::Gone(others)));
+                group.set_failure((!others.is_empty()).then_some(JobFailure::Departed(others)));
                 known = gone;
             }
             Watched::Unknown => {
-                group.hear(Some(News::NoSwitch(unknown(switch, job))));
+                group.set_failure(Some(JobFailure::NoSwitch(unknown(switch, job))));
                 return;
             }
             Watched::Broken(sentence) => {
-                group.hear(Some(News::Broken(sentence)));
+                group.set_failure(Some(JobFailure::Broken(sentence)));
                 return;
             }
             Watched::Unreachable(how) if failures.prove_no_switch() => {
-                group.hear(Some(News::NoSwitch(format!("the switch {switch} does not answer any more: {how}"))));
-                told = true;
+                group.set_failure(Some(JobFailure::NoSwitch(format!(
+                    "the switch {switch} does not answer any more: {how}"
+                ))));
+                reported = true;
             }
             Watched::NoSeat(why) if failures.prove_no_seat() => {
-                group.hear(Some(News::NoSwitch(why)));
-                told = true;
+                group.set_failure(Some(JobFailure::NoSwitch(why)));
+                reported = true;
             }
             Watched::Unreachable(_) | Watched::NoSeat(_) => {}
         }
@@ -111,14 +112,13 @@ mod tests {
     use tributary_proto::contract::time::{Span, Time};
 
     use super::*;
-    use crate::group::outlook::Outlook;
+    use crate::group::failure_detector::FailureDetector;
 
-    /// After how long without an answer the switch counts as gone, and collectives that have stood still since are given
-    /// up.
-    fn after_its_death(in_fabric: bool) -> (Duration, Duration) {
+    /// After how long without an answer the switch counts as gone, and stalled collectives are given up.
+    fn after_death(in_fabric: bool) -> (Duration, Duration) {
         let mut failures = Failures { in_fabric, in_a_row: 0 };
-        let (mut outlook, mut waited) = (Outlook::default(), Duration::ZERO);
-        outlook.progressed(Time::ZERO);
+        let (mut failure_detector, mut waited) = (FailureDetector::default(), Duration::ZERO);
+        failure_detector.on_progress(Time::ZERO);
         loop {
             failures.count(&Watched::Unreachable("nothing listens".into()));
             if failures.prove_no_switch() {
@@ -127,13 +127,13 @@ mod tests {
             waited += RETRY;
         }
         let now = Time::ZERO + Span::from_secs_f64(waited.as_secs_f64());
-        outlook.hear(now, Some(News::NoSwitch("it is gone".into())));
-        (waited, Duration::from_secs_f64(outlook.hopeless_at().unwrap().since(Time::ZERO).as_secs_f64()))
+        failure_detector.set_failure(now, Some(JobFailure::NoSwitch("it is gone".into())));
+        (waited, Duration::from_secs_f64(failure_detector.give_up_at().unwrap().since(Time::ZERO).as_secs_f64()))
     }
 
     #[test]
     fn a_switch_that_died_is_named_within_two_seconds_and_one_of_a_fabric_may_be_started_again_before() {
-        let (alone, in_fabric) = (after_its_death(false), after_its_death(true));
+        let (alone, in_fabric) = (after_death(false), after_death(true));
         assert_eq!(alone, (Duration::from_millis(1_000), Duration::from_millis(1_100)));
         assert_eq!(in_fabric, (Duration::from_millis(1_500), Duration::from_millis(1_600)));
     }

@@ -7,14 +7,14 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::switch::Verdict;
 
 use super::ports::Ports;
-use crate::udp::{Lanes, Run, UdpPort};
+use crate::udp::{Batches, Run, UdpPort};
 
 /// The number of verdicts whose runs are gathered at the same time: one for all members, and those for single members.
 const LANES: usize = 16;
 
 /// The runs that are being gathered, by verdict.
 pub struct Forwarder {
-    lanes: Lanes<Verdict, LANES>,
+    lanes: Batches<Verdict, LANES>,
     /// The number of packets for which there was no port.
     unroutable: u64,
 }
@@ -22,7 +22,7 @@ pub struct Forwarder {
 impl Forwarder {
     /// Nothing gathered.
     pub fn new() -> Forwarder {
-        Forwarder { lanes: Lanes::new(Verdict::Consume), unroutable: 0 }
+        Forwarder { lanes: Batches::new(Verdict::Consume), unroutable: 0 }
     }
 
     /// The number of packets for which there was no port.

@@ -135,7 +135,7 @@ impl Ports {
             if used.owner == owner {
                 // A switch has one socket, and asks from it at the address that it uses now. The way there is the same
                 // as before.
-                let destination = destination.along(used.destination.as_ref());
+                let destination = destination.with_limit_of(used.destination.as_ref());
                 (used.jobs, used.destination) = (used.jobs + 1, Some(destination));
                 return port;
             }

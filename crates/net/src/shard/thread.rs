@@ -30,7 +30,7 @@ use crate::event_loop::{Core, Origin, Site};
 use crate::pool_size::{longest_elements, packet_bytes};
 use crate::progress::Progress;
 use crate::sharers::Sharers;
-use crate::udp::probe;
+use crate::udp::path;
 use crate::udp::{Message, Reassembly, UdpPort};
 
 /// A command from a handle to the thread, with the channel for the answer.
@@ -132,7 +132,7 @@ impl Site for Star {
     ) -> bool {
         // The answer to a ping tells how long a packet reaches the sender of the ping.
         if let (Verdict::Port(port), Some(&kind::PONG)) = (verdict, memory.get(place.start + 4))
-            && let Some(limit) = probe::said(&memory[place.clone()])
+            && let Some(limit) = path::advertised_limit(&memory[place.clone()])
         {
             self.ports.set_limit(port, limit);
         }
@@ -207,7 +207,7 @@ impl Star {
         if let Some(answer) = &answer {
             udp.send(&udp.destination(from), &[IoSlice::new(answer)], answer.len(), Ecn::NotCapable);
         }
-        answer.is_some() || self.challenges.hear(from, packet)
+        answer.is_some() || self.challenges.on_response(from, packet)
     }
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
@@ -306,7 +306,7 @@ impl Star {
         self.jobs.remove(job);
         self.uplinks.remove(job);
         for port in self.ports.remove_group(group_of(job)) {
-            self.pieces.forget(port);
+            self.pieces.remove(port);
         }
         core.pipeline.remove(job)
     }

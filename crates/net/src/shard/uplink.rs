@@ -10,12 +10,12 @@ use tributary_proto::contract::wire::Common;
 
 use super::ports::Ports;
 use crate::udp::UdpPort;
-use crate::udp::probe::{self, PathProbe};
+use crate::udp::path::{self, MtuProbe};
 
 struct Uplink {
     common: Common,
     port: PortId,
-    path: PathProbe,
+    path: MtuProbe,
 }
 
 /// The ways to the switches above, for all jobs of one shard.
@@ -27,7 +27,7 @@ pub struct Uplinks {
 impl Uplinks {
     /// Adds a job's way to the switch above, with its longest packet; the first ping is due at once.
     pub fn add(&mut self, port: PortId, common: Common, full: usize) {
-        self.uplinks.push(Uplink { common, port, path: PathProbe::new(full, full) });
+        self.uplinks.push(Uplink { common, port, path: MtuProbe::new(full, full) });
     }
 
     /// Removes a job that is gone.
@@ -45,7 +45,7 @@ impl Uplinks {
         let Ok(common) = Common::parse(pong) else { return };
         let ours = |uplink: &&mut Uplink| uplink.port == ingress && uplink.common == Common { kind: 0, ..common };
         for uplink in self.uplinks.iter_mut().filter(ours) {
-            uplink.path.hear(pong.len());
+            uplink.path.on_pong(pong.len());
             ports.set_limit(uplink.port, uplink.path.limit());
         }
     }
@@ -60,7 +60,7 @@ impl Uplinks {
             ports.set_limit(*port, path.limit());
             let Some(above) = ports.destination(*port) else { continue };
             for len in lengths {
-                let ping = probe::ping(*common, len, path.limit());
+                let ping = path::ping(*common, len, path.limit());
                 udp.send(above, &[IoSlice::new(&ping)], ping.len(), Ecn::NotCapable);
             }
         }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tributary_control::fabric::FabricLayout;
-use tributary_net::clock::{self, Clock};
 use tributary_net::fabric::wire::{CARRY_LEN, Carry, own_header, read_pause};
+use tributary_net::os::{self, Clock};
 use tributary_net::udp::{Destination, Inbox, UdpPort};
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::{JobKey, NodeId};
@@ -121,7 +121,7 @@ impl FlowEnd {
                 let window_packets = self.machine.window(0).unwrap_or(0);
                 output::json(&Sample { at: unix_seconds(), packets: self.acknowledged, window_packets })?;
             }
-            let timer = self.machine.poll_timeout().map(|due| clock::duration(due.since(self.clock.now())));
+            let timer = self.machine.poll_timeout().map(|due| os::to_duration(due.since(self.clock.now())));
             let look = next.map(|at| at.saturating_duration_since(now));
             self.udp.wait(LOOK.min(timer.unwrap_or(LOOK)).min(look.unwrap_or(LOOK)));
         }

@@ -17,23 +17,21 @@ use tributary_proto::contract::metric::Metric;
 use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::Time;
 
+use super::completion::{Completion, Outcome};
 use super::engine::Engine;
 use super::error::GroupError;
+use super::failure_detector::JobFailure;
 use super::options::GroupStats;
-use super::outlook::News;
-use super::pending::{Completion, Outcome};
-use crate::clock::{self, Clock};
-use crate::process::Home;
+use crate::os::{self, Clock, OwnerProcess, Waker};
 use crate::rendezvous::Rendezvous;
-use crate::wake::{self, Waker};
 
 /// How long the I/O thread leaves an idle machine alone after a caller has led. The next call is probably near, and two
 /// threads that sleep on one socket would both wake up.
-const REST: Duration = Duration::from_millis(20);
+const IDLE_AFTER_CALLER: Duration = Duration::from_millis(20);
 /// How long a closed group goes on for peers that may need a packet again.
 const LINGER: Duration = Duration::from_millis(500);
-/// How long it goes on for peers that need data which only this worker holds.
-const HELD: Duration = Duration::from_secs(5);
+/// How long it goes on for peers that need data that only this worker holds.
+const LINGER_FOR_DATA: Duration = Duration::from_secs(5);
 
 /// The identity of this worker, for messages and for the control API.
 #[derive(Clone, Debug)]
@@ -58,9 +56,9 @@ pub struct Identity {
 }
 
 /// What a group, its I/O thread and its pending collectives share.
-pub struct Shared {
+pub struct Driver {
     /// The process in which the group was made. In a fork of it no thread drives the machine.
-    home: Home,
+    owner: OwnerProcess,
     pub(super) identity: Identity,
     pub(super) rendezvous: Arc<dyn Rendezvous>,
     clock: Clock,
@@ -76,7 +74,7 @@ pub struct Shared {
 pub(super) struct State {
     pub(super) engine: Engine,
     leader: Leader,
-    /// Until when a caller that leads sleeps on the socket.
+    /// Until when a leading caller sleeps on the socket.
     caller_sleeps_until: Option<Time>,
     io_thread: IoThread,
     /// When a caller last led.
@@ -94,8 +92,8 @@ enum Leader {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IoThread {
     Awake,
-    /// The thread sleeps on its condition, and as far as it knows nobody needs it.
-    Rests,
+    /// The thread sleeps on its condition variable.
+    Idle,
     /// The thread sleeps on the socket until this time, perhaps although a caller has taken the lead in the meantime.
     SleepsUntil(Time),
 }
@@ -109,7 +107,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl Driver {
     /// Shares an engine. `socket` is a second descriptor of its socket, to sleep on.
     pub fn new(
         identity: Identity,
@@ -117,9 +115,9 @@ impl Shared {
         engine: Engine,
         socket: OwnedFd,
         waker: Waker,
-    ) -> Shared {
-        Shared {
-            home: Home::here(),
+    ) -> Driver {
+        Driver {
+            owner: OwnerProcess::current(),
             identity,
             rendezvous,
             clock: engine.clock,
@@ -148,14 +146,14 @@ impl Shared {
         self.refuse_fork()?;
         let completion = Arc::new(Completion::default());
         let mut state = self.lock().ok_or_else(|| self.driver_fault())?;
-        let submitted = state.engine.submit(tensor, clock::span(timeout), Arc::clone(&completion));
+        let submitted = state.engine.submit(tensor, os::to_span(timeout), Arc::clone(&completion));
         if let Err(SubmitError::Broken(cause)) = submitted {
             return Err(self
-                .bereft(&state, &cause)
-                .unwrap_or_else(|| GroupError::Broken { place: self.place(), cause }));
+                .peer_lost_error(&state, &cause)
+                .unwrap_or_else(|| GroupError::Broken { context: self.context(), cause }));
         }
         if hand_over {
-            self.call_leader(&state);
+            self.wake_leader(&state);
         }
         Ok(completion)
     }
@@ -166,7 +164,7 @@ impl Shared {
         if let Some(outcome) = completion.outcome() {
             return Some(outcome);
         }
-        let until = until.map(|until| self.clock.now() + clock::span(until.saturating_duration_since(Instant::now())));
+        let until = until.map(|until| self.clock.now() + os::to_span(until.saturating_duration_since(Instant::now())));
         let mut state = self.lock()?;
         let mut leading = false;
         loop {
@@ -176,15 +174,15 @@ impl Shared {
                 if leading {
                     (state.leader, state.last_led) = (Leader::Nobody, now);
                     if state.engine.is_busy() {
-                        self.call_leader(&state);
+                        self.wake_leader(&state);
                     }
                 }
                 return outcome;
             }
             if !leading && state.leader == Leader::Caller {
                 drop(state);
-                let patience = until.map_or(Duration::from_secs(1), |until| clock::duration(until.since(now)));
-                completion.sleep(patience);
+                let timeout = until.map_or(Duration::from_secs(1), |until| os::to_duration(until.since(now)));
+                completion.sleep(timeout);
                 state = self.lock()?;
                 continue;
             }
@@ -197,14 +195,14 @@ impl Shared {
     pub fn run_io_thread(&self) {
         let Some(mut state) = self.lock() else { return };
         while !state.closing {
-            let rested = clock::duration(self.clock.now().since(state.last_led)) >= REST;
-            if state.leader != Leader::Caller && (rested || state.engine.is_busy()) {
+            let idle_long_enough = os::to_duration(self.clock.now().since(state.last_led)) >= IDLE_AFTER_CALLER;
+            if state.leader != Leader::Caller && (idle_long_enough || state.engine.is_busy()) {
                 state.leader = Leader::IoThread;
                 let Some(next) = self.lead(state, Leader::IoThread, None) else { return };
                 state = next;
             } else {
-                state.io_thread = IoThread::Rests;
-                let Ok((next, _)) = self.io_thread.wait_timeout(state, REST) else { return };
+                state.io_thread = IoThread::Idle;
+                let Ok((next, _)) = self.io_thread.wait_timeout(state, IDLE_AFTER_CALLER) else { return };
                 state = next;
                 state.io_thread = IoThread::Awake;
             }
@@ -222,12 +220,12 @@ impl Shared {
         let due = until.map_or(due, |until| due.min(until));
         state.sleeps(me, Some(due));
         drop(state);
-        let sleep = clock::duration(due.since(self.clock.now()));
-        let ready = wake::wait(self.socket.as_fd(), &self.waker, Some(sleep));
+        let sleep = os::to_duration(due.since(self.clock.now()));
+        let ready = os::wait(self.socket.as_fd(), &self.waker, Some(sleep));
         let mut state = self.lock()?;
         state.sleeps(me, None);
         if state.leader == me {
-            // Only the leader clears the waker. Another thread that clears it might take away a call that is meant for
+            // Only the leader clears the waker. Another thread that clears it might take away a wake-up that is meant for
             // the leader.
             if ready.woken {
                 self.waker.clear();
@@ -237,12 +235,12 @@ impl Shared {
         Some(state)
     }
 
-    /// Makes sure that some thread leads and wakes up in time for the engine's next turn.
-    fn call_leader(&self, state: &State) {
+    /// Ensures that some thread leads and wakes up in time for the engine's next turn.
+    fn wake_leader(&self, state: &State) {
         let asleep_until = match (state.leader, state.io_thread) {
             (Leader::Caller, _) => state.caller_sleeps_until,
             (_, IoThread::SleepsUntil(until)) => Some(until),
-            (_, IoThread::Rests) => return self.io_thread.notify_one(),
+            (_, IoThread::Idle) => return self.io_thread.notify_one(),
             (_, IoThread::Awake) => None,
         };
         if asleep_until.is_some_and(|until| until > state.engine.next_turn()) {
@@ -250,20 +248,20 @@ impl Shared {
         }
     }
 
-    /// The control plane has news of the job; `None` withdraws them.
-    pub fn hear(&self, news: Option<News>) {
+    /// Sets the failure that the control plane reports; `None` withdraws it.
+    pub fn set_failure(&self, failure: Option<JobFailure>) {
         let Some(mut state) = self.lock() else { return };
-        state.engine.hear(news);
-        self.call_leader(&state);
+        state.engine.set_failure(failure);
+        self.wake_leader(&state);
     }
 
-    /// True if nobody needs news any more.
+    /// True once the group is being closed.
     pub fn is_closing(&self) -> bool {
         self.lock().is_none_or(|state| state.closing)
     }
 
-    /// True if collectives were given up because of news.
-    pub fn is_bereft(&self) -> bool {
+    /// True if collectives were given up because of a failure.
+    pub fn peer_lost(&self) -> bool {
         self.lock().is_some_and(|state| state.engine.has_given_up())
     }
 
@@ -277,12 +275,11 @@ impl Shared {
         &self.identity
     }
 
-    /// Ends the group's part in the job: collectives under way fail. Peers get a last chance to ask again, unless this
-    /// worker is `abrupt`.
+    /// Leaves the job: collectives under way fail. Peers get a last chance to ask again, unless the close is `abrupt`.
     pub fn close(&self, abrupt: bool) {
         let Some(mut state) = self.lock() else { return };
         state.closing = true;
-        if !state.engine.is_settled() {
+        if !state.engine.is_idle() {
             state.engine.abort();
         }
         state.engine.finish();
@@ -300,8 +297,8 @@ impl Shared {
     fn await_peers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Option<MutexGuard<'a, State>> {
         let start = self.clock.now();
         loop {
-            let patience = if state.engine.may_leave() { LINGER } else { HELD };
-            let until = start + clock::span(patience);
+            let timeout = if state.engine.may_leave() { LINGER } else { LINGER_FOR_DATA };
+            let until = start + os::to_span(timeout);
             if (state.engine.may_leave() && !state.engine.is_busy()) || self.clock.now() >= until {
                 return Some(state);
             }
@@ -313,13 +310,13 @@ impl Shared {
 
     /// True if this process is the group's own, and not a fork of it: in a fork the lock may be held by a thread that
     /// does not exist any more.
-    pub fn is_at_home(&self) -> bool {
-        self.home.is_here()
+    pub fn is_in_owner_process(&self) -> bool {
+        self.owner.is_current()
     }
 
     /// An error if this process is a fork.
     pub fn refuse_fork(&self) -> Result<(), GroupError> {
-        if self.is_at_home() { Ok(()) } else { Err(GroupError::Forked { place: self.place() }) }
+        if self.is_in_owner_process() { Ok(()) } else { Err(GroupError::Forked { context: self.context() }) }
     }
 
     /// The counters so far.
@@ -329,7 +326,7 @@ impl Shared {
         Ok(GroupStats {
             host: state.engine.host.stats().clone(),
             socket: *state.engine.link.counters(),
-            strangers: state.engine.link.strangers(),
+            rejected_packets: state.engine.link.rejected_packets(),
             elements_reduced: state.engine.elements_reduced(),
         })
     }
@@ -348,16 +345,16 @@ impl Shared {
 
     /// The error for a machine that a panic has stopped.
     pub fn driver_fault(&self) -> GroupError {
-        GroupError::DriverFault { place: self.place() }
+        GroupError::DriverFault { context: self.context() }
     }
 
     /// The error for a wait that was too short.
     pub fn still_running(&self) -> GroupError {
-        GroupError::StillRunning { place: self.place() }
+        GroupError::StillRunning { context: self.context() }
     }
 
     /// Job, switch and rank, for messages.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn context(&self) -> String {
         let Identity { switch, job, rank, world, .. } = &self.identity;
         format!("job \"{job}\" at switch {switch}, rank {rank} of {world}")
     }

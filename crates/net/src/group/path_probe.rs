@@ -1,6 +1,6 @@
-//! Tests what the way to a switch does to packets besides carrying them: whether congestion marks survive it, and
-//! whether it keeps the order of packets. Protocols with windows depend on marks, and protocols that sum packets in
-//! their order depend on the order.
+//! Tests what the path to a switch does to packets besides carrying them: whether congestion marks survive it, and whether
+//! it keeps the order of packets. Protocols with windows depend on marks, and protocols that sum packets in their order
+//! depend on the order.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -12,39 +12,38 @@ use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use super::connect::{SOCKET_BUFFER, control_round_trip, join, request, resolve};
 use super::error::ConnectError;
 use super::options::ConnectOptions;
+use crate::os::{self, Waker};
 use crate::rendezvous::Rendezvous;
-use crate::udp::path::Path;
-use crate::udp::probe::{self, SHORTEST};
+use crate::udp::path::{self, Path, SHORTEST_PING};
 use crate::udp::{Inbox, UdpPort};
-use crate::wake::{self, Waker};
 
-/// The number of all questions. It is less than a switch answers one member at once.
-const QUESTIONS: u32 = 512;
-/// The number of questions that leave together. A way with several lanes spreads such a burst over them.
+/// The number of pings: less than a switch answers one member at once.
+const PINGS: u32 = 512;
+/// The number of pings that leave together. A path over several links (ECMP, LAG) spreads such a burst over them.
 const BURST: u32 = 32;
-/// If no packet comes for this time, the remaining questions count as lost.
+/// If no packet comes for this time, the remaining pings count as lost.
 const SILENCE: Duration = Duration::from_millis(300);
-/// Bytes of each question. They have room for its number behind what every ping has.
+/// Bytes of each ping: the usual fields, and its number.
 const LEN: usize = 256;
 
-/// The answers to the questions that a switch was asked.
+/// What the pings to a switch have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
-    /// Questions that left.
+pub struct PathReport {
+    /// Pings that were sent.
     pub sent: u32,
-    /// Answers that came.
+    /// Answers that arrived.
     pub answered: u32,
-    /// Answers that say that their sender takes part in ECN, as the questions did.
+    /// Answers that are ECN-capable, as the pings were.
     pub capable: u32,
     /// Answers with a congestion mark.
     pub marked: u32,
-    /// Answers that came after one to a later question.
+    /// Answers that arrived after the answer to a later ping.
     pub overtaken: u32,
 }
 
-impl Survey {
-    /// Notes an answer. `newest` is the number after that of the latest question that was answered so far.
-    fn hear(&mut self, number: u32, newest: &mut u32, ecn: Ecn) {
+impl PathReport {
+    /// Notes an answer. `newest` is the number after that of the latest ping that was answered so far.
+    fn on_answer(&mut self, number: u32, newest: &mut u32, ecn: Ecn) {
         self.answered += 1;
         self.overtaken += u32::from(number < *newest);
         *newest = (*newest).max(number + 1);
@@ -56,8 +55,8 @@ impl Survey {
     }
 }
 
-/// Joins a job of one rank, whose options name switch and job, asks its switch, and leaves.
-pub fn survey(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Result<Survey, ConnectError> {
+/// Joins a job of one rank, whose options name switch and job, pings its switch, and leaves.
+pub fn probe_path(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Result<PathReport, ConnectError> {
     options.check()?;
     let switch = resolve(&options.switch)?;
     let socket_error = |source| ConnectError::Socket { switch, source };
@@ -70,51 +69,56 @@ pub fn survey(options: &ConnectOptions, rendezvous: &dyn Rendezvous) -> Result<S
     let outcome = match answer.shards.first() {
         Some(&shard) => {
             let to = udp.destination(shard);
-            ask(&mut udp, &waker, header, |udp, packet| {
+            ping_in_bursts(&mut udp, &waker, header, |udp, packet| {
                 udp.send(&to, &[IoSlice::new(packet)], packet.len(), Ecn::Capable)
             })
         }
-        None => Survey::default(),
+        None => PathReport::default(),
     };
     rendezvous.leave(answer.job_id, answer.key, options.rank);
     Ok(outcome)
 }
 
-/// Asks in bursts. A burst leaves when the one before it was answered or is lost.
-fn ask(udp: &mut UdpPort, waker: &Waker, header: Common, mut send: impl FnMut(&mut UdpPort, &[u8])) -> Survey {
-    let (mut survey, mut newest) = (Survey::default(), 0);
+/// Pings in bursts. A burst leaves when the one before it was answered or is lost.
+fn ping_in_bursts(
+    udp: &mut UdpPort,
+    waker: &Waker,
+    header: Common,
+    mut send: impl FnMut(&mut UdpPort, &[u8]),
+) -> PathReport {
+    let (mut report, mut newest) = (PathReport::default(), 0);
     let mut inbox = Inbox::new();
-    while survey.sent < QUESTIONS {
+    while report.sent < PINGS {
         for _ in 0..BURST {
-            let mut packet = probe::ping(header, LEN, None);
-            packet[SHORTEST..SHORTEST + 4].copy_from_slice(&survey.sent.to_be_bytes());
+            let mut packet = path::ping(header, LEN, None);
+            packet[SHORTEST_PING..SHORTEST_PING + 4].copy_from_slice(&report.sent.to_be_bytes());
             send(udp, &packet);
-            survey.sent += 1;
+            report.sent += 1;
         }
         let mut last = Instant::now();
-        while survey.answered < survey.sent && last.elapsed() < SILENCE {
-            if !wake::wait(udp.as_fd(), waker, Some(SILENCE)).packets {
+        while report.answered < report.sent && last.elapsed() < SILENCE {
+            if !os::wait(udp.as_fd(), waker, Some(SILENCE)).packets {
                 continue;
             }
             udp.receive(&mut inbox);
             for message in &inbox.messages {
-                for place in message.segments() {
-                    if let Some(number) = number_of(&inbox.memory[place], &header) {
-                        survey.hear(number, &mut newest, message.ecn);
+                for range in message.segments() {
+                    if let Some(number) = number_of(&inbox.memory[range], &header) {
+                        report.on_answer(number, &mut newest, message.ecn);
                         last = Instant::now();
                     }
                 }
             }
         }
     }
-    survey
+    report
 }
 
-/// The number of the question that a packet answers, if the question is ours.
+/// The number of the ping that a packet answers, if the ping is ours.
 fn number_of(packet: &[u8], header: &Common) -> Option<u32> {
     let common = Common::parse(packet).ok()?;
     let is_ours = common.kind == kind::PONG && common.job == header.job && common.key == header.key;
-    let number = packet.get(SHORTEST..SHORTEST + 4).filter(|_| is_ours && SHORTEST > COMMON_LEN)?;
+    let number = packet.get(SHORTEST_PING..SHORTEST_PING + 4).filter(|_| is_ours && SHORTEST_PING > COMMON_LEN)?;
     number.try_into().ok().map(u32::from_be_bytes)
 }
 
@@ -123,8 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_after_a_later_answer_was_overtaken() {
-        let (mut survey, mut newest) = (Survey::default(), 0);
+    fn an_answer_after_a_later_one_was_overtaken() {
+        let (mut report, mut newest) = (PathReport::default(), 0);
         for (number, ecn) in [
             (0, Ecn::Capable),
             (2, Ecn::CongestionExperienced),
@@ -132,9 +136,9 @@ mod tests {
             (3, Ecn::Capable),
             (3, Ecn::Capable),
         ] {
-            survey.hear(number, &mut newest, ecn);
+            report.on_answer(number, &mut newest, ecn);
         }
-        let Survey { answered, capable, marked, overtaken, .. } = survey;
+        let PathReport { answered, capable, marked, overtaken, .. } = report;
         assert_eq!((answered, capable, marked, overtaken), (5, 3, 1, 2), "a duplicate counts as overtaken");
     }
 }
