@@ -319,7 +319,7 @@ mod tests {
             if number % 7 == 6 {
                 let same = |_: Receiver, run: &Run, memory: &[u8]| {
                     let expected: Vec<u8> = waiting.drain(..run.packets()).flatten().collect();
-                    let came: Vec<u8> = run.pieces().iter().flat_map(|piece| memory[piece.clone()].to_vec()).collect();
+                    let came: Vec<u8> = run.ranges().iter().flat_map(|range| memory[range.clone()].to_vec()).collect();
                     assert!(came == expected);
                     passed += run.packets();
                 };
