@@ -16,7 +16,6 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{JobId, JobKey, Rank};
-use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 
