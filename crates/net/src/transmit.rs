@@ -9,7 +9,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::marking::Marking;
 
 use crate::fabric::egress::Egress;
-use crate::fabric::rooms::Charge;
+use crate::fabric::ingress_buffers::Charge;
 use crate::udp::{Batches, Destination, Run, UdpPort};
 
 /// Bytes of all runs: several of the longest fit, and all of it stays in a core's own cache.
@@ -122,7 +122,7 @@ impl PacedQueue {
 
     /// Takes a packet.
     pub fn offer(&mut self, packet: &[u8], transmit: &Transmit) {
-        self.queue.offer(packet, transmit.ecn, transmit.to, Charge::Nobody);
+        self.queue.offer(packet, transmit.ecn, transmit.to, Charge::None);
     }
 
     /// Sends the packets that may leave by now.

@@ -236,13 +236,14 @@ fn strangers_are_counted_by_reason_and_change_no_result() {
         );
     });
     // The last of it may still be on its way to the shard.
-    let all_seen = |report: &ShardReport| report.strangers.total() + report.jobs[0].report.drops.total() >= 6 * COPIES;
+    let all_seen =
+        |report: &ShardReport| report.rejected_packets.total() + report.jobs[0].report.drops.total() >= 6 * COPIES;
     let report = eventually(|| switch.shards[0].report().wait().unwrap(), all_seen);
     let job = &report.jobs[0].report;
     // A packet that the kernel had no room for was never seen.
     assert_eq!(report.socket.rx_overflows, 0, "the buffer holds what is thrown");
     for reason in [DropReason::Truncated, DropReason::BadMagic, DropReason::BadVersion, DropReason::UnknownJob] {
-        assert_eq!(report.strangers.get(reason), COPIES, "{}", reason.name());
+        assert_eq!(report.rejected_packets.get(reason), COPIES, "{}", reason.name());
     }
     assert_eq!(job.drops.get(DropReason::WrongKey), COPIES);
     assert_eq!(job.drops.get(DropReason::NotAMember), COPIES);

@@ -101,5 +101,5 @@ fn strangers_are_counted_and_change_nothing() {
 }
 
 fn stranger(status: &SwitchStatus, reason: &str) -> u64 {
-    status.switch.strangers.get(reason).copied().unwrap_or(0)
+    status.switch.rejected_packets.get(reason).copied().unwrap_or(0)
 }

@@ -37,6 +37,23 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
+    /// A rank of a job, which waits a minute for the others. The protocol has its default options, and the switch chooses
+    /// sizes.
+    pub fn new(switch: impl ToString, job: &str, rank: u16, world: u16, protocol: &'static Protocol) -> ConnectOptions {
+        ConnectOptions {
+            switch: switch.to_string(),
+            job: job.to_owned(),
+            rank,
+            world,
+            timeout: Duration::from_secs(60),
+            protocol,
+            options: protocol.options.defaults(),
+            elements_per_packet: None,
+            slots: None,
+            trees: None,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let ConnectOptions { rank, world, .. } = self;
         let wrong = if !(1..=JobConfig::MAX_WORLD).contains(world) {

@@ -18,8 +18,8 @@ const RETRY: Duration = Duration::from_millis(250);
 const ATTEMPTS: u32 = 5;
 /// The same for a switch of a fabric: there is time, 1.5 s, to start it again.
 const ATTEMPTS_IN_FABRIC: u32 = 7;
-/// The same for its seat, 5 s: running jobs go on without it, and it finds them again.
-const ATTEMPTS_AT_SEAT: u32 = 21;
+/// The same for its controller, 5 s: running jobs go on without it, and it finds them again.
+const ATTEMPTS_AT_CONTROLLER: u32 = 21;
 
 /// Calls that failed one after the other.
 struct Failures {
@@ -30,7 +30,7 @@ struct Failures {
 impl Failures {
     /// Counts the outcome of a call.
     fn count(&mut self, watched: &Watched) {
-        let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoSeat(_));
+        let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoController(_));
         self.in_a_row = if failed { self.in_a_row + 1 } else { 0 };
     }
 
@@ -39,9 +39,9 @@ impl Failures {
         self.in_a_row >= if self.in_fabric { ATTEMPTS_IN_FABRIC } else { ATTEMPTS }
     }
 
-    /// True if the fabric's seat counts as gone.
-    fn prove_no_seat(&self) -> bool {
-        self.in_a_row >= ATTEMPTS_AT_SEAT
+    /// True if the fabric's controller counts as gone.
+    fn prove_no_controller(&self) -> bool {
+        self.in_a_row >= ATTEMPTS_AT_CONTROLLER
     }
 }
 
@@ -84,11 +84,11 @@ pub fn run(group: &Weak<Driver>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
                 ))));
                 reported = true;
             }
-            Watched::NoSeat(why) if failures.prove_no_seat() => {
+            Watched::NoController(why) if failures.prove_no_controller() => {
                 group.set_failure(Some(JobFailure::NoSwitch(why)));
                 reported = true;
             }
-            Watched::Unreachable(_) | Watched::NoSeat(_) => {}
+            Watched::Unreachable(_) | Watched::NoController(_) => {}
         }
         drop(group);
         match failures.in_a_row {
@@ -149,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_has_longer_than_a_switch() {
+    fn a_controller_has_longer_than_a_switch() {
         let mut failures = Failures { in_fabric: true, in_a_row: 0 };
-        (1..ATTEMPTS_AT_SEAT).for_each(|_| failures.count(&Watched::NoSeat("it is asked in vain".into())));
-        assert!(!failures.prove_no_seat());
-        failures.count(&Watched::NoSeat("it is asked in vain".into()));
-        assert!(failures.prove_no_seat());
+        (1..ATTEMPTS_AT_CONTROLLER).for_each(|_| failures.count(&Watched::NoController("it is asked in vain".into())));
+        assert!(!failures.prove_no_controller());
+        failures.count(&Watched::NoController("it is asked in vain".into()));
+        assert!(failures.prove_no_controller());
     }
 }

@@ -16,9 +16,9 @@ use std::thread::{Builder, JoinHandle};
 use self::offer::Offering;
 use self::thread::{Command, ServerThread};
 use crate::api::OfferBody;
+use crate::client::Token;
 use crate::client::{ClientError, ServerClient};
 use crate::os::Waker;
-use crate::token::Token;
 use crate::udp::UdpPort;
 use crate::udp::path::Path;
 

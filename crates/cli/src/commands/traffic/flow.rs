@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tributary_control::fabric::FabricLayout;
-use tributary_net::fabric::wire::{CARRY_LEN, Carry, own_header, read_pause};
+use tributary_net::fabric::wire::{CARRY_LEN, Carry, fabric_header, read_pause};
 use tributary_net::os::{self, Clock};
 use tributary_net::udp::{Destination, Inbox, UdpPort};
 use tributary_proto::contract::config::TimerConfig;
@@ -148,11 +148,11 @@ impl FlowEnd {
     fn hear(&mut self, packet: &[u8], ecn: Ecn) {
         let now = self.clock.now();
         let Ok(header) = Common::parse(packet) else { return };
-        if header == own_header(kind::PAUSE, self.key) {
+        if header == fabric_header(kind::PAUSE, self.key) {
             self.paused_until = read_pause(packet).map_or(self.paused_until, |span| now + span);
         }
         let Some(segment) = packet.get(BEFORE..BEFORE + HEADER_LEN) else { return };
-        if header != own_header(kind::CARRY, self.key) {
+        if header != fabric_header(kind::CARRY, self.key) {
             return;
         }
         let own = &packet[CARRY_LEN..BEFORE];

@@ -1,6 +1,5 @@
-//! Watches at the switch above, one for each job that runs there too. By a watch the switch above learns who is gone
-//! below this switch, and this switch learns who is gone elsewhere. The connections show both switches that the other
-//! is alive.
+//! Watches at the parent switch, one for each job that runs there too. By a watch the parent learns who is gone below this
+//! switch, and this switch learns who is gone elsewhere. The connections show both switches that the other is alive.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,46 +14,45 @@ use tributary_proto::contract::ids::{JobId, JobKey};
 
 use crate::api::call;
 use crate::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
-use crate::token::Token;
+use crate::client::Token;
 
-/// The time between a change below and the next question. Ranks often go together, and one question then reports them
-/// all.
+/// The time between a change below and the next request. Ranks often end together, and one request then reports them all.
 const GATHER: Duration = Duration::from_millis(20);
 /// The pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The pause after a call that was refused, unless the reason is that the job is unknown.
 const LONG_PAUSE: Duration = Duration::from_secs(10);
-/// Time for an answer. The switch above answers after 30 s at the latest.
+/// Time for an answer. The parent answers after 30 s at the latest.
 const WATCH: Duration = Duration::from_secs(35);
 
 /// What a watch reports.
-pub(crate) enum News {
-    /// True if the connection to the switch above stands.
-    Stands(bool),
+pub(crate) enum ParentEvent {
+    /// True if the connection to the parent is open.
+    Connected(bool),
     /// The members and switches that are gone elsewhere.
     Departed(Departed),
-    /// The job is over at the switch above or elsewhere, for this reason.
+    /// The job has failed at the parent or elsewhere, for this reason.
     Broken(String),
-    /// The switch above no longer has this job.
+    /// The parent no longer has this job.
     Forgotten,
 }
 
-/// All watches of this switch at the switch above.
-pub(crate) struct WatchesAbove {
-    above: SocketAddr,
+/// All watches of this switch at its parent.
+pub(crate) struct ParentWatches {
+    parent: SocketAddr,
     token: Option<Token>,
-    news: UnboundedSender<(JobId, News)>,
+    events: UnboundedSender<(JobId, ParentEvent)>,
     jobs: Mutex<BTreeMap<JobId, Watch>>,
 }
 
-/// The report to the switch above: who is gone below, and why the job is over here, if it is over.
+/// The report to the parent: who is gone below, and why the job has failed here, if it has.
 type Below = (Departed, Option<String>);
 
 /// One watch. Dropping it ends it.
 struct Watch {
     key: JobKey,
     /// The number of the last report.
-    told: u32,
+    reported: u32,
     below: watch::Sender<Below>,
     task: JoinHandle<()>,
 }
@@ -65,11 +63,14 @@ impl Drop for Watch {
     }
 }
 
-impl WatchesAbove {
-    /// The value before there is any watch. `above` is the control API of the switch above, and calls show it the
-    /// token.
-    pub fn new(above: SocketAddr, token: Option<Token>, news: UnboundedSender<(JobId, News)>) -> WatchesAbove {
-        WatchesAbove { above, token, news, jobs: Mutex::default() }
+impl ParentWatches {
+    /// No watches. `parent` is the control API of the parent switch, and calls show it the token.
+    pub fn new(
+        parent: SocketAddr,
+        token: Option<Token>,
+        events: UnboundedSender<(JobId, ParentEvent)>,
+    ) -> ParentWatches {
+        ParentWatches { parent, token, events, jobs: Mutex::default() }
     }
 
     /// Begins and ends watches as jobs come and go, and reports changes below.
@@ -81,10 +82,10 @@ impl WatchesAbove {
         for (id, (plan, number)) in now {
             let watch = jobs.entry(id).or_insert_with(|| self.begin(plan));
             let fault = faults.get(&id).cloned();
-            if watch.told != number || watch.below.borrow().1 != fault {
-                watch.told = number;
+            if watch.reported != number || watch.below.borrow().1 != fault {
+                watch.reported = number;
                 let below = (control.gone_below(id).unwrap_or_default(), fault);
-                watch.below.send_if_modified(|told| std::mem::replace(told, below.clone()) != below);
+                watch.below.send_if_modified(|reported| std::mem::replace(reported, below.clone()) != below);
             }
         }
     }
@@ -99,22 +100,22 @@ impl WatchesAbove {
             gone: GoneMembers::default(),
         };
         let path = format!("/jobs/{}/switches/watch", plan.name);
-        let (token, news) = (self.token.clone(), self.news.clone());
-        let teller = Teller { above: self.above, token, path, job: plan.config.job, news };
-        Watch { key: plan.config.key, told: 0, below, task: tokio::spawn(teller.run(body, news_below)) }
+        let (token, events) = (self.token.clone(), self.events.clone());
+        let task = WatchTask { parent: self.parent, token, path, job: plan.config.job, events };
+        Watch { key: plan.config.key, reported: 0, below, task: tokio::spawn(task.run(body, news_below)) }
     }
 }
 
 /// The task of one watch.
-struct Teller {
-    above: SocketAddr,
+struct WatchTask {
+    parent: SocketAddr,
     token: Option<Token>,
     path: String,
     job: JobId,
-    news: UnboundedSender<(JobId, News)>,
+    events: UnboundedSender<(JobId, ParentEvent)>,
 }
 
-impl Teller {
+impl WatchTask {
     async fn run(self, mut body: SwitchWatchBody, mut below: watch::Receiver<Below>) {
         loop {
             {
@@ -133,39 +134,39 @@ impl Teller {
                     }
                     continue;
                 }
-                answer = tokio::time::timeout(WATCH, self.ask(&body)) => answer,
+                answer = tokio::time::timeout(WATCH, self.request(&body)) => answer,
             };
             match answer {
                 Ok(Ok(Ok(GoneMembers { broken: Some(sentence), .. }))) => {
                     body.gone.broken = Some(sentence.clone());
-                    self.tell(News::Broken(sentence));
+                    self.emit(ParentEvent::Broken(sentence));
                 }
                 Ok(Ok(Ok(mut gone))) if gone != body.gone => {
                     gone.broken = body.gone.broken.take();
-                    self.tell(News::Departed(gone.clone().table(self.above.ip())));
+                    self.emit(ParentEvent::Departed(gone.clone().table(self.parent.ip())));
                     body.gone = gone;
                 }
                 Ok(Ok(Ok(_))) => {}
                 Ok(Ok(Err(error))) if matches!(error.code.as_str(), "unknown_job" | "wrong_key") => {
-                    return self.tell(News::Forgotten);
+                    return self.emit(ParentEvent::Forgotten);
                 }
                 Ok(Ok(Err(error))) => {
-                    tracing::warn!(above = %self.above, error = error.error, "the switch above keeps no watch");
+                    tracing::warn!(parent = %self.parent, error = error.error, "the parent switch refuses a watch");
                     tokio::time::sleep(LONG_PAUSE).await;
                 }
                 Ok(Err(_)) | Err(_) => {
-                    self.tell(News::Stands(false));
+                    self.emit(ParentEvent::Connected(false));
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
 
-    async fn ask(&self, body: &SwitchWatchBody) -> std::io::Result<Result<GoneMembers, ErrorBody>> {
+    async fn request(&self, body: &SwitchWatchBody) -> std::io::Result<Result<GoneMembers, ErrorBody>> {
         let bytes = serde_json::to_vec(body)?;
         let headers: Vec<_> = self.token.iter().map(|token| ("Authorization", token.header())).collect();
-        let call = call::post(self.above, &self.path, &bytes, &headers).await?;
-        self.tell(News::Stands(true));
+        let call = call::post(self.parent, &self.path, &bytes, &headers).await?;
+        self.emit(ParentEvent::Connected(true));
         let answer = call.answer().await?;
         Ok(match answer.status {
             200 => Ok(serde_json::from_slice(&answer.body)?),
@@ -173,8 +174,8 @@ impl Teller {
         })
     }
 
-    fn tell(&self, news: News) {
+    fn emit(&self, events: ParentEvent) {
         // The call fails only if the control plane is gone.
-        let _ = self.news.send((self.job, news));
+        let _ = self.events.send((self.job, events));
     }
 }

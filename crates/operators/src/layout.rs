@@ -1,23 +1,23 @@
-//! The places of vectors in a guest's memory.
+//! Where vectors lie in a guest's memory.
 
 /// The alignment of vectors, which suits vector instructions.
 const ALIGNMENT: usize = 64;
 
 /// Vectors with the same maximum length, one after the other in the guest's memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
+pub(crate) struct VectorLayout {
     first: usize,
     stride: usize,
 }
 
-impl Places {
-    /// Places behind the guest's own memory, for vectors of so many bytes.
-    pub fn of(free: usize, vector_bytes: usize) -> Places {
+impl VectorLayout {
+    /// A layout behind the guest's own memory, for vectors of this many bytes.
+    pub fn of(free: usize, vector_bytes: usize) -> VectorLayout {
         let first = free.next_multiple_of(ALIGNMENT) + ALIGNMENT;
-        Places { first, stride: stride(vector_bytes) }
+        VectorLayout { first, stride: stride(vector_bytes) }
     }
 
-    /// Bytes that so many vectors take in the guest's memory; each is followed by guard bytes.
+    /// Bytes that `vectors` vectors take in the guest's memory; each is followed by guard bytes.
     pub fn bytes(vector_bytes: usize, vectors: usize) -> usize {
         vectors * stride(vector_bytes) + 2 * ALIGNMENT
     }

@@ -1,4 +1,4 @@
-//! Where the members and servers of a job are in a fabric, each on a host of its own, and what they are told of it.
+//! Where the members and servers of a job are in a fabric, each on a host of its own, and what they learn of it.
 
 use std::net::SocketAddr;
 
@@ -11,37 +11,37 @@ use super::job::FabricJob;
 use crate::api::{FabricReply, ServedInFabric};
 use crate::shard::{JobInstall, ShardError};
 
-/// A job with the hosts of its members and servers, before its trees are planned; an error says who cannot take part.
-pub fn find(fabric: &FabricLayout, name: JobName, job: JobInstall) -> Result<FabricJob, ShardError> {
+/// A job with the hosts of its members and servers, before its trees are planned; an error says who cannot join.
+pub fn locate(fabric: &FabricLayout, name: JobName, job: JobInstall) -> Result<FabricJob, ShardError> {
     let ranks = job.members.iter().enumerate().map(|(rank, &at)| (format!("rank {rank}"), at));
     let servers = job.servers.iter().enumerate().map(|(number, server)| (format!("server {number}"), server.addr));
-    let mut seats: Vec<(String, NodeId)> = Vec::with_capacity(job.members.len() + job.servers.len());
+    let mut endpoints: Vec<(String, NodeId)> = Vec::with_capacity(job.members.len() + job.servers.len());
     for (who, at) in ranks.chain(servers) {
         let host = host_at(fabric, at).ok_or_else(|| {
             ShardError::Fabric(format!(
-                "{who} comes from {}, which is no host of the fabric: start it on one, and name the switch that the host is \
+                "{who} comes from {}, which is not a host of the fabric: start it on one, and name the switch that the host is \
                  connected to",
                 at.ip()
             ))
         })?;
-        if let Some((other, _)) = seats.iter().find(|&&(_, there)| there == host) {
+        if let Some((other, _)) = endpoints.iter().find(|&&(_, there)| there == host) {
             let name = fabric.name(host);
             return Err(ShardError::Fabric(format!(
                 "{other} and {who} are both on {name}: a job has one rank or one server on a host of a fabric"
             )));
         }
-        seats.push((who, host));
+        endpoints.push((who, host));
     }
-    let mut hosts: Vec<NodeId> = seats.into_iter().map(|(_, host)| host).collect();
+    let mut hosts: Vec<NodeId> = endpoints.into_iter().map(|(_, host)| host).collect();
     let server_hosts = hosts.split_off(job.members.len());
     Ok(FabricJob { name, job, hosts, server_hosts, trees: Vec::new(), around: Vec::new() })
 }
 
-/// What a member learns of the fabric and of its place in the job's trees; `None` if its rank is none of the job's.
-pub fn told(fabric: &FabricLayout, job: &FabricJob, rank: u16) -> Option<FabricReply> {
+/// What a member learns of the fabric and of its position in the job's trees; `None` if the job has no such rank.
+pub fn member_reply(fabric: &FabricLayout, job: &FabricJob, rank: u16) -> Option<FabricReply> {
     let own = *job.hosts.get(usize::from(rank))?;
     let cable = fabric.cables[fabric.ports[own.index()].first()?.cable];
-    let (hosts, leaves) = numbers(fabric, job.seats());
+    let (hosts, leaves) = numbers(fabric, job.endpoints());
     Some(FabricReply {
         leaf: fabric.udp(fabric.leaf_of(own)),
         hosts,
@@ -53,19 +53,19 @@ pub fn told(fabric: &FabricLayout, job: &FabricJob, rank: u16) -> Option<FabricR
     })
 }
 
-/// What a server of a job learns of the fabric; `None` if somebody is on no host of it, and so the job cannot be.
-pub fn told_server(fabric: &FabricLayout, plan: &Plan, server: ServerId) -> Option<ServedInFabric> {
+/// What a server of a job learns of the fabric; `None` if a member or server is not on a host of it.
+pub fn server_reply(fabric: &FabricLayout, plan: &Plan, server: ServerId) -> Option<ServedInFabric> {
     let servers = plan.servers.dedicated().iter().map(|server| server.addr);
-    let seats = plan.workers.iter().copied().chain(servers).map(|at| host_at(fabric, at));
-    let seats = seats.collect::<Option<Vec<NodeId>>>()?;
-    let own = *seats.get(plan.workers.len() + server.index())?;
-    let (hosts, leaves) = numbers(fabric, seats.into_iter());
+    let endpoints = plan.workers.iter().copied().chain(servers).map(|at| host_at(fabric, at));
+    let endpoints = endpoints.collect::<Option<Vec<NodeId>>>()?;
+    let own = *endpoints.get(plan.workers.len() + server.index())?;
+    let (hosts, leaves) = numbers(fabric, endpoints.into_iter());
     Some(ServedInFabric { leaf: fabric.udp(fabric.leaf_of(own)), hosts, leaves })
 }
 
 /// The numbers of hosts, and of the switches that these are connected to.
-fn numbers(fabric: &FabricLayout, seats: impl Iterator<Item = NodeId>) -> (Vec<u32>, Vec<u32>) {
-    seats.map(|host| (host.0, fabric.leaf_of(host).0)).unzip()
+fn numbers(fabric: &FabricLayout, endpoints: impl Iterator<Item = NodeId>) -> (Vec<u32>, Vec<u32>) {
+    endpoints.map(|host| (host.0, fabric.leaf_of(host).0)).unzip()
 }
 
 /// The host with this address.
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     /// The outcome for ranks and servers at these hosts of a leaf with four.
-    fn placed(ranks: &[u8], servers: &[u8]) -> Result<(Vec<NodeId>, Vec<NodeId>), String> {
+    fn located(ranks: &[u8], servers: &[u8]) -> Result<(Vec<NodeId>, Vec<NodeId>), String> {
         let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 4\n";
         let fabric = FabricFile::parse(text).unwrap();
         let at = |host: u8, port| SocketAddr::from(([10, 77, 0, host + 1], port));
@@ -106,17 +106,17 @@ mod tests {
             servers: servers.collect(),
             ..JobInstall::of_workers(protocol, config, members, [10, 77, 128, 1].into())
         };
-        let found = find(&fabric, JobName::new("sum").unwrap(), job).map_err(|error| error.to_string())?;
+        let found = locate(&fabric, JobName::new("sum").unwrap(), job).map_err(|error| error.to_string())?;
         Ok((found.hosts, found.server_hosts))
     }
 
     #[test]
     fn each_rank_and_each_server_is_on_a_host_of_its_own() {
         let nodes = |hosts: &[u32]| hosts.iter().copied().map(NodeId).collect::<Vec<_>>();
-        assert_eq!(placed(&[2, 0], &[3, 1]), Ok((nodes(&[2, 0]), nodes(&[3, 1]))));
+        assert_eq!(located(&[2, 0], &[3, 1]), Ok((nodes(&[2, 0]), nodes(&[3, 1]))));
         let one_each = "a job has one rank or one server on a host of a fabric";
-        assert_eq!(placed(&[1, 1], &[]), Err(format!("rank 0 and rank 1 are both on host1: {one_each}")));
-        assert_eq!(placed(&[0, 1], &[1]), Err(format!("rank 1 and server 0 are both on host1: {one_each}")));
-        assert!(placed(&[0], &[9]).unwrap_err().starts_with("server 0 comes from 10.77.0.10, which is no host"));
+        assert_eq!(located(&[1, 1], &[]), Err(format!("rank 0 and rank 1 are both on host1: {one_each}")));
+        assert_eq!(located(&[0, 1], &[1]), Err(format!("rank 1 and server 0 are both on host1: {one_each}")));
+        assert!(located(&[0], &[9]).unwrap_err().starts_with("server 0 comes from 10.77.0.10, which is not a host"));
     }
 }

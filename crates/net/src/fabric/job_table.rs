@@ -1,5 +1,4 @@
-//! The seat's own account of jobs: all jobs, the switches that have had each of them, and the jobs that can never go
-//! on.
+//! The controller's table of jobs: all jobs, the switches that have had each of them, and the jobs that have failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +7,21 @@ use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::protocol::Protocol;
 
 use super::job::FabricJob;
-use super::told::Told;
+
+/// The controller's message about jobs.
+#[derive(Debug, Default)]
+pub struct JobSync {
+    /// Jobs that stay installed.
+    pub keep: Vec<JobId>,
+    /// Jobs to install. All others are removed.
+    pub install: Vec<FabricJob>,
+    /// The slots over all trees that jobs have now, for jobs whose machines can be resized.
+    pub shares: Vec<(JobId, u16)>,
+    /// Protocols whose jobs share a machine that stays, whether such a job is there or not.
+    pub shared: Vec<&'static Protocol>,
+    /// Jobs that have failed, and why.
+    pub broken: Vec<(JobId, String)>,
+}
 
 /// The jobs of the fabric.
 #[derive(Default)]
@@ -17,10 +30,10 @@ pub struct Jobs {
     pub all: BTreeMap<JobId, FabricJob>,
     /// The switches that have had a job, for each job with trees. If such a switch lacks the job now, it was started
     /// again and has lost the sums.
-    pub taken: BTreeSet<(NodeId, JobId)>,
+    pub installed: BTreeSet<(NodeId, JobId)>,
     /// The protocols whose jobs share a machine at each switch that has had such a job, by code.
     pub shared: BTreeMap<u8, &'static Protocol>,
-    /// The jobs that can never go on, with the reason.
+    /// The jobs that have failed, with the reason.
     pub broken: BTreeMap<JobId, String>,
 }
 
@@ -34,19 +47,19 @@ impl Jobs {
         self.all.insert(job.job.config.job, job);
     }
 
-    /// Forgets a job; false if there was no such job.
+    /// Removes a job; false if there was no such job.
     pub fn remove(&mut self, id: JobId) -> bool {
-        self.taken.retain(|&(_, taken)| taken != id);
+        self.installed.retain(|&(_, installed)| installed != id);
         self.broken.remove(&id);
         self.all.remove(&id).is_some()
     }
 
-    /// The message to the seat's own switch, with these jobs to install.
-    pub fn told(&self, install: Vec<FabricJob>) -> Told {
+    /// The message to the controller's own switch, with these jobs to install.
+    pub fn sync_message(&self, install: Vec<FabricJob>) -> JobSync {
         let keep = self.all.keys().copied().collect();
         let broken = self.broken.iter().map(|(&id, why)| (id, why.clone())).collect();
         let shared = self.shared.values().copied().collect();
-        Told { keep, install, shares: self.shares().collect(), shared, broken }
+        JobSync { keep, install, shares: self.shares().collect(), shared, broken }
     }
 
     /// The slots that jobs have now, for jobs whose machines can be resized.
@@ -56,23 +69,23 @@ impl Jobs {
     }
 
     /// Notes that a job's machine at a switch has failed. True if that is new.
-    pub fn failed(&mut self, fabric: &FabricLayout, node: NodeId, id: JobId, fault: &str) -> bool {
+    pub fn note_fault(&mut self, fabric: &FabricLayout, node: NodeId, id: JobId, fault: &str) -> bool {
         let why = || format!("{fault}, at {}; the job is over", fabric.name(node));
         let is_news = self.all.contains_key(&id) && !self.broken.contains_key(&id);
         is_news && self.broken.insert(id, why()).is_none()
     }
 
     /// Notes that a switch has lost these jobs, which were installed there. True if that ends one of them.
-    pub fn lost(&mut self, fabric: &FabricLayout, node: NodeId, lacking: &[u16]) -> bool {
-        let mut news = false;
+    pub fn note_loss(&mut self, fabric: &FabricLayout, node: NodeId, lacking: &[u16]) -> bool {
+        let mut changed = false;
         for id in lacking.iter().copied().map(JobId) {
-            let taken = self.taken.contains(&(node, id));
-            let Some(job) = self.all.get(&id).filter(|job| taken && !job.job.protocol.replants) else { continue };
+            let installed = self.installed.contains(&(node, id));
+            let Some(job) = self.all.get(&id).filter(|job| installed && !job.job.protocol.replants) else { continue };
             let Some(tree) = job.trees.iter().position(|tree| tree.switch(node).is_some()) else { continue };
             let what = format!("through {}", fabric.name(node));
             let why = job.broken_by(tree, &what, "which was started again without its sums", "connect again");
-            news |= self.broken.insert(id, why).is_none();
+            changed |= self.broken.insert(id, why).is_none();
         }
-        news
+        changed
     }
 }

@@ -1,5 +1,5 @@
-//! The machines of a job's trees at one switch, as one machine for the pipeline. The slot of a packet tells which tree
-//! the packet is for, and each tree takes packets only from its own neighbours.
+//! The machines of a job's trees at one switch, as one machine for the pipeline. The slot of a packet says which tree it
+//! is for, and each tree takes packets only from its own neighbours.
 
 use tributary_control::trees::TreeSwitch;
 use tributary_proto::contract::config::{JobConfig, Parent, SwitchConfig};
@@ -18,27 +18,27 @@ use super::job::FabricJob;
 
 /// The machines of a job at one switch. The pipeline drops packets of the job that come in by any other port than its
 /// trees'.
-pub fn plant(job: &FabricJob, crossbar: &mut Crossbar) -> Option<InstalledJob> {
+pub fn build(job: &FabricJob, crossbar: &mut Crossbar) -> Option<InstalledJob> {
     let (protocol, config) = (job.job.protocol, &job.job.config);
     let (mut members, mut others, mut trees) = (Vec::new(), Vec::new(), Vec::new());
     for (number, tree) in job.trees.iter().enumerate() {
-        let planted = match tree.switch(crossbar.node()) {
-            Some(place) => Some(Planted::new(protocol, config, TreeId(number as u16), place, crossbar)?),
+        let machine = match tree.switch(crossbar.node()) {
+            Some(position) => Some(TreeMachine::new(protocol, config, TreeId(number as u16), position, crossbar)?),
             None => None,
         };
-        if let Some(planted) = &planted {
-            members.extend_from_slice(&planted.children);
-            others.extend(planted.parent);
+        if let Some(machine) = &machine {
+            members.extend_from_slice(&machine.children);
+            others.extend(machine.parent);
         }
-        trees.push(planted);
+        trees.push(machine);
     }
     for ports in [&mut members, &mut others] {
         ports.sort_unstable();
         ports.dedup();
     }
     others.retain(|port| members.binary_search(port).is_err());
-    let planted = trees.iter().any(Option::is_some).then(|| TreeMachines { protocol, job: config.clone(), trees });
-    let machine = planted.map(|planted| Box::new(planted) as Box<dyn Switch>);
+    let machines = trees.iter().any(Option::is_some).then(|| TreeMachines { protocol, job: config.clone(), trees });
+    let machine = machines.map(|machines| Box::new(machines) as Box<dyn Switch>);
     Some(InstalledJob { protocol: protocol.code, key: config.key, members, others, machine })
 }
 
@@ -47,11 +47,11 @@ struct TreeMachines {
     protocol: &'static Protocol,
     job: JobConfig,
     /// The trees by number. The entry is `None` for a tree that does not use this switch.
-    trees: Vec<Option<Planted>>,
+    trees: Vec<Option<TreeMachine>>,
 }
 
 /// One tree at one switch.
-struct Planted {
+struct TreeMachine {
     machine: Box<dyn Switch>,
     children: Vec<PortId>,
     parent: Option<PortId>,
@@ -59,51 +59,51 @@ struct Planted {
     ranks: Vec<Vec<Rank>>,
 }
 
-impl Planted {
+impl TreeMachine {
     /// `None` if the tree belongs to another fabric, or if the protocol has no machine.
     fn new(
         protocol: &'static Protocol,
         job: &JobConfig,
         shard: TreeId,
-        place: &TreeSwitch,
+        position: &TreeSwitch,
         crossbar: &mut Crossbar,
-    ) -> Option<Planted> {
-        let neighbours = place.children.iter().map(|child| (child.port, child.node));
-        let mut neighbours = neighbours.chain(place.parent.map(|parent| (parent.port, parent.node)));
+    ) -> Option<TreeMachine> {
+        let neighbours = position.children.iter().map(|child| (child.port, child.node));
+        let mut neighbours = neighbours.chain(position.parent.map(|parent| (parent.port, parent.node)));
         if !neighbours.all(|(port, node)| crossbar.leads_to(port, node)) {
             return None;
         }
-        let nodes: Vec<NodeId> = place.children.iter().map(|child| child.node).collect();
+        let nodes: Vec<NodeId> = position.children.iter().map(|child| child.node).collect();
         let group: GroupId = crossbar.add_group(job.job, nodes.into_iter())?;
-        let children: Vec<PortId> = place.children.iter().map(|child| child.port).collect();
-        let parent = place.parent.map(|parent| Parent { port: parent.port, child: parent.child });
+        let children: Vec<PortId> = position.children.iter().map(|child| child.port).collect();
+        let parent = position.parent.map(|parent| Parent { port: parent.port, child: parent.child });
         let config = SwitchConfig {
             job: job.clone(),
             tree: shard,
             members: children.clone(),
-            below: place.children.iter().map(|child| child.below.clone()).collect(),
+            below: position.children.iter().map(|child| child.below.clone()).collect(),
             group,
             parent,
         };
         let machine = protocol.switch(Values::Elements, &config)?;
-        let ranks = place.children.iter().map(|child| child.below.ranks().to_vec()).collect();
-        Some(Planted { machine, children, parent: parent.map(|parent| parent.port), ranks })
+        let ranks = position.children.iter().map(|child| child.below.ranks().to_vec()).collect();
+        Some(TreeMachine { machine, children, parent: parent.map(|parent| parent.port), ranks })
     }
 
-    fn borders(&self, port: PortId) -> bool {
+    fn is_neighbour(&self, port: PortId) -> bool {
         self.children.contains(&port) || self.parent == Some(port)
     }
 
-    /// Adds this tree's report to the sum. For the seat's control plane, every rank is a child of the fabric.
+    /// Adds this tree's report to the sum. For the controller's control plane, every rank is a child of the fabric.
     fn add_to(&self, sum: &mut SwitchReport) {
-        let part = self.machine.report();
-        sum.slots += part.slots;
-        sum.slots_waiting += part.slots_waiting;
-        sum.blocks_completed += part.blocks_completed;
-        sum.contributions += part.contributions;
-        metric::combine(&mut sum.metrics, &part.metrics);
-        sum.orders.extend(part.orders);
-        let ranks = part.missing.iter().filter_map(|child| self.ranks.get(child.index())).flatten();
+        let report = self.machine.report();
+        sum.slots += report.slots;
+        sum.slots_waiting += report.slots_waiting;
+        sum.blocks_completed += report.blocks_completed;
+        sum.contributions += report.contributions;
+        metric::combine(&mut sum.metrics, &report.metrics);
+        sum.orders.extend(report.orders);
+        let ranks = report.missing.iter().filter_map(|child| self.ranks.get(child.index())).flatten();
         sum.missing.extend(ranks.map(|&rank| ChildId::of_rank(rank)));
     }
 
@@ -117,7 +117,7 @@ impl Planted {
 }
 
 impl TreeMachines {
-    fn planted(&self) -> impl Iterator<Item = &Planted> {
+    fn machines(&self) -> impl Iterator<Item = &TreeMachine> {
         self.trees.iter().flatten()
     }
 }
@@ -131,58 +131,58 @@ impl Switch for TreeMachines {
                 None => return Verdict::Drop(DropReason::BadField),
             },
         };
-        match self.trees.get_mut(tree.index()).and_then(Option::as_mut).filter(|planted| planted.borders(ingress)) {
-            Some(planted) => planted.machine.process(now, ingress, packet, ports),
+        match self.trees.get_mut(tree.index()).and_then(Option::as_mut).filter(|tree| tree.is_neighbour(ingress)) {
+            Some(tree) => tree.machine.process(now, ingress, packet, ports),
             None => Verdict::Drop(DropReason::NotAMember),
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        for planted in self.trees.iter_mut().flatten() {
-            if planted.machine.poll_timeout().is_some_and(|due| due <= now) {
-                planted.machine.handle_timeout(now);
+        for tree in self.trees.iter_mut().flatten() {
+            if tree.machine.poll_timeout().is_some_and(|due| due <= now) {
+                tree.machine.handle_timeout(now);
             }
         }
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission> {
-        self.trees.iter_mut().flatten().find_map(|planted| planted.machine.poll_transmit(now, buf))
+        self.trees.iter_mut().flatten().find_map(|tree| tree.machine.poll_transmit(now, buf))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.planted().filter_map(|planted| planted.machine.poll_timeout()).min()
+        self.machines().filter_map(|tree| tree.machine.poll_timeout()).min()
     }
 
-    /// All trees get equal parts, as they did when they were planted.
+    /// All trees get equal shares, as when they were built.
     fn resize(&mut self, slots: u16) {
         self.job.slots = slots;
         let own = slots / self.trees.len().max(1) as u16;
-        self.trees.iter_mut().flatten().for_each(|planted| planted.machine.resize(own));
+        self.trees.iter_mut().flatten().for_each(|tree| tree.machine.resize(own));
     }
 
     fn memory_bytes(&self) -> usize {
-        let trees: usize = self.planted().map(Planted::memory_bytes).sum();
-        size_of::<TreeMachines>() + self.trees.capacity() * size_of::<Option<Planted>>() + trees
+        let trees: usize = self.machines().map(TreeMachine::memory_bytes).sum();
+        size_of::<TreeMachines>() + self.trees.capacity() * size_of::<Option<TreeMachine>>() + trees
     }
 
     fn report(&self) -> SwitchReport {
         let mut sum = SwitchReport::default();
-        self.planted().for_each(|planted| planted.add_to(&mut sum));
+        self.machines().for_each(|tree| tree.add_to(&mut sum));
         sum.missing.sort_unstable();
         sum.missing.dedup();
         sum
     }
 
     fn take_instructions(&mut self) -> Option<u64> {
-        let planted = self.trees.iter_mut().flatten();
-        planted.filter_map(|planted| planted.machine.take_instructions()).reduce(|sum, more| sum + more)
+        let tree = self.trees.iter_mut().flatten();
+        tree.filter_map(|tree| tree.machine.take_instructions()).reduce(|sum, more| sum + more)
     }
 
     fn fault(&self) -> Option<String> {
-        self.planted().find_map(|planted| planted.machine.fault())
+        self.machines().find_map(|tree| tree.machine.fault())
     }
 
     fn questions(&self) -> u64 {
-        self.planted().fold(0, |kinds, planted| kinds | planted.machine.questions())
+        self.machines().fold(0, |kinds, tree| kinds | tree.machine.questions())
     }
 }

@@ -11,13 +11,13 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
 use super::Site;
-use super::burst::{Burst, Own};
+use super::burst::{Burst, MachinePackets};
 use crate::udp::{Inbox, UdpPort};
 
 const KEY: JobKey = JobKey(5);
 
 /// Makes one packet for each verdict when its timer is due. The packet's number follows its header.
-struct Talker {
+struct Emitter {
     job: JobId,
     packet_len: usize,
     verdicts: Vec<Verdict>,
@@ -25,7 +25,7 @@ struct Talker {
     is_due: bool,
 }
 
-impl Switch for Talker {
+impl Switch for Emitter {
     fn process(&mut self, _: Time, _: PortId, _: &mut PacketMut<'_>, _: &dyn PortView) -> Verdict {
         Verdict::Consume
     }
@@ -57,29 +57,29 @@ pub fn socket() -> UdpPort {
 
 /// The machine of each job makes packets of this length with these verdicts, and all packets leave through `site`.
 /// Returns how many packets left, and in how many calls.
-pub fn talk(site: &mut impl Site, udp: &mut UdpPort, jobs: &[(JobId, usize, Vec<Verdict>)]) -> (u64, u64) {
+pub fn transmit_all(site: &mut impl Site, udp: &mut UdpPort, jobs: &[(JobId, usize, Vec<Verdict>)]) -> (u64, u64) {
     let mut pipeline = Pipeline::default();
     for &(job, packet_len, ref verdicts) in jobs {
-        let talker = Talker { job, packet_len, verdicts: verdicts.clone(), made: 0, is_due: true };
-        let machine: Option<Box<dyn Switch>> = Some(Box::new(talker));
+        let emitter = Emitter { job, packet_len, verdicts: verdicts.clone(), made: 0, is_due: true };
+        let machine: Option<Box<dyn Switch>> = Some(Box::new(emitter));
         let (members, others) = (Vec::new(), Vec::new());
         pipeline.install(job, InstalledJob { protocol: 1, key: KEY, members, others, machine });
     }
-    let (mut inbox, mut own) = (Inbox::new(), Own::new());
-    let mut burst = Burst::new(Time::ZERO, site, udp, &mut inbox, &mut own);
+    let (mut inbox, mut packets) = (Inbox::new(), MachinePackets::new());
+    let mut burst = Burst::new(Time::ZERO, site, udp, &mut inbox, &mut packets);
     drive::switch::handle_timeout(&mut pipeline, &mut burst);
     burst.end();
     (udp.counters().tx_packets, udp.counters().tx_runs)
 }
 
 /// The numbers of the packets that have come to a socket, in the order of their arrival.
-pub fn heard(socket: &mut UdpPort) -> Vec<u8> {
+pub fn received(socket: &mut UdpPort) -> Vec<u8> {
     let (mut inbox, mut numbers) = (Inbox::new(), Vec::new());
     // The loopback interface delivers a packet before the call that sends it returns.
     loop {
         let more = socket.receive(&mut inbox);
-        for place in inbox.messages.iter().flat_map(|message| message.segments()) {
-            let packet = &inbox.memory[place];
+        for range in inbox.messages.iter().flat_map(|message| message.segments()) {
+            let packet = &inbox.memory[range];
             assert!(packet[COMMON_LEN..].iter().all(|&byte| byte == packet[COMMON_LEN]), "packets have run together");
             numbers.push(packet[COMMON_LEN]);
         }

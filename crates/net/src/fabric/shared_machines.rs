@@ -1,4 +1,4 @@
-//! What the jobs of a protocol share at one switch of a fabric: the machine, and what it is told of each job.
+//! The machines that jobs of a protocol share at one switch of a fabric, and what such a machine learns of each job.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,35 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::values::Values;
 
 use super::crossbar::Crossbar;
-use super::job::Installed;
-use crate::sharers::Sharers;
+use super::tree_watch::Installed;
+use crate::shard::SharedMachines;
 
-/// Brings the machine, unless it is there, at the switch `node`.
-pub fn share(protocol: &Protocol, fabric: &FabricLayout, node: NodeId, pipeline: &mut Pipeline) {
+/// Installs the machine at the switch `node`, unless it is there.
+pub fn install(protocol: &Protocol, fabric: &FabricLayout, node: NodeId, pipeline: &mut Pipeline) {
     let Some(shared) = protocol.shared.as_ref().filter(|_| !pipeline.has_shared(protocol.code)) else { return };
     let (elements_per_packet, options) = (fabric.elements_per_packet, fabric.switch_options.of(shared));
     let config = SharedSwitchConfig { node, elements_per_packet, options };
     pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
 }
 
-/// Gives up the machines that no job uses, but for those of the protocols `stay`.
-pub fn give_up(jobs: &BTreeMap<JobId, Installed>, stay: &[&Protocol], sharers: &mut Sharers, pipeline: &mut Pipeline) {
+/// Removes the machines that no job uses, except those of the protocols `stay`.
+pub fn remove_idle(
+    jobs: &BTreeMap<JobId, Installed>,
+    stay: &[&Protocol],
+    totals: &mut SharedMachines,
+    pipeline: &mut Pipeline,
+) {
     let is_used = |code: &u8| jobs.values().any(|job| job.job.job.protocol.code == *code);
     let may_go = |code: &u8| !stay.iter().any(|protocol| protocol.code == *code) && !is_used(code);
     let idle: Vec<u8> = pipeline.all_shared().map(|(code, ..)| code).filter(may_go).collect();
     for code in idle {
-        sharers.give_up(pipeline, code);
+        totals.remove(pipeline, code);
     }
 }
 
-/// A job as the machine that its protocol's jobs share is told of it: `hosts` are those of its members, then of its servers.
-/// Nobody has planned trees for it.
-pub fn plan(crossbar: &Crossbar, protocol: &Protocol, job: &JobConfig, hosts: &[NodeId]) -> SharedJob {
+/// A job as the shared machine learns of it: `hosts` are those of its members, then of its servers. It has no planned
+/// trees.
+pub fn job_plan(crossbar: &Crossbar, protocol: &Protocol, job: &JobConfig, hosts: &[NodeId]) -> SharedJob {
     let fabric = crossbar.fabric();
     let ports: Vec<Option<PortId>> = hosts.iter().map(|&host| crossbar.port_to(host)).collect();
     let children = ports.iter().take(job.world.into()).flatten().count() as u16;
@@ -74,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_jobs_share_is_told_where_members_are_and_by_which_ports_its_own_are_reached() {
+    fn a_shared_machine_learns_where_members_are_and_by_which_ports_its_own_are_reached() {
         let crossbar = leaf();
         for protocol in sharing() {
             let job = JobConfig {
@@ -88,34 +93,34 @@ mod tests {
                 levels: false,
                 options: protocol.options.defaults(),
             };
-            let told = plan(&crossbar, protocol, &job, &[2, 1, 0].map(NodeId));
-            assert_eq!(*told.fabric.hosts, [2, 1, 0].map(NodeId));
-            assert_eq!(*told.fabric.switches, [5, 4, 4].map(NodeId));
-            assert_eq!(told.ports, [None, Some(PortId(1)), Some(PortId(0))]);
-            assert_eq!((told.job.world, told.trees.len()), (3, 0));
-            assert_eq!(told.share_bytes, protocol.share_bytes(&job, 2));
+            let job_of_switch = job_plan(&crossbar, protocol, &job, &[2, 1, 0].map(NodeId));
+            assert_eq!(*job_of_switch.fabric.hosts, [2, 1, 0].map(NodeId));
+            assert_eq!(*job_of_switch.fabric.switches, [5, 4, 4].map(NodeId));
+            assert_eq!(job_of_switch.ports, [None, Some(PortId(1)), Some(PortId(0))]);
+            assert_eq!((job_of_switch.job.world, job_of_switch.trees.len()), (3, 0));
+            assert_eq!(job_of_switch.share_bytes, protocol.share_bytes(&job, 2));
             // A server comes after the ranks.
             let job = JobConfig { world: 2, ..job };
-            let told = plan(&crossbar, protocol, &job, &[2, 0, 1].map(NodeId));
-            assert_eq!(told.ports, [None, Some(PortId(0)), Some(PortId(1))]);
-            assert_eq!(told.share_bytes, protocol.share_bytes(&job, 1), "{protocol}: it is no member");
+            let job_of_switch = job_plan(&crossbar, protocol, &job, &[2, 0, 1].map(NodeId));
+            assert_eq!(job_of_switch.ports, [None, Some(PortId(0)), Some(PortId(1))]);
+            assert_eq!(job_of_switch.share_bytes, protocol.share_bytes(&job, 1), "{protocol}: it is not a member");
         }
     }
 
     #[test]
-    fn what_no_job_uses_goes_unless_the_seat_says_that_it_stays() {
+    fn an_idle_machine_is_removed_unless_the_controller_keeps_it() {
         let (crossbar, mut pipeline) = (leaf(), Pipeline::on_a_thread());
         let all: Vec<&Protocol> = sharing().collect();
-        all.iter().for_each(|protocol| share(protocol, crossbar.fabric(), LEAF, &mut pipeline));
-        let mut sharers = Sharers::default();
-        let before = sharers.report(&pipeline);
-        give_up(&BTreeMap::new(), &all[1..], &mut sharers, &mut pipeline);
+        all.iter().for_each(|protocol| install(protocol, crossbar.fabric(), LEAF, &mut pipeline));
+        let mut totals = SharedMachines::default();
+        let before = totals.report(&pipeline);
+        remove_idle(&BTreeMap::new(), &all[1..], &mut totals, &mut pipeline);
         assert!(pipeline.all_shared().map(|(code, ..)| code).eq(all[1..].iter().map(|protocol| protocol.code)));
-        // What it has counted is told as before.
+        // Its counters are reported as before.
         let names = |report: &[(u8, SharedReport, usize)]| {
             report.iter().map(|(code, own, _)| (*code, own.metrics.iter().map(|own| own.name).collect())).collect()
         };
-        let (before, after): (Vec<(u8, Vec<&str>)>, _) = (names(&before), names(&sharers.report(&pipeline)));
+        let (before, after): (Vec<(u8, Vec<&str>)>, _) = (names(&before), names(&totals.report(&pipeline)));
         assert_eq!(before, after);
     }
 }

@@ -1,6 +1,5 @@
-//! The books of a switch: what its jobs have done since the start, including jobs that have ended. The books also write
-//! the lines of the log about jobs. Their size does not grow as jobs come and go, because the figures of ended jobs are
-//! added up.
+//! What a switch's jobs have done since the start, including jobs that have ended. The lines of the log about jobs are
+//! written here too. The size does not grow as jobs come and go, because the figures of ended jobs are added up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +11,17 @@ use tributary_proto::contract::metric::{self, Metric, MetricValue};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 
-use super::shards::Sightings;
+use super::shards::ShardSamples;
 use crate::shard::ShardJob;
 
 /// If the sums of a job have waited for this time, the log names the job.
 const STALL: Span = Span::from_millis(30_000);
-/// The most error codes that are counted separately. A limit is needed because the switch above may send any code.
-const MOST_CODES: usize = 64;
+/// The most error codes that are counted separately. A limit is needed because the parent switch may send any code.
+const MAX_CODES: usize = 64;
 
 /// What jobs have done.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct ProtocolTotals {
     /// Packets of members.
     pub packets: u64,
     /// Sums completed.
@@ -37,9 +36,9 @@ pub(crate) struct Totals {
 
 /// What has happened since the switch was started.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Account {
+pub(crate) struct Totals {
     /// The totals for each protocol, by the protocol's name.
-    pub protocols: BTreeMap<&'static str, Totals>,
+    pub protocols: BTreeMap<&'static str, ProtocolTotals>,
     /// Packets of jobs that were dropped.
     pub drops: DropCounters,
     /// Jobs that were formed.
@@ -53,7 +52,7 @@ pub(crate) struct Account {
     /// For each job there is a time for which incomplete sums have waited while none became complete. This is the
     /// longest one, in seconds.
     pub stalled_s: f64,
-    /// Operators of jobs' own that are compiled and in use.
+    /// Custom operators of jobs that are compiled and in use.
     pub operators: usize,
 }
 
@@ -64,23 +63,23 @@ struct Entry {
     blocks: u64,
     /// When a block was last completed, or when it was last seen that nothing waits.
     moved: Time,
-    /// How long sums had waited at the last look.
+    /// How long sums had waited at the last sample.
     stalled: Span,
-    told: bool,
+    warned: bool,
 }
 
-/// The books of a switch.
+/// The totals of a switch.
 #[derive(Default)]
-pub(crate) struct Books {
+pub(crate) struct JobTotals {
     jobs: BTreeMap<JobId, Entry>,
-    /// The figures of jobs that have ended, and those of the switch. Looks at the shards do not change them.
-    past: Account,
+    /// The figures of jobs that have ended, and those of the switch itself.
+    past: Totals,
 }
 
-impl Books {
+impl JobTotals {
     /// Notes an event of a job, and logs it for operators.
-    pub fn note(&mut self, now: Time, tiding: &Tiding) {
-        match tiding {
+    pub fn note(&mut self, now: Time, event: &Tiding) {
+        match event {
             Tiding::Formed(plan) => {
                 self.past.formed += 1;
                 self.open(now, plan);
@@ -96,7 +95,7 @@ impl Books {
             }
             Tiding::Lost { plan, lost } => self.lose(plan, lost),
             Tiding::Back { plan, ranks } => {
-                tracing::info!(job = %plan.name, id = plan.config.job.0, ?ranks, "members are heard again");
+                tracing::info!(job = %plan.name, id = plan.config.job.0, ?ranks, "members are back");
             }
             Tiding::Ended { plan, end } => {
                 *self.past.ended.entry(*end).or_default() += 1;
@@ -110,15 +109,15 @@ impl Books {
     fn open(&mut self, now: Time, plan: &Arc<Plan>) {
         let plan_of = Arc::clone(plan);
         let entry =
-            Entry { plan: plan_of, since: now, end: None, blocks: 0, moved: now, stalled: Span::ZERO, told: false };
+            Entry { plan: plan_of, since: now, end: None, blocks: 0, moved: now, stalled: Span::ZERO, warned: false };
         self.jobs.insert(plan.config.job, entry);
     }
 
     fn lose(&mut self, plan: &Plan, lost: &Departed) {
         self.past.lost += lost.members.len() as u64;
         let (job, id) = (&plan.name, plan.config.job.0);
-        for place in &lost.switches {
-            tracing::warn!(%job, id, switch = %place.addr, ranks = ?place.ranks, "switch lost");
+        for switch in &lost.switches {
+            tracing::warn!(%job, id, switch = %switch.addr, ranks = ?switch.ranks, "switch lost");
         }
         for server in &lost.servers {
             tracing::warn!(%job, id, server = server.server, addr = %server.addr, "server lost");
@@ -130,33 +129,33 @@ impl Books {
     }
 
     /// Checks whether each job makes progress.
-    pub fn look(&mut self, now: Time, sightings: &Sightings) {
+    pub fn sample(&mut self, now: Time, samples: &ShardSamples) {
         for (&id, entry) in &mut self.jobs {
-            let parts = || parts(sightings, id);
-            let machines = || parts().filter_map(|part| part.report.machine.as_ref());
+            let shard_jobs = || in_shards(samples, id);
+            let machines = || shard_jobs().filter_map(|job| job.report.machine.as_ref());
             let blocks = machines().map(|machine| machine.blocks_completed).sum();
             let waits = machines().any(|machine| machine.slots_waiting > 0 || machine.lag.is_some());
             if blocks != entry.blocks || !waits {
-                (entry.blocks, entry.moved, entry.told) = (blocks, now, false);
+                (entry.blocks, entry.moved, entry.warned) = (blocks, now, false);
             }
             entry.stalled = now.since(entry.moved);
-            if entry.stalled >= STALL && !entry.told {
-                entry.told = true;
+            if entry.stalled >= STALL && !entry.warned {
+                entry.warned = true;
                 let children = machines().flat_map(|machine| &machine.missing);
                 let below = children.filter_map(|child| entry.plan.children.get(child.index()));
                 let ranks: Vec<u16> = below.flat_map(|child| child.below.ranks()).map(|rank| rank.0).collect();
                 let seconds = entry.stalled.as_secs_f64().round();
-                tracing::warn!(job = %entry.plan.name, id = id.0, seconds, waits_for = ?ranks, "job stands still");
+                tracing::warn!(job = %entry.plan.name, id = id.0, seconds, waits_for = ?ranks, "job is stalled");
             }
         }
     }
 
-    /// Notes that a job no longer holds memory. `last` is its last sighting.
-    pub fn close(&mut self, now: Time, id: JobId, last: &Sightings) {
+    /// Notes that a job no longer holds memory. `last` has its last report.
+    pub fn close(&mut self, now: Time, id: JobId, last: &ShardSamples) {
         let Some(entry) = self.jobs.remove(&id) else { return };
         let before = self.past.protocols.entry(entry.plan.protocol.name).or_default();
         let blocks = before.blocks;
-        add(before, &mut self.past.drops, &entry.plan, parts(last, id));
+        add(before, &mut self.past.drops, &entry.plan, in_shards(last, id));
         // The job's gauges end with the job and become zero. Its counters stay in the totals.
         for metric in &mut before.metrics {
             if let MetricValue::Gauge(value) = &mut metric.value {
@@ -170,35 +169,40 @@ impl Books {
 
     /// A request was answered with an error.
     pub fn count_error(&mut self, code: &str) {
-        let known = self.past.errors.len() < MOST_CODES || self.past.errors.contains_key(code);
+        let known = self.past.errors.len() < MAX_CODES || self.past.errors.contains_key(code);
         *self.past.errors.entry(if known { code } else { "other" }.to_owned()).or_default() += 1;
     }
 
     /// What has happened so far.
-    pub fn account(&self, sightings: &Sightings) -> Account {
-        let mut account = self.past.clone();
+    pub fn totals(&self, samples: &ShardSamples) -> Totals {
+        let mut all = self.past.clone();
         for protocol in protocols::ALL {
-            account.protocols.entry(protocol.name).or_default();
+            all.protocols.entry(protocol.name).or_default();
         }
         for (&id, entry) in &self.jobs {
-            let totals = account.protocols.entry(entry.plan.protocol.name).or_default();
-            add(totals, &mut account.drops, &entry.plan, parts(sightings, id));
-            account.stalled_s = account.stalled_s.max(entry.stalled.as_secs_f64());
+            let totals = all.protocols.entry(entry.plan.protocol.name).or_default();
+            add(totals, &mut all.drops, &entry.plan, in_shards(samples, id));
+            all.stalled_s = all.stalled_s.max(entry.stalled.as_secs_f64());
         }
-        account
+        all
     }
 }
 
-fn parts(sightings: &Sightings, id: JobId) -> impl Iterator<Item = &ShardJob> {
-    let reports = sightings.shards.iter().filter_map(|sighting| sighting.report.as_ref());
+fn in_shards(samples: &ShardSamples, id: JobId) -> impl Iterator<Item = &ShardJob> {
+    let reports = samples.shards.iter().filter_map(|sample| sample.report.as_ref());
     reports.flat_map(|report| &report.jobs).filter(move |job| job.id == id)
 }
 
-fn add<'a>(totals: &mut Totals, drops: &mut DropCounters, plan: &Plan, parts: impl Iterator<Item = &'a ShardJob>) {
-    for part in parts {
-        totals.packets += part.report.packets;
-        drops.add(&part.report.drops);
-        if let Some(machine) = &part.report.machine {
+fn add<'a>(
+    totals: &mut ProtocolTotals,
+    drops: &mut DropCounters,
+    plan: &Plan,
+    shard_jobs: impl Iterator<Item = &'a ShardJob>,
+) {
+    for job in shard_jobs {
+        totals.packets += job.report.packets;
+        drops.add(&job.report.drops);
+        if let Some(machine) = &job.report.machine {
             totals.blocks += machine.blocks_completed;
             totals.contributions += machine.contributions;
             totals.goodput_bytes += machine.blocks_completed * u64::from(plan.config.elements_per_packet) * 4;

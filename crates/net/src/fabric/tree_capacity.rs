@@ -1,5 +1,5 @@
-//! Which switches have room for a job's trees. Each switch is charged what its own trees need there, so that a tree is
-//! planned around a switch without room; where no tree is left, the job gets fewer slots.
+//! Which switches have memory for a job's trees. Each switch is charged what its own trees need there, so that a tree is
+//! planned around a full switch; where no tree is left, the job gets fewer slots.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use tributary_control::{Held, Holding, JobShape, Limits, is_charged_by_tree};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
 
-use super::job::FabricJob;
-use super::planning::{self, Request};
+use super::job::{FabricJob, Request};
+use super::planning;
 
-/// The job with trees, each of which owns an equal part of its slots. `without`: switches that do not take it in, each
-/// with the reason.
-pub fn house<'a>(
+/// The job with trees, each of which owns an equal share of its slots. `without`: switches that refuse it, each with the
+/// reason.
+pub fn fit_job<'a>(
     fabric: &FabricLayout,
-    placed: &FabricJob,
+    located: &FabricJob,
     dead_cables: &[usize],
     without: &BTreeMap<NodeId, String>,
     others: impl Iterator<Item = &'a FabricJob> + Clone,
@@ -24,13 +24,13 @@ pub fn house<'a>(
     let mut network = planning::network(fabric, dead_cables);
     without.keys().for_each(|&switch| network.set_switch(switch, false));
     others.clone().for_each(|job| network.add_load(&job.trees, planning::RATE));
-    match is_charged_by_tree(placed.job.protocol) {
-        true => set_rooms(&mut network, fabric, others),
-        false => shut_small(&mut network, fabric, placed)?,
+    match is_charged_by_tree(located.job.protocol) {
+        true => set_free_memory(&mut network, fabric, others),
+        false => planning::exclude_small(&mut network, fabric, located)?,
     }
-    let mut slots = placed.job.config.slots;
+    let mut slots = located.job.config.slots;
     let mut job = loop {
-        match with_slots(placed, &network, fabric, slots) {
+        match with_slots(located, &network, fabric, slots) {
             Ok(job) => break job,
             Err(TreeError::Full { .. } | TreeError::NoRoot { .. } | TreeError::NoWay { .. })
                 if slots / 2 >= Limits::MIN_SLOTS =>
@@ -49,33 +49,20 @@ pub fn holding(job: &FabricJob) -> Option<Holding> {
     is_charged_by_tree(job.job.protocol).then(|| shape(job).holding(&job.trees))
 }
 
-/// Shuts switches with less memory than jobs divide. An error if the job has members behind one.
-pub(super) fn shut_small(network: &mut Network, fabric: &FabricLayout, job: &FabricJob) -> Result<(), TreeError> {
-    for switch in fabric.switches().filter(|&switch| is_small(fabric, switch)) {
-        let children = job.hosts.iter().filter(|&&host| fabric.leaf_of(host) == switch).count();
-        if children > 0 {
-            let (need, room) = (fabric.memory_bytes, fabric.memory_of(switch));
-            return Err(TreeError::Full { switch: fabric.name(switch).to_owned(), children, need, room });
-        }
-        network.set_switch(switch, false);
-    }
-    Ok(())
-}
-
-fn is_small(fabric: &FabricLayout, switch: NodeId) -> bool {
-    fabric.memory_of(switch) < fabric.memory_bytes
-}
-
 /// What each switch has left beside these jobs.
-fn set_rooms<'a>(network: &mut Network, fabric: &FabricLayout, others: impl Iterator<Item = &'a FabricJob> + Clone) {
+fn set_free_memory<'a>(
+    network: &mut Network,
+    fabric: &FabricLayout,
+    others: impl Iterator<Item = &'a FabricJob> + Clone,
+) {
     let protocols: BTreeMap<u8, &Protocol> =
         others.clone().map(|job| (job.job.protocol.code, job.job.protocol)).collect();
-    // What the jobs of a protocol share is at every switch; what no job uses makes way.
+    // What the jobs of a protocol share is at every switch; what no job uses is freed.
     let shared: u64 = protocols.values().map(|protocol| fabric.shared.bytes(protocol)).sum();
     let mut held = Held::default();
     others.for_each(|job| held.add(job.job.protocol, holding(job).as_ref(), || shape(job).bytes()));
     for switch in fabric.switches() {
-        let held = shared.saturating_add(held.of(switch, is_small(fabric, switch)));
+        let held = shared.saturating_add(held.of(switch, planning::is_small(fabric, switch)));
         network.set_room(switch, fabric.memory_of(switch).saturating_sub(held));
     }
 }
@@ -97,7 +84,7 @@ fn shape(job: &FabricJob) -> JobShape {
     }
 }
 
-/// The bytes that one of so many trees, which divide so many slots, takes of a switch with so many children.
+/// The bytes that one of `trees` trees, which divide `slots` slots, takes of a switch with this number of children.
 fn need(fabric: &FabricLayout, job: &FabricJob, slots: u16, trees: u16) -> impl Fn(usize) -> u64 + use<> {
     let leaf = |host: &NodeId| fabric.leaf_of(*host);
     let levels = job.hosts.windows(2).any(|pair| leaf(&pair[0]) != leaf(&pair[1]));
@@ -105,24 +92,24 @@ fn need(fabric: &FabricLayout, job: &FabricJob, slots: u16, trees: u16) -> impl 
     move |children| shape.as_ref().map_or(0, |shape| shape.tree_bytes(children, levels))
 }
 
-/// The job with so many slots. Fewer trees than it wants have more slots each, so that they need more room.
+/// The job with this number of slots. Fewer trees than it wants have more slots each, so that they need more memory.
 fn with_slots(
-    placed: &FabricJob,
+    located: &FabricJob,
     network: &Network,
     fabric: &FabricLayout,
     slots: u16,
 ) -> Result<FabricJob, TreeError> {
-    let mut job = placed.clone();
-    let mut asked = placed.job.trees;
+    let mut job = located.clone();
+    let mut wanted_trees = located.job.trees;
     job.trees = loop {
-        let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: asked };
-        let wanted = asked.unwrap_or(DEFAULT_TREES);
-        let trees = planning::plan_over(network, &request, &need(fabric, placed, slots, wanted))?;
+        let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: wanted_trees };
+        let wanted = wanted_trees.unwrap_or(DEFAULT_TREES);
+        let trees = planning::plan_over(network, &request, &need(fabric, located, slots, wanted))?;
         let count = (trees.len() as u16).min(slots);
-        if asked == Some(count) {
+        if wanted_trees == Some(count) {
             break trees;
         }
-        asked = Some(count);
+        wanted_trees = Some(count);
     };
     let (config, count) = (&mut job.job.config, job.trees.len() as u16);
     if slots < config.slots {
@@ -135,7 +122,7 @@ fn with_slots(
     Ok(job)
 }
 
-/// The switches that could have been part of a tree and are not, each with the reason.
+/// The switches that could have been in a tree and are not, each with the reason.
 fn around(
     fabric: &FabricLayout,
     job: &FabricJob,
@@ -156,26 +143,26 @@ fn around(
             Some(format!("{name} is dead"))
         } else if let Some(why) = without.get(&switch) {
             Some(format!("{name} does not take the job: {why}"))
-        } else if !is_charged_by_tree(job.job.protocol) && is_small(fabric, switch) {
+        } else if !is_charged_by_tree(job.job.protocol) && planning::is_small(fabric, switch) {
             Some(format!("{name} has less memory than the jobs divide"))
         } else {
             (need > room).then(|| format!("{name} is full: a tree needs {need} bytes there, and {room} are free"))
         }
     };
-    ways(fabric, &job.hosts).into_iter().filter_map(why).collect()
+    candidate_switches(fabric, &job.hosts).into_iter().filter_map(why).collect()
 }
 
 /// All switches of the trees that these hosts might have, with the most children that each would have.
-fn ways(fabric: &FabricLayout, hosts: &[NodeId]) -> BTreeMap<NodeId, usize> {
+fn candidate_switches(fabric: &FabricLayout, hosts: &[NodeId]) -> BTreeMap<NodeId, usize> {
     let network = planning::network(fabric, &[]);
     let wish = Wish { members: hosts, trees: 1, rate: planning::RATE, need: &|_| 0 };
     let roots = network.candidates(&wish).unwrap_or_default();
-    let mut ways = BTreeMap::new();
+    let mut candidates = BTreeMap::new();
     for tree in roots.into_iter().filter_map(|root| network.tree(hosts, root).ok()) {
         for switch in &tree.switches {
-            let children = ways.entry(switch.node).or_insert(0);
+            let children = candidates.entry(switch.node).or_insert(0);
             *children = switch.children.len().max(*children);
         }
     }
-    ways
+    candidates
 }
