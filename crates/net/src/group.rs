@@ -96,10 +96,10 @@ impl Group {
         if input.len() != output.len() {
             return Err(GroupError::Lengths { input: input.len(), output: output.len() });
         }
-        self.allreduce_borrowed(Submission {
-            op,
-            ..submission(input.as_ptr(), output.as_mut_ptr(), input.len(), timeout)
-        })
+        self.reduce_borrowed(
+            Submission { op, ..submission(input.as_ptr(), output.as_mut_ptr(), input.len(), timeout) },
+            None,
+        )
     }
 
     /// Like [`Group::allreduce`], over the same memory.
@@ -110,14 +110,7 @@ impl Group {
         timeout: Duration,
     ) -> Result<(), GroupError> {
         let output = data.as_mut_ptr();
-        self.allreduce_borrowed(Submission { op, ..submission(output.cast_const(), output, data.len(), timeout) })
-    }
-
-    fn allreduce_borrowed(&self, submission: Submission) -> Result<(), GroupError> {
-        // SAFETY: the callers above have borrowed the memory, and the wait ends with the collective.
-        #[allow(unsafe_code)]
-        let started = unsafe { self.submit_allreduce(submission, 0..submission.elements) }?;
-        started.wait(None)
+        self.reduce_borrowed(Submission { op, ..submission(output.cast_const(), output, data.len(), timeout) }, None)
     }
 
     /// `output[i] <- op over all ranks of input[i]`, on rank `root` only, which all ranks name alike. On other ranks
@@ -134,10 +127,19 @@ impl Group {
             return Err(GroupError::Lengths { input: input.len(), output: output.len() });
         }
         let submission = submission(input.as_ptr(), output.as_mut_ptr(), input.len(), timeout);
-        // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collective.
+        self.reduce_borrowed(Submission { op, ..submission }, Some(root))
+    }
+
+    fn reduce_borrowed(&self, submission: Submission, root: Option<u16>) -> Result<(), GroupError> {
+        // SAFETY: the callers above have borrowed the memory, and the wait ends with the collective.
         #[allow(unsafe_code)]
-        let started = unsafe { self.submit_reduce(Submission { op, ..submission }, root) }?;
-        started.wait(None)
+        let started = unsafe {
+            match root {
+                None => self.submit_allreduce(submission, 0..submission.elements),
+                Some(root) => self.submit_reduce(submission, root),
+            }
+        };
+        started?.wait(None)
     }
 
     /// Brings rank `root`'s elements to all ranks, bit for bit. All ranks name the same root and bring as many bytes, to

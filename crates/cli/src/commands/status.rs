@@ -159,9 +159,9 @@ fn figures(metrics: &[MetricStatus]) -> String {
 
 /// The lines for a switch of a fabric: its ports.
 fn about_fabric(fabric: &FabricStatus) -> Vec<String> {
-    let mut lines = vec![format!("{} of a fabric whose jobs are formed at {}", fabric.node, fabric.seat)];
+    let mut lines = vec![format!("{} of a fabric whose jobs are formed at {}", fabric.node, fabric.controller)];
     if !fabric.ready {
-        lines.push(format!("it does not know the running jobs yet: {} has not told it", fabric.seat));
+        lines.push(format!("it does not know the running jobs yet: {} has not synced it", fabric.controller));
     }
     let mut table = Table::new([
         "PORT",
@@ -243,9 +243,9 @@ fn levels(job: &JobStatus) -> Vec<String> {
         format!("{}: ranks {ranks} are below the switch at {addr}: {}{heard}", job.name, switch.state)
     });
     let above = job
-        .above
+        .parent
         .iter()
-        .map(|above| format!("{}: the switch above is {}{}", job.name, above.state, heard(above.last_seen_s_ago)));
+        .map(|parent| format!("{}: the switch above is {}{}", job.name, parent.state, heard(parent.last_seen_s_ago)));
     let here: Vec<u16> = job.members.iter().map(|member| member.rank).collect();
     let (below, above): (Vec<String>, Vec<String>) = (below.collect(), above.collect());
     let mut lines: Vec<String> = below.into_iter().chain(above).collect();
