@@ -154,7 +154,7 @@ def test_tokens_are_read_again_on_sighup_and_bad_files_change_nothing(tmp_path: 
     assert join("0123456789abcdef-ours").returncode == 0
     file.write_text(TENANT.format(name="theirs", token="0123456789abcdef-theirs"))
     assert "again" in renewed()
-    assert "is none of this switch's" in program.sentence(join("0123456789abcdef-ours"))
+    assert "is not one of this switch's" in program.sentence(join("0123456789abcdef-ours"))
     assert join("0123456789abcdef-theirs").returncode == 0
     file.write_text("nothing")
     assert str(file) in renewed()

@@ -31,12 +31,14 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
     let cause = match error {
         GroupError::Failed { cause, .. } | GroupError::Broken { cause, .. } => cause,
         // Ranks that leave after a server's death are not its cause.
-        GroupError::Bereft { news, .. } if !news.servers().is_empty() => {
-            return raise(py, "ServerLostError", (sentence, servers(&news.servers())));
+        GroupError::PeerLost { failure, .. } if !failure.servers().is_empty() => {
+            return raise(py, "ServerLostError", (sentence, servers(&failure.servers())));
         }
         // No rank is to blame: it is a switch.
-        GroupError::Bereft { news, .. } if news.ranks().is_empty() => return raise(py, "SwitchLostError", (sentence,)),
-        GroupError::Bereft { news, .. } => return raise(py, "RankLostError", (sentence, ranks(&news.ranks()))),
+        GroupError::PeerLost { failure, .. } if failure.ranks().is_empty() => {
+            return raise(py, "SwitchLostError", (sentence,));
+        }
+        GroupError::PeerLost { failure, .. } => return raise(py, "RankLostError", (sentence, ranks(&failure.ranks()))),
         GroupError::Forked { .. } => return raise(py, "TributaryError", (sentence,)),
         GroupError::Sparse(error) => return PyValueError::new_err(error.to_string()),
         GroupError::Refused(refusal) => return raise(py, "UnsupportedError", (refusal.to_string(),)),

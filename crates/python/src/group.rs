@@ -9,12 +9,10 @@ use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tributary_net::group::{ConnectOptions, GroupError, Pending as Collective};
-use tributary_net::process::Home;
-use tributary_numeric::ReduceOp;
-use tributary_proto::contract::ids::Rank;
+use tributary_net::group::{ConnectOptions, Drive, GroupError, Pending as Collective, Submission};
+use tributary_net::os::OwnerProcess;
+use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::operator::{Operator as _, OperatorHash};
-use tributary_proto::contract::tensor::{Primitive, Spec};
 
 use crate::buffer::Buffer;
 use crate::connect::connect_interruptibly;
@@ -27,7 +25,7 @@ use crate::sparse::{Brought, SparseSum};
 /// A worker; it leaves the job at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Group {
-    home: Home,
+    owner: OwnerProcess,
     inner: Mutex<Inner>,
     switch: String,
     job: String,
@@ -89,7 +87,7 @@ impl Group {
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options)?;
         let inner = Mutex::new(Inner { group: Some(group), pending: Vec::new() });
-        Ok(Group { home: Home::here(), inner, switch, job, operators: hashes })
+        Ok(Group { owner: OwnerProcess::current(), inner, switch, job, operators: hashes })
     }
 
     /// Starts an all-reduce; with a root it is a reduce, whose output is written on that rank only. The output has the
@@ -107,18 +105,22 @@ impl Group {
         kept: Option<(usize, usize)>,
         root: Option<u16>,
     ) -> PyResult<Py<Pending>> {
-        let what = self.spec(dtype, &op, root)?;
-        let elements = input.elements(what.dtype)?;
+        let (dtype, op, timeout) = (dtype_named(dtype)?, self.reduce_op(&op)?, errors::seconds(timeout)?);
+        let elements = input.elements(dtype)?;
         let kept = within(kept, elements)?;
-        if kept.len() > output.elements(what.dtype)? {
+        if kept.len() > output.elements(dtype)? {
             return Err(PyValueError::new_err(format!("the output has fewer than {} elements", kept.len())));
         }
         let (from, to) = (input.source(), if kept.is_empty() { std::ptr::null_mut() } else { output.target()? });
+        let submission = submission(from, to, elements, dtype, op, timeout);
         // SAFETY: `Buffer` is contiguous, aligned and as long as it says, and its owner is held until the collective has
         // ended. The package makes sure that the output is the part `kept` of the input or does not overlap it, and
         // Python code leaves both alone until then.
-        self.start(py, timeout, [input.owner, output.owner], |group, timeout| unsafe {
-            group.submit_keeping(from, to, elements, kept, what, timeout)
+        self.start(py, [input.owner, output.owner], |group| unsafe {
+            match root {
+                None => group.submit_allreduce(submission, kept),
+                Some(root) => group.submit_reduce(submission, root),
+            }
         })
     }
 
@@ -126,14 +128,13 @@ impl Group {
     fn broadcast(&self, py: Python<'_>, data: Buffer, root: u16, timeout: f64) -> PyResult<Py<Pending>> {
         let is_root = self.with_group(py, |group| Ok(group.info().rank == root))?;
         let to = if is_root { data.source().cast_mut() } else { data.target()? };
+        let submission = bytes(to, data.bytes, errors::seconds(timeout)?);
         // SAFETY: as above; the root's memory is only read.
-        self.start(py, timeout, [data.owner, py.None()], |group, timeout| unsafe {
-            group.submit_broadcast(to, data.bytes, root, timeout)
-        })
+        self.start(py, [data.owner, py.None()], |group| unsafe { group.submit_broadcast(submission, root) })
     }
 
-    /// Starts a reduce-scatter: the output is this rank's shard of the result. With `range` it is for these elements of
-    /// the input only; the shards stay those of the whole input.
+    /// Starts a reduce-scatter: the output is this rank's chunk of the result. With `range` it is for these elements of
+    /// the input only; the chunks stay those of the whole input.
     #[pyo3(signature = (input, output, dtype, op, timeout, range=None))]
     #[allow(clippy::too_many_arguments)] // They are Python's arguments.
     fn reduce_scatter(
@@ -146,34 +147,34 @@ impl Group {
         timeout: f64,
         range: Option<(usize, usize)>,
     ) -> PyResult<Py<Pending>> {
-        let what = self.spec(dtype, &op, None)?;
-        let (whole, shard) = (input.elements(what.dtype)?, output.elements(what.dtype)?);
+        let (dtype, op, timeout) = (dtype_named(dtype)?, self.reduce_op(&op)?, errors::seconds(timeout)?);
+        let (whole, chunk) = (input.elements(dtype)?, output.elements(dtype)?);
         let range = within(range, whole)?;
-        let (from, to) = (input.source(), output.target()?);
-        self.start(py, timeout, [input.owner, output.owner], |group, timeout| {
-            group.check_parts(whole, shard)?;
+        let submission = submission(input.source(), output.target()?, chunk, dtype, op, timeout);
+        self.start(py, [input.owner, output.owner], |group| {
+            group.check_chunks(whole, chunk)?;
             // SAFETY: as for an all-reduce.
-            unsafe { group.submit_reduce_scatter(from, to, shard, range, what, timeout) }
+            unsafe { group.submit_reduce_scatter(submission, range) }
         })
     }
 
-    /// Starts an all-gather in place: the memory has the shards of all ranks, of `shard` bytes each, and this rank's is
+    /// Starts an all-gather in place: the memory has the chunks of all ranks, of `chunk` bytes each, and this rank's is
     /// filled in. With `range` it is for these bytes only.
-    #[pyo3(signature = (data, shard, timeout, range=None))]
+    #[pyo3(signature = (data, chunk, timeout, range=None))]
     fn all_gather(
         &self,
         py: Python<'_>,
         data: Buffer,
-        shard: usize,
+        chunk: usize,
         timeout: f64,
         range: Option<(usize, usize)>,
     ) -> PyResult<Py<Pending>> {
-        let (to, bytes) = (data.target()?, data.bytes);
-        let range = within(range, bytes)?;
-        self.start(py, timeout, [data.owner, py.None()], |group, timeout| {
-            group.check_parts(bytes, shard)?;
+        let range = within(range, data.bytes)?;
+        let submission = bytes(data.target()?, chunk, errors::seconds(timeout)?);
+        self.start(py, [data.owner, py.None()], |group| {
+            group.check_chunks(data.bytes, chunk)?;
             // SAFETY: as for an all-reduce.
-            unsafe { group.submit_all_gather(to, shard, range, timeout) }
+            unsafe { group.submit_all_gather(submission, range) }
         })
     }
 
@@ -193,7 +194,7 @@ impl Group {
         let brought = Brought { indices, values, dtype, size };
         let started = self.with_group(py, |group| brought.submit(group, op, timeout))?;
         let (collective, sum) = started.map_err(|error| errors::of_group(py, &error))?;
-        Ok((self.keep(py, Pending::new(vec![collective], [py.None(), py.None()]))?, sum))
+        Ok((self.keep(py, Pending::new(collective, [py.None(), py.None()]))?, sum))
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -258,12 +259,6 @@ impl Group {
         drop(pending);
     }
 
-    /// What an all-reduce or a reduce does; the number of elements is that of the call.
-    fn spec(&self, dtype: &str, op: &Op<'_>, root: Option<u16>) -> PyResult<Spec> {
-        let primitive = root.map_or(Primitive::Allreduce, |root| Primitive::Reduce(Rank(root)));
-        Ok(Spec { primitive, ..Spec::allreduce(0, dtype_named(dtype)?, self.reduce_op(op)?) })
-    }
-
     /// The operator as the core knows it: a custom one by its number among the group's.
     fn reduce_op(&self, op: &Op<'_>) -> PyResult<ReduceOp> {
         let operator = match op {
@@ -286,18 +281,15 @@ impl Group {
         work(self.lock(py)?.group.as_ref().ok_or_else(|| errors::closed(py))?)
     }
 
-    /// Starts collectives over memory of the owners, which are held until they have ended.
+    /// Starts a collective over memory of the owners, which are kept alive until it has ended.
     fn start(
         &self,
         py: Python<'_>,
-        timeout: f64,
         owners: [Py<PyAny>; 2],
-        submit: impl FnOnce(&tributary_net::group::Group, Duration) -> Result<Vec<Collective>, GroupError>,
+        submit: impl FnOnce(&tributary_net::group::Group) -> Result<Collective, GroupError>,
     ) -> PyResult<Py<Pending>> {
-        let timeout = errors::seconds(timeout)?;
-        let collectives =
-            self.with_group(py, |group| submit(group, timeout).map_err(|error| errors::of_group(py, &error)))?;
-        self.keep(py, Pending::new(collectives, owners))
+        let collective = self.with_group(py, |group| submit(group).map_err(|error| errors::of_group(py, &error)))?;
+        self.keep(py, Pending::new(collective, owners))
     }
 
     /// Holds a collective until it has ended, and releases those that have.
@@ -315,11 +307,28 @@ impl Group {
     /// Locks the state, only for moments that never wait for the interpreter. Refused in a fork, where the lock may be
     /// held by a thread that does not exist there.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Inner>> {
-        if !self.home.is_here() {
+        if !self.owner.is_current() {
             return Err(errors::forked(py, &self.job));
         }
         Ok(self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
+}
+
+/// A collective for which Python code waits, maybe on another thread.
+fn submission(
+    input: *const u8,
+    output: *mut u8,
+    elements: usize,
+    dtype: DType,
+    op: ReduceOp,
+    timeout: Duration,
+) -> Submission {
+    Submission { input, output, elements, dtype, op, timeout, drive: Drive::Background }
+}
+
+/// A collective in place that moves bytes.
+fn bytes(data: *mut u8, bytes: usize, timeout: Duration) -> Submission {
+    submission(data, data, bytes, DType::U8, ReduceOp::Sum, timeout)
 }
 
 /// The range from the first number to before the second, or all.

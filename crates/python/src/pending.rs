@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use tributary_net::group::{GroupError, Pending as Collective};
+use tributary_net::group::Pending as Collective;
 
 use crate::errors;
 
@@ -14,20 +14,14 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 /// since the machine reads and writes the owners' memory until then.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Pending {
-    /// One, unless the tensor is larger than one collective can be or is sent in several for other reasons.
-    collectives: Vec<Collective>,
-    /// Held, and never used.
+    collective: Collective,
+    /// Kept alive, and never used.
     _owners: [Py<PyAny>; 2],
 }
 
 impl Pending {
-    pub fn new(collectives: Vec<Collective>, owners: [Py<PyAny>; 2]) -> Pending {
-        Pending { collectives, _owners: owners }
-    }
-
-    fn wait_for_all(&self, timeout: Option<Duration>) -> Result<(), GroupError> {
-        // The first collective that fails has the cause; those after it fail too.
-        self.collectives.iter().try_for_each(|collective| collective.wait(timeout))
+    pub fn new(collective: Collective, owners: [Py<PyAny>; 2]) -> Pending {
+        Pending { collective, _owners: owners }
     }
 }
 
@@ -43,15 +37,15 @@ impl Pending {
                 return Ok(false);
             }
             // The outcome is read below; an error here only means that the slice of time is over.
-            let _ = py.detach(|| self.wait_for_all(Some(left.min(SIGNAL_INTERVAL))));
+            let _ = py.detach(|| self.collective.wait(Some(left.min(SIGNAL_INTERVAL))));
             py.check_signals()?;
         }
-        self.wait_for_all(None).map_err(|error| errors::of_group(py, &error))?;
+        self.collective.wait(None).map_err(|error| errors::of_group(py, &error))?;
         Ok(true)
     }
 
     /// True when the memory belongs to the caller again.
     pub fn is_done(&self) -> bool {
-        self.collectives.iter().all(|collective| collective.is_done())
+        self.collective.is_done()
     }
 }

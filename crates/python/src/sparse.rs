@@ -6,7 +6,7 @@ use std::time::Duration;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tributary_net::group::{Group, GroupError, Pending};
+use tributary_net::group::{Drive, Group, GroupError, Pending};
 use tributary_numeric::{DType, Element, ReduceOp, bf16, codec, f16};
 use tributary_proto::tensors::SparseResult;
 
@@ -84,7 +84,7 @@ impl Brought<'_> {
         }
         let mut values = vec![T::default(); bytes.len() / T::DTYPE.size()];
         codec::read_native(bytes, &mut values);
-        let started = group.submit_sparse(indices, values, self.size, op, timeout);
+        let started = group.submit_sparse(indices, values, self.size, op, timeout, Drive::Background);
         Ok(started.map(|(pending, result)| (pending, SparseSum { result: Box::new(result) })))
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Mutex;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use tributary_net::process::Home;
+use tributary_net::os::OwnerProcess;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
 /// A running switch; it stops at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Switch {
-    home: Home,
+    owner: OwnerProcess,
     running: Mutex<Option<RunningSwitch>>,
     address: String,
     http_address: Option<String>,
@@ -30,7 +30,7 @@ impl Switch {
         let running = py.detach(|| RunningSwitch::start(&options)).map_err(|e| PyOSError::new_err(e.to_string()))?;
         let address = running.listen_addr().to_string();
         let http_address = running.http_addr().map(|http| http.to_string());
-        Ok(Switch { home: Home::here(), running: Mutex::new(Some(running)), address, http_address })
+        Ok(Switch { owner: OwnerProcess::current(), running: Mutex::new(Some(running)), address, http_address })
     }
 
     fn address(&self) -> &str {
@@ -44,7 +44,7 @@ impl Switch {
     fn stop(&self, py: Python<'_>) {
         let running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         if let Some(running) = running {
-            match self.home.is_here() {
+            match self.owner.is_current() {
                 true => py.detach(|| running.stop()),
                 // The switch runs on in the parent process; its threads do not exist here and cannot be joined.
                 false => std::mem::forget(running),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tributary_net::heap;
+use tributary_net::os;
 use tributary_net::server::{RunningServer, ServerOptions};
 
 use crate::failure::Failure;
@@ -63,7 +63,7 @@ pub struct Args {
 
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
-    heap::return_slots_to_the_kernel();
+    os::return_slots_to_the_kernel();
     // Before the switch knows the server, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let switch = resolve(&args.switch)?;

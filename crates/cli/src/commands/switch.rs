@@ -11,7 +11,7 @@ use tributary_control::config::{OperatorsFile, SwitchConfigFile};
 use tributary_control::quantity::Bytes;
 use tributary_control::tokens::Tokens;
 use tributary_control::{Limits, Network};
-use tributary_net::heap;
+use tributary_net::os;
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
 use tributary_proto::protocols;
@@ -126,7 +126,7 @@ pub struct Args {
 
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
-    heap::return_slots_to_the_kernel();
+    os::return_slots_to_the_kernel();
     allow_many_connections();
     // Before the ports are open, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;

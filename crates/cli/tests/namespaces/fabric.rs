@@ -7,7 +7,7 @@ use serde_json::Value;
 use tributary_proto::protocols;
 use tributary_testbed::requirements;
 
-use crate::network::{text, turn};
+use crate::namespaces::network::{text, turn};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");
@@ -179,7 +179,7 @@ fn what_a_fabric_cannot_take_is_refused_with_one_sentence() {
     assert_eq!(times("tributary: error: "), 4, "{errors}");
     assert_eq!(times("ring is not for a fabric of switches"), 1, "{errors}");
     assert_eq!(times("rank 0 and rank 1 are both on host1"), 2, "{errors}");
-    assert_eq!(times("rank 0 comes from 10.77.192.1, which is no host of the fabric"), 1, "{errors}");
+    assert_eq!(times("rank 0 comes from 10.77.192.1, which is not a host of the fabric"), 1, "{errors}");
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status["switch"]["fabric"]["node"], "leaf0");
     assert_eq!(status["jobs"], Value::Array(Vec::new()));

@@ -5,7 +5,7 @@ use std::fs;
 use tributary_proto::protocols;
 use tributary_testbed::Faults;
 
-use crate::network::{Network, checked, error_of};
+use crate::namespaces::network::{Network, checked, error_of};
 
 /// A protocol that takes operators of jobs' own.
 pub fn protocol() -> &'static str {

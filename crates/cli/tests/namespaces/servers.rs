@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tributary_testbed::Faults;
 
-use crate::network::{Network, error_of, tributary};
-use crate::sharing::served;
+use crate::namespaces::network::{Network, error_of, tributary};
+use crate::namespaces::sharing::served;
 
 const WORKERS: usize = 4;
 const SERVERS: usize = 2;

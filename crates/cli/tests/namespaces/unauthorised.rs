@@ -9,7 +9,7 @@ use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 use tributary_testbed::Faults;
 
-use crate::network::{Network, checked};
+use crate::namespaces::network::{Network, checked};
 
 /// Packets of each kind of garbage.
 const PACKETS: u32 = 5_000;
@@ -101,5 +101,5 @@ fn strangers_are_counted_and_change_nothing() {
 }
 
 fn stranger(status: &SwitchStatus, reason: &str) -> u64 {
-    status.switch.strangers.get(reason).copied().unwrap_or(0)
+    status.switch.rejected_packets.get(reason).copied().unwrap_or(0)
 }

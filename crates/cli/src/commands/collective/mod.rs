@@ -248,7 +248,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
     let cpu_start = cpu::own_seconds();
     let every = member.watch;
     let worked = watch::watched(&group, every, || work_on(&group, &array.data, &member, work));
-    if worked.is_err() && group.is_bereft() {
+    if worked.is_err() && group.peer_lost() {
         // The others know it too, and need nothing from this rank any more.
         group.abandon();
         return worked.map(drop);

@@ -1,6 +1,6 @@
 //! What the path to a switch does to congestion marks and to the order of packets.
 
-use tributary_net::group::{Group, Survey};
+use tributary_net::group::{Group, PathReport};
 
 use super::Check;
 use super::smoke::{job, options};
@@ -10,18 +10,18 @@ const ORDER: &str = "order";
 
 /// Checks that ECN survives the path, and that the path keeps the order.
 pub fn checks(switch: &str) -> Vec<Check> {
-    let probe = options(switch, &job(), 0, 1).and_then(|options| {
-        let probe = Group::survey(&options);
-        probe.map_err(|error| error.to_string())
+    let report = options(switch, &job(), 0, 1).and_then(|options| {
+        let report = Group::probe_path(&options);
+        report.map_err(|error| error.to_string())
     });
-    match probe {
-        Ok(probe) => vec![marks(&probe), order(&probe)],
+    match report {
+        Ok(report) => vec![marks(&report), order(&report)],
         Err(sentence) => vec![Check::fail(MARKS, sentence, "open the switch's UDP ports in the firewalls on the way")],
     }
 }
 
-fn marks(probe: &Survey) -> Check {
-    let Survey { answered, capable, marked, .. } = *probe;
+fn marks(report: &PathReport) -> Check {
+    let PathReport { answered, capable, marked, .. } = *report;
     match (answered, capable + marked) {
         (0, _) => Check::fail(MARKS, "no packet came back", "open the switch's UDP ports in the firewalls on the way"),
         (_, kept) if kept == answered => {
@@ -38,8 +38,8 @@ fn marks(probe: &Survey) -> Check {
     }
 }
 
-fn order(probe: &Survey) -> Check {
-    let Survey { sent, answered, overtaken, .. } = *probe;
+fn order(report: &PathReport) -> Check {
+    let PathReport { sent, answered, overtaken, .. } = *report;
     match overtaken {
         0 => Check::ok(ORDER, format!("{answered} of {sent} packets came back, in their order")),
         _ => Check::warn(
@@ -59,14 +59,14 @@ mod tests {
 
     #[test]
     fn a_path_is_judged_by_what_came_back() {
-        let whole = Survey { sent: 512, answered: 512, capable: 500, marked: 12, overtaken: 0 };
+        let whole = PathReport { sent: 512, answered: 512, capable: 500, marked: 12, overtaken: 0 };
         assert_eq!((marks(&whole).level, order(&whole).level), (Level::Ok, Level::Ok));
-        let bleached = marks(&Survey { capable: 0, marked: 0, ..whole });
+        let bleached = marks(&PathReport { capable: 0, marked: 0, ..whole });
         assert_eq!(bleached.level, Level::Warn);
         assert!(bleached.found.contains("512 of 512"), "{}", bleached.found);
-        let shuffled = order(&Survey { overtaken: 7, ..whole });
+        let shuffled = order(&PathReport { overtaken: 7, ..whole });
         assert_eq!(shuffled.level, Level::Warn);
         assert!(shuffled.found.contains("7 of 512"), "{}", shuffled.found);
-        assert_eq!(marks(&Survey::default()).level, Level::Fail);
+        assert_eq!(marks(&PathReport::default()).level, Level::Fail);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::quantity::DataRate;
-use tributary_net::fabric::wire::{CARRY_LEN, Carry, NO_VIA, own_header, read_pause};
+use tributary_net::fabric::wire::{CARRY_LEN, Carry, NO_VIA, fabric_header, read_pause};
 use tributary_proto::contract::ids::{JobKey, NodeId};
 use tributary_proto::contract::wire::{Common, kind};
 
@@ -184,7 +184,7 @@ impl Switch {
         while let Ok((len, from)) = self.socket.recv_from(&mut bytes) {
             let packet = &bytes[..len];
             let header = Common::parse(packet).ok().filter(|_| from == self.leaf);
-            if header.is_some_and(|header| header == own_header(kind::PAUSE, self.key))
+            if header.is_some_and(|header| header == fabric_header(kind::PAUSE, self.key))
                 && let Some(span) = read_pause(packet)
             {
                 until = Some(Instant::now() + Duration::from_nanos(span.0 / 1_000));

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tributary_control::fabric::FabricLayout;
-use tributary_net::clock::{self, Clock};
-use tributary_net::fabric::wire::{CARRY_LEN, Carry, own_header, read_pause};
+use tributary_net::fabric::wire::{CARRY_LEN, Carry, fabric_header, read_pause};
+use tributary_net::os::{self, Clock};
 use tributary_net::udp::{Destination, Inbox, UdpPort};
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::ids::{JobKey, NodeId};
@@ -121,7 +121,7 @@ impl FlowEnd {
                 let window_packets = self.machine.window(0).unwrap_or(0);
                 output::json(&Sample { at: unix_seconds(), packets: self.acknowledged, window_packets })?;
             }
-            let timer = self.machine.poll_timeout().map(|due| clock::duration(due.since(self.clock.now())));
+            let timer = self.machine.poll_timeout().map(|due| os::to_duration(due.since(self.clock.now())));
             let due = next.map(|at| at.saturating_duration_since(now));
             self.udp.wait(POLL_INTERVAL.min(timer.unwrap_or(POLL_INTERVAL)).min(due.unwrap_or(POLL_INTERVAL)));
         }
@@ -148,11 +148,11 @@ impl FlowEnd {
     fn handle_packet(&mut self, packet: &[u8], ecn: Ecn) {
         let now = self.clock.now();
         let Ok(header) = Common::parse(packet) else { return };
-        if header == own_header(kind::PAUSE, self.key) {
+        if header == fabric_header(kind::PAUSE, self.key) {
             self.paused_until = read_pause(packet).map_or(self.paused_until, |span| now + span);
         }
         let Some(segment) = packet.get(BEFORE..BEFORE + HEADER_LEN) else { return };
-        if header != own_header(kind::CARRY, self.key) {
+        if header != fabric_header(kind::CARRY, self.key) {
             return;
         }
         let own = &packet[CARRY_LEN..BEFORE];
