@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tributary_testbed::Faults;
 
 use crate::namespaces::guests::{Guests, answer, waiting};
-use crate::namespaces::network::{Network, error_of, end, goes_on};
+use crate::namespaces::network::{Network, end, error_of, goes_on};
 
 /// The hosts of the job that must live, and the one without manners.
 const HONEST: usize = 2;

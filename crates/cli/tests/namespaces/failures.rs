@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tributary_testbed::Faults;
 
-use crate::namespaces::network::{Network, error_of, ended};
+use crate::namespaces::network::{Network, ended, error_of};
 
 /// Longer than any test lives, and so is the timeout.
 const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600s"];

@@ -7,7 +7,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_testbed::Faults;
 
 use crate::namespaces::fabric_memory::with_aggregators;
-use crate::namespaces::network::{Network, error_of, end};
+use crate::namespaces::network::{Network, end, error_of};
 
 /// Ranks of each job, all on the same hosts.
 const WORLD_SIZE: usize = 4;

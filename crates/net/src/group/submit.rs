@@ -130,7 +130,8 @@ impl Group {
         if self.info.protocol.spares_others && !range.is_empty() {
             let chunks = (0..self.info.world).map(|root| (root, chunk_in(root, chunk, &range)));
             let some = chunks.filter(|(_, elements)| !elements.is_empty());
-            return self.pending(self.start_all(some.map(|(root, elements)| self.start_reduce(&over(&elements), root))));
+            return self
+                .pending(self.start_all(some.map(|(root, elements)| self.start_reduce(&over(&elements), root))));
         }
         let own = chunk_in(rank, chunk, &range);
         let kept = own.start - range.start..own.end - range.start;
