@@ -211,7 +211,7 @@ mod tests {
             for world_size in [1, 2, 8, 32, 300] {
                 let expected = expected(world_size, op);
                 let result = combined(dtype, &expected.plan, world_size);
-                assert_eq!(expected.check(&result), Ok(()), "{op} of {dtype} over {world}");
+                assert_eq!(expected.check(&result), Ok(()), "{op} of {dtype} over {world_size}");
             }
         }
     }
@@ -222,7 +222,7 @@ mod tests {
             for world_size in [2, 8] {
                 let expected = expected(world_size, op);
                 let wrong = expected.check(&combined(dtype, &expected.plan, world_size - 1));
-                assert!(wrong.is_err_and(|text| text.contains("should be")), "{op} of {dtype} over {world}");
+                assert!(wrong.is_err_and(|text| text.contains("should be")), "{op} of {dtype} over {world_size}");
             }
         }
     }
