@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_time_has_a_unit_and_is_above_zero() {
         assert_eq!(parse_timeout("500ms"), Ok(Duration::from_millis(500)));
-        assert!(parse_timeout("30").unwrap_err().contains("write a number and one of ps, ns, us, ms, s"));
+        assert!(parse_timeout("30").unwrap_err().contains("is not a quantity: write a number and"));
         assert!(parse_timeout("0 s").unwrap_err().contains("from 1ns"));
         let seconds = Duration::from_secs(1)..=Duration::from_secs(60);
         assert_eq!(parse_time("61 s", seconds), Err("it is a time from 1s to 60s".to_owned()));

@@ -216,7 +216,7 @@ mod tests {
             ("lease = \"500 ms\"", "lease = 500 ms: it may be 3 s to 86400 s"),
             ("grace = nan", "line 1: NaN has no unit"),
             ("finish = \"-1 s\"", "line 1: \"-1 s\" is negative"),
-            ("finish = \"1e5 s\"", "finish = 100000 s: it may be 0 ps to 86400 s"),
+            ("finish = \"1e5 s\"", "finish = 100000 s: it may be 0"),
             ("[[quota]]\njobs = \"\"", "empty pattern"),
             ("cores = ", "line 1: "),
             ("[switches.pigeon]\nwings = 2", "switches have no options for \"pigeon\", but for "),
