@@ -13,10 +13,6 @@ pub trait Instrumented {
     /// What a packet's handler claims. Called before [`process`](crate::contract::switch::Switch::process), also for
     /// packets that the pipeline may drop.
     fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim;
-    /// What a packet of `wire_len` bytes brings to the block that its handler claims; `None` if it brings nothing.
-    fn brings(&mut self, _ingress: PortId, _packet: &[u8], _wire_len: usize) -> Option<Brought> {
-        None
-    }
     /// What the machine has done since the last call.
     fn take_work(&mut self) -> Work;
 }
@@ -46,13 +42,6 @@ pub struct Work {
     pub completed: u64,
     /// Records of children that were closed with these blocks.
     pub closed: u64,
-}
-
-impl Work {
-    /// True if the block has changed.
-    pub fn took_in(&self) -> bool {
-        self.copied + self.combined + self.hit + self.inserted + self.spilled > 0
-    }
 }
 
 /// What a packet's handler claims: handlers with conflicting claims may not run at the same time.
@@ -92,29 +81,5 @@ impl Claim {
     /// One buffer of a block, or whatever the block has only one of.
     pub fn buffer(block: u64) -> Claim {
         Claim { block, needs: Needs::Buffer(1) }
-    }
-}
-
-/// What a packet brings to its block, for drivers that run handlers of their own beside the machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Brought {
-    /// The child that the packet is from.
-    pub child: u16,
-    /// Elements of a dense block.
-    pub elements: u32,
-    /// The number of a sparse packet among its sender's packets for the block.
-    pub shard: u32,
-    /// In the sender's last packet for the block: how many packets there are; otherwise 0.
-    pub shards: u32,
-    /// Places of the block's table, or the indices that it spans.
-    pub places: u32,
-    /// The indices of the packet's pairs.
-    pub indices: Vec<u32>,
-}
-
-impl Brought {
-    /// True if the packet brings no element.
-    pub fn is_empty(&self) -> bool {
-        self.elements == 0 && self.indices.is_empty()
     }
 }

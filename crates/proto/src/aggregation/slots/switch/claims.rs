@@ -1,13 +1,11 @@
 //! What a packet's handler claims of its block, and what the switch has done, for simulators of a switch's cores.
 
 use super::SlotSwitch;
-use crate::aggregation::missing_ranks::Neighbour;
 use crate::aggregation::ordered::Arrangement;
 use crate::aggregation::slots::wire::{Header, Kind};
 use crate::aggregation::slots::{Dialect, Word};
-use crate::aggregation::vector_format::Form;
 use crate::contract::ids::PortId;
-use crate::contract::work::{Brought, Claim, Instrumented, Needs, Work};
+use crate::contract::work::{Claim, Instrumented, Needs, Work};
 
 impl<D: Dialect> Instrumented for SlotSwitch<D> {
     /// The versions of a slot follow each other and count as one block here. Only contributions need the block: a
@@ -33,20 +31,6 @@ impl<D: Dialect> Instrumented for SlotSwitch<D> {
                 Claim::nothing(block)
             }
         }
-    }
-
-    /// What a contribution brings.
-    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        let mut header = Header::<D::Word>::BLANK;
-        header.read(packet).ok()?;
-        let is_from_above = self.parent.is_some_and(|parent| parent.port == ingress);
-        if is_from_above || !matches!(Kind::of(packet), Ok(Kind::Update | Kind::Probe)) {
-            return None;
-        }
-        let form = if self.inquiry.is_switch(Neighbour::Child(header.wid)) { Form::Partial } else { Form::Host };
-        let element = form.wire_len(&self.sizes.of(&header.spec).ok()?.encoding, 1);
-        let elements = wire_len.checked_sub(Self::HEADER_LEN)? / element.max(1);
-        Some(Brought { child: header.wid.0, elements: elements as u32, ..Brought::default() })
     }
 
     fn take_work(&mut self) -> Work {

@@ -1,12 +1,10 @@
 //! What a packet's handler claims of its block, and what the switch has done, for simulators of a switch's cores.
 
 use super::SparseSwitch;
-use crate::aggregation::missing_ranks::Neighbour;
-use crate::aggregation::vector_format::Form;
 use crate::contract::ids::PortId;
-use crate::contract::work::{Brought, Claim, Instrumented, Needs, Work};
+use crate::contract::work::{Claim, Instrumented, Needs, Work};
 use crate::flare::sparse::layout::Storage;
-use crate::flare::sparse::wire::{HEADER_LEN, Header, Kind};
+use crate::flare::sparse::wire::{Header, Kind};
 
 impl Instrumented for SparseSwitch {
     /// A packet about a block needs the whole block to itself; a sum on its way down does not.
@@ -23,26 +21,6 @@ impl Instrumented for SparseSwitch {
             }
             Kind::Sum | Kind::Query | Kind::Report | Kind::Mismatch => Claim::nothing(block),
         }
-    }
-
-    /// What a shard brings.
-    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        let header = Header::parse(packet).ok()?;
-        let is_from_above = self.parent.is_some_and(|parent| parent.port == ingress);
-        if is_from_above || Kind::of(packet) != Ok(Kind::Shard) {
-            return None;
-        }
-        let form = if self.inquiry.is_switch(Neighbour::Child(header.wid)) { Form::Partial } else { Form::Host };
-        let layout = self.layout(&header.spec).ok()?;
-        let pairs = layout.parse(&packet[HEADER_LEN..], wire_len.checked_sub(HEADER_LEN)?, form, layout.span).ok()?;
-        let places = match self.storage {
-            Storage::Hash => self.choices.hash_slots,
-            Storage::Array => layout.span,
-        };
-        let mut indices = Vec::new();
-        pairs.append_offsets(0, &mut indices);
-        let (shard, shards) = (header.shard, header.count);
-        Some(Brought { child: header.wid.0, shard, shards, places, indices, ..Brought::default() })
     }
 
     fn take_work(&mut self) -> Work {
