@@ -52,7 +52,7 @@ pub fn options(
         return Ok(options);
     }
     protocol.options.with_custom_ops(&options, operators).ok_or_else(|| {
-        let able = protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
+        let able = protocols::ALL.iter().filter(|protocol| protocol.options.custom_ops.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
         PyValueError::new_err(format!("{protocol} takes no custom operators: take protocol=\"{}\"", able.join(" or ")))
     })

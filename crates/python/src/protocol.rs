@@ -71,7 +71,7 @@ pub(crate) fn sparse_options(
 /// True if a protocol's jobs may have custom operators.
 #[pyfunction]
 pub(crate) fn takes_operators(protocol: &str) -> bool {
-    known::named(protocol).is_some_and(|protocol| protocol.options.own.is_some())
+    known::named(protocol).is_some_and(|protocol| protocol.options.custom_ops.is_some())
 }
 
 pub(crate) fn dtype_named(name: &str) -> PyResult<DType> {

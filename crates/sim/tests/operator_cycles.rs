@@ -19,7 +19,7 @@ fn operator(source: &str) -> UserOperator {
 
 /// The protocol whose switches take operators of jobs' own.
 fn protocol() -> &'static str {
-    protocols::ALL.iter().find(|protocol| protocol.options.own.is_some()).unwrap().name
+    protocols::ALL.iter().find(|protocol| protocol.options.custom_ops.is_some()).unwrap().name
 }
 
 fn ran(operator: &str, cores: &str) -> Report {
