@@ -1,14 +1,16 @@
 //! PA-ATP as a value of the registry.
 
-use super::windows::{Choices, Progress, Windows};
 use crate::aggregation::best_effort::dedicated_server::ServerHost;
 use crate::aggregation::best_effort::host::BestEffortHost;
 use crate::aggregation::best_effort::options::{
-    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option,
+    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option, packet_bytes,
 };
 use crate::aggregation::best_effort::switch::BestEffortSwitch;
 use crate::aggregation::best_effort::switch::job::Job;
 use crate::aggregation::best_effort::{Rules, wire};
+use crate::congestion::lead_limit::LeadLimit;
+use crate::congestion::progress_aware::CutRule;
+use crate::congestion::{self, Algorithm, Limits, Settings};
 use crate::contract::config::JobConfig;
 use crate::contract::numbers::Numbers;
 use crate::contract::options::{Kind, OptionSet, OptionSpec};
@@ -17,8 +19,15 @@ use crate::contract::time::Span;
 
 const NAME: &str = "pa-atp";
 
-/// PA-ATP's rules: gradients are acknowledged at once, and two windows follow the acknowledgements.
-pub const RULES: Rules = Rules { acknowledges: true, windows: |job| Box::new(Windows::new(choices(job), job.slots)) };
+/// PA-ATP's rules: gradients are acknowledged at once, CWD follows the acknowledgements, and AWD follows results.
+pub const RULES: Rules = Rules {
+    acknowledges: true,
+    congestion: |job| (Algorithm::chosen(&job.options).make)(&settings(job)),
+    lead_limit: |job| Some(lead_limit(job)),
+};
+
+/// Neither window is ever smaller (A15, A17).
+const LEAST_WINDOW: u32 = 2;
 
 /// PA-ATP (2024).
 pub static PROTOCOL: Protocol = Protocol {
@@ -34,6 +43,8 @@ pub static PROTOCOL: Protocol = Protocol {
         &[
             LEVELS_OPTION,
             SERVED_BY_OPTION,
+            congestion::option("progress_aware"),
+            congestion::TARGET_DELAY,
             OptionSpec {
                 name: "progress",
                 kind: Kind::Choice(&["printed", "relative", "off"]),
@@ -96,19 +107,26 @@ pub static PROTOCOL: Protocol = Protocol {
     tree_of: |_, _| None,
 };
 
-fn choices(job: &JobConfig) -> Choices {
+fn settings(job: &JobConfig) -> Settings {
     let options = &job.options;
-    Choices {
-        progress: match options.choice("progress") {
-            "relative" => Progress::Relative,
-            "off" => Progress::Off,
-            _ => Progress::Printed,
+    let max = u32::from(job.slots.max(1));
+    let limits = Limits { initial: (options.count("initial_window") as u32).min(max), min: LEAST_WINDOW, max };
+    Settings {
+        increase: increase(job) as u32,
+        packet_bytes: packet_bytes(job),
+        target_delay: options.time(congestion::TARGET_DELAY.name),
+        cut_rule: match options.choice("progress") {
+            "relative" => CutRule::Relative,
+            "off" => CutRule::Plain,
+            _ => CutRule::Printed,
         },
-        limit: options.flag("limit"),
-        initial_window: options.count("initial_window"),
-        increase: increase(job),
         always_doubles: options.choice("doubles") == "always",
-        initial_ahead: options.count("initial_ahead"),
-        aecn_weight_permille: options.count("aecn_weight_permille"),
+        ..Settings::new(limits)
     }
+}
+
+fn lead_limit(job: &JobConfig) -> LeadLimit {
+    let options = &job.options;
+    let (initial, weight) = (options.count("initial_ahead"), options.count("aecn_weight_permille"));
+    LeadLimit::new(initial, job.slots, weight, options.flag("limit"))
 }
