@@ -37,28 +37,31 @@ pub static PROTOCOL: Protocol = Protocol {
     placement: Placement::EveryHop,
     passes_results_on: false,
     spares_others: false,
-    options: OptionSet::new(
-        NAME,
-        &[
-            LEVELS_OPTION,
-            SERVED_BY_OPTION,
-            congestion::option("aimd"),
-            congestion::TARGET_DELAY,
-            OptionSpec {
-                name: "initial_window",
-                kind: Kind::Count { least: 1, most: u16::MAX as u64 },
-                default: "200",
-                help: "packets that a worker may have under way at first",
-            },
-            increase_option("0"),
-            OptionSpec {
-                name: "marks",
-                kind: Kind::Choice(&["one", "any"]),
-                default: "one",
-                help: "aimd halves the window at the mark of one result in a round trip, as in the public program, or of any",
-            },
-        ],
-    ),
+    options: OptionSet {
+        simulated: congestion::SIMULATED,
+        ..OptionSet::new(
+            NAME,
+            &[
+                LEVELS_OPTION,
+                SERVED_BY_OPTION,
+                congestion::option("aimd"),
+                congestion::TARGET_DELAY,
+                OptionSpec {
+                    name: "initial_window",
+                    kind: Kind::Count { least: 1, most: u16::MAX as u64 },
+                    default: "200",
+                    help: "packets that a worker may have under way at first",
+                },
+                increase_option("0"),
+                OptionSpec {
+                    name: "marks",
+                    kind: Kind::Choice(&["one", "any"]),
+                    default: "one",
+                    help: "aimd halves the window at the mark of one result in a round trip, as in the public program, or of any",
+                },
+            ],
+        )
+    },
     numbers: |_| Numbers::Fixed,
     can: |spec, _| can(NAME, spec),
     can_sparse: None,

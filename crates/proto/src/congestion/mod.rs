@@ -7,7 +7,7 @@
 //! | [`aimd`] | additive increase, halved by marks and losses | ATP |
 //! | [`progress_aware`] | DCTCP whose cuts depend on how far a rank is ahead | PA-ATP (its CWD) |
 //! | [`lead_limit`] | not a [`Controller`]: how far a rank may be ahead of the last result | PA-ATP (its AWD) |
-//! | [`result_clocked`] | a DCTCP that follows results alone, so that all ranks have the same window | PANAMA |
+//! | [`rank_synchronous::result_clocked`] | a DCTCP that follows results alone, so that all ranks have the same window | PANAMA |
 //! | [`measured`] | as much as the measured rate and round trip need | SwitchML, Flare |
 //! | [`fixed`] | a constant window | nobody |
 //! | [`swift`] | keeps the delay near a target (Swift, SIGCOMM 2020) | nobody |
@@ -27,7 +27,6 @@ pub mod lead_limit;
 pub mod measured;
 pub mod progress_aware;
 pub mod rank_synchronous;
-pub mod result_clocked;
 pub mod swift;
 
 use std::fmt;
@@ -35,6 +34,7 @@ use std::hash::{Hash, Hasher};
 
 use self::aimd::HalveOn;
 use self::progress_aware::CutRule;
+pub use self::rank_synchronous::result_clocked::ResultClocked;
 pub use self::rank_synchronous::{RankSynchronous, ResultAck};
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::time::{Span, Time};
@@ -157,7 +157,7 @@ pub struct Settings {
     pub increase: u32,
     /// The length of a packet.
     pub packet_bytes: usize,
-    /// The queueing delay that controllers aim for which measure delay. Zero: as long as the shortest round trip.
+    /// The round trip that controllers aim for which measure delay.
     pub target_delay: Span,
     /// Which marks halve [`aimd`]'s window.
     pub halve_on: HalveOn,
@@ -168,13 +168,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// One packet more in a round trip, and packets of 1,500 bytes.
+    /// One packet more in a round trip, packets of 1,500 bytes, and round trips as in a simulated data centre.
     pub const fn new(limits: Limits) -> Settings {
         Settings {
             limits,
             increase: 1,
             packet_bytes: 1500,
-            target_delay: Span::ZERO,
+            target_delay: SIMULATED_TARGET_DELAY,
             halve_on: HalveOn::Any,
             cut_rule: CutRule::Plain,
             always_doubles: false,
@@ -233,10 +233,15 @@ pub const fn option(default: &'static str) -> OptionSpec {
 /// The option for [`Settings::target_delay`].
 pub const TARGET_DELAY: OptionSpec = OptionSpec {
     name: "target_delay",
-    kind: Kind::Time { least: Span::ZERO, most: Span::from_millis(10_000) },
-    default: "0 s",
-    help: "the queueing delay that swift aims for; 0 s: as long as the shortest round trip",
+    kind: Kind::Time { least: Span::from_nanos(100), most: Span::from_millis(10_000) },
+    default: "2 ms",
+    help: "the round trip that swift aims for, which must be longer than the path",
 };
+
+/// The round trip to aim for where links and switches are as fast as in the papers ...
+pub const SIMULATED_TARGET_DELAY: Span = Span::from_micros(50);
+/// ... also as the default of the option in simulations.
+pub const SIMULATED: &[(&str, &str)] = &[(TARGET_DELAY.name, "50 us")];
 
 /// Controllers can be copied and hashed, as the machines that have them.
 pub trait ControllerState {

@@ -4,8 +4,7 @@
 use std::collections::VecDeque;
 
 use tributary_proto::congestion::dctcp::Dctcp;
-use tributary_proto::congestion::result_clocked::ResultClocked;
-use tributary_proto::congestion::{Ack, Controller, Limits, RankSynchronous, ResultAck};
+use tributary_proto::congestion::{Ack, Controller, Limits, RankSynchronous, ResultAck, ResultClocked};
 use tributary_proto::marking::Marking;
 
 /// Packets, each of which takes the cable for a tick; the way back takes as many ticks.

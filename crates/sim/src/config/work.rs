@@ -293,7 +293,7 @@ pub struct TransportSection {
     /// The algorithm that decides how many packets of a flow are under way; DCTCP if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// The queueing delay that controllers aim for which measure delay; if left out, as long as the shortest round trip.
+    /// The round trip that controllers aim for which measure delay; 50 us if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_delay: Option<Duration>,
     /// Retransmission timeouts; if left out, 10 ms at first and at least, as in the paper.

@@ -16,7 +16,7 @@ mod wire;
 pub use endpoint::{Arrived, Balance, Endpoint, Outgoing, Started};
 pub use wire::HEADER_LEN;
 
-use tributary_proto::congestion::{Algorithm, dctcp};
+use tributary_proto::congestion::{Algorithm, SIMULATED_TARGET_DELAY, dctcp};
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::time::Span;
 
@@ -29,7 +29,7 @@ pub struct TransportSettings {
     pub initial_window: u32,
     /// What decides how many packets of a flow are under way.
     pub congestion_control: &'static Algorithm,
-    /// The queueing delay that controllers aim for which measure delay; zero: as long as the shortest round trip.
+    /// The round trip that controllers aim for which measure delay.
     pub target_delay: Span,
     /// Retransmission timeouts.
     pub timers: TimerConfig,
@@ -46,7 +46,7 @@ impl Default for TransportSettings {
             packet_bytes: 1460,
             initial_window: 10,
             congestion_control: &dctcp::ALGORITHM,
-            target_delay: Span::ZERO,
+            target_delay: SIMULATED_TARGET_DELAY,
             timers: TimerConfig { initial_rto: ms(10), min_rto: ms(10), max_rto: ms(640) },
             reordering: 3,
         }

@@ -1,9 +1,9 @@
 //! A DCTCP that results alone clock, so that every rank has the same window: PANAMA's figure 5, with its seven defects
 //! mended (`docs/protocols/panama.md`, *Windows*).
 
-use super::bookkeeping::{CutGuard, MarkedShare, Real};
-use super::dctcp::MARK_GAIN;
-use super::rank_synchronous::{LEAST, RankSynchronous, RankSynchronousAlgorithm, ResultAck};
+use super::{LEAST, RankSynchronous, RankSynchronousAlgorithm, ResultAck};
+use crate::congestion::bookkeeping::{CutGuard, MarkedShare, Real};
+use crate::congestion::dctcp::MARK_GAIN;
 
 /// The algorithm as a value.
 pub const ALGORITHM: RankSynchronousAlgorithm = RankSynchronousAlgorithm {
@@ -53,11 +53,6 @@ impl ResultClocked {
         self.marks.average()
     }
 
-    /// The window, unrounded.
-    pub fn size(&self) -> f64 {
-        self.window.0
-    }
-
     /// Ends a round: as many results as the window holds have come.
     fn end_round(&mut self) {
         // The figure keeps `ecn_count`: then one mark would shrink every later window.
@@ -86,8 +81,8 @@ impl ResultClocked {
 }
 
 impl RankSynchronous for ResultClocked {
-    fn packets(&self) -> u64 {
-        self.window.0 as u64
+    fn size(&self) -> f64 {
+        self.window.0
     }
 
     fn on_result(&mut self, result: ResultAck) {

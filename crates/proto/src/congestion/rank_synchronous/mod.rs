@@ -26,16 +26,16 @@
 //! What follows results alone does:
 //!
 //! ```
-//! use tributary_proto::congestion::{RankSynchronous, result_clocked::ResultClocked};
+//! use tributary_proto::congestion::{RankSynchronous, ResultClocked};
 //!
 //! fn for_panama(_: impl RankSynchronous) {}
 //! for_panama(ResultClocked::new(64));
 //! ```
 
+pub mod result_clocked;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
-
-use super::result_clocked;
 
 /// The packets of a new window, and the least that marks leave of a window: a smaller window would never grow again.
 pub const LEAST: f64 = 2.0;
@@ -107,8 +107,12 @@ pub struct ResultAck {
 
 /// A window that is a function of the sequence of results.
 pub trait RankSynchronous: RankSynchronousState + fmt::Debug + Send {
-    /// How many packets may be without a result, at least 1.
-    fn packets(&self) -> u64;
+    /// How many packets may be without a result, unrounded.
+    fn size(&self) -> f64;
+    /// The same in whole packets, at least 1.
+    fn packets(&self) -> u64 {
+        self.size() as u64
+    }
     /// A result has come.
     fn on_result(&mut self, result: ResultAck);
     /// The tree begins again at its first VID, so no network was filled: the window is as new, on all ranks.
@@ -170,7 +174,7 @@ impl WholeCapacity {
 }
 
 impl RankSynchronous for WholeCapacity {
-    fn packets(&self) -> u64 {
+    fn size(&self) -> f64 {
         self.packets.into()
     }
 
