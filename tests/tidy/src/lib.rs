@@ -1,14 +1,18 @@
-//! The house's rules as a test: lines of files and functions, protocols' names, unsafe code, and arrows.
+//! The project's rules as a test: lengths, protocols' names, banned words, unsafe code, dependencies between crates, folders
+//! and modules, dependencies on others, and pages.
 //!
 //! Every rule gives [`Offences`]: what breaks it, and how much. `offenders.txt` lists those that were there before the rule,
 //! and may only shrink; `tests/house.rs` compares. Nothing here is compiled into a program.
 
 mod arrows;
 mod circles;
+mod dependencies;
 mod lengths;
 mod names;
+mod orphans;
 mod source;
 mod unsafe_code;
+mod versions;
 pub mod words;
 
 use std::collections::BTreeMap;
@@ -27,16 +31,25 @@ pub fn repository() -> PathBuf {
 /// Everything that breaks a rule in the files of a repository.
 pub fn offences(root: &Path) -> Offences {
     let sources = Source::all(root);
+    let protocols = names::protocols(root);
     let mut offences = Offences::new();
     for source in &sources {
         lengths::check(source, &mut offences);
-        names::check(source, &mut offences);
+        names::check(source, &protocols, &mut offences);
         unsafe_code::check(source, &mut offences);
         arrows::check_folders(source, &mut offences);
     }
     arrows::check_crates(root, &mut offences);
     circles::check(&sources, &mut offences);
+    orphans::check(root, &sources, &mut offences);
+    dependencies::check(root, &mut offences);
+    versions::check(root, &mut offences);
     offences
+}
+
+/// The circles of modules inside of crates, a folder a line.
+pub fn circles_inside(root: &Path) -> Vec<String> {
+    circles::inside(&Source::all(root))
 }
 
 /// Reads a list of offenders: a number and an offence a line; `#` begins a comment.
@@ -70,6 +83,16 @@ pub fn advice(offence: &str) -> &'static str {
             "contract uses no other folder; tensors, congestion, reliability and aggregation build on it, in this order; protocols use all of these, but not each other"
         }
         "circle" => "what two files or folders of a crate share is in a third that knows neither of them",
-        _ => "this is no rule of tests/tidy",
+        "circles" => {
+            "modules of a folder that use each other in a circle: move what they share into a third; tests/tidy/src/circles.rs \
+             prints them with `cargo test -p tributary-tidy circles_inside -- --nocapture`"
+        }
+        "orphan" => "nothing compiles this file: declare it (`mod NAME;`), in tests in their main.rs, or delete it",
+        "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
+        "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
+        "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",
+        "source" => "dependencies come from crates.io alone",
+        "rust" => "Cargo.toml's rust-version is the oldest Rust: name the same version, `Rust X or newer`",
+        _ => "no rule of tests/tidy has this name",
     }
 }

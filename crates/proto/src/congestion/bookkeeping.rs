@@ -91,3 +91,40 @@ impl CutGuard {
         *self = CutGuard { after: next, has_news: false, has_late_mark: false };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_moves_by_a_weight_towards_each_rounds_own_share() {
+        let mut marks = MarkedShare::new(1.0);
+        marks.count(3, 3);
+        marks.count(1, 0);
+        assert_eq!((marks.packets(), marks.end_round(0.5), marks.average()), (4, 0.75, 0.875));
+        marks.count(4, 0);
+        assert_eq!(
+            (marks.end_round(0.5), marks.average()),
+            (0.0, 0.4375),
+            "marks of one round do not count in the next"
+        );
+        marks.count(1, 0);
+        marks.count(0, 7);
+        assert_eq!(marks.end_round(1.0), 1.0, "late marks may be more than the packets");
+        marks.count(2, 2);
+        marks.forget_round();
+        assert_eq!((marks.packets(), marks.end_round(0.0), marks.average()), (0, 0.0, 1.0));
+    }
+
+    #[test]
+    fn a_queue_is_answered_once_and_a_late_mark_by_the_next_acknowledgement() {
+        let mut guard = CutGuard::default();
+        assert!(guard.should_cut(5, true) && !guard.should_cut(5, false));
+        guard.on_cut(10);
+        guard.on_late_mark();
+        assert!(!guard.should_cut(9, true), "sent before the cut, as what the late mark is about");
+        assert!(!guard.should_cut(10, false));
+        guard.on_late_mark();
+        assert!(guard.should_cut(9, false));
+    }
+}

@@ -24,7 +24,6 @@ pub struct ResultClocked {
     threshold: Real,
     /// `alpha`, `rcvd_agg_packets` and `ecn_count`.
     marks: MarkedShare,
-    is_marked_round: bool,
     /// Results without a mark for which the window has not grown yet. Only packets sent after the last cut count.
     clean: u32,
     guard: CutGuard,
@@ -39,7 +38,6 @@ impl ResultClocked {
             window: Real(LEAST),
             threshold: Real(THRESHOLD),
             marks: MarkedShare::new(1.0),
-            is_marked_round: false,
             clean: 0,
             guard: CutGuard::default(),
             capacity: capacity.max(1),
@@ -56,8 +54,8 @@ impl ResultClocked {
     /// Ends a round: as many results as the window holds have come.
     fn end_round(&mut self) {
         // The figure keeps `ecn_count`: then one mark would shrink every later window.
-        self.marks.end_round(MARK_GAIN);
-        if !std::mem::take(&mut self.is_marked_round) && self.window < self.threshold {
+        let was_marked = self.marks.end_round(MARK_GAIN) > 0.0;
+        if !was_marked && self.window < self.threshold {
             self.window.0 *= 2.0;
             self.clean = 0;
         }
@@ -90,7 +88,6 @@ impl RankSynchronous for ResultClocked {
         self.capacity = capacity.max(1);
         let is_fresh = self.guard.covers(vid);
         self.marks.count(1, is_marked.into());
-        self.is_marked_round |= is_marked;
         self.clean += u32::from(is_fresh && !is_marked);
         // The figure has `==`: then a round would never end if the window is fractional or the capacity has cut it.
         if u64::from(self.marks.packets()) >= self.packets() {
@@ -114,7 +111,6 @@ impl RankSynchronous for ResultClocked {
         self.threshold.0 = (self.window.0 / 2.0).max(LEAST);
         (self.window, self.clean, self.guard) = (Real(LEAST), 0, CutGuard::default());
         self.marks.forget_round();
-        self.is_marked_round = false;
         self.bound();
     }
 }
