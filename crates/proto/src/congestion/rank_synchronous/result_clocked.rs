@@ -216,7 +216,7 @@ mod tests {
                 // once a window.
                 let is_marked = packet == 100 || packet > 100 && splitmix64(seed << 32 | packet).is_multiple_of(one_in);
                 bench.result(is_marked, u16::MAX);
-                let next = packet + 1 + flow.window() as u64;
+                let next = packet + 1 + flow.window();
                 let marked = is_marked.into();
                 flow.on_ack(&Ack { packets: 1, marked, newest: packet, next, limited: true, ..Ack::default() });
                 if packet > 10_000 {
