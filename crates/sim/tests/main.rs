@@ -6,6 +6,7 @@ mod canary_jobs;
 mod capture;
 mod checkers;
 mod closed_forms;
+mod congestion;
 mod contended;
 mod dctcp;
 mod documented;

@@ -25,7 +25,7 @@ const CRATES: [(&str, &[&str]); 12] = [
 const FOLDERS: [(&str, &[&str]); 5] = [
     ("contract", &["splitmix"]),
     ("tensors", &["splitmix", "contract"]),
-    ("congestion", &["contract"]),
+    ("congestion", &["splitmix", "contract"]),
     ("reliability", &["splitmix", "heap", "contract", "congestion"]),
     ("aggregation", &["splitmix", "heap", "contract", "tensors", "congestion", "reliability"]),
 ];
