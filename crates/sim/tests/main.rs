@@ -7,7 +7,6 @@ mod capture;
 mod checkers;
 mod closed_forms;
 mod congestion;
-mod contended;
 mod dctcp;
 mod documented;
 mod event_order;
