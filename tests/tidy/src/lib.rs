@@ -10,7 +10,6 @@ mod dependencies;
 mod lengths;
 mod names;
 mod orphans;
-mod pages;
 mod source;
 mod unsafe_code;
 mod versions;
@@ -45,7 +44,6 @@ pub fn offences(root: &Path) -> Offences {
     orphans::check(root, &sources, &mut offences);
     dependencies::check(root, &mut offences);
     versions::check(root, &mut offences);
-    source::pages(root).iter().for_each(|(path, text)| pages::check(path, text, &mut offences));
     offences
 }
 
@@ -90,7 +88,6 @@ pub fn advice(offence: &str) -> &'static str {
              prints them with `cargo test -p tributary-tidy circles_inside -- --nocapture`"
         }
         "orphan" => "nothing compiles this file: declare it (`mod NAME;`), in tests in their main.rs, or delete it",
-        "page" => "prose of pages has lines of at most 120 characters: scripts/wrap-pages wraps it",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
         "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
         "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",
