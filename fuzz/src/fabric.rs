@@ -49,13 +49,13 @@ thread_local! {
     static PLACE: LazyCell<([Arc<FabricLayout>; 2], UdpPort)> = LazyCell::new(|| {
         let text = |more: &str| {
             let file = format!(
-                "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nqueue_kib = {QUEUE_KIB}\nrate_mbps = 1\n{more}\n\
+                "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nqueue = \"{QUEUE_KIB} KiB\"\nrate = \"1 Mbit/s\"\n{more}\n\
                  [leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
             );
             Arc::new(FabricFile::parse(&file).expect("it is a fabric"))
         };
         let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).expect("the loopback interface is there");
-        ([text(""), text("lossless = true\npause_above_kib = 4")], udp)
+        ([text(""), text("lossless = true\npause_above = \"4 KiB\"")], udp)
     });
 }
 

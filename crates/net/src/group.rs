@@ -165,7 +165,7 @@ impl Group {
         let submission = submission(input.as_ptr(), output.as_mut_ptr(), output.len(), timeout);
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
         #[allow(unsafe_code)]
-        let started = unsafe { self.submit_reduce_scatter(Submission { op, ..submission }) }?;
+        let started = unsafe { self.submit_reduce_scatter(Submission { op, ..submission }, 0..input.len()) }?;
         started.wait(None)
     }
 
@@ -178,7 +178,7 @@ impl Group {
         let submission = submission(std::ptr::null(), output.as_mut_ptr(), input.len(), timeout);
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
         #[allow(unsafe_code)]
-        let started = unsafe { self.submit_all_gather(submission) }?;
+        let started = unsafe { self.submit_all_gather(submission, 0..output.len()) }?;
         started.wait(None)
     }
 

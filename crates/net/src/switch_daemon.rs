@@ -58,9 +58,9 @@ impl SwitchOptions {
     /// The UDP and TCP port of a switch, unless another is chosen.
     pub const DEFAULT_PORT: u16 = 17_777;
 
-    /// A switch of one shard at this address, with the memory of [`Limits::DEFAULT_MEMORY_MIB`].
+    /// A switch of one shard at this address, with the memory of [`Limits::DEFAULT_MEMORY`].
     pub fn new(listen: SocketAddr) -> SwitchOptions {
-        const MEMORY_BYTES: usize = (Limits::DEFAULT_MEMORY_MIB as usize) << 20;
+        const MEMORY_BYTES: usize = Limits::DEFAULT_MEMORY.0 as usize;
         const SOCKET_BUFFER: usize = 8 << 20;
         let limits = Limits::new(MEMORY_BYTES as u64, 1);
         SwitchOptions {

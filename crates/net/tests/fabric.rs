@@ -199,7 +199,7 @@ fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
 fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_sum() {
     const JOBS: usize = 8;
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
-    let fabric = fabric_with(7, "0123456789abcdef", "memory_mib = 1\nqueue_kib = 4096\n");
+    let fabric = fabric_with(7, "0123456789abcdef", "memory = \"1 MiB\"\nqueue = \"4096 KiB\"\n");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
     let (all_run, looked) = (Barrier::new(JOBS + 1), Barrier::new(JOBS + 1));
@@ -239,7 +239,7 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
 #[test]
 fn a_job_that_does_not_fit_beside_the_least_parts_of_others_is_refused_in_a_sentence() {
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
-    let keys = "memory_mib = 1\nqueue_kib = 4096\nelements_per_packet = 9000\n";
+    let keys = "memory = \"1 MiB\"\nqueue = \"4096 KiB\"\nelements_per_packet = 9000\n";
     let fabric = fabric_with(8, "0123456789abcdef", keys);
     let (leaf, _top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
@@ -288,7 +288,7 @@ fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
 fn what_jobs_share_in_a_fabric_gives_way_at_every_switch_or_is_refused_with_a_sentence() {
     let sharing: Vec<&'static Protocol> = protocols::ALL.iter().copied().filter(|own| own.shared.is_some()).collect();
     // Room for one of these machines, but not for two.
-    let fabric = fabric_with(80, "0123456789abcdef", "memory_mib = 9\n");
+    let fabric = fabric_with(80, "0123456789abcdef", "memory = \"9 MiB\"\n");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
     for protocol in &sharing {

@@ -20,11 +20,11 @@ pub struct Switch {
 #[pymethods]
 impl Switch {
     #[new]
-    fn new(py: Python<'_>, listen: &str, cores: u16, memory_mib: Option<u64>, http: Option<&str>) -> PyResult<Switch> {
+    fn new(py: Python<'_>, listen: &str, cores: u16, memory: Option<&str>, http: Option<&str>) -> PyResult<Switch> {
         let mut options = SwitchOptions::new(address(listen)?);
         options.shards = cores.into();
-        if let Some(mib) = memory_mib {
-            options.memory_bytes = (mib << 20) as usize;
+        if let Some(memory) = memory {
+            options.memory_bytes = tributary_cli::parse_memory(memory).map_err(PyValueError::new_err)?.0 as usize;
         }
         options.http = http.map(address).transpose()?;
         let running = py.detach(|| RunningSwitch::start(&options)).map_err(|e| PyOSError::new_err(e.to_string()))?;
@@ -60,5 +60,5 @@ impl Drop for Switch {
 }
 
 fn address(text: &str) -> PyResult<SocketAddr> {
-    text.parse().map_err(|_| PyValueError::new_err(format!("'{text}' is no ADDR:PORT, for example 127.0.0.1:17777")))
+    text.parse().map_err(|_| PyValueError::new_err(format!("'{text}' is not ADDR:PORT, for example 127.0.0.1:17777")))
 }

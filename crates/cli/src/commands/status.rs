@@ -11,8 +11,8 @@ use tributary_net::status::{
     SharedStatus, SwitchInfo, SwitchStatus,
 };
 
-use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::flags::{parse_switch, resolve};
 use crate::output::{self, Table, list};
 
 const EXAMPLES: &str = "\

@@ -104,33 +104,54 @@ impl Group {
     }
 
     /// Starts a reduce-scatter: each rank gets a chunk of `elements` of the result, and brings as many chunks as there are
-    /// ranks.
+    /// ranks. The call is for the elements `range` of all chunks together, the same on all ranks: a caller that has several
+    /// groups can use each of them for a part.
     ///
     /// # Safety
     /// As for [`Group::submit_allreduce`] with the chunks of all ranks together, and `kept` as this rank's chunk.
-    pub unsafe fn submit_reduce_scatter(&self, submission: Submission) -> Result<Pending, GroupError> {
-        let (chunk, world_size) = (submission.elements, self.info.world);
+    pub unsafe fn submit_reduce_scatter(
+        &self,
+        submission: Submission,
+        range: Range<usize>,
+    ) -> Result<Pending, GroupError> {
+        let (chunk, rank, size) = (submission.elements, self.info.rank, submission.dtype.size());
+        // The collective over some elements. What this rank gets of them goes to where they are in its own chunk.
+        let over = |elements: &Range<usize>| {
+            let own = chunk_in(rank, chunk, elements);
+            let skipped = if own.is_empty() { 0 } else { own.start - usize::from(rank) * chunk };
+            Submission {
+                input: submission.input.wrapping_add(elements.start * size),
+                output: submission.output.wrapping_add(skipped * size),
+                elements: elements.len(),
+                ..submission
+            }
+        };
         // One reduce for each rank is cheaper where only the root gets the result of a reduce.
-        if self.info.protocol.spares_others && chunk > 0 {
-            let input = |root: u16| submission.input.wrapping_add(usize::from(root) * chunk * submission.dtype.size());
-            let reduce = |root| self.start_reduce(&Submission { input: input(root), ..submission }, root);
-            return self.pending(self.start_all((0..world_size).map(reduce)));
+        if self.info.protocol.spares_others && !range.is_empty() {
+            let chunks = (0..self.info.world).map(|root| (root, chunk_in(root, chunk, &range)));
+            let some = chunks.filter(|(_, elements)| !elements.is_empty());
+            return self
+                .pending(self.start_all(some.map(|(root, elements)| self.start_reduce(&over(&elements), root))));
         }
-        let own = usize::from(self.info.rank) * chunk;
-        let whole = Submission { elements: usize::from(world_size) * chunk, ..submission };
-        self.pending(self.start(&whole, Primitive::Allreduce, own..own + chunk))
+        let own = chunk_in(rank, chunk, &range);
+        let kept = own.start - range.start..own.end - range.start;
+        self.pending(self.start(&over(&range), Primitive::Allreduce, kept))
     }
 
-    /// Starts an all-gather in place: the output has a chunk of `elements` for each rank, and this rank's is filled in.
+    /// Starts an all-gather in place: the output has a chunk of `elements` for each rank, and this rank's is filled in. The
+    /// call is for the elements `range` of all chunks together, the same on all ranks.
     ///
     /// # Safety
     /// Until the returned [`Pending`] is done, `output` must be readable and writable for the chunks of all ranks, and no
     /// other code may touch it.
-    pub unsafe fn submit_all_gather(&self, submission: Submission) -> Result<Pending, GroupError> {
-        let bytes = submission.elements * submission.dtype.size();
-        let output = |root: u16| submission.output.wrapping_add(usize::from(root) * bytes);
-        let broadcast = |root| self.start_broadcast(&Submission { output: output(root), ..submission }, root);
-        self.pending(self.start_all((0..self.info.world).map(broadcast)))
+    pub unsafe fn submit_all_gather(&self, submission: Submission, range: Range<usize>) -> Result<Pending, GroupError> {
+        let (chunk, size) = (submission.elements, submission.dtype.size());
+        let chunks = (0..self.info.world).map(|root| (root, chunk_in(root, chunk, &range)));
+        let some = chunks.filter(|(_, elements)| chunk == 0 || !elements.is_empty());
+        self.pending(self.start_all(some.map(|(root, elements)| {
+            let output = submission.output.wrapping_add(elements.start * size);
+            self.start_broadcast(&Submission { output, elements: elements.len(), ..submission }, root)
+        })))
     }
 
     /// Starts a broadcast of rank `root`'s `elements`, in place.
@@ -265,4 +286,10 @@ impl Group {
             None => Ok(()),
         }
     }
+}
+
+/// What a range has of a rank's chunk; empty if they have nothing in common.
+fn chunk_in(rank: u16, chunk: usize, range: &Range<usize>) -> Range<usize> {
+    let start = usize::from(rank) * chunk;
+    start.clamp(range.start, range.end)..(start + chunk).clamp(range.start, range.end)
 }

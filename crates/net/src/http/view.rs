@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tributary_control::{JobView, MemberView, OfferView};
+use tributary_control::{JobServerView, JobView, MemberView, OfferView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::metric;
@@ -221,11 +221,6 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         state: switch.state.name().to_owned(),
         last_seen_s_ago: ago(switch.heard),
     });
-    let servers = view.servers.iter().map(|server| JobServerStatus {
-        server: server.place.server,
-        addr: server.place.addr,
-        state: server.state.name().to_owned(),
-    });
     JobStatus {
         name: view.name.as_str().to_owned(),
         id: view.id.map(|id| id.0),
@@ -236,7 +231,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         world: view.world,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),
         switches: below.collect(),
-        servers: servers.collect(),
+        servers: view.servers.iter().map(job_server_status).collect(),
         parent: view
             .above
             .map(|parent| ParentStatus { state: parent.state.name().to_owned(), last_seen_s_ago: ago(parent.heard) }),
@@ -261,6 +256,10 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         trees,
         broken: None,
     }
+}
+
+fn job_server_status(server: &JobServerView) -> JobServerStatus {
+    JobServerStatus { server: server.place.server, addr: server.place.addr, state: server.state.name().to_owned() }
 }
 
 /// The ranks that some incomplete sum waits for, ascending.

@@ -18,8 +18,8 @@ const FAR: NodeId = NodeId(2);
 
 fn fabric(balancing: &str) -> Arc<FabricLayout> {
     let text = format!(
-        "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nbalancing = \"{balancing}\"\nqueue_kib = 8\n\
-         rate_mbps = 1\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
+        "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nbalancing = \"{balancing}\"\nqueue = \"8 KiB\"\n\
+         rate = \"1 Mbit/s\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
     );
     Arc::new(FabricFile::parse(&text).unwrap())
 }
