@@ -41,7 +41,7 @@ pub fn remove_idle(
 pub fn job_plan(crossbar: &Crossbar, protocol: &Protocol, job: &JobConfig, hosts: &[NodeId]) -> SharedJob {
     let fabric = crossbar.fabric();
     let ports: Vec<Option<PortId>> = hosts.iter().map(|&host| crossbar.port_to(host)).collect();
-    let children = ports.iter().take(job.world.into()).flatten().count() as u16;
+    let children = ports.iter().take(job.world_size.into()).flatten().count() as u16;
     let switches = hosts.iter().map(|&host| fabric.leaf_of(host)).collect();
     SharedJob {
         job: job.clone(),
@@ -86,7 +86,7 @@ mod tests {
                 job: JobId(1),
                 key: JobKey(7),
                 protocol: protocol.code,
-                world: 3,
+                world_size: 3,
                 slots: 64,
                 elements_per_packet: 352,
                 trees: 1,
@@ -97,10 +97,10 @@ mod tests {
             assert_eq!(*job_of_switch.fabric.hosts, [2, 1, 0].map(NodeId));
             assert_eq!(*job_of_switch.fabric.switches, [5, 4, 4].map(NodeId));
             assert_eq!(job_of_switch.ports, [None, Some(PortId(1)), Some(PortId(0))]);
-            assert_eq!((job_of_switch.job.world, job_of_switch.trees.len()), (3, 0));
+            assert_eq!((job_of_switch.job.world_size, job_of_switch.trees.len()), (3, 0));
             assert_eq!(job_of_switch.share_bytes, protocol.share_bytes(&job, 2));
             // A server comes after the ranks.
-            let job = JobConfig { world: 2, ..job };
+            let job = JobConfig { world_size: 2, ..job };
             let job_of_switch = job_plan(&crossbar, protocol, &job, &[2, 0, 1].map(NodeId));
             assert_eq!(job_of_switch.ports, [None, Some(PortId(0)), Some(PortId(1))]);
             assert_eq!(job_of_switch.share_bytes, protocol.share_bytes(&job, 1), "{protocol}: it is not a member");

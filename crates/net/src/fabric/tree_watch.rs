@@ -57,7 +57,7 @@ impl Installed {
                 }));
             }
         }
-        let progress = RankProgress::new(job.job.config.world);
+        let progress = RankProgress::new(job.job.config.world_size);
         Installed { job, rates: Rates::default(), progress, edges, broken: None }
     }
 
@@ -120,7 +120,7 @@ mod tests {
             job: JobId(2),
             key: JobKey(1),
             protocol: protocol.code,
-            world: 4,
+            world_size: 4,
             slots: 8,
             elements_per_packet: 64,
             trees: 2,

@@ -74,7 +74,7 @@ impl Job {
             job: JobId(body.job_id),
             key: JobKey(from_hex(&body.key)?),
             protocol: protocol.code,
-            world,
+            world_size: world,
             slots: body.slots,
             elements_per_packet: body.elements_per_packet,
             trees: if passes_switch { 1 } else { body.servers },

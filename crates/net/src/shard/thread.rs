@@ -211,7 +211,7 @@ impl Star {
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
         let JobInstall { protocol, config, members, asked_at, below, servers, parent, .. } = job;
-        let (id, key, world, group) = (config.job, config.key, config.world, group_of(config.job));
+        let (id, key, world, group) = (config.job, config.key, config.world_size, group_of(config.job));
         self.remove(id, core);
         let no_ports = ShardError::NoPorts(self.shard);
         let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
@@ -258,7 +258,7 @@ impl Star {
         members: Vec<PortId>,
         core: &mut Core,
     ) -> Result<(), ShardError> {
-        let JobConfig { job: id, key, world, .. } = job;
+        let JobConfig { job: id, key, world_size: world, .. } = job;
         if !core.pipeline.has_shared(protocol.code) {
             let (elements_per_packet, options) = (longest_elements(protocol), self.switch_options.of(shared));
             let config = SharedSwitchConfig { node: FabricPlan::STAR, elements_per_packet, options };
@@ -270,10 +270,10 @@ impl Star {
         }
         let servers = members.len().saturating_sub(world.into()) as u16;
         let plan = SharedJob {
-            fabric: FabricPlan::star_with_servers(job.world, servers),
+            fabric: FabricPlan::star_with_servers(job.world_size, servers),
             ports: members.iter().copied().map(Some).collect(),
             trees: Vec::new(),
-            share_bytes: protocol.share_bytes(&job, job.world),
+            share_bytes: protocol.share_bytes(&job, job.world_size),
             job,
         };
         core.pipeline.install_shared(&plan, members);

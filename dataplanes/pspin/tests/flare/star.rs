@@ -175,7 +175,7 @@ impl Star {
             job: JOB,
             key: JobKey(1),
             protocol: PROTOCOL.code,
-            world: HOSTS,
+            world_size: HOSTS,
             slots: job.slots,
             elements_per_packet: ELEMENTS_PER_PACKET,
             trees: 1,
