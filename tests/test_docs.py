@@ -38,7 +38,7 @@ NOT_RUN = {
     r"tributary switch --operators any": "a test of its own types docs/operators.md word by word",
     r"tributary allreduce .*--op loudest.expr": "a test of its own types docs/operators.md word by word",
     "tributary sim run loudest.toml": "a test of its own types docs/operators.md word by word",
-    "tributary operator cycles": "needs wasm2c and the cores' compiler; crates/sim/tests/operator_cycles.rs counts",
+    "tributary operator cycles": "needs wasm2c and the cores' compiler; dataplanes/pspin/tests/operator_cycles.rs counts",
     "make ": "a target that other tests run, or that runs all tests; that there is such a target is checked",
     "source ": "the tests run inside of .venv",
     "cargo test": "make test runs all of cargo's tests",
@@ -56,7 +56,7 @@ NOT_RUN = {
     r"tributary sim sweep \S+ --on": "needs dask's scheduler: tests/test_sim_cluster.py has one",
     "tributary fabric fabric.toml": "the file is the reader's own",
     r"tributary fabric examples/fabric[\w-]*\.toml": "crates/cli/tests/namespaces runs fabrics",
-    "tributary fair": "crates/cli/tests/namespaces runs it, shorter",
+    "tributary lab fair": "crates/cli/tests/namespaces runs it, shorter",
     r"tributary reproduce \S+ --vary": "takes minutes; the same without --vary is run",
     r"tributary reproduce \S+ --seeds 1 --set": "takes minutes; another is run with --set",
     r"tributary reproduce \S+ --full": "takes hours; others are run with small inputs",
@@ -172,7 +172,7 @@ class Stage:
 
     def run(self, command: str) -> None:
         """Run a command to its end, a worker once for each rank."""
-        world = re.search(r"--world (\d+)", command)
+        world = re.search(r"--world-size (\d+)", command)
         ranks = range(int(world[1])) if world else range(1)
         running = [self.start(re.sub(r"--rank \d+", f"--rank {rank}", command)) for rank in ranks]
         for process in running:

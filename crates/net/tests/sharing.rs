@@ -12,6 +12,7 @@ use tributary_net::shard::JobInstall;
 use tributary_net::status::{MetricNumber, SwitchStatus};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
+use tributary_proto::congestion;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{JobId, JobKey, PortSet};
 use tributary_proto::contract::options::Defaults;
@@ -120,6 +121,33 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stay
 }
 
 #[test]
+fn integers_sum_exactly_under_every_congestion_controller() {
+    let switch = switch_with(with_aggregators(), 256);
+    let kind = congestion::option("").kind;
+    let has_choice = |protocol: &&Protocol| protocol.options.specs.iter().any(|spec| spec.kind == kind);
+    for protocol in sharing().filter(has_choice) {
+        for name in congestion::NAMES {
+            let chosen = [(congestion::OPTION.to_owned(), (*name).to_owned())].into_iter().collect();
+            let choose = |options: ConnectOptions| ConnectOptions {
+                options: protocol.options.read(&chosen).unwrap(),
+                ..options
+            };
+            thread::scope(|scope| {
+                for rank in 0..3 {
+                    let options = choose(options(&switch, protocol, &format!("{}-{name}", protocol.name), rank, 3));
+                    scope.spawn(move || {
+                        let group = Group::connect(&options).expect("the rank joins");
+                        sum(&group, rank, 3, 200_003);
+                        group.close();
+                    });
+                }
+            });
+        }
+    }
+    until(&switch, "the end", nothing_held);
+}
+
+#[test]
 fn floats_have_the_same_bits_on_every_rank() {
     let switch = switch_with(with_aggregators(), 4096);
     for protocol in sharing() {
@@ -180,7 +208,7 @@ fn members_are_heard_while_their_job_stands_still() {
             sum(group, rank, 2, 10);
             let heard = |status: &SwitchStatus| {
                 let job = status.jobs.iter().find(|job| job.protocol == protocol.name).expect("the job");
-                job.members.len() == 2 && job.members.iter().all(|member| member.heard_s_ago.is_some())
+                job.members.len() == 2 && job.members.iter().all(|member| member.last_seen_s_ago.is_some())
             };
             until(&switch, "signs of life of both", heard);
             // Nobody leaves before the other one has seen it.
@@ -283,7 +311,7 @@ fn more_workers_than_a_set_of_ports_holds_are_refused_with_a_sentence_and_leave_
         let (most, few) = (PortSet::CAPACITY as u16, 2);
         install(1, most - 1).expect("as many as there may be, but for one");
         let refusal = install(2, few).expect_err("one too many").to_string();
-        let expected = format!("{} tells the first {most} workers of a switch apart", protocol.name);
+        let expected = format!("{} distinguishes the first {most} workers of a switch", protocol.name);
         assert!(refusal.starts_with(&expected), "{refusal}");
         install(3, 1).expect("the last one finds its port");
         let ids: Vec<u16> = shard.report().wait().unwrap().jobs.iter().map(|job| job.id.0).collect();

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::{Offences, Source};
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
-const ROOMS: [&str; 13] = [
+const ROOMS: [&str; 14] = [
     "crates/proto/src/*/",
     "crates/proto/tests/*",
     "crates/proto/tests/fuzz/*.rs",
@@ -16,6 +16,7 @@ const ROOMS: [&str; 13] = [
     "crates/proto/benches/switches/*.rs",
     "crates/net/tests/*",
     "crates/sim/tests/*",
+    "dataplanes/pspin/tests/*/",
     "fuzz/fuzz_targets/*",
     "fuzz/src/machines/*.rs",
     "python/tributary/*.py",
@@ -45,12 +46,12 @@ const LISTS: [(&str, usize); 8] = [
 const OTHER_MEANINGS: [(&str, &str); 11] = [
     ("crates/sim/src/net/", "ring"),
     ("crates/sim/src/net/", "ps"),
-    ("crates/sim/src/config/quantity.rs", "ps"),
+    ("crates/control/src/quantity.rs", "ps"),
     ("crates/sim/src/check/links.rs", "ps"),
     ("crates/net/src/fabric/egress.rs", "ps"),
     ("crates/proto/src/contract/time.rs", "ps"),
     ("crates/cli/src/commands/", "ps"),
-    ("crates/cli/src/stage/", "ps"),
+    ("crates/cli/src/cluster/", "ps"),
     ("tests/test_servers.py", "ps"),
     ("crates/proto/src/pa_atp/", "atp"),
     ("crates/sim/tests/pa_atp.rs", "atp"),

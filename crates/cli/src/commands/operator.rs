@@ -12,7 +12,7 @@ use tributary_operators::source::{self, Language};
 use tributary_operators::{Sandbox, UserOperator, shipped};
 use tributary_proto::contract::operator::{Needs, Operator, Room};
 use tributary_proto::protocols;
-use tributary_sim::cores::operators::{self, OperatorCycles, build, count};
+use tributary_pspin::operators::{self, OperatorCycles, build};
 
 use crate::failure::Failure;
 use crate::output;
@@ -30,7 +30,7 @@ Examples:
   tributary operator show                                       the operators that come along
   tributary operator bench maxloc                               what a packet costs, beside our own kernel
   tributary operator cycles loudest.expr -o cycles.csv          what an element costs on a small core of a switch
-  tributary allreduce --protocol {protocol} --op loudest.expr --job hello --rank 0 --world 1 --elements 1000
+  tributary allreduce --protocol {protocol} --op loudest.expr --job hello --rank 0 --world-size 1 --elements 1000
 
 A FILE ends with .expr (as in Python), .wat, .c (where clang and wasm-ld are) or .wasm, or is the name of an
 operator that comes along. What its elements are it says in a comment, or --element does: f32, or
@@ -232,7 +232,7 @@ fn cycles(of: &Source, to: Option<&Path>) -> Result<(), Failure> {
     let wrong = |why: String| Failure::new(format!("{}: {why}", operator.name()));
     let module = source::module_without_vectors(&of.file, of.element()?.as_ref()).map_err(Failure::new)?;
     let program = build::program(&module).map_err(|error| wrong(error.to_string()))?;
-    let counted = count::count(&operator, &program).map_err(wrong)?;
+    let counted = operators::count(&operator, &program).map_err(wrong)?;
     if let Some(path) = to {
         let unwritten = |error| Failure::new(format!("cannot write {}: {error}", path.display()));
         let row = operators::line(&operator, &counted);
@@ -243,7 +243,7 @@ fn cycles(of: &Source, to: Option<&Path>) -> Result<(), Failure> {
         };
         fs::write(path, format!("{known}{row}\n")).map_err(unwritten)?;
     }
-    let OperatorCycles { per_call, per_element, .. } = counted;
+    let OperatorCycles { per_call, per_element } = counted;
     let (name, hash) = (operator.name(), operator.hash());
     match of.json {
         true => output::json(&json!({

@@ -22,9 +22,9 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
     let http = switch.http_addr().unwrap();
     eventually("member and strangers are seen", || {
         let status = client::status(http).unwrap();
-        status.jobs[0].members[0].heard_s_ago.is_some() && status.switch.strangers.values().sum::<u64>() == 3
+        status.jobs[0].members[0].last_seen_s_ago.is_some() && status.switch.rejected_packets.values().sum::<u64>() == 3
     });
-    let strangers = client::status(http).unwrap().switch.strangers;
+    let strangers = client::status(http).unwrap().switch.rejected_packets;
     assert_eq!(strangers.keys().collect::<Vec<_>>(), ["bad_magic", "bad_version", "truncated"]);
     for addr in [switch.listen_addr(), http] {
         for path in "/ /status /history /switch /jobs /jobs/a /metrics /metrics/jobs /healthz".split(' ') {
@@ -35,9 +35,9 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
     }
     let metrics = get(http, "/metrics") + &get(http, "/metrics/jobs");
     for line in [
-        r#"tributary_job_world{name="a",id="1"} 1"#,
+        r#"tributary_job_world_size{name="a",id="1"} 1"#,
         r#"tributary_job_members{name="a",id="1",state="present"} 1"#,
-        r#"tributary_strangers_total{reason="truncated"} 1"#,
+        r#"tributary_rejected_packets_total{reason="truncated"} 1"#,
         r#"tributary_shard_up{shard="0"} 1"#,
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
