@@ -9,7 +9,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
-use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::engine::{JobPlan, Settings, Simulation};
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
 

@@ -1,6 +1,6 @@
 //! The virtual driver: a deterministic packet-level simulator that runs the protocols' own machines.
 //!
-//! Start with [`run`], which turns a [`config::Config`] into a [`report::Report`], and [`driver::Simulation`], the main
+//! Start with [`run`], which turns a [`config::Config`] into a [`report::Report`], and [`engine::Simulation`], the main
 //! loop. Below it: [`events`] (future events), [`net`] (links, their packets and their faults), [`topology`] (the
 //! cables), [`routing`] (the paths of packets), [`cores`] (a switch's processor). Around it: [`experiment`] (a file's
 //! run, also on several threads), [`check`] and [`swarm`] (rules that every run must keep), [`sweep`] (many runs),
@@ -10,7 +10,7 @@ pub mod capture;
 pub mod check;
 pub mod config;
 pub mod cores;
-pub mod driver;
+pub mod engine;
 pub mod events;
 pub mod experiment;
 pub mod figure;

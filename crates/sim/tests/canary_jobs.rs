@@ -13,7 +13,7 @@ use tributary_proto::contract::switch::{
 };
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::engine::{JobPlan, Settings, Simulation};
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, Rate};
 
@@ -97,7 +97,7 @@ impl SharedSwitch for Spy {
 
 fn plan(members: [u32; 3], roots: Vec<u32>) -> JobPlan {
     JobPlan {
-        own: None,
+        custom_op: None,
         density_ppm: None,
         name: "job".into(),
         protocol: &SPY,
@@ -124,7 +124,7 @@ fn every_switch_is_told_of_each_job_once_with_its_members_ports_trees_and_share(
     sim.install(plan([0, 1, 2], Vec::new())).unwrap();
     sim.install(plan([3, 0, 2], vec![3])).unwrap();
     assert!(!sim.run(Time(u64::MAX)), "nothing is left to happen");
-    assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.complaints.is_empty()));
+    assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.errors.is_empty()));
 
     let told = TOLD.lock().unwrap();
     let whom: Vec<(u32, u16)> = told.iter().map(|(node, plan)| (node.0, plan.job.job.0)).collect();

@@ -46,7 +46,7 @@ const TIMERS: &str = "rto = { initial = '20 ms', min = '1 ms', max = '200 ms' }"
 
 fn run(network: &str, jobs: &str) -> Vec<Had> {
     let had = |job: &JobReport| {
-        assert!(job.complete, "{:?}", job.complaints);
+        assert!(job.complete, "{:?}", job.errors);
         let again = job.retransmissions as f64 / job.packets_sent as f64;
         Had { mbit: job.goodput_gbps.unwrap() * 1e3, again }
     };

@@ -8,7 +8,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
-use tributary_sim::driver::{Action, JobPlan, Settings, Simulation};
+use tributary_sim::engine::{Action, JobPlan, Settings, Simulation};
 use tributary_sim::net::{LosslessSpec, headroom};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Graph, dumbbell, leaf_spine, star};
@@ -106,7 +106,7 @@ fn the_checkers_find_what_comes_down_and_goes_up() {
     };
     assert_eq!(violations(false), []);
     let found = violations(true);
-    assert!(found.iter().any(|violation| violation.what.contains("ports can wait in a circle")), "{found:?}");
+    assert!(found.iter().any(|violation| violation.what.contains("ports can wait in a cycle")), "{found:?}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_job_beside_uncontrolled_traffic_loses_nothing() {
 
 fn plan(elements: u32) -> JobPlan {
     JobPlan {
-        own: None,
+        custom_op: None,
         density_ppm: None,
         name: "job".into(),
         protocol: protocols::named("switchml").unwrap(),

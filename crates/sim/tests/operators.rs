@@ -109,14 +109,14 @@ fn failing(name: &str) -> (std::path::PathBuf, String) {
 
 fn assert_told(report: &Report, ranks: usize) {
     let bad = &report.jobs[0];
-    assert_eq!(bad.complaints.len(), ranks, "{report}");
-    for complaint in &bad.complaints {
-        let whole = complaint.contains(": the operator tributary-sim-")
-            && complaint.contains("(SHA-256 ")
-            && complaint.contains("has trapped: wasm `unreachable`")
-            && complaint.contains(", at switch ")
-            && complaint.ends_with("; the job is over");
-        assert!(whole, "{complaint}");
+    assert_eq!(bad.errors.len(), ranks, "{report}");
+    for error in &bad.errors {
+        let whole = error.contains(": the operator tributary-sim-")
+            && error.contains("(SHA-256 ")
+            && error.contains("has trapped: wasm `unreachable`")
+            && error.contains(", at switch ")
+            && error.ends_with("; the job is over");
+        assert!(whole, "{error}");
     }
     let fault = bad.fault.as_ref().unwrap();
     assert!(fault.starts_with("switch ") && fault.contains(": the operator"), "{fault}");
@@ -148,7 +148,7 @@ fn in_levels_ranks_of_all_racks_are_told_at_one_moment_on_any_number_of_threads(
         [1, 2].map(|threads| run_on_threads(&config, threads, &mut |_| ControlFlow::Continue(())).unwrap());
     std::fs::remove_file(&path).unwrap();
     assert_told(&one, 9);
-    assert_eq!((&one.jobs[0].complaints, &one.trace_hash), (&two.jobs[0].complaints, &two.trace_hash));
+    assert_eq!((&one.jobs[0].errors, &one.trace_hash), (&two.jobs[0].errors, &two.trace_hash));
 }
 
 #[test]
@@ -156,9 +156,9 @@ fn what_goes_together_with_no_operator_is_said() {
     for (job, said) in [
         ("data = 'real'\ntensor = 4", "data = \"real\" is for jobs with an operator of their own"),
         ("operator = 'xor'\nop = 'max'\ntensor = 8", "op = \"max\" beside operator: a job has one of the two"),
-        ("operator = 'xor'\ntensor = 12", "a tensor of 12 B is no whole number of xor's elements of 8 bytes"),
+        ("operator = 'xor'\ntensor = 12", "a tensor of 12 B is not a whole number of xor's elements of 8 bytes"),
         ("operator = 'xor'\ntensor = 8\nelements_per_packet = 1", "elements_per_packet = 2 at least"),
-        ("operator = 'zor'\ntensor = 8", "operator = \"zor\" is no expression"),
+        ("operator = 'zor'\ntensor = 8", "operator = \"zor\" is not an expression"),
         ("operator = 'there-is-none.expr'\ntensor = 8", "cannot read there-is-none.expr"),
         ("operator = 'xor'\ndensity = 0.1\ntensor = 8", "own operators are for dense tensors"),
     ] {

@@ -5,7 +5,7 @@ use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::config::Config;
-use tributary_sim::driver::Simulation;
+use tributary_sim::engine::Simulation;
 use tributary_sim::experiment::build;
 use tributary_sim::topology::LinkId;
 
@@ -15,7 +15,7 @@ fn run(text: &str) -> Simulation {
     let mut sim = build(&config).unwrap();
     assert!(sim.run_until_finished(Time::ZERO + config.end.0), "not finished\n{text}");
     for job in sim.traffic.jobs.all() {
-        assert!(job.is_complete() && job.complaints.is_empty(), "{:?}\n{text}", job.complaints);
+        assert!(job.is_complete() && job.errors.is_empty(), "{:?}\n{text}", job.errors);
         assert_eq!(sim.drops_in_switches(job).get(DropReason::Overflow), 0, "{text}");
     }
     sim
@@ -31,7 +31,7 @@ fn file(job: &str, rest: &str) -> String {
 }
 
 fn sent_again(sim: &Simulation) -> u64 {
-    sim.traffic.seats.iter().map(|seat| seat.machine.stats().retransmissions).sum()
+    sim.traffic.endpoints.iter().map(|endpoint| endpoint.machine.stats().retransmissions).sum()
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn averages_do_not_wait_for_the_slowest_ranks() {
              stragglers = {{ ranks = 1, late = \"5 ms\" }}"
         );
         let sim = run(&file(&job, fault));
-        sim.traffic.seats.iter().filter_map(|seat| seat.machine.stats().contributed()).reduce(f64::max)
+        sim.traffic.endpoints.iter().filter_map(|endpoint| endpoint.machine.stats().contributed()).reduce(f64::max)
     };
     assert_eq!(contributed("", ""), None);
     let contributed_of_15 = contributed("options = { partial = \"15/16\" }", "");

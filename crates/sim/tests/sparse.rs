@@ -22,7 +22,7 @@ fn run(protocol: &str, more: &str, threads: u16) -> Report {
     );
     let report = run_on_threads(&Config::parse(&text).unwrap(), threads, &mut |_| ControlFlow::Continue(())).unwrap();
     let job = &report.jobs[0];
-    assert!(job.complete && job.complaints.is_empty(), "{protocol}, {more}: {:?}", job.complaints);
+    assert!(job.complete && job.errors.is_empty(), "{protocol}, {more}: {:?}", job.errors);
     report
 }
 

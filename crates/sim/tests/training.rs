@@ -9,9 +9,9 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
-use tributary_sim::driver::Simulation;
+use tributary_sim::engine::Simulation;
 use tributary_sim::experiment::build;
-use tributary_sim::report::{JobReport, Report, StayReport};
+use tributary_sim::report::{JobReport, LifetimeReport, Report};
 use tributary_sim::{run, run_on_threads};
 
 const NETWORK: &str = "end = '20 s'\nnetwork = { clos = { ports = 4 }, rate = '10 Gbit/s', delay = '1 us', mark_above = '130730 B', \
@@ -58,8 +58,8 @@ fn report(file: &str) -> Report {
     run(&Config::parse(file).unwrap()).unwrap()
 }
 
-fn stays(report: &Report) -> impl Iterator<Item = (&JobReport, &StayReport)> {
-    report.jobs.iter().filter_map(|job| Some((job, job.stay.as_ref()?)))
+fn stays(report: &Report) -> impl Iterator<Item = (&JobReport, &LifetimeReport)> {
+    report.jobs.iter().filter_map(|job| Some((job, job.lifetime.as_ref()?)))
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn every_sum_is_proven_and_everything_is_given_back_under_every_protocol() {
         assert_eq!(report.failure(), None, "{protocol}: {report}");
         let training = report.training.as_ref().unwrap();
         assert!(training.jobs > 8 && training.left == training.jobs, "{training:?}");
-        assert_eq!((training.workers_left, training.forgotten_bytes), (0, 0));
+        assert_eq!((training.workers_left, training.leaked_bytes), (0, 0));
         assert!(training.most_at_a_time > 2, "{training:?}");
         assert!(report.jobs.iter().all(|job| job.complete && job.completed == 3));
     }
@@ -162,7 +162,11 @@ fn what_cannot_be_is_a_sentence() {
         ("[2, 9]", "[9, 2]", "training 0: workers = [9, 2] are the fewest"),
         ("[2, 9]", "[1, 1]", "training 0: workers = [1, 1] send nothing"),
         ("scale = 2000", "scale = 0", "training 0: workers_per_host, scale and iterations are at least 1"),
-        ("scale = 2000", "scale = 2000\nmodels = { bert = 1 }", "training 0: \"bert\" is no model: there are alexnet"),
+        (
+            "scale = 2000",
+            "scale = 2000\nmodels = { bert = 1 }",
+            "training 0: \"bert\" is not a model: there are alexnet",
+        ),
         ("scale = 2000", "scale = 2000\ntrees = 2", "has no trees"),
         (&own, &other, "needs servers, which jobs that come and go do not have"),
         ("until = '6 ms'", "until = '0 ms'", "training 0: until is not after start"),

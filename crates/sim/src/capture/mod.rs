@@ -1,4 +1,4 @@
-//! What happened in a run, packet by packet: as text, or as a file that Wireshark opens.
+//! A run packet by packet: as text, or as a file that Wireshark opens.
 
 mod pcapng;
 mod size;
@@ -33,7 +33,7 @@ pub struct Filter {
     pub to: Option<Time>,
     /// Events at this node.
     pub node: Option<NodeId>,
-    /// Events of the packet with this maker and serial.
+    /// Events of the packet with this source and serial.
     pub packet: Option<(NodeId, u32)>,
 }
 

@@ -2,8 +2,8 @@
 //! Ethernet, IP and UDP headers that it would have, in the order of sending. Times are in nanoseconds: Wireshark shows
 //! these, and finer ones overflow in it after 18 ms. An interface is a node.
 //!
-//! Host `h` is 10.h and switch `s` is 172.16.s in dotted numbers; the lane is added to port 17777. A fingerprint in
-//! place of a vector is shorter in the file than on the wire; the file keeps the wire's length.
+//! Host `h` is 10.h and switch `s` is 172.16.s in dotted numbers; the lane is added to port 17777. A fingerprint
+//! instead of a vector is shorter in the file than on the wire; the file keeps the wire's length.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +14,7 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::Time;
 
 use super::Capture;
-use crate::net::{Happening, Packet, TraceEvent};
+use crate::net::{Packet, PacketEvent, TraceEvent};
 use crate::topology::Graph;
 
 const SECTION_HEADER: u32 = 0x0A0D_0D0A;
@@ -105,7 +105,7 @@ impl<W: Write> PcapngCapture<W> {
 
 impl<W: Write + Send> Capture for PcapngCapture<W> {
     fn write(&mut self, event: &TraceEvent, payload: &[u8]) -> io::Result<()> {
-        let Happening::Joined { start, .. } = event.what else { return Ok(()) };
+        let PacketEvent::Enqueued { start, .. } = event.kind else { return Ok(()) };
         let on_wire = u32::from(event.packet.bytes).saturating_sub(NOT_CAPTURED);
         let mut frame = self.frame(&event.packet, payload, on_wire);
         frame.truncate(on_wire as usize);
@@ -141,7 +141,7 @@ impl<W: Write> PcapngCapture<W> {
 
 /// Bytes that an event takes in the file; `None` if the file has no packet for it.
 pub(super) fn block_len(event: &TraceEvent, payload: usize) -> Option<u64> {
-    let Happening::Joined { .. } = event.what else { return None };
+    let PacketEvent::Enqueued { .. } = event.kind else { return None };
     let on_wire = u32::from(event.packet.bytes).saturating_sub(NOT_CAPTURED) as usize;
     let body = PACKET_HEAD + (HEADERS + payload).min(on_wire);
     Some((BLOCK_ENDS + body.next_multiple_of(4)) as u64)

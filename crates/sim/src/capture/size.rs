@@ -8,7 +8,7 @@ use tributary_proto::contract::time::Time;
 
 use super::pcapng::{PcapngCapture, block_len};
 use super::{Capture, Filter, Recorder};
-use crate::driver::Simulation;
+use crate::engine::Simulation;
 use crate::net::TraceEvent;
 
 /// The size of a capture.
@@ -22,7 +22,7 @@ pub struct PcapngSize {
     pub until: Option<Time>,
 }
 
-/// Runs a simulation up to `end` or for so many events, and counts the size of a capture of all of it.
+/// Runs a simulation up to `end` or for at most `most_events`, and counts the size of a capture of all of it.
 pub fn pcapng_size(mut simulation: Simulation, end: Time, most_events: u64) -> io::Result<PcapngSize> {
     let counts = Counts::default();
     // The head of the file, which names every node.

@@ -1,11 +1,11 @@
-//! The trace as text: one line for everything that happens to a packet.
+//! The trace as text: a line for each event of a packet.
 
 use std::io::{self, Write};
 
 use tributary_proto::contract::ids::NodeId;
 
 use super::Capture;
-use crate::net::{Happening, TraceEvent};
+use crate::net::{PacketEvent, TraceEvent};
 use crate::topology::Graph;
 
 /// Writes events to a stream, a line each.
@@ -32,22 +32,22 @@ impl<W: Write + Send> Capture for TextCapture<W> {
     }
 }
 
-/// Writes one line: time, place, event, and the packet.
+/// Writes one line: time, node, event, and the packet.
 fn write_event(out: &mut impl Write, names: &[String], event: &TraceEvent, payload: &[u8]) -> io::Result<()> {
     let packet = &event.packet;
     let name = |node: u32| names.get(node as usize).map_or("?", String::as_str);
-    let what = match event.what {
-        Happening::Made => "made".to_string(),
-        Happening::Waits { link } => format!("waits for link {}", link.0),
-        Happening::Joined { link, start, end } => {
+    let what = match event.kind {
+        PacketEvent::Created => "created".to_string(),
+        PacketEvent::Waits { link } => format!("waits for link {}", link.0),
+        PacketEvent::Enqueued { link, start, end } => {
             format!("joins link {}, sent {:.6} to {:.6} us", link.0, start.0 as f64 * 1e-6, end.0 as f64 * 1e-6)
         }
-        Happening::Arrived { link } => format!("arrives from link {}", link.0),
-        Happening::Doubled { link } => format!("is doubled on link {}", link.0),
-        Happening::Strayed { link } => format!("is delayed on link {}", link.0),
-        Happening::Lost { link: Some(link), cause } => format!("is LOST on link {}: {}", link.0, cause.name()),
-        Happening::Lost { link: None, cause } => format!("is LOST: {}", cause.name()),
-        Happening::Taken => "is taken".to_string(),
+        PacketEvent::Arrived { link } => format!("arrives from link {}", link.0),
+        PacketEvent::Duplicated { link } => format!("is duplicated on link {}", link.0),
+        PacketEvent::Reordered { link } => format!("is delayed on link {}", link.0),
+        PacketEvent::Lost { link: Some(link), cause } => format!("is LOST on link {}: {}", link.0, cause.name()),
+        PacketEvent::Lost { link: None, cause } => format!("is LOST: {}", cause.name()),
+        PacketEvent::Delivered => "is delivered".to_string(),
     };
     write!(
         out,
@@ -61,7 +61,7 @@ fn write_event(out: &mut impl Write, names: &[String], event: &TraceEvent, paylo
         packet.flags.ecn(),
         packet.lane
     )?;
-    if matches!(event.what, Happening::Made) && !payload.is_empty() {
+    if matches!(event.kind, PacketEvent::Created) && !payload.is_empty() {
         write!(out, "  ")?;
         payload.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
     }

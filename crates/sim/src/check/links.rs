@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
-use super::packets::{Name, PacketChecker, Place, in_order, name};
-use crate::net::{Happening, LossCause, Packet, TraceEvent};
+use super::packets::{Location, Name, PacketChecker, in_order, name};
+use crate::net::{LossCause, Packet, PacketEvent, TraceEvent};
 use crate::topology::Graph;
 use crate::topology::{LinkId, LinkSpec};
 
@@ -54,11 +54,11 @@ impl LinkChecker {
     }
 
     pub fn check(&mut self, event: &TraceEvent, packets: &PacketChecker, sentences: &mut Vec<String>) {
-        match event.what {
-            Happening::Joined { link, start, end } => self.0[link.index()].joined(event, start, end, sentences),
-            Happening::Arrived { link } if in_order(event) => self.0[link.index()].left(event, sentences),
-            Happening::Strayed { link } => self.0[link.index()].left(event, sentences),
-            Happening::Lost { link: Some(link), cause } => self.lost(event, link, cause, packets, sentences),
+        match event.kind {
+            PacketEvent::Enqueued { link, start, end } => self.0[link.index()].joined(event, start, end, sentences),
+            PacketEvent::Arrived { link } if in_order(event) => self.0[link.index()].left(event, sentences),
+            PacketEvent::Reordered { link } => self.0[link.index()].left(event, sentences),
+            PacketEvent::Lost { link: Some(link), cause } => self.lost(event, link, cause, packets, sentences),
             _ => {}
         }
     }
@@ -73,12 +73,12 @@ impl LinkChecker {
     ) {
         let state = &mut self.0[link.index()];
         if cause == LossCause::QueueFull {
-            // The remaining part of the packet in transmission is rounded down to a byte.
+            // The rest of the packet in transmission is rounded down to a byte.
             let queued = state.queued_bytes(event.time) + u64::from(event.packet.bytes);
             if queued < state.spec.queue_bytes {
-                sentences.push(format!("lost for want of room where {queued} bytes fit"));
+                sentences.push(format!("lost to a full queue that holds only {queued} bytes"));
             }
-        } else if !packets.is_at(&event.packet, Place::At(event.node)) && in_order(event) {
+        } else if !packets.is_at(&event.packet, Location::At(event.node)) && in_order(event) {
             state.left(event, sentences);
         }
     }
@@ -93,13 +93,13 @@ impl State {
     fn queued_bytes(&mut self, now: Time) -> u64 {
         let mut bytes = 0;
         for packet in self.waiting.iter().rev().take_while(|packet| packet.end > now) {
-            // Of the packet in transmission, only the part counts that has not left yet.
-            let part = if packet.start >= now {
+            // Of the packet in transmission, only what has not left yet counts.
+            let rest = if packet.start >= now {
                 packet.bytes
             } else {
                 packet.bytes * packet.end.since(now).0 / packet.end.since(packet.start).0.max(1)
             };
-            bytes += part;
+            bytes += rest;
         }
         bytes
     }

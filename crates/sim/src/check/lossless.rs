@@ -1,5 +1,5 @@
-//! Checks lossless networks: no packet is dropped for want of room, no port of a switch holds more packets from its
-//! link than its buffer has room for, and no packets wait that could close a circle of ports.
+//! Checks lossless networks: no packet is dropped because of a full queue, no port of a switch holds more packets from
+//! its link than fit into its buffer, and no packets wait that could close a cycle of ports (deadlock).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -8,13 +8,13 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
 use super::packets::{Name, name};
-use crate::net::{Happening, LossCause, TraceEvent};
+use crate::net::{LossCause, PacketEvent, TraceEvent};
 use crate::topology::Graph;
 use crate::topology::LinkId;
 
 /// One link's far end, if it is at a switch.
 struct Port {
-    room: u64,
+    buffer_bytes: u64,
     held: u64,
 }
 
@@ -41,7 +41,7 @@ impl LosslessChecker {
     pub fn new(graph: &Graph) -> LosslessChecker {
         let links = graph.edges().iter().flat_map(|edge| [(edge.b, edge.a_to_b), (edge.a, edge.b_to_a)]);
         let port = |(to, spec): (_, crate::topology::LinkSpec)| {
-            graph.switch_index(to).map(|_| Port { room: spec.queue_bytes, held: 0 })
+            graph.switch_index(to).map(|_| Port { buffer_bytes: spec.queue_bytes, held: 0 })
         };
         LosslessChecker {
             ports: links.map(port).collect(),
@@ -61,22 +61,22 @@ impl LosslessChecker {
             self.release(link, bytes);
         }
         let (node, packet, bytes) = (event.node.0, name(&event.packet), event.packet.bytes);
-        match event.what {
-            Happening::Arrived { link } => {
+        match event.kind {
+            PacketEvent::Arrived { link } => {
                 if let Some(port) = &mut self.ports[link.index()] {
                     port.held += u64::from(bytes);
                     self.at_work = Some((node, packet, link));
                 }
             }
-            Happening::Waits { link } => {
+            PacketEvent::Waits { link } => {
                 let origin = self.take(node, packet);
                 // A packet that has come down or across must go on downwards: see docs/simulator.md.
                 if origin.is_some_and(|from| self.rises[from.index()] <= 0 && self.rises[link.index()] >= 0) {
-                    sentences.push("it has come down and waits to go up: ports can wait in a circle".to_string());
+                    sentences.push("it has come down and waits to go up: ports can wait in a cycle".to_string());
                 }
                 self.waiting.entry((link, packet)).or_default().push_back(origin);
             }
-            Happening::Joined { link, end, .. } => {
+            PacketEvent::Enqueued { link, end, .. } => {
                 let origins = self.waiting.get_mut(&(link, packet));
                 if let Some(origin) = origins.and_then(VecDeque::pop_front).flatten() {
                     self.leaving.push(Reverse((end, origin, bytes)));
@@ -85,21 +85,21 @@ impl LosslessChecker {
                     self.waiting.remove(&(link, packet));
                 }
             }
-            Happening::Taken | Happening::Lost { .. } => {
+            PacketEvent::Delivered | PacketEvent::Lost { .. } => {
                 if let Some(link) = self.take(node, packet) {
                     self.release(link, bytes);
                 }
             }
             _ => {}
         }
-        if matches!(event.what, Happening::Lost { cause: LossCause::QueueFull, .. }) {
+        if matches!(event.kind, PacketEvent::Lost { cause: LossCause::QueueFull, .. }) {
             sentences.push("a lossless network dropped it".to_string());
-        } else if let Happening::Arrived { link } = event.what
-            && let Some(port) = self.ports[link.index()].as_ref().filter(|port| port.held > port.room)
+        } else if let PacketEvent::Arrived { link } = event.kind
+            && let Some(port) = self.ports[link.index()].as_ref().filter(|port| port.held > port.buffer_bytes)
         {
             // A packet for a program of the switch does not wait: the program takes it at once.
             if event.packet.dst != event.node {
-                sentences.push(format!("{} bytes that came in there wait where {} have room", port.held, port.room));
+                sentences.push(format!("{} bytes that came in there wait where {} fit", port.held, port.buffer_bytes));
             }
         }
     }

@@ -7,7 +7,7 @@ use super::quantity::Share;
 /// Hosts in the file: a number, a share, a list, `"all"` or `"rest"`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Hosts {
-    /// So many hosts.
+    /// A number of hosts.
     Count(u32),
     /// A share of all hosts.
     Share(Share),

@@ -134,7 +134,7 @@ impl Config {
         Config::deserialize(table).map_err(|error| invalid(one_line(error.message())))
     }
 
-    /// Reads a file's text. Whether its parts fit together is checked when it is built.
+    /// Reads a file's text. Whether its sections fit together is checked when it is built.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|error| {
             if let Some(sentence) = toml::from_str(text).ok().and_then(|table: toml::Table| other_kind(&table)) {

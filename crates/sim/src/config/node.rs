@@ -68,7 +68,7 @@ impl TryFrom<String> for NodeName {
         });
         parsed.ok_or_else(|| {
             let tiers = Tier::ALL.map(|tier| format!("\"{} 0\"", tier.name())).join(", ");
-            format!("\"{text}\" names no node: write \"host 3\", \"switch 0\", or where the shape has such {tiers}")
+            format!("\"{text}\" is not a node: write \"host 3\", \"switch 0\", or where the shape has such {tiers}")
         })
     }
 }
@@ -102,7 +102,7 @@ impl NodeName {
             NodeName::Of(tier, number) => {
                 let switches = graph.tier(tier.name()).ok_or_else(|| {
                     let text = String::from(self);
-                    invalid(format!("\"{text}\" names no node: only the shape {} has such switches", tier.shape()))
+                    invalid(format!("\"{text}\" is not a node here: only the shape {} has such switches", tier.shape()))
                 })?;
                 let found = switches.get(number as usize);
                 found.copied().ok_or_else(|| missing(switches.len(), "of them"))
@@ -129,6 +129,6 @@ impl SwitchName {
             SwitchName::Name(name) => name,
         };
         let text = String::from(name);
-        graph.switch_index(name.node(graph)?).ok_or_else(|| invalid(format!("{text} is no switch")))
+        graph.switch_index(name.node(graph)?).ok_or_else(|| invalid(format!("{text} is not a switch")))
     }
 }

@@ -40,7 +40,7 @@ fn parse(text: &str, units: Units, example: &str) -> Result<f64, String> {
     let (number, unit) = text.split_at(split.unwrap_or(text.len()));
     let wrong = || {
         let names: Vec<&str> = units.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
-        format!("\"{text}\" is no quantity: write a number and one of {}, as in \"{example}\"", names.join(", "))
+        format!("\"{text}\" is not a quantity: write a number and one of {}, as in \"{example}\"", names.join(", "))
     };
     let number: f64 = number.replace('_', "").parse().map_err(|_| wrong())?;
     let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
@@ -74,7 +74,7 @@ impl std::str::FromStr for DataRate {
     fn from_str(text: &str) -> Result<DataRate, String> {
         let rate = Rate(whole(parse(text, RATES, "100 Gbit/s")?, text)?);
         if rate < Rate::MIN || rate > Rate::MAX {
-            return Err(format!("\"{text}\" is no rate of a link: 10 kbit/s to 100 Tbit/s are possible"));
+            return Err(format!("\"{text}\" is not a rate of a link: 10 kbit/s to 100 Tbit/s are possible"));
         }
         Ok(DataRate(rate))
     }
@@ -165,7 +165,7 @@ macro_rules! written {
 written! {
     Bytes: |number| match number.fract() == 0.0 && number >= 0.0 {
         true => whole(number, &number.to_string()).map(Bytes),
-        false => Err(format!("{number} is no number of bytes")),
+        false => Err(format!("{number} is not a number of bytes")),
     };
     DataRate: |number| Err(format!("{number} has no unit: write it as in \"100 Gbit/s\""));
     Duration: |number| if number == 0.0 { Ok(Duration::default()) } else { Err(format!("{number} has no unit: write it as in \"1.5 us\"")) };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_a_sentence() {
+    fn an_invalid_quantity_is_refused_with_a_sentence() {
         let sentence = "100".parse::<DataRate>().unwrap_err();
         assert!(sentence.contains("Gbit/s"), "{sentence}");
         assert!("4 parsec".parse::<Duration>().unwrap_err().contains("ps, ns, us, ms, s"));

@@ -1,4 +1,4 @@
-//! The parts of a report besides totals.
+//! `[report]`: what a report contains besides totals.
 
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
@@ -43,7 +43,7 @@ pub enum Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleWord {
-    /// In equal steps, as many as a picture needs.
+    /// In equal steps, as many as a figure needs.
     Auto,
 }
 
@@ -51,7 +51,7 @@ impl ReportSection {
     /// Refuses a step of no time.
     pub fn check(&self) -> Result<(), ConfigError> {
         match self.sample {
-            Some(Sample::Every(Duration(Span::ZERO))) => Err(invalid("report: sample = 0 is no step of time")),
+            Some(Sample::Every(Duration(Span::ZERO))) => Err(invalid("report: sample = 0 is not a step of time")),
             _ => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use tributary_proto::protocols;
 use super::hosts::{Hosts, Placement};
 use super::node::SwitchName;
 use super::quantity::{Bytes, DataRate, Duration, Share};
-use crate::driver::Data;
+use crate::engine::Data;
 use crate::workload::FlowSizes;
 
 /// `[[job]]`: ranks that reduce together.
@@ -40,8 +40,8 @@ pub struct JobSection {
     pub root: Option<u16>,
     /// The tensor of each collective.
     pub tensor: Bytes,
-    /// The share of the tensor's elements that each rank brings, drawn for each rank: the tensors are sparse. If left
-    /// out, tensors are dense.
+    /// The share of the tensor's elements that each rank contributes, drawn for each rank: the tensors are sparse. If
+    /// left out, tensors are dense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density: Option<Share>,
     /// The type of its elements.
@@ -50,10 +50,10 @@ pub struct JobSection {
     /// The operator.
     #[serde(default = "defaults::op", with = "op_name")]
     pub op: ReduceOp,
-    /// An operator of the job's own, in place of `op`.
+    /// A custom operator, instead of `op`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<OperatorSource>,
-    /// The data of ranks, in a job with an operator of its own.
+    /// The data of ranks, in a job with a custom operator.
     #[serde(default, skip_serializing_if = "Data::is_fingerprints")]
     pub data: Data,
     /// How many collectives run, one after the other.
@@ -92,7 +92,7 @@ pub struct JobSection {
     /// Retransmission timeouts.
     #[serde(default)]
     pub rto: Timeouts,
-    /// A collective fails after so much time; if left out, after a second, or after 100 times what its tensor takes on
+    /// A collective fails after this time; if left out, after a second, or after 100 times what its tensor takes on
     /// the slowest link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
@@ -110,7 +110,7 @@ pub enum RootChoice {
     /// At random from the highest level, as in papers that do not say how.
     #[default]
     Random,
-    /// As a fabric's seat chooses: the lowest switches that connect all ranks, and of these the least loaded first.
+    /// As a fabric's controller chooses: the lowest switches that connect all ranks, and of these the least loaded first.
     LeastLoaded,
 }
 
@@ -120,7 +120,7 @@ impl RootChoice {
     }
 }
 
-/// An operator that people have written.
+/// The source of a custom operator.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(
     untagged,
@@ -149,7 +149,7 @@ pub struct ExpressionSource {
 pub enum ParameterServers {
     /// A word.
     Word(ServerWord),
-    /// Servers on hosts of their own.
+    /// Servers on dedicated hosts.
     Dedicated(Hosts),
 }
 
@@ -293,8 +293,8 @@ pub struct TransportSection {
     /// Retransmission timeouts; if left out, 10 ms at first and at least, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto: Option<Timeouts>,
-    /// A packet counts as lost once a packet that was sent so many later has arrived. If left out, 3 if a flow keeps
-    /// its path, and 64 if its packets take several.
+    /// Reordering threshold: a packet is lost once a packet sent this many later has arrived. If left out, 3 if a flow
+    /// keeps its path, and 64 if its packets take several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reordering: Option<u16>,
 }
@@ -353,7 +353,7 @@ macro_rules! named {
                 $type::from_name(&name).ok_or_else(|| {
                     let names: Vec<&str> = $type::ALL.iter().map(|value| value.name()).collect();
                     let known = names.join(", ");
-                    serde::de::Error::custom(format!("\"{name}\" is no {}: there are {known}", $what))
+                    serde::de::Error::custom(format!("\"{name}\" is not an {}: there are {known}", $what))
                 })
             }
         }
@@ -370,7 +370,7 @@ pub(super) mod protocol_name {
         let name = String::deserialize(deserializer)?;
         protocols::named(&name).ok_or_else(|| {
             let known = protocols::names().collect::<Vec<_>>().join(", ");
-            serde::de::Error::custom(format!("\"{name}\" is no protocol: there are {known}"))
+            serde::de::Error::custom(format!("\"{name}\" is not a protocol: there are {known}"))
         })
     }
 }

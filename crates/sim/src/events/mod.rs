@@ -22,32 +22,32 @@ pub struct EventId(u32);
 #[repr(u8)]
 pub enum EventKind {
     /// An action that the file or a fault plan has for this instant.
-    Plan = 0,
+    Action = 0,
     /// The packet at the head of a link arrives at the link's far end.
     Arrival = 1,
-    /// A packet that left its link's order (a fault delayed it) arrives.
-    Stray = 2,
+    /// A packet that a fault delayed out of its link's order arrives.
+    LateArrival = 2,
     /// A lossless port has finished a packet.
     Departure = 3,
     /// A host's NIC can take more packets.
     Nic = 4,
-    /// A traffic source has something to start.
-    Source = 5,
-    /// An order to PAUSE or to go on reaches a lossless port.
-    Pause = 6,
+    /// A rank submits its next collective.
+    Submit = 5,
+    /// An order to PAUSE or to resume reaches a lossless port.
+    PauseOrder = 6,
     /// A member of a job that has lost something for good is checked for progress.
-    Look = 7,
+    ProgressCheck = 7,
 }
 
 const KINDS: [EventKind; 8] = [
-    EventKind::Plan,
+    EventKind::Action,
     EventKind::Arrival,
-    EventKind::Stray,
+    EventKind::LateArrival,
     EventKind::Departure,
     EventKind::Nic,
-    EventKind::Source,
-    EventKind::Pause,
-    EventKind::Look,
+    EventKind::Submit,
+    EventKind::PauseOrder,
+    EventKind::ProgressCheck,
 ];
 const NUMBER_BITS: u32 = 29;
 

@@ -1,8 +1,8 @@
 //! The timers of machines: one for each host and switch, changed after every packet and seldom due.
 //!
-//! A machine's deadline nearly always moves away (each answer restarts a retransmission timer). So the table keeps the
-//! earliest deadline that it was told since its last look at the machine, and asks again when that deadline comes:
-//! moving a deadline away costs one comparison.
+//! A machine's deadline nearly always moves later (each answer restarts a retransmission timer). So the table keeps the
+//! earliest deadline that was set since the machine was last polled, and polls it again when that deadline comes:
+//! moving a deadline costs one comparison.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use tributary_proto::contract::time::Time;
 
 const NEVER: Time = Time(u64::MAX);
 
-/// When to look at machines again.
+/// When to poll machines again.
 #[derive(Default)]
 pub struct TimerTable {
     /// For each machine, the time of its one valid entry in `heap`.
@@ -25,7 +25,7 @@ impl TimerTable {
         TimerTable { armed: vec![NEVER; machines], heap: BinaryHeap::new() }
     }
 
-    /// Makes room for so many machines.
+    /// Grows the table to this many machines.
     pub fn grow(&mut self, machines: usize) {
         self.armed.resize(self.armed.len().max(machines), NEVER);
     }
@@ -40,19 +40,19 @@ impl TimerTable {
         }
     }
 
-    /// The time of the next look at a machine. A deadline that is not earlier changes nothing.
+    /// When a machine is polled next. A deadline that is not earlier changes nothing.
     #[inline]
     pub fn armed(&self, machine: u32) -> Time {
         self.armed[machine as usize]
     }
 
-    /// No look is due before this time. Known without a search for the first entry that is valid.
+    /// No poll is due before this time. Known without a search for the first entry that is valid.
     #[inline]
     pub fn not_before(&self) -> Time {
         self.heap.peek().map_or(NEVER, |&Reverse((time, _))| time)
     }
 
-    /// The time of the next look, if there is one.
+    /// The time of the next poll, if there is one.
     #[inline]
     pub fn earliest(&mut self) -> Option<Time> {
         while let Some(&Reverse((time, machine))) = self.heap.peek() {
@@ -64,7 +64,7 @@ impl TimerTable {
         None
     }
 
-    /// The machine to look at, if the next look is due by `now`. Its deadline must be `set` afterwards.
+    /// The machine to poll, if the next poll is due by `now`. Its deadline must be `set` afterwards.
     pub fn pop_due(&mut self, now: Time) -> Option<u32> {
         if self.earliest()? > now {
             return None;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wakes_at_the_earliest_deadline_that_it_was_told() {
+    fn wakes_at_the_earliest_deadline_that_was_set() {
         let mut timers = TimerTable::new(2);
         timers.set(0, Some(Time(50)));
         timers.set(1, Some(Time(40)));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_deadline_is_left_alone() {
+    fn a_machine_without_a_deadline_is_never_polled() {
         let mut timers = TimerTable::new(1);
         timers.set(0, None);
         assert_eq!(timers.earliest(), None);

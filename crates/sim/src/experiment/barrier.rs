@@ -1,25 +1,25 @@
 //! Where the threads of one run wait for each other, twice a window.
 //!
-//! A window is short, so a thread that waits looks again and again at first. If another thread has no processor, because the
-//! machine does other work too, looking takes the time that the other thread needs. So the thread that waits soon sleeps.
+//! A window is short, so a waiting thread spins first. If another thread has no processor, because the machine does
+//! other work too, spinning takes the time that the other thread needs. So a waiting thread soon sleeps.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Looks before a thread lets others run.
-const LOOKS: u32 = 1000;
+/// Checks before a thread yields.
+const SPINS: u32 = 1000;
 
-/// Times that a thread lets others run before it sleeps.
+/// Yields before a thread sleeps.
 const YIELDS: u32 = 20;
 
-/// A barrier for a fixed number of threads, again and again.
+/// A reusable barrier for a fixed number of threads.
 pub struct Barrier {
     threads: usize,
     waiting: AtomicUsize,
     round: AtomicUsize,
-    /// A thread has ended that others may wait for.
+    /// A thread has panicked that others may wait for.
     broken: AtomicBool,
-    /// How many threads sleep, or are about to. The lock is held from the last look until the sleep begins.
+    /// How many threads sleep, or are about to. The lock is held from the last check until the sleep begins.
     sleeping: AtomicUsize,
     lock: Mutex<()>,
     awake: Condvar,
@@ -47,11 +47,11 @@ impl Barrier {
             self.wake();
             return;
         }
-        for look in 0..LOOKS + YIELDS {
+        for attempt in 0..SPINS + YIELDS {
             if self.is_over(round) {
                 return;
             }
-            if look < LOOKS {
+            if attempt < SPINS {
                 std::hint::spin_loop();
             } else {
                 std::thread::yield_now();
@@ -65,8 +65,8 @@ impl Barrier {
         self.round.load(Ordering::SeqCst) != round
     }
 
-    /// Whoever ends the round sees that this thread sleeps, or this thread sees that the round is over: each writes before it
-    /// looks, and all four accesses have one order (`SeqCst`).
+    /// Either the thread that ends the round sees that this one sleeps, or this one sees that the round is over: each
+    /// writes before it reads, and all four accesses have one order (`SeqCst`).
     fn sleep(&self, round: usize) {
         self.sleeping.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,19 +78,19 @@ impl Barrier {
 
     fn wake(&self) {
         if self.sleeping.load(Ordering::SeqCst) > 0 {
-            // Nobody is between the last look and the sleep while this thread has the lock.
+            // While this thread has the lock, no thread is between its last check and its sleep.
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.awake.notify_all();
         }
     }
 
-    /// Lets the others know when this thread panics.
+    /// Wakes the other threads if this one panics.
     pub fn guard(&self) -> Guard<'_> {
         Guard(self)
     }
 }
 
-/// What a thread holds while others may wait for it.
+/// Held by a thread while others may wait for it.
 pub struct Guard<'a>(&'a Barrier);
 
 impl Drop for Guard<'_> {
@@ -110,7 +110,7 @@ mod tests {
     use super::Barrier;
 
     #[test]
-    fn nobody_passes_before_all_are_there_though_threads_are_many_and_some_are_late() {
+    fn no_thread_passes_before_all_have_arrived_even_if_some_are_late() {
         const THREADS: usize = 9;
         let (barrier, arrived) = (Barrier::new(THREADS), AtomicUsize::new(0));
         std::thread::scope(|scope| {
@@ -143,7 +143,7 @@ mod tests {
                 let _guard = barrier.guard();
                 panic!("as a checker does");
             }));
-            assert!(panicked.is_err() && other.join().unwrap(), "who slept hears of it");
+            assert!(panicked.is_err() && other.join().unwrap(), "the sleeping thread panics too");
         });
     }
 }

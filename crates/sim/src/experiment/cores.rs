@@ -12,7 +12,7 @@ use crate::config::{Config, ConfigError, CoresSection, CostMode, Full, invalid};
 use crate::cores::exact::Setup;
 use crate::cores::operators::Table;
 use crate::cores::prices::Prices;
-use crate::driver::{CoresSpec, Job, JobIndex, Simulation};
+use crate::engine::{CoresSpec, Job, JobIndex, Simulation};
 
 /// Applies `[switches.cores]`, once all jobs are installed.
 pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigError> {
@@ -27,7 +27,7 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
     let (mut prices, mut exact) = (BTreeMap::new(), BTreeMap::new());
     for job in simulation.traffic.jobs.all().iter().filter(|job| job.plan.protocol.sums_in_network()) {
         let (id, dtype) = (JobId(job.index.0 + 1), handled_as(job));
-        if let Some(of_job) = prices_of_own(section, job)? {
+        if let Some(of_job) = custom_op_prices(section, job)? {
             prices.insert(id, of_job);
             continue;
         }
@@ -56,7 +56,7 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
     })
 }
 
-/// Finds the cycles of jobs' own operators.
+/// Finds the cycles of jobs' custom operators.
 fn count_operators(section: &CoresSection, simulation: &mut Simulation) -> Result<(), ConfigError> {
     let mut table = Table::shipped();
     if let Some(file) = &section.operators {
@@ -64,22 +64,22 @@ fn count_operators(section: &CoresSection, simulation: &mut Simulation) -> Resul
         let added = text.and_then(|text| table.add(&text));
         added.map_err(|why| invalid(format!("switches.cores: operators = {file:?}: {why}")))?;
     }
-    let own = simulation.traffic.jobs.all_mut().filter_map(|job| job.plan.own.as_mut());
-    own.for_each(|own| own.cycles = Some(table.find(&own.operator)));
+    let ops = simulation.traffic.jobs.all_mut().filter_map(|job| job.plan.custom_op.as_mut());
+    ops.for_each(|op| op.cycles = Some(table.find(&op.operator)));
     Ok(())
 }
 
-/// The prices of a job with its own operator.
-fn prices_of_own(section: &CoresSection, job: &Job) -> Result<Option<Prices>, ConfigError> {
-    let Some((own, cycles)) = job.plan.own.as_ref().and_then(|own| Some((own, own.cycles?))) else { return Ok(None) };
+/// The prices of a job with a custom operator.
+fn custom_op_prices(section: &CoresSection, job: &Job) -> Result<Option<Prices>, ConfigError> {
+    let Some((op, cycles)) = job.plan.custom_op.as_ref().and_then(|op| Some((op, op.cycles?))) else { return Ok(None) };
     if section.mode == CostMode::Exact {
         return Err(invalid(format!(
-            "{}: the handlers of an operator of its own are priced, and do not run: leave mode = \"exact\" out",
+            "{}: the handlers of a custom operator are priced, and do not run: leave mode = \"exact\" out",
             job.plan.name
         )));
     }
     let size = job.plan.spec.dtype.size() as u64;
-    Ok(Some(Prices::of_operator(section.handlers, size, own.operator.element_size() as u64, cycles)))
+    Ok(Some(Prices::of_operator(section.handlers, size, op.operator.element_size() as u64, cycles)))
 }
 
 /// The type in which a switch sums a job's elements.

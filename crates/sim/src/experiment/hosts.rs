@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_wishes_are_sentences() {
+    fn impossible_requests_are_refused_with_a_sentence() {
         let mut hosts = Allocation::new(4, 1);
         let sentence = |error: Result<Vec<NodeId>, ConfigError>| error.unwrap_err().to_string();
         let random = Placement::Random;

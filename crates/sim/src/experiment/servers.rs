@@ -5,9 +5,9 @@ use tributary_proto::protocols;
 
 use super::hosts::Allocation;
 use crate::config::{ConfigError, JobSection, ParameterServers, ServerWord, invalid};
-use crate::driver::JobPlan;
+use crate::engine::JobPlan;
 
-/// Hosts that sum for a job.
+/// The servers of a job.
 pub(super) struct Servers {
     /// The hosts, if servers have their own; empty if each rank's host has a server.
     pub hosts: Vec<NodeId>,

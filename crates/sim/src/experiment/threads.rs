@@ -1,4 +1,5 @@
-//! One run on several threads: each runs its part for one window, then they meet and exchange the packets that cross.
+//! One run on several threads: each runs its partition for one window, then all meet at a barrier and exchange the
+//! packets that cross.
 //!
 //! A window is as long as the least delay of links between switches, so that a packet that is sent during a window
 //! arrives in a later one. Windows without events are skipped. The grid of windows follows from the network alone, and
@@ -14,119 +15,120 @@ use super::barrier::Barrier;
 use super::sampling::Sampler;
 use super::{Progress, RunError, build};
 use crate::config::Config;
-use crate::driver::{Failure, JobIndex, Simulation, deal_out, window_end};
-use crate::net::{Outbox, Share};
+use crate::engine::{Failure, JobIndex, Simulation, assign_partitions, window_end};
+use crate::net::{Outbox, Partition};
 use crate::report::Stop;
 
 /// The common state of the threads of a run.
-struct Meeting {
+struct Shared {
     barrier: Barrier,
-    look_ahead: Span,
+    lookahead: Span,
     end: Time,
     /// How many jobs and flows were open before anything happened.
     total: u64,
-    /// For each part, when its next event comes.
+    /// For each partition, when its next event comes.
     next: Vec<AtomicU64>,
-    /// For each part, how many are open of all at the beginning.
+    /// For each partition, the change in the number of open jobs and flows since the beginning.
     open: Vec<AtomicU64>,
-    /// For each part, how many events it had so far.
+    /// For each partition, how many events it had so far.
     events: Vec<AtomicU64>,
-    /// The boxes, by sender and receiver.
-    boxes: Vec<Vec<Mutex<Outbox>>>,
-    /// For each part, the ranks of jobs that come and go that have ended since the last meeting.
+    /// Packets that cross, by sender and receiver.
+    outboxes: Vec<Vec<Mutex<Outbox>>>,
+    /// For each partition, the ranks of jobs that come and go that have ended since the last barrier.
     ended: Vec<Mutex<Vec<JobIndex>>>,
-    /// For each part, the jobs whose own operators have failed since then.
+    /// For each partition, the jobs whose own operators have failed since then.
     failed: Vec<Mutex<Vec<(JobIndex, Failure)>>>,
     stopped: AtomicBool,
 }
 
-/// The end of a part's run, or of the whole run.
+/// The end of a partition's run, or of the whole run.
 pub struct Ended {
     pub simulation: Simulation,
     pub sampler: Sampler,
     pub stop: Stop,
 }
 
-/// Runs the simulation whose first part is `first`, and returns the whole.
+/// Runs the simulation whose first partition is `first`, and returns the whole.
 pub fn advance(
     config: &Config,
     first: Simulation,
     sampler: Sampler,
-    look_ahead: Span,
+    lookahead: Span,
     threads: u16,
     watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Ended, RunError> {
-    let parts = usize::from(threads);
-    let zeros = || (0..parts).map(|_| AtomicU64::new(0)).collect();
-    let meeting = Meeting {
-        barrier: Barrier::new(parts),
-        look_ahead,
+    let partitions = usize::from(threads);
+    let zeros = || (0..partitions).map(|_| AtomicU64::new(0)).collect();
+    let shared = Shared {
+        barrier: Barrier::new(partitions),
+        lookahead,
         end: Time::ZERO + config.end.0,
         total: first.open(),
         next: zeros(),
         open: zeros(),
         events: zeros(),
-        boxes: (0..parts).map(|_| (0..parts).map(|_| Mutex::default()).collect()).collect(),
-        ended: (0..parts).map(|_| Mutex::default()).collect(),
-        failed: (0..parts).map(|_| Mutex::default()).collect(),
+        outboxes: (0..partitions).map(|_| (0..partitions).map(|_| Mutex::default()).collect()).collect(),
+        ended: (0..partitions).map(|_| Mutex::default()).collect(),
+        failed: (0..partitions).map(|_| Mutex::default()).collect(),
         stopped: AtomicBool::new(false),
     };
-    let part_of = deal_out(first.graph(), threads);
-    let share = |part| Share { part_of: Arc::clone(&part_of), part };
+    let of_node = assign_partitions(first.graph(), threads);
+    let partition = |index| Partition { of_node: Arc::clone(&of_node), index };
     let ended = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
-            .map(|part| {
-                let (meeting, share) = (&meeting, share(part));
+            .map(|index| {
+                let (shared, partition) = (&shared, partition(index));
                 scope.spawn(move || {
-                    let _guard = meeting.barrier.guard();
+                    let _guard = shared.barrier.guard();
                     let simulation = build(config).expect("it was built before");
                     let sampler = Sampler::new(config, &simulation).expect("it was made before");
-                    meeting.run(simulation, sampler, share, &mut |_| ControlFlow::Continue(()))
+                    shared.run(simulation, sampler, partition, &mut |_| ControlFlow::Continue(()))
                 })
             })
             .collect();
-        let _guard = meeting.barrier.guard();
-        let mut ended = vec![meeting.run(first, sampler, share(0), watch)];
-        ended.extend(others.into_iter().map(|other| other.join().expect("the other part's panic was reported")));
+        let _guard = shared.barrier.guard();
+        let mut ended = vec![shared.run(first, sampler, partition(0), watch)];
+        ended.extend(others.into_iter().map(|other| other.join().expect("the other partition's panic was reported")));
         ended
     });
-    let mut parts = ended.into_iter();
-    let mut whole = parts.next().expect("at least one part");
-    for other in parts {
+    let mut partitions = ended.into_iter();
+    let mut whole = partitions.next().expect("at least one partition");
+    for other in partitions {
         whole.sampler.absorb(&other.sampler, &other.simulation);
-        whole.simulation.absorb(other.simulation, meeting.total);
+        whole.simulation.absorb(other.simulation, shared.total);
     }
-    match meeting.stopped.load(Ordering::Relaxed) {
+    match shared.stopped.load(Ordering::Relaxed) {
         true => Err(RunError::Stopped(whole.simulation.fabric.now.since(Time::ZERO))),
         false => Ok(whole),
     }
 }
 
-impl Meeting {
+impl Shared {
     fn run(
         &self,
         mut simulation: Simulation,
         mut sampler: Sampler,
-        share: Share,
+        partition: Partition,
         watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
     ) -> Ended {
-        let me = usize::from(share.part);
-        simulation.become_part(share);
+        let me = usize::from(partition.index);
+        simulation.become_partition(partition);
         let mut last_window = Time::ZERO;
         let mut until = None;
-        let mut looked_at = 0;
+        let mut reported_at = 0;
         loop {
             self.accept(me, &mut simulation);
             self.next[me].store(simulation.next_time().0, Ordering::Relaxed);
             self.open[me].store(simulation.open().wrapping_sub(self.total), Ordering::Relaxed);
             self.events[me].store(simulation.events(), Ordering::Relaxed);
-            self.tell_ended(me, &mut simulation);
+            self.publish_ended(me, &mut simulation);
             *lock(&self.failed[me]) = simulation.take_failures();
             self.barrier.wait();
-            let turn = self.hear_ended(last_window, &mut simulation);
+            let round = self.collect_ended(last_window, &mut simulation);
             let failed = self.failed.iter().flat_map(|failed| lock(failed).clone()).collect();
-            let turns = turn.into_iter().chain(simulation.note_failures(failed, last_window)).map(|turn| turn.0);
-            let earliest = self.next.iter().map(|next| next.load(Ordering::Relaxed)).chain(turns).min();
+            let failures = simulation.note_failures(failed, last_window);
+            let planned = round.into_iter().chain(failures).map(|time| time.0);
+            let earliest = self.next.iter().map(|next| next.load(Ordering::Relaxed)).chain(planned).min();
             let earliest = Time(earliest.unwrap_or(u64::MAX));
             let open = self.open.iter().fold(self.total, |sum, open| sum.wrapping_add(open.load(Ordering::Relaxed)));
             let finished = open == 0;
@@ -142,19 +144,19 @@ impl Meeting {
                 };
                 return Ended { simulation, sampler, stop };
             }
-            last_window = window_end(earliest, self.look_ahead);
-            // All parts carry out a plan at the same instant, and no packet crosses that instant unseen.
+            last_window = window_end(earliest, self.lookahead);
+            // All partitions carry out a plan at the same instant, and no packet crosses that instant unseen.
             let plan = simulation.next_plan_after(earliest).unwrap_or(Time(u64::MAX));
             let stop = Time(last_window.min(plan).0 - 1).min(self.end);
             sampler.run_to(&mut simulation, stop);
             sampler.take(&simulation, stop);
             self.post(me, &mut simulation);
             self.barrier.wait();
-            // Before the next meeting, so that all parts see the same there.
+            // Before the next barrier, so that all partitions see the same value after it.
             if me == 0 {
                 let events = self.events.iter().map(|events| events.load(Ordering::Relaxed)).sum();
-                if events >= looked_at + super::EVENTS_PER_LOOK {
-                    looked_at = events;
+                if events >= reported_at + super::EVENTS_PER_REPORT {
+                    reported_at = events;
                     let progress = Progress { now: simulation.fabric.now, events, open, total: self.total };
                     self.stopped.store(watch(&progress).is_break(), Ordering::Relaxed);
                 }
@@ -162,14 +164,14 @@ impl Meeting {
         }
     }
 
-    fn tell_ended(&self, me: usize, simulation: &mut Simulation) {
+    fn publish_ended(&self, me: usize, simulation: &mut Simulation) {
         if simulation.cluster().is_some() {
             *lock(&self.ended[me]) = simulation.take_ended();
         }
     }
 
-    /// Hears which ranks have ended in any part during the last window; returns when jobs get their turn for that.
-    fn hear_ended(&self, window_end: Time, simulation: &mut Simulation) -> Option<Time> {
+    /// Notes which ranks have ended in any partition during the last window; returns when jobs are scheduled for that.
+    fn collect_ended(&self, window_end: Time, simulation: &mut Simulation) -> Option<Time> {
         simulation.cluster()?;
         let mut all = Vec::new();
         self.ended.iter().for_each(|ended| all.extend_from_slice(&lock(ended)));
@@ -177,15 +179,15 @@ impl Meeting {
     }
 
     fn post(&self, me: usize, simulation: &mut Simulation) {
-        for (part, place) in self.boxes[me].iter().enumerate().filter(|&(part, _)| part != me) {
-            if let Some(outbox) = simulation.fabric.outbox(part) {
-                std::mem::swap(outbox, &mut lock(place));
+        for (partition, mailbox) in self.outboxes[me].iter().enumerate().filter(|&(partition, _)| partition != me) {
+            if let Some(outbox) = simulation.fabric.outbox(partition) {
+                std::mem::swap(outbox, &mut lock(mailbox));
             }
         }
     }
 
     fn accept(&self, me: usize, simulation: &mut Simulation) {
-        for from in self.boxes.iter().map(|boxes| &boxes[me]) {
+        for from in self.outboxes.iter().map(|outboxes| &outboxes[me]) {
             simulation.fabric.accept(&mut lock(from));
         }
     }

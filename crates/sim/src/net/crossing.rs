@@ -1,9 +1,9 @@
-//! A network of which each thread runs a part: the packets that cross from one part into another, and how parts become
-//! one network again.
+//! A network that several threads run in partitions: the packets that cross from one partition into another, and how the
+//! partitions are merged at the end.
 //!
-//! Each part has the whole network and uses what belongs to its own nodes. Of a link that crosses, the sender's part
-//! uses the near end (queue, limits, marks, counters) and the receiver's part the far end (the ring of packets under
-//! way).
+//! Each partition has the whole network and uses what belongs to its own nodes. Of a link that crosses, the sender's
+//! partition uses the near end (queue, limits, marks, counters), and the receiver's partition the far end (the ring of
+//! packets in flight).
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
 use crate::topology::LinkId;
 
-/// The part of each node, and the number of this part.
+/// One partition of a network.
 #[derive(Clone, Debug)]
-pub struct Share {
-    /// The part of each node.
-    pub part_of: Arc<[u16]>,
-    /// The number of this part.
-    pub part: u16,
+pub struct Partition {
+    /// The partition of each node.
+    pub of_node: Arc<[u16]>,
+    /// This partition.
+    pub index: u16,
 }
 
-impl Share {
-    /// True for the nodes of this part.
+impl Partition {
+    /// True for the nodes of this partition.
     #[inline]
     pub fn owns(&self, node: NodeId) -> bool {
-        self.part_of[node.index()] == self.part
+        self.of_node[node.index()] == self.index
     }
 }
 
-/// The packets and orders that cross into another part during a window.
+/// The packets and PAUSE orders that cross into another partition during a window.
 #[derive(Default)]
 pub struct Outbox {
     packets: Vec<(LinkId, Packet)>,
@@ -42,47 +42,47 @@ pub struct Outbox {
     orders: Vec<(LinkId, Time, bool)>,
 }
 
-/// The boxes for all other parts.
+/// What leaves this partition, by the partition that it goes to.
 pub(super) struct Crossing {
-    share: Share,
-    boxes: Vec<Outbox>,
+    partition: Partition,
+    outboxes: Vec<Outbox>,
 }
 
 impl Fabric {
-    /// Makes this network one of several parts, before anything has happened.
-    pub fn become_part(&mut self, share: Share) {
+    /// Makes this network one of several partitions, before anything has happened.
+    pub fn become_partition(&mut self, partition: Partition) {
         for id in (0..self.links.len() as u32).map(LinkId) {
             let near = self.near_end(id);
             let link = &mut self.links[id.index()];
-            link.crosses = share.part_of[near.index()] != share.part_of[link.to.index()];
+            link.crosses = partition.of_node[near.index()] != partition.of_node[link.to.index()];
         }
-        let parts = share.part_of.iter().max().map_or(1, |&last| usize::from(last) + 1);
-        let boxes = (0..parts).map(|_| Outbox::default()).collect();
-        self.crossing = Some(Box::new(Crossing { share, boxes }));
+        let partitions = partition.of_node.iter().max().map_or(1, |&last| usize::from(last) + 1);
+        let outboxes = (0..partitions).map(|_| Outbox::default()).collect();
+        self.crossing = Some(Box::new(Crossing { partition, outboxes }));
     }
 
-    /// True if this is one of several parts.
-    pub fn is_part(&self) -> bool {
+    /// True if this is one of several partitions.
+    pub fn is_partitioned(&self) -> bool {
         self.crossing.is_some()
     }
 
-    /// True for a node that this part runs; for all nodes if there is one part.
+    /// True for a node that this partition runs; for all nodes if there is one partition.
     #[inline]
     pub fn owns(&self, node: NodeId) -> bool {
-        self.crossing.as_ref().is_none_or(|crossing| crossing.share.owns(node))
+        self.crossing.as_ref().is_none_or(|crossing| crossing.partition.owns(node))
     }
 
-    /// The box for another part. The caller empties it.
-    pub fn outbox(&mut self, part: usize) -> Option<&mut Outbox> {
-        self.crossing.as_mut().map(|crossing| &mut crossing.boxes[part])
+    /// What goes to another partition. The caller empties it.
+    pub fn outbox(&mut self, partition: usize) -> Option<&mut Outbox> {
+        self.crossing.as_mut().map(|crossing| &mut crossing.outboxes[partition])
     }
 
-    /// Puts the packet in `outgoing`, whose arrival is known, into the box for its link's far end.
+    /// Moves the packet in `outgoing`, whose arrival is known, to the outbox of its link's far end.
     pub(super) fn cross(&mut self, id: LinkId) {
         let packet = self.outgoing;
         let to = self.links[id.index()].to;
         let Some(crossing) = &mut self.crossing else { return };
-        let outbox = &mut crossing.boxes[usize::from(crossing.share.part_of[to.index()])];
+        let outbox = &mut crossing.outboxes[usize::from(crossing.partition.of_node[to.index()])];
         outbox.packets.push((id, packet));
         if !packet.payload.is_none() {
             let (bytes, wire_len) = self.payloads.get(packet.payload);
@@ -92,18 +92,18 @@ impl Fabric {
         }
     }
 
-    /// Sends an order to the near end of a link if that is in another part; returns false if it is in this part.
+    /// Sends an order to the near end of a link if that is in another partition; returns false if it is in this partition.
     pub(super) fn order_across(&mut self, id: LinkId, at: Time, stop: bool) -> bool {
         let near = self.near_end(id);
-        let Some(crossing) = self.crossing.as_mut().filter(|crossing| !crossing.share.owns(near)) else {
+        let Some(crossing) = self.crossing.as_mut().filter(|crossing| !crossing.partition.owns(near)) else {
             return false;
         };
-        let part = crossing.share.part_of[near.index()];
-        crossing.boxes[usize::from(part)].orders.push((id, at, stop));
+        let partition = crossing.partition.of_node[near.index()];
+        crossing.outboxes[usize::from(partition)].orders.push((id, at, stop));
         true
     }
 
-    /// Takes in the contents of a box from another part, and empties the box.
+    /// Takes in what another partition has sent, and empties the outbox.
     pub fn accept(&mut self, outbox: &mut Outbox) {
         let (mut payloads, mut first) = (outbox.payloads.drain(..), 0);
         for (id, mut packet) in outbox.packets.drain(..) {
@@ -114,7 +114,7 @@ impl Fabric {
                 first = end;
             }
             let link = &mut self.links[id.index()];
-            *link.come() = packet;
+            *link.push_in_flight() = packet;
             if link.was_idle() {
                 self.queue.push(packet.arrival, EventId::new(EventKind::Arrival, id.0));
             }
@@ -124,28 +124,28 @@ impl Fabric {
         for (id, at, stop) in outbox.orders.drain(..) {
             if let Some(lossless) = &mut self.lossless {
                 lossless.ports[id.index()].orders.push_back((at, stop));
-                self.queue.push(at, EventId::new(EventKind::Pause, id.0));
+                self.queue.push(at, EventId::new(EventKind::PauseOrder, id.0));
             }
         }
     }
 
-    /// Takes over the knowledge of another part about its nodes. The joined network can be read, but not run on.
+    /// Takes over the state of another partition's nodes. The merged network can be read, but not run any further.
     pub fn absorb(&mut self, other: Fabric) {
-        let Some(Crossing { share, .. }) = other.crossing.as_deref() else { return };
+        let Some(Crossing { partition, .. }) = other.crossing.as_deref() else { return };
         self.now = self.now.max(other.now);
         self.hops += other.hops;
-        self.hash.absorb(&other.hash, |node| share.owns(node));
+        self.hash.absorb(&other.hash, |node| partition.owns(node));
         for id in (0..self.links.len() as u32).map(LinkId) {
-            let (near, far) = (share.owns(self.near_end(id)), share.owns(self.links[id.index()].to));
+            let (near, far) = (partition.owns(self.near_end(id)), partition.owns(self.links[id.index()].to));
             if near {
                 self.links[id.index()].absorb_near_end(&other.links[id.index()]);
             }
-            for (own, lost) in self.losses[id.index()].iter_mut().zip(other.losses[id.index()]) {
-                *own += lost;
+            for (ours, lost) in self.losses[id.index()].iter_mut().zip(other.losses[id.index()]) {
+                *ours += lost;
             }
-            if let (true, Some(own), Some(theirs)) = (far, &mut self.lossless, &other.lossless) {
-                let (own, theirs) = (&mut own.ports[id.index()], &theirs.ports[id.index()]);
-                (own.pauses, own.most_held) = (theirs.pauses, theirs.most_held);
+            if let (true, Some(ours), Some(theirs)) = (far, &mut self.lossless, &other.lossless) {
+                let (ours, theirs) = (&mut ours.ports[id.index()], &theirs.ports[id.index()]);
+                (ours.pauses, ours.most_held) = (theirs.pauses, theirs.most_held);
             }
         }
     }

@@ -8,11 +8,11 @@ use tributary_proto::contract::switch::PortView;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::crossing::Crossing;
+use super::impairment::LinkImpairment;
 use super::link::{Link, LinkCounters};
 use super::lossless::{Lossless, Origin};
 use super::packet::Framing;
-use super::trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
-use super::trouble::LinkTrouble;
+use super::trace::{LossCause, PacketEvent, TraceEvent, TraceHash, Tracer};
 use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
 use crate::rng::{Purpose, Rng};
@@ -47,24 +47,24 @@ pub struct Fabric {
     /// The bytes of packets on links besides their payloads.
     pub framing: Framing,
     pub(super) links: Vec<Link>,
-    /// For each node, the place of its first port in `ports`; and one more entry at the end.
+    /// For each node, the index of its first port in `ports`; and one more entry at the end.
     pub(super) first_port: Vec<u32>,
     /// The outgoing link of each port, node after node.
     pub(super) ports: Vec<LinkId>,
     /// How many packets each node has made.
     serials: Vec<u32>,
     pub(super) losses: Vec<[u64; LossCause::ALL.len()]>,
-    pub(super) troubles: Vec<Option<Box<LinkTrouble>>>,
+    pub(super) impairments: Vec<Option<Box<LinkImpairment>>>,
     /// By cable.
     pub(super) cable_down: Vec<bool>,
     pub(super) node_down: Vec<bool>,
     /// For each link, packets that a fault took out of its order, with their arrival times.
-    pub(super) strays: BTreeMap<LinkId, Vec<(Time, Packet)>>,
+    pub(super) reordered: BTreeMap<LinkId, Vec<(Time, Packet)>>,
     pub(super) hash: TraceHash,
     pub(super) tracer: Option<Box<dyn Tracer>>,
     pub(super) lossless: Option<Box<Lossless>>,
     pub(super) crossing: Option<Box<Crossing>>,
-    /// A packet that is about to cross into another part.
+    /// A packet that is about to cross into another partition.
     pub(super) outgoing: Packet,
     pub(super) hops: u64,
 }
@@ -76,8 +76,8 @@ impl Fabric {
         let (first_port, ports) = graph.ports();
         let mut port_of = vec![0u16; graph.edges().len() * 2];
         for node in 0..nodes {
-            let own = &ports[first_port[node] as usize..first_port[node + 1] as usize];
-            for (port, link) in own.iter().enumerate() {
+            let outgoing = &ports[first_port[node] as usize..first_port[node + 1] as usize];
+            for (port, link) in outgoing.iter().enumerate() {
                 port_of[link.index()] = port as u16;
             }
         }
@@ -101,10 +101,10 @@ impl Fabric {
             ports,
             serials: vec![0; nodes],
             losses: vec![Default::default(); links.len()],
-            troubles: (0..links.len()).map(|_| None).collect(),
+            impairments: (0..links.len()).map(|_| None).collect(),
             cable_down: vec![false; links.len() / 2],
             node_down: vec![false; nodes],
-            strays: BTreeMap::new(),
+            reordered: BTreeMap::new(),
             hash: TraceHash::new(nodes),
             tracer: None,
             lossless: None,
@@ -184,19 +184,19 @@ impl Fabric {
         self.hash.value()
     }
 
-    /// Notes that a node made a packet.
+    /// Records that a node created a packet.
     #[inline(always)]
-    pub fn made(&mut self, packet: &Packet) {
+    pub fn record_created(&mut self, packet: &Packet) {
         if self.tracer.is_some() {
-            self.record(packet.src, Happening::Made, &{ *packet });
+            self.record(packet.src, PacketEvent::Created, &{ *packet });
         }
     }
 
-    /// Notes that a packet reached its receiver, which now holds its payload.
+    /// Records that a packet reached its receiver, which now holds its payload.
     #[inline(always)]
-    pub fn taken(&mut self, node: NodeId, packet: &Packet) {
+    pub fn record_delivered(&mut self, node: NodeId, packet: &Packet) {
         if self.tracer.is_some() {
-            self.record(node, Happening::Taken, &{ *packet });
+            self.record(node, PacketEvent::Delivered, &{ *packet });
         }
     }
 
@@ -208,10 +208,10 @@ impl Fabric {
     /// Sends a packet into a link; false if the link does not take it, so that it is lost and its payload released.
     #[inline(always)]
     pub fn send(&mut self, id: LinkId, packet: Packet) -> bool {
-        self.send_of(Origin::Own, id, packet)
+        self.send_of(Origin::Local, id, packet)
     }
 
-    /// Sends a packet into a link; `origin` tells whose room it takes in a lossless network.
+    /// Sends a packet into a link; `origin` is the port that is charged for it in a lossless network.
     #[inline(always)]
     pub fn send_of(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
         if self.lossless.is_some() { self.send_lossless(origin, id, packet) } else { self.send_plain(id, packet) }
@@ -220,7 +220,7 @@ impl Fabric {
     #[inline(always)]
     fn send_plain(&mut self, id: LinkId, packet: Packet) -> bool {
         let link = &mut self.links[id.index()];
-        if link.troubled && link.down {
+        if link.faulty && link.down {
             self.lose(id, self.near_end(id), self.why_down(id), &{ packet });
             return false;
         }
@@ -233,21 +233,21 @@ impl Fabric {
         true
     }
 
-    /// Puts a packet on its way whose departure is known. It is written directly to its place, field by field: a copy
-    /// of a packet that was just put together would wait until its fields have left the processor's store buffer.
+    /// Sends off a packet whose departure is known. It is written directly to its slot in the ring, field by field: a copy
+    /// of a packet that was just built would wait until its fields have left the processor's store buffer.
     #[inline(always)]
     pub(super) fn depart_with(&mut self, id: LinkId, packet: Packet) {
         let link = &mut self.links[id.index()];
         let (crosses, was_empty) = (link.crosses, link.is_empty());
-        let place = if crosses { &mut self.outgoing } else { link.come() };
-        *place = packet;
+        let slot = if crosses { &mut self.outgoing } else { link.push_in_flight() };
+        *slot = packet;
         if crosses {
             self.cross(id);
         } else if was_empty {
             self.queue.push(packet.arrival, EventId::new(EventKind::Arrival, id.0));
         }
         if self.tracer.is_some() {
-            self.record_joined(id, &{ packet });
+            self.record_enqueued(id, &{ packet });
         }
     }
 
@@ -257,14 +257,14 @@ impl Fabric {
         let link = &mut self.links[id.index()];
         let (packet, next) = link.arrive();
         let packet = packet?;
-        let (to, troubled) = (link.to, link.troubled);
+        let (to, faulty) = (link.to, link.faulty);
         if let Some(next) = next {
             self.queue.push(next, EventId::new(EventKind::Arrival, id.0));
         }
-        if troubled {
-            return self.arrive_in_trouble(id, packet);
+        if faulty {
+            return self.arrive_faulty(id, packet);
         }
-        self.came_out(id, to, &packet);
+        self.record_arrival(id, to, &packet);
         Some(packet)
     }
 
@@ -302,9 +302,9 @@ impl Fabric {
     }
 
     /// Prefetches the memory that copies of a packet touch when they join the queues of these ports: links and ports
-    /// first, then the packets' places.
+    /// first, then the packets' slots in the rings.
     #[inline]
-    pub fn prefetch_exits(&self, node: NodeId, ports: impl Iterator<Item = PortId> + Clone) {
+    pub fn prefetch_queues(&self, node: NodeId, ports: impl Iterator<Item = PortId> + Clone) {
         let out = self.ports(node);
         let links = ports.filter_map(|port| out.get(port.index()));
         for link in links.clone() {
@@ -313,7 +313,7 @@ impl Fabric {
                 prefetch::first_line(&lossless.ports[link.index()]);
             }
         }
-        links.for_each(|link| self.links[link.index()].prefetch_end());
+        links.for_each(|link| self.links[link.index()].prefetch_next_slot());
     }
 
     /// The link of an arrival that comes after so many other events.
@@ -330,14 +330,14 @@ impl Fabric {
         (!payload.is_none()).then(|| self.payloads.get(payload).0)
     }
 
-    /// Loses a packet for which there is no path.
+    /// Drops a packet for which there is no path.
     pub fn lose_unroutable(&mut self, node: NodeId, packet: &Packet) {
         self.hash.add(node, self.now, u32::MAX, packet);
-        self.record(node, Happening::Lost { link: None, cause: LossCause::NoRoute }, packet);
+        self.record(node, PacketEvent::Lost { link: None, cause: LossCause::NoRoute }, packet);
         self.payloads.release(packet.payload);
     }
 
-    /// Loses a packet that came over a link, because the switch's processor has no room for it.
+    /// Drops a packet that came over a link, because the switch's packet memory is full.
     pub fn lose_in_switch(&mut self, from: LinkId, packet: &Packet) {
         self.lose(from, self.links[from.index()].to, LossCause::PacketMemory, packet);
     }
@@ -348,20 +348,20 @@ impl Fabric {
     }
 
     #[inline]
-    pub(super) fn came_out(&mut self, id: LinkId, to: NodeId, packet: &Packet) {
+    pub(super) fn record_arrival(&mut self, id: LinkId, to: NodeId, packet: &Packet) {
         self.hops += 1;
         self.hash.add(to, self.now, id.0, packet);
         if self.tracer.is_some() {
-            self.record(to, Happening::Arrived { link: id }, &{ *packet });
+            self.record(to, PacketEvent::Arrived { link: id }, &{ *packet });
         }
     }
 
-    /// Loses a packet. `node` is where that happened, so that each node has its own chain of hashes.
+    /// Drops a packet. `node` is where that happened, so that each node has its own chain of hashes.
     #[cold]
     pub(super) fn lose(&mut self, link: LinkId, node: NodeId, cause: LossCause, packet: &Packet) {
         self.losses[link.index()][cause as usize] += 1;
         self.hash.add(node, self.now, !(link.0 << 3 | cause as u32), packet);
-        self.record(node, Happening::Lost { link: Some(link), cause }, packet);
+        self.record(node, PacketEvent::Lost { link: Some(link), cause }, packet);
         self.payloads.release(packet.payload);
     }
 
@@ -370,18 +370,18 @@ impl Fabric {
     }
 
     #[cold]
-    pub(super) fn record_joined(&mut self, id: LinkId, packet: &Packet) {
+    pub(super) fn record_enqueued(&mut self, id: LinkId, packet: &Packet) {
         let link = &self.links[id.index()];
         let end = link.busy_until();
         let start = Time(end.0 - link.transmission(u64::from(packet.bytes)).0);
         let node = self.near_end(id);
-        self.record(node, Happening::Joined { link: id, start, end }, packet);
+        self.record(node, PacketEvent::Enqueued { link: id, start, end }, packet);
     }
 
     #[cold]
-    pub(super) fn record(&mut self, node: NodeId, what: Happening, packet: &Packet) {
+    pub(super) fn record(&mut self, node: NodeId, kind: PacketEvent, packet: &Packet) {
         let Some(tracer) = &mut self.tracer else { return };
         let payload = if packet.payload.is_none() { &[][..] } else { self.payloads.get(packet.payload).0 };
-        tracer.record(&TraceEvent { time: self.now, node, what, packet: *packet }, payload);
+        tracer.record(&TraceEvent { time: self.now, node, kind, packet: *packet }, payload);
     }
 }

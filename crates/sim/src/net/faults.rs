@@ -1,10 +1,10 @@
-//! Links that lose, double and delay packets, cables that break and nodes that die.
+//! Faults: links that lose, duplicate and reorder packets, cables that break and nodes that die.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
-use super::trace::{Happening, LossCause};
-use super::trouble::LinkTrouble;
+use super::impairment::LinkImpairment;
+use super::trace::{LossCause, PacketEvent};
 use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
 use crate::topology::{LinkId, LinkSpec};
@@ -22,7 +22,7 @@ impl Fabric {
         self.links[link.index()].set_rate(spec);
     }
 
-    /// Kills a node or revives it, with all its cables. The node's driver is told separately.
+    /// Kills a node or revives it, with all its cables. The machines on the node are handled by the engine.
     pub fn set_node_down(&mut self, node: NodeId, down: bool) {
         self.node_down[node.index()] = down;
         for port in 0..self.ports(node).len() as u16 {
@@ -32,26 +32,26 @@ impl Fabric {
         }
     }
 
-    /// Sets a link's trouble, or heals the link.
-    pub fn set_trouble(&mut self, link: LinkId, trouble: Option<LinkTrouble>) {
-        self.troubles[link.index()] = trouble.map(Box::new);
+    /// Impairs a link, or heals it.
+    pub fn set_impairment(&mut self, link: LinkId, impairment: Option<LinkImpairment>) {
+        self.impairments[link.index()] = impairment.map(Box::new);
         self.refresh(link);
     }
 
-    /// The packet that a fault took out of a link's order and whose time has come.
-    pub fn arrive_stray(&mut self, link: LinkId) -> Option<Packet> {
-        let strays = self.strays.get_mut(&link)?;
-        let place = strays.iter().position(|&(time, _)| time == self.now)?;
-        let (_, packet) = strays.remove(place);
-        if strays.is_empty() {
-            self.strays.remove(&link);
+    /// The packet that a fault delayed out of order, whose arrival has come.
+    pub fn arrive_reordered(&mut self, link: LinkId) -> Option<Packet> {
+        let delayed = self.reordered.get_mut(&link)?;
+        let index = delayed.iter().position(|&(time, _)| time == self.now)?;
+        let (_, packet) = delayed.remove(index);
+        if delayed.is_empty() {
+            self.reordered.remove(&link);
         }
         let to = self.links[link.index()].to;
         if self.links[link.index()].down {
             self.lose(link, to, self.why_down(link), &packet);
             return None;
         }
-        self.came_out(link, to, &packet);
+        self.record_arrival(link, to, &packet);
         Some(packet)
     }
 
@@ -61,7 +61,7 @@ impl Fabric {
         let dead = self.node_down[link.to.index()] || self.node_down[near.index()];
         let down = self.cable_down[id.index() / 2] || dead;
         let changed = std::mem::replace(&mut link.down, down) != down;
-        link.troubled = link.down || self.troubles[id.index()].is_some();
+        link.faulty = link.down || self.impairments[id.index()].is_some();
         if changed {
             self.forget_orders(id);
         }
@@ -73,39 +73,39 @@ impl Fabric {
     }
 
     #[cold]
-    pub(super) fn arrive_in_trouble(&mut self, id: LinkId, packet: Packet) -> Option<Packet> {
+    pub(super) fn arrive_faulty(&mut self, id: LinkId, packet: Packet) -> Option<Packet> {
         let link = &self.links[id.index()];
         let to = link.to;
         if link.down {
             self.lose(id, to, self.why_down(id), &packet);
             return None;
         }
-        if let Some(trouble) = &mut self.troubles[id.index()] {
-            let fate = trouble.draw();
+        if let Some(impairment) = &mut self.impairments[id.index()] {
+            let fate = impairment.draw();
             if let Some(cause) = fate.lost {
                 self.lose(id, to, cause, &packet);
                 return None;
             }
             if let Some(delay) = fate.copy_after {
                 self.payloads.share(packet.payload, 1);
-                self.record(to, Happening::Doubled { link: id }, &packet);
-                self.stray(id, packet, delay);
+                self.record(to, PacketEvent::Duplicated { link: id }, &packet);
+                self.delay(id, packet, delay);
             }
             if let Some(delay) = fate.delayed_by {
-                self.record(to, Happening::Strayed { link: id }, &packet);
-                self.stray(id, packet, delay);
+                self.record(to, PacketEvent::Reordered { link: id }, &packet);
+                self.delay(id, packet, delay);
                 return None;
             }
         }
-        self.came_out(id, to, &packet);
+        self.record_arrival(id, to, &packet);
         Some(packet)
     }
 
     /// Packets of one instant arrive in the order of links, and those of one link in the order in which they were
     /// delayed.
-    fn stray(&mut self, link: LinkId, packet: Packet, delay: Span) {
+    fn delay(&mut self, link: LinkId, packet: Packet, delay: Span) {
         let time = self.now + delay;
-        self.strays.entry(link).or_default().push((time, packet));
-        self.queue.push(time, EventId::new(EventKind::Stray, link.0));
+        self.reordered.entry(link).or_default().push((time, packet));
+        self.queue.push(time, EventId::new(EventKind::LateArrival, link.0));
     }
 }

@@ -16,24 +16,24 @@ use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::time::Time;
 
 use super::pause::{Charges, LosslessSpec};
-use super::trace::{Happening, LossCause};
+use super::trace::{LossCause, PacketEvent};
 use super::{Fabric, Packet};
 use crate::events::{EventId, EventKind};
 use crate::topology::{Graph, LinkId};
 
-/// Whose room a packet in a queue takes.
+/// Where a packet in a queue came from: the port whose buffer is charged for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The node made it by itself: a host, or a program with a packet of its own.
-    Own,
+    Local,
     /// It came over this link.
     Link(LinkId),
     /// A program made it of packets that came over this link.
-    Made(LinkId),
+    Derived(LinkId),
     /// A program made it, when a timer ran out, of packets that it had collected, the last of them from this link.
     /// Until then the program's own memory held them.
     Collected(LinkId),
-    /// It is one of several copies of a packet, which hold one packet's room until the last copy has left.
+    /// It is one of several copies of a packet, which are charged as one packet until the last copy has left.
     Copies(CopiesId),
 }
 
@@ -41,7 +41,7 @@ pub enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiesId(u32);
 
-/// The room of one packet, which several copies share.
+/// The charge of one packet that several copies share.
 struct Copies {
     origin: LinkId,
     bytes: u16,
@@ -53,22 +53,22 @@ struct Copies {
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Port {
-    /// The origins of the packets that have not begun to leave. The packets lie in the link's ring, behind those under
-    /// way.
+    /// The origins of the packets that have not begun to leave. The packets are in the link's ring, behind those in
+    /// flight.
     pub waiting: VecDeque<Origin>,
     /// Origin and bytes of the packet that is leaving.
     pub leaving: Option<(Origin, u16)>,
-    /// True if the near end was told to stop.
+    /// True if the near end has been ordered to stop.
     pub paused: bool,
     /// Bytes of the near end's own packets.
-    pub own: u64,
+    pub originated: u64,
 
     /// Bytes that came in over this link and have not left the far end.
     pub held: u64,
     /// The most of these bytes at any time.
     pub most_held: u64,
-    /// How many bytes from this link the far end has room for.
-    pub room: u64,
+    /// The far end's buffer for packets from this link.
+    pub buffer_bytes: u64,
     /// How often the far end ordered a stop.
     pub pauses: u64,
     /// True if its last order was to stop.
@@ -83,7 +83,7 @@ impl Port {
         !self.paused && self.leaving.is_none()
     }
 
-    /// True if a packet that comes now need not wait.
+    /// True if a packet that arrives now need not wait.
     fn is_idle(&self) -> bool {
         self.is_free() && self.waiting.is_empty()
     }
@@ -108,26 +108,26 @@ impl Lossless {
             graph.edges().iter().flat_map(|edge| [(edge.a, edge.b, edge.a_to_b), (edge.b, edge.a, edge.b_to_a)]);
         let ports = links.map(|(near, far, link)| {
             let (far, near) = (graph.level(far), graph.level(near));
-            (Port { room: link.queue_bytes, ..Port::default() }, (far > near, far < near))
+            (Port { buffer_bytes: link.queue_bytes, ..Port::default() }, (far > near, far < near))
         });
         let (ports, rises) = ports.unzip();
         Lossless { spec, ports, copies: Vec::new(), free_copies: NONE_FREE, rises }
     }
 
-    /// Counts a packet that joins the queue of link `at`. `None` if there is no room for it; else the link whose sender
-    /// must stop, if one must.
-    fn hold(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
+    /// Charges a packet that joins the queue of link `at`. `None` if its port's buffer is full; otherwise the link whose
+    /// sender must stop, if one must.
+    fn charge(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
         let xoff = self.spec.xoff;
         let origin = match origin {
             Origin::Link(origin) => origin,
             Origin::Copies(_) => return Some(None),
-            Origin::Own | Origin::Made(_) | Origin::Collected(_) => {
-                self.ports[at.index()].own += u64::from(bytes);
+            Origin::Local | Origin::Derived(_) | Origin::Collected(_) => {
+                self.ports[at.index()].originated += u64::from(bytes);
                 return Some(None);
             }
         };
         let port = &mut self.ports[origin.index()];
-        if port.held + u64::from(bytes) > port.room {
+        if port.held + u64::from(bytes) > port.buffer_bytes {
             return None;
         }
         port.held += u64::from(bytes);
@@ -138,8 +138,9 @@ impl Lossless {
         Some(stop.then_some(origin))
     }
 
-    /// Counts a packet that has left link `at` or was lost before it; returns the link whose sender may go on.
-    fn free(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
+    /// Releases the charge of a packet that has left link `at` or was lost before it; returns the link whose sender may
+    /// go on.
+    fn release(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
         let (origin, bytes) = match origin {
             Origin::Link(origin) => (origin, bytes),
             Origin::Copies(CopiesId(number)) => {
@@ -151,32 +152,32 @@ impl Lossless {
                 copies.left = std::mem::replace(&mut self.free_copies, number);
                 (copies.origin, copies.bytes)
             }
-            Origin::Own | Origin::Made(_) | Origin::Collected(_) => {
-                self.ports[at.index()].own -= u64::from(bytes);
+            Origin::Local | Origin::Derived(_) | Origin::Collected(_) => {
+                self.ports[at.index()].originated -= u64::from(bytes);
                 return None;
             }
         };
         let xon = self.spec.xon;
         let port = &mut self.ports[origin.index()];
         port.held -= u64::from(bytes);
-        let go_on = port.pausing && port.held <= xon;
-        port.pausing &= !go_on;
-        go_on.then_some(origin)
+        let resume = port.pausing && port.held <= xon;
+        port.pausing &= !resume;
+        resume.then_some(origin)
     }
 
     /// True if packets that came in over `from` may wait there for `over`: on the way up, down, or up and then down. If
-    /// down waited for up, or across for across, ports could wait for each other in a circle.
+    /// down waited for up, or across for across, ports could wait for each other in a cycle (deadlock).
     fn may_wait(&self, from: LinkId, over: LinkId) -> bool {
         self.rises[from.index()].0 || self.rises[over.index()].1
     }
 
-    /// Whose room a packet takes that joins the queue of link `over`. A packet that a program had collected is not lost
-    /// for want of room in a port: if the port is full, it stays in the program's memory, and PAUSE has been ordered.
+    /// The port that is charged for a packet that joins the queue of link `over`. A packet that a program had collected
+    /// is not lost if that port's buffer is full: it stays in the program's memory, and PAUSE has been ordered.
     fn resolve(&self, origin: Origin, over: LinkId, bytes: u16) -> Origin {
         match origin {
-            Origin::Made(from) if self.charges_made() && self.may_wait(from, over) => Origin::Link(from),
+            Origin::Derived(from) if self.charges_made() && self.may_wait(from, over) => Origin::Link(from),
             Origin::Collected(from)
-                if self.spec.charges == Charges::All && self.may_wait(from, over) && self.has_room(from, bytes) =>
+                if self.spec.charges == Charges::All && self.may_wait(from, over) && self.fits(from, bytes) =>
             {
                 Origin::Link(from)
             }
@@ -184,17 +185,17 @@ impl Lossless {
         }
     }
 
-    /// True if packets that a program makes of a packet that has just come in take that packet's room.
+    /// True if packets that a program makes of a packet that has just come in are charged like that packet.
     fn charges_made(&self) -> bool {
         self.spec.charges != Charges::Forwarded
     }
 
-    fn has_room(&self, from: LinkId, bytes: u16) -> bool {
+    fn fits(&self, from: LinkId, bytes: u16) -> bool {
         let port = &self.ports[from.index()];
-        port.held + u64::from(bytes) <= port.room
+        port.held + u64::from(bytes) <= port.buffer_bytes
     }
 
-    /// Makes several copies share one packet's room.
+    /// Makes several copies share one packet's charge.
     fn share(&mut self, origin: LinkId, bytes: u16, left: u32) -> CopiesId {
         let copies = Copies { origin, bytes, left };
         if self.free_copies == NONE_FREE {
@@ -225,13 +226,13 @@ impl Fabric {
         if link.down {
             self.lose(id, self.near_end(id), self.why_down(id), &{ packet });
             if let Origin::Copies(_) = origin {
-                self.give_room_back(id, origin, packet.bytes);
+                self.release_buffer(id, origin, packet.bytes);
             }
             return false;
         }
         let Some(lossless) = &mut self.lossless else { return false };
         let origin = lossless.resolve(origin, id, packet.bytes);
-        let Some(stop) = lossless.hold(id, origin, packet.bytes) else {
+        let Some(stop) = lossless.charge(id, origin, packet.bytes) else {
             self.lose(id, self.near_end(id), LossCause::QueueFull, &{ packet });
             return false;
         };
@@ -245,7 +246,7 @@ impl Fabric {
             link.wait(packet);
         }
         if self.tracer.is_some() {
-            self.record(self.near_end(id), Happening::Waits { link: id }, &{ packet });
+            self.record(self.near_end(id), PacketEvent::Waits { link: id }, &{ packet });
         }
         if let Some(origin) = stop {
             self.order(origin, true);
@@ -256,10 +257,10 @@ impl Fabric {
         true
     }
 
-    /// Room for copies that a program made of packets from a link and that leave a node through these ports; a lossless
-    /// network holds one packet for all of them. `None` if the port where the packets came in has no room: then the
-    /// caller loses the copies, each with [`Fabric::lose_copy`].
-    pub fn copies_of(
+    /// Charges the copies that a program made of packets from a link and that leave a node through these ports as one
+    /// packet. `None` if the buffer of the port where the packets came in is full: then the caller drops the copies,
+    /// each with [`Fabric::lose_copy`].
+    pub fn charge_copies(
         &mut self,
         from: LinkId,
         bytes: u16,
@@ -269,15 +270,15 @@ impl Fabric {
     ) -> Option<Origin> {
         let first = self.first_port[node.index()] as usize;
         let links = &self.ports[first..self.first_port[node.index() + 1] as usize];
-        let Some(lossless) = &mut self.lossless else { return Some(Origin::Own) };
-        // This is a rule, and not want of room: see `may_wait`.
+        let Some(lossless) = &mut self.lossless else { return Some(Origin::Local) };
+        // A rule against deadlock, not a full buffer: see `may_wait`.
         let mut may_wait =
             || ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over)));
         if !lossless.charges_made() || !may_wait() {
-            return Some(Origin::Own);
+            return Some(Origin::Local);
         }
         let count = count as u32;
-        let stop = lossless.hold(from, Origin::Link(from), bytes)?;
+        let stop = lossless.charge(from, Origin::Link(from), bytes)?;
         let copies = lossless.share(from, bytes, count);
         if let Some(origin) = stop {
             self.order(origin, true);
@@ -285,16 +286,16 @@ impl Fabric {
         Some(Origin::Copies(copies))
     }
 
-    /// Loses a copy that has no room where it came in, and counts it at the link that it would have left over.
+    /// Drops a copy because the buffer where it came in is full, and counts it at the link that it would have left over.
     pub fn lose_copy(&mut self, over: LinkId, packet: &Packet) {
         self.lose(over, self.near_end(over), LossCause::QueueFull, packet);
     }
 
-    /// A packet enters a switch's processor, and takes room in the port where it came in, as packets in output queues
-    /// do; false if there is no room.
+    /// A packet enters a switch's processor, and is charged to the port where it came in, as packets in output queues
+    /// are; false if that port's buffer is full.
     pub fn enter_switch(&mut self, from: LinkId, bytes: u16) -> bool {
         let Some(lossless) = &mut self.lossless else { return true };
-        let Some(stop) = lossless.hold(from, Origin::Link(from), bytes) else { return false };
+        let Some(stop) = lossless.charge(from, Origin::Link(from), bytes) else { return false };
         if let Some(origin) = stop {
             self.order(origin, true);
         }
@@ -303,27 +304,27 @@ impl Fabric {
 
     /// A packet has left the processor.
     pub fn leave_switch(&mut self, from: LinkId, bytes: u16) {
-        self.give_room_back(from, Origin::Link(from), bytes);
+        self.release_buffer(from, Origin::Link(from), bytes);
     }
 
-    /// Bytes that packets take in the ports of lossless switches now.
+    /// Bytes that packets take in the buffers of lossless switches now.
     pub fn held_bytes(&self) -> u64 {
-        self.lossless.as_ref().map_or(0, |lossless| lossless.ports.iter().map(|port| port.held + port.own).sum())
+        self.lossless.as_ref().map_or(0, |lossless| lossless.ports.iter().map(|port| port.held + port.originated).sum())
     }
 
-    /// Drops a copy without a way out: releases its payload and its room.
+    /// Drops a copy whose port does not exist: releases its payload and its charge.
     pub fn drop_copy(&mut self, origin: Origin, packet: Packet) {
         if let Origin::Copies(_) = origin {
-            // For shared room the link does not matter.
-            self.give_room_back(LinkId(0), origin, packet.bytes);
+            // For a shared charge the link does not matter.
+            self.release_buffer(LinkId(0), origin, packet.bytes);
         }
         self.payloads.release(packet.payload);
     }
 
-    /// Frees the room of a packet that is no longer in the queue before a link.
-    pub(super) fn give_room_back(&mut self, id: LinkId, origin: Origin, bytes: u16) {
+    /// Releases the charge of a packet that is no longer in the queue before a link.
+    pub(super) fn release_buffer(&mut self, id: LinkId, origin: Origin, bytes: u16) {
         let Some(lossless) = &mut self.lossless else { return };
-        if let Some(origin) = lossless.free(id, origin, bytes) {
+        if let Some(origin) = lossless.release(id, origin, bytes) {
             self.order(origin, false);
         }
     }
@@ -348,7 +349,7 @@ impl Fabric {
                 self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
             }
             if let Some(packet) = traced {
-                self.record_joined(id, &packet);
+                self.record_enqueued(id, &packet);
             }
         }
     }
@@ -372,7 +373,7 @@ impl Fabric {
         }
         let Some(lossless) = &mut self.lossless else { return };
         if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take() {
-            self.give_room_back(id, origin, bytes);
+            self.release_buffer(id, origin, bytes);
         }
         self.begin_next(id);
     }

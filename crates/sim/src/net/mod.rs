@@ -5,6 +5,7 @@
 mod crossing;
 mod fabric;
 mod faults;
+mod impairment;
 mod link;
 mod lossless;
 mod packet;
@@ -12,14 +13,13 @@ mod pause;
 mod payload;
 mod ring;
 mod trace;
-mod trouble;
 
-pub use crossing::{Outbox, Share};
+pub use crossing::{Outbox, Partition};
 pub use fabric::{Fabric, Queues};
+pub use impairment::{Fate, ImpairmentSpec, LinkImpairment};
 pub use link::{Link, LinkCounters};
 pub use lossless::Origin;
 pub use packet::{Framing, Packet, PacketFlags};
 pub use pause::{Charges, LosslessSpec, PAUSE_BYTES, headroom};
 pub use payload::{PayloadId, Payloads};
-pub use trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
-pub use trouble::{Fate, LinkTrouble, TroubleSpec};
+pub use trace::{LossCause, PacketEvent, TraceEvent, TraceHash, Tracer};

@@ -80,7 +80,7 @@ pub struct Packet {
     pub src: NodeId,
     /// The host or switch that the packet is for.
     pub dst: NodeId,
-    /// The packet's number among its maker's packets.
+    /// The packet's number among those that its source made.
     pub serial: u32,
     /// The flow or job that the packet belongs to; equal-cost paths are chosen by it.
     pub flow: u32,
@@ -88,14 +88,14 @@ pub struct Packet {
     pub payload: PayloadId,
     /// Bytes of the packet on a link, framing included.
     pub bytes: u16,
-    /// The receiver among several at the destination: a part of a switch, or a tree of a job.
+    /// The receiver among several at the destination: a shard of a switch, or a tree of a job.
     pub lane: u8,
     /// Congestion bits and priority.
     pub flags: PacketFlags,
 }
 
 impl Packet {
-    /// A packet for the empty places of rings.
+    /// A packet for the empty slots of rings.
     pub(super) const BLANK: Packet = Packet {
         arrival: Time(0),
         src: NodeId(0),
@@ -123,7 +123,7 @@ impl Framing {
     /// frame has at least 64 bytes.
     pub const ETHERNET: Framing = Framing { overhead: 8 + 20 + 18 + 20, minimum: 64 + 20 };
 
-    /// Bytes on a link of a packet with a UDP payload of so many bytes.
+    /// Bytes on a link of a packet with a UDP payload of `payload` bytes.
     pub fn bytes_on_link(self, payload: usize) -> u16 {
         let bytes = payload + usize::from(self.overhead);
         u16::try_from(bytes).expect("packets were checked to fit when the job was planned").max(self.minimum)
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_keep_ecn_and_priority_apart() {
+    fn flags_keep_ecn_and_priority_separate() {
         for ecn in [Ecn::NotCapable, Ecn::Capable, Ecn::CongestionExperienced] {
             for priority in 0..8 {
                 let mut flags = PacketFlags::new(Ecn::Capable, priority);

@@ -1,5 +1,5 @@
-//! When a lossless switch stops a sender, which packets count for that, how much may still come in after the order, and
-//! the orders themselves.
+//! When a lossless switch stops a sender, which packets are charged, how much may still arrive after the order, and the
+//! orders themselves.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,18 +18,18 @@ pub struct LosslessSpec {
     pub xoff: u64,
     /// The sender may go on when no more than this is held.
     pub xon: u64,
-    /// Which packets take room in a port.
+    /// Which packets are charged to a port's buffer.
     pub charges: Charges,
 }
 
 impl LosslessSpec {
-    /// All packets take room in ports.
+    /// All packets are charged.
     pub fn new(xoff: u64, xon: u64) -> LosslessSpec {
         LosslessSpec { xoff, xon, charges: Charges::All }
     }
 }
 
-/// Which packets take room in the port at which they came in, or at which the packets came in of which they were made.
+/// Which packets are charged to the buffer of the port where they, or the packets that they were made of, came in.
 /// Other packets wait in unbounded memory, and stop no sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,12 +70,12 @@ impl Fabric {
         }
         if let Some(lossless) = &mut self.lossless {
             lossless.ports[id.index()].orders.push_back((at, stop));
-            self.queue.push(at, EventId::new(EventKind::Pause, id.0));
+            self.queue.push(at, EventId::new(EventKind::PauseOrder, id.0));
         }
     }
 
     /// Applies an order that has reached the near end of a link.
-    pub fn heed(&mut self, id: LinkId) {
+    pub fn handle_order(&mut self, id: LinkId) {
         let Some(lossless) = &mut self.lossless else { return };
         let port = &mut lossless.ports[id.index()];
         // Orders that were on a cable when it broke are lost.

@@ -8,7 +8,7 @@ use super::Packet;
 #[derive(Default)]
 pub(super) struct Ring {
     /// Empty, or a power of two.
-    places: Box<[Packet]>,
+    slots: Box<[Packet]>,
     head: u32,
     len: u32,
 }
@@ -26,15 +26,15 @@ impl Ring {
         self.len == 0
     }
 
-    /// Adds a place for one more packet, behind all others.
+    /// Adds a slot for one more packet, behind all others.
     #[inline]
     pub(super) fn push(&mut self) -> &mut Packet {
-        if self.len as usize == self.places.len() {
+        if self.len as usize == self.slots.len() {
             self.grow();
         }
-        let place = self.place(self.len);
+        let slot = self.slot(self.len);
         self.len += 1;
-        &mut self.places[place]
+        &mut self.slots[slot]
     }
 
     #[inline]
@@ -42,7 +42,7 @@ impl Ring {
         if self.len == 0 {
             return None;
         }
-        let packet = self.places[self.place(0)];
+        let packet = self.slots[self.slot(0)];
         self.head = self.head.wrapping_add(1);
         self.len -= 1;
         Some(packet)
@@ -50,22 +50,22 @@ impl Ring {
 
     #[inline]
     pub(super) fn front(&self) -> Option<&Packet> {
-        if self.len == 0 { None } else { Some(&self.places[self.place(0)]) }
+        if self.len == 0 { None } else { Some(&self.slots[self.slot(0)]) }
     }
 
-    /// The packet with so many packets before it.
+    /// The packet with `index` packets before it.
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> &mut Packet {
         debug_assert!(index < self.len());
-        let place = self.place(index as u32);
-        &mut self.places[place]
+        let slot = self.slot(index as u32);
+        &mut self.slots[slot]
     }
 
-    /// Fetches the memory of the packet with so many packets behind it.
+    /// Fetches the memory of the packet with `behind` packets behind it.
     #[inline]
     pub(super) fn prefetch_from_back(&self, behind: usize) {
         let index = self.len.wrapping_sub(1 + behind as u32);
-        if let Some(packet) = self.places.get(self.place(index)) {
+        if let Some(packet) = self.slots.get(self.slot(index)) {
             prefetch::first_line(packet);
         }
     }
@@ -74,38 +74,38 @@ impl Ring {
     #[inline]
     pub(super) fn prefetch_front(&self) {
         for index in 0..self.len.min(2) {
-            prefetch::first_line(&self.places[self.place(index)]);
+            prefetch::first_line(&self.slots[self.slot(index)]);
         }
     }
 
-    /// Fetches the memory of the next packet's place.
+    /// Fetches the memory of the next free slot.
     #[inline]
-    pub(super) fn prefetch_end(&self) {
-        if let Some(place) = self.places.get(self.place(self.len)) {
-            prefetch::first_line(place);
+    pub(super) fn prefetch_next_slot(&self) {
+        if let Some(slot) = self.slots.get(self.slot(self.len)) {
+            prefetch::first_line(slot);
         }
     }
 
     /// Bytes of memory of the ring.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.places)
+        size_of_val(&*self.slots)
     }
 
     #[inline]
-    fn place(&self, index: u32) -> usize {
-        self.head.wrapping_add(index) as usize & self.places.len().wrapping_sub(1)
+    fn slot(&self, index: u32) -> usize {
+        self.head.wrapping_add(index) as usize & self.slots.len().wrapping_sub(1)
     }
 
     #[cold]
     fn grow(&mut self) {
-        let size = (self.places.len() * 2).max(Ring::FIRST_SIZE);
-        let mut places = Vec::with_capacity(size);
+        let size = (self.slots.len() * 2).max(Ring::FIRST_SIZE);
+        let mut slots = Vec::with_capacity(size);
         while let Some(packet) = self.pop() {
-            places.push(packet);
+            slots.push(packet);
         }
-        let len = places.len();
-        places.resize(size, Packet::BLANK);
-        *self = Ring { places: places.into_boxed_slice(), head: 0, len: len as u32 };
+        let len = slots.len();
+        slots.resize(size, Packet::BLANK);
+        *self = Ring { slots: slots.into_boxed_slice(), head: 0, len: len as u32 };
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::cores::counters::Level;
 use crate::cores::steps::Kind;
-use crate::driver::{Simulation, SwitchCores};
+use crate::engine::{Simulation, SwitchCores};
 
 /// One switch's processor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -13,7 +13,7 @@ pub struct CoresReport {
     pub switch: u32,
     /// Handlers that have ended.
     pub packets: u64,
-    /// Packets for which the packet memory had no room.
+    /// Packets that did not fit into the packet memory.
     pub refused: u64,
     /// Packets that were marked because the packet memory was filling.
     pub marked: u64,
@@ -39,7 +39,7 @@ pub struct CoresReport {
     pub lock_waiting_cycles: u64,
     /// Cycles of steps, by kind.
     pub cycles: Vec<KindCycles>,
-    /// True if the cycles of some job's own operator are estimated.
+    /// True if the cycles of some job's custom operator are estimated.
     pub estimated: bool,
     /// With `mode = "exact"`, packets that got the table's prices because no handler could run.
     pub not_run: u64,
@@ -68,8 +68,8 @@ impl CoresReport {
 pub fn reports(simulation: &Simulation) -> Vec<CoresReport> {
     let now = simulation.fabric.now.0;
     let used = simulation.cores().filter(|(_, cores)| cores.counters().finished + cores.counters().refused > 0);
-    let mut own = simulation.traffic.jobs.all().iter().filter_map(|job| job.plan.own.as_ref()?.cycles);
-    let estimated = own.any(|cycles| cycles.estimated);
+    let mut cycles = simulation.traffic.jobs.all().iter().filter_map(|job| job.plan.custom_op.as_ref()?.cycles);
+    let estimated = cycles.any(|cycles| cycles.estimated);
     used.map(|(switch, cores)| CoresReport { estimated, ..report(switch, cores, now) }).collect()
 }
 

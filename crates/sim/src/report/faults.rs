@@ -1,4 +1,4 @@
-//! The faults of a file, in words and with their times: for reports, and as marks in pictures over time.
+//! The faults of a file, in words and with their times: for reports, and as marks in figures over time.
 
 use serde::Serialize;
 
@@ -39,20 +39,20 @@ fn words(fault: &FaultSection) -> String {
         (None, true) => Some("down".to_string()),
         (None, false) => None,
     };
-    let trouble: Vec<String> = shares.chain(down).collect();
-    let links = fault.links.as_ref().filter(|_| !trouble.is_empty());
-    let links = links.map(|links| format!("{}: {}", place(links), trouble.join(", ")));
+    let effects: Vec<String> = shares.chain(down).collect();
+    let links = fault.links.as_ref().filter(|_| !effects.is_empty());
+    let links = links.map(|links| format!("{}: {}", name(links), effects.join(", ")));
     dead.into_iter().chain(links).collect::<Vec<_>>().join("; ")
 }
 
-fn place(links: &Links) -> String {
-    let name = |node: NodeName| String::from(node);
+fn name(links: &Links) -> String {
+    let node_name = |node: NodeName| String::from(node);
     match links {
         Links::Set(LinkSet::All) => "all links".to_string(),
         Links::Set(LinkSet::Hosts) => "hosts' links".to_string(),
         Links::Set(LinkSet::Core) => "core links".to_string(),
         Links::Between(pairs) => match &pairs[..] {
-            [[a, b]] => format!("{} to {}", name(*a), name(*b)),
+            [[a, b]] => format!("{} to {}", node_name(*a), node_name(*b)),
             pairs => format!("{} links", pairs.len()),
         },
     }

@@ -52,21 +52,21 @@ impl Report {
     }
 
     fn utilisation_figure(&self) -> Figure {
-        let series = self.by_place(|row| 100.0 * row.utilisation);
+        let series = self.by_group(|row| 100.0 * row.utilisation);
         let title = "Share of the run that links spent sending".into();
         let (x, y) = ("links, from the least used, %".into(), "used, %".into());
         Figure { title, x, y, log_x: false, series, marks: Vec::new() }
     }
 
     fn queue_figure(&self) -> Figure {
-        let series = self.by_place(|row| row.counters.max_queue_bytes as f64 / 1024.0);
+        let series = self.by_group(|row| row.counters.max_queue_bytes as f64 / 1024.0);
         let title = "Most that ever waited in output queues".into();
         let (x, y) = ("queues, from the emptiest, %".into(), "KiB".into());
         Figure { title, x, y, log_x: false, series, marks: Vec::new() }
     }
 
     /// For each group of links, the value that a share of them does not exceed.
-    fn by_place(&self, value: impl Fn(&super::LinkRow) -> f64) -> Vec<Series> {
+    fn by_group(&self, value: impl Fn(&super::LinkRow) -> f64) -> Vec<Series> {
         let line = |name: &String| {
             let values = self.link_rows.iter().filter(|row| row.group() == *name).map(&value).collect();
             let points = quantiles(values).into_iter().map(|[share, value]| [100.0 * share, value]).collect();
@@ -79,11 +79,11 @@ impl Report {
 /// Pairs of a share and the value that this share of all does not exceed, from the least value to the greatest.
 fn quantiles(mut values: Vec<f64>) -> Vec<[f64; 2]> {
     values.sort_by(f64::total_cmp);
-    let share = |place: usize| (place + 1) as f64 / values.len() as f64;
+    let share = |index: usize| (index + 1) as f64 / values.len() as f64;
     let step = values.len().div_ceil(MOST_POINTS).max(1);
     let last = values.len().checked_sub(1);
-    let places = (0..values.len()).step_by(step).chain(last.filter(|last| !last.is_multiple_of(step)));
-    places.map(|place| [share(place), values[place]]).collect()
+    let indices = (0..values.len()).step_by(step).chain(last.filter(|last| !last.is_multiple_of(step)));
+    indices.map(|index| [share(index), values[index]]).collect()
 }
 
 #[cfg(test)]

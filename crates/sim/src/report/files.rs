@@ -32,15 +32,15 @@ impl Report {
 
 /// Writes a file so that it is either complete or, for example on a full disk, unchanged.
 pub fn write_whole(path: PathBuf, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), FileError> {
-    let mut part = path.clone().into_os_string();
-    part.push(".part");
-    let written = File::create(&part).map(BufWriter::new).and_then(|mut out| {
+    let mut partial = path.clone().into_os_string();
+    partial.push(".part");
+    let written = File::create(&partial).map(BufWriter::new).and_then(|mut out| {
         write(&mut out)?;
         out.flush()?;
-        fs::rename(&part, &path)
+        fs::rename(&partial, &path)
     });
     written.map_err(|why| {
-        let _ = fs::remove_file(&part);
+        let _ = fs::remove_file(&partial);
         FileError { path, why }
     })
 }

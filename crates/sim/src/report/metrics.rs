@@ -1,9 +1,9 @@
-//! The metrics that only protocols have, in switches, for reports and tables.
+//! The protocols' own metrics in switches, for reports and tables.
 
 use serde::Serialize;
 use tributary_proto::contract::metric::{self, Metric, MetricValue};
 
-use crate::driver::{JobIndex, Simulation, SwitchMetrics};
+use crate::engine::{JobIndex, Simulation, SwitchMetrics};
 
 /// The metrics of memory that all jobs of a protocol share, over all switches.
 #[derive(Clone, Debug, PartialEq, Serialize)]

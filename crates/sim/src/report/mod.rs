@@ -26,12 +26,12 @@ pub use jobs::{HeldReport, IterationReport, JobReport, OperatorReport};
 pub use links::{LinkGroup, LinkRow};
 pub use metrics::{MetricReport, MetricRow, SharedMetrics};
 pub use samples::{CoresSample, LinkSample, Samples, SamplesReport};
-pub use training::{StayReport, TrainingReport};
+pub use training::{LifetimeReport, TrainingReport};
 pub use transport::{FlowClass, TransportReport};
 pub use verdict::Stop;
 
 use crate::config::{Config, Duration as Length};
-use crate::driver::{JobIndex, Simulation};
+use crate::engine::{JobIndex, Simulation};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,7 +42,7 @@ pub struct Report {
     pub hosts: u32,
     /// How many switches the network has.
     pub switches: u32,
-    /// True if nothing is left for which the run waits: messages, flows, and ranks of jobs, which may have failed.
+    /// True if all messages, flows and ranks of jobs have ended; ranks may have failed.
     pub finished: bool,
     /// Why the run ended.
     pub stop: Stop,
@@ -71,7 +71,7 @@ pub struct Report {
     pub faults: Vec<FaultReport>,
     /// Links, by levels and direction.
     pub links: Vec<LinkGroup>,
-    /// Packets that a lossless network lost all the same, for want of room; `None` if PAUSE is not used.
+    /// Packets that a lossless network lost to full queues; `None` if PAUSE is not used.
     pub lossless_drops: Option<u64>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,

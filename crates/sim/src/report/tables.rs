@@ -2,7 +2,7 @@
 
 use super::{CoresSample, JobReport, Report, Samples};
 use crate::cores::steps::Kind;
-use crate::driver::Gauge;
+use crate::engine::Gauge;
 use crate::net::LossCause;
 use crate::table::Table;
 
@@ -39,10 +39,10 @@ impl Report {
             .whole("packets_sent", jobs().map(|job| job.packets_sent))
             .whole("retransmissions", jobs().map(|job| job.retransmissions))
             .real("in_network", jobs().map(|job| job.in_network))
-            .text("model", jobs().map(|job| job.stay.as_ref().map_or("", |stay| &stay.model)))
-            .real("arrived_s", jobs().map(|job| Some(job.stay.as_ref()?.arrived)))
-            .real("placed_s", jobs().map(|job| Some(job.stay.as_ref()?.placed)))
-            .real("left_s", jobs().map(|job| job.stay.as_ref()?.left))
+            .text("model", jobs().map(|job| job.lifetime.as_ref().map_or("", |lifetime| &lifetime.model)))
+            .real("arrived_s", jobs().map(|job| Some(job.lifetime.as_ref()?.arrived)))
+            .real("placed_s", jobs().map(|job| Some(job.lifetime.as_ref()?.placed)))
+            .real("left_s", jobs().map(|job| job.lifetime.as_ref()?.left))
             .flag("estimated", jobs().map(JobReport::has_estimates))
     }
 
@@ -127,19 +127,19 @@ impl Report {
         let table = table
             .real("handled_gbps", cores().map(|cores| cores.handled_gbps))
             .real("cores_waiting", cores().map(|cores| cores.waiting_for_locks));
-        Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
-            table.real(format!("cores_{}", kind.name()), cores().map(|cores| cores.in_step[place]))
+        Kind::ALL.into_iter().enumerate().fold(table, |table, (index, kind)| {
+            table.real(format!("cores_{}", kind.name()), cores().map(|cores| cores.in_step[index]))
         })
     }
 
     /// Jobs over time: the slots that switches hold for them, and the gauges of their ranks' machines.
     fn job_sample_table(&self) -> Table {
         let rows = || self.samples.iter().flat_map(Samples::job_samples);
-        let place = |gauge: Gauge| gauge.rank.map_or("switches".to_string(), |rank| format!("rank {rank}"));
+        let location = |gauge: Gauge| gauge.rank.map_or("switches".to_string(), |rank| format!("rank {rank}"));
         Table::new("job_samples")
             .real("time_s", rows().map(|(time, ..)| time.as_secs_f64()))
             .text("job", rows().map(|(_, gauge, _)| &self.jobs[usize::from(gauge.job.0)].name))
-            .text("place", rows().map(|(_, gauge, _)| place(gauge)))
+            .text("location", rows().map(|(_, gauge, _)| location(gauge)))
             .text("metric", rows().map(|(_, gauge, _)| gauge.name))
             .real("value", rows().map(|(.., value)| value))
     }
@@ -174,8 +174,8 @@ impl Report {
             .whole("working_peak_bytes", rows().map(|row| row.working_peak_bytes))
             .whole("crowded", rows().map(|row| row.crowded))
             .whole("lock_waiting_cycles", rows().map(|row| row.lock_waiting_cycles));
-        let table = Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
-            table.whole(format!("{}_cycles", kind.name()), rows().map(|row| row.cycles[place].cycles))
+        let table = Kind::ALL.into_iter().enumerate().fold(table, |table, (index, kind)| {
+            table.whole(format!("{}_cycles", kind.name()), rows().map(|row| row.cycles[index].cycles))
         });
         table.flag("estimated", rows().map(|row| row.estimated))
     }
@@ -189,7 +189,7 @@ impl Report {
     }
 }
 
-/// Numbers of switches, as one word of a table: "4 6".
+/// Numbers of switches as one field of a table: "4 6".
 fn roots(switches: &[u32]) -> String {
     switches.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -1,17 +1,17 @@
-//! Samples as pictures: queues, links and switches over time.
+//! Samples as figures: queues, links and switches over time.
 
 use super::{CoresSample, LinkSample, Report, Samples};
 use crate::cores::steps::Kind;
-use crate::driver::Occupancy;
+use crate::engine::Occupancy;
 use crate::figure::{Figure, Mark, Series};
 
 /// The most points of a line: several steps become one point if there are more.
 const MOST_POINTS: usize = 256;
 
-/// How several values are joined.
+/// How the values of several steps become one.
 #[derive(Clone, Copy)]
-enum Of {
-    Greatest,
+enum Merge {
+    Max,
     Mean,
 }
 
@@ -24,10 +24,10 @@ impl Report {
             let x = format!("simulated time, {}", scale.unit);
             Figure { title: title.into(), x, y: y.into(), log_x: false, series, marks: self.marks(&scale) }
         };
-        let queues = self.lines(samples, &scale, Of::Greatest, |sample| sample.queued as f64 / 1024.0);
-        let links = self.lines(samples, &scale, Of::Mean, |sample| 100.0 * sample.utilisation);
+        let queues = self.lines(samples, &scale, Merge::Max, |sample| sample.queued as f64 / 1024.0);
+        let links = self.lines(samples, &scale, Merge::Mean, |sample| 100.0 * sample.utilisation);
         let mut figures = vec![
-            figure("Fullest queue of each place over time", "KiB", queues),
+            figure("Fullest queue of each group of links over time", "KiB", queues),
             figure("Mean use of links over time", "used, %", links),
         ];
         let memory = of_switches(samples, &scale, "fullest switch", |occupancy| occupancy.bytes as f64 / 1024.0);
@@ -59,20 +59,20 @@ impl Report {
     }
 
     /// A line for each group of links.
-    fn lines(&self, samples: &Samples, scale: &Scale, of: Of, value: impl Fn(&LinkSample) -> f64) -> Vec<Series> {
+    fn lines(&self, samples: &Samples, scale: &Scale, merge: Merge, value: impl Fn(&LinkSample) -> f64) -> Vec<Series> {
         let names: Vec<String> = self.link_rows.iter().map(super::LinkRow::group).collect();
         let group = |sample: &LinkSample| self.links.iter().position(|group| group.name == names[sample.link.index()]);
         let group_of: Vec<Option<usize>> =
             samples.link_samples().take(samples.links.len()).map(|s| group(&s)).collect();
         let mut points = vec![vec![Bin::default(); scale.bins]; self.links.len()];
-        for (place, sample) in samples.link_samples().enumerate() {
-            let (step, column) = (place / samples.links.len(), place % samples.links.len());
+        for (index, sample) in samples.link_samples().enumerate() {
+            let (step, column) = (index / samples.links.len(), index % samples.links.len());
             if let Some(group) = group_of[column] {
                 points[group][step / scale.steps].add(value(&sample));
             }
         }
         let named = self.links.iter().zip(points);
-        let lines = named.map(|(group, bins)| Series::new(&group.name, scale.points(&bins, of)));
+        let lines = named.map(|(group, bins)| Series::new(&group.name, scale.points(&bins, merge)));
         lines.filter(|line| !line.points.is_empty()).collect()
     }
 }
@@ -80,10 +80,10 @@ impl Report {
 /// The values of the switch that has the most of something.
 fn of_switches(samples: &Samples, scale: &Scale, name: &str, value: impl Fn(&Occupancy) -> f64) -> Series {
     let mut bins = vec![Bin::default(); scale.bins];
-    for (place, (.., occupancy)) in samples.switch_samples().enumerate() {
-        bins[place / samples.switch_count / scale.steps].add(value(&occupancy));
+    for (index, (.., occupancy)) in samples.switch_samples().enumerate() {
+        bins[index / samples.switch_count / scale.steps].add(value(&occupancy));
     }
-    Series::new(name, scale.points(&bins, Of::Greatest))
+    Series::new(name, scale.points(&bins, Merge::Max))
 }
 
 /// The packets that all switches' cores handle, and how many cores are in each kind of step.
@@ -94,11 +94,11 @@ fn of_cores(samples: &Samples, scale: &Scale) -> [Vec<Series>; 2] {
         for (step, switches) in all.chunks(samples.switch_count).enumerate() {
             bins[step / scale.steps].add(switches.iter().sum());
         }
-        Series::new(name, scale.points(&bins, Of::Mean))
+        Series::new(name, scale.points(&bins, Merge::Mean))
     };
     let handled = line("all switches", &|sample| sample.handled_gbps);
     let kinds = Kind::ALL.into_iter().enumerate();
-    let kinds = kinds.map(|(place, kind)| line(kind.name(), &|sample| sample.in_step[place]));
+    let kinds = kinds.map(|(index, kind)| line(kind.name(), &|sample| sample.in_step[index]));
     let waiting = line("waiting for locks", &|sample| sample.waiting_for_locks);
     let happens = |line: &Series| line.points.iter().any(|point| point[1] > 0.0);
     [vec![handled], kinds.chain([waiting]).filter(happens).collect()]
@@ -119,10 +119,10 @@ impl Bin {
         self.count += 1;
     }
 
-    fn value(&self, of: Of) -> f64 {
-        match of {
-            Of::Greatest => self.greatest,
-            Of::Mean => self.sum / self.count as f64,
+    fn value(&self, merge: Merge) -> f64 {
+        match merge {
+            Merge::Max => self.greatest,
+            Merge::Mean => self.sum / self.count as f64,
         }
     }
 }
@@ -152,8 +152,8 @@ impl Scale {
         Scale { unit, factor, steps, width: seconds * factor * steps as f64, bins: samples.steps.div_ceil(steps) }
     }
 
-    fn points(&self, bins: &[Bin], of: Of) -> Vec<[f64; 2]> {
-        let there = bins.iter().enumerate().filter(|(_, bin)| bin.count > 0);
-        there.map(|(place, bin)| [(place + 1) as f64 * self.width, bin.value(of)]).collect()
+    fn points(&self, bins: &[Bin], merge: Merge) -> Vec<[f64; 2]> {
+        let filled = bins.iter().enumerate().filter(|(_, bin)| bin.count > 0);
+        filled.map(|(index, bin)| [(index + 1) as f64 * self.width, bin.value(merge)]).collect()
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{FlowRow, percentile};
-use crate::driver::Simulation;
+use crate::engine::Simulation;
 use tributary_proto::contract::ids::NodeId;
 
 /// All flows under DCTCP.
@@ -45,11 +45,11 @@ const CLASSES: [(&str, u64, u64); 4] = [
 /// Every finished flow, in the order of receivers and of time.
 pub(super) fn rows(simulation: &Simulation) -> Vec<FlowRow> {
     let hosts = (0..simulation.graph().hosts()).map(NodeId);
-    let ends = hosts.filter_map(|host| Some((host, simulation.endpoint(host)?)));
+    let ends = hosts.filter_map(|host| Some((host, simulation.transport(host)?)));
     ends.flat_map(|(host, end)| end.arrived().iter().map(move |arrived| (host, arrived)))
         .filter_map(|(host, arrived)| {
             // A sender that died has forgotten its flows.
-            let started = simulation.endpoint(arrived.from)?.started().get(arrived.flow as usize)?;
+            let started = simulation.transport(arrived.from)?.started().get(arrived.flow as usize)?;
             Some(FlowRow {
                 kind: "dctcp",
                 src: arrived.from.0,
@@ -64,7 +64,7 @@ pub(super) fn rows(simulation: &Simulation) -> Vec<FlowRow> {
 
 /// `None` if no flow began.
 pub(super) fn report(simulation: &Simulation, rows: &[FlowRow]) -> Option<TransportReport> {
-    let ends = || (0..simulation.graph().hosts()).filter_map(|host| simulation.endpoint(NodeId(host)));
+    let ends = || (0..simulation.graph().hosts()).filter_map(|host| simulation.transport(NodeId(host)));
     let started = ends().map(|end| end.started().len()).sum();
     (started > 0).then(|| TransportReport {
         started,

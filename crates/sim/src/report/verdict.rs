@@ -1,4 +1,4 @@
-//! Why a run ended, and whether it is right.
+//! Why a run ended, and whether it is correct.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::{JobReport, Report};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// Nothing is left for which it waits.
+    /// Nothing is left to wait for.
     Finished,
     /// The file's `end` was reached.
     End,
@@ -17,25 +17,25 @@ pub enum Stop {
 }
 
 impl Report {
-    /// Why the run is wrong, in a sentence; `None` if every sum is proven and everything finished.
+    /// Why the run failed, in a sentence; `None` if every sum is verified and everything finished.
     pub fn failure(&self) -> Option<String> {
-        self.what_failed().map(|sentence| match self.stop {
+        self.first_failure().map(|sentence| match self.stop {
             Stop::End => format!("{sentence}; the run was over at end = {}, which the file may put later", self.end),
             Stop::Finished | Stop::Idle => sentence,
         })
     }
 
-    fn what_failed(&self) -> Option<String> {
+    fn first_failure(&self) -> Option<String> {
         let of_jobs = |sentence: fn(&JobReport) -> Option<String>| {
             self.jobs.iter().find_map(|job| Some(format!("{}: {}", job.name, sentence(job)?)))
         };
-        if let Some(sentence) = of_jobs(|job| job.complaints.first().filter(|_| job.wrong_sums > 0).cloned()) {
+        if let Some(sentence) = of_jobs(|job| job.errors.first().filter(|_| job.wrong_sums > 0).cloned()) {
             return Some(sentence);
         }
         if let Some((job, sentence)) = self.jobs.iter().find_map(|job| Some((job, job.stuck.as_ref()?))) {
             return Some(format!("{} {sentence}", job.name));
         }
-        if let Some(sentence) = of_jobs(|job| job.complaints.first().cloned()) {
+        if let Some(sentence) = of_jobs(|job| job.errors.first().cloned()) {
             return Some(sentence);
         }
         if let Some(job) = self.jobs.iter().find(|job| !job.complete) {
@@ -49,7 +49,9 @@ impl Report {
             return Some(sentence);
         }
         if let Some(lost) = self.lossless_drops.filter(|&lost| lost > 0) {
-            return Some(format!("the lossless network lost {lost} packets for want of room: its queues need more"));
+            return Some(format!(
+                "the lossless network lost {lost} packets to full queues: its queues need more bytes"
+            ));
         }
         if let Some(lost) = self.flows.filter(|flows| flows.finished < flows.flows) {
             return Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows));

@@ -16,7 +16,7 @@ pub enum Balancing {
     RoundRobin,
     /// At random, packet by packet.
     Random,
-    /// A flow keeps its path until it pauses for so long; then it takes a random path.
+    /// A flow keeps its path until a pause of `gap`; then it takes a random path.
     Flowlet {
         /// The pause.
         gap: Span,
@@ -41,7 +41,7 @@ struct Flowlet {
 pub struct Chooser {
     balancing: Balancing,
     rng: Rng,
-    turn: u32,
+    next_port: u32,
     salt: u64,
     /// A default port is the destination's number divided by this, modulo the number of ports.
     divisor: u32,
@@ -60,7 +60,7 @@ impl Chooser {
         Chooser {
             balancing,
             salt: rng.bits(),
-            turn: rng.below(1 << 16),
+            next_port: rng.below(1 << 16),
             divisor: divisor.max(1),
             rng,
             flowlets: flowlets.into_boxed_slice(),
@@ -77,8 +77,8 @@ impl Chooser {
         match self.balancing {
             Balancing::Random => ports[self.rng.below(count) as usize],
             Balancing::RoundRobin => {
-                self.turn = self.turn.wrapping_add(1);
-                ports[(self.turn % count) as usize]
+                self.next_port = self.next_port.wrapping_add(1);
+                ports[(self.next_port % count) as usize]
             }
             Balancing::Ecmp => ports[scale(self.hash(packet), count)],
             Balancing::Flowlet { gap } => self.flowlet(fabric.now, gap, ports, packet),
@@ -104,8 +104,8 @@ impl Chooser {
     }
 
     fn flowlet(&mut self, now: Time, gap: Span, ports: &[u16], packet: &Packet) -> u16 {
-        let place = scale(self.hash(packet), FLOWLETS as u32);
-        let flowlet = &mut self.flowlets[place];
+        let index = scale(self.hash(packet), FLOWLETS as u32);
+        let flowlet = &mut self.flowlets[index];
         if flowlet.choice == u16::MAX || now.since(flowlet.last) >= gap {
             flowlet.choice = self.rng.below(1 << 16) as u16;
         }
@@ -148,8 +148,8 @@ pub fn default_divisors(graph: &Graph) -> Vec<u32> {
     for level in 2..=highest {
         let below = (0..graph.switches()).map(|index| graph.switch(index)).find(|&node| graph.level(node) == level - 1);
         let up_ports = below.map_or(1, |node| {
-            let own = &links[first[node.index()] as usize..first[node.index() + 1] as usize];
-            own.iter().filter(|&&link| graph.level(graph.ends(link).1) >= level).count() as u32
+            let outgoing = &links[first[node.index()] as usize..first[node.index() + 1] as usize];
+            outgoing.iter().filter(|&&link| graph.level(graph.ends(link).1) >= level).count() as u32
         });
         divisors[usize::from(level)] = divisors[usize::from(level) - 1].saturating_mul(up_ports.max(1));
     }

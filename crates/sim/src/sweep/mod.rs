@@ -42,21 +42,23 @@ use crate::experiment::{self, RunError, run_watched};
 /// `stop` ends the check early, without an error.
 pub fn check(keys: &[String], points: &[SweepPoint], stop: &AtomicBool) -> Result<(), ConfigError> {
     let next = AtomicUsize::new(0);
-    let wrong: Mutex<Option<(usize, ConfigError)>> = Mutex::new(None);
+    let first_error: Mutex<Option<(usize, ConfigError)>> = Mutex::new(None);
     let work = || {
         while !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(point) = points.get(number) else { return };
-            let (Err(error), Ok(mut wrong)) = (experiment::check(&point.config), wrong.lock()) else { continue };
-            if wrong.as_ref().is_none_or(|(first, _)| number < *first) {
-                *wrong = Some((number, error));
+            let (Err(error), Ok(mut first_error)) = (experiment::check(&point.config), first_error.lock()) else {
+                continue;
+            };
+            if first_error.as_ref().is_none_or(|(first, _)| number < *first) {
+                *first_error = Some((number, error));
             }
             // The points before it are being checked by now, and only the first error counts.
             return;
         }
     };
     on_all_cores(points.len(), &work);
-    match wrong.into_inner() {
+    match first_error.into_inner() {
         Ok(Some((number, error))) => {
             let point = &points[number];
             let seed = format!("seed = {}", point.config.seed);

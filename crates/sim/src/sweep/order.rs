@@ -1,4 +1,4 @@
-//! A point that is run on another machine: the data that is sent there.
+//! A point that is run on another machine, and the data that is sent there.
 
 use std::sync::atomic::AtomicBool;
 
@@ -40,11 +40,11 @@ impl WorkOrder {
     }
 
     /// Runs the point.
-    pub fn carry_out(self) -> Result<Finished, OrderError> {
+    pub fn run(self) -> Result<Finished, OrderError> {
         if self.version != VERSION {
             return Err(OrderError::Version { planned: self.version });
         }
         let point = SweepPoint::read(self.values, self.config)?;
-        Ok(run_point(&point, &AtomicBool::new(false)).expect("nobody stops it"))
+        Ok(run_point(&point, &AtomicBool::new(false)).expect("it cannot be stopped"))
     }
 }

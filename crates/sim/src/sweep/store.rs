@@ -1,4 +1,4 @@
-//! Finished points, each in a file: points that are kept are not run again.
+//! Finished points, each in a file; they are not run again.
 
 use std::fs;
 use std::io;
@@ -96,13 +96,13 @@ impl Store {
     /// Keeps a point: the file is either complete or missing.
     pub fn keep(&self, point: &SweepPoint, finished: &Finished) -> Result<(), StoreError> {
         let path = self.path(point);
-        let part = path.with_extension("part");
+        let partial = path.with_extension("part");
         let written = serde_json::to_vec(finished)
             .map_err(io::Error::from)
-            .and_then(|bytes| fs::write(&part, bytes))
-            .and_then(|()| fs::rename(&part, &path));
+            .and_then(|bytes| fs::write(&partial, bytes))
+            .and_then(|()| fs::rename(&partial, &path));
         written.map_err(|why| {
-            let _ = fs::remove_file(&part);
+            let _ = fs::remove_file(&partial);
             StoreError { what: "write", path, why }
         })
     }

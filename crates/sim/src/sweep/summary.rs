@@ -70,8 +70,8 @@ fn spread(runs: &[&Finished], figure: impl Fn(&Finished) -> Option<f64>) -> Opti
 
 /// The lines as a table: the keys, how many runs, the mean, least and greatest of each figure, and why runs failed.
 pub fn summary_table(keys: &[String], lines: &[Line]) -> Table {
-    let table = keys.iter().enumerate().fold(Table::new("summary"), |table, (place, key)| {
-        table.written(key, lines.iter().map(|line| line.values[place].as_str()))
+    let table = keys.iter().enumerate().fold(Table::new("summary"), |table, (index, key)| {
+        table.written(key, lines.iter().map(|line| line.values[index].as_str()))
     });
     let table = table
         .whole("runs", lines.iter().map(|line| line.runs as u64))
@@ -83,8 +83,8 @@ pub fn summary_table(keys: &[String], lines: &[Line]) -> Table {
         ("flow_seconds", |line| line.flow_seconds),
     ];
     let table = figures.into_iter().fold(table, |table, (name, figure)| {
-        ["mean", "min", "max"].into_iter().enumerate().fold(table, |table, (place, part)| {
-            table.real(format!("{name}_{part}"), lines.iter().map(|line| figure(line).map(|figure| figure[place])))
+        ["mean", "min", "max"].into_iter().enumerate().fold(table, |table, (index, statistic)| {
+            table.real(format!("{name}_{statistic}"), lines.iter().map(|line| figure(line).map(|figure| figure[index])))
         })
     });
     table.text("failure", lines.iter().map(|line| line.failures.join("; ")))
@@ -92,8 +92,8 @@ pub fn summary_table(keys: &[String], lines: &[Line]) -> Table {
 
 /// The runs as a table: the keys, the seed, the figures, and why a run failed.
 pub fn run_table(keys: &[String], runs: &[Finished]) -> Table {
-    let table = keys.iter().enumerate().fold(Table::new("runs"), |table, (place, key)| {
-        table.written(key, runs.iter().map(|run| run.values[place].as_str()))
+    let table = keys.iter().enumerate().fold(Table::new("runs"), |table, (index, key)| {
+        table.written(key, runs.iter().map(|run| run.values[index].as_str()))
     });
     table
         .whole("seed", runs.iter().map(|run| run.seed))

@@ -9,8 +9,8 @@ pub fn write(table: &Table, out: &mut impl Write) -> io::Result<()> {
     let names = table.columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>();
     writeln!(out, "{}", names.join(","))?;
     for row in 0..table.rows() {
-        for (place, column) in table.columns.iter().enumerate() {
-            if place > 0 {
+        for (index, column) in table.columns.iter().enumerate() {
+            if index > 0 {
                 out.write_all(b",")?;
             }
             match &column.values {

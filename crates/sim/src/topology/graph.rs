@@ -36,8 +36,8 @@ pub enum GraphError {
     /// A cable connects two hosts directly.
     #[error("a link joins the hosts {0} and {1}; links join hosts to switches, or switches")]
     HostToHost(u32, u32),
-    /// Two parts cannot reach each other.
-    #[error("the network falls apart: no path leads from host 0 to {0}")]
+    /// Some hosts cannot reach each other.
+    #[error("the network is not connected: no path leads from host 0 to {0}")]
     Disconnected(String),
     /// A switch has more ports than there are port numbers.
     #[error("switch {0} has {1} ports; at most 65,534 fit")]
@@ -171,7 +171,7 @@ impl Graph {
         if link.0 & 1 == 0 { edge.a_to_b } else { edge.b_to_a }
     }
 
-    /// What the queue before a link keeps to. That of a host's NIC has no limit and marks nothing, because the host itself
+    /// The limits of the queue before a link. That of a host's NIC has no limit and marks nothing, because the host itself
     /// bounds what it hands to its NIC.
     pub fn queue_spec(&self, link: LinkId) -> LinkSpec {
         let spec = self.spec(link);
@@ -179,7 +179,7 @@ impl Graph {
         if of_host { LinkSpec { queue_bytes: u64::MAX, mark_bytes: None, ..spec } } else { spec }
     }
 
-    /// The outgoing links of all nodes in the order of the cables: the place of each node's first link, and the links.
+    /// The outgoing links of all nodes in the order of the cables: the index of each node's first link, and the links.
     pub fn ports(&self) -> (Vec<u32>, Vec<LinkId>) {
         let mut first = vec![0u32; self.nodes() + 1];
         for edge in &self.edges {

@@ -37,12 +37,12 @@ pub struct LinkSpec {
 pub struct MarkBytes {
     /// Packets that find no more are not marked.
     pub above: u64,
-    /// As `above`, if one length decides.
+    /// Equal to `above` for a single threshold.
     pub all_above: u64,
 }
 
 impl MarkBytes {
-    /// One length decides.
+    /// A single threshold.
     pub fn threshold(bytes: u64) -> MarkBytes {
         MarkBytes { above: bytes, all_above: bytes }
     }
@@ -63,7 +63,7 @@ impl Rate {
         ((8_000_000_000_000u128 << 16).div_ceil(u128::from(self.0))) as u64
     }
 
-    /// The time that so many bytes take.
+    /// The transmission time of a number of bytes.
     pub fn time_of(self, bytes: u64) -> Span {
         Span(((u128::from(bytes) * u128::from(self.ps_per_byte())) >> 16).min(u128::from(u64::MAX)) as u64)
     }

@@ -1,19 +1,19 @@
 //! Reliable flows between hosts: DCTCP (Alizadeh et al., SIGCOMM 2010), which most other traffic in data centres uses.
 //!
-//! Start with [`Endpoint`], one host's machine. It owns no clock and no link: a driver tells it the time, brings
-//! packets and timeouts, and takes packets. A [`sender`] is the sending end of one flow, a [`receiver`] the other end.
+//! Start with [`TransportHost`], the transport of one host. It owns no clock and no link: a driver passes in the
+//! time, packets and timeouts, and sends its packets. `Sender` is the sending end of one flow, `Receiver` the other end.
 //!
 //! Window and marks are `proto::parts::window`, which SwitchML's peers use too: slow start, then one packet a round,
 //! `alpha` with g = 1/16, a cut by `alpha / 2` once a window. Each packet is acknowledged by itself with the mark with
 //! which it arrived, so that the paper's state machine for delayed acknowledgements (figure 10) is not needed. An
 //! acknowledgement names the transmission that caused it, so round trips and losses are never ambiguous.
 
-mod endpoint;
+mod host;
 mod receiver;
 mod sender;
 mod wire;
 
-pub use endpoint::{Arrived, Balance, Endpoint, Outgoing, Started};
+pub use host::{Arrived, Balance, Outgoing, Started, TransportHost};
 pub use wire::HEADER_LEN;
 
 use tributary_proto::contract::config::TimerConfig;
@@ -28,8 +28,8 @@ pub struct TransportSettings {
     pub initial_window: u32,
     /// Retransmission timeouts.
     pub timers: TimerConfig,
-    /// A packet counts as lost when a packet that was sent so many later has arrived: TCP's third duplicate
-    /// acknowledgement. The number is larger if packets of one flow take several paths.
+    /// Reordering threshold: a packet is lost once a packet sent this many later has arrived, as at TCP's third duplicate
+    /// acknowledgement. It is larger if packets of one flow take several paths.
     pub reordering: u16,
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 pub(super) struct Receiver {
     /// The first packet that has not arrived.
     next: u32,
-    /// For the packets behind it, whether they have arrived.
+    /// For the packets after it, whether they have arrived.
     later: VecDeque<bool>,
 }
 
@@ -16,11 +16,11 @@ impl Receiver {
     pub fn take(&mut self, packet: u32) -> bool {
         let Some(ahead) = packet.checked_sub(self.next) else { return false };
         if ahead > 0 {
-            let place = ahead as usize - 1;
-            if self.later.len() <= place {
-                self.later.resize(place + 1, false);
+            let index = ahead as usize - 1;
+            if self.later.len() <= index {
+                self.later.resize(index + 1, false);
             }
-            return !std::mem::replace(&mut self.later[place], true);
+            return !std::mem::replace(&mut self.later[index], true);
         }
         self.next += 1;
         while let Some(arrived) = self.later.pop_front() {

@@ -1,4 +1,4 @@
-//! One flow's sending end: the packets under way, the lost ones, and how much the window allows.
+//! The sending end of a flow: the packets in flight, the lost ones, and how much the window allows.
 
 use std::collections::VecDeque;
 
@@ -11,15 +11,15 @@ use super::TransportSettings;
 use super::wire::{Body, Segment};
 
 /// DCTCP's least window (RFC 8257 leaves it to the sender's TCP; Linux keeps two packets).
-const LEAST_WINDOW: u32 = 2;
+const MIN_WINDOW: u32 = 2;
 /// The receiver sets no limit.
-const MOST_WINDOW: u32 = 1 << 20;
+const MAX_WINDOW: u32 = 1 << 20;
 /// A window counts as used if no more packets than this would still fit.
 const SLACK: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    OnItsWay,
+    InFlight,
     Lost,
     Arrived,
 }
@@ -38,7 +38,7 @@ pub(super) struct Sender {
     pub to: NodeId,
     /// True if the run waits for it.
     pub awaited: bool,
-    /// True while it waits for its turn.
+    /// True while it is queued for sending.
     pub ready: bool,
     number: u32,
     bytes: u64,
@@ -51,7 +51,7 @@ pub(super) struct Sender {
     order: VecDeque<(u64, u32)>,
     /// Packets to send again; obsolete if one has arrived.
     lost: VecDeque<u32>,
-    on_its_way: u32,
+    in_flight: u32,
     next_transmission: u64,
     newest_arrived: Option<u64>,
     reordering: u64,
@@ -66,10 +66,10 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// A flow of so many bytes, at least one; `None` if it has more packets than there are numbers.
+    /// A flow of `bytes` bytes, at least one; `None` if it has more packets than there are packet numbers.
     pub fn new(settings: &TransportSettings, number: u32, to: NodeId, bytes: u64, awaited: bool) -> Option<Sender> {
         let packets = u32::try_from(bytes.div_ceil(u64::from(settings.packet_bytes))).ok()?.max(1);
-        let limits = WindowLimits { initial: settings.initial_window, min: LEAST_WINDOW, max: MOST_WINDOW };
+        let limits = WindowLimits { initial: settings.initial_window, min: MIN_WINDOW, max: MAX_WINDOW };
         Some(Sender {
             to,
             awaited,
@@ -82,7 +82,7 @@ impl Sender {
             sent: VecDeque::new(),
             order: VecDeque::new(),
             lost: VecDeque::new(),
-            on_its_way: 0,
+            in_flight: 0,
             next_transmission: 0,
             newest_arrived: None,
             reordering: u64::from(settings.reordering),
@@ -110,18 +110,18 @@ impl Sender {
             self.lost.pop_front();
         }
         let any = !self.lost.is_empty() || self.next_new() < self.packets;
-        any && (self.on_its_way as usize) < self.window.packets()
+        any && (self.in_flight as usize) < self.window.packets()
     }
 
     /// The next packet; call only after [`Sender::may_send`].
     pub fn transmit(&mut self, now: Time) -> Segment {
         let transmission = self.next_transmission;
         self.next_transmission += 1;
-        if self.on_its_way == 0 {
+        if self.in_flight == 0 {
             self.timer_start = now;
         }
-        self.on_its_way += 1;
-        let sent = Sent { transmission, sent_at: now, state: State::OnItsWay };
+        self.in_flight += 1;
+        let sent = Sent { transmission, sent_at: now, state: State::InFlight };
         let packet = match self.lost.pop_front() {
             Some(packet) => {
                 self.sent[(packet - self.base) as usize] = sent;
@@ -145,7 +145,7 @@ impl Sender {
         if next > self.next_new() || packet >= self.next_new() {
             return false;
         }
-        let limited = (self.on_its_way + SLACK) as usize >= self.window.packets();
+        let limited = (self.in_flight + SLACK) as usize >= self.window.packets();
         let echoed = self.entry(packet).filter(|sent| sent.transmission as u32 == transmission).copied();
         let rtt = echoed.map(|sent| now.since(sent.sent_at));
         if let (Some(sent), Some(rtt)) = (echoed, rtt) {
@@ -178,14 +178,14 @@ impl Sender {
         (!self.sent.is_empty()).then(|| self.timer_start + self.rtt.rto(1 + self.timeouts))
     }
 
-    /// The retransmission timer has run out: all packets under way count as lost.
+    /// The retransmission timer has run out: all packets in flight count as lost.
     pub fn handle_timeout(&mut self, now: Time) {
         self.timeouts += 1;
         self.timer_start = now;
         self.window.on_silence();
         self.order.clear();
         self.lost.clear();
-        self.on_its_way = 0;
+        self.in_flight = 0;
         for (packet, sent) in (self.base..).zip(&mut self.sent) {
             if sent.state != State::Arrived {
                 sent.state = State::Lost;
@@ -206,12 +206,12 @@ impl Sender {
         self.entry(packet).is_some_and(|sent| sent.state == State::Lost)
     }
 
-    /// Notes that a packet has arrived; true if that is news.
+    /// Notes that a packet has arrived; true if it was not known before.
     fn arrived(&mut self, packet: u32) -> bool {
-        let place = packet.checked_sub(self.base).and_then(|place| self.sent.get_mut(place as usize));
-        let Some(sent) = place else { return false };
+        let entry = packet.checked_sub(self.base).and_then(|index| self.sent.get_mut(index as usize));
+        let Some(sent) = entry else { return false };
         let before = std::mem::replace(&mut sent.state, State::Arrived);
-        self.on_its_way -= u32::from(before == State::OnItsWay);
+        self.in_flight -= u32::from(before == State::InFlight);
         before != State::Arrived
     }
 
@@ -220,12 +220,12 @@ impl Sender {
         let Some(newest) = self.newest_arrived else { return };
         while let Some(&(transmission, packet)) = self.order.front() {
             let current = self.entry(packet).filter(|sent| sent.transmission == transmission);
-            if current.is_some_and(|sent| sent.state == State::OnItsWay) {
+            if current.is_some_and(|sent| sent.state == State::InFlight) {
                 if transmission + self.reordering > newest {
                     return;
                 }
                 self.sent[(packet - self.base) as usize].state = State::Lost;
-                self.on_its_way -= 1;
+                self.in_flight -= 1;
                 self.lost.push_back(packet);
                 self.window.on_loss(transmission, self.next_transmission);
             }

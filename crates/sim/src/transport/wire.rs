@@ -44,15 +44,15 @@ impl Segment {
         buf[0] = kind;
         buf[1] = flag;
         buf[2..4].copy_from_slice(&bytes.to_be_bytes());
-        for (place, word) in [self.flow, self.packet, self.transmission, last].into_iter().enumerate() {
-            buf[4 + 4 * place..8 + 4 * place].copy_from_slice(&word.to_be_bytes());
+        for (index, word) in [self.flow, self.packet, self.transmission, last].into_iter().enumerate() {
+            buf[4 + 4 * index..8 + 4 * index].copy_from_slice(&word.to_be_bytes());
         }
     }
 
     /// Reads a segment; `None` if it is not one.
     pub fn parse(bytes: &[u8]) -> Option<Segment> {
         let bytes: &[u8; HEADER_LEN] = bytes.try_into().ok()?;
-        let word = |place: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| bytes[4 + 4 * place + byte]));
+        let word = |index: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| bytes[4 + 4 * index + byte]));
         let length = u16::from_be_bytes([bytes[2], bytes[3]]);
         let body = match (bytes[0], bytes[1]) {
             (DATA, 0) if word(1) < word(3) => Body::Data { bytes: length, packets: word(3) },
@@ -83,12 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_segment_is_refused() {
+    fn invalid_segments_are_refused() {
         let mut bytes = [0; HEADER_LEN];
         assert_eq!(Segment::parse(&bytes), None, "no kind");
         let body = Body::Data { bytes: 1, packets: 7 };
         Segment { flow: 0, packet: 7, transmission: 0, body }.write(&mut bytes);
-        assert_eq!(Segment::parse(&bytes), None, "a packet behind its flow's end");
+        assert_eq!(Segment::parse(&bytes), None, "a packet after its flow's end");
         assert_eq!(Segment::parse(&bytes[..19]), None, "cut short");
     }
 }

@@ -1,9 +1,9 @@
-//! Models that are trained, and the time of one step of each: one data file (`crates/sim/data/models.csv`).
+//! Models, and the time of one training step of each (`crates/sim/data/models.csv`).
 
 /// A model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Bytes of its gradients, four for each.
     pub bytes: u64,
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn the_six_models_of_the_paper_have_their_sizes_and_times() {
         let models = Model::all();
-        let told: Vec<(&str, u64, u64)> = models
+        let rounded: Vec<(&str, u64, u64)> = models
             .iter()
             .map(|model| (model.name, model.bytes / 1_000_000, (model.compute_seconds * 1e3) as u64))
             .collect();
@@ -50,6 +50,6 @@ mod tests {
             ("resnet-152", 240, 697),
             ("vgg16", 553, 415),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(rounded, expected);
     }
 }

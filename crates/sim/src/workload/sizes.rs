@@ -70,8 +70,8 @@ impl SizeTable {
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let drawn = rng.unit();
         // The last share is 1, and `drawn` is less.
-        let place = self.0.partition_point(|&(_, share)| share <= drawn);
-        let ((small, below), (large, share)) = (self.0[place - 1], self.0[place]);
+        let index = self.0.partition_point(|&(_, share)| share <= drawn);
+        let ((small, below), (large, share)) = (self.0[index - 1], self.0[index]);
         (small + (drawn - below) / (share - below) * (large - small)).round().max(1.0) as u64
     }
 }

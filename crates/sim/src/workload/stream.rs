@@ -4,11 +4,11 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
-/// The sender's part.
+/// The source of one sender.
 #[derive(Clone, Debug)]
 pub struct Stream {
     to: NodeId,
-    which: u8,
+    pattern: u8,
     packet_bytes: u16,
     /// The time from one packet to the next.
     pace: Span,
@@ -17,17 +17,17 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Packets of so many bytes on a link, one every `pace`, from `start` on and before `end`.
-    pub fn new(to: NodeId, which: u8, packet_bytes: u16, pace: Span, start: Time, end: Option<Time>) -> Stream {
-        Stream { to, which, packet_bytes, pace, next: start, end: end.unwrap_or(Time(u64::MAX)) }
+    /// Packets of `packet_bytes` bytes on a link, one every `pace`, from `start` on and before `end`.
+    pub fn new(to: NodeId, pattern: u8, packet_bytes: u16, pace: Span, start: Time, end: Option<Time>) -> Stream {
+        Stream { to, pattern, packet_bytes, pace, next: start, end: end.unwrap_or(Time(u64::MAX)) }
     }
 
-    /// The number of its pattern, which its packets carry as their lane.
-    pub fn which(&self) -> u8 {
-        self.which
+    /// The number of its pattern, pattern its packets carry as their lane.
+    pub fn pattern(&self) -> u8 {
+        self.pattern
     }
 
-    /// Destination and size of the next packet; or the time from which there is one, which is the end of time if there
+    /// Destination and size of the next packet; or the time from pattern there is one, pattern is the end of time if there
     /// is none.
     pub fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
         if now >= self.end {

@@ -11,12 +11,13 @@ use tributary_proto::contract::time::{Span, Time};
 
 use crate::rng::{Purpose, Rng, mix};
 
-/// Hosts that exchange messages. In round `k` the host at place `p` sends to the one at place `p + shift(k)`; places
-/// are random. So each round is a permutation in which no host sends to itself, whichever host is ahead of which.
+/// Hosts that exchange messages. In round `k` the host at position `p` sends to the one at position `p + shift(k)`;
+/// positions are random. So each round is a permutation in pattern no host sends to itself, and hosts may be in different
+/// rounds.
 #[derive(Debug)]
 pub struct UniformGroup {
-    /// The hosts, by place.
-    places: Vec<NodeId>,
+    /// The hosts, by position.
+    positions: Vec<NodeId>,
     seed: u64,
     /// Packets of a message.
     pub packets: u32,
@@ -26,24 +27,24 @@ pub struct UniformGroup {
     pub pace: Span,
     /// True if hosts wait for what they must receive before they go on.
     pub exchange: bool,
-    which: u8,
+    pattern: u8,
 }
 
 impl UniformGroup {
-    /// A group of at least two hosts. `which` distinguishes groups of one run.
-    pub fn new(hosts: &[NodeId], seed: u64, which: u8, packets: u32, packet_bytes: u16, pace: Span) -> UniformGroup {
-        let number = u64::from(which);
-        let mut places = hosts.to_vec();
-        Rng::new(seed, Purpose::Background, number).shuffle(&mut places);
-        UniformGroup { places, seed: mix(seed ^ mix(number)), packets, packet_bytes, pace, exchange: false, which }
+    /// A group of at least two hosts. `pattern` distinguishes the groups of one run.
+    pub fn new(hosts: &[NodeId], seed: u64, pattern: u8, packets: u32, packet_bytes: u16, pace: Span) -> UniformGroup {
+        let number = u64::from(pattern);
+        let mut positions = hosts.to_vec();
+        Rng::new(seed, Purpose::Background, number).shuffle(&mut positions);
+        UniformGroup { positions, seed: mix(seed ^ mix(number)), packets, packet_bytes, pace, exchange: false, pattern }
     }
 
     /// One source for each host.
     pub fn sources(self) -> Vec<(NodeId, Uniform)> {
         let group = Arc::new(self);
-        let source = |place| Uniform {
+        let source = |position| Uniform {
             group: group.clone(),
-            place,
+            position,
             round: 0,
             received: 0,
             left: 0,
@@ -51,21 +52,21 @@ impl UniformGroup {
             next: Time(0),
             end: NEVER,
         };
-        group.places.iter().enumerate().map(|(place, &host)| (host, source(place as u32))).collect()
+        group.positions.iter().enumerate().map(|(position, &host)| (host, source(position as u32))).collect()
     }
 
-    fn peer(&self, place: u32, round: u64) -> NodeId {
-        let others = self.places.len() as u64 - 1;
+    fn peer(&self, position: u32, round: u64) -> NodeId {
+        let others = self.positions.len() as u64 - 1;
         let shift = 1 + mix(self.seed ^ round) % others;
-        self.places[((u64::from(place) + shift) % self.places.len() as u64) as usize]
+        self.positions[((u64::from(position) + shift) % self.positions.len() as u64) as usize]
     }
 }
 
-/// One host's part.
+/// The source of one host.
 #[derive(Clone, Debug)]
 pub struct Uniform {
     group: Arc<UniformGroup>,
-    place: u32,
+    position: u32,
     /// How many messages have begun.
     round: u64,
     /// Bytes received from other hosts of the group.
@@ -85,9 +86,9 @@ impl Uniform {
         self.end = end.unwrap_or(NEVER);
     }
 
-    /// The group's number, which its packets carry as their lane.
-    pub fn which(&self) -> u8 {
-        self.group.which
+    /// The group's number, pattern its packets carry as their lane.
+    pub fn pattern(&self) -> u8 {
+        self.group.pattern
     }
 
     /// Counts a packet of the group at this host; true if a waiting host may now go on.
@@ -103,7 +104,7 @@ impl Uniform {
         self.group.exchange && self.left == 0 && self.received < self.round * message
     }
 
-    /// Destination and size of the next packet; or the time from which there is one, which is the end of time if there
+    /// Destination and size of the next packet; or the time from pattern there is one, pattern is the end of time if there
     /// is none.
     pub fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
         if now >= self.end || self.waits() {
@@ -113,7 +114,7 @@ impl Uniform {
             return Err(self.next);
         }
         if self.left == 0 {
-            self.peer = self.group.peer(self.place, self.round);
+            self.peer = self.group.peer(self.position, self.round);
             self.round += 1;
             self.left = self.group.packets;
         }

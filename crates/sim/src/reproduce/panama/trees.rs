@@ -7,7 +7,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 
 use crate::config::{Config, SwitchName};
-use crate::driver::Simulation;
+use crate::engine::Simulation;
 use crate::experiment::build;
 use crate::reproduce::finding::{Figure, Finding, Series};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError};
@@ -155,8 +155,8 @@ impl Trees {
             let what = format!("{} beside {senders} flows, seed {seed}", line.name);
             ReproduceError::Wrong { what, why }
         };
-        if let Some(complaint) = job.complaints.first() {
-            return Err(wrong(complaint.sentence(job)));
+        if let Some(error) = job.errors.first() {
+            return Err(wrong(error.sentence(job)));
         }
         let mut spans = job.iterations.iter().filter_map(|iteration| Some(iteration.end?.since(iteration.start?)));
         match spans.next_back() {

@@ -8,7 +8,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
 
 use super::rack::{Elements, Rack, RackJob};
-use crate::net::{Happening, TraceEvent, Tracer};
+use crate::net::{PacketEvent, TraceEvent, Tracer};
 use crate::reproduce::finding::{Figure, Series};
 use crate::reproduce::{Context, Experiment, Findings, ReproduceError, Watch};
 
@@ -62,7 +62,7 @@ struct Clock(Arc<Mutex<Turns>>);
 
 impl Tracer for Clock {
     fn record(&mut self, event: &TraceEvent, payload: &[u8]) {
-        if event.node != NodeId(0) || event.what != Happening::Taken {
+        if event.node != NodeId(0) || event.kind != PacketEvent::Delivered {
             return;
         }
         let Some(slot) = (PROTOCOL.describe)(payload).slot else { return };

@@ -1,0 +1,181 @@
+//! Measurements of programs in switches: the memory that incomplete sums take, the protocols' metrics, and dropped
+//! packets.
+
+use tributary_proto::contract::drop_reason::DropCounters;
+use tributary_proto::contract::ids::{JobId, Rank};
+use tributary_proto::contract::metric::{self, Metric};
+use tributary_proto::protocols;
+
+use super::endpoint::Endpoint;
+use super::jobs::{Job, JobIndex};
+use super::simulation::Simulation;
+use super::switch::SwitchNode;
+use crate::cores::counters::Counters;
+use crate::cores::steps::Spent;
+
+/// How much of one switch's memory is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Slots whose sums are not complete, and the held slots of memory that jobs share.
+    pub slots: u64,
+    /// Bytes that programs hold for these slots.
+    pub bytes: u64,
+    /// Packets that wait for a core, if programs run on cores.
+    pub waiting: u64,
+    /// Bytes of the packet memory in use.
+    pub input_bytes: u64,
+    /// Bytes of blocks in clusters.
+    pub working_bytes: u64,
+}
+
+/// What the cores of one switch have done since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Bytes of packets whose handlers have ended.
+    pub bytes: u64,
+    /// Picoseconds in which cores waited for locks.
+    pub lock_waiting: u64,
+    /// Picoseconds of the cores' steps.
+    pub spent: Spent,
+}
+
+/// A protocol's metrics in one switch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchMetrics {
+    /// The switch's number.
+    pub switch: u32,
+    /// The protocol.
+    pub protocol: &'static str,
+    /// The job; `None` for memory that all jobs share.
+    pub job: Option<JobIndex>,
+    /// The figures.
+    pub metrics: Vec<Metric>,
+}
+
+/// A value of a job over time: what its switches hold for it, or a metric of one rank's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// The job.
+    pub job: JobIndex,
+    /// The rank; `None` for all switches together.
+    pub rank: Option<Rank>,
+    /// The value's name.
+    pub name: &'static str,
+}
+
+/// The name of the number of slots with incomplete sums that all switches together hold for a job.
+pub const HELD: &str = "slots_held";
+
+impl Occupancy {
+    fn add(&mut self, used: u32, all: u32, bytes: usize) {
+        self.slots += u64::from(used);
+        self.bytes += bytes as u64 * u64::from(used) / u64::from(all.max(1));
+    }
+}
+
+impl Simulation {
+    /// The occupancy of each switch, by number.
+    pub fn occupancy(&self) -> Vec<Occupancy> {
+        let mut switches = vec![Occupancy::default(); self.switches.len()];
+        for program in &self.programs {
+            if let Some((machine, bytes)) = program.state(&self.switches[program.switch as usize]) {
+                switches[program.switch as usize].add(machine.slots_waiting, machine.slots, bytes);
+            }
+        }
+        for (occupancy, switch) in switches.iter_mut().zip(&self.switches) {
+            switch.shared().for_each(|(_, report, bytes)| occupancy.add(report.slots_held, report.slots, bytes));
+        }
+        for (occupancy, switch) in switches.iter_mut().zip(&self.switches) {
+            if let Some(counters) = switch.cores().map(|cores| cores.counters()) {
+                occupancy.waiting = counters.queued.value();
+                occupancy.input_bytes = counters.input_bytes.value();
+                occupancy.working_bytes = counters.working_bytes.value();
+            }
+        }
+        switches
+    }
+
+    /// The work of each switch's cores, by number; zero for switches without cores.
+    pub fn handled(&self) -> Vec<Handled> {
+        let of = |counters: &Counters| Handled {
+            bytes: counters.handled_bytes,
+            lock_waiting: counters.lock_waiting,
+            spent: counters.busy,
+        };
+        self.switches.iter().filter_map(|switch| Some(of(switch.cores()?.counters()))).collect()
+    }
+
+    /// The gauges of jobs and their present values; always the same gauges in the same order.
+    pub fn gauges(&self) -> Vec<(Gauge, f64)> {
+        let jobs = self.traffic.jobs.all();
+        let held = |job: &Job| (Gauge { job: job.index, rank: None, name: HELD }, self.slots_held_by(job) as f64);
+        // Jobs that come and go are not in every sample.
+        let is_static = |endpoint: &&Endpoint| self.traffic.jobs.get(endpoint.job).lifetime.is_none();
+        let endpoints = self.traffic.endpoints.iter().filter(is_static);
+        let of_ranks = endpoints.flat_map(|endpoint| {
+            let gauge = |name| Gauge { job: endpoint.job, rank: Some(endpoint.rank), name };
+            endpoint.machine.metrics().into_iter().map(move |metric| (gauge(metric.name), metric.value.as_f64()))
+        });
+        jobs.iter().filter(|job| self.is_counted(job)).map(held).chain(of_ranks).collect()
+    }
+
+    /// True if slots are counted for a job. A machine that jobs share may have to go through all of its entries to count
+    /// one job's, at each step, so slots are counted only if ranks measure something too.
+    fn is_counted(&self, job: &Job) -> bool {
+        if job.lifetime.is_some() {
+            return false;
+        }
+        let first = self.traffic.endpoints.iter().find(|endpoint| endpoint.job == job.index);
+        job.plan.protocol.shared.is_none() || first.is_some_and(|endpoint| !endpoint.machine.metrics().is_empty())
+    }
+
+    /// How many slots with incomplete sums of a job all switches have.
+    fn slots_held_by(&self, job: &Job) -> u64 {
+        let id = JobId(job.index.0 + 1);
+        let pipelines = self.switches.iter().flat_map(|switch| &switch.pipelines);
+        let machines = pipelines.filter_map(|pipeline| pipeline.report(id)?.machine);
+        machines.map(|machine| u64::from(machine.slots_waiting)).sum()
+    }
+
+    /// The metrics of protocols in switches: of each job that has a machine there, and of memory that jobs share.
+    pub fn switch_metrics(&self) -> Vec<SwitchMetrics> {
+        let mut all = Vec::new();
+        for switch in &self.switches {
+            let number = switch.forwarding.index;
+            all.extend(switch.shared().filter_map(|(code, report, _)| {
+                let protocol = protocols::with_code(code)?.name;
+                Some(SwitchMetrics { switch: number, protocol, job: None, metrics: report.figures() })
+            }));
+            all.extend(self.traffic.jobs.all().iter().filter_map(|job| metrics_of(switch, job)));
+        }
+        all.extend(self.past_metrics.iter().cloned());
+        // Shared memory comes first, because it has no job.
+        all.sort_by_key(|of| (of.switch, of.job));
+        all
+    }
+
+    /// The metrics of one job that is installed.
+    pub(super) fn switch_metrics_of(&self, job: JobIndex) -> Vec<SwitchMetrics> {
+        self.switches.iter().filter_map(|switch| metrics_of(switch, self.traffic.jobs.get(job))).collect()
+    }
+
+    /// A job's packets that its programs in switches dropped. A switch that died has forgotten its drops.
+    pub fn drops_in_switches(&self, job: &Job) -> DropCounters {
+        let id = JobId(job.index.0 + 1);
+        let mut sum = job.switch_drops.clone();
+        let reports =
+            self.switches.iter().flat_map(|switch| &switch.pipelines).filter_map(|pipeline| pipeline.report(id));
+        reports.for_each(|report| sum.add(&report.drops));
+        sum
+    }
+}
+
+/// The metrics of a job's programs in one switch, if they have any.
+fn metrics_of(switch: &SwitchNode, job: &Job) -> Option<SwitchMetrics> {
+    let mut metrics = Vec::new();
+    let id = JobId(job.index.0 + 1);
+    let reports = switch.pipelines.iter().filter_map(|pipeline| pipeline.report(id)?.machine);
+    reports.for_each(|report| metric::combine(&mut metrics, &report.metrics));
+    let (switch, protocol, job) = (switch.forwarding.index, job.plan.protocol.name, Some(job.index));
+    (!metrics.is_empty()).then_some(SwitchMetrics { switch, protocol, job, metrics })
+}
