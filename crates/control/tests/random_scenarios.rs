@@ -1,11 +1,9 @@
 //! Random joins, leaves, deaths and silences: memory is never over its budget, nothing leaks, nothing hangs.
 
-mod harness;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use harness::{MIB, World, request, secs};
+use crate::harness::{MIB, World, request, secs};
 use proptest::prelude::*;
 use tributary_control::{JoinRequest, Limits, Plan, Quota, Ticket};
 

@@ -1,8 +1,6 @@
 //! What operators are told of a switch's jobs as it happens: each thing once, and how a job has ended.
 
-mod harness;
-
-use harness::{MIB, World, secs};
+use crate::harness::{MIB, World, secs};
 use tributary_control::{End, Tiding};
 
 /// All that is new, in short.

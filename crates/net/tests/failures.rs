@@ -1,14 +1,12 @@
 //! Trouble speaks, and disturbs nobody else: missing ranks, silent switches, strangers.
 
-mod support;
-
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{LocalSwitch, PATIENCE, on_every_rank};
+use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::{ConnectError, Group, GroupError};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::ShardReport;
@@ -70,7 +68,7 @@ fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_be
                 &switch,
                 "bereft",
                 3,
-                |options| support::speak(options, protocol),
+                |options| crate::support::speak(options, protocol),
                 |group, rank| {
                     let mut data = vec![1i32; 50_000];
                     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();

@@ -4,6 +4,4 @@ mod joining;
 mod requests;
 mod setup;
 mod starting;
-#[path = "../support/mod.rs"]
-mod support;
 mod watching;

@@ -4,5 +4,3 @@ mod deaths;
 mod differences;
 mod setup;
 mod sums;
-#[path = "../support/mod.rs"]
-mod support;

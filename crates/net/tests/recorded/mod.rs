@@ -5,13 +5,11 @@
 //! and the times, because windows and timers follow them. Real sockets on the loopback interface.
 
 mod replay;
-#[path = "../support/mod.rs"]
-mod support;
 mod tape;
 
 use std::time::Duration;
 
-use support::{LocalSwitch, on_every_rank};
+use crate::support::{LocalSwitch, on_every_rank};
 use tape::{HostInput, HostTape, Recording, SwitchInput, SwitchTape};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
@@ -39,7 +37,8 @@ fn floats(rank: u16) -> Vec<f32> {
 fn record(protocol: &'static Protocol, lose: Option<u64>) -> (Vec<HostTape>, Vec<SwitchTape>) {
     let recording = Recording::of(protocol, lose);
     let switch = LocalSwitch::start(1);
-    let adjust = |options: &mut tributary_net::group::ConnectOptions| support::speak(options, recording.protocol());
+    let adjust =
+        |options: &mut tributary_net::group::ConnectOptions| crate::support::speak(options, recording.protocol());
     on_every_rank(&switch, "recorded", WORLD, adjust, |group, rank| {
         let mut data = integers(rank);
         group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();

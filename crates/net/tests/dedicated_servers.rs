@@ -1,14 +1,12 @@
 //! Servers on hosts of their own behind a switch whose memory jobs share: what the switch has no room for is summed there,
 //! and a server that is gone is told by name. Real sockets on the loopback interface.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use support::{PATIENCE, connect_options, sum_many_sizes, switch_with};
+use crate::support::{PATIENCE, connect_options, sum_many_sizes, switch_with};
 use tributary_net::client;
 use tributary_net::group::{Group, GroupError};
 use tributary_net::server::{RunningServer, ServerOptions};
