@@ -116,7 +116,7 @@ fn what_comes_in_after_the_order_needs_the_headroom_and_no_more() {
         let mut sim = simulation(&star(16, link, Span::ZERO), true);
         incast(&mut sim);
         sim.run(END);
-        let held = links(&sim).map(|link| sim.fabric.counters(link).max_held_bytes).max().unwrap();
+        let held = links(&sim).map(|link| sim.fabric.counters(link).max_ingress_bytes).max().unwrap();
         (held, losses(&sim))
     };
     let (held, lost) = most_held(spec().queue_bytes);
@@ -235,7 +235,7 @@ fn sums_take_the_room_of_what_they_are_made_of() {
     assert_eq!(findings.violations(), []);
     assert!(sim.traffic.jobs.all()[0].is_complete());
     sim.run(END);
-    assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
+    assert_eq!(sim.fabric.buffered_bytes(), 0, "all room is given back");
 }
 
 /// Orders to stop that leaves give their hosts in a reduce into links a tenth as fast, if this takes room.
@@ -294,7 +294,7 @@ fn results_that_find_no_room_are_dropped_and_counted_like_everything_else() {
         }
         sim.run(Time::ZERO + Span::from_millis(1_000));
         assert!(sim.traffic.jobs.all()[0].is_complete(), "lost results are asked for again");
-        assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
+        assert_eq!(sim.fabric.buffered_bytes(), 0, "all room is given back");
         // Only results go there.
         let to_third = sim.fabric.port(NodeId(3), 0).reverse();
         sim.fabric.counters(to_third).losses.iter().sum::<u64>()

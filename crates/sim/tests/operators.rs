@@ -154,7 +154,7 @@ fn in_levels_ranks_of_all_racks_are_told_at_one_moment_on_any_number_of_threads(
 #[test]
 fn what_goes_together_with_no_operator_is_said() {
     for (job, said) in [
-        ("data = 'real'\ntensor = 4", "data = \"real\" is for jobs with an operator of their own"),
+        ("data = 'real'\ntensor = 4", "data = \"real\" is for jobs with a custom operator"),
         ("operator = 'xor'\nop = 'max'\ntensor = 8", "op = \"max\" beside operator: a job has one of the two"),
         ("operator = 'xor'\ntensor = 12", "a tensor of 12 B is not a whole number of xor's elements of 8 bytes"),
         ("operator = 'xor'\ntensor = 8\nelements_per_packet = 1", "elements_per_packet = 2 at least"),
@@ -168,6 +168,6 @@ fn what_goes_together_with_no_operator_is_said() {
     let other =
         format!("[network]\nstar = {{ hosts = 2 }}\n[[job]]\nprotocol = '{none}'\noperator = 'xor'\ntensor = 8");
     let error = run(&Config::parse(&other).unwrap()).unwrap_err().to_string();
-    let said = format!("{none} takes no operators of a job's own; take {}", protocol(true));
+    let said = format!("{none} takes no custom operators; take {}", protocol(true));
     assert!(error.contains(&said), "{error}");
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use tributary_proto::contract::ids::Rank;
 use tributary_sim::config::Config;
-use tributary_sim::report::{HeldReport, JobReport, Report};
+use tributary_sim::report::{JobReport, Report, SlotsReport};
 use tributary_sim::reproduce::{Memory, Verdict, Watch, find};
 use tributary_sim::run;
 
@@ -32,7 +32,7 @@ fn windows_of_ranks_and_what_switches_hold_for_jobs_are_sampled() {
     let config = Config::parse(text).unwrap();
     let report = run(&config).unwrap();
     assert_eq!(report.failure(), None, "{report}");
-    let held = report.jobs[0].slots_held.expect("samples were asked for");
+    let held = report.jobs[0].slots_in_use.expect("samples were asked for");
     assert!(held.most > 100.0 && held.mean > 0.0 && held.mean < held.most, "{held:?}");
     let samples = report.samples.as_ref().unwrap();
     let of = |rank: u16, name: &str| -> Vec<f64> {
@@ -68,8 +68,8 @@ fn job(report: &Report, line: Line, tenant: usize) -> &JobReport {
     &report.jobs[2 * line as usize + tenant]
 }
 
-fn held(report: &Report, line: Line, tenant: usize) -> HeldReport {
-    job(report, line, tenant).slots_held.expect("the file asks for samples")
+fn held(report: &Report, line: Line, tenant: usize) -> SlotsReport {
+    job(report, line, tenant).slots_in_use.expect("the file asks for samples")
 }
 
 const A: usize = 0;

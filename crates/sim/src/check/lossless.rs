@@ -15,7 +15,7 @@ use crate::topology::LinkId;
 /// One link's far end, if it is at a switch.
 struct Port {
     buffer_bytes: u64,
-    held: u64,
+    buffered: u64,
 }
 
 /// The ports at which packets come in.
@@ -41,7 +41,7 @@ impl LosslessChecker {
     pub fn new(graph: &Graph) -> LosslessChecker {
         let links = graph.edges().iter().flat_map(|edge| [(edge.b, edge.a_to_b), (edge.a, edge.b_to_a)]);
         let port = |(to, spec): (_, crate::topology::LinkSpec)| {
-            graph.switch_index(to).map(|_| Port { buffer_bytes: spec.queue_bytes, held: 0 })
+            graph.switch_index(to).map(|_| Port { buffer_bytes: spec.queue_bytes, buffered: 0 })
         };
         LosslessChecker {
             ports: links.map(port).collect(),
@@ -64,7 +64,7 @@ impl LosslessChecker {
         match event.kind {
             PacketEvent::Arrived { link } => {
                 if let Some(port) = &mut self.ports[link.index()] {
-                    port.held += u64::from(bytes);
+                    port.buffered += u64::from(bytes);
                     self.at_work = Some((node, packet, link));
                 }
             }
@@ -95,11 +95,12 @@ impl LosslessChecker {
         if matches!(event.kind, PacketEvent::Lost { cause: LossCause::QueueFull, .. }) {
             sentences.push("a lossless network dropped it".to_string());
         } else if let PacketEvent::Arrived { link } = event.kind
-            && let Some(port) = self.ports[link.index()].as_ref().filter(|port| port.held > port.buffer_bytes)
+            && let Some(port) = self.ports[link.index()].as_ref().filter(|port| port.buffered > port.buffer_bytes)
         {
             // A packet for a program of the switch does not wait: the program takes it at once.
             if event.packet.dst != event.node {
-                sentences.push(format!("{} bytes that came in there wait where {} fit", port.held, port.buffer_bytes));
+                sentences
+                    .push(format!("{} bytes that came in there wait where {} fit", port.buffered, port.buffer_bytes));
             }
         }
     }
@@ -112,7 +113,7 @@ impl LosslessChecker {
 
     fn release(&mut self, link: LinkId, bytes: u16) {
         if let Some(port) = &mut self.ports[link.index()] {
-            port.held -= u64::from(bytes);
+            port.buffered -= u64::from(bytes);
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct FaultSection {
     pub rate: Option<DataRate>,
     /// The links are dead.
     pub down: bool,
-    /// The links die and come back in turn, after so much time each.
+    /// The links go down and come back alternately, after this time each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flap: Option<Duration>,
     /// A node that dies. A switch comes back without its programs' state.

@@ -79,7 +79,7 @@ pub struct Network {
     pub noise: Option<NoiseSection>,
 }
 
-/// `lossless`: when a switch tells the sender of a port's packets to PAUSE. `queue` is the buffer of each port for
+/// `lossless`: when a switch orders the sender of a port's packets to PAUSE. `queue` is the buffer of each port for
 /// packets that came in there; it must also hold the packets that still arrive after the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -248,7 +248,7 @@ impl Network {
         Ok(Framing { overhead: fits(self.overhead, "overhead")?, minimum: fits(self.shortest, "shortest")? })
     }
 
-    /// When switches tell senders to PAUSE.
+    /// When switches order senders to PAUSE.
     pub fn lossless(&self, graph: &Graph) -> Result<Option<LosslessSpec>, ConfigError> {
         let Some(section) = &self.lossless else { return Ok(None) };
         let links = || graph.edges().iter().flat_map(|edge| [edge.a_to_b, edge.b_to_a]);

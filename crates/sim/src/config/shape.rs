@@ -44,7 +44,7 @@ pub struct LeafSpineShape {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClosShape {
-    /// The fat tree of switches with so many ports (Al-Fares et al., 2008).
+    /// The fat tree of switches with this many ports (Al-Fares et al., 2008).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<u32>,
     /// Pods.

@@ -25,7 +25,7 @@ pub enum Action {
     Reroute,
     /// Jobs that have ended leave, and waiting jobs start.
     ScheduleJobs,
-    /// The ranks of a job are told that its custom operator has failed.
+    /// The ranks of a job learn that its custom operator has failed.
     FailJob(JobIndex),
 }
 

@@ -1,4 +1,4 @@
-//! Jobs with an operator of their own (Flare §3): the elements that their ranks bring, and the expected results.
+//! Custom operators (Flare §3): the elements that ranks contribute, and the expected results.
 //!
 //! The operator is the module that real switches run. It reaches the machines in the job's options ([`CustomOp::provide`]).
 //! If elements are real, a switch's machine takes its [`Instance`](tributary_proto::contract::operator::Instance) from
@@ -41,7 +41,7 @@ impl Data {
     }
 }
 
-/// A job's own operator.
+/// A job's custom operator.
 #[derive(Clone)]
 pub struct CustomOp {
     /// The module, compiled and tested.
@@ -76,7 +76,7 @@ impl CustomOp {
         options.provided(&[self.shared()])
     }
 
-    /// The form of vectors in memory.
+    /// How machines represent vectors.
     pub fn values(&self) -> Values {
         match self.data {
             Data::Fingerprints => Values::Fingerprint,

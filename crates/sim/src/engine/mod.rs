@@ -44,7 +44,7 @@ pub use install::InstallError;
 pub use jobs::{Iteration, Job, JobIndex, JobPlan, Jobs};
 pub use losses::Loss;
 pub use noise::{Holds, Noise};
-pub use occupancy::{Gauge, HELD, Handled, Occupancy, SwitchMetrics};
+pub use occupancy::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SwitchMetrics};
 pub use partitions::{assign_partitions, lookahead, window_end};
 pub use shared::SharedSettings;
 pub use shares::TooLittleMemory;

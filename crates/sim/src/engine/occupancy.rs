@@ -64,7 +64,7 @@ pub struct Gauge {
 }
 
 /// The name of the number of slots with incomplete sums that all switches together hold for a job.
-pub const HELD: &str = "slots_held";
+pub const SLOTS_IN_USE: &str = "slots_in_use";
 
 impl Occupancy {
     fn add(&mut self, used: u32, all: u32, bytes: usize) {
@@ -108,7 +108,8 @@ impl Simulation {
     /// The gauges of jobs and their present values; always the same gauges in the same order.
     pub fn gauges(&self) -> Vec<(Gauge, f64)> {
         let jobs = self.traffic.jobs.all();
-        let held = |job: &Job| (Gauge { job: job.index, rank: None, name: HELD }, self.slots_held_by(job) as f64);
+        let slots_in_use =
+            |job: &Job| (Gauge { job: job.index, rank: None, name: SLOTS_IN_USE }, self.slots_in_use_by(job) as f64);
         // Jobs that come and go are not in every sample.
         let is_static = |endpoint: &&Endpoint| self.traffic.jobs.get(endpoint.job).lifetime.is_none();
         let endpoints = self.traffic.endpoints.iter().filter(is_static);
@@ -116,7 +117,7 @@ impl Simulation {
             let gauge = |name| Gauge { job: endpoint.job, rank: Some(endpoint.rank), name };
             endpoint.machine.metrics().into_iter().map(move |metric| (gauge(metric.name), metric.value.as_f64()))
         });
-        jobs.iter().filter(|job| self.is_counted(job)).map(held).chain(of_ranks).collect()
+        jobs.iter().filter(|job| self.is_counted(job)).map(slots_in_use).chain(of_ranks).collect()
     }
 
     /// True if slots are counted for a job. A machine that jobs share may have to go through all of its entries to count
@@ -130,7 +131,7 @@ impl Simulation {
     }
 
     /// How many slots with incomplete sums of a job all switches have.
-    fn slots_held_by(&self, job: &Job) -> u64 {
+    fn slots_in_use_by(&self, job: &Job) -> u64 {
         let id = JobId(job.index.0 + 1);
         let pipelines = self.switches.iter().flat_map(|switch| &switch.pipelines);
         let machines = pipelines.filter_map(|pipeline| pipeline.report(id)?.machine);

@@ -11,8 +11,8 @@ use crate::net::Partition;
 use crate::routing::Table;
 use crate::topology::Graph;
 
-/// Divides the nodes into so many partitions. A switch and its hosts stay together, and so do neighbouring switches with
-/// hosts; other switches are dealt out in turn.
+/// Divides the nodes into partitions. A switch and its hosts stay together, and so do neighbouring switches with hosts;
+/// the other switches are assigned round robin.
 pub fn assign_partitions(graph: &Graph, partitions: u16) -> Arc<[u16]> {
     let table = Table::new(graph, |_| true);
     let mut hosts_of = vec![0u64; graph.switches() as usize];

@@ -54,7 +54,7 @@ impl Simulation {
         }
     }
 
-    /// The first endpoint of the host whose event comes after so many other events, and the link if a packet arrives.
+    /// The first endpoint of the host whose event comes `ahead` events after the next one, and the link if a packet arrives.
     #[inline]
     fn upcoming_endpoint(&self, ahead: usize) -> Option<(&Endpoint, Option<LinkId>)> {
         let id = self.fabric.queue.upcoming(ahead)?;

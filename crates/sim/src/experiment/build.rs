@@ -185,7 +185,7 @@ fn density_ppm(section: &JobSection) -> Result<Option<u32>, String> {
     }
 }
 
-/// The chosen options of the protocol, and the options that a job of sparse tensors or with its own operator needs.
+/// The chosen options of the protocol, and the options that a job with sparse tensors or a custom operator needs.
 fn options(section: &JobSection, density_ppm: Option<u32>, op: Option<&CustomOp>) -> Result<Options, String> {
     let (given, set) = (texts(&section.options), &section.protocol.options);
     let given = match op {

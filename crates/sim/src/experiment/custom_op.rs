@@ -18,7 +18,7 @@ pub(super) fn custom_op(section: &JobSection) -> Result<Option<CustomOp>, String
         return match section.data {
             Data::Fingerprints => Ok(None),
             Data::Real => {
-                Err("data = \"real\" is for jobs with an operator of their own: add operator, or leave data out".into())
+                Err("data = \"real\" is for jobs with a custom operator: add operator, or leave data out".into())
             }
         };
     };
@@ -26,7 +26,7 @@ pub(super) fn custom_op(section: &JobSection) -> Result<Option<CustomOp>, String
         let able = protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
         let (protocol, able) = (section.protocol.name, able.join(" or "));
-        return Err(format!("operator: {protocol} takes no operators of a job's own; take {able}"));
+        return Err(format!("operator: {protocol} takes no custom operators; take {able}"));
     }
     if section.op != JobSection::OP {
         return Err(format!("op = \"{}\" beside operator: a job has one of the two", section.op));

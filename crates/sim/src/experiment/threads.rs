@@ -36,7 +36,7 @@ struct Shared {
     outboxes: Vec<Vec<Mutex<Outbox>>>,
     /// For each partition, the ranks of jobs that come and go that have ended since the last barrier.
     ended: Vec<Mutex<Vec<JobIndex>>>,
-    /// For each partition, the jobs whose own operators have failed since then.
+    /// For each partition, the jobs whose custom operators have failed since then.
     failed: Vec<Mutex<Vec<(JobIndex, Failure)>>>,
     stopped: AtomicBool,
 }

@@ -145,7 +145,7 @@ impl Fabric {
             }
             if let (true, Some(ours), Some(theirs)) = (far, &mut self.lossless, &other.lossless) {
                 let (ours, theirs) = (&mut ours.ports[id.index()], &theirs.ports[id.index()]);
-                (ours.pauses, ours.most_held) = (theirs.pauses, theirs.most_held);
+                (ours.pauses, ours.max_buffered) = (theirs.pauses, theirs.max_buffered);
             }
         }
     }

@@ -169,7 +169,7 @@ impl Fabric {
         LinkCounters {
             losses: self.losses[link.index()],
             pauses: port.map_or(0, |port| port.pauses),
-            max_held_bytes: port.map_or(0, |port| port.most_held),
+            max_ingress_bytes: port.map_or(0, |port| port.max_buffered),
             ..self.links[link.index()].counters()
         }
     }
@@ -316,7 +316,7 @@ impl Fabric {
         links.for_each(|link| self.links[link.index()].prefetch_next_slot());
     }
 
-    /// The link of an arrival that comes after so many other events.
+    /// The link of an arrival that comes `ahead` events after the next one.
     #[inline]
     fn arriving(&self, ahead: usize) -> Option<LinkId> {
         let id = self.queue.upcoming(ahead)?;

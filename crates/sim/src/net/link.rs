@@ -26,10 +26,10 @@ pub struct LinkCounters {
     pub marks: u64,
     /// The most bytes that ever waited, including the packet in transmission.
     pub max_queue_bytes: u64,
-    /// How often the far end told the near end to PAUSE.
+    /// How often the far end ordered the near end to PAUSE.
     pub pauses: u64,
     /// The most bytes from this link that waited at the far end at a time; counted if PAUSE is used.
-    pub max_held_bytes: u64,
+    pub max_ingress_bytes: u64,
     /// Packets that were lost at this link, by cause.
     pub losses: [u64; LossCause::ALL.len()],
 }
@@ -330,7 +330,7 @@ impl Link {
             marks: self.marks,
             max_queue_bytes: self.bytes_of(self.max_backlog),
             pauses: 0,
-            max_held_bytes: 0,
+            max_ingress_bytes: 0,
             losses: [0; LossCause::ALL.len()],
         }
     }

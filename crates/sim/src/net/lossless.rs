@@ -1,4 +1,4 @@
-//! Lossless links: each switch tells the sender of a port's packets to PAUSE before the port's buffer overflows (IEEE
+//! Lossless links: each switch orders the sender of a port's packets to PAUSE before the port's buffer overflows (IEEE
 //! 802.3x, and 802.1Qbb with one class).
 //!
 //! A switch counts, for each port where packets come in, the bytes that still wait in its output queues. When they
@@ -31,7 +31,7 @@ pub enum Origin {
     /// A program made it of packets that came over this link.
     Derived(LinkId),
     /// A program made it, when a timer ran out, of packets that it had collected, the last of them from this link.
-    /// Until then the program's own memory held them.
+    /// Until then the program's own memory buffered them.
     Collected(LinkId),
     /// It is one of several copies of a packet, which are charged as one packet until the last copy has left.
     Copies(CopiesId),
@@ -64,9 +64,9 @@ pub(super) struct Port {
     pub originated: u64,
 
     /// Bytes that came in over this link and have not left the far end.
-    pub held: u64,
+    pub buffered: u64,
     /// The most of these bytes at any time.
-    pub most_held: u64,
+    pub max_buffered: u64,
     /// The far end's buffer for packets from this link.
     pub buffer_bytes: u64,
     /// How often the far end ordered a stop.
@@ -127,12 +127,12 @@ impl Lossless {
             }
         };
         let port = &mut self.ports[origin.index()];
-        if port.held + u64::from(bytes) > port.buffer_bytes {
+        if port.buffered + u64::from(bytes) > port.buffer_bytes {
             return None;
         }
-        port.held += u64::from(bytes);
-        port.most_held = port.most_held.max(port.held);
-        let stop = port.held > xoff && !port.pausing;
+        port.buffered += u64::from(bytes);
+        port.max_buffered = port.max_buffered.max(port.buffered);
+        let stop = port.buffered > xoff && !port.pausing;
         port.pausing |= stop;
         port.pauses += u64::from(stop);
         Some(stop.then_some(origin))
@@ -159,8 +159,8 @@ impl Lossless {
         };
         let xon = self.spec.xon;
         let port = &mut self.ports[origin.index()];
-        port.held -= u64::from(bytes);
-        let resume = port.pausing && port.held <= xon;
+        port.buffered -= u64::from(bytes);
+        let resume = port.pausing && port.buffered <= xon;
         port.pausing &= !resume;
         resume.then_some(origin)
     }
@@ -192,7 +192,7 @@ impl Lossless {
 
     fn fits(&self, from: LinkId, bytes: u16) -> bool {
         let port = &self.ports[from.index()];
-        port.held + u64::from(bytes) <= port.buffer_bytes
+        port.buffered + u64::from(bytes) <= port.buffer_bytes
     }
 
     /// Makes several copies share one packet's charge.
@@ -308,8 +308,10 @@ impl Fabric {
     }
 
     /// Bytes that packets take in the buffers of lossless switches now.
-    pub fn held_bytes(&self) -> u64 {
-        self.lossless.as_ref().map_or(0, |lossless| lossless.ports.iter().map(|port| port.held + port.originated).sum())
+    pub fn buffered_bytes(&self) -> u64 {
+        self.lossless
+            .as_ref()
+            .map_or(0, |lossless| lossless.ports.iter().map(|port| port.buffered + port.originated).sum())
     }
 
     /// Drops a copy whose port does not exist: releases its payload and its charge.

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_many_values_are_few_and_end_with_the_greatest() {
+    fn quantiles_of_many_values_are_thinned_and_end_with_the_greatest() {
         assert_eq!(quantiles(vec![]), Vec::<[f64; 2]>::new());
         assert_eq!(quantiles(vec![3.0, 1.0]), [[0.5, 1.0], [1.0, 3.0]]);
         let many = quantiles((0..1_001).map(f64::from).collect());

@@ -69,7 +69,7 @@ pub struct JobReport {
     pub contributed: Option<f64>,
     /// Slots that switches held for it, from its first submission to its last completion, if the file asks for samples.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub slots_held: Option<HeldReport>,
+    pub slots_in_use: Option<SlotsReport>,
     /// Packets that its hosts dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
     /// Packets that its programs in switches dropped, by reason.
@@ -119,7 +119,7 @@ impl OperatorReport {
 
 /// How many slots with incomplete sums of a job there were over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct HeldReport {
+pub struct SlotsReport {
     /// On average.
     pub mean: f64,
     /// The most in any sample.
@@ -133,16 +133,16 @@ impl JobReport {
     }
 
     /// How many slots switches held for it while it ran, according to samples.
-    pub(super) fn held(&self, samples: &Samples, job: JobIndex) -> Option<HeldReport> {
+    pub(super) fn slots_in_use(&self, samples: &Samples, job: JobIndex) -> Option<SlotsReport> {
         let from = self.iterations.first()?.start;
         let to = self.iterations.last().and_then(|last| last.end).unwrap_or(f64::INFINITY);
-        let held: Vec<f64> = samples
-            .held_by(job)
+        let slots: Vec<f64> = samples
+            .slots_in_use_by(job)
             .filter(|(time, _)| (from..=to).contains(&time.as_secs_f64()))
-            .map(|(_, held)| held)
+            .map(|(_, slots)| slots)
             .collect();
-        let most = held.iter().copied().reduce(f64::max)?;
-        Some(HeldReport { mean: held.iter().sum::<f64>() / held.len() as f64, most })
+        let most = slots.iter().copied().reduce(f64::max)?;
+        Some(SlotsReport { mean: slots.iter().sum::<f64>() / slots.len() as f64, most })
     }
 }
 
@@ -214,7 +214,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         retransmissions: total.retransmissions,
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
         contributed: total.contributed(),
-        slots_held: None,
+        slots_in_use: None,
         drops: by_name(&drops),
         switch_drops: by_name(&simulation.drops_in_switches(job)),
         switch_metrics: metrics::of_job(metrics, job.index),

@@ -22,7 +22,7 @@ use serde::Serialize;
 pub use cores::{CoresReport, KindCycles};
 pub use faults::FaultReport;
 pub use files::{FileError, write_whole};
-pub use jobs::{HeldReport, IterationReport, JobReport, OperatorReport};
+pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport};
 pub use links::{LinkGroup, LinkRow};
 pub use metrics::{MetricReport, MetricRow, SharedMetrics};
 pub use samples::{CoresSample, LinkSample, Samples, SamplesReport};
@@ -221,7 +221,7 @@ impl Report {
     pub fn with_samples(mut self, samples: Option<Samples>) -> Report {
         if let Some(samples) = &samples {
             for (index, job) in self.jobs.iter_mut().enumerate() {
-                job.slots_held = job.held(samples, JobIndex(index as u16));
+                job.slots_in_use = job.slots_in_use(samples, JobIndex(index as u16));
             }
         }
         Report { sampled: samples.as_ref().map(Samples::summary), samples, ..self }

@@ -5,7 +5,7 @@ use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::cores::steps::Kind;
-use crate::engine::{Gauge, HELD, Handled, JobIndex, Occupancy};
+use crate::engine::{Gauge, Handled, JobIndex, Occupancy, SLOTS_IN_USE};
 use crate::topology::LinkId;
 
 /// The state at each step, before any event of that instant. The first step is one step after the beginning.
@@ -147,9 +147,9 @@ impl Samples {
     }
 
     /// How many slots all switches hold for a job, step by step.
-    pub fn held_by(&self, job: JobIndex) -> impl Iterator<Item = (Time, f64)> + '_ {
-        let of_job = move |gauge: &Gauge| gauge.job == job && gauge.rank.is_none() && gauge.name == HELD;
-        self.job_samples().filter(move |(_, gauge, _)| of_job(gauge)).map(|(time, _, held)| (time, held))
+    pub fn slots_in_use_by(&self, job: JobIndex) -> impl Iterator<Item = (Time, f64)> + '_ {
+        let of_job = move |gauge: &Gauge| gauge.job == job && gauge.rank.is_none() && gauge.name == SLOTS_IN_USE;
+        self.job_samples().filter(move |(_, gauge, _)| of_job(gauge)).map(|(time, _, slots)| (time, slots))
     }
 
     /// All links at every step, in the order of time.

@@ -94,7 +94,7 @@ impl Report {
             .whole("marks", rows().map(|row| row.counters.marks))
             .whole("lost_queue_full", rows().map(|row| row.counters.losses[LossCause::QueueFull as usize]))
             .whole("pauses", rows().map(|row| row.counters.pauses))
-            .whole("max_held_bytes", rows().map(|row| row.counters.max_held_bytes))
+            .whole("max_ingress_bytes", rows().map(|row| row.counters.max_ingress_bytes))
     }
 
     /// Links and their queues over time; without rows if the file asks for no samples.

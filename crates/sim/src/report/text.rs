@@ -168,8 +168,8 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
             writeln!(f, "  of no use   {where_to}: {}", counts(drops))?;
         }
     }
-    if let Some(held) = job.slots_held {
-        writeln!(f, "  held        {:.0} slots of switches on average, {} at most", held.mean, held.most)?;
+    if let Some(slots) = job.slots_in_use {
+        writeln!(f, "  slots       {:.0} slots of switches on average, {} at most", slots.mean, slots.most)?;
     }
     let in_switches = figures(&job.switch_metrics);
     if !in_switches.is_empty() {

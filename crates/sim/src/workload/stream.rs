@@ -22,7 +22,7 @@ impl Stream {
         Stream { to, pattern, packet_bytes, pace, next: start, end: end.unwrap_or(Time(u64::MAX)) }
     }
 
-    /// The number of its pattern, pattern its packets carry as their lane.
+    /// The number of its pattern, which its packets carry as their lane.
     pub fn pattern(&self) -> u8 {
         self.pattern
     }

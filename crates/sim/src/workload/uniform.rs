@@ -86,7 +86,7 @@ impl Uniform {
         self.end = end.unwrap_or(NEVER);
     }
 
-    /// The group's number, pattern its packets carry as their lane.
+    /// The group's number, which its packets carry as their lane.
     pub fn pattern(&self) -> u8 {
         self.group.pattern
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn in_every_round_each_host_receives_one_message_and_nobody_its_own() {
+    fn in_every_round_each_host_receives_one_message_from_another() {
         let mut sources = group(10);
         for _ in 0..20 {
             let mut receivers: Vec<u32> = sources
