@@ -1,22 +1,11 @@
-//! Jobs that come and go: they arrive, wait for hosts and for memory of switches, run, and leave.
-//!
-//! All partitions of a run on several threads must do the same at the same instant. So jobs are scheduled only at the end
-//! of a window ([`Simulation::schedule_jobs`]): a job whose last rank has ended during the window leaves then, and waiting
-//! jobs may start. The windows follow from the network alone, and are the
-//! same with one thread.
+//! Jobs that come and go, and the hosts that they use: as close together as possible, and there on the emptiest hosts.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
-use super::actions::Action;
-use super::endpoint::EndpointId;
-use super::jobs::{JobIndex, JobPlan};
-use super::partitions::{lookahead, window_end};
-use super::placement::HostGroups;
-use super::simulation::Simulation;
-use crate::rng::{Purpose, Rng};
+use super::records::{JobIndex, JobPlan};
 use crate::topology::Graph;
 
 /// A job before it has hosts.
@@ -45,46 +34,33 @@ pub struct HostLimits {
     pub workers_per_host: u16,
 }
 
-/// The times of a job that comes and goes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobLifetime {
-    /// The model.
-    pub model: String,
-    /// When it arrived.
-    pub arrived: Time,
-    /// When it got its hosts.
-    pub placed: Time,
-    /// When it returned its hosts.
-    pub left: Option<Time>,
-}
-
 /// Jobs that come and go, and the hosts that they use.
 pub struct Cluster {
-    groups: HostGroups,
-    lookahead: Option<Span>,
+    pub(super) groups: HostGroups,
+    pub(super) lookahead: Option<Span>,
     /// For each host, how many workers are there.
-    workers: Vec<u16>,
+    pub(super) workers: Vec<u16>,
     /// The memory of each switch for jobs' programs, if it is bounded.
     pub(super) memory: Option<u64>,
-    arrivals: VecDeque<Arrival>,
-    waiting: VecDeque<Arrival>,
+    pub(super) arrivals: VecDeque<Arrival>,
+    pub(super) waiting: VecDeque<Arrival>,
     /// For each running job, how many ranks have not ended.
-    running: BTreeMap<u16, u32>,
+    pub(super) running: BTreeMap<u16, u32>,
     /// Jobs of ranks that have ended here, which other partitions may not know yet.
-    ended: Vec<JobIndex>,
+    pub(super) ended: Vec<JobIndex>,
     /// The last scheduling that was planned because a job has ended.
-    next_round: Option<Time>,
+    pub(super) next_round: Option<Time>,
     /// Jobs that do not fit even into an empty network, and why.
-    refused: Vec<(String, String)>,
+    pub(super) refused: Vec<(String, String)>,
     /// How many jobs there are in all.
-    total: usize,
+    pub(super) total: usize,
 }
 
 impl Cluster {
-    fn new(graph: &Graph, memory: Option<u64>, arrivals: Vec<Arrival>) -> Cluster {
+    pub(super) fn new(graph: &Graph, memory: Option<u64>, arrivals: Vec<Arrival>) -> Cluster {
         Cluster {
             groups: HostGroups::new(graph),
-            lookahead: lookahead(graph),
+            lookahead: graph.lookahead(),
             workers: vec![0; graph.hosts() as usize],
             memory,
             total: arrivals.len(),
@@ -117,7 +93,7 @@ impl Cluster {
         self.workers.iter().map(|&workers| u64::from(workers)).sum()
     }
 
-    fn find_hosts(&self, arrival: &Arrival) -> Option<Vec<NodeId>> {
+    pub(super) fn find_hosts(&self, arrival: &Arrival) -> Option<Vec<NodeId>> {
         let HostLimits { may_use, workers_per_host } = &arrival.limits;
         let free = |host: u32| match may_use[host as usize] {
             true => workers_per_host.saturating_sub(self.workers[host as usize]),
@@ -128,13 +104,13 @@ impl Cluster {
 }
 
 /// Why a job has to wait.
-enum Wait {
+pub(super) enum Wait {
     Hosts,
     Memory(String),
 }
 
 impl Wait {
-    fn sentence(self, workers: u16) -> String {
+    pub(super) fn sentence(self, workers: u16) -> String {
         match self {
             Wait::Hosts => format!("its {workers} workers do not fit on the hosts that it may use"),
             Wait::Memory(sentence) => sentence,
@@ -142,131 +118,113 @@ impl Wait {
     }
 }
 
-impl Simulation {
-    /// Schedules the arrivals of jobs, earliest first. `memory`: the memory of each switch for programs, if it is bounded.
-    pub fn schedule_arrivals(&mut self, arrivals: Vec<Arrival>, memory: Option<u64>) {
-        let mut times: Vec<Time> = arrivals.iter().map(|arrival| arrival.time).collect();
-        times.dedup();
-        self.open += arrivals.len() as u64;
-        self.cluster = Some(Box::new(Cluster::new(&self.graph, memory, arrivals)));
-        times.into_iter().for_each(|time| self.plan(time, Action::ScheduleJobs));
-    }
+/// Groups of hosts that are close to each other.
+pub(super) struct HostGroups {
+    /// The hosts that one switch connects from above, the smallest group first.
+    groups: Vec<Vec<u32>>,
+    /// For each host, the number of the switch next to it.
+    rack: Vec<u32>,
+}
 
-    /// Jobs that come and go, if there are any.
-    pub fn cluster(&self) -> Option<&Cluster> {
-        self.cluster.as_deref()
-    }
-
-    /// A rank has nothing more to do, or gives up.
-    pub(super) fn finish_endpoint(&mut self, id: EndpointId) {
-        let endpoint = &mut self.traffic.endpoints[id.0 as usize];
-        if !std::mem::replace(&mut endpoint.open, false) {
-            return;
-        }
-        self.open -= 1;
-        let job = endpoint.job;
-        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.running.contains_key(&job.0)) else {
-            return;
-        };
-        if self.fabric.is_partitioned() {
-            cluster.ended.push(job);
-        } else {
-            let now = self.fabric.now;
-            let round = cluster.lookahead.map_or(Time(now.0 + 1), |lookahead| window_end(now, lookahead));
-            self.note_ended(&[job], round);
-        }
-    }
-
-    /// The ranks that have ended in this partition since the last call, each by its job.
-    pub fn take_ended(&mut self) -> Vec<JobIndex> {
-        self.cluster.as_mut().map_or_else(Vec::new, |cluster| std::mem::take(&mut cluster.ended))
-    }
-
-    /// Notes that ranks have ended, in any partition, during the window that ends at `round`, when whole jobs leave.
-    /// Returns that time if a job leaves.
-    pub fn note_ended(&mut self, ended: &[JobIndex], round: Time) -> Option<Time> {
-        let cluster = self.cluster.as_mut()?;
-        let mut leaves = false;
-        for job in ended {
-            if let Some(left) = cluster.running.get_mut(&job.0) {
-                *left -= 1;
-                leaves |= *left == 0;
+impl HostGroups {
+    /// The groups of a network.
+    pub fn new(graph: &Graph) -> HostGroups {
+        let mut below: Vec<Vec<u32>> = vec![Vec::new(); graph.nodes()];
+        (0..graph.hosts()).for_each(|host| below[host as usize].push(host));
+        let mut rack = vec![0; graph.hosts() as usize];
+        // Upwards, so that a switch's hosts are known before switches above it need them.
+        let mut uplinks: Vec<(NodeId, NodeId)> = graph
+            .edges()
+            .iter()
+            .flat_map(|edge| [(edge.a, edge.b), (edge.b, edge.a)])
+            .filter(|&(lower, upper)| graph.level(lower) < graph.level(upper))
+            .collect();
+        uplinks.sort_by_key(|&(lower, upper)| (graph.level(lower), lower, upper));
+        for (lower, upper) in uplinks {
+            let hosts = below[lower.index()].clone();
+            if let (Some(&host), Some(switch)) = (hosts.first(), graph.switch_index(upper))
+                && lower.0 < graph.hosts()
+            {
+                rack[host as usize] = switch;
             }
+            below[upper.index()].extend(hosts);
         }
-        if leaves && cluster.next_round != Some(round) {
-            cluster.next_round = Some(round);
-            self.plan(round, Action::ScheduleJobs);
-        }
-        leaves.then_some(round)
+        let everyone = (0..graph.hosts()).collect();
+        let mut groups: Vec<Vec<u32>> = below.split_off(graph.hosts() as usize);
+        groups.push(everyone);
+        groups.iter_mut().for_each(|hosts| {
+            hosts.sort_unstable();
+            hosts.dedup();
+        });
+        groups.sort_by_key(|hosts| (hosts.len(), hosts.first().copied()));
+        groups.dedup();
+        groups.retain(|hosts| !hosts.is_empty());
+        HostGroups { groups, rack }
     }
 
-    /// Removes jobs that have ended, and starts waiting jobs that fit, in the order of their arrival.
-    pub(super) fn schedule_jobs(&mut self) {
-        let Some(mut cluster) = self.cluster.take() else { return };
-        let now = self.fabric.now;
-        let due = |round: &Time| *round <= now;
-        if cluster.next_round.as_ref().is_some_and(due) {
-            let gone: Vec<u16> = cluster.running.iter().filter(|&(_, &left)| left == 0).map(|(&job, _)| job).collect();
-            for job in gone {
-                cluster.running.remove(&job);
-                self.release_job(JobIndex(job), &mut cluster);
-            }
+    /// A host for each worker. Of the smallest groups with enough free hosts it takes the emptiest, and there it goes rack
+    /// by rack, the emptiest first, and takes the emptiest hosts of each. `free` is how many more workers a host takes.
+    pub fn find(&self, workers: usize, free: impl Fn(u32) -> u16) -> Option<Vec<NodeId>> {
+        let open = |hosts: &Vec<u32>| hosts.iter().filter(|&&host| free(host) > 0).count();
+        let size = self.groups.iter().find(|hosts| open(hosts) >= workers)?.len();
+        let fitting = self.groups.iter().filter(|hosts| hosts.len() == size && open(hosts) >= workers);
+        let capacity = |hosts: &[u32]| hosts.iter().map(|&host| u64::from(free(host))).sum::<u64>();
+        let group = fitting.rev().max_by_key(|hosts| capacity(hosts))?;
+        let mut racks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for &host in group.iter().filter(|&&host| free(host) > 0) {
+            racks.entry(self.rack[host as usize]).or_default().push(host);
         }
-        while cluster.arrivals.front().is_some_and(|next| next.time <= now) {
-            let next = cluster.arrivals.pop_front();
-            cluster.waiting.extend(next);
+        let mut racks: Vec<Vec<u32>> = racks.into_values().collect();
+        racks.sort_by_key(|hosts| std::cmp::Reverse(capacity(hosts)));
+        let mut chosen = Vec::with_capacity(workers);
+        for mut hosts in racks {
+            hosts.sort_by_key(|&host| std::cmp::Reverse(free(host)));
+            let left = workers - chosen.len();
+            chosen.extend(hosts.into_iter().take(left).map(NodeId));
         }
-        while let Some(first) = cluster.waiting.pop_front() {
-            match self.start_job(&first, &mut cluster) {
-                Ok(()) => {}
-                Err(_) if !cluster.running.is_empty() => {
-                    cluster.waiting.push_front(first);
-                    break;
-                }
-                Err(wait) => {
-                    cluster.refused.push((first.plan.name, wait.sentence(first.workers)));
-                    self.open -= u64::from(self.fabric.owns(NodeId(0)));
-                }
-            }
-        }
-        self.cluster = Some(cluster);
+        Some(chosen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn groups(shape: &str) -> HostGroups {
+        let config = Config::parse(&format!("network = {{ {shape} }}")).unwrap();
+        HostGroups::new(&config.network.build().unwrap())
     }
 
-    /// Gives a job hosts, trees and memory, if there are enough.
-    fn start_job(&mut self, arrival: &Arrival, cluster: &mut Cluster) -> Result<(), Wait> {
-        let members = cluster.find_hosts(arrival).ok_or(Wait::Hosts)?;
-        let now = self.fabric.now;
-        let index = self.traffic.jobs.next_index();
-        let mut plan = JobPlan { members, start: now + arrival.plan.compute, ..arrival.plan.clone() };
-        if arrival.trees > 0 {
-            let mut rng = Rng::new(self.settings.seed, Purpose::Roots, u64::from(index.0));
-            let roots = self.least_loaded(&plan.members, arrival.trees, &mut rng);
-            plan.roots = roots.map_err(|error| Wait::Memory(error.to_string()))?;
-            plan.slots *= plan.roots.len() as u16;
-        }
-        self.check_fits(&plan, cluster.memory).map_err(|error| Wait::Memory(error.to_string()))?;
-        let (ranks, members) = (plan.members.len() as u32, plan.members.clone());
-        let installed = self.install(plan).map_err(|error| Wait::Memory(error.to_string()))?;
-        debug_assert_eq!(installed, index, "jobs have their numbers in the order in which they begin");
-        self.spread_memory(index, cluster.memory);
-        members.iter().for_each(|host| cluster.workers[host.index()] += 1);
-        cluster.running.insert(index.0, ranks);
-        let lifetime = JobLifetime { model: arrival.model.clone(), arrived: arrival.time, placed: now, left: None };
-        self.traffic.jobs.get_mut(index).lifetime = Some(lifetime);
-        Ok(())
+    fn found(groups: &HostGroups, workers: usize, free: impl Fn(u32) -> u16) -> Option<Vec<u32>> {
+        Some(groups.find(workers, free)?.into_iter().map(|host| host.0).collect())
     }
 
-    /// Takes back the hosts and memory of a job.
-    fn release_job(&mut self, index: JobIndex, cluster: &mut Cluster) {
-        let now = self.fabric.now;
-        self.remove_job(index);
-        // The run waits for the job until it has left; one partition counts that.
-        self.open -= u64::from(self.fabric.owns(NodeId(0)));
-        let job = self.traffic.jobs.get_mut(index);
-        if let Some(lifetime) = &mut job.lifetime {
-            lifetime.left = Some(now);
-        }
-        job.members.iter().for_each(|host| cluster.workers[host.index()] -= 1);
-        self.spread_memory(index, cluster.memory);
+    #[test]
+    fn a_job_goes_to_one_rack_if_it_can_then_to_one_pod_then_anywhere() {
+        // Four pods of two racks of two hosts.
+        let groups = groups("clos = { ports = 4 }");
+        assert_eq!(found(&groups, 2, |_| 1), Some(vec![0, 1]));
+        assert_eq!(found(&groups, 3, |_| 1), Some(vec![0, 1, 2]));
+        assert_eq!(found(&groups, 5, |_| 1), Some(vec![0, 1, 2, 3, 4]));
+        assert_eq!(found(&groups, 2, |host| u16::from(host != 0)), Some(vec![2, 3]), "a rack with two free hosts");
+        assert_eq!(found(&groups, 16, |_| 1).map(|hosts| hosts.len()), Some(16));
+        assert_eq!(found(&groups, 17, |_| 1), None);
+    }
+
+    #[test]
+    fn among_equals_the_emptiest_is_chosen() {
+        let groups = groups("clos = { ports = 4 }");
+        let busy = |host: u32| if host < 4 { 1 } else { 2 };
+        assert_eq!(found(&groups, 2, busy), Some(vec![4, 5]), "the next pod's first rack");
+        assert_eq!(found(&groups, 4, |host| [1, 1, 1, 2][host.min(3) as usize]), Some(vec![4, 5, 6, 7]));
+        assert_eq!(found(&groups, 1, |host| [1, 2][usize::from(host == 9)]), Some(vec![9]));
+    }
+
+    #[test]
+    fn networks_without_a_top_have_all_hosts_as_their_last_group() {
+        let groups = groups("dumbbell = { left = 3, right = 3 }");
+        assert_eq!(found(&groups, 3, |host| u16::from(host > 1)), Some(vec![3, 4, 5]));
+        assert_eq!(found(&groups, 4, |_| 1), Some(vec![0, 1, 2, 3]));
     }
 }

@@ -16,7 +16,7 @@ use tributary_proto::contract::switch::{Emission, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 
-use super::endpoint::Scratch;
+use super::records::Scratch;
 use super::simulation::Simulation;
 use super::switch::SwitchNode;
 use crate::cores::counters::Counters;
@@ -53,7 +53,7 @@ impl Simulation {
         for switch in &mut self.switches {
             switch.cores = Some(Box::new(SwitchCores::new(CoresSpec { exact: BTreeMap::new(), ..spec.clone() })));
         }
-        for program in &self.programs {
+        for program in &self.programs.trees {
             let switch = &mut self.switches[program.switch as usize];
             let job = JobId(program.job().0 + 1);
             check_counts(switch, job)?;

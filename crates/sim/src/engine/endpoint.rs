@@ -8,16 +8,13 @@ use tributary_proto::contract::packet::{Addr, Packet as MachinePacket};
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Time;
 
-use super::jobs::{JobIndex, Jobs};
+use super::job::Jobs;
+use super::records::{JobIndex, Scratch};
 use crate::net::{Fabric, Packet, PacketFlags};
 
 /// The lane of packets for a server. A host may be a server and a rank of the same job: the lane says for which of the two
 /// a packet is, and so which of the two at its sender it comes from.
 const FOR_SERVER: u8 = 1;
-
-/// The number of an endpoint of [`super::Simulation`], and of its machine's timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EndpointId(pub u32);
 
 /// One member of one job, in one cache line.
 #[repr(align(64))]
@@ -51,9 +48,6 @@ pub struct Progress {
     completed: u32,
     blocks: u64,
 }
-
-/// The buffer in which a host's machine writes its packets.
-pub type Scratch = Vec<u8>;
 
 impl Endpoint {
     /// An endpoint before its first collective; `open` if it has any to submit.

@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 
-use super::endpoint::EndpointId;
-use super::flows::FlowId;
-use super::noise::{Holds, Noise};
-use super::simulation::Traffic;
+use super::records::EndpointId;
+use super::traffic::{FlowId, Traffic};
 use crate::events::{EventId, EventKind};
 use crate::net::{Fabric, Packet, PacketFlags, PayloadId};
+use crate::rng::Rng;
 use crate::topology::LinkId;
 use crate::transport::{HEADER_LEN, TransportHost};
 use crate::workload::{Stream, Uniform};
@@ -273,5 +273,67 @@ impl HostNode {
             lane: 0,
             flags: PacketFlags::new(Ecn::Capable, 0),
         }
+    }
+}
+
+/// What noise delays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holds {
+    /// The NIC: it stops before the packet, and later packets wait too.
+    #[default]
+    Nic,
+    /// The packet: it comes to the NIC later, and other packets pass it meanwhile.
+    Packet,
+}
+
+impl Holds {
+    /// True for the choice that files need not name.
+    pub fn is_default(&self) -> bool {
+        *self == Holds::default()
+    }
+}
+
+/// The noise of one host.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    /// The probability for each packet.
+    pub probability: f64,
+    /// The length of a delay.
+    pub delay: Span,
+    /// What is delayed.
+    pub holds: Holds,
+    rng: Rng,
+    /// Delayed packets, and when their delays end. All delays are equal, so the packets are in order.
+    kept: VecDeque<(Time, Packet)>,
+}
+
+impl Noise {
+    /// Noise that takes its decisions from this generator.
+    pub fn new(probability: f64, delay: Span, holds: Holds, rng: Rng) -> Noise {
+        Noise { probability, delay, holds, rng, kept: VecDeque::new() }
+    }
+
+    /// True if the next packet is delayed.
+    fn should_delay(&mut self) -> bool {
+        self.rng.chance(self.probability)
+    }
+
+    /// Delays a packet; returns when the delay ends.
+    fn keep(&mut self, now: Time, packet: Packet) -> Time {
+        let until = now + self.delay;
+        self.kept.push_back((until, packet));
+        until
+    }
+
+    /// A packet whose delay is over.
+    fn release(&mut self, now: Time) -> Option<Packet> {
+        let due = self.kept.front().is_some_and(|(until, _)| *until <= now);
+        due.then(|| self.kept.pop_front()).flatten().map(|(_, packet)| packet)
+    }
+
+    /// When the next delay ends.
+    fn next_release(&self) -> Option<Time> {
+        self.kept.front().map(|&(until, _)| until)
     }
 }

@@ -1,30 +1,37 @@
 //! The main loop.
+//!
+//! The machines of a thousand hosts, with their slots, are more than the inner caches hold, and each event is another
+//! host's. The next events are known, so waiting for memory can overlap with the work on earlier events: first the
+//! endpoint is prefetched, then its machine, then what the machine has on the heap, and at last, when the packet's own
+//! memory is there, the packet's slot.
 
 use tributary_control::trees::Network;
+use tributary_numeric::prefetch;
+use tributary_proto::contract::host::Upcoming;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::switch::MIN_TRANSMIT_LEN;
 use tributary_proto::contract::time::Time;
 
-use super::actions::Action;
 use super::cluster::Cluster;
-use super::endpoint::{Endpoint, EndpointId, Scratch};
-use super::failed::Failures;
-use super::flows::{FlowId, Flows};
-use super::host::{Background, HostNode};
-use super::install::Program;
-use super::jobs::{JobIndex, Jobs};
-use super::losses::PermanentLosses;
-use super::noise::Noise;
-use super::occupancy::SwitchMetrics;
-use super::shared::{SharedProgram, SharedSettings};
+use super::endpoint::Endpoint;
+use super::faults::{Action, Failures, PermanentLosses, Schedule};
+use super::host::HostNode;
+use super::program::{Programs, SharedSettings};
+use super::records::{EndpointId, JobIndex};
 use super::switch::SwitchNode;
+use super::traffic::{FlowId, Traffic};
 use crate::events::{Event, EventId, EventKind, TimerTable};
 use crate::net::{Fabric, Framing, LosslessSpec, Origin, Packet};
 use crate::routing::{Balancing, Chooser, Table, default_divisors};
-use crate::topology::Graph;
-use crate::topology::LinkId;
+use crate::topology::{Graph, LinkId};
 use crate::transport::TransportSettings;
-use crate::workload::permutation;
+
+/// How many events ahead each of these is fetched. Between two of them there is time enough for main memory, because
+/// each is found through the one before.
+const ENDPOINTS_AHEAD: usize = 7;
+const MACHINES_AHEAD: usize = 6;
+const HEAPS_AHEAD: usize = 4;
+const SLOTS_AHEAD: usize = 1;
 
 /// The settings of a simulation besides its graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,19 +66,6 @@ impl Default for Settings {
     }
 }
 
-/// The traffic of hosts.
-#[derive(Default)]
-pub struct Traffic {
-    /// Members of jobs.
-    pub endpoints: Vec<Endpoint>,
-    /// Jobs.
-    pub jobs: Jobs,
-    /// Messages without a protocol.
-    pub flows: Flows,
-    /// The buffer in which machines write.
-    pub scratch: Scratch,
-}
-
 /// A network with its hosts and switches, at one time.
 pub struct Simulation {
     /// Links, packets, events.
@@ -89,18 +83,11 @@ pub struct Simulation {
     pub(super) first_endpoint: Vec<u32>,
     pub(super) endpoint_timers: TimerTable,
     pub(super) node_timers: TimerTable,
-    pub(super) plans: Vec<Action>,
-    pub(super) plan_times: Vec<Time>,
-    pub(super) plans_done: u64,
-    pub(super) programs: Vec<Program>,
-    pub(super) shared_programs: Vec<SharedProgram>,
+    pub(super) schedule: Schedule,
+    pub(super) programs: Programs,
     pub(super) lost: PermanentLosses,
     pub(super) failures: Failures,
     pub(super) cluster: Option<Box<Cluster>>,
-    /// The metrics of jobs that have left.
-    pub(super) past_metrics: Vec<SwitchMetrics>,
-    /// The most memory that programs of one switch held at any measurement.
-    pub(super) most_memory: usize,
     pub(super) open: u64,
     pub(super) events: u64,
 }
@@ -132,16 +119,11 @@ impl Simulation {
             switches,
             endpoint_timers: TimerTable::new(0),
             node_timers: TimerTable::new(graph.nodes()),
-            plans: Vec::new(),
-            plan_times: Vec::new(),
-            plans_done: 0,
-            programs: Vec::new(),
-            shared_programs: Vec::new(),
+            schedule: Schedule::default(),
+            programs: Programs::default(),
             lost: PermanentLosses::default(),
             failures: Failures::default(),
             cluster: None,
-            past_metrics: Vec::new(),
-            most_memory: 0,
             open: 0,
             events: 0,
             settings,
@@ -159,59 +141,6 @@ impl Simulation {
         self.events
     }
 
-    /// Starts a message at its sender. `bytes` are those on a link, framing included.
-    pub fn send_message(&mut self, from: NodeId, to: NodeId, bytes: u64, packet_bytes: u16) -> FlowId {
-        let flow = self.traffic.flows.add(from, to, bytes, packet_bytes, self.fabric.now);
-        self.open += 1;
-        let host = &mut self.hosts[from.index()];
-        host.start_flow(flow);
-        host.wake(&mut self.fabric);
-        flow
-    }
-
-    /// The messages of a random permutation of the hosts, all at once: workload W.
-    pub fn send_permutation(&mut self, hosts: &[NodeId], seed: u64, bytes: u64, packet_bytes: u16) {
-        for (from, to) in permutation(hosts, seed) {
-            self.send_message(from, to, bytes, packet_bytes);
-        }
-    }
-
-    /// Gives a host endless background traffic to send.
-    pub fn add_background(&mut self, host: NodeId, source: Background) {
-        let host = &mut self.hosts[host.index()];
-        host.background.push(source);
-        host.wake(&mut self.fabric);
-    }
-
-    /// Sets the noise of a host.
-    pub fn set_noise(&mut self, host: NodeId, noise: Option<Noise>) {
-        self.hosts[host.index()].noise = noise.map(Box::new);
-    }
-
-    /// Makes all hosts stop sending and receiving.
-    pub fn silence(&mut self) {
-        for host in &mut self.hosts {
-            self.open -= host.silence();
-        }
-        for endpoint in &mut self.traffic.endpoints {
-            endpoint.silence();
-        }
-    }
-
-    /// The most memory that the programs of one switch hold, or have held before a job left, in bytes.
-    pub fn switch_memory_bytes(&self) -> usize {
-        let mut bytes = vec![0; self.switches.len()];
-        let local = |program: &&Program| program.is_installed() && self.fabric.owns(self.graph.switch(program.switch));
-        for program in self.programs.iter().filter(local) {
-            bytes[program.switch as usize] += program.memory_bytes(&self.switches[program.switch as usize]);
-        }
-        let local = |(_, switch): &(&mut usize, &SwitchNode)| self.fabric.owns(switch.forwarding.node);
-        for (bytes, switch) in bytes.iter_mut().zip(&self.switches).filter(local) {
-            *bytes += switch.shared().map(|(.., bytes)| bytes).sum::<usize>();
-        }
-        bytes.into_iter().max().unwrap_or(0).max(self.most_memory)
-    }
-
     /// How many messages and ranks of jobs are not finished.
     pub fn open(&self) -> u64 {
         self.open
@@ -219,9 +148,8 @@ impl Simulation {
 
     /// Plans an action for a later time.
     pub fn plan(&mut self, time: Time, action: Action) {
-        self.fabric.queue.push(time, EventId::new(EventKind::Action, self.plans.len() as u32));
-        self.plans.push(action);
-        self.plan_times.push(time);
+        let number = self.schedule.add(time, action);
+        self.fabric.queue.push(time, EventId::new(EventKind::Action, number));
     }
 
     /// Runs until all messages and jobs are finished, or until `end`; true if all are finished.
@@ -335,8 +263,52 @@ impl Simulation {
     }
 
     fn run_action(&mut self, number: u32) {
-        let action = self.plans[number as usize];
-        self.plans_done += 1;
+        let action = self.schedule.take(number);
         self.carry_out(action);
+    }
+
+    /// Fetches the memory that the next events will touch.
+    #[inline]
+    fn prefetch(&self) {
+        self.fabric.prefetch();
+        if !self.traffic.endpoints.is_empty() {
+            self.prefetch_endpoints();
+        }
+    }
+
+    #[inline]
+    fn prefetch_endpoints(&self) {
+        if let Some((endpoint, _)) = self.upcoming_endpoint(ENDPOINTS_AHEAD) {
+            prefetch::whole(&self.hosts[endpoint.host.index()]);
+            prefetch::whole(endpoint);
+        }
+        if let Some((endpoint, _)) = self.upcoming_endpoint(MACHINES_AHEAD) {
+            prefetch::whole(&*endpoint.machine);
+            let host = &self.hosts[endpoint.host.index()];
+            prefetch::whole(&*host.endpoints);
+            prefetch::first_line(self.fabric.link(host.uplink));
+        }
+        if let Some((endpoint, _)) = self.upcoming_endpoint(HEAPS_AHEAD) {
+            endpoint.machine.prefetch(Upcoming::Something);
+        }
+        if let Some((endpoint, link)) = self.upcoming_endpoint(SLOTS_AHEAD) {
+            let upcoming = match link {
+                Some(link) => self.fabric.front_payload(link).map(Upcoming::Packet),
+                None => Some(Upcoming::Transmit),
+            };
+            upcoming.into_iter().for_each(|upcoming| endpoint.machine.prefetch(upcoming));
+        }
+    }
+
+    /// The first endpoint of the host whose event comes `ahead` events after the next one, and the link if a packet arrives.
+    #[inline]
+    fn upcoming_endpoint(&self, ahead: usize) -> Option<(&Endpoint, Option<LinkId>)> {
+        let id = self.fabric.queue.upcoming(ahead)?;
+        let (link, arriving) = match id.kind() {
+            EventKind::Arrival => (LinkId(id.number()), Some(LinkId(id.number()))),
+            EventKind::Departure => (LinkId(id.number()).reverse(), None),
+            _ => return None,
+        };
+        Some((self.traffic.endpoints.get(self.first_endpoint[link.index()] as usize)?, arriving))
     }
 }

@@ -12,9 +12,8 @@ use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
 use super::cores::SwitchCores;
-use super::endpoint::Scratch;
 use super::forwarding::Forwarding;
-use super::jobs::JobIndex;
+use super::records::{JobIndex, Scratch};
 use crate::net::{Fabric, Origin, Packet, PacketFlags, Queues};
 use crate::routing::{Chooser, Table};
 use crate::topology::LinkId;

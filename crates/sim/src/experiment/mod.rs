@@ -21,8 +21,9 @@ pub use build::build;
 
 use self::sampling::Sampler;
 use crate::config::{Config, ConfigError};
-use crate::engine::{Simulation, lookahead, window_end};
+use crate::engine::Simulation;
 use crate::report::{Report, Stop};
+use crate::topology::window_end;
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,7 +76,7 @@ pub fn run_on_threads(
     let mut sampler = Sampler::new(config, &simulation)?;
     let set_up = begun.elapsed();
     let begun = Instant::now();
-    let stop = match lookahead(simulation.graph()) {
+    let stop = match simulation.graph().lookahead() {
         Some(lookahead) if threads > 1 && simulation.open() > 0 => {
             let whole = threads::advance(config, simulation, sampler, lookahead, threads, watch)?;
             (simulation, sampler) = (whole.simulation, whole.sampler);
@@ -138,5 +139,5 @@ fn advance(
 /// A run ends with the window in which the last event happened, because other threads may have come so far.
 fn last_moment(simulation: &Simulation) -> Time {
     let now = simulation.fabric.now;
-    lookahead(simulation.graph()).map_or(now, |lookahead| Time(window_end(now, lookahead).0 - 1))
+    simulation.graph().lookahead().map_or(now, |lookahead| Time(window_end(now, lookahead).0 - 1))
 }

@@ -15,9 +15,10 @@ use super::barrier::Barrier;
 use super::sampling::Sampler;
 use super::{Progress, RunError, build};
 use crate::config::Config;
-use crate::engine::{Failure, JobIndex, Simulation, assign_partitions, window_end};
+use crate::engine::{Failure, JobIndex, Simulation, assign_partitions};
 use crate::net::{Outbox, Partition};
 use crate::report::Stop;
+use crate::topology::window_end;
 
 /// The common state of the threads of a run.
 struct Shared {
@@ -146,7 +147,7 @@ impl Shared {
             }
             last_window = window_end(earliest, self.lookahead);
             // All partitions carry out a plan at the same instant, and no packet crosses that instant unseen.
-            let plan = simulation.next_plan_after(earliest).unwrap_or(Time(u64::MAX));
+            let plan = simulation.next_action_after(earliest).unwrap_or(Time(u64::MAX));
             let stop = Time(last_window.min(plan).0 - 1).min(self.end);
             sampler.run_to(&mut simulation, stop);
             sampler.take(&simulation, stop);

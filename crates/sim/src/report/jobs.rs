@@ -225,7 +225,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
             .iter()
             .filter(|error| matches!(error.kind, JobErrorKind::WrongSum(_) | JobErrorKind::ResultsDiffer(_)))
             .count(),
-        errors: job.errors.iter().map(|error| error.sentence(job)).collect(),
+        errors: job.errors.iter().map(|error| job.sentence(error)).collect(),
     }
 }
 

@@ -110,7 +110,7 @@ fn check_results(simulation: &Simulation, ending: Ending) -> Vec<String> {
         for error in &job.errors {
             let allowed = ending == Ending::SomeDie && matches!(error.kind, JobErrorKind::CollectiveFailed(_));
             if !allowed {
-                failures.push(format!("{}: {}", job.plan.name, error.sentence(job)));
+                failures.push(format!("{}: {}", job.plan.name, job.sentence(error)));
             }
         }
         if ending == Ending::AllHeals && !job.is_complete() {

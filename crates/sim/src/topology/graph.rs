@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tributary_control::routes::Cabling;
 use tributary_proto::contract::ids::NodeId;
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::time::{Span, Time};
 
 use super::{LinkId, LinkSpec};
 
@@ -48,6 +48,11 @@ pub enum GraphError {
     /// A cable ends at a node that does not exist.
     #[error("a link names node {0}, and there are {1}")]
     NoSuchNode(u32, usize),
+}
+
+/// The end of the window in which something happens.
+pub fn window_end(time: Time, lookahead: Span) -> Time {
+    Time((time.0 / lookahead.0 + 1).saturating_mul(lookahead.0))
 }
 
 /// Hosts, switches and cables.
@@ -204,6 +209,16 @@ impl Graph {
     pub fn cabling(&self) -> Cabling {
         let cables = self.edges.iter().map(|edge| (edge.a, edge.b)).collect();
         Cabling { hosts: self.hosts, switches: self.switches(), cables }
+    }
+
+    /// The length of windows: a packet that is sent during one window arrives in a later one, for any partitions. It is the
+    /// shortest delay between switches, because hosts are in the partitions of their switches; `None` if there is only one
+    /// switch, or a link without delay.
+    pub fn lookahead(&self) -> Option<Span> {
+        let between = self.edges().iter().filter(|edge| edge.a.0.min(edge.b.0) >= self.hosts());
+        let delays = between
+            .flat_map(|edge| [edge.a_to_b.delay + self.latency(edge.b), edge.b_to_a.delay + self.latency(edge.a)]);
+        delays.min().filter(|&delay| delay > Span::ZERO)
     }
 
     /// Checks that the graph is a network.

@@ -6,6 +6,6 @@ mod graph;
 mod link;
 mod shapes;
 
-pub use graph::{Edge, Graph, GraphError};
+pub use graph::{Edge, Graph, GraphError, window_end};
 pub use link::{LinkId, LinkSpec, MarkBytes, Rate};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};

@@ -156,7 +156,7 @@ impl Trees {
             ReproduceError::Wrong { what, why }
         };
         if let Some(error) = job.errors.first() {
-            return Err(wrong(error.sentence(job)));
+            return Err(wrong(job.sentence(error)));
         }
         let mut spans = job.iterations.iter().filter_map(|iteration| Some(iteration.end?.since(iteration.start?)));
         match spans.next_back() {

@@ -1,11 +1,13 @@
-//! A simulation that several threads run in partitions.
+//! A simulation that several threads run in partitions, and the merge of the partitions at the end.
 
 use std::sync::Arc;
 
 use tributary_proto::contract::ids::NodeId;
-use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::time::Time;
 
-use super::simulation::Simulation;
+use crate::engine::faults::Failure;
+use crate::engine::records::JobIndex;
+use crate::engine::simulation::Simulation;
 use crate::events::EventKind;
 use crate::net::Partition;
 use crate::routing::Table;
@@ -31,21 +33,6 @@ pub fn assign_partitions(graph: &Graph, partitions: u16) -> Arc<[u16]> {
         .collect();
     let of_host = |host| partition_of_switch[table.attachment(NodeId(host)).0 as usize];
     (0..graph.hosts()).map(of_host).chain(partition_of_switch.iter().copied()).collect()
-}
-
-/// The length of windows: a packet that is sent during one window arrives in a later one, for any partitions. It is the
-/// shortest delay between switches, because hosts are in the partitions of their switches; `None` if there is only one
-/// switch, or a link without delay.
-pub fn lookahead(graph: &Graph) -> Option<Span> {
-    let between = graph.edges().iter().filter(|edge| edge.a.0.min(edge.b.0) >= graph.hosts());
-    let delays =
-        between.flat_map(|edge| [edge.a_to_b.delay + graph.latency(edge.b), edge.b_to_a.delay + graph.latency(edge.a)]);
-    delays.min().filter(|&delay| delay > Span::ZERO)
-}
-
-/// The end of the window in which something happens.
-pub fn window_end(time: Time, lookahead: Span) -> Time {
-    Time((time.0 / lookahead.0 + 1).saturating_mul(lookahead.0))
 }
 
 impl Simulation {
@@ -74,9 +61,19 @@ impl Simulation {
         event.into_iter().chain(timer).min().unwrap_or(Time(u64::MAX))
     }
 
-    /// When the first plan after a time is carried out. All partitions must have reached that time before.
-    pub fn next_plan_after(&self, time: Time) -> Option<Time> {
-        self.plan_times.iter().copied().filter(|&plan| plan > time).min()
+    /// When the first action after a time is carried out. All partitions must have reached that time before.
+    pub fn next_action_after(&self, time: Time) -> Option<Time> {
+        self.schedule.next_after(time)
+    }
+
+    /// The ranks that have ended in this partition since the last call, each by its job.
+    pub fn take_ended(&mut self) -> Vec<JobIndex> {
+        self.cluster.as_mut().map_or_else(Vec::new, |cluster| std::mem::take(&mut cluster.ended))
+    }
+
+    /// The failures in this partition since the last call.
+    pub fn take_failures(&mut self) -> Vec<(JobIndex, Failure)> {
+        std::mem::take(&mut self.failures.local).into_iter().collect()
     }
 
     /// Takes over what another partition knows about its nodes. `before`: how many were open before anything had happened.
@@ -103,11 +100,11 @@ impl Simulation {
         let fabric = &other.fabric;
         self.traffic.flows.absorb(&other.traffic.flows, |node| fabric.owns(node));
         self.traffic.jobs.absorb(std::mem::take(&mut other.traffic.jobs));
-        self.past_metrics.append(&mut other.past_metrics);
-        self.most_memory = self.most_memory.max(other.most_memory);
+        self.programs.past_metrics.append(&mut other.programs.past_metrics);
+        self.programs.max_memory = self.programs.max_memory.max(other.programs.max_memory);
         self.open = self.open.wrapping_add(other.open).wrapping_sub(before);
-        // Every partition carries out all plans, so they count once.
-        self.events += other.events - other.plans_done;
+        // Every partition carries out all actions, so they count once.
+        self.events += other.events - other.schedule.done;
         self.fabric.absorb(other.fabric);
     }
 }

@@ -1,7 +1,26 @@
-//! Messages without a protocol: bytes from one host to another, as fast as the NIC sends, and never retransmitted.
+//! The traffic of hosts: endpoints of jobs, and messages without a protocol.
+//!
+//! A message is a number of bytes from one host to another, sent as fast as the NIC sends, and never retransmitted.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
+
+use super::endpoint::Endpoint;
+use super::job::Jobs;
+use super::records::Scratch;
+
+/// The traffic of hosts.
+#[derive(Default)]
+pub struct Traffic {
+    /// Members of jobs.
+    pub endpoints: Vec<Endpoint>,
+    /// Jobs.
+    pub jobs: Jobs,
+    /// Messages without a protocol.
+    pub flows: Flows,
+    /// The buffer in which machines write.
+    pub scratch: Scratch,
+}
 
 /// A flow of [`Flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

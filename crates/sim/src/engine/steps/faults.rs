@@ -1,55 +1,107 @@
-//! Permanent losses of jobs. A rank that makes no progress after one gives up, so that the run need not last until its
-//! end.
+//! Actions on the network, and the ranks that give up after a permanent loss.
 //!
 //! A switch of a static tree, a rank or a server may die and not come back, a cable of a tree may break, or a rank may
 //! be cut off. Each protocol handles that differently, and some results may still be in flight. So each rank of the job
-//! is watched from then on, and gives up when it has waited without progress for as long as a few retransmissions take.
+//! is watched from then on, and gives up when it has waited without progress for as long as a few retransmissions take:
+//! the run need not last until its end.
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Placement;
-use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::time::Span;
 
-use super::actions::Action;
-use super::endpoint::EndpointId;
-use super::jobs::{Job, JobIndex};
-use super::simulation::Simulation;
+use crate::engine::faults::{Action, Loss};
+use crate::engine::job::Job;
+use crate::engine::records::{EndpointId, JobIndex};
+use crate::engine::simulation::Simulation;
 use crate::events::{EventId, EventKind};
-use crate::topology::LinkId;
+use crate::net::LinkImpairment;
+use crate::routing::Table;
+use crate::topology::{LinkId, LinkSpec, Rate};
 
 /// How many retransmission timeouts without progress make a rank give up: four in a row, each twice as long as the
 /// last.
 const TIMEOUTS: u64 = 16;
 
-/// Something that a job needs and has lost permanently.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// When it was lost.
-    pub time: Time,
-    /// "switch 4, the root of its tree, died".
-    pub what: String,
-    /// What follows from the loss, if that is not obvious.
-    pub consequence: Option<String>,
-}
-
-/// What was lost permanently.
-#[derive(Default)]
-pub struct PermanentLosses {
-    /// Hosts and switches.
-    nodes: Vec<NodeId>,
-    /// Cables, by the first of their two links.
-    cables: Vec<LinkId>,
-    /// True if no rank gives up.
-    ranks_wait: bool,
-}
-
 impl Simulation {
+    pub(crate) fn carry_out(&mut self, action: Action) {
+        self.apply(action);
+        self.note_loss(action);
+    }
+
+    fn apply(&mut self, action: Action) {
+        match action {
+            Action::Impair(link, spec) => {
+                let impairment = spec.map(|spec| LinkImpairment::new(spec, self.settings.seed, link.0));
+                self.fabric.set_impairment(link, impairment);
+            }
+            Action::Cable(link, down) => self.set_cable(link, down),
+            Action::Rate(link, rate) => self.set_rate(link, rate),
+            Action::Kill(node) => self.kill(node),
+            Action::Revive(switch) => self.revive(switch),
+            Action::Reroute => {
+                let fabric = &self.fabric;
+                self.table = Table::new(&self.graph, |link| !fabric.link(link).down);
+            }
+            Action::ScheduleJobs => self.schedule_jobs(),
+            Action::FailJob(job) => self.fail_job(job),
+        }
+    }
+
+    fn set_cable(&mut self, link: LinkId, down: bool) {
+        self.fabric.set_cable_down(link, down);
+        for link in [link, link.reverse()] {
+            // A NIC that waited for its cable sends again.
+            let (from, _) = self.graph.ends(link);
+            if from.index() < self.hosts.len() && self.fabric.owns(from) {
+                self.feed(from);
+            }
+        }
+    }
+
+    fn set_rate(&mut self, link: LinkId, rate: Rate) {
+        let spec = LinkSpec { rate, ..self.graph.queue_spec(link) };
+        self.fabric.set_rate(link, &spec);
+        if let Some(host) = self.hosts.get_mut(self.graph.ends(link).0.index()) {
+            host.set_rate(&self.fabric, self.settings.nic_bytes);
+        }
+    }
+
+    fn revive(&mut self, node: NodeId) {
+        if self.graph.switch_index(node).is_none() {
+            return;
+        }
+        self.fabric.set_node_down(node, false);
+        for port in 0..self.fabric.ports(node).len() as u16 {
+            let peer = self.fabric.link(self.fabric.port(node, port)).to;
+            if peer.index() < self.hosts.len() && self.fabric.owns(peer) {
+                self.feed(peer);
+            }
+        }
+    }
+
+    fn kill(&mut self, node: NodeId) {
+        self.fabric.set_node_down(node, true);
+        if !self.fabric.owns(node) {
+            return;
+        }
+        if let Some(switch) = self.graph.switch_index(node) {
+            return self.reinstall(switch);
+        }
+        let host = &mut self.hosts[node.index()];
+        self.open -= host.silence();
+        for endpoint in host.endpoints.clone() {
+            self.traffic.endpoints[endpoint.0 as usize].silence();
+            self.finish_endpoint(endpoint);
+        }
+    }
+
     /// Makes ranks wait for their collectives' deadlines, whatever their jobs lose.
     pub fn never_give_up(&mut self) {
         self.lost.ranks_wait = true;
     }
 
     /// After an action: finds the jobs that need what it removed, if no later action restores that.
-    pub(super) fn note_loss(&mut self, action: Action) {
+    pub(crate) fn note_loss(&mut self, action: Action) {
         if self.lost.ranks_wait || !self.is_permanent(action) {
             return;
         }
@@ -73,8 +125,7 @@ impl Simulation {
             Action::Cable(link, true) => Action::Cable(link, false),
             _ => return false,
         };
-        let mut plans = self.plan_times.iter().zip(&self.plans);
-        !plans.any(|(&time, &plan)| time > self.fabric.now && plan == back)
+        !self.schedule.has_after(self.fabric.now, back)
     }
 
     /// What a job has lost by an action, if it needs that; and what follows.
@@ -97,7 +148,7 @@ impl Simulation {
     fn tree_loss(&self, index: JobIndex, action: Action) -> Option<String> {
         let trees = self.traffic.jobs.get(index).plan.roots.len();
         let which = |lane: usize| if trees == 1 { "its tree".to_string() } else { format!("its tree {lane}") };
-        let mut programs = self.programs.iter().filter(|program| program.job() == index);
+        let mut programs = self.programs.trees.iter().filter(|program| program.job() == index);
         match action {
             Action::Kill(node) => {
                 let switch = self.graph.switch_index(node)?;
@@ -188,7 +239,7 @@ impl Simulation {
     }
 
     /// Checks whether a rank makes progress; the rank gives up if it makes none.
-    pub(super) fn check_progress(&mut self, id: EndpointId) {
+    pub(crate) fn check_progress(&mut self, id: EndpointId) {
         let endpoint = &mut self.traffic.endpoints[id.0 as usize];
         if !endpoint.open {
             return;

@@ -1,4 +1,4 @@
-//! Jobs: which hosts take part, what they reduce, and the results.
+//! A job in the network: which hosts take part, what they reduce, and the results.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,93 +7,15 @@ use std::sync::Arc;
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::host::HostEvent;
 use tributary_proto::contract::ids::{JobKey, NodeId, Rank, ServerId};
-use tributary_proto::contract::options::Options;
-use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::operator::Operator;
 use tributary_proto::contract::sum_tree::SumTree;
-use tributary_proto::contract::tensor::{Spec, Tensor};
+use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::contract::values::Values;
 use tributary_proto::tensors::{CheckedBytes, FingerprintTensor, Roster, SparseDraw, SparseFingerprint, Verification};
 
-use super::cluster::JobLifetime;
 use super::custom_op::{Contributions, CustomOp, Data};
-use super::errors::{JobError, JobErrorKind};
-use super::failed::Failure;
-use super::losses::Loss;
-
-/// A job's number in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobIndex(pub u16);
-
-impl JobIndex {
-    /// The bit that distinguishes jobs from flows in [`crate::net::Packet::flow`].
-    const BIT: u32 = 1 << 31;
-
-    /// The flow of the job's packets.
-    pub fn flow(self) -> u32 {
-        JobIndex::BIT | u32::from(self.0)
-    }
-
-    /// The job of a flow, if the flow is a job's.
-    pub fn of_flow(flow: u32) -> Option<JobIndex> {
-        (flow & JobIndex::BIT != 0).then_some(JobIndex(flow as u16))
-    }
-}
-
-/// The plan of a job.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobPlan {
-    /// The name in reports.
-    pub name: String,
-    /// The protocol with which it reduces.
-    pub protocol: &'static Protocol,
-    /// The hosts, by rank.
-    pub members: Vec<NodeId>,
-    /// The tensor of each collective.
-    pub spec: Spec,
-    /// How many of a million elements each rank contributes on average; `None` for dense tensors.
-    pub density_ppm: Option<u32>,
-    /// The job's custom operator, if it has one: its options name it.
-    pub custom_op: Option<CustomOp>,
-    /// How many collectives run, one after the other.
-    pub iterations: u32,
-    /// When ranks submit the first one.
-    pub start: Time,
-    /// The time between a collective's end at a rank and the rank's next submission.
-    pub compute: Span,
-    /// The protocol's options.
-    pub options: Options,
-    /// Elements of a packet.
-    pub elements_per_packet: u16,
-    /// Pool size over all trees.
-    pub slots: u16,
-    /// The switches at the roots of its trees, by number; blocks go round robin over the trees.
-    pub roots: Vec<u32>,
-    /// Retransmission timers of its hosts.
-    pub timers: tributary_proto::contract::config::TimerConfig,
-    /// A collective fails after this time.
-    pub timeout: Option<Span>,
-}
-
-impl JobPlan {
-    /// How its machines represent and combine values.
-    pub fn values(&self) -> Values {
-        self.custom_op.as_ref().map_or(Values::Fingerprint, CustomOp::values)
-    }
-}
-
-/// One collective of a job.
-#[derive(Clone, Debug, Default)]
-pub struct Iteration {
-    /// The first submission.
-    pub start: Option<Time>,
-    /// The last completion so far.
-    pub end: Option<Time>,
-    /// How many ranks have completed it.
-    pub completed: u32,
-    /// The first rank that has completed it and a hash of the rank's results, if results may lack ranks.
-    pub first: Option<(Rank, u64)>,
-}
+use super::faults::{Failure, Loss};
+use super::records::{Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan};
 
 /// A job in the network.
 pub struct Job {
@@ -255,6 +177,37 @@ impl Job {
         let state = &mut self.iterations[iteration as usize];
         state.completed += 1;
         state.end = Some(now);
+    }
+
+    /// A sentence about one of its errors that names the rank, the time and the error.
+    pub fn sentence(&self, error: &JobError) -> String {
+        let what = match &error.kind {
+            JobErrorKind::CollectiveFailed(why) => why.to_string(),
+            JobErrorKind::OperatorFailed => {
+                self.failed.as_ref().map_or_else(String::new, |Failure { switch, why, .. }| {
+                    format!("{why}, at switch {switch}; the job is over")
+                })
+            }
+            JobErrorKind::ResultsDiffer(other) => format!("wrong result: it is not that of rank {other}"),
+            JobErrorKind::WrongSum(sum) => {
+                let (faulty, missing) = (sum.faulty.len(), sum.missing.len());
+                match self.plan.custom_op.as_ref().filter(|op| op.data == Data::Real) {
+                    None => format!(
+                        "wrong sum: {} elements are proven, {faulty} ranges are faulty, {missing} are missing",
+                        sum.verified
+                    ),
+                    Some(op) => format!(
+                        "wrong result: {} bytes are what {} makes of all ranks' elements at home, {faulty} ranges are \
+                         not, {missing} are missing",
+                        sum.verified,
+                        op.operator.name()
+                    ),
+                }
+            }
+        };
+        let at = error.time.as_secs_f64() * 1e6;
+        let host = self.members.get(error.rank.index()).map_or(0, |host| host.0);
+        format!("rank {} (host {host}) in collective {} at {at:.3} us: {what}", error.rank, error.iteration)
     }
 
     /// True if every rank has completed every collective.

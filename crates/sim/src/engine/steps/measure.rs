@@ -1,83 +1,21 @@
-//! Measurements of programs in switches: the memory that incomplete sums take, the protocols' metrics, and dropped
-//! packets.
+//! What programs in switches report: occupancy, the work of cores, metrics, and dropped packets.
 
 use tributary_proto::contract::drop_reason::DropCounters;
-use tributary_proto::contract::ids::{JobId, Rank};
-use tributary_proto::contract::metric::{self, Metric};
+use tributary_proto::contract::ids::JobId;
 use tributary_proto::protocols;
 
-use super::endpoint::Endpoint;
-use super::jobs::{Job, JobIndex};
-use super::simulation::Simulation;
-use super::switch::SwitchNode;
 use crate::cores::counters::Counters;
-use crate::cores::steps::Spent;
-
-/// How much of one switch's memory is in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Occupancy {
-    /// Slots whose sums are not complete, and the held slots of memory that jobs share.
-    pub slots: u64,
-    /// Bytes that programs hold for these slots.
-    pub bytes: u64,
-    /// Packets that wait for a core, if programs run on cores.
-    pub waiting: u64,
-    /// Bytes of the packet memory in use.
-    pub input_bytes: u64,
-    /// Bytes of blocks in clusters.
-    pub working_bytes: u64,
-}
-
-/// What the cores of one switch have done since the beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handled {
-    /// Bytes of packets whose handlers have ended.
-    pub bytes: u64,
-    /// Picoseconds in which cores waited for locks.
-    pub lock_waiting: u64,
-    /// Picoseconds of the cores' steps.
-    pub spent: Spent,
-}
-
-/// A protocol's metrics in one switch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SwitchMetrics {
-    /// The switch's number.
-    pub switch: u32,
-    /// The protocol.
-    pub protocol: &'static str,
-    /// The job; `None` for memory that all jobs share.
-    pub job: Option<JobIndex>,
-    /// The figures.
-    pub metrics: Vec<Metric>,
-}
-
-/// A value of a job over time: what its switches hold for it, or a metric of one rank's machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gauge {
-    /// The job.
-    pub job: JobIndex,
-    /// The rank; `None` for all switches together.
-    pub rank: Option<Rank>,
-    /// The value's name.
-    pub name: &'static str,
-}
-
-/// The name of the number of slots with incomplete sums that all switches together hold for a job.
-pub const SLOTS_IN_USE: &str = "slots_in_use";
-
-impl Occupancy {
-    fn add(&mut self, used: u32, all: u32, bytes: usize) {
-        self.slots += u64::from(used);
-        self.bytes += bytes as u64 * u64::from(used) / u64::from(all.max(1));
-    }
-}
+use crate::engine::endpoint::Endpoint;
+use crate::engine::job::Job;
+use crate::engine::metrics::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SwitchMetrics, metrics_of};
+use crate::engine::records::JobIndex;
+use crate::engine::simulation::Simulation;
 
 impl Simulation {
     /// The occupancy of each switch, by number.
     pub fn occupancy(&self) -> Vec<Occupancy> {
         let mut switches = vec![Occupancy::default(); self.switches.len()];
-        for program in &self.programs {
+        for program in &self.programs.trees {
             if let Some((machine, bytes)) = program.state(&self.switches[program.switch as usize]) {
                 switches[program.switch as usize].add(machine.slots_waiting, machine.slots, bytes);
             }
@@ -149,14 +87,14 @@ impl Simulation {
             }));
             all.extend(self.traffic.jobs.all().iter().filter_map(|job| metrics_of(switch, job)));
         }
-        all.extend(self.past_metrics.iter().cloned());
+        all.extend(self.programs.past_metrics.iter().cloned());
         // Shared memory comes first, because it has no job.
         all.sort_by_key(|of| (of.switch, of.job));
         all
     }
 
     /// The metrics of one job that is installed.
-    pub(super) fn switch_metrics_of(&self, job: JobIndex) -> Vec<SwitchMetrics> {
+    pub(crate) fn switch_metrics_of(&self, job: JobIndex) -> Vec<SwitchMetrics> {
         self.switches.iter().filter_map(|switch| metrics_of(switch, self.traffic.jobs.get(job))).collect()
     }
 
@@ -169,14 +107,4 @@ impl Simulation {
         reports.for_each(|report| sum.add(&report.drops));
         sum
     }
-}
-
-/// The metrics of a job's programs in one switch, if they have any.
-fn metrics_of(switch: &SwitchNode, job: &Job) -> Option<SwitchMetrics> {
-    let mut metrics = Vec::new();
-    let id = JobId(job.index.0 + 1);
-    let reports = switch.pipelines.iter().filter_map(|pipeline| pipeline.report(id)?.machine);
-    reports.for_each(|report| metric::combine(&mut metrics, &report.metrics));
-    let (switch, protocol, job) = (switch.forwarding.index, job.plan.protocol.name, Some(job.index));
-    (!metrics.is_empty()).then_some(SwitchMetrics { switch, protocol, job, metrics })
 }
