@@ -31,10 +31,11 @@ pub fn repository() -> PathBuf {
 /// Everything that breaks a rule in the files of a repository.
 pub fn offences(root: &Path) -> Offences {
     let sources = Source::all(root);
+    let protocols = names::protocols(root);
     let mut offences = Offences::new();
     for source in &sources {
         lengths::check(source, &mut offences);
-        names::check(source, &mut offences);
+        names::check(source, &protocols, &mut offences);
         unsafe_code::check(source, &mut offences);
         arrows::check_folders(source, &mut offences);
     }
