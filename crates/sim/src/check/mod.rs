@@ -4,13 +4,11 @@
 //! [`Tracer`](crate::net::Tracer), and can be used in any run.
 
 mod links;
-mod lossless;
 mod packets;
 
 use std::sync::{Arc, Mutex};
 
-use self::links::LinkChecker;
-use self::lossless::LosslessChecker;
+use self::links::{LinkChecker, LosslessChecker};
 use self::packets::PacketChecker;
 use crate::net::{TraceEvent, Tracer};
 use crate::topology::Graph;

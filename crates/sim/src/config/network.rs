@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
 use super::quantity::{Bytes, DataRate, Duration, Share};
-use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, StarShape};
+use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOverride, StarShape};
 use super::{ConfigError, invalid};
 use crate::engine::Holds;
 use crate::net::{Charges, Framing, LosslessSpec, headroom};
@@ -107,43 +107,6 @@ pub struct NoiseSection {
     /// What is delayed.
     #[serde(default, skip_serializing_if = "Holds::is_default")]
     pub holds: Holds,
-}
-
-/// `[network.core]`: the properties in which links between switches differ from those of hosts.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LinkOverride {
-    /// Rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<DataRate>,
-    /// Propagation delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Duration>,
-    /// Output queues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Bytes>,
-    /// Where marks begin.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mark_above: Option<Bytes>,
-    /// Where everything is marked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mark_all_above: Option<Bytes>,
-}
-
-impl LinkOverride {
-    fn is_empty(&self) -> bool {
-        *self == LinkOverride::default()
-    }
-
-    /// A link with the properties of `base` that are not overridden; marks are set separately.
-    pub(super) fn over(&self, base: LinkSpec) -> LinkSpec {
-        LinkSpec {
-            rate: self.rate.map_or(base.rate, |rate| rate.0),
-            delay: self.delay.map_or(base.delay, |delay| delay.0),
-            queue_bytes: self.queue.map_or(base.queue_bytes, |bytes| bytes.0),
-            ..base
-        }
-    }
 }
 
 /// How switches choose among equally short paths.

@@ -7,9 +7,9 @@ use tributary_control::option_text::OptionTable;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::protocol::Protocol;
 
-use super::hosts::{Hosts, Placement};
+use super::job::{CollectiveKind, JobSection, RootChoice, Timeouts, op_name, protocol_name};
+use super::names::{Hosts, Placement};
 use super::quantity::{Bytes, Duration, Share};
-use super::work::{CollectiveKind, JobSection, RootChoice, Timeouts, op_name, protocol_name};
 
 /// Jobs of one kind.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

@@ -9,10 +9,8 @@ mod cores;
 mod custom_op;
 mod endpoint;
 mod faults;
-mod forwarding;
 mod host;
 mod job;
-mod metrics;
 mod program;
 mod records;
 mod simulation;
@@ -27,8 +25,7 @@ pub use endpoint::Endpoint;
 pub use faults::{Action, Failure, Loss};
 pub use host::{Background, Holds, Noise};
 pub use job::{Job, Jobs};
-pub use metrics::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SwitchMetrics};
-pub use program::SharedSettings;
+pub use program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SharedSettings, SwitchMetrics};
 pub use records::{
     EndpointId, InstallError, Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, TooLittleMemory,
 };

@@ -14,8 +14,7 @@ use tributary_proto::tensors::FingerprintTensor;
 
 use super::custom_op;
 use super::faults;
-use super::hosts::Allocation;
-use super::servers::{Servers, servers};
+use super::hosts::{Allocation, Servers, servers};
 use super::traffic::{add_traffic, transport};
 use super::training;
 use crate::config::{

@@ -1,13 +1,11 @@
 //! From a file to a report: builds the network of a [`Config`], runs it, and measures.
 
-mod barrier;
 mod build;
 mod cores;
 mod custom_op;
 mod faults;
 mod hosts;
 mod sampling;
-mod servers;
 mod threads;
 mod traffic;
 mod training;

@@ -8,8 +8,9 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::marking::Marking;
 
-use super::ring::Ring;
-use super::{LossCause, Packet, PacketFlags, PayloadId};
+use super::packet::{Packet, PacketFlags, Ring};
+use super::payload::PayloadId;
+use super::trace::LossCause;
 use crate::topology::LinkSpec;
 
 /// The arrival of a packet that has not begun to leave.

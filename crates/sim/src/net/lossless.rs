@@ -12,14 +12,62 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::contract::ids::{NodeId, PortId};
+use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Time;
 
-use super::pause::{Charges, LosslessSpec};
-use super::trace::{LossCause, PacketEvent};
-use super::{Fabric, Packet};
-use crate::events::{EventId, EventKind};
-use crate::topology::{Graph, LinkId};
+use crate::topology::{Graph, LinkId, LinkSpec, Rate};
+
+/// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
+pub const PAUSE_BYTES: u64 = 84;
+
+/// The thresholds for stopping senders, in bytes of each port at which packets come in. The port's whole buffer is its
+/// cable's `queue_bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LosslessSpec {
+    /// The sender must stop when more than this is held.
+    pub xoff: u64,
+    /// The sender may go on when no more than this is held.
+    pub xon: u64,
+    /// Which packets are charged to a port's buffer.
+    pub charges: Charges,
+}
+
+impl LosslessSpec {
+    /// All packets are charged.
+    pub fn new(xoff: u64, xon: u64) -> LosslessSpec {
+        LosslessSpec { xoff, xon, charges: Charges::All }
+    }
+}
+
+/// Which packets are charged to the buffer of the port where they, or the packets that they were made of, came in.
+/// Other packets wait in unbounded memory, and stop no sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Charges {
+    /// All packets.
+    #[default]
+    All,
+    /// All packets except those that a program sends when a timer runs out.
+    AllButTimers,
+    /// Packets that are forwarded, and no packets that a program makes.
+    Forwarded,
+}
+
+impl Charges {
+    /// True for the default.
+    pub fn is_default(&self) -> bool {
+        *self == Charges::default()
+    }
+}
+
+/// How many bytes may still come in after `xoff` is exceeded, over a cable with this link towards the switch and the
+/// same back: a packet that has just begun on the way back, the order, the bytes under way, and the packet that the
+/// sender has just begun; also the packet that exceeded `xoff`.
+pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
+    let Rate(bits) = link.rate;
+    let round_trip = u128::from(link.delay.0) * 2 * u128::from(bits) / 8_000_000_000_000;
+    round_trip as u64 + PAUSE_BYTES + 3 * longest_packet
+}
 
 /// Where a packet in a queue came from: the port whose buffer is charged for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +127,12 @@ pub(super) struct Port {
 
 impl Port {
     /// True if a packet may begin to leave.
-    fn is_free(&self) -> bool {
+    pub fn is_free(&self) -> bool {
         !self.paused && self.leaving.is_none()
     }
 
     /// True if a packet that arrives now need not wait.
-    fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.is_free() && self.waiting.is_empty()
     }
 }
@@ -116,7 +164,7 @@ impl Lossless {
 
     /// Charges a packet that joins the queue of link `at`. `None` if its port's buffer is full; otherwise the link whose
     /// sender must stop, if one must.
-    fn charge(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
+    pub fn charge(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
         let xoff = self.spec.xoff;
         let origin = match origin {
             Origin::Link(origin) => origin,
@@ -140,7 +188,7 @@ impl Lossless {
 
     /// Releases the charge of a packet that has left link `at` or was lost before it; returns the link whose sender may
     /// go on.
-    fn release(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
+    pub fn release(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
         let (origin, bytes) = match origin {
             Origin::Link(origin) => (origin, bytes),
             Origin::Copies(CopiesId(number)) => {
@@ -167,13 +215,13 @@ impl Lossless {
 
     /// True if packets that came in over `from` may wait there for `over`: on the way up, down, or up and then down. If
     /// down waited for up, or across for across, ports could wait for each other in a cycle (deadlock).
-    fn may_wait(&self, from: LinkId, over: LinkId) -> bool {
+    pub fn may_wait(&self, from: LinkId, over: LinkId) -> bool {
         self.rises[from.index()].0 || self.rises[over.index()].1
     }
 
     /// The port that is charged for a packet that joins the queue of link `over`. A packet that a program had collected
     /// is not lost if that port's buffer is full: it stays in the program's memory, and PAUSE has been ordered.
-    fn resolve(&self, origin: Origin, over: LinkId, bytes: u16) -> Origin {
+    pub fn resolve(&self, origin: Origin, over: LinkId, bytes: u16) -> Origin {
         match origin {
             Origin::Derived(from) if self.charges_made() && self.may_wait(from, over) => Origin::Link(from),
             Origin::Collected(from)
@@ -186,7 +234,7 @@ impl Lossless {
     }
 
     /// True if packets that a program makes of a packet that has just come in are charged like that packet.
-    fn charges_made(&self) -> bool {
+    pub fn charges_made(&self) -> bool {
         self.spec.charges != Charges::Forwarded
     }
 
@@ -196,7 +244,7 @@ impl Lossless {
     }
 
     /// Makes several copies share one packet's charge.
-    fn share(&mut self, origin: LinkId, bytes: u16, left: u32) -> CopiesId {
+    pub fn share(&mut self, origin: LinkId, bytes: u16, left: u32) -> CopiesId {
         let copies = Copies { origin, bytes, left };
         if self.free_copies == NONE_FREE {
             self.copies.push(copies);
@@ -205,178 +253,5 @@ impl Lossless {
         let number = self.free_copies;
         self.free_copies = std::mem::replace(&mut self.copies[number as usize], copies).left;
         CopiesId(number)
-    }
-}
-
-impl Fabric {
-    /// Makes all links lossless, before anything is sent.
-    pub fn set_lossless(&mut self, spec: LosslessSpec, graph: &Graph) {
-        self.lossless = Some(Box::new(Lossless::new(spec, graph)));
-    }
-
-    /// True if PAUSE keeps queues from overflowing.
-    #[inline]
-    pub fn is_lossless(&self) -> bool {
-        self.lossless.is_some()
-    }
-
-    #[inline(always)]
-    pub(super) fn send_lossless(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
-        let link = &mut self.links[id.index()];
-        if link.down {
-            self.lose(id, self.near_end(id), self.why_down(id), &{ packet });
-            if let Origin::Copies(_) = origin {
-                self.release_buffer(id, origin, packet.bytes);
-            }
-            return false;
-        }
-        let Some(lossless) = &mut self.lossless else { return false };
-        let origin = lossless.resolve(origin, id, packet.bytes);
-        let Some(stop) = lossless.charge(id, origin, packet.bytes) else {
-            self.lose(id, self.near_end(id), LossCause::QueueFull, &{ packet });
-            return false;
-        };
-        let mut flags = packet.flags;
-        link.join_waiting(self.now, packet.bytes, &mut flags);
-        let packet = Packet { flags, ..packet };
-        let port = &mut lossless.ports[id.index()];
-        let goes_at_once = port.is_idle();
-        if !goes_at_once {
-            port.waiting.push_back(origin);
-            link.wait(packet);
-        }
-        if self.tracer.is_some() {
-            self.record(self.near_end(id), PacketEvent::Waits { link: id }, &{ packet });
-        }
-        if let Some(origin) = stop {
-            self.order(origin, true);
-        }
-        if goes_at_once {
-            self.begin(id, packet, origin);
-        }
-        true
-    }
-
-    /// Charges the copies that a program made of packets from a link and that leave a node through these ports as one
-    /// packet. `None` if the buffer of the port where the packets came in is full: then the caller drops the copies,
-    /// each with [`Fabric::lose_copy`].
-    pub fn charge_copies(
-        &mut self,
-        from: LinkId,
-        bytes: u16,
-        node: NodeId,
-        mut ports: impl Iterator<Item = PortId>,
-        count: usize,
-    ) -> Option<Origin> {
-        let first = self.first_port[node.index()] as usize;
-        let links = &self.ports[first..self.first_port[node.index() + 1] as usize];
-        let Some(lossless) = &mut self.lossless else { return Some(Origin::Local) };
-        // A rule against deadlock, not a full buffer: see `may_wait`.
-        let mut may_wait =
-            || ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over)));
-        if !lossless.charges_made() || !may_wait() {
-            return Some(Origin::Local);
-        }
-        let count = count as u32;
-        let stop = lossless.charge(from, Origin::Link(from), bytes)?;
-        let copies = lossless.share(from, bytes, count);
-        if let Some(origin) = stop {
-            self.order(origin, true);
-        }
-        Some(Origin::Copies(copies))
-    }
-
-    /// Drops a copy because the buffer where it came in is full, and counts it at the link that it would have left over.
-    pub fn lose_copy(&mut self, over: LinkId, packet: &Packet) {
-        self.lose(over, self.near_end(over), LossCause::QueueFull, packet);
-    }
-
-    /// A packet enters a switch's processor, and is charged to the port where it came in, as packets in output queues
-    /// are; false if that port's buffer is full.
-    pub fn enter_switch(&mut self, from: LinkId, bytes: u16) -> bool {
-        let Some(lossless) = &mut self.lossless else { return true };
-        let Some(stop) = lossless.charge(from, Origin::Link(from), bytes) else { return false };
-        if let Some(origin) = stop {
-            self.order(origin, true);
-        }
-        true
-    }
-
-    /// A packet has left the processor.
-    pub fn leave_switch(&mut self, from: LinkId, bytes: u16) {
-        self.release_buffer(from, Origin::Link(from), bytes);
-    }
-
-    /// Bytes that packets take in the buffers of lossless switches now.
-    pub fn buffered_bytes(&self) -> u64 {
-        self.lossless
-            .as_ref()
-            .map_or(0, |lossless| lossless.ports.iter().map(|port| port.buffered + port.originated).sum())
-    }
-
-    /// Drops a copy whose port does not exist: releases its payload and its charge.
-    pub fn drop_copy(&mut self, origin: Origin, packet: Packet) {
-        if let Origin::Copies(_) = origin {
-            // For a shared charge the link does not matter.
-            self.release_buffer(LinkId(0), origin, packet.bytes);
-        }
-        self.payloads.release(packet.payload);
-    }
-
-    /// Releases the charge of a packet that is no longer in the queue before a link.
-    pub(super) fn release_buffer(&mut self, id: LinkId, origin: Origin, bytes: u16) {
-        let Some(lossless) = &mut self.lossless else { return };
-        if let Some(origin) = lossless.release(id, origin, bytes) {
-            self.order(origin, false);
-        }
-    }
-
-    /// Begins the transmission of the first waiting packet on a lossless link, if none is leaving and no order forbids
-    /// it.
-    pub(super) fn begin_next(&mut self, id: LinkId) {
-        let Some(lossless) = &mut self.lossless else { return };
-        let port = &mut lossless.ports[id.index()];
-        if port.is_free()
-            && let Some(origin) = port.waiting.pop_front()
-        {
-            let (link, more) = (&mut self.links[id.index()], port.waiting.len());
-            let (bytes, next) = link.begin_first(self.now, more);
-            port.leaving = Some((origin, bytes));
-            self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
-            let traced = self.tracer.is_some().then(|| link.last_begun(more));
-            if link.crosses {
-                link.take_first().into_iter().for_each(|packet| self.outgoing = packet);
-                self.cross(id);
-            } else if let Some(arrival) = next {
-                self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
-            }
-            if let Some(packet) = traced {
-                self.record_enqueued(id, &packet);
-            }
-        }
-    }
-
-    /// Begins the transmission of a packet that has not waited.
-    #[inline(always)]
-    fn begin(&mut self, id: LinkId, packet: Packet, origin: Origin) {
-        let Some(lossless) = &mut self.lossless else { return };
-        lossless.ports[id.index()].leaving = Some((origin, packet.bytes));
-        let link = &mut self.links[id.index()];
-        let arrival = link.begin(self.now, packet.bytes);
-        self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
-        self.depart_with(id, Packet { arrival, ..packet });
-    }
-
-    /// A lossless link has finished a packet, unless it has paused since this event was set.
-    pub fn depart(&mut self, id: LinkId) {
-        let until = self.links[id.index()].busy_until();
-        if until > self.now {
-            return self.queue.push(until, EventId::new(EventKind::Departure, id.0));
-        }
-        let Some(lossless) = &mut self.lossless else { return };
-        if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take() {
-            self.release_buffer(id, origin, bytes);
-        }
-        self.begin_next(id);
     }
 }

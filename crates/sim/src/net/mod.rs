@@ -2,24 +2,18 @@
 //!
 //! Start with [`Fabric`]; a [`Link`] is one direction of a cable together with the output queue before it.
 
-mod crossing;
 mod fabric;
-mod faults;
-mod impairment;
 mod link;
 mod lossless;
 mod packet;
-mod pause;
 mod payload;
-mod ring;
 mod trace;
 
-pub use crossing::{Outbox, Partition};
+pub use fabric::faults::{Fate, ImpairmentSpec, LinkImpairment};
+pub use fabric::partition::{Outbox, Partition};
 pub use fabric::{Fabric, Queues};
-pub use impairment::{Fate, ImpairmentSpec, LinkImpairment};
 pub use link::{Link, LinkCounters};
-pub use lossless::Origin;
+pub use lossless::{Charges, LosslessSpec, Origin, PAUSE_BYTES, headroom};
 pub use packet::{Framing, Packet, PacketFlags};
-pub use pause::{Charges, LosslessSpec, PAUSE_BYTES, headroom};
 pub use payload::{PayloadId, Payloads};
 pub use trace::{LossCause, PacketEvent, TraceEvent, TraceHash, Tracer};

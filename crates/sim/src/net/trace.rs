@@ -3,7 +3,7 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
-use super::Packet;
+use super::packet::Packet;
 use crate::rng::mix;
 use crate::topology::LinkId;
 

@@ -8,7 +8,7 @@ use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Time;
 
 use super::Samples;
-use super::metrics::{self, MetricReport};
+use super::switches::{self, MetricReport};
 use super::training::{self, LifetimeReport};
 use crate::cores::operators::OperatorCycles;
 use crate::engine::{CustomOp, Data, Iteration, Job, JobErrorKind, JobIndex, Simulation, SwitchMetrics};
@@ -217,7 +217,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         slots_in_use: None,
         drops: by_name(&drops),
         switch_drops: by_name(&simulation.drops_in_switches(job)),
-        switch_metrics: metrics::of_job(metrics, job.index),
+        switch_metrics: switches::of_job(metrics, job.index),
         fault: job.failed.as_ref().map(|failure| format!("switch {}: {}", failure.switch, failure.why)),
         stuck: stuck(job),
         wrong_sums: job

@@ -1,7 +1,6 @@
 //! Scenarios from seeds: small networks, a few jobs, and everything that may go wrong.
 
 mod options;
-mod training;
 
 pub use self::options::ORDERED;
 use tributary_proto::contract::protocol;

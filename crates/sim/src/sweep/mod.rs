@@ -14,14 +14,11 @@
 //! `[[sweep.together]]` names keys whose values change together: all take their first values, then their second, and so
 //! on.
 //!
-//! [`plan`] makes the points, [`order`] sends one to another machine, [`store`] keeps the finished ones, and
-//! [`summary`] makes the table at the end.
+//! [`Sweep`] makes the points, [`WorkOrder`] sends one to another machine, [`Store`] keeps the finished ones, and
+//! [`summarise`] makes the table at the end.
 
-mod files;
-mod order;
 mod plan;
-mod store;
-mod summary;
+mod results;
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -29,11 +26,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-pub use files::write_tables;
-pub use order::{OrderError, WorkOrder};
+use serde::{Deserialize, Serialize};
+
 pub use plan::{Sweep, SweepPoint};
-pub use store::{Finished, Store, StoreError};
-pub use summary::{Line, run_table, summarise, summary_table};
+pub use results::{Finished, Line, Store, StoreError, run_table, summarise, summary_table, write_tables};
 
 use crate::config::{ConfigError, invalid};
 use crate::experiment::{self, RunError, run_watched};
@@ -118,5 +114,45 @@ pub fn run_point(point: &SweepPoint, stop: &AtomicBool) -> Option<Finished> {
         Ok(report) => Some(Finished::new(point, &report)),
         Err(RunError::Config(error)) => Some(Finished::refused(point, error.to_string())),
         Err(RunError::Stopped(_)) => None,
+    }
+}
+
+/// One point, with the version of the program that planned it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkOrder {
+    version: String,
+    values: Vec<String>,
+    config: String,
+}
+
+/// Why an order is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// Another version might give other results.
+    #[error("the sweep was planned by tributary {planned}, and this machine has {VERSION}; install the same on both")]
+    Version {
+        /// The version that planned it.
+        planned: String,
+    },
+    /// The file is not an experiment.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl WorkOrder {
+    /// The order for a point.
+    pub fn new(point: &SweepPoint) -> WorkOrder {
+        WorkOrder { version: VERSION.to_string(), values: point.values.clone(), config: point.text.clone() }
+    }
+
+    /// Runs the point.
+    pub fn run(self) -> Result<Finished, OrderError> {
+        if self.version != VERSION {
+            return Err(OrderError::Version { planned: self.version });
+        }
+        let point = SweepPoint::read(self.values, self.config)?;
+        Ok(run_point(&point, &AtomicBool::new(false)).expect("it cannot be stopped"))
     }
 }

@@ -3,9 +3,7 @@
 //! Hosts are the nodes `0..hosts`, switches follow. A host has one cable.
 
 mod graph;
-mod link;
 mod shapes;
 
-pub use graph::{Edge, Graph, GraphError, window_end};
-pub use link::{LinkId, LinkSpec, MarkBytes, Rate};
+pub use graph::{Edge, Graph, GraphError, LinkId, LinkSpec, MarkBytes, Rate, window_end};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};

@@ -7,10 +7,8 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::Time;
 
-use super::TransportSettings;
-use super::receiver::Receiver;
-use super::sender::Sender;
-use super::wire::{BEYOND_UDP, Body, Segment};
+use super::flow::{Receiver, Sender};
+use super::{BEYOND_UDP, Body, Segment, TransportSettings};
 use crate::events::TimerTable;
 use crate::workload::PoissonSource;
 

@@ -7,7 +7,7 @@ use tributary_proto::protocols;
 use crate::cores::counters::Counters;
 use crate::engine::endpoint::Endpoint;
 use crate::engine::job::Job;
-use crate::engine::metrics::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SwitchMetrics, metrics_of};
+use crate::engine::program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SwitchMetrics, metrics_of};
 use crate::engine::records::JobIndex;
 use crate::engine::simulation::Simulation;
 

@@ -1,10 +1,73 @@
-//! Flows under DCTCP in a report: completion times by size.
+//! Messages and flows under DCTCP in a report: completion times, of flows by size.
 
 use serde::Serialize;
-
-use super::{FlowRow, percentile};
-use crate::engine::Simulation;
 use tributary_proto::contract::ids::NodeId;
+
+use super::percentile;
+use crate::engine::Simulation;
+
+/// All messages with an end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// How many there were.
+    pub flows: usize,
+    /// How many were completely received.
+    pub finished: usize,
+    /// Of finished messages, the mean completion time in seconds.
+    pub mean_seconds: f64,
+    /// Median.
+    pub p50_seconds: f64,
+    /// 99th percentile.
+    pub p99_seconds: f64,
+    /// The longest.
+    pub max_seconds: f64,
+}
+
+/// One finished message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowRow {
+    /// "message" or "dctcp".
+    pub kind: &'static str,
+    /// Sender.
+    pub src: u32,
+    /// Receiver.
+    pub dst: u32,
+    /// Bytes: for a message on links, under DCTCP of data.
+    pub bytes: u64,
+    /// When it arose, in seconds.
+    pub start: f64,
+    /// Its completion time.
+    pub seconds: f64,
+}
+
+/// Every finished message.
+pub(super) fn message_rows(simulation: &Simulation) -> Vec<FlowRow> {
+    let flows = simulation.traffic.flows.all().iter();
+    flows
+        .filter_map(|flow| {
+            let seconds = flow.end?.since(flow.start).as_secs_f64();
+            let start = flow.start.as_secs_f64();
+            Some(FlowRow { kind: "message", src: flow.src.0, dst: flow.dst.0, bytes: flow.bytes, start, seconds })
+        })
+        .collect()
+}
+
+/// `None` if there were no messages.
+pub(super) fn message_report(flows: usize, rows: &[FlowRow]) -> Option<FlowReport> {
+    if flows == 0 {
+        return None;
+    }
+    let mut seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    Some(FlowReport {
+        flows,
+        finished: rows.len(),
+        mean_seconds: seconds.iter().sum::<f64>() / seconds.len().max(1) as f64,
+        p50_seconds: percentile(&seconds, 0.5),
+        p99_seconds: percentile(&seconds, 0.99),
+        max_seconds: percentile(&seconds, 1.0),
+    })
+}
 
 /// All flows under DCTCP.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,7 +106,7 @@ const CLASSES: [(&str, u64, u64); 4] = [
 ];
 
 /// Every finished flow, in the order of receivers and of time.
-pub(super) fn rows(simulation: &Simulation) -> Vec<FlowRow> {
+pub(super) fn transport_rows(simulation: &Simulation) -> Vec<FlowRow> {
     let hosts = (0..simulation.graph().hosts()).map(NodeId);
     let ends = hosts.filter_map(|host| Some((host, simulation.transport(host)?)));
     ends.flat_map(|(host, end)| end.arrived().iter().map(move |arrived| (host, arrived)))
@@ -63,7 +126,7 @@ pub(super) fn rows(simulation: &Simulation) -> Vec<FlowRow> {
 }
 
 /// `None` if no flow began.
-pub(super) fn report(simulation: &Simulation, rows: &[FlowRow]) -> Option<TransportReport> {
+pub(super) fn transport_report(simulation: &Simulation, rows: &[FlowRow]) -> Option<TransportReport> {
     let ends = || (0..simulation.graph().hosts()).filter_map(|host| simulation.transport(NodeId(host)));
     let started = ends().map(|end| end.started().len()).sum();
     (started > 0).then(|| TransportReport {

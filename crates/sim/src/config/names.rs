@@ -1,10 +1,79 @@
-//! Nodes in the file, by name: `"host 3"`, `"switch 0"` and, in shapes that have them, `"leaf 3"` or `"spine 0"`.
+//! Nodes, hosts and links by name: `"host 3"`, `"spine 0"`, `"50 %"` of the hosts, `"core"` links.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tributary_proto::contract::ids::NodeId;
 
+use super::quantity::Share;
 use super::{ConfigError, invalid};
 use crate::topology::Graph;
+
+/// Hosts in the file: a number, a share, a list, `"all"` or `"rest"`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Hosts {
+    /// A number of hosts.
+    Count(u32),
+    /// A share of all hosts.
+    Share(Share),
+    /// These hosts.
+    List(Vec<u32>),
+    /// All hosts.
+    All,
+    /// All hosts that no earlier job or traffic uses.
+    #[default]
+    Rest,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(untagged, expecting = "expected hosts: a number, a share as in \"50 %\", a list, \"all\" or \"rest\"")]
+enum WrittenHosts {
+    Count(u32),
+    List(Vec<u32>),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for Hosts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Hosts, D::Error> {
+        match WrittenHosts::deserialize(deserializer)? {
+            WrittenHosts::Count(count) => Ok(Hosts::Count(count)),
+            WrittenHosts::List(list) => Ok(Hosts::List(list)),
+            WrittenHosts::Text(text) => match text.as_str() {
+                "all" => Ok(Hosts::All),
+                "rest" => Ok(Hosts::Rest),
+                share => share.parse().map(Hosts::Share).map_err(|_| {
+                    serde::de::Error::custom(format!(
+                        "\"{share}\" names no hosts: write a number, a share as in \"50 %\", a list, \"all\" or \"rest\""
+                    ))
+                }),
+            },
+        }
+    }
+}
+
+impl Serialize for Hosts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Hosts::Count(count) => WrittenHosts::Count(*count),
+            Hosts::List(list) => WrittenHosts::List(list.clone()),
+            Hosts::Share(share) => WrittenHosts::Text(share.to_string()),
+            Hosts::All => WrittenHosts::Text("all".into()),
+            Hosts::Rest => WrittenHosts::Text("rest".into()),
+        }
+        .serialize(serializer)
+    }
+}
+
+/// Which hosts a number or a share means: hosts that no earlier section uses, or any hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Drawn at random; ranks in random order too.
+    #[default]
+    Random,
+    /// The first hosts, which are side by side.
+    Packed,
+    /// Drawn at random from all hosts, also those that other sections use.
+    Shared,
+}
 
 /// A node in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -131,4 +200,29 @@ impl SwitchName {
         let text = String::from(name);
         graph.switch_index(name.node(graph)?).ok_or_else(|| invalid(format!("{text} is not a switch")))
     }
+}
+
+/// Links in the file: all of them, those of hosts, those between switches, or some by their ends.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(
+    untagged,
+    expecting = "expected links: \"all\", \"hosts\", \"core\", or pairs as in [[\"host 0\", \"switch 1\"]]"
+)]
+pub enum Links {
+    /// A named set.
+    Set(LinkSet),
+    /// Links by their ends.
+    Between(Vec<[NodeName; 2]>),
+}
+
+/// Sets of links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkSet {
+    /// All links.
+    All,
+    /// Links that end at a host.
+    Hosts,
+    /// Links between switches.
+    Core,
 }

@@ -1,5 +1,9 @@
 //! All links of a network, the events of their packets, and the packets that are lost on the way.
 
+pub(super) mod faults;
+mod lossless;
+pub(super) mod partition;
+
 use std::collections::BTreeMap;
 
 use tributary_numeric::prefetch;
@@ -7,13 +11,13 @@ use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::switch::PortView;
 use tributary_proto::contract::time::{Span, Time};
 
-use super::crossing::Crossing;
-use super::impairment::LinkImpairment;
+use self::faults::LinkImpairment;
+use self::partition::Crossing;
 use super::link::{Link, LinkCounters};
 use super::lossless::{Lossless, Origin};
-use super::packet::Framing;
+use super::packet::{Framing, Packet};
+use super::payload::Payloads;
 use super::trace::{LossCause, PacketEvent, TraceEvent, TraceHash, Tracer};
-use super::{Packet, Payloads};
 use crate::events::{EventId, EventKind, EventQueue};
 use crate::rng::{Purpose, Rng};
 use crate::topology::{Graph, LinkId};
@@ -46,27 +50,27 @@ pub struct Fabric {
     pub payloads: Payloads,
     /// The bytes of packets on links besides their payloads.
     pub framing: Framing,
-    pub(super) links: Vec<Link>,
+    pub(in crate::net) links: Vec<Link>,
     /// For each node, the index of its first port in `ports`; and one more entry at the end.
-    pub(super) first_port: Vec<u32>,
+    pub(in crate::net) first_port: Vec<u32>,
     /// The outgoing link of each port, node after node.
-    pub(super) ports: Vec<LinkId>,
+    pub(in crate::net) ports: Vec<LinkId>,
     /// How many packets each node has made.
     serials: Vec<u32>,
-    pub(super) losses: Vec<[u64; LossCause::ALL.len()]>,
-    pub(super) impairments: Vec<Option<Box<LinkImpairment>>>,
+    pub(in crate::net) losses: Vec<[u64; LossCause::ALL.len()]>,
+    pub(in crate::net) impairments: Vec<Option<Box<LinkImpairment>>>,
     /// By cable.
-    pub(super) cable_down: Vec<bool>,
-    pub(super) node_down: Vec<bool>,
+    pub(in crate::net) cable_down: Vec<bool>,
+    pub(in crate::net) node_down: Vec<bool>,
     /// For each link, packets that a fault took out of its order, with their arrival times.
-    pub(super) reordered: BTreeMap<LinkId, Vec<(Time, Packet)>>,
-    pub(super) hash: TraceHash,
-    pub(super) tracer: Option<Box<dyn Tracer>>,
-    pub(super) lossless: Option<Box<Lossless>>,
-    pub(super) crossing: Option<Box<Crossing>>,
+    pub(in crate::net) reordered: BTreeMap<LinkId, Vec<(Time, Packet)>>,
+    pub(in crate::net) hash: TraceHash,
+    pub(in crate::net) tracer: Option<Box<dyn Tracer>>,
+    pub(in crate::net) lossless: Option<Box<Lossless>>,
+    pub(in crate::net) crossing: Option<Box<Crossing>>,
     /// A packet that is about to cross into another partition.
-    pub(super) outgoing: Packet,
-    pub(super) hops: u64,
+    pub(in crate::net) outgoing: Packet,
+    pub(in crate::net) hops: u64,
 }
 
 impl Fabric {
@@ -236,7 +240,7 @@ impl Fabric {
     /// Sends off a packet whose departure is known. It is written directly to its slot in the ring, field by field: a copy
     /// of a packet that was just built would wait until its fields have left the processor's store buffer.
     #[inline(always)]
-    pub(super) fn depart_with(&mut self, id: LinkId, packet: Packet) {
+    pub(in crate::net) fn depart_with(&mut self, id: LinkId, packet: Packet) {
         let link = &mut self.links[id.index()];
         let (crosses, was_empty) = (link.crosses, link.is_empty());
         let slot = if crosses { &mut self.outgoing } else { link.push_in_flight() };
@@ -348,7 +352,7 @@ impl Fabric {
     }
 
     #[inline]
-    pub(super) fn record_arrival(&mut self, id: LinkId, to: NodeId, packet: &Packet) {
+    pub(in crate::net) fn record_arrival(&mut self, id: LinkId, to: NodeId, packet: &Packet) {
         self.hops += 1;
         self.hash.add(to, self.now, id.0, packet);
         if self.tracer.is_some() {
@@ -358,19 +362,19 @@ impl Fabric {
 
     /// Drops a packet. `node` is where that happened, so that each node has its own chain of hashes.
     #[cold]
-    pub(super) fn lose(&mut self, link: LinkId, node: NodeId, cause: LossCause, packet: &Packet) {
+    pub(in crate::net) fn lose(&mut self, link: LinkId, node: NodeId, cause: LossCause, packet: &Packet) {
         self.losses[link.index()][cause as usize] += 1;
         self.hash.add(node, self.now, !(link.0 << 3 | cause as u32), packet);
         self.record(node, PacketEvent::Lost { link: Some(link), cause }, packet);
         self.payloads.release(packet.payload);
     }
 
-    pub(super) fn near_end(&self, link: LinkId) -> NodeId {
+    pub(in crate::net) fn near_end(&self, link: LinkId) -> NodeId {
         self.links[link.index()].from
     }
 
     #[cold]
-    pub(super) fn record_enqueued(&mut self, id: LinkId, packet: &Packet) {
+    pub(in crate::net) fn record_enqueued(&mut self, id: LinkId, packet: &Packet) {
         let link = &self.links[id.index()];
         let end = link.busy_until();
         let start = Time(end.0 - link.transmission(u64::from(packet.bytes)).0);
@@ -379,7 +383,7 @@ impl Fabric {
     }
 
     #[cold]
-    pub(super) fn record(&mut self, node: NodeId, kind: PacketEvent, packet: &Packet) {
+    pub(in crate::net) fn record(&mut self, node: NodeId, kind: PacketEvent, packet: &Packet) {
         let Some(tracer) = &mut self.tracer else { return };
         let payload = if packet.payload.is_none() { &[][..] } else { self.payloads.get(packet.payload).0 };
         tracer.record(&TraceEvent { time: self.now, node, kind, packet: *packet }, payload);

@@ -1,4 +1,4 @@
-//! The sending end of a flow: the packets in flight, the lost ones, and how much the window allows.
+//! The two ends of one flow: which packets are in flight, lost or received, and how much the window allows.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::parts::rtt::RttEstimator;
 use tributary_proto::parts::window::{Acked, CongestionWindow, WindowLimits};
 
-use super::TransportSettings;
-use super::wire::{Body, Segment};
+use super::{Body, Segment, TransportSettings};
 
 /// DCTCP's least window (RFC 8257 leaves it to the sender's TCP; Linux keeps two packets).
 const MIN_WINDOW: u32 = 2;
@@ -234,8 +233,44 @@ impl Sender {
     }
 }
 
+/// A flow at its receiver.
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    /// The first packet that has not arrived.
+    next: u32,
+    /// For the packets after it, whether they have arrived.
+    later: VecDeque<bool>,
+}
+
+impl Receiver {
+    /// Takes a packet; true if it came for the first time.
+    pub fn take(&mut self, packet: u32) -> bool {
+        let Some(ahead) = packet.checked_sub(self.next) else { return false };
+        if ahead > 0 {
+            let index = ahead as usize - 1;
+            if self.later.len() <= index {
+                self.later.resize(index + 1, false);
+            }
+            return !std::mem::replace(&mut self.later[index], true);
+        }
+        self.next += 1;
+        while let Some(arrived) = self.later.pop_front() {
+            if !arrived {
+                break;
+            }
+            self.next += 1;
+        }
+        true
+    }
+
+    /// The first packet that has not arrived.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod sender_tests {
     use super::*;
     use tributary_proto::contract::time::Span;
 
@@ -308,5 +343,23 @@ mod tests {
         sender.handle_ack(Time::ZERO + RTT, 1, sent[1].transmission, false, 3);
         assert!(sender.is_done());
         assert_eq!(sender.deadline(), None);
+    }
+}
+
+#[cfg(test)]
+mod receiver_tests {
+    use super::*;
+
+    #[test]
+    fn packets_in_any_order_count_once() {
+        let mut receiver = Receiver::default();
+        let mut next = |packet| (receiver.take(packet), receiver.next());
+        assert_eq!(next(1), (true, 0));
+        assert_eq!(next(3), (true, 0));
+        assert_eq!(next(1), (false, 0));
+        assert_eq!(next(0), (true, 2));
+        assert_eq!(next(0), (false, 2));
+        assert_eq!(next(2), (true, 4));
+        assert_eq!(next(4), (true, 5));
     }
 }

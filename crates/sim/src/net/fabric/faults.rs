@@ -3,11 +3,69 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
 
-use super::impairment::LinkImpairment;
-use super::trace::{LossCause, PacketEvent};
-use super::{Fabric, Packet};
+use super::Fabric;
 use crate::events::{EventId, EventKind};
+use crate::net::packet::Packet;
+use crate::net::trace::{LossCause, PacketEvent};
+use crate::rng::{Purpose, Rng};
 use crate::topology::{LinkId, LinkSpec};
+
+/// Probabilities for each packet, independent of other packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ImpairmentSpec {
+    /// The packet is lost.
+    pub loss: f64,
+    /// Bits flip, and the frame check drops the packet.
+    pub corruption: f64,
+    /// The packet arrives twice, the second time up to `longest_delay` later.
+    pub duplication: f64,
+    /// The packet is delayed, so that others may overtake it.
+    pub reordering: f64,
+    /// Delays are drawn evenly from a picosecond to this.
+    pub longest_delay: Span,
+}
+
+/// A faulty link's settings and random numbers.
+pub struct LinkImpairment {
+    spec: ImpairmentSpec,
+    rng: Rng,
+}
+
+/// The fate of one packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// The packet is lost for this cause.
+    pub lost: Option<LossCause>,
+    /// A copy arrives this much later.
+    pub copy_after: Option<Span>,
+    /// The packet arrives this much later.
+    pub delayed_by: Option<Span>,
+}
+
+impl LinkImpairment {
+    /// The impairment of one link.
+    pub fn new(spec: ImpairmentSpec, seed: u64, link: u32) -> LinkImpairment {
+        LinkImpairment { spec, rng: Rng::new(seed, Purpose::LinkFaults, u64::from(link)) }
+    }
+
+    /// The fate of the next packet.
+    pub fn draw(&mut self) -> Fate {
+        let mut fate = Fate::default();
+        if self.rng.chance(self.spec.loss) {
+            fate.lost = Some(LossCause::Lost);
+        } else if self.rng.chance(self.spec.corruption) {
+            fate.lost = Some(LossCause::Corrupted);
+        } else {
+            fate.copy_after = self.rng.chance(self.spec.duplication).then(|| self.delay());
+            fate.delayed_by = self.rng.chance(self.spec.reordering).then(|| self.delay());
+        }
+        fate
+    }
+
+    fn delay(&mut self) -> Span {
+        Span(1 + (self.rng.unit() * self.spec.longest_delay.0 as f64) as u64)
+    }
+}
 
 impl Fabric {
     /// Breaks a cable, both ways, or repairs it. Packets on it when it breaks are lost.
@@ -68,12 +126,12 @@ impl Fabric {
     }
 
     /// Why a link is down.
-    pub(super) fn why_down(&self, id: LinkId) -> LossCause {
+    pub(in crate::net) fn why_down(&self, id: LinkId) -> LossCause {
         if self.cable_down[id.index() / 2] { LossCause::LinkDown } else { LossCause::NodeDown }
     }
 
     #[cold]
-    pub(super) fn arrive_faulty(&mut self, id: LinkId, packet: Packet) -> Option<Packet> {
+    pub(in crate::net) fn arrive_faulty(&mut self, id: LinkId, packet: Packet) -> Option<Packet> {
         let link = &self.links[id.index()];
         let to = link.to;
         if link.down {

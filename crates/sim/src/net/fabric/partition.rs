@@ -10,8 +10,9 @@ use std::sync::Arc;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
-use super::{Fabric, Packet};
+use super::Fabric;
 use crate::events::{EventId, EventKind};
+use crate::net::packet::Packet;
 use crate::topology::LinkId;
 
 /// One partition of a network.
@@ -43,7 +44,7 @@ pub struct Outbox {
 }
 
 /// What leaves this partition, by the partition that it goes to.
-pub(super) struct Crossing {
+pub(in crate::net) struct Crossing {
     partition: Partition,
     outboxes: Vec<Outbox>,
 }
@@ -78,7 +79,7 @@ impl Fabric {
     }
 
     /// Moves the packet in `outgoing`, whose arrival is known, to the outbox of its link's far end.
-    pub(super) fn cross(&mut self, id: LinkId) {
+    pub(in crate::net) fn cross(&mut self, id: LinkId) {
         let packet = self.outgoing;
         let to = self.links[id.index()].to;
         let Some(crossing) = &mut self.crossing else { return };
@@ -93,7 +94,7 @@ impl Fabric {
     }
 
     /// Sends an order to the near end of a link if that is in another partition; returns false if it is in this partition.
-    pub(super) fn order_across(&mut self, id: LinkId, at: Time, stop: bool) -> bool {
+    pub(in crate::net) fn order_across(&mut self, id: LinkId, at: Time, stop: bool) -> bool {
         let near = self.near_end(id);
         let Some(crossing) = self.crossing.as_mut().filter(|crossing| !crossing.partition.owns(near)) else {
             return false;

@@ -1,11 +1,37 @@
-//! The choice among equally short paths, packet by packet.
+//! The path of a packet: shortest paths, and a choice among equally short ones.
+//!
+//! In a tree-like network (leaf-spine, fat tree, folded Clos) the shortest paths go up and then down: there is one way
+//! down, and the way up may take any port that leads to a common ancestor.
 
+use std::ops::Deref;
+
+use tributary_control::routes::Routes;
+use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::net::{Fabric, Packet};
 use crate::rng::{Purpose, Rng, mix};
-use crate::topology::Graph;
-use tributary_proto::contract::ids::NodeId;
+use crate::topology::{Graph, LinkId};
+
+pub use tributary_control::routes::NextHops;
+
+/// Next hops from every switch to every other; hosts are found through their switches.
+pub struct Table(Routes);
+
+impl Table {
+    /// Shortest paths over the links that `usable` allows.
+    pub fn new(graph: &Graph, usable: impl Fn(LinkId) -> bool) -> Table {
+        let link = |cable: usize, from| LinkId((2 * cable + usize::from(graph.edges()[cable].a != from)) as u32);
+        Table(Routes::new(&graph.cabling(), |cable, from| usable(link(cable, from))))
+    }
+}
+
+impl Deref for Table {
+    type Target = Routes;
+    fn deref(&self) -> &Routes {
+        &self.0
+    }
+}
 
 /// How a switch chooses among ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,4 +180,45 @@ pub fn default_divisors(graph: &Graph) -> Vec<u32> {
         divisors[usize::from(level)] = divisors[usize::from(level) - 1].saturating_mul(up_ports.max(1));
     }
     divisors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{Clos, leaf_spine};
+    use crate::topology::{LinkSpec, Rate};
+    use tributary_proto::contract::ids::NodeId;
+    use tributary_proto::contract::time::Span;
+
+    const SPEC: LinkSpec =
+        LinkSpec { rate: Rate(100_000_000_000), delay: Span(1_000_000), queue_bytes: 1 << 20, mark_bytes: None };
+
+    #[test]
+    fn a_leaf_goes_up_by_any_spine_and_down_by_one_port() {
+        let graph = leaf_spine(4, 3, 2, SPEC, SPEC, Span::ZERO);
+        let table = Table::new(&graph, |_| true);
+        assert_eq!(table.next_hops(0, NodeId(1)).0, [1], "its own host");
+        assert_eq!(table.next_hops(0, NodeId(7)).0, [2, 3, 4], "a host of another leaf");
+        assert_eq!(table.next_hops(5, NodeId(7)).0, [3], "down from a spine");
+        assert_eq!(table.next_hops(0, graph.switch(5)).0, [3], "to one spine");
+        assert_eq!(table.next_hops(0, graph.switch(0)).0, [0u16; 0], "to itself");
+    }
+
+    #[test]
+    fn a_fat_tree_goes_up_only_as_far_as_needed() {
+        let graph = Clos::fat_tree(4).graph(SPEC, SPEC, SPEC, Span::ZERO);
+        let table = Table::new(&graph, |_| true);
+        assert_eq!(table.next_hops(0, NodeId(2)).0, [2, 3], "same pod: any aggregation switch");
+        assert_eq!(table.next_hops(8, NodeId(2)).0, [1], "and down again from there");
+        assert_eq!(table.next_hops(8, NodeId(15)).0, [2, 3], "another pod: any core switch");
+    }
+
+    #[test]
+    fn dead_links_are_avoided() {
+        let graph = leaf_spine(2, 2, 1, SPEC, SPEC, Span::ZERO);
+        // Edge 2 joins leaf 0 and spine 0.
+        let table = Table::new(&graph, |link| link.index() / 2 != 2);
+        assert_eq!(table.next_hops(0, NodeId(1)).0, [2]);
+        assert_eq!(table.next_hops(1, NodeId(0)).0, [2]);
+    }
 }
