@@ -18,8 +18,9 @@ mod steps;
 mod switch;
 mod traffic;
 
-pub use cluster::{Arrival, Cluster, HostLimits};
-pub use cores::{CoresSpec, SwitchCores};
+pub use cluster::Cluster;
+pub(crate) use cluster::{Arrival, HostLimits};
+pub(crate) use cores::{CoresSpec, SwitchCores};
 pub use custom_op::{CustomOp, Data};
 pub use endpoint::Endpoint;
 pub use faults::{Action, Failure, Loss};
@@ -30,5 +31,5 @@ pub use records::{
     EndpointId, InstallError, Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, TooLittleMemory,
 };
 pub use simulation::{Settings, Simulation};
-pub use steps::assign_partitions;
+pub(crate) use steps::assign_partitions;
 pub use traffic::{Flow, FlowId, Flows, Received, Traffic};

@@ -9,11 +9,13 @@ mod packet;
 mod payload;
 mod trace;
 
-pub use fabric::faults::{Fate, ImpairmentSpec, LinkImpairment};
-pub use fabric::partition::{Outbox, Partition};
-pub use fabric::{Fabric, Queues};
+pub use fabric::Fabric;
+pub(crate) use fabric::Queues;
+pub use fabric::faults::{ImpairmentSpec, LinkImpairment};
+pub(crate) use fabric::partition::{Outbox, Partition};
 pub use link::{Link, LinkCounters};
-pub use lossless::{Charges, LosslessSpec, Origin, PAUSE_BYTES, headroom};
+pub(crate) use lossless::Origin;
+pub use lossless::{Charges, LosslessSpec, headroom};
 pub use packet::{Framing, Packet, PacketFlags};
 pub use payload::{PayloadId, Payloads};
-pub use trace::{LossCause, PacketEvent, TraceEvent, TraceHash, Tracer};
+pub use trace::{LossCause, PacketEvent, TraceEvent, Tracer};

@@ -5,5 +5,6 @@
 mod graph;
 mod shapes;
 
-pub use graph::{Edge, Graph, GraphError, LinkId, LinkSpec, MarkBytes, Rate, window_end};
+pub(crate) use graph::window_end;
+pub use graph::{Edge, Graph, GraphError, LinkId, LinkSpec, MarkBytes, Rate};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};

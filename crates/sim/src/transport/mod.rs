@@ -11,7 +11,7 @@
 mod flow;
 mod host;
 
-pub use host::{Arrived, Balance, Outgoing, Started, TransportHost};
+pub use host::{Arrived, TransportHost};
 
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::time::Span;

@@ -4,8 +4,10 @@ mod background;
 mod poisson;
 mod published;
 
-pub use background::{Stream, Uniform, UniformGroup};
-pub use poisson::{PoissonGroup, PoissonSource};
+pub(crate) use background::UniformGroup;
+pub use background::{Stream, Uniform};
+pub use poisson::PoissonGroup;
+pub(crate) use poisson::PoissonSource;
 pub use published::{FlowSizes, Model, SizeTable};
 
 use crate::rng::{Purpose, Rng};
