@@ -27,7 +27,7 @@ fn adaptive(least: &str, most: &str) -> String {
 
 const SMALL: &str = "{ leaves = 4, spines = 4, hosts_per_leaf = 4 }";
 
-/// Runs a file to its end; every sum must be right, and once all leases are over nothing may be held.
+/// Runs a file to its end; every sum must be right, and once all leases are over no slot may be in use.
 fn run(text: &str) -> Simulation {
     let config = Config::parse(text).unwrap();
     let mut sim = build(&config).unwrap();
@@ -81,7 +81,7 @@ fn losses_doubles_and_strays_change_nothing() {
 }
 
 #[test]
-fn switches_that_die_and_come_back_cost_only_what_they_held() {
+fn switches_that_die_and_come_back_cost_only_their_own_state() {
     for switch in [0, 3, 4, 7] {
         let faults = format!("[[fault]]\nat = \"30 us\"\nuntil = \"2 ms\"\ndead = \"switch {switch}\"");
         let sim = run(&file(SMALL, "", "tensor = \"1 MiB\"\ntype = \"i32\"\nslots = 64", &faults));

@@ -83,6 +83,6 @@ fn kinds_of_one_instant_go_in_their_order() {
 }
 
 #[test]
-fn an_event_has_room_in_sixteen_bytes() {
+fn an_event_fits_into_sixteen_bytes() {
     assert_eq!(size_of::<Event>(), 16);
 }

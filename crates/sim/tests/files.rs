@@ -52,7 +52,7 @@ fn a_small_file_runs_and_its_report_has_what_people_ask() {
 
 /// Whatever a protocol counts in switches is in the text, the JSON and the tables, under its own names.
 #[test]
-fn what_a_protocol_counts_in_switches_is_told_under_its_own_names() {
+fn what_a_protocol_counts_in_switches_is_reported_under_its_own_names() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.sums_in_network()) {
         let job = format!("protocol = \"{protocol}\"\nhosts = \"all\"\ntensor = \"100 kB\"\nname = \"train\"");
         let report =

@@ -1,4 +1,4 @@
-//! Jobs with operators of their own: the module that real switches run is called by the simulated ones, and says at home what must
+//! Custom operators: the module that real switches run is called by the simulated ones, and computes in the test what must
 //! come out.
 
 use std::ops::ControlFlow;
@@ -15,9 +15,9 @@ use tributary_sim::swarm::ORDERED;
 const ONE_SWITCH: &str = "star = { hosts = 5 }";
 const LEVELS: &str = "leaf_spine = { leaves = 3, spines = 2, hosts_per_leaf = 3 }";
 
-/// The first protocol that takes operators of jobs' own, or that takes none.
-fn protocol(takes_own: bool) -> &'static str {
-    let is_such = |protocol: &&&'static Protocol| protocol.options.own.is_some() == takes_own;
+/// The first protocol that takes custom operators, or that takes none.
+fn protocol(takes_custom_ops: bool) -> &'static str {
+    let is_such = |protocol: &&&'static Protocol| protocol.options.own.is_some() == takes_custom_ops;
     protocols::ALL.iter().find(is_such).expect("there are both").name
 }
 
@@ -107,7 +107,7 @@ fn failing(name: &str) -> (std::path::PathBuf, String) {
     (path, job)
 }
 
-fn assert_told(report: &Report, ranks: usize) {
+fn assert_all_ranks_fail(report: &Report, ranks: usize) {
     let bad = &report.jobs[0];
     assert_eq!(bad.errors.len(), ranks, "{report}");
     for error in &bad.errors {
@@ -132,22 +132,22 @@ fn a_module_that_fails_in_a_switch_fails_its_job_on_every_rank_with_its_name_and
     let both = format!("{job}\nhosts = 'all'\ntimeout = '5 s'\n[[job]]\nprotocol = '{protocol}'\n{good}");
     let report = run(&experiment(ONE_SWITCH, &both)).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_told(&report, 5);
+    assert_all_ranks_fail(&report, 5);
     assert!(report.seconds < 5.0, "nobody waits for a deadline: {report}");
     let good = &report.jobs[1];
     assert!(good.complete && good.fault.is_none(), "{report}");
 }
 
-/// A rank that computes, and waits for nothing, is told too; and a run on two threads is the same.
+/// A rank that computes, and waits for nothing, fails too; and a run on two threads is the same.
 #[test]
-fn in_levels_ranks_of_all_racks_are_told_at_one_moment_on_any_number_of_threads() {
+fn in_levels_ranks_of_all_racks_fail_at_one_moment_on_any_number_of_threads() {
     let (path, job) = failing("levels");
     let job = format!("{job}\nstragglers = {{ ranks = [8], late = '20 ms' }}");
     let config = experiment(LEVELS, &job);
     let [one, two] =
         [1, 2].map(|threads| run_on_threads(&config, threads, &mut |_| ControlFlow::Continue(())).unwrap());
     std::fs::remove_file(&path).unwrap();
-    assert_told(&one, 9);
+    assert_all_ranks_fail(&one, 9);
     assert_eq!((&one.jobs[0].errors, &one.trace_hash), (&two.jobs[0].errors, &two.trace_hash));
 }
 

@@ -46,10 +46,10 @@ fn network_of(hosts: u32, settings: Settings) -> Simulation {
 }
 
 /// Runs a job with so many dedicated servers, colocated ones if none; gives its seconds.
-fn run(dedicated: u32, plan: JobPlan, trouble: ImpairmentSpec) -> f64 {
+fn run(dedicated: u32, plan: JobPlan, impairment: ImpairmentSpec) -> f64 {
     let mut sim = network(WORKERS + dedicated);
     for link in 0..2 * (WORKERS + dedicated) {
-        sim.fabric.set_impairment(LinkId(link), Some(LinkImpairment::new(trouble, 7, link)));
+        sim.fabric.set_impairment(LinkId(link), Some(LinkImpairment::new(impairment, 7, link)));
     }
     let servers: Vec<NodeId> = (WORKERS..WORKERS + dedicated).map(NodeId).collect();
     let job = sim.install_served(plan, &servers).unwrap();
@@ -83,7 +83,7 @@ fn a_single_rank_sums_for_itself() {
 /// Rank 1 brings the last contribution to rank 0's own server, whose NIC is full: rank 0 finds out that its sum is complete
 /// only when it may send again, and no packet comes after that.
 #[test]
-fn a_rank_hears_of_a_sum_that_it_finds_while_it_sends() {
+fn a_rank_reports_a_sum_that_it_completes_while_it_sends() {
     let mut sim = network_of(2, Settings { nic_bytes: 1, ..Settings::default() });
     let spec = Spec { elements: 256, ..plan(DType::I32, 1).spec };
     let plan = JobPlan { members: vec![NodeId(0), NodeId(1)], spec, slots: 2, ..plan(DType::I32, 1) };
@@ -96,7 +96,7 @@ fn a_rank_hears_of_a_sum_that_it_finds_while_it_sends() {
 
 #[test]
 fn losses_duplicates_and_overtaking_change_no_sum() {
-    let trouble = ImpairmentSpec {
+    let impairment = ImpairmentSpec {
         loss: 0.02,
         duplication: 0.02,
         reordering: 0.02,
@@ -104,12 +104,12 @@ fn losses_duplicates_and_overtaking_change_no_sum() {
         ..ImpairmentSpec::default()
     };
     for dedicated in [0, 4] {
-        run(dedicated, plan(DType::F32, 2), trouble);
+        run(dedicated, plan(DType::F32, 2), impairment);
     }
 }
 
 #[test]
-fn colocated_servers_take_their_part_of_the_workers_links() {
+fn colocated_servers_take_their_share_of_the_workers_links() {
     let long = || JobPlan { spec: Spec { elements: 2_000_000, ..plan(DType::I32, 1).spec }, ..plan(DType::I32, 1) };
     let ratio = run(4, long(), ImpairmentSpec::default()) / run(0, long(), ImpairmentSpec::default());
     // n / (2 (n - 1)): each worker sends to three servers and, as a server, to three workers.
@@ -131,7 +131,7 @@ fn of_file(keys: &str) -> Result<Report, String> {
     tributary_sim::run(&Config::parse(&format!("{FILE}{keys}")).unwrap()).map_err(|error| error.to_string())
 }
 
-/// The same with servers in the switch's place.
+/// The same with servers instead of the switch.
 fn of_served(keys: &str) -> Result<Report, String> {
     let file = format!("{FILE}{keys}").replace("'switchml'", "'ps'");
     tributary_sim::run(&Config::parse(&file).unwrap()).map_err(|error| error.to_string())

@@ -72,7 +72,7 @@ fn a_nic_whose_rate_changes_neither_drops_nor_marks_what_its_host_hands_it() {
                 load = \"50 %\"\nuntil = \"5 ms\"\n[[fault]]\nlinks = [[\"host 0\", \"switch 0\"]]\nat = \"1 ms\"\n\
                 until = \"2 ms\"\nrate = \"5 Gbit/s\"";
     let report = run(&Config::parse(text).unwrap()).unwrap();
-    let own = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters;
-    assert!(own.max_queue_bytes > 9_000, "more waits there than a switch's queue holds: {own:?}");
-    assert_eq!((own.marks, own.losses.iter().sum::<u64>()), (0, 0), "{own:?}");
+    let counters = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters;
+    assert!(counters.max_queue_bytes > 9_000, "more waits there than a switch's queue holds: {counters:?}");
+    assert_eq!((counters.marks, counters.losses.iter().sum::<u64>()), (0, 0), "{counters:?}");
 }
