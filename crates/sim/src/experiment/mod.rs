@@ -5,6 +5,7 @@ mod cores;
 mod custom_op;
 mod faults;
 mod hosts;
+mod plan;
 mod sampling;
 mod threads;
 mod traffic;

@@ -3,8 +3,8 @@
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::time::{Span, Time};
 
-use super::build::{plan_without_hosts, pool_size_of, refuse_trees};
 use super::hosts::Allocation;
+use super::plan::{plan_without_hosts, pool_size_of, refuse_trees};
 use crate::config::{Config, ConfigError, Duration, TrainingSection, invalid};
 use crate::engine::{Arrival, HostLimits, JobPlan, Simulation};
 use crate::rng::{Purpose, Rng};
