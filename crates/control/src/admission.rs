@@ -9,6 +9,7 @@ use crate::client::{Client, Share};
 use crate::memory::{Bytes, JobShape};
 use crate::name::JobName;
 use crate::network::Network;
+use crate::quantity;
 use crate::refusal::Refusal;
 use crate::shared_memory::SharedMemory;
 use crate::timers::Timers;
@@ -47,9 +48,9 @@ impl Limits {
     /// The most slots that a job is given: slot numbers in packets have 15 bits.
     pub const MAX_SLOTS: u16 = 1 << 14;
 
-    /// The memory of a switch for which nobody has chosen one, in MiB: enough for 16,384 aggregators of two protocols,
-    /// and jobs beside them.
-    pub const DEFAULT_MEMORY_MIB: u32 = 512;
+    /// The memory of a switch for which nobody has chosen one: enough for 16,384 aggregators of two protocols, and jobs
+    /// beside them.
+    pub const DEFAULT_MEMORY: quantity::Bytes = quantity::Bytes(512 << 20);
 
     /// The most jobs at a time: ids in packets have 16 bits and are not used again soon.
     pub const MAX_JOBS: u16 = 1 << 12;

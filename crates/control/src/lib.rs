@@ -21,6 +21,7 @@ mod name;
 mod network;
 pub mod option_text;
 mod plan;
+pub mod quantity;
 mod ranks;
 mod refusal;
 mod report;

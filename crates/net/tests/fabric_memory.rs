@@ -30,7 +30,7 @@ impl Fabric {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         let text = format!(
-            "secret = \"{SECRET}\"\nnetwork = \"127.78.{number}.0\"\nport = {port}\nqueue_kib = 4096\n{keys}\n\
+            "secret = \"{SECRET}\"\nnetwork = \"127.78.{number}.0\"\nport = {port}\nqueue = \"4096 KiB\"\n{keys}\n\
              [leaf_spine]\nleaves = 4\nspines = 2\nhosts_per_leaf = 1\n"
         );
         drop(free);
@@ -118,7 +118,7 @@ const RIGHT: [&str; 2] = ["host2", "host3"];
 #[test]
 fn trees_are_planned_around_a_spine_that_is_full_and_over_it_again_when_it_is_not() {
     for (number, protocol) in (0..).zip(with_trees()) {
-        let fabric = Fabric::start(number, "memory_mib_at = { spine0 = 3 }");
+        let fabric = Fabric::start(number, "memory_at = { spine0 = \"3 MiB\" }");
         let joined = fabric.join(protocol, "left", &LEFT, 512);
         assert_eq!(joined["slots"], 512, "{joined}");
         let (_, roots, around) = fabric.planned("left");
@@ -142,7 +142,7 @@ fn trees_are_planned_around_a_spine_that_is_full_and_over_it_again_when_it_is_no
 #[test]
 fn jobs_behind_different_leaves_have_all_of_these_and_a_full_leaf_is_named() {
     for (number, protocol) in (10..).zip(with_trees()) {
-        let fabric = Fabric::start(number, "memory_mib = 8");
+        let fabric = Fabric::start(number, "memory = \"8 MiB\"");
         // Jobs of one host are in its leaf alone.
         for host in ["host0", "host1", "host2", "host3"] {
             let joined = fabric.join(protocol, &format!("alone-{host}"), &[host], 1_024);
@@ -173,7 +173,7 @@ fn jobs_behind_different_leaves_have_all_of_these_and_a_full_leaf_is_named() {
 
 #[test]
 fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divide_it() {
-    let mut fabric = Fabric::start(20, "memory_mib_at = { spine0 = 1, leaf3 = 1 }");
+    let mut fabric = Fabric::start(20, "memory_at = { spine0 = \"1 MiB\", leaf3 = \"1 MiB\" }");
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
     fabric.join(protocol, "divides", &LEFT, 64);
     let (_, roots, around) = fabric.planned("divides");
@@ -209,7 +209,7 @@ fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divi
 
 #[test]
 fn jobs_that_share_a_machine_are_admitted_as_the_smallest_switch_has_room() {
-    let fabric = Fabric::start(30, "memory_mib = 512\nmemory_mib_at = { spine0 = 1 }");
+    let fabric = Fabric::start(30, "memory = \"512 MiB\"\nmemory_at = { spine0 = \"1 MiB\" }");
     for protocol in protocols::ALL.iter().copied().filter(|protocol| protocol.shared.is_some()) {
         let refused = fabric.join(protocol, protocol.name, &LEFT, 64);
         let why = refused["error"].as_str().unwrap_or_else(|| panic!("{protocol}: {refused}"));

@@ -105,7 +105,7 @@ fn a_server_that_ends_is_told_by_name() {
         sum_many_sizes(&group, 0, PATIENCE);
         ends.stop();
         let failed = group.allreduce_in_place(&mut vec![1i32; 200_000], ReduceOp::Sum, AGES).unwrap_err();
-        let GroupError::Bereft { news, .. } = &failed else { panic!("{failed}") };
+        let GroupError::PeerLost { failure: news, .. } = &failed else { panic!("{failed}") };
         assert_eq!(news.servers(), [ServerId(1)]);
         assert!(failed.to_string().contains(&format!("server 1 ({gone}) is gone")), "{failed}");
         drop(group);

@@ -16,7 +16,7 @@ const SCRIPT: &str = r#"
     for job in 0 1 2 3 4 5 6 7; do for rank in 0 1; do
         eval "place=\$NS_host$((4 * rank))"
         timeout 100 ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((rank + 1)) \
-            --job job$job --rank $rank --world 2 --trees 2 --dtype i32 --elements 100000 --iters 100000 --timeout 60 \
+            --job job$job --rank $rank --world-size 2 --trees 2 --dtype i32 --elements 100000 --iters 100000 --timeout 60s \
             > /dev/null &
         workers="$workers $!"
     done; done
@@ -36,8 +36,8 @@ fn eight_jobs_have_equal_shares_that_add_up_to_the_memory_and_all_go_on() {
     let Some(protocol) = protocols::ALL.iter().find(|protocol| protocol.resizes) else { return };
     let dir = tempfile::tempdir().unwrap();
     let (file, folder) = (dir.path().join("fabric.toml"), dir.path().display());
-    let small = EXAMPLE.replace("queue_kib = 256 ", "memory_mib = 1\nqueue_kib = 2048 ");
-    assert!(small.contains("memory_mib"));
+    let small = EXAMPLE.replace("queue = \"256 KiB\" ", "memory = \"1 MiB\"\nqueue = \"2048 KiB\" ");
+    assert!(small.contains("memory = "));
     fs::write(&file, small).unwrap();
     let script = format!("PROTOCOL={}; DIR={folder}\n{SCRIPT}", protocol.name);
     let Some(output) = fabric_of(file.to_str().unwrap(), &["--run", &script]) else { return };

@@ -38,7 +38,7 @@ mod tests {
             let chosen = format!("[switches.{}]\n{} = 65536\n", protocol.name, shared.options.specs[0].name);
             let parse =
                 |keys: &str| FabricFile::parse(&format!("secret = \"0123456789abcdef\"\n{keys}{FABRIC}{chosen}"));
-            let error = parse("memory_mib = 64\n").unwrap_err().to_string();
+            let error = parse("memory = \"64 MiB\"\n").unwrap_err().to_string();
             assert!(error.contains(&format!("the jobs of {protocol} would share")), "{error}");
             let limits = parse("").unwrap().limits();
             assert!(limits.shared.bytes(protocol) > 64 << 20 && limits.planned_trees == Some(2));

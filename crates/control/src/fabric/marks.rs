@@ -1,4 +1,4 @@
-//! Which packets the queues of a fabric's ports mark: `mark_above_kib` and `mark_all_above_kib` in the fabric's file.
+//! Which packets the queues of a fabric's ports mark: `mark_above` and `mark_all_above` in the fabric's file.
 
 use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::marking::Marking;
@@ -17,13 +17,13 @@ pub struct Marks {
 impl Marks {
     /// What the file says. An error is one sentence.
     pub fn of(file: &FabricFile) -> Result<Option<Marks>, String> {
-        match (file.mark_above_kib, file.mark_all_above_kib) {
+        match (file.mark_above, file.mark_all_above) {
             (None, None) => Ok(None),
-            (None, Some(_)) => Err("mark_all_above_kib is for fabrics with mark_above_kib".into()),
+            (None, Some(_)) => Err("mark_all_above is for fabrics with mark_above".into()),
             (Some(above), Some(all)) if all < above => {
-                Err(format!("mark_all_above_kib = {all}: it is at least mark_above_kib, which is {above}"))
+                Err(format!("mark_all_above = {all}: it is at least mark_above, which is {above}"))
             }
-            (Some(above), all) => Ok(Some(Marks { above: kib(above), all_above: kib(all.unwrap_or(above)) })),
+            (Some(above), all) => Ok(Some(Marks { above: above.0, all_above: all.unwrap_or(above).0 })),
         }
     }
 
@@ -31,10 +31,6 @@ impl Marks {
     pub fn at(self, node: NodeId, port: PortId) -> Marking {
         Marking::new(self.above, self.all_above, u64::from(node.0) << 16 | u64::from(port.0))
     }
-}
-
-fn kib(kib: u32) -> u64 {
-    u64::from(kib) << 10
 }
 
 #[cfg(test)]
@@ -51,16 +47,16 @@ mod tests {
     #[test]
     fn a_fabric_marks_nothing_unless_told_and_beyond_one_length_unless_told_of_two() {
         assert_eq!(marks(""), Ok(None));
-        assert_eq!(marks("mark_above_kib = 64"), Ok(Some(Marks { above: 64 << 10, all_above: 64 << 10 })));
-        let both = marks("mark_above_kib = 64\nmark_all_above_kib = 512");
+        assert_eq!(marks("mark_above = \"64 KiB\""), Ok(Some(Marks { above: 64 << 10, all_above: 64 << 10 })));
+        let both = marks("mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"");
         assert_eq!(both, Ok(Some(Marks { above: 64 << 10, all_above: 512 << 10 })));
     }
 
     #[test]
     fn lengths_that_make_no_sense_are_refused_in_a_sentence() {
         let error = |text| marks(text).unwrap_err();
-        assert!(error("mark_all_above_kib = 64").contains("is for fabrics with mark_above_kib"));
-        let sentence = error("mark_above_kib = 64\nmark_all_above_kib = 63");
-        assert!(sentence.contains("mark_all_above_kib = 63: it is at least mark_above_kib, which is 64"), "{sentence}");
+        assert!(error("mark_all_above = \"64 KiB\"").contains("is for fabrics with mark_above"));
+        let sentence = error("mark_above = \"64 KiB\"\nmark_all_above = \"63 KiB\"");
+        assert!(sentence.contains("mark_all_above = 63 KiB: it is at least mark_above, which is 64 KiB"), "{sentence}");
     }
 }

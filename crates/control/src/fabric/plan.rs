@@ -15,8 +15,10 @@ use super::file::{FabricFile, LinkFile};
 use super::lossless::Thresholds;
 use super::marks::Marks;
 use super::{memory, served};
+use crate::config::SwitchConfigFile;
 use crate::memory::MAX_ELEMENTS_PER_PACKET;
 use crate::option_text::of_switches;
+use crate::quantity::{Bytes, DataRate};
 use crate::routes::{Cabling, Port};
 use crate::shared_memory::SharedMemory;
 
@@ -100,7 +102,9 @@ pub struct FabricLayout {
 /// The fewest characters of a secret.
 const SECRET_LEN: usize = 16;
 /// The smallest queue: two of the longest packets on ordinary Ethernet.
-const MIN_QUEUE_KIB: u32 = 4;
+const MIN_QUEUE: Bytes = Bytes(4 << 10);
+/// The largest queue.
+const MAX_QUEUE: Bytes = Bytes(1 << 30);
 
 impl FabricLayout {
     /// Computes numbers, addresses and ways; the error is one sentence.
@@ -136,7 +140,7 @@ impl FabricLayout {
         let cables = cable_properties(file, &cabling, find)?;
         Ok(FabricLayout {
             lossless: Thresholds::of(file, &cables)?,
-            memory_at: memory::by_switch(&file.memory_mib_at, &cabling, find)?,
+            memory_at: memory::by_switch(&file.memory_at, &cabling, find)?,
             cables,
             nodes,
             cabling,
@@ -151,7 +155,7 @@ impl FabricLayout {
             operators,
             servers,
             elements_per_packet: file.elements_per_packet,
-            memory_bytes: u64::from(file.memory_mib) << 20,
+            memory_bytes: file.memory.0,
         })
     }
 
@@ -215,16 +219,15 @@ fn check_settings(file: &FabricFile) -> Result<(), String> {
     if file.secret.chars().count() < SECRET_LEN {
         return Err(format!("secret: at least {SECRET_LEN} characters, such as `openssl rand -hex 16` prints"));
     }
-    let rates = file.links.iter().map(|link| link.rate_mbps).chain([file.rate_mbps]);
-    if rates.flatten().any(|rate| rate == 0) {
-        return Err("rate_mbps = 0: nothing would ever leave; leave it out for no limit".into());
+    let queues = file.links.iter().filter_map(|link| link.queue).chain([file.queue]);
+    if let Some(queue) = queues.into_iter().find(|queue| !(MIN_QUEUE..=MAX_QUEUE).contains(queue)) {
+        return Err(format!("queue = {queue}: it may be {MIN_QUEUE} to {MAX_QUEUE}"));
     }
-    let queues = file.links.iter().filter_map(|link| link.queue_kib).chain([file.queue_kib]);
-    if let Some(queue) = queues.into_iter().find(|queue| !(MIN_QUEUE_KIB..=1 << 20).contains(queue)) {
-        return Err(format!("queue_kib = {queue}: it may be {MIN_QUEUE_KIB} to {}", 1 << 20));
+    if file.port == 0 {
+        return Err("port = 0: it is at least 1".into());
     }
-    if file.port == 0 || file.memory_mib == 0 {
-        return Err("port and memory_mib are at least 1".into());
+    if file.memory < SwitchConfigFile::MIN_MEMORY {
+        return Err(format!("memory = {}: it is at least {}", file.memory, SwitchConfigFile::MIN_MEMORY));
     }
     if !(1..=MAX_ELEMENTS_PER_PACKET).contains(&file.elements_per_packet) {
         return Err(format!(
@@ -338,21 +341,17 @@ fn cable_properties(
     cabling: &Cabling,
     find: impl Fn(&String) -> Result<NodeId, String>,
 ) -> Result<Vec<Cable>, String> {
-    let bits = |mbps: u32| u64::from(mbps) * 1_000_000;
-    let common = Cable { bits_per_s: file.rate_mbps.map(bits), queue_bytes: kib(file.queue_kib) };
+    let bits = |rate: DataRate| rate.0.0;
+    let common = Cable { bits_per_s: file.rate.map(bits), queue_bytes: file.queue.0 };
     let mut cables = vec![common; cabling.cables.len()];
-    for LinkFile { between: [a, b], rate_mbps, queue_kib } in &file.links {
+    for LinkFile { between: [a, b], rate, queue } in &file.links {
         let (from, to) = (find(a)?, find(b)?);
         let found = cabling.cables.iter().position(|&ends| ends == (from, to) || ends == (to, from));
         let cable = &mut cables[found.ok_or_else(|| format!("link: nothing joins '{a}' and '{b}'"))?];
-        cable.bits_per_s = rate_mbps.map(bits).or(cable.bits_per_s);
-        cable.queue_bytes = queue_kib.map(kib).unwrap_or(cable.queue_bytes);
+        cable.bits_per_s = rate.map(bits).or(cable.bits_per_s);
+        cable.queue_bytes = queue.map_or(cable.queue_bytes, |queue| queue.0);
     }
     Ok(cables)
-}
-
-fn kib(kib: u32) -> u64 {
-    u64::from(kib) << 10
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ mod tests {
         for (keys, error) in [
             ("servers = [\"pigeon\"]", "servers: there is no node 'pigeon'"),
             ("servers = [\"leaf0\"]", "servers: 'leaf0' is a switch, and servers are on hosts"),
-            ("servers = [\"host1\"]\nrate_mbps = 100\nlossless = true", "leave out servers or lossless"),
+            ("servers = [\"host1\"]\nrate = \"100 Mbit/s\"\nlossless = true", "leave out servers or lossless"),
         ] {
             let told = parse(keys).unwrap_err().to_string();
             assert!(told.contains(error), "{told}");

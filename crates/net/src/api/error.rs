@@ -118,7 +118,7 @@ impl From<Refusal> for ApiError {
             | Refusal::WatchedAlready { .. }
             | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::NotComing { .. } | Refusal::AboveSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
-            // An error of the switch above keeps its own code, and has this status whatever its status was there.
+            // An error of the parent switch keeps its own code, and has this status whatever its status was there.
             Refusal::Above { .. } => StatusCode::BAD_GATEWAY,
         };
         let mut error = ApiError::new(status, refusal.code(), refusal.to_string());
@@ -129,7 +129,7 @@ impl From<Refusal> for ApiError {
 
 /// The code and sentence of an answer that is an error, for the layers that the answer passes on its way out.
 #[derive(Clone)]
-pub struct Said {
+pub struct ErrorInfo {
     /// The code, for programs.
     pub code: String,
     /// The sentence, for people.
@@ -138,7 +138,7 @@ pub struct Said {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let said = Said { code: self.body.code.clone(), error: self.body.error.clone() };
+        let said = ErrorInfo { code: self.body.code.clone(), error: self.body.error.clone() };
         (self.status, Extension(said), Json(self.body)).into_response()
     }
 }

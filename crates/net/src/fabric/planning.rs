@@ -1,14 +1,13 @@
 //! Where the trees of a job run, chosen by the planner of `control`: over cables that are alive, beside the trees that
-//! run already. [`super::housing`] adds what switches have room for.
+//! run already. [`super::tree_capacity`] adds what switches have memory for.
 
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::{DEFAULT_TREES, Network, Tree, TreeError, TreeParent, TreeSwitch, Wish};
-use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::ids::NodeId;
 
-use super::housing;
-use super::job::FabricJob;
+use super::job::{FabricJob, Request};
 
-/// What a job is expected to send: the same as any other.
+/// The load of a job: the same as of any other.
 pub(super) const RATE: u64 = 1 << 20;
 
 /// The fabric as trees are planned over it.
@@ -19,21 +18,12 @@ pub(super) fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
     network
 }
 
-/// The data from which the trees of a job are planned.
-pub struct Request<'a> {
-    pub id: JobId,
-    /// The hosts, by rank.
-    pub hosts: &'a [NodeId],
-    /// The number of trees, if its ranks insist on one.
-    pub trees: Option<u16>,
-}
-
-/// The job's trees, as if every switch had room for them. They avoid dead cables.
+/// The job's trees, as if every switch had memory for them. They avoid dead cables.
 pub fn plan(fabric: &FabricLayout, request: &Request<'_>, dead_cables: &[usize]) -> Result<Vec<Tree>, TreeError> {
     plan_over(&network(fabric, dead_cables), request, &|_| 0)
 }
 
-/// The job's trees over this network. `need`: the bytes that a tree takes of a switch with so many children.
+/// The job's trees over this network. `need`: the bytes that a tree takes of a switch with this number of children.
 pub(super) fn plan_over(
     network: &Network,
     request: &Request<'_>,
@@ -50,7 +40,7 @@ pub(super) fn plan_over(
 }
 
 /// The job's trees, with new trees in place of those that use dead cables. Other trees stay. `None` if no tree uses a
-/// dead cable, and an error if there is no other way.
+/// dead cable, and an error if there is no other route.
 pub fn replan<'a>(
     fabric: &FabricLayout,
     job: &FabricJob,
@@ -70,7 +60,7 @@ pub fn replan<'a>(
     }
     let mut network = network(fabric, dead_cables);
     others.for_each(|other| network.add_load(&other.trees, RATE));
-    housing::shut_small(&mut network, fabric, job)?;
+    exclude_small(&mut network, fabric, job)?;
     let mut trees = Vec::with_capacity(job.trees.len());
     for tree in job.trees.iter().filter(|tree| stands(tree)) {
         network.add_load(std::slice::from_ref(tree), RATE);
@@ -89,6 +79,23 @@ pub fn replan<'a>(
     Ok(Some(trees))
 }
 
+/// Excludes switches with less memory than jobs divide. An error if the job has members behind one.
+pub(super) fn exclude_small(network: &mut Network, fabric: &FabricLayout, job: &FabricJob) -> Result<(), TreeError> {
+    for switch in fabric.switches().filter(|&switch| is_small(fabric, switch)) {
+        let children = job.hosts.iter().filter(|&&host| fabric.leaf_of(host) == switch).count();
+        if children > 0 {
+            let (need, room) = (fabric.memory_bytes, fabric.memory_of(switch));
+            return Err(TreeError::Full { switch: fabric.name(switch).to_owned(), children, need, room });
+        }
+        network.set_switch(switch, false);
+    }
+    Ok(())
+}
+
+pub(super) fn is_small(fabric: &FabricLayout, switch: NodeId) -> bool {
+    fabric.memory_of(switch) < fabric.memory_bytes
+}
+
 /// True if the planned trees are as many as there would be if every cable were alive.
 pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
     let whole = plan(fabric, request, &[]);
@@ -101,11 +108,11 @@ pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<V
 
 /// What the ranks of a job can do when one of its trees is broken.
 pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> String {
-    let seat = fabric.seat;
+    let controller = fabric.seat;
     let cut_off =
         |port: &tributary_control::routes::Port| !fabric.is_switch(port.to) || dead_cables.contains(&port.cable);
-    if fabric.ports[seat.index()].iter().all(cut_off) {
-        return format!("connect again when {}, where jobs are formed, is started again", fabric.name(seat));
+    if fabric.ports[controller.index()].iter().all(cut_off) {
+        return format!("connect again when {}, where jobs are formed, is started again", fabric.name(controller));
     }
     let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
     match plan(fabric, &request, dead_cables) {
@@ -114,7 +121,7 @@ pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> 
             roots.sort_unstable();
             format!("connect again to run over {}", roots.join(" and "))
         }
-        Err(error) => format!("no other way is left ({error}): start it again, then connect again"),
+        Err(error) => format!("no other route is left ({error}): start it again, then connect again"),
     }
 }
 
@@ -135,7 +142,7 @@ mod tests {
     use tributary_control::JobName;
     use tributary_control::fabric::FabricFile;
     use tributary_proto::contract::config::JobConfig;
-    use tributary_proto::contract::ids::JobKey;
+    use tributary_proto::contract::ids::{JobId, JobKey};
     use tributary_proto::protocols;
 
     use crate::shard::JobInstall;

@@ -11,7 +11,7 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use super::names::{Hosts, Placement, SwitchName};
-use super::quantity::{Bytes, Duration, Share};
+use super::{Bytes, Duration, Share};
 use crate::engine::Data;
 
 /// `[[job]]`: ranks that reduce together.

@@ -7,7 +7,6 @@ mod job;
 mod keys;
 mod names;
 mod network;
-mod quantity;
 mod shape;
 mod traffic;
 mod training;
@@ -26,10 +25,10 @@ pub use job::{
 pub use keys::{overlay, set_key};
 pub use names::{Hosts, LinkSet, Links, NodeName, Placement, SwitchName, Tier};
 pub use network::{LosslessSection, Network, NoiseSection, Routing};
-pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, StarShape};
 pub use traffic::{Pattern, TrafficSection, Transport, TransportSection};
 pub use training::{SmallModels, TrainingSection};
+pub use tributary_control::quantity::{Bytes, DataRate, Duration, Share};
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -189,7 +188,7 @@ pub(crate) fn other_kind(table: &toml::Table) -> Option<&'static str> {
     }
     (has("parameters") && has("published")).then_some(
         "this file holds published results and is for `tributary reproduce ID`: the id is the file's name without \
-         .toml, and `tributary reproduce --list` shows all of them",
+         .toml, and `tributary reproduce list` shows all of them",
     )
 }
 

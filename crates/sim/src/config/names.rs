@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tributary_proto::contract::ids::NodeId;
 
-use super::quantity::Share;
+use super::Share;
 use super::{ConfigError, invalid};
 use crate::topology::Graph;
 

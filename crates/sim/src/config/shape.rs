@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
 use super::names::NodeName;
-use super::quantity::{Bytes, DataRate, Duration};
+use super::{Bytes, DataRate, Duration};
 use super::{ConfigError, invalid};
 use crate::topology::LinkSpec;
 use crate::topology::{Clos, Graph};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job::Timeouts;
 use super::names::{Hosts, Placement};
-use super::quantity::{Bytes, DataRate, Duration, Share};
+use super::{Bytes, DataRate, Duration, Share};
 use crate::workload::FlowSizes;
 
 /// `[[traffic]]`: other traffic on the network.

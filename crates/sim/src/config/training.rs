@@ -9,7 +9,7 @@ use tributary_proto::contract::protocol::Protocol;
 
 use super::job::{CollectiveKind, JobSection, RootChoice, Timeouts, op_name, protocol_name};
 use super::names::{Hosts, Placement};
-use super::quantity::{Bytes, Duration, Share};
+use super::{Bytes, Duration, Share};
 
 /// Jobs of one kind.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

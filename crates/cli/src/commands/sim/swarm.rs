@@ -6,9 +6,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tributary_sim::swarm::{self, Outcome};
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
-use crate::stage::Interrupt;
 
 /// The flags of `tributary sim swarm`.
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("\"{text}\" is no range of seeds: write it as in 0..1000");
+    let wrong = || format!("\"{text}\" is not a range of seeds: write it as in 0..1000");
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
     let (from, to) = (from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?);
     if from < to { Ok(from..to) } else { Err(format!("\"{text}\" is an empty range of seeds")) }
@@ -64,9 +64,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         output::line(&format!("{ran} scenarios, {events} events, {} failed", failed.len()))?;
     }
     match failed.first() {
-        Some(seed) => Err(Failure::Told(format!("{} scenarios failed, the first is {}", failed.len(), replay(*seed)))),
+        Some(seed) => {
+            Err(Failure::Reported(format!("{} scenarios failed, the first is {}", failed.len(), replay(*seed))))
+        }
         None if interrupt.is_set() => {
-            Err(Failure::Told(format!("stopped after {ran} scenarios, none of which failed")))
+            Err(Failure::Reported(format!("stopped after {ran} scenarios, none of which failed")))
         }
         None => Ok(()),
     }

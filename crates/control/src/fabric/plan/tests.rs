@@ -28,9 +28,9 @@ fn a_leaf_spine_has_names_numbers_addresses_and_roots() {
 
 #[test]
 fn a_graph_names_its_own_nodes_and_one_link_may_differ() {
-    let text = "rate_mbps = 100\n[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\n\
+    let text = "rate = \"100 Mbit/s\"\n[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\n\
                 links = [[\"a\", \"x\"], [\"b\", \"y\"], [\"x\", \"y\"]]\n\
-                [[link]]\nbetween = [\"y\", \"x\"]\nrate_mbps = 40\nqueue_kib = 16\n\
+                [[link]]\nbetween = [\"y\", \"x\"]\nrate = \"40 Mbit/s\"\nqueue = \"16 KiB\"\n\
                 [addresses]\nx = \"192.168.0.1\"\n";
     let fabric = parse(text).unwrap();
     assert_eq!(fabric.cables[2], Cable { bits_per_s: Some(40_000_000), queue_bytes: 16 << 10 });
@@ -67,9 +67,9 @@ fn a_wrong_file_is_one_sentence_that_names_the_place() {
         ("colour = 1".to_string(), "line 2: unknown field `colour`"),
         (format!("seat = \"host0\"\n{SMALL}"), "'host0' is a host"),
         (format!("seat = \"leaf9\"\n{SMALL}"), "no node 'leaf9'"),
-        (format!("rate_mbps = 0\n{SMALL}"), "rate_mbps = 0"),
+        (format!("rate = \"0 bit/s\"\n{SMALL}"), "\"0 bit/s\" is not the rate of a link"),
         (format!("{SMALL}[switches.pigeon]\nwings = 2"), "switches have no options for \"pigeon\", but for"),
-        (format!("queue_kib = 1\n{SMALL}"), "queue_kib = 1"),
+        (format!("queue = \"1 KiB\"\n{SMALL}"), "queue = 1 KiB: it may be 4 KiB to 1 GiB"),
         (format!("{SMALL}[addresses]\nleaf0 = \"10.77.0.1\"\n"), "both have the address"),
         (format!("{SMALL}[addresses]\nleaf7 = \"10.77.0.1\"\n"), "no node 'leaf7'"),
         (format!("{SMALL}[control]\nhost0 = \"10.77.0.1:1\"\n"), "is a host, and only switches"),
