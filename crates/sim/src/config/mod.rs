@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tributary_control::option_text::OptionTable;
 use tributary_proto::contract::time::Span;
 
-pub use cores::{CoresSection, CostMode, Full, SubsetName};
+pub use cores::{CoresSection, Full, SubsetName};
 pub use job::{
     CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, RootChoice, ServerWord,
     StragglerSection, Timeouts,
