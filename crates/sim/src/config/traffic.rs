@@ -84,6 +84,12 @@ pub struct TransportSection {
     /// The first window of a flow in packets; 10 if left out (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
+    /// The congestion controller of flows; DCTCP if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// The round trip that delay-based controllers aim for; 50 us if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_delay: Option<Duration>,
     /// Retransmission timeouts; if left out, 10 ms at first and at least, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto: Option<Timeouts>,
