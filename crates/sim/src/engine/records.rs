@@ -150,6 +150,13 @@ pub enum JobErrorKind {
     OperatorFailed,
 }
 
+impl JobErrorKind {
+    /// True for a result that does not contain every contribution exactly once.
+    pub fn is_wrong_sum(&self) -> bool {
+        matches!(self, JobErrorKind::WrongSum(_) | JobErrorKind::ResultsDiffer(_))
+    }
+}
+
 /// An error of one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobError {

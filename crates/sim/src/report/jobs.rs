@@ -11,7 +11,7 @@ use super::Samples;
 use super::switches::{self, MetricReport};
 use super::training::{self, LifetimeReport};
 use crate::cores::operators::OperatorCycles;
-use crate::engine::{CustomOp, Data, Iteration, Job, JobErrorKind, JobIndex, Simulation, SwitchMetrics};
+use crate::engine::{CustomOp, Data, Iteration, Job, JobIndex, Simulation, SwitchMetrics};
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -220,11 +220,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         switch_metrics: switches::of_job(metrics, job.index),
         fault: job.failed.as_ref().map(|failure| format!("switch {}: {}", failure.switch, failure.why)),
         stuck: stuck(job),
-        wrong_sums: job
-            .errors
-            .iter()
-            .filter(|error| matches!(error.kind, JobErrorKind::WrongSum(_) | JobErrorKind::ResultsDiffer(_)))
-            .count(),
+        wrong_sums: job.errors.iter().filter(|error| error.kind.is_wrong_sum()).count(),
         errors: job.errors.iter().map(|error| job.sentence(error)).collect(),
     }
 }
