@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_proto::contract::custom_op::CustomOp;
+use tributary_proto::contract::custom_op::CustomOp as _;
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::host::HostEvent;
 use tributary_proto::contract::ids::{JobKey, NodeId, Rank, ServerId};

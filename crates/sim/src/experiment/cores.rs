@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use tributary_numeric::DType;
-use tributary_proto::contract::custom_op::CustomOp;
+use tributary_proto::contract::custom_op::CustomOp as _;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::numbers::Numbers;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tributary_operators::element::Element;
 use tributary_operators::source::{self, Language};
 use tributary_operators::{OperatorError, Sandbox, UserOperator, describe, expression, shipped};
-use tributary_proto::contract::custom_op::CustomOp;
+use tributary_proto::contract::custom_op::CustomOp as _;
 use tributary_proto::protocols;
 
 use crate::config::{ExpressionSource, JobSection, OperatorSource};

@@ -2,7 +2,7 @@
 
 use tributary_control::option_text::{of_switches, texts};
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::contract::custom_op::CustomOp;
+use tributary_proto::contract::custom_op::CustomOp as _;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::options::{Defaults, Options};
 use tributary_proto::contract::protocol::Placement;

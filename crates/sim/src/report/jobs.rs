@@ -1,7 +1,7 @@
 //! Jobs in a report.
 
 use serde::Serialize;
-use tributary_proto::contract::custom_op::CustomOp;
+use tributary_proto::contract::custom_op::CustomOp as _;
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::host::HostStats;
 use tributary_proto::contract::protocol::Placement;
