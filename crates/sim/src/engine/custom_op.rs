@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tributary_control::trees::Tree;
 use tributary_operators::{UserOperator, reduce};
-use tributary_proto::contract::custom_op as contract;
+use tributary_proto::contract::custom_op::{self as contract, CustomOp as _};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::sum_tree::{SumOrder, SumTree};
 use tributary_proto::contract::tensor::{Primitive, Spec};
