@@ -176,9 +176,9 @@ impl Blocks {
     fn bring(&mut self, now: u64, task: &mut Task) -> (Kind, Spent) {
         let Called { counts, copy, combine, .. } = task.called;
         let Some(round) = self.round(task).filter(|_| counts) else { return (combine.main(), combine) };
-        if let Needs::Place(index, places) = task.packet.needs {
+        if let Needs::Place(index, children) = task.packet.needs {
             if round.nodes.is_empty() {
-                round.plant(places.into());
+                round.plant(children.into());
             }
             round.nodes[0][usize::from(index)] = Node::From(now + copy.total());
             return (Kind::Copy, copy);
