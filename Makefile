@@ -100,7 +100,7 @@ $(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
 	@touch $@
 
 page-picture: build test-tools ## docs/page.png: the switch's page with three jobs, as a browser shows it
-	$(PYTHON) tests/page_picture.py docs/page.png
+	$(PYTHON) tests/programs/page_picture.py docs/page.png
 
 demo: build ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
 	scripts/apt-install iproute2 nftables

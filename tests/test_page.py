@@ -151,7 +151,7 @@ def test_names_that_are_html_stay_text(window: Browser, daemon: Daemon, job: str
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
 def test_from_outside_the_page_asks_for_the_token(tmp_path: Path) -> None:
     """In a namespace whose own address is not private: there the switch asks everybody for a token."""
-    inner = [sys.executable, str(Path(__file__).with_name("host_page.py")), str(tmp_path)]
+    inner = [sys.executable, str(Path(browser.__file__).with_name("host_page.py")), str(tmp_path)]
     setup = 'ip link set lo up && ip address add 198.51.100.1/32 dev lo && exec "$@"'
     ran = subprocess.run(
         ["unshare", "--net", "sh", "-c", setup, "sh", *inner], capture_output=True, text=True, timeout=200, check=False

@@ -225,7 +225,7 @@ def faulty() -> Iterator[str]:
 )
 def test_twenty_runs_over_lossy_reordering_links_have_the_bits_of_the_reference(faulty: str) -> None:
     inside = ["ip", "netns", "exec", faulty]
-    command = [*inside, sys.executable, str(HERE / "rank_panama.py"), "20"]
+    command = [*inside, sys.executable, str(HERE / "programs" / "rank_panama.py"), "20"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout.splitlines()[-1])

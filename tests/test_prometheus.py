@@ -77,7 +77,7 @@ def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
 def test_prometheus_sees_loss_a_straggler_a_dead_rank_and_strangers(tmp_path: Path) -> None:
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is missing: apt-get install prometheus")
-    host = [sys.executable, str(Path(__file__).with_name("host_prometheus.py")), str(tmp_path)]
+    host = [sys.executable, str(Path(program.__file__).with_name("host_prometheus.py")), str(tmp_path)]
     star = ["star", "--hosts", "4", "--loss-percent", "2", "--shards", "1", "--timeout", "240", "--", *host]
     result = subprocess.run(
         [program.PROGRAM, *star], capture_output=True, text=True, check=False, env=program.ENVIRONMENT, timeout=300

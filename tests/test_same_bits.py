@@ -113,7 +113,7 @@ def test_bits_on_links_that_lose_packets_are_as_the_page_says() -> None:
     def star(*flags: str) -> dict[str, str]:
         command = [sys.executable, "-m", "tributary", "star", "--hosts", "4", *flags, "--"]
         ran = subprocess.run(
-            [*command, sys.executable, str(ROOT / "tests" / "rank_bits.py"), *protocols],
+            [*command, sys.executable, rank_bits.__file__, *protocols],
             capture_output=True,
             text=True,
             timeout=300,

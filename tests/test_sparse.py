@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -91,7 +90,7 @@ def test_a_job_is_dense_or_sparse(daemon: Daemon, job: str) -> None:
     reason="network namespaces need root, iproute2 and nftables",
 )
 def test_sums_are_exact_over_links_that_lose_packets() -> None:
-    host = [sys.executable, str(Path(__file__).with_name("rank_sparse.py"))]
+    host = [sys.executable, rank_sparse.__file__]
     star = ["star", "--hosts", "3", "--loss-percent", "5", "--shards", "2", "--timeout", "240", "--", *host]
     done = subprocess.run(
         [program.PROGRAM, *star], capture_output=True, text=True, check=False, env=program.ENVIRONMENT, timeout=300

@@ -138,7 +138,7 @@ def test_members_change_on_links_that_lose_packets(meet: str) -> None:
         pytest.skip("network namespaces need root, iproute2 and nftables")
     star = [sys.executable, "-m", "tributary", "star", "--hosts", "3", "--loss-percent", "1", "--timeout", "120", "--"]
     ran = subprocess.run(
-        [*star, sys.executable, "tests/torch_rank_elastic.py", meet, "24"],
+        [*star, sys.executable, "tests/programs/torch_rank_elastic.py", meet, "24"],
         capture_output=True,
         text=True,
         cwd=ROOT,

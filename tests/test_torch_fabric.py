@@ -48,7 +48,7 @@ for rank in $ranks; do wait $rank; done
 def test_every_operation_goes_over_a_fabric(tmp_path: Path) -> None:
     settings = {
         "PYTHON": sys.executable,
-        "RANK_PROGRAM": str(HERE / "torch_rank_fabric.py"),
+        "RANK_PROGRAM": str(HERE / "programs" / "torch_rank_fabric.py"),
         "MEET": str(tmp_path / "meet"),
     }
     command = [PROGRAM, "fabric", str(EXAMPLE), "--run", SCRIPT]

@@ -96,7 +96,7 @@ def test_lightning_trains_with_its_ddp_strategy(tmp_path: Path) -> None:
     pytest.importorskip("pytorch_lightning", reason="Lightning is not installed; `make test-torch` installs it")
     script = tmp_path / "trains.py"
     script.write_text(LIGHTNING)
-    ran = torchrun(str(script), str(tmp_path), PYTHONPATH=str(Path(__file__).parent))
+    ran = torchrun(str(script), str(tmp_path), PYTHONPATH=str(Path(__file__).parent / "programs"))
     assert ran.returncode == 0, ran.stderr
     told = [line.split() for line in ran.stdout.splitlines() if line.startswith("trained")]
     assert len(told) == 2, ran.stdout

@@ -1,14 +1,18 @@
-//! The house's rules as a test: lines of files and functions, protocols' names, unsafe code, and arrows.
+//! The project's rules as a test: lengths, protocols' names, banned words, unsafe code, dependencies between crates, folders
+//! and modules, dependencies on others, and pages.
 //!
 //! Every rule gives [`Offences`]: what breaks it, and how much. `offenders.txt` lists those that were there before the rule,
 //! and may only shrink; `tests/house.rs` compares. Nothing here is compiled into a program.
 
 mod arrows;
 mod circles;
+mod dependencies;
 mod lengths;
 mod names;
 mod source;
 mod unsafe_code;
+mod versions;
+pub mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,6 +39,8 @@ pub fn offences(root: &Path) -> Offences {
     }
     arrows::check_crates(root, &mut offences);
     circles::check(&sources, &mut offences);
+    dependencies::check(root, &mut offences);
+    versions::check(root, &mut offences);
     offences
 }
 
@@ -69,6 +75,11 @@ pub fn advice(offence: &str) -> &'static str {
             "contract knows nobody, tensors know it, parts know both, and protocols know all these but not each other"
         }
         "circle" => "what two files or folders of a crate share is in a third that knows neither of them",
-        _ => "this is no rule of tests/tidy",
+        "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
+        "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
+        "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",
+        "source" => "dependencies come from crates.io alone",
+        "rust" => "Cargo.toml's rust-version is the oldest Rust: name the same version, `Rust X or newer`",
+        _ => "no rule of tests/tidy has this name",
     }
 }

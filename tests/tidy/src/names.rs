@@ -37,7 +37,7 @@ const ROOMS: [&str; 13] = [
     "python/tributary/*.py",
     "tests/test_*.py",
     "tests/test_*_operators.py",
-    "tests/rank_*.py",
+    "tests/programs/rank_*.py",
 ];
 /// Where all may be: published figures have protocols' names, and so has this rule.
 const COMMON_ROOMS: [&str; 3] = ["crates/sim/src/reproduce/", "experiments/", "tests/tidy/"];

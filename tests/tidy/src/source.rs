@@ -39,18 +39,33 @@ impl Source {
     }
 }
 
+/// What people read: path and text of every page, and of every file of settings or experiments.
+pub fn pages(root: &Path) -> Vec<(String, String)> {
+    let mut pages = Vec::new();
+    let mut note = |path: &str, text| pages.push((path.to_string(), text));
+    for folder in [".", "docs", "deploy", "crates", "experiments", "examples", "tests", "python"] {
+        walk(root, folder, folder != ".", &[".md", ".toml", ".pyi"], &mut note);
+    }
+    pages
+}
+
 fn collect(root: &Path, folder: &str, sources: &mut Vec<Source>) {
+    walk(root, folder, true, &[".rs", ".py"], &mut |path, text| sources.push(Source::new(path, text)));
+}
+
+/// Gives path and text of the files in a folder with one of the endings: in what is below it too, if `deep`.
+fn walk(root: &Path, folder: &str, deep: bool, endings: &[&str], note: &mut impl FnMut(&str, String)) {
     let Ok(entries) = fs::read_dir(root.join(folder)) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let path = format!("{folder}/{name}");
+        let path = if folder == "." { name.clone() } else { format!("{folder}/{name}") };
         if entry.path().is_dir() {
-            if name != "target" && !name.starts_with('.') {
-                collect(root, &path, sources);
+            if deep && name != "target" && !name.starts_with('.') {
+                walk(root, &path, deep, endings, note);
             }
-        } else if name.ends_with(".rs") || name.ends_with(".py") {
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
             let text = fs::read_to_string(entry.path()).unwrap_or_else(|error| panic!("{path}: {error}"));
-            sources.push(Source::new(&path, text));
+            note(&path, text);
         }
     }
 }

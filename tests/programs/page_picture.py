@@ -1,4 +1,4 @@
-"""Take the picture of the switch's page that the docs show: ``python tests/page_picture.py docs/page.png``.
+"""Take the picture of the switch's page that the docs show: ``python tests/programs/page_picture.py docs/page.png``.
 
 Three jobs of four ranks: one sums, one has a slow rank, one waits for a rank that never calls.
 """

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def start(*arguments: str, processes: int = 2, **variables: str) -> subprocess.Popen[str]:

@@ -25,7 +25,7 @@ import numpy as np
 
 import tributary
 
-REPO = Path(__file__).parent.parent
+REPO = Path(__file__).parents[2]
 SWITCH = os.environ["TRIBUTARY_SWITCH"]
 HOST = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"]) - 1
