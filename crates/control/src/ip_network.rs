@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn a_network_has_the_addresses_that_begin_as_it_does() {
-        let has = |network: &str, address: &str| network.parse::<IpNetwork>().unwrap().contains(address.parse().unwrap());
+        let has =
+            |network: &str, address: &str| network.parse::<IpNetwork>().unwrap().contains(address.parse().unwrap());
         for (network, inside, outside) in [
             ("10.0.0.7", "10.0.0.7", "10.0.0.6"),
             ("10.0.0.7", "::ffff:10.0.0.7", "::a00:7"),

@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn bytes_have_the_largest_unit_of_which_there_is_one() {
-        let cases = [(0, "0 bytes"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (3 << 19, "1.5 MiB"), (2 << 30, "2.0 GiB")];
+        let cases =
+            [(0, "0 bytes"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (3 << 19, "1.5 MiB"), (2 << 30, "2.0 GiB")];
         for (bytes, text) in cases {
             assert_eq!(Bytes(bytes).to_string(), text);
         }

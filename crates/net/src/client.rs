@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tributary_control::{Ascent, JobName};
+use tributary_control::JobName;
+use tributary_control::levels::ParentAnswer;
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
@@ -179,7 +180,7 @@ impl SwitchAbove {
     }
 
     /// Joins a job with the ranks that have joined at the switch below. Returns when all ranks of the job are there.
-    pub fn join(&self, name: &JobName, body: &SwitchJoinBody, timeout: Duration) -> Result<Ascent, ClientError> {
+    pub fn join(&self, name: &JobName, body: &SwitchJoinBody, timeout: Duration) -> Result<ParentAnswer, ClientError> {
         let path = format!("/jobs/{name}/switches/join");
         let reply: SwitchJoinReply = self.client.post(&path, body, timeout.saturating_add(MARGIN))?;
         reply.ascent(self.client.switch.ip()).ok_or_else(|| self.client.stranger())

@@ -22,8 +22,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tributary_control::levels::SwitchJoin;
 use tributary_control::{
-    Admitted, Control, Effect, JobName, JoinRequest, Limits, Refusal, Suspect, SwitchJoin, Testimony, Ticket,
+    Admitted, Control, Effect, JobName, JoinRequest, Limits, ProbeResult, ProbeTarget, Refusal, Ticket,
 };
 use tributary_operators::Library;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
@@ -94,7 +95,7 @@ impl ControlPlane {
         token: Option<Token>,
     ) -> ControlPlane {
         let ascender = Ascender::new(parent, listen, incarnation, token.clone());
-        ControlPlane::with(Control::below_another(limits), shards, Some((ascender, token)))
+        ControlPlane::with(Control::with_parent(limits), shards, Some((ascender, token)))
     }
 
     fn with(control: Control, shards: Vec<Box<dyn Shard>>, above: Option<WayUp>) -> ControlPlane {
@@ -161,7 +162,7 @@ impl ControlPlane {
         self.prove_worker(name, &request).await?;
         if self.ascender.is_none() {
             // A switch below another one does not know yet how many of the ranks join here.
-            request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world));
+            request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world_size));
         }
         self.admitted(name, |control, now, key| control.join(now, name, request, key)).await
     }
@@ -171,7 +172,7 @@ impl ControlPlane {
         self.with_control(|control| control.check_switch(&join))?;
         self.prove_switch(name, &join).await?;
         // Nobody knows how many racks there are. The guess is that all racks have as many ranks as this one.
-        let racks = join.ranks.first().map_or(1, |(request, _)| request.world.div_ceil(join.ranks.len() as u16));
+        let racks = join.ranks.first().map_or(1, |(request, _)| request.world_size.div_ceil(join.ranks.len() as u16));
         for (request, _) in &mut join.ranks {
             request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, racks));
         }
@@ -236,7 +237,7 @@ impl ControlPlane {
 
     /// An error unless the job is installed and the caller has its key.
     pub fn standing(&self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
-        self.state().control.standing(name, id, key)
+        self.state().control.check_member(name, id, key)
     }
 
     /// Reads the state of the state machine.
@@ -261,16 +262,16 @@ impl ControlPlane {
                     self.state().control.handle_timeout(self.now());
                 }
                 Some((suspect, said)) = answered.recv() => {
-                    self.state().control.testify(self.now(), suspect, said);
+                    self.state().control.probe_answered(self.now(), suspect, said);
                 }
             }
         }
     }
 
     /// Asks the hosts of suspect members about these members, and sends the hosts' testimonies on.
-    fn question_hosts(&self, answers: &UnboundedSender<(Suspect, Testimony)>) {
+    fn question_hosts(&self, answers: &UnboundedSender<(ProbeTarget, ProbeResult)>) {
         let mut state = self.state();
-        while let Some(suspect) = state.control.poll_suspect() {
+        while let Some(suspect) = state.control.poll_probe() {
             let (answers, questions) = (answers.clone(), self.questions.clone());
             tokio::spawn(async move {
                 // An error means that the control plane is gone. Then sending fails too.
@@ -287,9 +288,9 @@ impl ControlPlane {
                 if let Err(refusal) = &outcome {
                     tracing::debug!(job = %name, code = refusal.code(), %refusal, "refused by the switch above");
                 }
-                state.control.ascended(self.now(), &name, question, outcome);
+                state.control.parent_answered(self.now(), &name, question, outcome);
             }
-            Said::Missing { name, ranks } => state.control.missing_above(&name, ranks),
+            Said::Missing { name, ranks } => state.control.missing_at_parent(&name, ranks),
         }
     }
 
@@ -299,16 +300,16 @@ impl ControlPlane {
         }
         let mut state = self.state();
         match news {
-            News::Stands(stands) => state.control.watching_above(self.now(), id, stands),
-            News::Departed(gone) => state.control.told_above(id, gone),
+            News::Stands(stands) => state.control.watch_at_parent(self.now(), id, stands),
+            News::Departed(gone) => state.control.parent_reports(id, gone),
             News::Broken(_) => unreachable!("it was noted"),
-            News::Forgotten => state.control.forgotten_above(self.now(), id),
+            News::Forgotten => state.control.gone_at_parent(self.now(), id),
         }
     }
 
     fn pause(&self) -> Duration {
         let state = self.state();
-        let look = if state.control.awaits_signs() { LOOK_OFTEN } else { LOOK_EVERY };
+        let look = if state.control.awaits_reports() { LOOK_OFTEN } else { LOOK_EVERY };
         match state.control.poll_timeout() {
             Some(due) => duration(due.since(self.now())).min(look),
             None => look,
@@ -336,18 +337,18 @@ impl ControlPlane {
                 Effect::Install(plan) => self.install(plan).await,
                 Effect::Resize(id, slots) => shards::resize(&self.shards, id, slots).await,
                 Effect::Remove(id) => self.remove(id).await,
-                Effect::Unshare(protocol) => shards::unshare(&self.shards, protocol).await,
-                Effect::Ascend { name, question, mut ranks, most_slots, switches } => {
+                Effect::RemoveShared(protocol) => shards::unshare(&self.shards, protocol).await,
+                Effect::JoinParent { name, sequence, mut ranks, most_slots, switches } => {
                     if let Some(ascender) = &self.ascender {
                         let here = ranks.len() as u16;
                         for (request, _) in &mut ranks {
                             request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, here));
                         }
-                        let question = Question { name, number: question, ranks, most_slots, switches };
+                        let question = Question { name, number: sequence, ranks, most_slots, switches };
                         ascender.ask(question, self.shard_addrs());
                     }
                 }
-                Effect::Descend { name, job, key, wid, lost } => {
+                Effect::LeaveParent { name, job, key, wid, lost } => {
                     if let Some(ascender) = &self.ascender {
                         ascender.leave(name, job, key, wid, lost);
                     }

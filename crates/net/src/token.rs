@@ -4,7 +4,7 @@
 use std::env::{self, VarError};
 use std::fmt;
 
-use tributary_control::tokens::is_token_byte;
+use tributary_control::config::is_token_byte;
 
 /// The environment variable.
 pub const VARIABLE: &str = "TRIBUTARY_TOKEN";

@@ -28,7 +28,7 @@ fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
 fn fabric_with(number: u8, secret: &str, keys: &str) -> Arc<FabricLayout> {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
-        "secret = \"{secret}\"\nseat = \"top\"\nnetwork = \"127.77.{number}.0\"\nport = {}\n{keys}\
+        "secret = \"{secret}\"\ncontroller = \"top\"\nnetwork = \"127.77.{number}.0\"\nport = {}\n{keys}\
          [graph]\nhosts = [\"here\", \"away\"]\nswitches = [\"leaf\", \"top\"]\n\
          links = [[\"here\", \"leaf\"], [\"away\", \"top\"], [\"leaf\", \"top\"]]\n\
          [addresses]\nhere = \"127.0.0.1\"\n",

@@ -148,7 +148,7 @@ fn jobs_behind_different_leaves_have_all_of_these_and_a_full_leaf_is_named() {
             let joined = fabric.join(protocol, &format!("alone-{host}"), &[host], 1_024);
             assert_eq!(joined["slots"], 1_024, "{protocol} {joined}");
         }
-        let status = client::status(fabric.seat().udp_addr()).unwrap();
+        let status = client::status(fabric.controller().udp_addr()).unwrap();
         let held: u64 = status.jobs.iter().map(|job| job.memory_bytes).sum();
         assert!(held > 8 << 20, "one switch could not have had all: {held} bytes");
         assert!(status.switch.memory_used_bytes <= 8 << 20, "{protocol}: {}", status.switch.memory_used_bytes);
@@ -215,6 +215,6 @@ fn jobs_that_share_a_machine_are_admitted_as_the_smallest_switch_has_room() {
         let why = refused["error"].as_str().unwrap_or_else(|| panic!("{protocol}: {refused}"));
         assert!(why.starts_with("the switch is full: 1.0 MiB of 1.0 MiB are free"), "{why}");
     }
-    let status = client::status(fabric.seat().udp_addr()).unwrap();
+    let status = client::status(fabric.controller().udp_addr()).unwrap();
     assert_eq!((status.jobs.len(), status.switch.memory_used_bytes), (0, 0));
 }

@@ -38,7 +38,7 @@ impl Both {
     fn start(number: u8, servers: &str) -> Both {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(
-            "secret = \"0123456789abcdef\"\nseat = \"top\"\nnetwork = \"127.78.{number}.0\"\nport = {}\n{servers}\n\
+            "secret = \"0123456789abcdef\"\ncontroller = \"top\"\nnetwork = \"127.78.{number}.0\"\nport = {}\n{servers}\n\
              [graph]\nhosts = [\"here\", \"away\", \"other\"]\nswitches = [\"leaf\", \"top\"]\n\
              links = [[\"here\", \"leaf\"], [\"away\", \"top\"], [\"other\", \"top\"], [\"leaf\", \"top\"]]\n\
              [addresses]\nhere = \"127.0.0.1\"\n",

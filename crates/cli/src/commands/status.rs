@@ -159,9 +159,9 @@ fn figures(metrics: &[MetricStatus]) -> String {
 
 /// The lines for a switch of a fabric: its ports.
 fn about_fabric(fabric: &FabricStatus) -> Vec<String> {
-    let mut lines = vec![format!("{} of a fabric whose jobs are formed at {}", fabric.node, fabric.seat)];
+    let mut lines = vec![format!("{} of a fabric whose jobs are formed at {}", fabric.node, fabric.controller)];
     if !fabric.ready {
-        lines.push(format!("it does not know the running jobs yet: {} has not told it", fabric.seat));
+        lines.push(format!("it does not know the running jobs yet: {} has not told it", fabric.controller));
     }
     let mut table = Table::new([
         "PORT",

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tributary_control::config::Tokens;
 use tributary_control::config::{OperatorsFile, SwitchConfigFile};
-use tributary_control::tokens::Tokens;
-use tributary_control::{Limits, Network};
+use tributary_control::{IpNetwork, Limits};
 use tributary_net::heap;
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
@@ -100,7 +100,7 @@ pub struct Args {
     pub open: bool,
     /// Without tokens: take servers (tributary ps) from these addresses or networks too, and not from this machine alone
     #[arg(long, value_name = "ADDR[/BITS],...", value_delimiter = ',', conflicts_with = "tokens")]
-    pub servers: Option<Vec<Network>>,
+    pub servers: Option<Vec<IpNetwork>>,
     /// Be one switch of the fabric that this file describes
     #[arg(
         long, value_name = "FILE.toml", requires = "node",

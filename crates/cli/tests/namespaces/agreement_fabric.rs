@@ -97,7 +97,7 @@ fn a_fabric_agrees_within_15_percent() {
 }
 
 /// A fabric that loses nothing, with four spines.
-const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\nseat = \"leaf0\"\nrate_mbps = 200\nqueue_kib = 1024\nlossless = true\n\
+const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\ncontroller = \"leaf0\"\nrate_mbps = 200\nqueue_kib = 1024\nlossless = true\n\
                         mark_above_kib = 64\nmark_all_above_kib = 512\n[leaf_spine]\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n";
 
 /// A run over planned trees.

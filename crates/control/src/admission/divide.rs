@@ -46,7 +46,8 @@ fn slots_within(shape: &JobShape, bytes: u64) -> u16 {
 /// that the job may have. `None` if not even the fewest slots fit.
 pub fn divide(memory: u64, jobs: &[JobShape]) -> Option<Vec<u16>> {
     let slots = |bytes: u64| -> Vec<u16> { jobs.iter().map(|shape| slots_within(shape, bytes)).collect() };
-    let bytes = |slots: &[u16]| jobs.iter().zip(slots).map(|(shape, &slots)| shape.with_slots(slots).bytes()).sum::<u64>();
+    let bytes =
+        |slots: &[u16]| jobs.iter().zip(slots).map(|(shape, &slots)| shape.with_slots(slots).bytes()).sum::<u64>();
     let fewest = slots(0);
     if bytes(&fewest) > memory {
         return None;

@@ -119,6 +119,17 @@ pub struct ClientLimits {
     pub max_world_size: Option<u16>,
 }
 
+impl ClientLimits {
+    /// Half of the jobs and of the memory of a switch, so that the first client cannot take everything.
+    pub fn half_of(max_jobs: u16, memory_bytes: u64) -> ClientLimits {
+        ClientLimits {
+            jobs: Some(max_jobs.div_ceil(2)),
+            memory_bytes: Some(memory_bytes / 2),
+            ..ClientLimits::default()
+        }
+    }
+}
+
 /// The operator's limits for jobs whose names fit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {

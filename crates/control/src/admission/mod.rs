@@ -29,6 +29,6 @@ pub use divide::{divide_beside, is_resized};
 pub use job_shape::{JobShape, MAX_ELEMENTS_PER_PACKET};
 pub use limits::{ClientLimits, Limits, Quota};
 pub use refusal::Refusal;
-pub(crate) use request::disagreement;
 pub use request::JoinRequest;
+pub(crate) use request::disagreement;
 pub use tree_grant::{FabricShape, TreeGrant, grant_trees, repair_trees};

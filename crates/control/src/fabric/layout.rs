@@ -276,8 +276,7 @@ fn operators_by_switch(
     let mut served: BTreeMap<NodeId, String> = switches.map(|switch| (switch, operators.allow.clone())).collect();
     for (name, allow) in &operators.at {
         let node = find(name).map_err(|error| format!("[operators] at: {error}"))?;
-        let own =
-            served.get_mut(&node).ok_or_else(|| format!("[operators] at: '{name}' is a host, not a switch"))?;
+        let own = served.get_mut(&node).ok_or_else(|| format!("[operators] at: '{name}' is a host, not a switch"))?;
         own.clone_from(allow);
     }
     Ok(served)

@@ -160,7 +160,11 @@ pub(super) fn node(file: &FabricFile, name: &str, level: u8, number: u32, switch
 }
 
 /// An error if two nodes have one address, or the file names a node that is not there.
-pub(super) fn check_addresses(file: &FabricFile, nodes: &[Node], by_name: &BTreeMap<String, NodeId>) -> Result<(), String> {
+pub(super) fn check_addresses(
+    file: &FabricFile,
+    nodes: &[Node],
+    by_name: &BTreeMap<String, NodeId>,
+) -> Result<(), String> {
     for name in file.addresses.keys().chain(file.control.keys()) {
         let Some(&node) = by_name.get(name) else { return Err(format!("addresses: there is no node '{name}'")) };
         if file.control.contains_key(name) && nodes[node.index()].control.is_none() {

@@ -97,7 +97,15 @@ impl Control {
         }
         let server = self.servers.entry(offer.incarnation).or_insert_with(|| {
             let (state, watch) = (MemberState::Present, Watch::default());
-            RegisteredServer { offer: offer.clone(), state, last_seen: now, watch, changes: 0, known: None, registered: true }
+            RegisteredServer {
+                offer: offer.clone(),
+                state,
+                last_seen: now,
+                watch,
+                changes: 0,
+                known: None,
+                registered: true,
+            }
         });
         let incarnation = offer.incarnation;
         (server.offer, server.last_seen, server.registered) = (offer, now, true);
@@ -141,7 +149,8 @@ impl Control {
             let client = Client::at(addr.ip());
             let offer = ServerOffer { incarnation, addr, receive_buffer: 0, client };
             let (state, watch) = (MemberState::Present, Watch::default());
-            let expected = RegisteredServer { offer, state, last_seen: now, watch, changes: 0, known: None, registered: false };
+            let expected =
+                RegisteredServer { offer, state, last_seen: now, watch, changes: 0, known: None, registered: false };
             self.servers.entry(incarnation).or_insert(expected);
         }
     }
@@ -230,7 +239,9 @@ impl Control {
         if protocol.server_machine().is_none() {
             return (Servers::None, None);
         }
-        let own = |server: &&RegisteredServer| server.is_present() && server.registered && !server.offer.client.excludes(client);
+        let own = |server: &&RegisteredServer| {
+            server.is_present() && server.registered && !server.offer.client.excludes(client)
+        };
         let present = || self.servers.values().filter(own).map(|server| &server.offer);
         let of = |offer: &ServerOffer| JobServer { addr: offer.addr, incarnation: Some(offer.incarnation) };
         let mut servers: Vec<JobServer> = present().map(of).collect();
@@ -286,7 +297,8 @@ impl Control {
 
     /// Forgets servers that are gone and serve no job. A server that is gone may come back to a job that it served.
     fn forget_idle_servers(&mut self) {
-        let idle = |server: &RegisteredServer| !server.is_present() && self.served_by(server.offer.incarnation).is_empty();
+        let idle =
+            |server: &RegisteredServer| !server.is_present() && self.served_by(server.offer.incarnation).is_empty();
         let idle: Vec<u64> =
             self.servers.values().filter(|server| idle(server)).map(|server| server.offer.incarnation).collect();
         idle.iter().for_each(|incarnation| drop(self.servers.remove(incarnation)));

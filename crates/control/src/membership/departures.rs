@@ -95,8 +95,7 @@ impl RunningJob {
             member.is_some_and(|member| member.state == MemberState::Lost && member.since >= outage.since)
         };
         for outage in &self.outages {
-            let ranks: Vec<u16> =
-                outage.switch.ranks.iter().copied().filter(|&rank| lost_with(outage, rank)).collect();
+            let ranks: Vec<u16> = outage.switch.ranks.iter().copied().filter(|&rank| lost_with(outage, rank)).collect();
             if !ranks.is_empty() {
                 gone.switches.push(SwitchRanks { addr: outage.switch.addr, ranks });
             }

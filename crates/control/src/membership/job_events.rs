@@ -93,7 +93,8 @@ impl RunningJob {
         }
         let mut now = self.departed(None);
         now.members.retain(|gone| !gone.left);
-        let before = std::mem::replace(&mut self.reported, Reported { departures: self.departures, lost: now.clone() }).lost;
+        let before =
+            std::mem::replace(&mut self.reported, Reported { departures: self.departures, lost: now.clone() }).lost;
         let is_back = |rank: &u16| !now.members.iter().any(|gone| gone.rank == *rank);
         let ranks: Vec<u16> = before.members.iter().map(|gone| gone.rank).filter(is_back).collect();
         now.members.retain(|gone| !before.members.contains(gone));

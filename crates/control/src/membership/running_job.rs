@@ -127,7 +127,7 @@ impl RunningJob {
         let parent = plan.uplink.as_ref().map(|_| Member::new(now, None));
         let status = ServerStatus { state: MemberState::Present, since: now };
         let servers = vec![status; plan.servers.dedicated().len()];
-                RunningJob {
+        RunningJob {
             plan,
             client,
             divided: None,

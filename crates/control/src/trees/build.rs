@@ -4,7 +4,7 @@ use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::{ChildId, NodeId, PortId, Rank};
 
 use super::planner::Entry;
-use super::{RankPosition, Tree, TreePlanner, TreeChild, TreeError, TreeParent, TreeSwitch};
+use super::{RankPosition, Tree, TreeChild, TreeError, TreeParent, TreePlanner, TreeSwitch};
 
 impl TreePlanner {
     /// The tree of these hosts, by rank, under `root`. If all members are below one switch that is not the root, the

@@ -49,7 +49,8 @@ impl TreePlanner {
                 *farthest = distance.max(*farthest);
             }
         }
-        let open = || farthest.iter().zip(&excluded).enumerate().filter(|&(_, (&far, &excluded))| !excluded && far < u32::MAX);
+        let open =
+            || farthest.iter().zip(&excluded).enumerate().filter(|&(_, (&far, &excluded))| !excluded && far < u32::MAX);
         match open().map(|(_, (&far, _))| far).min() {
             Some(least) => {
                 let nearest = open().filter(|&(_, (&far, _))| far == least);

@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_control::{JobName, JoinRequest, Refusal, SwitchJoin};
+use tributary_control::levels::SwitchJoin;
+use tributary_control::{JobName, JoinRequest, Refusal};
 
 use super::ControlPlane;
 use crate::challenge::{LEN, MOST_QUESTIONS};
@@ -11,8 +12,8 @@ use crate::challenge::{LEN, MOST_QUESTIONS};
 impl ControlPlane {
     /// A worker has one socket for all shards, so only the first shard asks.
     pub(super) async fn prove_worker(&self, name: &JobName, request: &JoinRequest) -> Result<(), Refusal> {
-        let JoinRequest { addr, asked_at, incarnation, .. } = *request;
-        self.prove(name, &[addr], asked_at, incarnation, MOST_QUESTIONS).await
+        let JoinRequest { addr, joined_at, incarnation, .. } = *request;
+        self.prove(name, &[addr], joined_at, incarnation, MOST_QUESTIONS).await
     }
 
     /// Each shard asks the switch's shard of the same number. A switch that takes its join back needs no proof.
@@ -24,7 +25,7 @@ impl ControlPlane {
         // 200.
         let request = 200 + 16 * join.shards.len();
         let questions = (3 * request / (LEN * join.shards.len())) as u32;
-        self.prove(name, &join.shards, join.asked_at, join.incarnation, questions).await
+        self.prove(name, &join.shards, join.joined_at, join.incarnation, questions).await
     }
 
     async fn prove(

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
-use tributary_control::Testimony;
+use tributary_control::ProbeResult;
 
 /// A port at which no process listens (tcpmux, RFC 1078, which was never used with UDP).
 const NOBODYS: u16 = 1;
@@ -21,13 +21,13 @@ const QUESTIONS: usize = 3;
 const PATIENCE: Duration = Duration::from_millis(60);
 
 /// What the host at this address says about the member's socket.
-pub async fn testimony(addr: SocketAddr) -> Testimony {
+pub async fn testimony(addr: SocketAddr) -> ProbeResult {
     // An error means that there is no way to the host. That proves nothing.
     let refuses = async |port| refuses(SocketAddr::new(addr.ip(), port)).await.ok();
     match refuses(addr.port()).await {
-        Some(true) if refuses(addr.port()).await == Some(true) => Testimony::Refused,
-        Some(false) if refuses(NOBODYS).await == Some(true) => Testimony::Held,
-        _ => Testimony::Nothing,
+        Some(true) if refuses(addr.port()).await == Some(true) => ProbeResult::SocketClosed,
+        Some(false) if refuses(NOBODYS).await == Some(true) => ProbeResult::SocketOpen,
+        _ => ProbeResult::Inconclusive,
     }
 }
 
@@ -59,15 +59,15 @@ mod tests {
     async fn a_socket_that_nobody_reads_is_held_and_a_closed_one_is_refused() {
         let stalled = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = stalled.local_addr().unwrap();
-        assert_eq!(testimony(addr).await, Testimony::Held);
+        assert_eq!(testimony(addr).await, ProbeResult::SocketOpen);
         drop(stalled);
-        assert_eq!(testimony(addr).await, Testimony::Refused);
+        assert_eq!(testimony(addr).await, ProbeResult::SocketClosed);
     }
 
     #[tokio::test]
     async fn a_host_that_nobody_has_vouches_for_nobody() {
         // This is an address of documentation (RFC 5737). Some networks drop packets to such addresses, and some refuse
         // them.
-        assert_ne!(testimony("192.0.2.1:4000".parse().unwrap()).await, Testimony::Held);
+        assert_ne!(testimony("192.0.2.1:4000".parse().unwrap()).await, ProbeResult::SocketOpen);
     }
 }

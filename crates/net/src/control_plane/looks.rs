@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use tributary_control::{Plan, Tiding};
+use tributary_control::{JobEvent, Plan};
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::time::Time;
 
@@ -49,8 +49,8 @@ impl ControlPlane {
     /// Charges a job what it holds of a fabric's switches, if it has trees of its own there.
     pub(super) async fn place(&self, id: JobId) {
         for shard in &self.shards {
-            if let Ok(Some(holding)) = shard.holding(id).come().await {
-                self.state().control.placed(id, holding);
+            if let Ok(Some(charge)) = shard.tree_charge(id).come().await {
+                self.state().control.trees_planned(id, charge);
             }
         }
     }
@@ -65,7 +65,7 @@ impl ControlPlane {
     pub(super) fn note_tidings(&self) {
         loop {
             // The two locks are never held at the same time.
-            let tiding: Option<Tiding> = self.state().control.poll_tiding();
+            let tiding: Option<JobEvent> = self.state().control.poll_event();
             let Some(tiding) = tiding else { return };
             self.books().note(self.now(), &tiding);
         }
@@ -119,16 +119,16 @@ impl ControlPlane {
     fn pass_on_signs(&self, now: Time, report: &ShardReport) {
         let mut state = self.state();
         for job in &report.jobs {
-            state.control.absent(now, job.id, &job.absent);
+            state.control.unreachable(now, job.id, &job.absent);
             for (wid, seen) in job.report.last_seen.iter().enumerate() {
                 if let Some(seen) = seen {
                     let ago = report.now.since(*seen);
-                    state.control.heard(job.id, ChildId(wid as u16), Time(now.0.saturating_sub(ago.0)));
+                    state.control.member_seen(job.id, ChildId(wid as u16), Time(now.0.saturating_sub(ago.0)));
                 }
             }
             if let Some(seen) = job.report.others_last_seen {
                 let ago = report.now.since(seen);
-                state.control.heard_above(job.id, Time(now.0.saturating_sub(ago.0)));
+                state.control.parent_seen(job.id, Time(now.0.saturating_sub(ago.0)));
             }
         }
     }

@@ -77,7 +77,7 @@ impl<'a, S: Site> Burst<'a, S> {
             };
             let message = &self.inbox.messages[self.begun - 1];
             let packet = &mut self.inbox.memory[place.clone()];
-            if self.site.admits(self.now, self.ingress, message.from, packet, message.ecn, self.udp) {
+            if self.site.accepts(self.now, self.ingress, message.from, packet, message.ecn, self.udp) {
                 return Some(place);
             }
         }

@@ -66,7 +66,7 @@ pub trait Site {
     /// Notes that a message of one or more packets begins. Returns the port by which it came in.
     fn ingress(&mut self, now: Time, message: &Message, udp: &mut UdpPort) -> PortId;
     /// True if a packet is for the pipeline. If not, the site has already handled or counted the packet.
-    fn admits(
+    fn accepts(
         &mut self,
         now: Time,
         ingress: PortId,

@@ -138,7 +138,7 @@ impl Crossbar {
 
     /// True if a packet of this job may come from this address: from another switch, or from the socket of the member
     /// on the host behind the port. That member then counts as alive.
-    pub fn admits(&mut self, now: Time, ingress: PortId, from: SocketAddr, job: JobId) -> bool {
+    pub fn accepts(&mut self, now: Time, ingress: PortId, from: SocketAddr, job: JobId) -> bool {
         let Some(port) = self.ports.get_mut(ingress.index()) else { return false };
         if port.switch.is_some() {
             return true;
@@ -345,7 +345,7 @@ impl Crossbar {
         port.heard = hello.ready.then_some(now);
         let mut news = false;
         for &advert in &hello.adverts {
-            news |= self.state.hear(advert);
+            news |= self.state.receive(advert);
         }
         self.look(now, news);
     }

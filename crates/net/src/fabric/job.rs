@@ -138,11 +138,11 @@ impl Installed {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::planning::{self, Request};
     use super::super::wire::Hello;
     use super::*;
     use crate::udp::UdpPort;
     use tributary_control::fabric::{Advert, FabricFile};
+    use tributary_control::trees::TreeJob;
     use tributary_proto::contract::config::JobConfig;
     use tributary_proto::contract::ids::{JobId, JobKey, PortId, PortSet};
     use tributary_proto::protocols;
@@ -155,15 +155,15 @@ mod tests {
     }
 
     /// The first leaf of two, below two spines, with a job of all four hosts over both.
-    fn leaf(seat: &str) -> (Crossbar, UdpPort, Installed) {
+    fn leaf(controller: &str) -> (Crossbar, UdpPort, Installed) {
         let text = format!(
-            "secret = \"0123456789abcdef\"\nseat = \"{seat}\"\nnetwork = \"127.77.0.0\"\n[leaf_spine]\nleaves = 2\n\
+            "secret = \"0123456789abcdef\"\ncontroller = \"{controller}\"\nnetwork = \"127.77.0.0\"\n[leaf_spine]\nleaves = 2\n\
              spines = 2\nhosts_per_leaf = 2\n"
         );
         let fabric = Arc::new(FabricFile::parse(&text).unwrap());
         let hosts = [0, 1, 2, 3].map(NodeId);
-        let request = Request { id: JobId(2), hosts: &hosts, trees: Some(2) };
-        let trees = planning::plan(&fabric, &request, &[]).unwrap();
+        let request = TreeJob { id: JobId(2), hosts: &hosts, trees: Some(2) };
+        let trees = fabric.planner(&[]).plan(request, &|_| 0).unwrap();
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.switch.is_some()).unwrap();
         let config = JobConfig {
             job: JobId(2),

@@ -8,8 +8,7 @@
 //!
 //! [`daemon`] is the whole process. Jobs are formed at one switch, the [`seat`], which tells the other switches over
 //! HTTP ([`api`], [`tree_body`]), and is one shard to its control plane ([`seated`]). These pass workers' requests on to
-//! it ([`routes`], [`servers`]). [`places`] finds members and servers, [`planning`] chooses where trees run, [`housing`]
-//! where there is room for them, [`planted`] is the trees' machines at one switch, [`job`] checks whether trees stand,
+//! it ([`routes`], [`servers`]). [`places`] finds members and servers, [`planning`] has trees granted, [`planted`] is the trees' machines at one switch, [`job`] checks whether trees stand,
 //! [`replant`] plants them anew, [`sharing`] gives jobs other room as jobs come and go, and [`shared`] has the machines
 //! that all jobs of a protocol use.
 
@@ -18,7 +17,6 @@ pub mod crossbar;
 mod daemon;
 pub(crate) mod egress;
 mod handle;
-mod housing;
 mod job;
 mod ledger;
 mod onlooker;

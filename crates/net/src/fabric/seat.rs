@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
+use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
-use tributary_control::{JobName, SwitchPlace};
+use tributary_control::levels::SwitchRanks;
 use tributary_operators::Library;
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::protocol::Placement;
 
 use super::api::{BrokenBody, FoundReply, JobBody, JobSign, SECRET_HEADER, SyncBody, SyncReply, json};
 use super::handle::FabricHandle;
-use super::housing;
 use super::job::FabricJob;
 use super::ledger::Jobs;
 use super::places;
-use super::planning::{self, Request};
+use super::planning;
 use super::replant;
 use super::signs::add;
 use crate::api::{ErrorBody, call};
@@ -56,7 +56,7 @@ pub(super) struct Switches {
 impl Seat {
     /// The seat of a fabric whose own switch is `own`.
     pub fn new(fabric: Arc<FabricLayout>, own: Arc<FabricHandle>, library: Arc<Library>) -> Seat {
-        let others = fabric.switches().filter(|&node| node != fabric.seat);
+        let others = fabric.switches().filter(|&node| node != fabric.controller);
         let others = others.filter_map(|node| Some((node, fabric.nodes[node.index()].control?))).collect();
         Seat(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(Jobs::default()), library }))
     }
@@ -90,7 +90,7 @@ impl Switches {
                     for job in found.jobs.into_iter().filter_map(|job| read(job).ok()) {
                         let id = job.job.config.job;
                         // Our own switch had the job too, before it was started again.
-                        jobs.taken.extend([(node, id), (self.fabric.seat, id)]);
+                        jobs.taken.extend([(node, id), (self.fabric.controller, id)]);
                         if !jobs.all.contains_key(&id) {
                             jobs.insert(job);
                         }
@@ -100,7 +100,7 @@ impl Switches {
             }
         }
         let ids: Vec<u16> = jobs.all.keys().map(|id| id.0).collect();
-        jobs.lost(&self.fabric, self.fabric.seat, &ids);
+        jobs.lost(&self.fabric, self.fabric.controller, &ids);
         jobs.all.keys().for_each(|&id| drop(tokio::spawn(replant::watch(self.clone(), id))));
         jobs.all.values().map(|job| (job.name.clone(), job.job.clone())).collect()
     }
@@ -137,11 +137,11 @@ impl Switches {
     /// Waits a moment for switches that have just started, until neighbours have heard them: a tree uses only cables
     /// over which somebody has spoken.
     async fn await_cables(&self, job: &FabricJob) -> Result<(), ShardError> {
-        let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
+        let request = job.tree_job();
         for _ in 0..CABLE_LOOKS {
             let dead = self.own.report().come().await?.dead_cables;
-            let planned = planning::plan(&self.fabric, &request, &dead);
-            if dead.is_empty() || planning::is_whole(&self.fabric, &request, &planned) {
+            let planner = self.fabric.planner(&dead);
+            if dead.is_empty() || planner.is_complete(request, &planner.plan(request, &|_| 0)) {
                 break;
             }
             tokio::time::sleep(CABLE_LOOK).await;
@@ -157,8 +157,8 @@ impl Switches {
         jobs: &Jobs,
     ) -> Result<FabricJob, ShardError> {
         let dead = self.own.report().come().await?.dead_cables;
-        let housed = housing::house(&self.fabric, placed, &dead, without, jobs.all.values());
-        housed.map_err(|error| ShardError::Fabric(error.to_string()))
+        let granted = planning::grant(&self.fabric, placed, &dead, without, jobs.all.values());
+        granted.map_err(|error| ShardError::Fabric(error.to_string()))
     }
 
     /// Installs a planned job. Every switch that the job needs must take it, and the other switches get it when they
@@ -195,12 +195,12 @@ impl Switches {
         let answers = self.sync(&mut jobs, PROMPT).await;
         let mut report = self.own.report().come().await.ok()?.shard;
         let own = report.jobs.iter_mut().filter_map(|job| Some((job.id, job.report.fault.take()?)));
-        if own.fold(false, |news, (id, fault)| jobs.failed(&self.fabric, self.fabric.seat, id, &fault) || news) {
+        if own.fold(false, |news, (id, fault)| jobs.failed(&self.fabric, self.fabric.controller, id, &fault) || news) {
             self.tell_broken(&jobs, PROMPT).await;
         }
         for (node, answer) in answers {
             match answer {
-                Ok(_) if node == self.fabric.seat => {}
+                Ok(_) if node == self.fabric.controller => {}
                 Ok(reply) => reply.jobs.iter().for_each(|sign| add(report.now, &mut report.jobs, sign)),
                 Err(why) => {
                     tracing::debug!(switch = self.fabric.name(node), %why, "no answer");
@@ -212,17 +212,17 @@ impl Switches {
     }
 
     /// The ranks of a job behind a switch, with the switch's address; `None` if there are no such ranks.
-    fn behind(&self, jobs: &Jobs, id: JobId, node: NodeId) -> Option<SwitchPlace> {
+    fn behind(&self, jobs: &Jobs, id: JobId, node: NodeId) -> Option<SwitchRanks> {
         let hosts = jobs.all.get(&id)?.hosts.iter().enumerate();
         let ranks: Vec<u16> =
             hosts.filter(|&(_, &host)| self.fabric.leaf_of(host) == node).map(|(rank, _)| rank as u16).collect();
-        (!ranks.is_empty()).then(|| SwitchPlace { addr: self.fabric.udp(node), ranks })
+        (!ranks.is_empty()).then(|| SwitchRanks { addr: self.fabric.udp(node), ranks })
     }
 
     /// Tells every switch which jobs there are, and returns the answers. Switches that lack jobs get them at once.
     pub(super) async fn sync(&self, jobs: &mut Jobs, patience: Duration) -> Vec<(NodeId, Result<SyncReply, String>)> {
         let before = jobs.broken.len();
-        let mut answers = vec![(self.fabric.seat, self.sync_own(jobs).await)];
+        let mut answers = vec![(self.fabric.controller, self.sync_own(jobs).await)];
         for (node, control, answer) in self.ask_others(jobs, patience).await {
             let lacking = answer.as_ref().map(|reply| reply.lacking.clone()).unwrap_or_default();
             if lacking.is_empty() {

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tributary_control::{Holding, JobName};
+use tributary_control::JobName;
+use tributary_control::admission::TreeCharge;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::handle::ONLY;
-use super::housing;
 use super::seat::Seat;
 use crate::control_plane::Shard;
 use crate::shard::{Answer, JobInstall, ShardError, ShardReport};
@@ -54,9 +54,9 @@ impl Shard for Seat {
         self.ask(async move { switches.report().await })
     }
 
-    fn holding(&self, job: JobId) -> Answer<Option<Holding>> {
+    fn tree_charge(&self, job: JobId) -> Answer<Option<TreeCharge>> {
         let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.jobs.lock().await.all.get(&job).and_then(housing::holding)) })
+        self.ask(async move { Some(switches.jobs.lock().await.all.get(&job).and_then(|job| job.shape().charge())) })
     }
 
     fn found(&self) -> Answer<Vec<(JobName, JobInstall)>> {

@@ -92,7 +92,7 @@ impl Site for FabricSite {
         self.crossbar.ingress(message.from, message.segments().count(), message.len)
     }
 
-    fn admits(
+    fn accepts(
         &mut self,
         now: Time,
         ingress: PortId,
@@ -123,12 +123,12 @@ impl Site for FabricSite {
             }
             return false;
         }
-        let admitted = self.crossbar.admits(now, ingress, from, common.job);
-        if !admitted {
+        let accepted = self.crossbar.accepts(now, ingress, from, common.job);
+        if !accepted {
             self.strangers.count(DropReason::NotAMember);
         }
         // If a packet with a member's progress is wrong, the pipeline counts why.
-        admitted && (common.kind != kind::PROGRESS || self.hear_progress(now, &common, packet).is_err())
+        accepted && (common.kind != kind::PROGRESS || self.hear_progress(now, &common, packet).is_err())
     }
 
     fn ports(&self) -> &Crossbar {

@@ -35,7 +35,7 @@ impl FabricView for SwitchView {
         Box::pin(async {
             let report = self.handle.report().come().await.ok()?;
             // The seat's own control plane knows its jobs better.
-            let is_seat = self.node == self.fabric.seat;
+            let is_seat = self.node == self.fabric.controller;
             let jobs = if is_seat { Vec::new() } else { jobs(&report) };
             let memory_used_bytes = (!is_seat).then(|| held(&report.shard));
             let planned = report.installed.iter().map(|(job, broken)| {
@@ -91,7 +91,7 @@ impl SwitchView {
         };
         FabricStatus {
             node: name(self.node),
-            seat: name(self.fabric.seat),
+            seat: name(self.fabric.controller),
             ready: report.ready,
             ports: report.ports.iter().enumerate().map(port).collect(),
         }

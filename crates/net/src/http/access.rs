@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use tributary_control::Client;
-use tributary_control::tokens::Tokens;
+use tributary_control::config::Tokens;
 
 use crate::api::error::ApiError;
 
@@ -22,7 +22,7 @@ pub enum Access {
 
 impl Access {
     /// An error if a request from this address is refused. Paths other than joins have keys of their own, or only read.
-    pub fn admits(&self, from: IpAddr, headers: &HeaderMap) -> Result<(), ApiError> {
+    pub fn authorize(&self, from: IpAddr, headers: &HeaderMap) -> Result<(), ApiError> {
         match self {
             _ if is_private(from) => Ok(()),
             Access::Open => Ok(()),
@@ -84,8 +84,8 @@ mod tests {
     fn without_tokens_private_networks_are_served_and_others_only_by_an_open_switch() {
         for (address, is_private) in PRIVATE.map(|a| (a, true)).into_iter().chain(PUBLIC.map(|a| (a, false))) {
             let from: IpAddr = address.parse().unwrap();
-            assert_eq!(Access::Private.admits(from, &headers(None)).is_ok(), is_private, "{address}");
-            assert!(Access::Open.admits(from, &headers(None)).is_ok(), "{address}");
+            assert_eq!(Access::Private.authorize(from, &headers(None)).is_ok(), is_private, "{address}");
+            assert!(Access::Open.authorize(from, &headers(None)).is_ok(), "{address}");
         }
     }
 
@@ -102,7 +102,7 @@ mod tests {
             }
         }
         let public: IpAddr = PUBLIC[0].parse().unwrap();
-        assert!(access.admits(public, &headers(None)).is_err());
-        assert!(access.admits(public, &headers(Some("Bearer 0123456789abcdef"))).is_ok());
+        assert!(access.authorize(public, &headers(None)).is_err());
+        assert!(access.authorize(public, &headers(Some("Bearer 0123456789abcdef"))).is_ok());
     }
 }

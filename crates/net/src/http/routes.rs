@@ -88,7 +88,7 @@ pub(crate) fn readable(api: Api) -> Router {
 
 pub(crate) fn with_fallbacks(router: Router, plane: Arc<ControlPlane>) -> Router {
     let router = router.fallback(nothing_there).method_not_allowed_fallback(wrong_method);
-    let router = router.layer(middleware::from_fn(admit)).layer(middleware::from_fn(version::check));
+    let router = router.layer(middleware::from_fn(authorize)).layer(middleware::from_fn(version::check));
     router.layer(middleware::from_fn_with_state(plane, note_errors))
 }
 
@@ -116,7 +116,7 @@ async fn note_errors(
 }
 
 /// Refuses every request of a client that may not use the switch.
-async fn admit(
+async fn authorize(
     Extension(peer): Extension<Peer>,
     Extension(visit): Extension<Arc<Visit>>,
     request: Request,
@@ -125,7 +125,7 @@ async fn admit(
     // The page has no data of the switch, and asks the user for the token that its own requests need.
     let is_page = request.uri().path() == page::PATH && matches!(*visit.access(), Access::Tokens(_));
     if !is_page {
-        visit.access().admits(peer.from, request.headers())?;
+        visit.access().authorize(peer.from, request.headers())?;
     }
     Ok(next.run(request).await)
 }
@@ -144,13 +144,7 @@ async fn join(
     let body: JoinBody = read_join(&visit, body).await?;
     let request =
         compiling(!body.modules.is_empty(), move || body.request(peer.from, peer.asked_at, client, &library)).await?;
-    if request.protocol.shared.is_some() && api.plane.parent().is_some() {
-        return Err(ApiError::not_in_levels(request.protocol));
-    }
-    if let Some(asked) = request.trees.filter(|&asked| asked != 1) {
-        return Err(ApiError::no_trees(asked, "one switch is one tree; several are for a fabric of switches"));
-    }
-    let (rank, world, addr) = (request.rank, request.world, request.addr);
+    let (rank, world, addr) = (request.rank, request.world_size, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
     let plan = api.plane.join(&name, request).await?;
     // The job's machine knows a worker by its place among the children. If there is no machine, packets go from rank to
@@ -176,9 +170,6 @@ async fn join_switch(
     let library = api.plane.library();
     let join =
         compiling(!join.modules.is_empty(), move || join.join(peer.from, peer.asked_at, &client, &library)).await?;
-    if let Some((request, _)) = join.ranks.iter().find(|(request, _)| request.protocol.shared.is_some()) {
-        return Err(ApiError::not_in_levels(request.protocol));
-    }
     let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
     let from = peer.from;
     tracing::debug!(job = %name, ranks, %from, "a switch below joins");
@@ -280,7 +271,7 @@ async fn watch_from_below(
 /// The most bytes of a watch of the job with this name. All its ranks may be gone, and the switches that they were
 /// below.
 fn most_of_a_watch(api: &Api, name: &JobName) -> Result<usize, ApiError> {
-    let world = api.plane.with_control(|control| control.world_of(name));
+    let world = api.plane.with_control(|control| control.world_size_of(name));
     let world = world.ok_or_else(|| Refusal::UnknownJob { job: name.clone() })?;
     Ok(1_024 + 128 * usize::from(world))
 }

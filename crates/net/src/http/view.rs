@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tributary_control::{JobView, MemberView, OfferView};
+use tributary_control::JobView;
+use tributary_control::report::{MemberView, ServerView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::metric;
@@ -119,7 +120,7 @@ impl Viewer {
         let now = self.plane.now();
         let (views, servers, memory_bytes, memory_used_bytes, max_jobs) = self.plane.with_control(|control| {
             let limits = control.limits();
-            (control.jobs(), control.offers(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
+            (control.jobs(), control.server_views(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
         });
         let shards = self.plane.shard_addrs().into_iter().zip(&sightings.shards).enumerate();
         SwitchStatus {
@@ -216,11 +217,11 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
         addr: switch.addr,
         ranks: switch.ranks.clone(),
         state: switch.state.name().to_owned(),
-        heard_s_ago: ago(switch.heard),
+        heard_s_ago: ago(switch.last_seen),
     });
     let servers = view.servers.iter().map(|server| JobServerStatus {
-        server: server.place.server,
-        addr: server.place.addr,
+        server: server.server.server,
+        addr: server.server.addr,
         state: server.state.name().to_owned(),
     });
     JobStatus {
@@ -230,13 +231,13 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
         protocol: view.protocol.name.to_owned(),
         operators: OperatorStatus::all(&view.operators),
         age_s: now.since(view.since).as_secs_f64(),
-        world: view.world,
+        world: view.world_size,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),
         switches: below.collect(),
         servers: servers.collect(),
         above: view
-            .above
-            .map(|above| AboveStatus { state: above.state.name().to_owned(), heard_s_ago: ago(above.heard) }),
+            .parent
+            .map(|above| AboveStatus { state: above.state.name().to_owned(), heard_s_ago: ago(above.last_seen) }),
         missing: view.missing,
         slots: view.slots,
         slots_waiting: machines().map(|machine| machine.slots_waiting).sum(),
@@ -288,11 +289,11 @@ fn metrics<'a>(machines: impl Iterator<Item = &'a SwitchReport>) -> Vec<MetricSt
     MetricStatus::all(&sum)
 }
 
-fn server_status(now: Time, server: OfferView) -> ServerStatus {
+fn server_status(now: Time, server: ServerView) -> ServerStatus {
     ServerStatus {
         addr: server.addr,
         state: server.state.name().to_owned(),
-        heard_s_ago: now.since(server.heard).as_secs_f64(),
+        heard_s_ago: now.since(server.last_seen).as_secs_f64(),
         jobs: server.jobs.iter().map(|job| job.as_str().to_owned()).collect(),
     }
 }
@@ -302,6 +303,6 @@ fn member_status(now: Time, member: &MemberView) -> MemberStatus {
         rank: member.rank,
         addr: member.addr,
         state: member.state.name().to_owned(),
-        heard_s_ago: member.heard.map(|heard| now.since(heard).as_secs_f64()),
+        heard_s_ago: member.last_seen.map(|heard| now.since(heard).as_secs_f64()),
     }
 }

@@ -17,7 +17,7 @@ mod work;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 use tributary_proto::contract::time::Span;
 
 pub use cores::{CoresSection, CostMode, Full, SubsetName};

@@ -1,7 +1,7 @@
 //! Puts a job into the network: its trees into switches, its machines into hosts.
 
 use tributary_control::JobShape;
-use tributary_control::trees::{Tree, TreeError, TreeSwitch, Wish};
+use tributary_control::trees::{Tree, TreeError, TreeRequest, TreeSwitch};
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, PortSet, Rank, TreeId};
 use tributary_proto::contract::pipeline::InstalledJob;
@@ -210,7 +210,7 @@ pub(super) fn shape(protocol: &'static Protocol, job: &JobConfig, children: usiz
         protocol,
         slots: slots / trees,
         elements_per_packet,
-        world,
+        world_size: world,
         children: children as u16,
         neighbours: u16::from(levels),
         shards: 1,
@@ -274,7 +274,7 @@ impl Simulation {
         let first_switch = |member: &NodeId| self.graph.switch(self.table.attachment(*member).0);
         let first_switches = plan.members.iter().map(first_switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
-            let place = |tree: &Tree| WorkerPlace { child: tree.places[rank].child };
+            let place = |tree: &Tree| WorkerPlace { child: tree.positions[rank].child };
             let rank = Rank(rank as u16);
             let machine = HostConfig {
                 job: config.clone(),
@@ -304,7 +304,7 @@ impl Simulation {
 
     /// The same; there may be fewer roots than trees.
     pub(super) fn least_loaded(&self, members: &[NodeId], trees: u16, rng: &mut Rng) -> Result<Vec<u32>, TreeError> {
-        let wish = Wish { members, trees, rate: RATE, need: &|_| 0 };
+        let wish = TreeRequest { members, trees, rate: RATE, need: &|_| 0 };
         let mut candidates = self.network.candidates(&wish)?;
         rng.shuffle(&mut candidates);
         let chosen = self.network.choose(&wish, &candidates)?;

@@ -1,8 +1,9 @@
 //! The shares of a switch's memory that jobs have, if a file says how much memory there is. The code is that of real
 //! switches.
 
+use tributary_control::JobShape;
+use tributary_control::admission::{divide_beside, is_resized};
 use tributary_control::trees::TreeSwitch;
-use tributary_control::{JobShape, divide, is_worth_growing};
 use tributary_proto::contract::protocol::Placement;
 
 use super::install::{InstallError, Program};
@@ -65,12 +66,7 @@ impl Simulation {
         let taken: u64 = fixed.chain(new_fixed.iter().map(|shape| shape.bytes())).sum();
         let shapes = sharing.iter().map(|&at| self.programs[at].shape());
         let shapes: Vec<JobShape> = shapes.chain(new_sharing.into_iter().cloned()).collect();
-        let rooms = memory.checked_sub(taken).and_then(|left| divide(left, &shapes));
-        let Some(rooms) = rooms else {
-            let fewest = |shape: &JobShape| JobShape { slots: shape.slots.min(2), ..shape.clone() }.bytes();
-            let need = taken + shapes.iter().map(fewest).sum::<u64>();
-            return Err(TooLittleMemory { switch, need, memory });
-        };
+        let rooms = divide_beside(memory, taken, &shapes).map_err(|need| TooLittleMemory { switch, need, memory })?;
         Ok(sharing.into_iter().zip(rooms).collect())
     }
 
@@ -119,7 +115,7 @@ impl Simulation {
         let comes = program.job() == changed;
         if comes {
             program.set_room(room, switch);
-        } else if room < program.room() || is_worth_growing(program.room(), room) {
+        } else if is_resized(program.room(), room) {
             program.resize(room, switch);
             if self.fabric.owns(switch.exits.node) {
                 switch.drain(&mut self.fabric, &self.table, program.lane(), &mut self.traffic.scratch);

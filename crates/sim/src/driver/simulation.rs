@@ -1,6 +1,6 @@
 //! The main loop.
 
-use tributary_control::trees::Network;
+use tributary_control::trees::TreePlanner;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::switch::MIN_TRANSMIT_LEN;
 use tributary_proto::contract::time::Time;
@@ -82,7 +82,7 @@ pub struct Simulation {
     pub(super) graph: Graph,
     pub(super) table: Table,
     /// The network in which trees are planned.
-    pub(super) network: Network,
+    pub(super) network: TreePlanner,
     pub(super) hosts: Vec<HostNode>,
     pub(super) switches: Vec<SwitchNode>,
     /// For each link, the first seat of the host at its far end.
@@ -113,7 +113,7 @@ impl Simulation {
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
         let names = (0..graph.nodes() as u32).map(|node| graph.name(NodeId(node))).collect();
-        let network = Network::new(graph.cabling(), names);
+        let network = TreePlanner::new(graph.cabling(), names);
         let divisors = default_divisors(&graph);
         let switches = (0..graph.switches())
             .map(|index| {

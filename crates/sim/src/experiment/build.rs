@@ -1,6 +1,6 @@
 //! Builds the simulation that a file describes.
 
-use tributary_control::option_text::{of_switches, texts};
+use tributary_control::config::{of_switches, texts};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::operator::Operator;

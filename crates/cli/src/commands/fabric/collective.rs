@@ -233,7 +233,7 @@ fn await_first_blocks(stage: &FabricStage, workers: &mut [Process]) -> Result<()
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         stage.interrupt.check()?;
-        let seat = stage.status(stage.fabric.seat)?;
+        let seat = stage.status(stage.fabric.controller)?;
         if seat.jobs.iter().any(|job| job.contributions > 0) || all_ended(workers)? {
             return Ok(());
         }

@@ -174,7 +174,7 @@ impl FabricStage {
             event: "ready",
             nodes: nodes.collect(),
             control_namespace: self.network.control().name().to_owned(),
-            seat: self.fabric.name(self.fabric.seat).to_owned(),
+            seat: self.fabric.name(self.fabric.controller).to_owned(),
         }
     }
 

@@ -121,13 +121,13 @@ fn only_the_members_own_socket_may_speak_for_a_host() {
     crossbar.add_job(HEADER, &[(NodeId(0), member), (FAR, "127.77.0.3:4000".parse().unwrap())], &udp);
     let port = crossbar.ingress(member, 1, 100);
     assert_eq!(port, PortId(0));
-    assert!(crossbar.admits(Time(5), port, member, JOB));
+    assert!(crossbar.accepts(Time(5), port, member, JOB));
     assert_eq!((crossbar.heard(JOB, NodeId(0)), crossbar.heard(JOB, FAR)), (Some(Time(5)), None));
-    assert!(!crossbar.admits(Time(6), port, "127.77.0.1:4001".parse().unwrap(), JOB), "another socket there");
-    assert!(!crossbar.admits(Time(6), port, member, JobId(8)), "another job");
+    assert!(!crossbar.accepts(Time(6), port, "127.77.0.1:4001".parse().unwrap(), JOB), "another socket there");
+    assert!(!crossbar.accepts(Time(6), port, member, JobId(8)), "another job");
     assert_eq!(crossbar.ingress("127.77.0.3:4000".parse().unwrap(), 1, 1), PortId::UNKNOWN, "no host of this leaf");
     crossbar.remove_job(JOB);
-    assert!(!crossbar.admits(Time(7), port, member, JOB));
+    assert!(!crossbar.accepts(Time(7), port, member, JOB));
 }
 
 #[test]

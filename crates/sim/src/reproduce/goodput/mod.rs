@@ -7,7 +7,7 @@ mod samples;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 
 use self::measure::{Measured, Run};
 use self::samples::Samples;
