@@ -60,8 +60,8 @@ NOT_RUN = {
     r"tributary reproduce \S+ --vary": "takes minutes; the same without --vary is run",
     r"tributary reproduce \S+ --seeds 1 --set": "takes minutes; another is run with --set",
     r"tributary reproduce \S+ --full": "takes hours; others are run with small inputs",
-    r"tributary reproduce \w+-\w+ \w+-\w+": "takes an hour; crates/sim/tests/reproduce.rs runs each with small inputs",
-    "tributary reproduce all": "takes minutes; crates/sim/tests/reproduce.rs runs them all",
+    r"tributary reproduce \w+-\w+ \w+-\w+": "takes an hour; crates/papers/tests/reproduce.rs runs each with small inputs",
+    "tributary reproduce all": "takes minutes; crates/papers/tests/reproduce.rs runs them all",
 }
 
 #: What is replaced in commands that take too long, and by what.

@@ -1,8 +1,6 @@
 //! Ranks behind a switch of a fabric that cannot be reached: what is the switch's death, and what is theirs.
 
-mod harness;
-
-use harness::{MIB, World, secs};
+use crate::harness::{MIB, World, secs};
 use tributary_control::{Departed, Gone, Plan, SwitchPlace};
 use tributary_proto::contract::ids::ChildId;
 

@@ -1,8 +1,6 @@
 //! What one client may take of a switch, and whose a job's name is.
 
-mod harness;
-
-use harness::{MIB, World, request};
+use crate::harness::{MIB, World, request};
 use tributary_control::{Client, JoinRequest, Limits, Share};
 
 fn tenant(name: &str) -> Client {

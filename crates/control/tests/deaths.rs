@@ -1,9 +1,7 @@
 //! How soon a death is known, in virtual time: a process that is killed closes its connection and sends nothing more. What its
 //! job's ranks hear then, they are told at once. And what other jobs on the switch notice: nothing.
 
-mod harness;
-
-use harness::{MIB, World, request, secs};
+use crate::harness::{MIB, World, request, secs};
 use tributary_control::{Client, Gone, JoinRequest, MemberState, Phase, ServerOffer};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::protocol::Protocol;

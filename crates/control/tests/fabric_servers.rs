@@ -1,12 +1,10 @@
 //! Servers of a fabric's jobs in virtual time: one on a host, and a control plane that was started again finds those of running
 //! jobs.
 
-mod harness;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use harness::{MIB, World, found, request, secs};
+use crate::harness::{MIB, World, found, request, secs};
 use tributary_control::{
     Client, FoundJob, JoinRequest, Limits, MemberState, Phase, Plan, Refusal, ServerOffer, ServerPlace, Servers,
 };

@@ -1,10 +1,8 @@
 //! Jobs over planned trees hold memory of the switches of their trees, and of no others.
 
-mod harness;
-
 use std::collections::BTreeMap;
 
-use harness::{MIB, World, request};
+use crate::harness::{MIB, World, request};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_control::trees::{Network, Tree};
 use tributary_control::{Client, Holding, JobShape, JoinRequest, Limits, is_charged_by_tree};

@@ -1,10 +1,8 @@
 //! Who is gone, across switches in levels: each tells its neighbours what it knows, and never back what they said.
 
-mod harness;
-
 use std::sync::Arc;
 
-use harness::{MIB, name, request, secs};
+use crate::harness::{MIB, name, request, secs};
 use tributary_control::{
     Ascent, Control, Departed, Effect, Gone, JobName, Limits, Phase, Plan, Refusal, SwitchJoin, SwitchPlace, Ticket,
 };

@@ -1,10 +1,7 @@
 //! Control planes of switches in levels, in virtual time: two racks below one switch.
 
-mod harness;
-mod racks;
-
-use harness::{MIB, name, request, secs};
-use racks::{RACKS, Tree, incarnation};
+use crate::harness::{MIB, name, request, secs};
+use crate::racks::{RACKS, Tree, incarnation};
 use tributary_control::{Control, Effect, JoinRequest, Limits, Phase, SwitchJoin};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::time::Time;

@@ -1,8 +1,6 @@
 //! How jobs end, and who may take their names: leaves, leases, restarts.
 
-mod harness;
-
-use harness::{MIB, World, request, secs};
+use crate::harness::{MIB, World, request, secs};
 use tributary_control::{JoinRequest, Limits, MemberState, Phase, Plan};
 use tributary_proto::contract::time::Span;
 
@@ -253,7 +251,7 @@ fn a_control_plane_that_was_started_anew_takes_running_jobs_over() {
     let (other, plan) = (before.start("b", 1, 1), before.start("a", 3, 1));
     let mut world = World::new(64 * MIB);
     for plan in [&plan, &other] {
-        world.control.adopt(world.now, harness::found(plan));
+        world.control.adopt(world.now, crate::harness::found(plan));
         world.installed.insert(plan.config.job, plan.clone());
     }
     assert_eq!(world.control.memory_used(), before.control.memory_used());

@@ -1,8 +1,6 @@
 //! How ranks come together, and what they hear when they cannot.
 
-mod harness;
-
-use harness::{MIB, World, name, request, secs};
+use crate::harness::{MIB, World, name, request, secs};
 use tributary_control::{JoinRequest, Limits, Phase, Quota};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::time::Span;

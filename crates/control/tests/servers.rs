@@ -1,11 +1,9 @@
 //! Servers in virtual time: who is given which job, and what is said when one is gone.
 
-mod harness;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use harness::{MIB, World, request, secs};
+use crate::harness::{MIB, World, request, secs};
 use tributary_control::{
     Client, Control, JoinRequest, Limits, MemberState, Phase, Plan, Refusal, ServerOffer, ServerPlace, Servers,
 };

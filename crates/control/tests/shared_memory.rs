@@ -1,11 +1,9 @@
 //! What all jobs of a protocol share is part of the switch's memory from the first of these jobs on, until others need it.
 
-mod harness;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use harness::{MIB, World, request};
+use crate::harness::{MIB, World, request};
 use tributary_control::{Holding, JoinRequest, Limits, Plan, SharedMemory, is_charged_by_tree};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::options::Defaults;

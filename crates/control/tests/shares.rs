@@ -1,10 +1,8 @@
 //! Jobs whose machines can be resized divide the switch's memory anew as they come and go.
 
-mod harness;
-
 use std::sync::Arc;
 
-use harness::{MIB, World, found, name, request};
+use crate::harness::{MIB, World, found, name, request};
 use tributary_control::{Client, FoundJob, JoinRequest, Limits, Plan, Quota, Share};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;

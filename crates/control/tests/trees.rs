@@ -1,11 +1,9 @@
 //! Trees over networks: what holds for every network that can be drawn, and which switches are chosen in those that the
 //! papers use.
 
-mod networks;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use networks::{Drawn, fat_tree, leaf_spine, network, nodes};
+use crate::networks::{Drawn, fat_tree, leaf_spine, network, nodes};
 use proptest::prelude::*;
 use tributary_control::trees::{Network, Tree, TreeError, Wish};
 use tributary_proto::contract::config::Below;
@@ -84,7 +82,7 @@ proptest! {
 
     #[test]
     fn every_rank_is_in_each_tree_once_and_children_stand_by_their_lowest_rank(
-        drawn in networks::drawn(), trees in 1..5u16,
+        drawn in crate::networks::drawn(), trees in 1..5u16,
     ) {
         let network = drawn.network();
         let wish = wish(&drawn.members, trees);
@@ -104,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tree_may_end_in_any_switch_that_reaches_all(drawn in networks::drawn(), root in any::<prop::sample::Index>()) {
+    fn a_tree_may_end_in_any_switch_that_reaches_all(drawn in crate::networks::drawn(), root in any::<prop::sample::Index>()) {
         let root = NodeId(drawn.cabling.hosts + root.index(drawn.cabling.switches as usize) as u32);
         match drawn.network().tree(&drawn.members, root) {
             Ok(tree) => prop_assert_eq!(check(&drawn, &drawn.members, &tree), Ok(())),
@@ -114,7 +112,7 @@ proptest! {
 
     #[test]
     fn no_switch_holds_more_than_it_has_memory_for(
-        drawn in networks::drawn(), trees in 1..5u16, rooms in prop::collection::vec(0..6u64, 12),
+        drawn in crate::networks::drawn(), trees in 1..5u16, rooms in prop::collection::vec(0..6u64, 12),
     ) {
         let mut network = drawn.network();
         let switches = || (0..drawn.cabling.switches).map(|switch| drawn.cabling.switch(switch)).zip(&rooms);

@@ -1,8 +1,6 @@
 //! Members whose processes die: what a closed connection proves, and what it does not.
 
-mod harness;
-
-use harness::{MIB, World, secs};
+use crate::harness::{MIB, World, secs};
 use tributary_control::{Gone, Plan, Refusal, Suspect, Testimony};
 use tributary_proto::contract::ids::{ChildId, JobKey};
 

@@ -1,15 +1,13 @@
 //! Two switches of a fabric on the loopback interface: jobs that are formed at one and installed at both. The one host that
 //! is there has the address from which this machine speaks to itself.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, connect_options, ready, until};
+use crate::support::{PATIENCE, connect_options, ready, until};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};

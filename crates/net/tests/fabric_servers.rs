@@ -2,13 +2,11 @@
 //! seat, and told by name when they are gone. The one rank has the address from which this machine speaks to itself; the server
 //! is the host behind the other switch.
 
-mod support;
-
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{PATIENCE, connect_options, ready, sum_many_sizes, until};
+use crate::support::{PATIENCE, connect_options, ready, sum_many_sizes, until};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
 use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};

@@ -1,11 +1,9 @@
 //! A switch that is asked to stop lets what is being summed end first. Real sockets on the loopback interface.
 
-mod support;
-
 use std::sync::mpsc;
 use std::thread;
 
-use support::{PATIENCE, connect_options};
+use crate::support::{PATIENCE, connect_options};
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;

@@ -86,7 +86,7 @@ struct Worker {
 impl Worker {
     fn new(switch: SocketAddr, job: &str, rank: u16, world: u16) -> Worker {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let asked = support::join_request(protocols::ALL[0], job, rank, world, &udp);
+        let asked = crate::support::join_request(protocols::ALL[0], job, rank, world, &udp);
         let request = JoinRequest { suggested_slots: 8, timeout: Duration::from_secs(20), ..asked };
         Worker { udp, rendezvous: HttpRendezvous::new(switch).unwrap(), request }
     }

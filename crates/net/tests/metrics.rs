@@ -1,15 +1,13 @@
 //! What Prometheus reads of a switch: as many series after a thousand jobs as after the first, totals that never fall, and a
 //! page of the documentation that has every name.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use support::{PATIENCE, connect_options};
+use crate::support::{PATIENCE, connect_options};
 use tributary_net::group::Group;
 use tributary_net::metrics::{self, Family, PREFIX};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
@@ -94,7 +92,7 @@ fn refused_joins_are_counted_by_code() {
 }
 
 /// Where the page has a table.
-const BEGIN: &str = "<!-- made from the code: TRIBUTARY_BLESS=1 cargo test -p tributary-net --test metrics -->\n";
+const BEGIN: &str = "<!-- made from the code: TRIBUTARY_BLESS=1 cargo test -p tributary-net metrics -->\n";
 const END: &str = "<!-- end -->";
 
 #[test]

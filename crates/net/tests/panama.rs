@@ -1,12 +1,10 @@
 //! PANAMA over real sockets on the loopback interface: the bits of the tree, on every rank and in every run.
 
-mod support;
-
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{LocalSwitch, PATIENCE, connect_options, on_every_rank, speak};
+use crate::support::{LocalSwitch, PATIENCE, connect_options, on_every_rank, speak};
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};

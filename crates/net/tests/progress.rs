@@ -1,12 +1,10 @@
 //! The collective that ranks are in, and who is not: as a switch tells it, and the switch above.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, connect_options};
+use crate::support::{PATIENCE, connect_options};
 use tributary_net::client;
 use tributary_net::group::Group;
 use tributary_net::status::operation::OperationStatus;

@@ -1,13 +1,11 @@
 //! Jobs with servers over real sockets: a switch, servers and workers in one process, on the loopback interface.
 
-mod support;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{connect_options, sum_many_sizes};
+use crate::support::{connect_options, sum_many_sizes};
 use tributary_net::challenge;
 use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::group::{ConnectOptions, Group, GroupError};

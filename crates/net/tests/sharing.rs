@@ -1,13 +1,11 @@
 //! Jobs that share a switch's memory, on a switch that stands alone: exact sums whatever room there is, and refusals by
 //! name. Real sockets on the loopback interface.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{LocalSwitch, PATIENCE, connect_options, speak, switch_with};
+use crate::support::{LocalSwitch, PATIENCE, connect_options, speak, switch_with};
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group, GroupStats};
 use tributary_net::shard::JobInstall;
@@ -298,6 +296,6 @@ fn a_rank_that_speaks_through_a_rendezvous_of_its_own_needs_no_more_than_one_sha
     for protocol in sharing() {
         let switch = LocalSwitch::start(1);
         let adjust = |options: &mut ConnectOptions| speak(options, protocol);
-        support::on_every_rank(&switch, "own", 3, adjust, |group, rank| sum(&group, rank, 3, 30_011));
+        crate::support::on_every_rank(&switch, "own", 3, adjust, |group, rank| sum(&group, rank, 3, 30_011));
     }
 }

@@ -1,10 +1,8 @@
 //! Sparse sums over real sockets on the loopback interface: of each index that any rank brings, the same on every rank.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{LocalSwitch, PATIENCE, on_every_rank};
+use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::{ConnectOptions, Group, GroupError};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
@@ -80,7 +78,7 @@ fn what_is_no_sparse_tensor_is_refused_before_anything_is_sent_and_the_group_goe
         &switch,
         "dense",
         1,
-        |options| support::speak(options, protocol()),
+        |options| crate::support::speak(options, protocol()),
         |group, _| {
             let refused = group.allreduce_sparse(&[0], &[1i32], 1, ReduceOp::Sum, PATIENCE);
             assert!(matches!(refused, Err(GroupError::Refused(_))));

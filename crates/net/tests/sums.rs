@@ -1,11 +1,9 @@
 //! Real sums over real sockets on the loopback interface: exact, on every rank, for every size.
 
-mod support;
-
 use std::sync::Arc;
 use std::thread;
 
-use support::{LocalSwitch, PATIENCE, on_every_rank};
+use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::ConnectOptions;
 use tributary_numeric::{DType, ReduceOp, f16};
 use tributary_proto::contract::protocol::{Placement, Protocol};
@@ -60,7 +58,7 @@ fn a_world_of_32_and_a_ring_of_hosts_sum_exactly_too() {
         (protocols::named("ring").unwrap(), 2),
         (protocols::named("ring").unwrap(), 5),
     ] {
-        let adjust = |options: &mut ConnectOptions| support::speak(options, protocol);
+        let adjust = |options: &mut ConnectOptions| crate::support::speak(options, protocol);
         let job = format!("{}-{world}", protocol.name);
         on_every_rank(&switch, &job, world, adjust, |group, rank| {
             for (round, len) in [1, 65, 0, 60_007].into_iter().enumerate() {
@@ -94,7 +92,7 @@ fn each_rank_gets_its_part_of_the_sum_and_all_parts_come_together() {
     let is_here = |protocol: &&Protocol| protocol.placement != Placement::EveryHop;
     let differ = |protocol: &&Protocol| protocol.spares_others || protocol.passes_results_on;
     for protocol in protocols::ALL.iter().copied().filter(is_here).filter(differ) {
-        let adjust = |options: &mut ConnectOptions| support::speak(options, protocol);
+        let adjust = |options: &mut ConnectOptions| crate::support::speak(options, protocol);
         on_every_rank(&switch, &format!("parts of {}", protocol.name), 3, adjust, |group, rank| {
             for (round, len) in [0, 1, 65, 20_011].into_iter().enumerate() {
                 let input = input(rank, round as u32, 3 * len);
@@ -242,7 +240,7 @@ fn one_group_serves_many_threads_that_wait() {
 fn a_reduce_brings_the_sum_to_its_root_and_leaves_the_others_alone() {
     let switch = LocalSwitch::start(2);
     for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
-        let adjust = |options: &mut ConnectOptions| support::speak(options, protocol);
+        let adjust = |options: &mut ConnectOptions| crate::support::speak(options, protocol);
         on_every_rank(&switch, &format!("reduce-{}", protocol.name), 3, adjust, |group, rank| {
             for (round, len) in [1, 0, 2233, 100_000].into_iter().enumerate() {
                 let (round, root) = (round as u32, round as u16 % 3);
@@ -275,7 +273,7 @@ fn a_broadcast_brings_the_roots_bits_to_every_rank_whatever_they_are() {
         (protocols::named("ring").unwrap(), 1),
         (protocols::named("ring").unwrap(), 3),
     ] {
-        let adjust = |options: &mut ConnectOptions| support::speak(options, protocol);
+        let adjust = |options: &mut ConnectOptions| crate::support::speak(options, protocol);
         on_every_rank(&switch, &format!("broadcast-{}-{world}", protocol.name), world, adjust, |group, rank| {
             for (round, len) in [1, 0, 2233, 100_001].into_iter().enumerate() {
                 let (round, root) = (round as u32, round as u16 % world);
@@ -298,7 +296,7 @@ fn ranks_that_name_different_roots_are_told_at_once_with_both() {
     let switch = LocalSwitch::start(1);
     for protocol in [protocols::named("switchml").unwrap(), protocols::named("ring").unwrap()] {
         for is_broadcast in [false, true] {
-            let adjust = |options: &mut ConnectOptions| support::speak(options, protocol);
+            let adjust = |options: &mut ConnectOptions| crate::support::speak(options, protocol);
             let job = format!("roots-{}-{is_broadcast}", protocol.name);
             on_every_rank(&switch, &job, 3, adjust, |group, rank| {
                 let root = if rank == 2 { 0 } else { 1 };

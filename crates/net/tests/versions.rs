@@ -1,14 +1,12 @@
 //! Processes of different versions: each hears which of the two is the older, whichever of them asks, and nothing else happens.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, connect_options};
+use crate::support::{PATIENCE, connect_options};
 use tracing_subscriber::fmt::MakeWriter;
 use tributary_control::fabric::FabricFile;
 use tributary_net::client;

@@ -4,7 +4,7 @@
 //! loop. Below it: [`events`] (future events), [`net`] (links, their packets and their faults), [`topology`] (the
 //! cables), [`routing`] (the paths of packets), [`cores`] (a switch's processor). Around it: [`experiment`] (a file's
 //! run, also on several threads), [`check`] and [`swarm`] (rules that every run must keep), [`sweep`] (many runs),
-//! [`table`] (results), [`reproduce`] (published results).
+//! [`table`] (results). The crate `tributary-papers` runs published results on it.
 
 pub mod capture;
 pub mod check;
@@ -16,7 +16,6 @@ pub mod experiment;
 pub mod figure;
 pub mod net;
 pub mod report;
-pub mod reproduce;
 pub mod rng;
 pub mod routing;
 pub mod swarm;

@@ -1,11 +1,8 @@
 //! PA-ATP in the simulator: windows over time, and what two tenants of one switch leave each other.
 
-use std::sync::atomic::AtomicBool;
-
 use tributary_proto::contract::ids::Rank;
 use tributary_sim::config::Config;
 use tributary_sim::report::{HeldReport, JobReport, Report};
-use tributary_sim::reproduce::{Memory, Verdict, Watch, find};
 use tributary_sim::run;
 
 /// A job whose first rank has a slow link: its leaders' windows and what switches hold are there step by
@@ -91,54 +88,4 @@ fn two_tenants_share_a_switch_as_each_protocol_lets_them() {
     let seconds = |line, tenant| job(&report, line, tenant).seconds.unwrap();
     assert!(seconds(Line::Limited, A) < seconds(Line::ByResults, A), "{report}");
     assert!(seconds(Line::Limited, B) < seconds(Line::Straw, B), "{report}");
-}
-
-/// Settings that every figure of training jobs varies, by their names in experiments/.
-const SETTINGS: [&str; 8] = [
-    "K 40 kB",
-    "K 160 kB",
-    "eta 0.5",
-    "first windows of 50",
-    "growth of 1,500 bytes",
-    "a packet for each GACK",
-    "placement by hash",
-    "two levels",
-];
-
-/// What decides figures and is not in the paper: marks, eta, windows, placement, levels. What is shortened besides.
-#[test]
-fn what_the_paper_leaves_open_is_varied_in_every_figure_of_training_jobs() {
-    let figures = ["fig1", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14", "fig15", "idle", "fairness"];
-    for figure in figures {
-        let entry = find(&format!("pa-atp-{figure}")).unwrap();
-        let others: Vec<&str> = entry.open.iter().flat_map(|open| &open.others).map(|other| &*other.name).collect();
-        for setting in SETTINGS {
-            assert!(others.contains(&setting), "{figure} has no {setting}");
-        }
-        let is_shortened = entry.clone().make_full();
-        assert_eq!(is_shortened, others.iter().any(|name| name.ends_with("of the paper's tensors")), "{figure}");
-    }
-}
-
-#[test]
-fn worked_examples_come_out_on_the_machines() {
-    for id in ["pa-atp-fig2", "pa-atp-fig3", "pa-atp-fig5", "pa-atp-fig6"] {
-        let stop = AtomicBool::new(false);
-        let watch = Watch::silent(&stop);
-        for row in find(id).unwrap().run(true, 1, &watch, &Memory::default()).unwrap().rows {
-            assert_eq!(row.verdict, Verdict::Agrees, "{id}: {} is {}", row.published.what, row.ours_text());
-        }
-    }
-}
-
-/// A network of several switches can be shared out among threads.
-#[test]
-fn the_number_of_threads_changes_nothing() {
-    let entry = find("pa-atp-fig8").expect("it is one");
-    let [one, two] = [1, 2].map(|threads| {
-        let stop = AtomicBool::new(false);
-        let watch = Watch { threads, ..Watch::silent(&stop) };
-        serde_json::to_value(entry.run(true, 1, &watch, &Memory::default()).unwrap()).unwrap()
-    });
-    assert_eq!(one, two);
 }

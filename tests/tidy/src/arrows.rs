@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::{Offences, Source};
 
 /// Each crate with those that it may use. `testbed` may be used by every crate's tests.
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("numeric", &[]),
     ("riscv", &[]),
     ("proto", &["numeric"]),
@@ -14,9 +14,10 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("operators", &["proto"]),
     ("net", &["numeric", "proto", "control", "operators"]),
     ("sim", &["numeric", "proto", "control", "riscv", "operators"]),
+    ("papers", &["numeric", "proto", "control", "sim"]),
     ("explore", &["numeric", "proto", "control"]),
     ("testbed", &[]),
-    ("cli", &["numeric", "proto", "control", "net", "sim", "explore", "testbed", "operators"]),
+    ("cli", &["numeric", "proto", "control", "net", "sim", "papers", "explore", "testbed", "operators"]),
     ("python", &["numeric", "proto", "control", "net", "sim", "cli", "operators"]),
 ];
 

@@ -9,6 +9,7 @@ mod circles;
 mod dependencies;
 mod lengths;
 mod names;
+mod orphans;
 mod source;
 mod unsafe_code;
 mod versions;
@@ -30,15 +31,17 @@ pub fn repository() -> PathBuf {
 /// Everything that breaks a rule in the files of a repository.
 pub fn offences(root: &Path) -> Offences {
     let sources = Source::all(root);
+    let protocols = names::protocols(root);
     let mut offences = Offences::new();
     for source in &sources {
         lengths::check(source, &mut offences);
-        names::check(source, &mut offences);
+        names::check(source, &protocols, &mut offences);
         unsafe_code::check(source, &mut offences);
         arrows::check_folders(source, &mut offences);
     }
     arrows::check_crates(root, &mut offences);
     circles::check(&sources, &mut offences);
+    orphans::check(root, &sources, &mut offences);
     dependencies::check(root, &mut offences);
     versions::check(root, &mut offences);
     offences
@@ -75,6 +78,7 @@ pub fn advice(offence: &str) -> &'static str {
             "contract knows nobody, tensors know it, parts know both, and protocols know all these but not each other"
         }
         "circle" => "what two files or folders of a crate share is in a third that knows neither of them",
+        "orphan" => "nothing compiles this file: declare it (`mod NAME;`), in tests in their main.rs, or delete it",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
         "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
         "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",

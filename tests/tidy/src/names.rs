@@ -2,26 +2,10 @@
 //!
 //! Identifiers and literals count, comments do not: they explain with examples.
 
+use std::fs;
+use std::path::Path;
+
 use crate::{Offences, Source};
-
-/// A protocol and the words that name it: one word after the other, as in `SwitchMl`.
-struct Protocol {
-    name: &'static str,
-    words: &'static [&'static [&'static str]],
-    /// Only where they are a whole identifier: `_mm512_add_ps` is about single precision.
-    alone: bool,
-}
-
-const PROTOCOLS: [Protocol; 8] = [
-    Protocol { name: "switchml", words: &[&["switchml"], &["switch", "ml"]], alone: false },
-    Protocol { name: "canary", words: &[&["canary"]], alone: false },
-    Protocol { name: "ring", words: &[&["ring"]], alone: false },
-    Protocol { name: "ps", words: &[&["ps"]], alone: true },
-    Protocol { name: "panama", words: &[&["panama"]], alone: false },
-    Protocol { name: "atp", words: &[&["atp"]], alone: true },
-    Protocol { name: "pa_atp", words: &[&["pa", "atp"]], alone: false },
-    Protocol { name: "flare", words: &[&["flare"]], alone: false },
-];
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
 const ROOMS: [&str; 13] = [
@@ -39,12 +23,17 @@ const ROOMS: [&str; 13] = [
     "tests/test_*_operators.py",
     "tests/programs/rank_*.py",
 ];
-/// Where all may be: published figures have protocols' names, and so has this rule.
-const COMMON_ROOMS: [&str; 3] = ["crates/sim/src/reproduce/", "experiments/", "tests/tidy/"];
+/// Where all may be named: published figures have protocols' names, and so has this rule.
+const COMMON_ROOMS: [&str; 3] = ["crates/papers/", "experiments/", "tests/tidy/"];
+/// The list from which the protocols' names are taken.
+const PROTOCOLS: &str = "crates/proto/src/protocols.rs";
+/// Names up to this length count only as a whole identifier: `_mm512_add_ps` is about single precision.
+const SHORT: usize = 3;
 /// Files that hold lines for each protocol, and how many: `mod NAME;`, and a line of a list.
-const LISTS: [(&str, usize); 6] = [
+const LISTS: [(&str, usize); 7] = [
     ("crates/proto/src/lib.rs", 1),
     ("crates/proto/src/protocols.rs", 1),
+    ("crates/net/tests/main.rs", 1),
     ("crates/proto/tests/fuzz/main.rs", 1),
     ("crates/proto/benches/switches/main.rs", 2),
     ("fuzz/src/machines/mod.rs", 1),
@@ -66,20 +55,26 @@ const OTHER_MEANINGS: [(&str, &str); 11] = [
     ("crates/sim/tests/pa_atp.rs", "atp"),
 ];
 
+/// The names of all protocols, as the list's lines `&crate::NAME::PROTOCOL,` give them.
+pub fn protocols(root: &Path) -> Vec<String> {
+    let list = fs::read_to_string(root.join(PROTOCOLS)).unwrap_or_else(|error| panic!("{PROTOCOLS}: {error}"));
+    let named = |line: &str| Some(line.trim().strip_prefix("&crate::")?.strip_suffix("::PROTOCOL,")?.to_string());
+    list.lines().filter_map(named).collect()
+}
+
 /// Notes the lines that name a protocol outside its rooms.
-pub fn check(source: &Source, offences: &mut Offences) {
+pub fn check(source: &Source, protocols: &[String], offences: &mut Offences) {
     let path = &source.path;
     if COMMON_ROOMS.iter().any(|room| path.starts_with(room)) {
         return;
     }
-    for Protocol { name, words, alone } in PROTOCOLS {
+    for name in protocols {
         let at_home = ROOMS.iter().any(|room| path.starts_with(&room.replace('*', name)));
         let means_else = OTHER_MEANINGS.iter().any(|&(place, word)| path.starts_with(place) && word == name);
         if at_home || means_else {
             continue;
         }
-        let named =
-            source.uncommented.lines().filter(|line| words.iter().any(|words| names(line, words, alone))).count();
+        let named = source.uncommented.lines().filter(|line| names(line, name)).count();
         let allowed = LISTS.iter().find(|(list, _)| list == path).map_or(0, |&(_, lines)| lines);
         if named > allowed {
             offences.insert(format!("name {name} {path}"), named);
@@ -87,12 +82,28 @@ pub fn check(source: &Source, offences: &mut Offences) {
     }
 }
 
-/// True if the words follow each other in one identifier, or one word of a literal; `alone`: and are all of it.
-fn names(line: &str, words: &[&str], alone: bool) -> bool {
-    let identifiers = line.split(|c: char| !c.is_alphanumeric() && c != '_').map(words_of);
-    identifiers
-        .filter(|parts| !alone || parts.len() == words.len())
-        .any(|parts| parts.windows(words.len()).any(|some| some == words))
+/// True if words that follow each other in one identifier, or one word of a literal, make the protocol's name: `SwitchMl`
+/// and `switchml` both name switchml. A short name must be the whole identifier.
+fn names(line: &str, name: &str) -> bool {
+    let joined = name.replace('_', "");
+    let mut identifiers = line.split(|c: char| !c.is_alphanumeric() && c != '_').map(words_of);
+    identifiers.any(|words| match joined.len() <= SHORT {
+        true => words.concat() == joined,
+        false => (0..words.len()).any(|first| begins_with_words(&words[first..], &joined)),
+    })
+}
+
+/// True if the first words, put together, are `joined`.
+fn begins_with_words(words: &[String], joined: &str) -> bool {
+    let mut rest = joined;
+    for word in words {
+        match rest.strip_prefix(word.as_str()) {
+            Some("") => return true,
+            Some(behind) => rest = behind,
+            None => return false,
+        }
+    }
+    false
 }
 
 /// The words of an identifier: `SwitchMlHost`, `switch_ml_host` and `SWITCH_ML_HOST` have the same three.
@@ -117,7 +128,8 @@ mod tests {
 
     fn found(path: &str, text: &str) -> Vec<String> {
         let mut offences = Offences::new();
-        check(&Source::new(path, text.into()), &mut offences);
+        let protocols = protocols(&crate::repository());
+        check(&Source::new(path, text.into()), &protocols, &mut offences);
         offences.into_keys().collect()
     }
 

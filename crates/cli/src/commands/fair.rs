@@ -13,7 +13,7 @@ use serde::Serialize;
 use tributary_net::pool_size::packet_bytes;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
-use tributary_sim::reproduce::{Figure, Series};
+use tributary_sim::figure::{Figure, Series};
 
 use super::collective::protocol;
 use super::fabric::{ChosenFile, FabricStage};

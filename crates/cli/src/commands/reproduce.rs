@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tributary_sim::reproduce::{
+use tributary_papers::{
     Basis, Change, Entry, Memory, Outcome, ReproduceError, Row, Tally, Verdict, Watch, catalogue, find,
 };
 
@@ -34,7 +34,7 @@ and rows of our own questions say so, and are counted apart.
 With --out, what is finished is kept in DIR/points, so that the same command goes on where it was stopped;
 what another build of this program found there is made again.
 
---set changes a parameter of the experiment files (experiments/*.toml: keys below [parameters], list
+--set changes a parameter of the experiment files (crates/papers/src/*/experiments: keys below [parameters], list
 elements by number), to see what it moves. Every verdict then says that it is not the file's.
 
 Exit code 0 means that everything was run, not that everything agrees: a row that differs stays in

@@ -10,7 +10,7 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_net::{challenge, client};
 use tributary_proto::contract::ids::{ChildId, Rank};
 
-use crate::setup::{Worker, any_port, eventually, join_all, join_body, post, refused, switch};
+use crate::control_api::setup::{Worker, any_port, eventually, join_all, join_body, post, refused, switch};
 
 #[test]
 fn ranks_that_join_are_told_the_same_and_where_the_others_are() {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use tributary_net::client;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 
-use crate::setup::{Worker, any_port, eventually, get, join_all, join_body, post, switch};
+use crate::control_api::setup::{Worker, any_port, eventually, get, join_all, join_body, post, switch};
 
 #[test]
 fn what_operators_read_shows_members_and_strangers_and_never_a_key() {

@@ -7,7 +7,7 @@ use std::thread;
 use tributary_net::client;
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 
-use crate::setup::{Worker, any_port, eventually, refused, switch};
+use crate::control_api::setup::{Worker, any_port, eventually, refused, switch};
 
 #[test]
 fn a_switch_that_cannot_start_says_why_and_leaves_nothing_behind() {

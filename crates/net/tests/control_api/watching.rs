@@ -13,7 +13,7 @@ use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, Rendezvous, Watched}
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_proto::contract::time::Span;
 
-use crate::setup::{Worker, any_port, eventually, join_all, switch};
+use crate::control_api::setup::{Worker, any_port, eventually, join_all, switch};
 
 #[test]
 fn a_member_whose_connection_closes_and_that_falls_silent_is_told_to_those_who_watch() {

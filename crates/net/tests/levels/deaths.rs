@@ -16,7 +16,7 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
-use crate::setup::{in_the_middle, jobs, on_ranks, options, switch, until_empty};
+use crate::levels::setup::{in_the_middle, jobs, on_ranks, options, switch, until_empty};
 use crate::support::{PATIENCE, join_request};
 
 fn sentences(errors: Vec<Option<GroupError>>, begun: Instant) -> Vec<String> {

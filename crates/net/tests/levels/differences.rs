@@ -7,7 +7,7 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
 
-use crate::setup::{BRIEF, cause, in_the_middle, jobs, on_ranks, options, switch, until_empty, worker};
+use crate::levels::setup::{BRIEF, cause, in_the_middle, jobs, on_ranks, options, switch, until_empty, worker};
 use crate::support::PATIENCE;
 
 #[test]

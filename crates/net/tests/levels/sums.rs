@@ -5,7 +5,7 @@ use tributary_net::group::ConnectOptions;
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_proto::protocols;
 
-use crate::setup::{check_sums, integer, jobs, on_ranks, options, reduce, switch, until_empty};
+use crate::levels::setup::{check_sums, integer, jobs, on_ranks, options, reduce, switch, until_empty};
 use crate::support::PATIENCE;
 
 #[test]

@@ -13,7 +13,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use crate::tape::{At, HostInput, HostTape, HostTurn, Passage, SwitchInput, SwitchMade, SwitchTape, told};
+use crate::recorded::tape::{At, HostInput, HostTape, HostTurn, Passage, SwitchInput, SwitchMade, SwitchTape, told};
 
 /// A fresh host makes what the recorded one has made, turn by turn.
 pub fn host(protocol: &Protocol, tape: &HostTape) {

@@ -1,0 +1,22 @@
+//! The control planes in virtual time: one program, so that it is linked once.
+
+mod absences;
+mod charges;
+mod clients;
+mod deaths;
+mod fabric_servers;
+mod harness;
+mod holdings;
+mod job_events;
+mod level_watches;
+mod levels;
+mod lifetimes;
+mod networks;
+mod racks;
+mod random_scenarios;
+mod rendezvous;
+mod servers;
+mod shared_memory;
+mod shares;
+mod trees;
+mod watches;

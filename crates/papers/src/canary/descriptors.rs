@@ -1,0 +1,48 @@
+//! Canary §3.2.2 and §4.2: the memory of its descriptors and its multicast groups in a switch, by the paper's formulas.
+
+use serde::Deserialize;
+use tributary_sim::config::{DataRate, Duration};
+
+use crate::{Context, Experiment, Findings, ReproduceError};
+
+/// A switch and its network.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Descriptors {
+    /// `b`: the rate at which one allreduce sends through the switch.
+    pub rate: DataRate,
+    /// `d`: hops of the longest path.
+    pub diameter: u32,
+    /// `l`: the delay of a hop.
+    pub hop: Duration,
+    /// `t`: how long a switch waits.
+    pub timeout: Duration,
+    /// `r`: how long the leader takes to answer.
+    pub leader: Duration,
+    /// `p`: ports of the switch.
+    pub ports: u32,
+    /// `s`: parts of its children bitmap.
+    pub shards: u32,
+}
+
+impl Experiment for Descriptors {
+    /// Findings `memory` (KiB) and `groups` (entries of the multicast table).
+    fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
+        if self.shards == 0 || self.ports / self.shards > 32 {
+            return Err(ReproduceError::Bad("a shard of the children bitmap has 1 to 32 ports".into()));
+        }
+        let seconds = 2.0 * f64::from(self.diameter) * (self.hop.0 + self.timeout.0).as_secs_f64();
+        let held = seconds + self.leader.0.as_secs_f64();
+        let bytes = self.rate.0.0 as f64 / 8.0 * held;
+        let mut findings = Findings::default();
+        findings.value("memory", bytes / 1024.0);
+        let told = format!("{bytes:.0} bytes are {:.1} KiB: the paper's KiB are thousands of bytes", bytes / 1024.0);
+        findings.cause("memory", told);
+        findings.value("groups", f64::from(self.shards) * 2f64.powi((self.ports / self.shards) as i32));
+        findings.note(format!(
+            "A descriptor is held for 2d(l + t) + r = {:.1} us, in which {bytes:.0} bytes come in at full rate.",
+            1e6 * held
+        ));
+        Ok(findings)
+    }
+}

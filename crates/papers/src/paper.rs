@@ -1,0 +1,47 @@
+//! The parts of a paper's experiments: its files, and the kinds of experiments that they name.
+
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+use crate::{Context, Findings, ReproduceError};
+
+/// The parameters of one experiment, which can be run.
+pub trait Experiment {
+    /// Measures, without knowing the published values.
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError>;
+
+    /// How many simulations it makes, if a simulation takes long: such simulations are counted here and not announced
+    /// to the watch.
+    fn run_count(&self, _seeds: u64) -> usize {
+        0
+    }
+}
+
+/// Reads an experiment's parameters.
+pub type Read = fn(Table) -> Result<Box<dyn Experiment>, toml::de::Error>;
+
+/// The experiments of one paper.
+pub struct Paper {
+    /// Common parts of several files: the name by which `base` refers to each, and its text.
+    pub bases: &'static [(&'static str, &'static str)],
+    /// Its files: id and text.
+    pub files: &'static [(&'static str, &'static str)],
+    /// The kinds of experiments that only its files name.
+    pub kinds: &'static [(&'static str, Read)],
+}
+
+/// The [`Read`] of a kind.
+pub fn read<E: Experiment + DeserializeOwned + 'static>(
+    parameters: Table,
+) -> Result<Box<dyn Experiment>, toml::de::Error> {
+    Ok(Box::new(E::deserialize(parameters)?))
+}
+
+/// Files of the folder `experiments` beside the caller, with their ids. They are compiled into the program, so that an
+/// installed program has them too.
+macro_rules! embedded {
+    ($($id:literal)*) => {
+        &[$(($id, include_str!(concat!("experiments/", $id, ".toml")))),*]
+    };
+}
+pub(crate) use embedded;
