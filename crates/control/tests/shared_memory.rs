@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::harness::{MIB, World, request};
-use tributary_control::{Holding, JoinRequest, Limits, Plan, SharedMemory, is_charged_by_tree};
+use tributary_control::admission::{SharedMemory, TreeCharge, is_charged_by_tree};
+use tributary_control::{JoinRequest, Limits, Plan};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::contract::protocol::Protocol;
@@ -162,7 +163,7 @@ fn what_jobs_share_has_the_room_that_trees_leave_at_each_switch() {
         ] {
             let mut world = seat(2 * machine + MIB, other);
             let job = start(&mut world, with_trees, "trees", 1).config.job;
-            world.control.placed(job, Holding { slots: 64, bytes: BTreeMap::from([(node, held)]) });
+            world.control.trees_planned(job, TreeCharge { slots: 64, bytes: BTreeMap::from([(node, held)]) });
             let tickets = [0, 1].map(|rank| world.join("shares", of(protocol, rank, 2)));
             let answered = tickets.map(|ticket| world.answers.contains_key(&ticket));
             assert_eq!(answered[0] && world.answer(tickets[0]).is_err(), !has_room, "{protocol}: {held} at {node:?}");

@@ -92,7 +92,7 @@ pub struct FabricStatus {
     /// The switch's name.
     pub node: String,
     /// The switch where jobs are formed.
-    pub seat: String,
+    pub controller: String,
     /// True if the switch knows the running jobs.
     pub ready: bool,
     /// The switch's ports, by number.

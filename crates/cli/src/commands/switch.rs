@@ -49,7 +49,7 @@ The file has these keys; flags win over it:
   jobs = \"team-a-*\"
   memory_mib = 64
   max_slots = 512
-  max_world = 16
+  max_world_size = 16
   [operators]                which operators of jobs' own it serves: \"any\", \"none\", or SHA-256s with commas
   allow = \"none\"
   [switches.PROTOCOL]        what its jobs share: docs/protocols

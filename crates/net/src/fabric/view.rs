@@ -91,7 +91,7 @@ impl SwitchView {
         };
         FabricStatus {
             node: name(self.node),
-            seat: name(self.fabric.controller),
+            controller: name(self.fabric.controller),
             ready: report.ready,
             ports: report.ports.iter().enumerate().map(port).collect(),
         }

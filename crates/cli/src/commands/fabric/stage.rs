@@ -174,7 +174,7 @@ impl FabricStage {
             event: "ready",
             nodes: nodes.collect(),
             control_namespace: self.network.control().name().to_owned(),
-            seat: self.fabric.name(self.fabric.controller).to_owned(),
+            controller: self.fabric.name(self.fabric.controller).to_owned(),
         }
     }
 
@@ -218,7 +218,7 @@ pub struct Description {
     event: &'static str,
     nodes: Vec<Place>,
     control_namespace: String,
-    seat: String,
+    controller: String,
 }
 
 #[derive(Serialize)]
@@ -243,15 +243,16 @@ impl Description {
                 node.neighbours.join(" "),
             ]);
         }
-        let seat = self.nodes.iter().find(|node| node.name == self.seat).and_then(|node| node.control.clone());
+        let controller =
+            self.nodes.iter().find(|node| node.name == self.controller).and_then(|node| node.control.clone());
         format!(
             "{}\n\nJobs are formed at {}; every switch passes requests on to it.\n  ip netns exec {} tributary status \
              --switch {}\nHosts join a job with the commands that --print shows, each after `ip netns exec NAMESPACE`; --allreduce \
              lets all of\nthem sum. Runs until Ctrl-C.",
             table.render(),
-            self.seat,
+            self.controller,
             self.control_namespace,
-            seat.unwrap_or_default(),
+            controller.unwrap_or_default(),
         )
     }
 }
