@@ -60,7 +60,7 @@ NOT_RUN = {
     r"tributary reproduce \S+ --vary": "takes minutes; the same without --vary is run",
     r"tributary reproduce \S+ --seeds 1 --set": "takes minutes; another is run with --set",
     r"tributary reproduce \S+ --full": "takes hours; others are run with small inputs",
-    r"tributary reproduce \w+-\w+ \w+-\w+": "takes an hour; crates/papers/tests/reproduce.rs runs each with small inputs",
+    r"tributary reproduce \w+-\w+ \w+-\w+": "takes an hour; crates/papers/tests/reproduce.rs runs each, shorter",
     "tributary reproduce all": "takes minutes; crates/papers/tests/reproduce.rs runs them all",
 }
 
@@ -108,6 +108,7 @@ def commands(block: str) -> list[str]:
 def sessions() -> Iterator[tuple[str, list[str]]]:
     """Every block with commands, by page and number."""
     pages = [REPO / page for page in PAGES] + sorted((REPO / "docs").rglob("*.md"))
+    pages += sorted((REPO / "crates/papers").rglob("*.md"))
     for page in pages:
         text = page.read_text(encoding="utf-8")
         blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

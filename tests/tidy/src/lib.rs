@@ -47,6 +47,11 @@ pub fn offences(root: &Path) -> Offences {
     offences
 }
 
+/// The circles of modules inside of crates, a folder a line.
+pub fn circles_inside(root: &Path) -> Vec<String> {
+    circles::inside(&Source::all(root))
+}
+
 /// Reads a list of offenders: a number and an offence a line; `#` begins a comment.
 pub fn read_list(text: &str) -> Offences {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -78,6 +83,10 @@ pub fn advice(offence: &str) -> &'static str {
             "contract knows nobody, tensors know it, parts know both, and protocols know all these but not each other"
         }
         "circle" => "what two files or folders of a crate share is in a third that knows neither of them",
+        "circles" => {
+            "modules of a folder that use each other in a circle: move what they share into a third; tests/tidy/src/circles.rs \
+             prints them with `cargo test -p tributary-tidy circles_inside -- --nocapture`"
+        }
         "orphan" => "nothing compiles this file: declare it (`mod NAME;`), in tests in their main.rs, or delete it",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
         "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",

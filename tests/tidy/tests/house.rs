@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::{env, fs};
 
-use tributary_tidy::{Offences, advice, offences, read_list, repository, write_list};
+use tributary_tidy::{Offences, advice, circles_inside, offences, read_list, repository, write_list};
 
 /// Set to write smaller numbers into the list.
 const RENEW: &str = "TRIBUTARY_RENEW_TIDY";
@@ -35,11 +35,18 @@ fn nothing_breaks_a_rule_that_did_not_before_and_what_is_mended_leaves_the_list(
     }
     let mended: Offences = listed
         .into_iter()
+        // Circles move with their modules: their number shrinks in the list when somebody renews it.
+        .filter(|(offence, _)| !offence.starts_with("circles "))
         .filter(|(offence, count)| found.get(offence).copied().unwrap_or_default() < *count)
         .collect();
     assert!(
         mended.is_empty(),
-        "thank you: these have shrunk. Write the list anew with `{RENEW}=1 cargo test -p tributary-tidy`; before, it said\n{}",
+        "thank you: these have shrunk. Renew the list with `{RENEW}=1 cargo test -p tributary-tidy`; before, it said\n{}",
         write_list(&mended)
     );
+}
+
+#[test]
+fn circles_inside_crates_are_printed() {
+    circles_inside(&repository()).iter().for_each(|circle| println!("{circle}"));
 }
