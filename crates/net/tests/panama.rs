@@ -9,9 +9,9 @@ use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::{DType, ReduceOp, bf16, codec};
+use tributary_proto::aggregation::reference::reference;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::panama::PROTOCOL;
-use tributary_proto::parts::reference::reference;
 
 /// A rank's floats: of all magnitudes, so that the order of a sum is seen in its bits.
 fn input(rank: u16, len: usize) -> Vec<f32> {

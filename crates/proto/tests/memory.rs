@@ -5,6 +5,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_proto::aggregation::best_effort::options::LEVELS_OPTION;
+use tributary_proto::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
 };
@@ -17,8 +19,6 @@ use tributary_proto::contract::switch::NoQueues;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
-use tributary_proto::parts::best_effort::options::LEVELS_OPTION;
-use tributary_proto::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::protocols;
 
 thread_local! {

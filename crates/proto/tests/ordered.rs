@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tributary_numeric::{Combine, DType, Lanes, ReduceOp, native};
-use tributary_proto::parts::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, cover, nodes_needed, reference};
+use tributary_proto::aggregation::ordered::*;
 
 /// Neither commutative nor associative: every tree and every order of operands gives another result.
 static TOY: Combine = {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use tributary_proto::aggregation::best_effort::options::LEVELS_OPTION;
+use tributary_proto::aggregation::best_effort::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::contract::config::{FabricPlan, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::drive::record::SwitchRecorder;
 use tributary_proto::contract::ids::{NodeId, PortId};
@@ -12,8 +14,6 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
-use tributary_proto::parts::best_effort::options::LEVELS_OPTION;
-use tributary_proto::parts::best_effort::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::protocols;
 
 use super::{Subject, Timers, drive_host, job, packets, two_collectives};

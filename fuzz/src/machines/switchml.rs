@@ -1,10 +1,10 @@
 //! SwitchML: its header, a switch with a parent, and a worker.
 
+use tributary_proto::aggregation::report::Report;
 use tributary_proto::contract::config::FabricPlan;
 use tributary_proto::contract::ids::{Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn};
 use tributary_proto::contract::wire::COMMON_LEN;
-use tributary_proto::parts::report::Report;
 use tributary_proto::switchml::PROTOCOL;
 use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, Mismatch};
 

@@ -22,13 +22,15 @@ const CRATES: [(&str, &[&str]); 12] = [
 ];
 
 /// The folders of `crates/proto/src` that are no protocols, each with those that it may use.
-const FOLDERS: [(&str, &[&str]); 3] = [
+const FOLDERS: [(&str, &[&str]); 5] = [
     ("contract", &["splitmix"]),
     ("tensors", &["splitmix", "contract"]),
-    ("parts", &["splitmix", "contract", "tensors"]),
+    ("congestion", &["contract"]),
+    ("reliability", &["splitmix", "heap", "contract", "congestion"]),
+    ("aggregation", &["splitmix", "heap", "contract", "tensors", "congestion", "reliability"]),
 ];
 /// What a protocol may use besides its own folder.
-const OF_PROTOCOLS: &[&str] = &["splitmix", "contract", "tensors", "parts"];
+const OF_PROTOCOLS: &[&str] = &["splitmix", "heap", "contract", "tensors", "congestion", "reliability", "aggregation"];
 const PROTO: &str = "crates/proto/src/";
 
 /// Notes dependencies that no crate may have, and crates that no rule is known for.
@@ -104,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_knows_a_protocol_is_noted_and_a_protocol_that_knows_its_parts_is_not() {
+    fn a_folder_that_knows_a_protocol_is_noted_and_a_protocol_that_uses_shared_folders_is_not() {
         let mut offences = Offences::new();
-        let text = "use crate::parts::rtt;\nuse crate::ring::wire;\nlet a = crate::ring::B;";
+        let text = "use crate::reliability::rtt;\nuse crate::ring::wire;\nlet a = crate::ring::B;";
         check_folders(&Source::new("crates/proto/src/contract/a.rs", text.into()), &mut offences);
         assert_eq!(offences.get("folder proto/contract -> ring"), Some(&2));
-        assert_eq!(offences.get("folder proto/contract -> parts"), Some(&1));
+        assert_eq!(offences.get("folder proto/contract -> reliability"), Some(&1));
         offences.clear();
         check_folders(&Source::new("crates/proto/src/ring/a.rs", text.into()), &mut offences);
         assert!(offences.is_empty());

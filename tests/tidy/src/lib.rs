@@ -80,7 +80,7 @@ pub fn advice(offence: &str) -> &'static str {
             "ARCHITECTURE.md says which crate may use which: move what is shared towards numeric, proto or control"
         }
         "folder" => {
-            "contract knows nobody, tensors know it, parts know both, and protocols know all these but not each other"
+            "contract uses no other folder; tensors, congestion, reliability and aggregation build on it, in this order; protocols use all of these, but not each other"
         }
         "circle" => "what two files or folders of a crate share is in a third that knows neither of them",
         "circles" => {

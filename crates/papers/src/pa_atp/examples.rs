@@ -1,13 +1,13 @@
 //! Figures 2 to 5, and the bytes of an acknowledgement: the paper's examples, run on the machines.
 
 use serde::Deserialize;
+use tributary_proto::aggregation::best_effort::Rules;
+use tributary_proto::aggregation::best_effort::windows::{self, Ack, Windows as _};
+use tributary_proto::aggregation::best_effort::wire::Kind;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::pa_atp::windows::{Choices, Progress, Windows};
-use tributary_proto::parts::best_effort::Rules;
-use tributary_proto::parts::best_effort::windows::{self, Ack, Windows as _};
-use tributary_proto::parts::best_effort::wire::Kind;
 
 use super::star::{Shape, Star};
 use crate::{Context, Experiment, Findings, ReproduceError};

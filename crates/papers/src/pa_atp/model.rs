@@ -1,7 +1,7 @@
 //! Section III-C and figure 6: the model's AWD, memory that jobs fill, and gain of throughput.
 
 use serde::Deserialize;
-use tributary_proto::parts::best_effort::options::Memory;
+use tributary_proto::aggregation::best_effort::options::Memory;
 
 use crate::finding::{Figure, Series};
 use crate::{Context, Experiment, Findings, ReproduceError};

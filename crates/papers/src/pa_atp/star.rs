@@ -2,6 +2,10 @@
 //! what is sent and what arrives.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::aggregation::best_effort::Rules;
+use tributary_proto::aggregation::best_effort::host::BestEffortHost;
+use tributary_proto::aggregation::best_effort::switch::BestEffortSwitch;
+use tributary_proto::aggregation::best_effort::wire::{Header, Kind};
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, Rank};
@@ -12,10 +16,6 @@ use tributary_proto::contract::switch::{MIN_TRANSMIT_LEN, NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::pa_atp::PROTOCOL;
-use tributary_proto::parts::best_effort::Rules;
-use tributary_proto::parts::best_effort::host::BestEffortHost;
-use tributary_proto::parts::best_effort::switch::BestEffortSwitch;
-use tributary_proto::parts::best_effort::wire::{Header, Kind};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::ReproduceError;

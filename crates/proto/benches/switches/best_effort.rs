@@ -3,6 +3,8 @@
 
 use criterion::Criterion;
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_proto::aggregation::best_effort::options::LEVELS_OPTION;
+use tributary_proto::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::contract::config::{FabricPlan, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::ids::{NodeId, PortId, PortSet, Rank};
 use tributary_proto::contract::pipeline::Pipeline;
@@ -12,8 +14,6 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::parts::best_effort::options::LEVELS_OPTION;
-use tributary_proto::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::protocols;
 
 use super::{K, LATE, Subject, WORLD, measure, setup};

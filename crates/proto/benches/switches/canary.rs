@@ -2,6 +2,7 @@
 
 use criterion::Criterion;
 use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::aggregation::exponent_hint::LookAhead;
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, proof};
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
@@ -12,7 +13,6 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::parts::look_ahead::LookAhead;
 
 use super::{K, LATE, SLOTS, Subject, TIMEOUT, WORLD, measure, setup};
 

@@ -1,19 +1,19 @@
 //! ATP as a value of the registry.
 
 use super::window::{Choices, Marks, Window};
+use crate::aggregation::best_effort::dedicated_server::ServerHost;
+use crate::aggregation::best_effort::host::BestEffortHost;
+use crate::aggregation::best_effort::options::{
+    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option,
+};
+use crate::aggregation::best_effort::switch::BestEffortSwitch;
+use crate::aggregation::best_effort::switch::job::Job;
+use crate::aggregation::best_effort::{Rules, wire};
 use crate::contract::config::JobConfig;
 use crate::contract::numbers::Numbers;
 use crate::contract::options::{Kind, OptionSet, OptionSpec};
 use crate::contract::protocol::{Placement, Protocol, Shared};
 use crate::contract::time::Span;
-use crate::parts::best_effort::apart::ServerHost;
-use crate::parts::best_effort::host::BestEffortHost;
-use crate::parts::best_effort::options::{
-    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option,
-};
-use crate::parts::best_effort::switch::BestEffortSwitch;
-use crate::parts::best_effort::switch::job::Job;
-use crate::parts::best_effort::{Rules, wire};
 
 const NAME: &str = "atp";
 

@@ -2,8 +2,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use crate::aggregation::best_effort::windows::{Ack, Answers, Windows};
 use crate::contract::time::{Span, Time};
-use crate::parts::best_effort::windows::{Ack, Answers, Windows};
 
 /// The smallest window: a worker never stops altogether.
 const FEWEST: f64 = 1.0;
@@ -126,7 +126,7 @@ impl Windows for Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::best_effort::windows::Progress;
+    use crate::aggregation::best_effort::windows::Progress;
 
     fn window(initial: u64, increase: u64, marks: Marks) -> Window {
         Window::new(Choices { initial, increase, marks }, 1000)

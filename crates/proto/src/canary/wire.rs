@@ -14,12 +14,12 @@ use std::iter::Sum;
 
 use tributary_numeric::{self as numeric, BlockExponent, DType};
 
+use crate::aggregation::exponent_hint::LookAhead;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{NodeId, PortId, PortSet, Rank};
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
-use crate::parts::look_ahead::LookAhead;
 use crate::splitmix::splitmix64;
 
 /// Bytes of the common header and of this protocol's own.

@@ -4,8 +4,8 @@
 //! design decides which vectors meet: all in one buffer as they come; as they come, in several buffers in turn, where
 //! as many cores at work would have put them; or along a tree whose bits do not depend on arrival.
 
+use crate::aggregation::ordered::{Arrangement, nodes_needed};
 use crate::contract::tensor::Spec;
-use crate::parts::ordered::{Arrangement, nodes_needed};
 
 /// How a block's packets are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,14 +5,14 @@ use tributary_numeric::BlockExponent;
 use super::design::Design;
 use super::options::Choices;
 use super::wire::{Kind, Order, Says};
+use crate::aggregation::ordered::{Arrangement, nodes_needed};
+use crate::aggregation::slots::Dialect;
+use crate::aggregation::slots::host::Epochs;
 use crate::contract::config::HostConfig;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::Options;
 use crate::contract::sum_tree::SumTree;
 use crate::contract::tensor::Spec;
-use crate::parts::ordered::{Arrangement, nodes_needed};
-use crate::parts::slots::Dialect;
-use crate::parts::slots::host::Epochs;
 
 /// Slots whose blocks are combined in the designs of §6; values of every type and operator travel as they are.
 #[derive(Clone, Copy, Hash)]

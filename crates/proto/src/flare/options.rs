@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::design::{Choice, Design, Selection};
 use super::sparse::layout as sparse;
+use crate::aggregation::slots::host::SendWindow;
 use crate::contract::numbers::NarrowBlocks;
 use crate::contract::operator::{Needs, Operator, Operators};
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::sum_tree::SumOrder;
-use crate::parts::slots::host::SendWindow;
 
 const DESIGN: &str = "design";
 const SELECTION: &str = "selection";

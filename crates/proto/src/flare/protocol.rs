@@ -6,6 +6,8 @@ use super::dialect::FlareDialect;
 use super::sparse::layout::Choices;
 use super::sparse::{SparseHost, SparseSwitch};
 use super::{options, sparse, wire};
+use crate::aggregation::reference::reference;
+use crate::aggregation::slots::{SlotHost, SlotSwitch, switch};
 use crate::contract::config::{HostConfig, SwitchConfig};
 use crate::contract::host::Host;
 use crate::contract::numbers::{Encoding, Numbers};
@@ -14,9 +16,7 @@ use crate::contract::protocol::{Description, JobShape, Placement, Protocol, Refu
 use crate::contract::switch::Switch;
 use crate::contract::tensor::{Primitive, Spec};
 use crate::contract::values::Values;
-use crate::parts::layout;
-use crate::parts::reference::reference;
-use crate::parts::slots::{SlotHost, SlotSwitch, switch};
+use crate::reliability::layout;
 
 /// Flare (De Sensi et al., SC 2021): every type and operator in the switch, in one switch or in levels,
 /// of dense tensors or, where a job is for them, of sparse ones.

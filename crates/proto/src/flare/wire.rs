@@ -1,4 +1,4 @@
-//! Flare's own end of the header; [`slots::wire`](crate::parts::slots::wire) has what is before it. Big-endian;
+//! Flare's own end of the header; [`slots::wire`](crate::aggregation::slots::wire) has what is before it. Big-endian;
 //! `docs/wire.md` draws them.
 //!
 //! ```text
@@ -11,17 +11,17 @@
 //! so that people can compare runs: in a rank's packet it is a hash of the rank; in a vector that a switch has combined
 //! along the tree, a hash of all children's orders, each at its place; where arrival decides, 0.
 
+use crate::aggregation::slots::{Word, wire as slots};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, Rank};
 use crate::contract::protocol::Description;
 use crate::contract::sum_tree::SumTree;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{u16, u32};
-use crate::parts::slots::{Word, wire as slots};
 use crate::splitmix::splitmix64;
 
-pub use crate::parts::mismatch::Mismatch;
-pub use crate::parts::slots::wire::{Kind, put_wid};
+pub use crate::aggregation::mismatch::Mismatch;
+pub use crate::aggregation::slots::wire::{Kind, put_wid};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = slots::header_len::<Says>();

@@ -3,8 +3,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use crate::aggregation::best_effort::windows::{self, Ack, Answers};
 use crate::contract::time::{Span, Time};
-use crate::parts::best_effort::windows::{self, Ack, Answers};
 
 /// The weight `f` of a round's marks (section V-A).
 const MARK_WEIGHT: f64 = 0.125;

@@ -1,12 +1,12 @@
 //! PANAMA as a value of the registry.
 
 use super::{Panama, PanamaHost, options, partial, switch, wire};
+use crate::aggregation::reference::reference;
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::Options;
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::parts::reference::reference;
 
 /// PANAMA (Gebara et al., MLSys 2021): accelerators in the switches of one or several trees.
 pub static PROTOCOL: Protocol = Protocol {

@@ -1,4 +1,4 @@
-//! PANAMA's own header; `parts` has the bodies of two notices. Big-endian; `docs/wire.md` draws them.
+//! PANAMA's own header; [`crate::aggregation`] has the bodies of two notices. Big-endian; `docs/wire.md` draws them.
 //!
 //! ```text
 //!  16    20    21      22        24      26    28           36             38
@@ -8,13 +8,13 @@
 //! `vid`, `tid` and `flags` are first, so that they lie in one beat of a 64-bit bus; 38 bytes in all, so that the vector
 //! begins 80 bytes into an Ethernet frame, a whole number of beats.
 
+pub use crate::aggregation::mismatch::Mismatch;
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
-pub use crate::parts::mismatch::Mismatch;
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 14 + SPEC_LEN;

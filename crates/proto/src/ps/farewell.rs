@@ -1,16 +1,16 @@
-//! The packets by which colocated servers leave ([`crate::parts::farewell`]).
+//! The packets by which colocated servers leave ([`crate::aggregation::shutdown`]).
 //!
 //! ```text
 //!  16              24
 //!  | collectives   |
 //! ```
 
+use crate::aggregation::shutdown::Word;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
 use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::parts::farewell::Word;
 
 /// The sender has completed so many collectives and leaves. The first kind that SwitchML will not use.
 pub const LEAVING: u8 = 32;

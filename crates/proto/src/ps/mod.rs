@@ -15,6 +15,7 @@ mod server;
 
 pub use self::protocol::PROTOCOL;
 use self::server::Server;
+use crate::aggregation::shutdown::Farewell;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -24,7 +25,6 @@ use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
-use crate::parts::farewell::Farewell;
 use crate::switchml::SwitchMlHost;
 use crate::switchml::wire::Kind;
 

@@ -1,12 +1,12 @@
 //! Parameter servers as a value of the registry.
 
 use super::{PsHost, farewell};
+use crate::aggregation::slots::host::SendWindow;
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Description, Placement, Protocol};
 use crate::contract::wire::kind;
-use crate::parts::recovery::Order;
-use crate::parts::slots::host::SendWindow;
+use crate::reliability::recovery::Order;
 use crate::switchml;
 
 /// Parameter servers (SwitchML §6.1): hosts sum, slot by slot.

@@ -5,8 +5,8 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, Common, SPEC_LEN, put_spec, spec_at, u16, u32};
-use crate::parts::link::Numbers;
-pub use crate::parts::link::wire::{
+use crate::reliability::link::Numbers;
+pub use crate::reliability::link::wire::{
     ACK, Ack, DATA, FAULT, Fault, HEADER_LEN, MAX_ACK_WORDS, MAX_ATTEMPT, MAX_CONTROL_LEN, NOTICE, Notice,
 };
 
@@ -95,5 +95,5 @@ impl Data {
 
 /// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
-    crate::parts::link::wire::describe(bytes, DATA_LEN)
+    crate::reliability::link::wire::describe(bytes, DATA_LEN)
 }

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::codec::{Codec, Shape};
+use crate::aggregation::vector_format::Form;
 use crate::contract::tensor::Tensor;
 use crate::contract::values::FINGERPRINT_LEN;
-use crate::parts::form::Form;
 
 /// The blocks of one part: each block is a piece of a message, and has its own lanes.
 #[derive(Clone, Debug)]

@@ -7,10 +7,10 @@ use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
 use super::blocks::Blocks;
 use super::options::INDEX_LEN;
 use super::part::{Data, Part, is_present};
+use crate::aggregation::vector_format::Form;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::parts::form::Form;
 
 /// The shape of a packet's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::codec::{Codec, ReadBlock, shape};
 use super::part::{Data, Part};
 use super::wire;
+use crate::aggregation::vector_format::Form;
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
-use crate::parts::form::Form;
 
 /// A message.
 #[derive(Clone, Debug, Hash)]

@@ -3,7 +3,7 @@
 //! It is the host-based peer of sparse sums in the network, as the ring is of dense sums. Start with [`plan`], the
 //! three algorithms as steps of who sends what to whom. [`part`] is a stream of a part of the indices, and [`blocks`] a
 //! dense tensor's part as it grows; [`codec`] and [`message`] turn streams into packets and back. [`running`] is one
-//! collective on one rank, and [`host::SparcmlHost`] the machine, which has a reliable [`link`](crate::parts::link) to
+//! collective on one rank, and [`host::SparcmlHost`] the machine, which has a reliable [`link`](crate::reliability::link) to
 //! each rank that it exchanges packets with. `docs/protocols/sparcml.md` states steps, bytes and every field.
 
 pub mod blocks;

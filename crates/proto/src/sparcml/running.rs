@@ -14,6 +14,7 @@ use super::options::{Algorithm, Choices};
 use super::part::{self, Part};
 use super::plan::{Merge, Plan, What};
 use super::wire::Data;
+use crate::aggregation::vector_format::Form;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::Collective;
@@ -21,7 +22,6 @@ use crate::contract::ids::Rank;
 use crate::contract::tensor::{Spec, Tensor};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
-use crate::parts::form::Form;
 
 /// A message and its receiver.
 pub type Outgoing = (Rank, Arc<Message>);

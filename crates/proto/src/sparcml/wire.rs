@@ -1,13 +1,13 @@
 //! SparCML's packets behind the common header. Big-endian; `docs/protocols/sparcml.md` draws them.
 
 use super::codec::Shape;
+use crate::aggregation::vector_format::Form;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, put_spec, spec_at, u16, u32};
-use crate::parts::form::Form;
-use crate::parts::link::Numbers;
-pub use crate::parts::link::wire::{
+use crate::reliability::link::Numbers;
+pub use crate::reliability::link::wire::{
     ACK, Ack, DATA, FAULT, Fault, HEADER_LEN, MAX_ACK_WORDS, MAX_ATTEMPT, MAX_CONTROL_LEN, NOTICE, Notice,
 };
 
@@ -103,5 +103,5 @@ impl Data {
 
 /// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
-    crate::parts::link::wire::describe(bytes, DATA_LEN)
+    crate::reliability::link::wire::describe(bytes, DATA_LEN)
 }

@@ -3,14 +3,14 @@
 use tributary_numeric::BlockExponent;
 
 use super::wire::{Kind, LookAhead};
+use crate::aggregation::ordered::{Arrangement, nodes_needed};
+use crate::aggregation::slots::Dialect;
+use crate::aggregation::slots::host::Epochs;
 use crate::contract::config::HostConfig;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::Options;
 use crate::contract::tensor::Spec;
-use crate::parts::ordered::{Arrangement, nodes_needed};
-use crate::parts::recovery::Order;
-use crate::parts::slots::Dialect;
-use crate::parts::slots::host::Epochs;
+use crate::reliability::recovery::Order;
 
 /// Slots whose packets look one block ahead (§4.6).
 #[derive(Clone, Copy, Hash)]

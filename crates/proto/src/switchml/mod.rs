@@ -9,7 +9,7 @@ mod protocol;
 pub mod wire;
 
 use self::dialect::SwitchMlDialect;
-use crate::parts::slots;
+use crate::aggregation::slots;
 
 pub use protocol::PROTOCOL;
 pub(crate) use protocol::can;

@@ -1,14 +1,15 @@
 //! SwitchML as a value of the registry.
 
 use super::{SwitchMl, SwitchMlDialect, SwitchMlHost, wire};
+use crate::aggregation::slots;
+use crate::aggregation::slots::host::SendWindow;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::parts::recovery::Order;
-use crate::parts::slots::host::SendWindow;
-use crate::parts::{layout, slots};
+use crate::reliability::layout;
+use crate::reliability::recovery::Order;
 
 /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
 pub static PROTOCOL: Protocol = Protocol {

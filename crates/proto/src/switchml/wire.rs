@@ -7,15 +7,15 @@
 
 use tributary_numeric::BlockExponent;
 
+pub use crate::aggregation::exponent_hint::LookAhead;
+pub use crate::aggregation::mismatch::Mismatch;
+pub use crate::aggregation::slots::wire::{Kind, put_wid};
+use crate::aggregation::slots::{Word, wire as slots};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::u16;
-pub use crate::parts::look_ahead::LookAhead;
-pub use crate::parts::mismatch::Mismatch;
-pub use crate::parts::slots::wire::{Kind, put_wid};
-use crate::parts::slots::{Word, wire as slots};
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = slots::header_len::<LookAhead>();

@@ -1,6 +1,7 @@
 //! Servers on hosts of their own: they bring nothing, sum what found no room, and keep results for who asks.
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_proto::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent};
 use tributary_proto::contract::ids::{JobId, NodeId, Rank, ServerId};
@@ -8,7 +9,6 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 
 use crate::fabric::{Choice, Fabric, Fate, Sent, bad_cables};
 use crate::setup::{KEY, LEASE, at_us, collective, expected, family, input, output};

@@ -1,8 +1,8 @@
 //! What becomes of packets on cables.
 
+use tributary_proto::aggregation::best_effort::wire::{Header, Kind};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::parts::best_effort::wire::{Header, Kind};
 
 /// What becomes of a packet on a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

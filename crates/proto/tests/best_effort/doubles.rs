@@ -1,9 +1,9 @@
 //! Packets that come twice, at once or long after: each kind, of one block and in a stream whose positions are used again.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
-use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 
 use crate::fabric::{Choice, Fabric, Fate, Sent};
 use crate::setup::{LEASE, acknowledging, at_us, collective, expected, family, input, output};

@@ -2,9 +2,9 @@
 //! single blocks, partial and full sums in any order, and what it answers.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::Span;
-use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 
 use crate::fabric::{Choice, DELAY, Fabric, Fate, Sent};
 use crate::setup::{LEASE, acknowledging, at_us, collective, expected, family, input, output};

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tributary_proto::aggregation::best_effort::wire::{Header, Kind};
 use tributary_proto::contract::config::{
     FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig, WorkerPlace,
 };
@@ -18,7 +19,6 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::{Lag, NoQueues, Verdict};
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
-use tributary_proto::parts::best_effort::wire::{Header, Kind};
 
 pub use crate::cables::{Fate, FateOf, Sent, bad_cables};
 use crate::setup::{job, plan, switch, timers};

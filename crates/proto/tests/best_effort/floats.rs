@@ -1,10 +1,10 @@
 //! Floats: scaled by a guess, so that nobody waits for others' exponents, with the same bits on every rank and a bound.
 
 use tributary_numeric::{BlockExponent, ReduceOp};
+use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::metric::{Metric, MetricValue};
 use tributary_proto::contract::time::Span;
-use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 
 use crate::fabric::{Choice, Fabric, Fate, bad_cables};
 use crate::setup::{acknowledging, at_us, collective, family, output};

@@ -1,6 +1,7 @@
 //! The bytes of every kind of packet, as the machines write them.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::aggregation::best_effort::wire::{Flags, Header, Kind};
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};
 use tributary_proto::contract::ids::{NodeId, PortId};
@@ -9,7 +10,6 @@ use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::NoQueues;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
-use tributary_proto::parts::best_effort::wire::{Flags, Header, Kind};
 
 use crate::harness::golden::{check, f32s, job, sent};
 use crate::setup::{acknowledging, collective, switch};

@@ -1,10 +1,10 @@
 //! Losses in a stream of blocks: who acts, and what it costs the others.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
 use tributary_proto::contract::host::{Collective, CollectiveError, HostEvent};
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 
 use crate::fabric::{Choice, Fabric, Fate, Sent};
 use crate::setup::{LEASE, acknowledging, at_us, clocked_by_results, collective, expected, family, input, output};

@@ -1,12 +1,12 @@
 //! What jobs and switches of the tests are made from, and which protocols they are of.
 
 use tributary_numeric::{Element, ReduceOp};
+use tributary_proto::aggregation::best_effort::options::LEVELS_OPTION;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedSwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::parts::best_effort::options::LEVELS_OPTION;
 use tributary_proto::protocols;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 

@@ -1,13 +1,13 @@
 //! Packets that nobody of good will sends: counted by name, no aggregator freed, no sum changed.
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_proto::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, NodeId, Rank};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::parts::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 
 use crate::fabric::{Choice, Fabric};
 use crate::setup::{KEY, at_us, collective, expected, family, input, output};

@@ -1,10 +1,10 @@
 //! Whole collectives: every rank gets the sum, the same to the bit, and switches hold nothing afterwards.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
 use tributary_proto::contract::host::Collective;
 use tributary_proto::contract::ids::{NodeId, Rank};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::fabric::{Choice, Fabric, bad_cables};

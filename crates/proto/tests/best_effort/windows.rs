@@ -1,9 +1,9 @@
 //! How far ranks go, as their packets tell.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Span;
-use tributary_proto::parts::best_effort::wire::{Flags, Kind};
 
 use crate::fabric::{Choice, Fabric, Sent};
 use crate::setup::{acknowledging, at_us, clocked_by_results, collective, expected, input, output};

@@ -1,6 +1,7 @@
 //! The switch by itself: what each packet does to the array (§3.1, §3.2, §3.5).
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
+use tributary_proto::aggregation::exponent_hint::LookAhead;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
 use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::drive::record::SwitchRecorder;
@@ -13,7 +14,6 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{Common, u32};
-use tributary_proto::parts::look_ahead::LookAhead;
 
 use crate::setup::{KEY, LEASE, TIMEOUT, figure, install, switch_config, switch_with};
 

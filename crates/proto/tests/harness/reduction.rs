@@ -2,6 +2,7 @@
 //! its sums must have.
 
 use tributary_numeric::{DType, Element, ReduceOp, codec};
+use tributary_proto::aggregation::reference::reference;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, WorkerPlace};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};
@@ -10,7 +11,6 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
-use tributary_proto::parts::reference::reference;
 use tributary_proto::protocols;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 

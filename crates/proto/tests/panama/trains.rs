@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
+use tributary_proto::congestion::dctcp::{Acked, CongestionWindow, WindowLimits};
 use tributary_proto::marking::Marking;
 use tributary_proto::panama::host::Window;
-use tributary_proto::parts::window::{Acked, CongestionWindow, WindowLimits};
 
 /// Packets, each of which takes the cable for a tick; the way back takes as many ticks.
 const BACK: u64 = 5;

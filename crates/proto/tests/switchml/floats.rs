@@ -1,9 +1,9 @@
 //! Sums of floats as floats, and of every other type: the bits depend on the tree alone, and 16-bit floats take two bytes.
 
 use tributary_numeric::{Combine, DType, Element, ReduceOp, bf16, f16, native};
+use tributary_proto::aggregation::ordered::reference;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::HostEvent;
-use tributary_proto::parts::ordered::reference;
 
 use crate::harness::Network;
 use crate::harness::link::LinkConfig;

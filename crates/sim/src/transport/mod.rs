@@ -3,7 +3,7 @@
 //! Start with [`Endpoint`], one host's machine. It owns no clock and no link: a driver tells it the time, brings
 //! packets and timeouts, and takes packets. A [`sender`] is the sending end of one flow, a [`receiver`] the other end.
 //!
-//! Window and marks are `proto::parts::window`, which SwitchML's peers use too: slow start, then one packet a round,
+//! Window and marks are `proto::congestion::dctcp`, which SwitchML's peers use too: slow start, then one packet a round,
 //! `alpha` with g = 1/16, a cut by `alpha / 2` once a window. Each packet is acknowledged by itself with the mark with
 //! which it arrived, so that the paper's state machine for delayed acknowledgements (figure 10) is not needed. An
 //! acknowledgement names the transmission that caused it, so round trips and losses are never ambiguous.

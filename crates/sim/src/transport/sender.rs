@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use tributary_proto::congestion::dctcp::{Acked, CongestionWindow, WindowLimits};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
-use tributary_proto::parts::rtt::RttEstimator;
-use tributary_proto::parts::window::{Acked, CongestionWindow, WindowLimits};
+use tributary_proto::reliability::rtt::RttEstimator;
 
 use super::TransportSettings;
 use super::wire::{Body, Segment};

@@ -4,6 +4,7 @@
 
 use super::outbox::Outgoing;
 use super::{CanaryHost, Stage};
+use crate::aggregation::mismatch::Mismatch;
 use crate::canary::host::lead::State;
 use crate::canary::host::steps::{Relation, Step};
 use crate::canary::wire::Header;
@@ -12,7 +13,6 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::contract::ids::Rank;
 use crate::contract::time::{Span, Time};
-use crate::parts::mismatch::Mismatch;
 
 /// How many ranks are told at a time.
 const TOLD_AT_ONCE: u16 = 16;

@@ -4,13 +4,13 @@ use super::lead::State;
 use super::outbox::Outgoing;
 use super::steps::Step;
 use super::{CanaryHost, Stage};
+use crate::aggregation::mismatch::Mismatch;
 use crate::canary::wire::{HEADER_LEN, Header, Report};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::contract::ids::Rank;
 use crate::contract::packet::Packet;
 use crate::contract::time::Time;
-use crate::parts::mismatch::Mismatch;
 
 /// What a leader last said about a block.
 #[derive(Clone, Hash)]

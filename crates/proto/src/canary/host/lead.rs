@@ -2,14 +2,14 @@
 
 use tributary_numeric::{BlockExponent, ReduceOp, prefetch};
 
+use crate::aggregation::exponent_hint::LookAhead;
+use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::ranks::Ranks;
 use crate::canary::vector::Form;
 use crate::canary::wire::NO_SWITCH;
 use crate::contract::ids::{NodeId, PortId, Rank};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::parts::look_ahead::LookAhead;
-use crate::parts::mismatch::Mismatch;
-use crate::parts::ranks::Ranks;
 
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,13 +4,13 @@ use super::lead::State;
 use super::outbox::{Outgoing, group};
 use super::steps::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
+use crate::aggregation::mismatch::Mismatch;
 use crate::canary::vector::Form;
 use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, proof};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{PortId, Rank};
 use crate::contract::packet::Packet;
 use crate::contract::time::Time;
-use crate::parts::mismatch::Mismatch;
 
 /// How many contributions a leader that sums alone calls for at a time.
 const CALLS: u16 = 16;

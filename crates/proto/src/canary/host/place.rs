@@ -1,6 +1,6 @@
 //! A place of the window. It works on one block at a time, phase after phase.
 
-use crate::parts::agreement::{Agreement, Stage};
+use crate::aggregation::agreement::{Agreement, Stage};
 
 /// How a sum came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

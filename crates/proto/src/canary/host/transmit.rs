@@ -4,6 +4,7 @@ use super::CanaryHost;
 use super::lead::State;
 use super::outbox::{Outgoing, Ports};
 use super::steps::Step;
+use crate::aggregation::exponent_hint::LookAhead;
 use crate::canary::vector::Form;
 use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, Report, proof};
 use crate::contract::ids::{NodeId, Rank};
@@ -11,7 +12,6 @@ use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::tensor::Primitive;
 use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
-use crate::parts::look_ahead::LookAhead;
 
 impl CanaryHost {
     pub(super) fn next_packet(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {

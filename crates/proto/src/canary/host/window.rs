@@ -4,10 +4,10 @@ use tributary_numeric::BlockExponent;
 
 use super::steps::Step;
 use super::{CanaryHost, NOTICE, Stage};
+use crate::aggregation::exponent_hint::LookAhead;
+use crate::aggregation::stream::Op;
 use crate::contract::ids::{NodeId, Rank};
 use crate::contract::tensor::{Primitive, Spec};
-use crate::parts::look_ahead::LookAhead;
-use crate::parts::stream::Op;
 
 impl CanaryHost {
     pub(super) fn window(&self) -> u16 {

@@ -10,8 +10,8 @@ use crate::contract::state::not_acted_upon;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::contract::wire::COMMON_LEN;
-use crate::parts::memory::heap_bytes;
-use crate::parts::slot_lists::SlotLists;
+use crate::heap::heap_bytes;
+use crate::reliability::slot_lists::SlotLists;
 
 /// The state of an entry in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -35,7 +35,7 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, u16};
 use crate::contract::work::{Claim, Work};
-use crate::parts::memory::{heap_bytes, insert_exactly};
+use crate::heap::{heap_bytes, insert_exactly};
 
 /// What one switch of a fabric does for all jobs.
 #[derive(Clone, Hash)]

@@ -13,11 +13,11 @@ use tributary_numeric::DType;
 pub use self::scratch::Scratch;
 use self::scratch::{gather, scatter, with_lane_size};
 use super::layout::{Choices, Layout, Pairs, Storage, ascend};
+use crate::aggregation::vector_format::Form;
 use crate::contract::protocol::JobShape;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::parts::form::Form;
-use crate::parts::memory::heap_bytes;
+use crate::heap::heap_bytes;
 
 /// Sizes of a block that are enough for any collective of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
 
+use crate::aggregation::vector_format::Form;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::parts::form::Form;
 
 const SPARSE: &str = "sparse";
 const DENSITY: &str = "density_ppm";

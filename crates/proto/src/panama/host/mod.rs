@@ -13,6 +13,8 @@ pub use self::window::Window;
 use super::options::Choices;
 use super::vid::{epoch, near};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, put_top};
+use crate::aggregation::report::Report;
+use crate::aggregation::stream::{Op, Stream};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -25,10 +27,8 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::parts::deadlines::{Deadlines, Due};
-use crate::parts::layout;
-use crate::parts::report::Report;
-use crate::parts::stream::{Op, Stream};
+use crate::reliability::deadlines::{Deadlines, Due};
+use crate::reliability::layout;
 
 /// A worker's machine.
 #[derive(Clone, Hash)]

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::tree::Arrival;
 use super::{PanamaHost, lengths, read};
+use crate::aggregation::stream::Op;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::contract::ids::Rank;
@@ -14,7 +15,6 @@ use crate::contract::time::Time;
 use crate::panama::options::Quorum;
 use crate::panama::partial::may_lack_ranks;
 use crate::panama::wire::{HEADER_LEN, Header};
-use crate::parts::stream::Op;
 
 impl PanamaHost {
     /// Takes in a result.

@@ -2,14 +2,14 @@
 
 use super::kept::Kept;
 use super::window::Window;
+use crate::aggregation::report::Heard;
 use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
 use crate::panama::options::Choices;
 use crate::panama::vid;
 use crate::panama::wire::Kind;
-use crate::parts::report::Heard;
-use crate::parts::rtt::RttEstimator;
+use crate::reliability::rtt::RttEstimator;
 
 /// One tree.
 #[derive(Clone, Hash)]

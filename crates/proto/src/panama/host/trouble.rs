@@ -2,11 +2,11 @@
 
 use super::PanamaHost;
 use super::tree::Tree;
+use crate::aggregation::stream::Op;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::time::Time;
 use crate::panama::wire::{Header, Mismatch};
-use crate::parts::stream::Op;
 
 impl PanamaHost {
     pub(super) fn mismatch(

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::parts::window::MARK_GAIN;
+use crate::congestion::dctcp::MARK_GAIN;
 
 /// The packets of a new window, and the least that marks leave of a window: a smaller window would never grow again.
 const FEWEST: f64 = 2.0;
@@ -153,7 +153,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::window::{Acked, CongestionWindow, WindowLimits};
+    use crate::congestion::dctcp::{Acked, CongestionWindow, WindowLimits};
     use crate::splitmix::splitmix64;
 
     /// A window, and the VID whose result is next.

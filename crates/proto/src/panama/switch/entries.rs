@@ -2,17 +2,17 @@
 
 use tributary_numeric::ReduceOp;
 
+use crate::aggregation::ordered::{OrderedAccumulator, Rule, nodes_needed};
+use crate::aggregation::vector_format::Form;
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::{Encoding, NarrowBlocks};
 use crate::contract::packet::Ecn;
 use crate::contract::protocol::JobShape;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
+use crate::heap::heap_bytes;
 use crate::panama::vid;
 use crate::panama::wire::{Header, Mismatch};
-use crate::parts::form::Form;
-use crate::parts::memory::heap_bytes;
-use crate::parts::ordered::{OrderedAccumulator, Rule, nodes_needed};
 
 /// The joined fields of the contributions to one VID.
 #[derive(Clone, Copy, Debug, Hash)]

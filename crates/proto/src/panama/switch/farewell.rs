@@ -7,12 +7,12 @@
 
 use super::Panama;
 use super::notices::{Audience, Notice};
+use crate::aggregation::missing_ranks::Neighbour;
 use crate::contract::ids::ChildId;
 use crate::contract::switch::Verdict;
+use crate::heap::heap_bytes;
 use crate::panama::vid::{is_before, least};
 use crate::panama::wire::Kind;
-use crate::parts::inquiry::Neighbour;
-use crate::parts::memory::heap_bytes;
 
 /// For each child the VID before which it needs nothing.
 #[derive(Clone, Hash)]

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
-use crate::parts::memory::heap_bytes;
+use crate::heap::heap_bytes;
 
 /// What a tree is doing at this switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -23,6 +23,9 @@ use self::quorum::Quorum;
 use self::recovery::Bases;
 use super::vid::{epoch, near};
 use super::wire::{HEADER_LEN, Header, Kind};
+use crate::aggregation::block_sizes::BlockSizes;
+use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
+use crate::aggregation::vector_format::Form;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
@@ -34,11 +37,8 @@ use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict}
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
-use crate::parts::block_sizes::BlockSizes;
-use crate::parts::form::Form;
-use crate::parts::inquiry::{Inquiry, Neighbour};
-use crate::parts::layout;
-use crate::parts::memory::heap_bytes;
+use crate::heap::heap_bytes;
+use crate::reliability::layout;
 
 /// Bytes that a job of this shape takes in one tree at one switch.
 pub fn memory(shape: &JobShape<'_>) -> u64 {

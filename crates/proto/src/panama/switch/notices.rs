@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
+use crate::aggregation::missing_ranks::Neighbour;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::packet::Ecn;
 use crate::contract::switch::{Emission, Verdict};
 use crate::contract::tensor::Spec;
 use crate::contract::wire::Common;
+use crate::heap::heap_bytes;
 use crate::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
-use crate::parts::inquiry::Neighbour;
-use crate::parts::memory::heap_bytes;
 
 /// The receivers of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,15 +10,15 @@ use std::cmp::Ordering;
 
 use super::heads::Phase;
 use super::{Audience, Panama};
+use crate::aggregation::missing_ranks::Neighbour;
 use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
+use crate::heap::heap_bytes;
 use crate::panama::options::Choices;
 use crate::panama::partial::{Budget, may_lack_ranks};
 use crate::panama::vid::epoch;
 use crate::panama::wire::{Header, Kind};
-use crate::parts::inquiry::Neighbour;
-use crate::parts::memory::heap_bytes;
 
 /// What a switch knows of the children that it may leave out.
 #[derive(Clone, Hash)]

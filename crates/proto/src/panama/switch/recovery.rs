@@ -14,14 +14,14 @@ use std::cmp::Ordering;
 use super::Panama;
 use super::heads::Phase;
 use super::notices::{Audience, Notice};
+use crate::aggregation::missing_ranks::Neighbour;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::Verdict;
+use crate::heap::heap_bytes;
 use crate::panama::vid::{epoch, is_before, least, near};
 use crate::panama::wire::{self, HEADER_LEN, Header, Kind};
-use crate::parts::inquiry::Neighbour;
-use crate::parts::memory::heap_bytes;
 
 /// What the children lack, according to their BASE notices in a new epoch.
 #[derive(Clone, Hash)]

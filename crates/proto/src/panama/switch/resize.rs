@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use super::Panama;
 use super::heads::Phase;
 use super::notices::{Audience, Notice};
+use crate::aggregation::missing_ranks::Neighbour;
 use crate::panama::wire::Kind;
-use crate::parts::inquiry::Neighbour;
 
 impl Panama {
     /// Gives each port room for so many packets.

@@ -4,14 +4,14 @@ use super::Panama;
 use super::entries::Entries;
 use super::heads::Heads;
 use super::notices::{Audience, Notice};
+use crate::aggregation::missing_ranks::Neighbour;
+use crate::aggregation::report::Report;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::{Emission, Verdict};
 use crate::panama::vid::near;
 use crate::panama::wire::{HEADER_LEN, Header, Kind, Mismatch, put_top};
-use crate::parts::inquiry::Neighbour;
-use crate::parts::report::Report;
 
 impl Panama {
     /// A neighbour asks which ranks a VID waits for. This switch tells at once what it knows; other switches may know

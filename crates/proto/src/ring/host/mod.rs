@@ -18,8 +18,8 @@ use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::state::HostState;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::FINGERPRINT_LEN;
-use crate::parts::link::receiver::Receiver;
-use crate::parts::link::sender::Sender;
+use crate::reliability::link::receiver::Receiver;
+use crate::reliability::link::sender::Sender;
 
 /// So many collectives may have own blocks under way at once; `op` in packets is 16 bits wide.
 const COLLECTIVES_UNDER_WAY: u64 = 1024;

@@ -6,7 +6,7 @@ use super::RingHost;
 use crate::contract::ids::OpId;
 use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::time::Time;
-use crate::parts::link::Numbers;
+use crate::reliability::link::Numbers;
 
 impl RingHost {
     /// True if a block waits to be sent for the first time.

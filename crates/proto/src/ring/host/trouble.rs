@@ -8,7 +8,7 @@ use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
-use crate::parts::link::broken::{Broken, mismatch, notice_period};
+use crate::reliability::link::broken::{Broken, mismatch, notice_period};
 
 /// The job is over. The fields say which neighbours must still be told.
 #[derive(Clone, Hash)]

@@ -8,9 +8,9 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
 use crate::contract::packet::Ecn;
 use crate::contract::time::Time;
-use crate::parts::link::Numbers;
-use crate::parts::link::receiver::Receiver;
-use crate::parts::link::sender::Sender;
+use crate::reliability::link::Numbers;
+use crate::reliability::link::receiver::Receiver;
+use crate::reliability::link::sender::Sender;
 use crate::sparcml::message::{Message, Piece};
 use crate::sparcml::wire::{Ack, MAX_ACK_WORDS};
 
@@ -228,12 +228,12 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregation::vector_format::Form;
     use crate::contract::config::JobConfig;
     use crate::contract::ids::{JobId, JobKey};
     use crate::contract::tensor::Spec;
     use crate::contract::time::Span;
     use crate::contract::values::Values;
-    use crate::parts::form::Form;
     use crate::sparcml::PROTOCOL;
     use crate::sparcml::codec::Codec;
     use crate::sparcml::message::Envelope;

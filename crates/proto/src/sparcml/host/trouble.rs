@@ -13,7 +13,7 @@ use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::ids::{OpId, Rank};
 use crate::contract::tensor::Spec;
 use crate::contract::time::{Span, Time};
-use crate::parts::link::broken::{Broken, mismatch, notice_period};
+use crate::reliability::link::broken::{Broken, mismatch, notice_period};
 
 /// For how many periods a notice is valid: notices may be lost.
 const NOTICES_OF_ONE_WORD: u64 = 3;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Parts, Running, brought};
+use crate::aggregation::vector_format::Form;
 use crate::contract::ids::Rank;
-use crate::parts::form::Form;
 use crate::sparcml::blocks::Blocks;
 use crate::sparcml::part::{self, Part};
 use crate::sparcml::plan::Merge;

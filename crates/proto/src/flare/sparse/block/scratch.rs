@@ -4,9 +4,9 @@
 //! lanes; the lanes of the pairs' places are gathered, combined with them, and scattered again.
 
 use super::Sizes;
+use crate::aggregation::vector_format::Form;
 use crate::flare::sparse::layout::{Layout, Pairs};
-use crate::parts::form::Form;
-use crate::parts::memory::heap_bytes;
+use crate::heap::heap_bytes;
 
 /// Room for the pairs of one packet.
 pub struct Scratch {

@@ -1,10 +1,10 @@
 //! Collectives that cannot succeed: disagreements, deadlines, and the ranks or switches that are to blame.
 
 use super::SparseHost;
+use crate::aggregation::mismatch::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::flare::sparse::wire::Header;
-use crate::parts::mismatch::Mismatch;
 
 impl SparseHost {
     pub(super) fn mismatch(&mut self, header: &Header, mismatch: Mismatch) -> Result<(), DropReason> {

@@ -11,6 +11,11 @@ mod sum;
 use self::slot::{Say, Slot};
 use super::layout::{Choices, Layout};
 use super::wire::{HEADER_LEN, Header, Kind, bits, put_bits};
+use crate::aggregation::life::Life;
+use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::report::{Heard, Report};
+use crate::aggregation::stream::{Op, Stream};
+use crate::aggregation::vector_format::Form;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -22,14 +27,9 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::parts::deadlines::Due;
-use crate::parts::form::Form;
-use crate::parts::life::Life;
-use crate::parts::mismatch::Mismatch;
-use crate::parts::recovery::{Order, Recovery};
-use crate::parts::report::{Heard, Report};
-use crate::parts::send_queue::SendQueue;
-use crate::parts::stream::{Op, Stream};
+use crate::reliability::deadlines::Due;
+use crate::reliability::recovery::{Order, Recovery};
+use crate::reliability::send_queue::SendQueue;
 
 /// Bytes that a pair's index and value may be longer in memory than on the wire: a fingerprint's value is as long as
 /// the longest value.

@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use super::sum::Sum;
+use crate::aggregation::vector_format::Form;
 use crate::flare::sparse::layout::Layout;
 use crate::flare::sparse::shards::{Lacking, Sent};
 use crate::flare::sparse::wire::Header;
-use crate::parts::form::Form;
 
 /// After so many shards each, a host asks the switch which shards have come, so that the window moves before it is used
 /// up.

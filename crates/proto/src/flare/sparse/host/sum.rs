@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::aggregation::vector_format::Form;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::sparse::SparseTensor;
 use crate::flare::sparse::layout::{Layout, ascend};
 use crate::flare::sparse::shards::Received;
 use crate::flare::sparse::wire::Header;
-use crate::parts::form::Form;
 
 /// The shards of a block's sum that have come.
 #[derive(Default)]

@@ -1,12 +1,12 @@
 //! The part of its block that a packet's handler needs, where handlers run on cores.
 
 use super::SparseSwitch;
+use crate::aggregation::missing_ranks::Neighbour;
+use crate::aggregation::vector_format::Form;
 use crate::contract::ids::PortId;
 use crate::contract::work::{Brought, Claim, Needs};
 use crate::flare::sparse::layout::Storage;
 use crate::flare::sparse::wire::{HEADER_LEN, Header, Kind};
-use crate::parts::form::Form;
-use crate::parts::inquiry::Neighbour;
 
 impl SparseSwitch {
     /// A packet about a block needs the whole block to itself; a sum on its way down does not.

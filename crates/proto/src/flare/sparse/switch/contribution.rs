@@ -2,13 +2,13 @@
 
 use super::version::{Again, Resume, State};
 use super::{Relation, SparseSwitch};
+use crate::aggregation::missing_ranks::Neighbour;
+use crate::aggregation::vector_format::Form;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::switch::Verdict;
 use crate::flare::sparse::layout::Pairs;
 use crate::flare::sparse::shards::Received;
 use crate::flare::sparse::wire::Header;
-use crate::parts::form::Form;
-use crate::parts::inquiry::Neighbour;
 
 impl SparseSwitch {
     /// Takes in the pairs of a child's shard.

@@ -17,6 +17,8 @@ use self::version::{Again, OfChild, Resume, State, Version};
 use super::block::{Block, Scratch, Sizes};
 use super::layout::{Choices, Layout, Storage};
 use super::wire::{HEADER_LEN, Header, Kind, bits};
+use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
+use crate::aggregation::slots::switch::Relation;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, PortId};
@@ -29,10 +31,8 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
 use crate::contract::work::{Brought, Claim, Work};
-use crate::parts::inquiry::{Inquiry, Neighbour};
-use crate::parts::layout;
-use crate::parts::memory::heap_bytes;
-use crate::parts::slots::switch::Relation;
+use crate::heap::heap_bytes;
+use crate::reliability::layout;
 
 /// Bytes that a job of this shape takes in one shard.
 pub fn memory(shape: &JobShape<'_>, choices: &Choices) -> u64 {

@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use super::version::State;
 use super::{Relation, SparseSwitch};
+use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::missing_ranks::Neighbour;
+use crate::aggregation::report::Report;
 use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
@@ -11,9 +14,6 @@ use crate::contract::packet::Ecn;
 use crate::contract::switch::{Emission, Verdict};
 use crate::contract::wire::Common;
 use crate::flare::sparse::wire::{HEADER_LEN, Header, Kind};
-use crate::parts::inquiry::Neighbour;
-use crate::parts::mismatch::Mismatch;
-use crate::parts::report::Report;
 
 /// The receivers of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

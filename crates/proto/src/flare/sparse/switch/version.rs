@@ -1,14 +1,14 @@
 //! One version of a slot: the phase that a switch works on, or the phase before, about which some child may still ask.
 
+use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::slots::switch::Relation;
+use crate::aggregation::vector_format::Form;
 use crate::contract::ids::ChildId;
 use crate::contract::tensor::Spec;
 use crate::flare::sparse::block::Block;
 use crate::flare::sparse::layout::Layout;
 use crate::flare::sparse::shards::{Lacking, Received, Sent};
-use crate::parts::form::Form;
-use crate::parts::memory::heap_bytes;
-use crate::parts::mismatch::Mismatch;
-use crate::parts::slots::switch::Relation;
+use crate::heap::heap_bytes;
 
 /// What a version holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

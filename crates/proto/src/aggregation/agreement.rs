@@ -1,0 +1,92 @@
+//! What a slot of a host does with its block, and how ranks agree on the block's exponent before they sum it (SwitchML
+//! §4.6). A switch that sees all packets of a slot can follow it.
+//!
+//! Each packet says what the next block's exponent is, so that ranks mostly agree one block ahead. Where some rank did
+//! not know its block yet, a phase in which ranks agree on the exponent comes first (*probe*). In collectives that fit
+//! into the pool, that phase carries the block too, scaled by the slot's last exponent (*guess*): if ranks then agree
+//! on just that exponent, the result is the sum.
+
+use tributary_numeric::BlockExponent;
+
+use crate::aggregation::stream::Op;
+use crate::contract::drop_reason::DropReason;
+
+/// What a slot does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// The slot's next block was not submitted yet.
+    Idle,
+    /// Ranks agree on the exponent of the slot's block.
+    Probe,
+    /// Ranks agree on the exponent, and sum the block with the slot's last exponent meanwhile.
+    Guess,
+    /// Ranks sum the slot's block.
+    Update,
+    /// Ranks disagree on what the slot's block is.
+    Refused,
+}
+
+impl Stage {
+    /// True while a sum is awaited.
+    pub fn waits(self) -> bool {
+        matches!(self, Stage::Probe | Stage::Guess | Stage::Update)
+    }
+}
+
+/// What ranks have agreed on in one slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Agreement {
+    /// The exponent of the slot's block, if ranks agree on it.
+    agreed: Option<BlockExponent>,
+    /// The last exponent that ranks agreed on and used in this slot.
+    last: Option<BlockExponent>,
+}
+
+impl Agreement {
+    /// The stage with which a block of a collective begins, in a pool of so many slots.
+    pub fn begin(&mut self, op: &Op, block: u64, pool: u64) -> Stage {
+        if !op.needs_exponent(block) {
+            Stage::Update
+        } else if self.agreed.is_some() {
+            self.last = self.agreed;
+            Stage::Update
+        } else if self.last.is_some() && op.blocks <= pool {
+            Stage::Guess
+        } else {
+            Stage::Probe
+        }
+    }
+
+    /// For a switch, which knows the stage from the slot's packets: the exponent of a block that it scales; `None` if
+    /// ranks cannot have agreed on one.
+    pub fn follow(&mut self, stage: Stage) -> Option<BlockExponent> {
+        if stage == Stage::Update && self.agreed.is_some() {
+            self.last = self.agreed;
+        }
+        self.scaled_by(stage)
+    }
+
+    /// The exponent that the slot's packets are scaled by.
+    pub fn scaled_by(&self, stage: Stage) -> Option<BlockExponent> {
+        if stage == Stage::Guess { self.last } else { self.agreed }
+    }
+
+    /// Ends a stage whose answer came, in which ranks agree on `joined`. Returns the exponent that the block was summed
+    /// with, if it was summed; otherwise the block is summed next.
+    pub fn conclude(
+        &mut self,
+        stage: Stage,
+        joined: Option<BlockExponent>,
+    ) -> Result<Option<Option<BlockExponent>>, DropReason> {
+        let (summed_with, next) = match stage {
+            // Every rank that probes knows its block.
+            Stage::Probe | Stage::Guess if joined.is_none() => return Err(DropReason::BadField),
+            Stage::Guess if joined == self.last => (Some(joined), None),
+            Stage::Probe | Stage::Guess => (None, joined),
+            Stage::Update => (Some(self.agreed), joined),
+            Stage::Idle | Stage::Refused => return Err(DropReason::Unexpected),
+        };
+        self.agreed = next;
+        Ok(summed_with)
+    }
+}

@@ -1,0 +1,125 @@
+//! How blocks end: with a result, or with the order to send them again; also for the blocks that this host serves.
+
+use tributary_numeric::BlockExponent;
+
+use super::BestEffortHost;
+use crate::aggregation::best_effort::form::Form;
+use crate::aggregation::best_effort::server::Standing;
+use crate::aggregation::best_effort::wire::{Flags, Header};
+use crate::contract::time::Time;
+
+impl BestEffortHost {
+    /// Contributes to the blocks that this host serves, as far as the window reaches, and finishes those that are
+    /// complete.
+    pub(super) fn bring_served(&mut self, now: Time) {
+        loop {
+            while self.serves(self.window.next) && self.may_begin(self.window.next) {
+                let block = self.window.next;
+                self.begin();
+                self.bring(block);
+            }
+            let Some(block) = self.server.ready.pop_front() else { return };
+            match self.server.standing(block) {
+                Standing::Waits => {}
+                Standing::Refused(mismatch) => drop(self.mismatch(block, mismatch)),
+                Standing::Complete => self.complete(now, block),
+            }
+        }
+    }
+
+    /// Adds this rank's part to a block of its own server.
+    fn bring(&mut self, block: u64) {
+        self.window.ack(block);
+        let Some(op) = self.life.stream.op_of(block) else { return };
+        let magnitude = self.magnitude(op, block);
+        let (header, elements) = (self.own_header(op, block, &magnitude), op.range(block).len());
+        self.server.bring(block, &header, elements);
+    }
+
+    /// All ranks have contributed to a block that this host serves: finishes it.
+    fn complete(&mut self, now: Time, block: u64) {
+        let (Some(_), Some(op)) = (self.window.waiting(block), self.life.stream.op_of(block)) else { return };
+        let Some(served) = self.server.get(block) else { return };
+        if op.needs_exponent(block) && !served.fits() {
+            let Some((attempt, scale)) = self.server.again(block, &self.places) else { return };
+            if let Some(place) = self.window.waiting_mut(block) {
+                place.restart(attempt, Some(scale));
+            }
+            self.stats.reissues += 1;
+            return self.bring(block);
+        }
+        let magnitude = self.magnitude(op, block);
+        let Ok(form) = Form::new(self.values, &op.spec, magnitude.scale, self.world()) else { return };
+        let mut header = self.own_header(op, block, &magnitude);
+        header.count = served.singles;
+        header.exponent = served.exponent;
+        header.index = served.index.wrapping_add(served.collided.into());
+        let len = op.encoding.buffer_len(op.range(block).len());
+        let [mut own, mut result] = std::mem::take(&mut self.vectors);
+        self.read_own(op, block, &magnitude, &mut own[..len]);
+        self.server.finish(block, &form, Some(&own[..len]), &mut result[..len], &self.places);
+        self.conclude(now, block, &header, &result[..len], false);
+        self.vectors = [own, result];
+    }
+
+    /// The attempt to sum the block failed: this rank sends it again, scaled by the magnitude that all ranks have told.
+    pub(super) fn again(&mut self, now: Time, block: u64, attempt: u8, scale: BlockExponent) {
+        let Some(place) = self.window.waiting(block) else { return };
+        let (transmission, was_acked) = (place.transmission, place.acked);
+        self.window.ack(block);
+        if let Some(place) = self.window.waiting_mut(block) {
+            place.restart(attempt, Some(scale));
+        }
+        self.window.send_again(block, false);
+        if !was_acked {
+            self.tell_windows(transmission, false);
+        }
+        self.heard(now);
+    }
+
+    /// Takes in the result of a block, wherever it came from.
+    pub(super) fn conclude(&mut self, now: Time, block: u64, header: &Header, vector: &[u8], marked: bool) {
+        let (own, world) = (self.own(), self.world());
+        let Some(place) = self.window.waiting(block) else { return };
+        let (transmission, was_acked, sends, sent_at) = (place.transmission, place.acked, place.sends, place.sent_at);
+        let Some(op) = self.life.stream.op_of_mut(block) else { return };
+        if !op.range(block).is_empty() && op.spec.primitive.gets(own) {
+            op.write(block, Some(header.scale), world, vector);
+        }
+        op.remaining -= 1;
+        let tells = op.needs_exponent(block) && header.exponent.exponent != BlockExponent::ZERO.exponent;
+        if let Some(place) = self.window.waiting_mut(block) {
+            place.index = header.index;
+            place.base = if tells { Some(header.exponent) } else { place.base };
+        }
+        if !self.rules.acknowledges && sends == 1 {
+            self.rtt.sample(now.since(sent_at));
+            self.recovery.sample(now.since(sent_at));
+        }
+        self.window.ack(block);
+        self.window.conclude(block);
+        let at_hosts = header.count > 0;
+        self.stats.blocks_at_hosts += u64::from(at_hosts);
+        self.stats.blocks_in_network += u64::from(!at_hosts);
+        match was_acked {
+            false => self.tell_windows(transmission, marked),
+            true if marked => self.windows.on_mark(),
+            true => {}
+        }
+        let round_trip = self.rtt.smoothed().unwrap_or(self.config.timers.initial_rto);
+        self.windows.on_result(now, header.flags.has(Flags::AECN), round_trip);
+        self.heard(now);
+        self.settle();
+    }
+
+    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
+    pub(super) fn settle(&mut self) {
+        loop {
+            match self.life.complete_next() {
+                Ok(Some(_)) => self.farewell.complete(),
+                Ok(None) => return,
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Packets that come to a host: contributions and questions for its server, acknowledgements and results for its
+//! worker.
+
+use super::BestEffortHost;
+use crate::aggregation::best_effort::seq;
+use crate::aggregation::best_effort::windows::Ack;
+use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, PROG_MASK};
+use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::report::Report;
+use crate::aggregation::shutdown::Word;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::Rank;
+use crate::contract::packet::{Ecn, Packet};
+use crate::contract::time::Time;
+use crate::contract::wire::Common;
+
+impl BestEffortHost {
+    pub(super) fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
+        Common::parse_kind(packet.bytes, &self.config.job)?;
+        let header = Header::parse(packet.bytes)?;
+        let kind = Kind::of(packet.bytes)?;
+        if packet.wire_len < HEADER_LEN {
+            return Err(DropReason::BadLength);
+        }
+        if matches!(kind, Kind::Leaving | Kind::Parted) {
+            return self.farewell(now, kind, &header, packet.bytes);
+        }
+        let block = seq::block_near(self.window.first, header.seq).ok_or(DropReason::Stale)?;
+        let window = u64::from(self.config.job.slots.max(1));
+        match kind {
+            Kind::Gradient | Kind::Sum | Kind::Query => {
+                if !self.serves(block) {
+                    return Err(DropReason::NotAMember);
+                }
+                // No rank sends a block before it has the result of the block a window earlier, to which this rank has
+                // contributed.
+                if block >= self.window.next + window {
+                    return Err(DropReason::Ahead);
+                }
+                if kind == Kind::Query {
+                    self.question(block, &header)
+                } else {
+                    self.server.contribution(block, kind, &header, packet, &self.places)
+                }
+            }
+            Kind::Gack | Kind::Need | Kind::Report | Kind::Mismatch if header.wid != self.own() => {
+                Err(DropReason::WrongWorker)
+            }
+            Kind::Gack => self.acknowledged(now, block, &header),
+            Kind::Aack => self.result(now, block, &header, packet),
+            Kind::Need => self.needed(now, block, &header),
+            Kind::Report => {
+                self.window.waiting(block).ok_or(DropReason::Stale)?;
+                let report = Report::parse(&packet.bytes[HEADER_LEN..])?;
+                if report.missing.named().contains(&self.own()) {
+                    self.prompted(now, block);
+                } else {
+                    self.heard = Some((block, report));
+                    self.told_to_wait(block);
+                }
+                Ok(())
+            }
+            Kind::Mismatch => self.mismatch(block, Mismatch::parse(&packet.bytes[HEADER_LEN..])?),
+            Kind::Leaving | Kind::Parted => Err(DropReason::BadKind),
+        }
+    }
+
+    fn farewell(&mut self, now: Time, kind: Kind, header: &Header, bytes: &[u8]) -> Result<(), DropReason> {
+        let count: &[u8; 8] = bytes[HEADER_LEN..].try_into().map_err(|_| DropReason::BadLength)?;
+        if header.wid != self.own() {
+            return Err(DropReason::WrongWorker);
+        }
+        let word = if kind == Kind::Leaving { Word::Leaving } else { Word::Parted };
+        self.farewell.receive(now, word, Rank(header.count), u64::from_be_bytes(*count))
+    }
+
+    fn question(&mut self, block: u64, header: &Header) -> Result<(), DropReason> {
+        if header.wid.0 >= self.world() || header.wid == self.own() {
+            return Err(DropReason::BadField);
+        }
+        self.server.query(block, header)
+    }
+
+    /// Notes the newest PROG.
+    fn note_progress(&mut self, prog: u32) {
+        let is_newer = |known: u32| (prog.wrapping_sub(known) & PROG_MASK) <= PROG_MASK / 2;
+        if self.prog.is_none_or(is_newer) {
+            self.prog = Some(prog);
+        }
+    }
+
+    /// The switch or the server says that a gradient has arrived.
+    fn acknowledged(&mut self, now: Time, block: u64, header: &Header) -> Result<(), DropReason> {
+        if !self.rules.acknowledges {
+            return Err(DropReason::BadKind);
+        }
+        self.note_progress(header.prog);
+        let place = self.window.waiting(block).ok_or(DropReason::Stale)?;
+        if place.attempt != header.attempt {
+            return Err(DropReason::Stale);
+        }
+        if place.acked {
+            return Err(DropReason::Duplicate);
+        }
+        let is_resent = header.flags.has(Flags::RESEND);
+        let (transmission, rtt) = (place.transmission, now.since(place.first_sent_at));
+        let counted_as_lost = place.resend;
+        self.stirred(now);
+        if counted_as_lost {
+            self.windows.on_verdict(is_resent);
+        }
+        // Which transmission has arrived is known, so that a timeout that was too short is measured too (RFC 3522).
+        if !is_resent {
+            self.rtt.sample(rtt);
+            self.recovery.sample(rtt);
+        }
+        self.window.ack(block);
+        self.tell_windows(transmission, header.flags.has(Flags::ECN));
+        if is_resent {
+            self.resend_overdue(now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_windows(&mut self, transmission: u64, marked: bool) {
+        let (next, progress) = (self.window.transmissions, self.progress());
+        self.windows.on_ack(&Ack { transmission, next, marked, progress });
+    }
+
+    /// The result of a block, or the message that there is none yet.
+    fn result(&mut self, now: Time, block: u64, header: &Header, packet: Packet<'_>) -> Result<(), DropReason> {
+        let multicast = header.flags.has(Flags::MULTICAST);
+        let is_for_us = header.wid == self.own()
+            || multicast
+                && header.wid.0 < self.world()
+                && self.places.switch_of(header.wid) == self.places.switch_of(self.own());
+        if !is_for_us || self.serves(block) {
+            return Err(DropReason::WrongWorker);
+        }
+        if block >= self.window.next {
+            return Err(DropReason::Ahead);
+        }
+        let place = self.window.waiting(block).ok_or(DropReason::Stale)?;
+        let (attempt, transmission, sent_at) = (place.attempt, place.transmission, place.sent_at);
+        let was_asked_early = place.asked_early;
+        let op = self.life.stream.op_of(block).ok_or(DropReason::Unexpected)?;
+        if header.spec != op.spec {
+            return Err(DropReason::BadField);
+        }
+        if header.flags.has(Flags::AGAIN) {
+            if header.attempt != attempt.wrapping_add(1) || attempt == u8::MAX {
+                return Err(DropReason::Stale);
+            }
+            self.again(now, block, header.attempt, header.scale);
+            return Ok(());
+        }
+        if header.attempt != attempt {
+            return Err(if header.attempt < attempt { DropReason::Stale } else { DropReason::Ahead });
+        }
+        let elements = op.range(block).len();
+        let (len, wire_len) = (op.encoding.buffer_len(elements), op.encoding.wire_len(elements));
+        if packet.bytes.len() != HEADER_LEN + len || packet.wire_len != HEADER_LEN + wire_len {
+            return Err(DropReason::BadLength);
+        }
+        let marked = packet.ecn == Ecn::CongestionExperienced || header.flags.has(Flags::ECN);
+        let was_silent = self.is_silent();
+        self.conclude(now, block, header, &packet.bytes[HEADER_LEN..], marked);
+        // Where gradients are acknowledged, a rank knows its own losses, and need not have asked about another's.
+        let was_another = header.flags.has(Flags::RESEND) && !self.rules.acknowledges;
+        let came_by_itself = multicast && !was_another;
+        self.overtake(now, block, transmission, came_by_itself);
+        if was_asked_early {
+            self.judge_early_question(came_by_itself);
+        }
+        if !self.rules.acknowledges {
+            self.pass(now, transmission, sent_at);
+        }
+        if !multicast {
+            self.answered(now);
+            self.found_lost(now, was_silent);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! Best-effort aggregation (ATP, NSDI 2021): one memory of aggregators in each switch for all jobs, and servers that
+//! sum the blocks that find no room in it.
+//!
+//! Block `b` of a job's stream has sequence number `b + 1` and server `b mod servers`, counted from the first server.
+//! The switch next to the server sums the gradients that pass it on the way there; the switch next to the workers may
+//! sum too. A complete sum goes on to the server, which answers all ranks. A gradient for which a switch has no room
+//! goes on unsummed.
+//!
+//! Start with [`wire`], then [`switch`] and [`host`]; the server is in [`server`]. Protocols differ in [`Rules`]:
+//! whether switches acknowledge gradients, and how far windows reach.
+
+pub mod dedicated_server;
+pub mod form;
+pub mod host;
+pub mod options;
+pub mod plan;
+pub mod seq;
+pub mod server;
+pub mod switch;
+pub mod windows;
+pub mod wire;
+
+use self::windows::Windows;
+use crate::contract::config::JobConfig;
+
+/// How protocols of this family differ.
+#[derive(Clone, Copy, Hash)]
+pub struct Rules {
+    /// Switches and servers acknowledge a contribution at once (`GACK`), whatever other ranks have sent.
+    pub acknowledges: bool,
+    /// Makes a worker's windows, which never hold more packets than the job has slots.
+    pub windows: fn(&JobConfig) -> Box<dyn Windows>,
+}

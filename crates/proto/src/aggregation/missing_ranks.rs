@@ -1,0 +1,158 @@
+//! Which ranks are missing, through all levels: a switch knows its own children, and asks those neighbours that are
+//! switches.
+//!
+//! A question is answered at once with what is known, and passed on to the switches that may know more. The last report
+//! of each of them is kept, and told to the neighbours whose last question was about the same phase of the same slot.
+
+use crate::aggregation::report::Report;
+use crate::contract::config::{Below, SwitchConfig};
+use crate::contract::ids::{ChildId, Rank};
+use crate::heap::heap_bytes;
+
+/// A child, or the switch above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Neighbour {
+    /// A child, by its `wid`.
+    Child(ChildId),
+    /// The switch above.
+    Parent,
+}
+
+/// The phase of a slot that a question is about.
+pub type Question = (u16, u32);
+
+/// The questions and reports of a switch's neighbours.
+#[derive(Clone, Hash)]
+pub struct Inquiry {
+    below: Vec<Below>,
+    has_parent: bool,
+    /// The last question of each child, and behind them that of the parent.
+    asked: Vec<Option<Question>>,
+    /// The children that are switches, in the order of `heard`.
+    switches: Vec<ChildId>,
+    /// The last report of each switch below, and behind them that of the parent.
+    heard: Vec<Option<(Question, Report)>>,
+}
+
+impl Inquiry {
+    /// No neighbour has asked yet.
+    pub fn new(config: &SwitchConfig) -> Inquiry {
+        assert_eq!(config.below.len(), config.members.len(), "a port for each child");
+        let is_switch = |wid: &ChildId| matches!(config.below[wid.index()], Below::Switch(_));
+        let switches: Vec<ChildId> = (0..config.below.len() as u16).map(ChildId).filter(is_switch).collect();
+        Inquiry {
+            asked: vec![None; config.below.len() + 1],
+            heard: vec![None; switches.len() + usize::from(config.parent.is_some())],
+            switches,
+            has_parent: config.parent.is_some(),
+            below: config.below.clone(),
+        }
+    }
+
+    /// True if the rank is the child, or is below it.
+    pub fn leads_to(&self, child: ChildId, rank: Rank) -> bool {
+        self.below[child.index()].ranks().binary_search(&rank).is_ok()
+    }
+
+    /// The child that a rank is, or is below; `None` if the rank is below another switch.
+    pub fn way_to(&self, rank: Rank) -> Option<ChildId> {
+        (0..self.below.len() as u16).map(ChildId).find(|&child| self.leads_to(child, rank))
+    }
+
+    /// A rank that is the child, or is below it.
+    pub fn rank_of(&self, child: ChildId) -> Rank {
+        self.below[child.index()].ranks().first().copied().unwrap_or(Rank(child.0))
+    }
+
+    /// True if the neighbour is a switch, which answers questions.
+    pub fn is_switch(&self, neighbour: Neighbour) -> bool {
+        self.heard_at(neighbour).is_some()
+    }
+
+    /// The neighbours that may know more about ranks that have not contributed.
+    pub fn informants(&self, has_contributed: impl Fn(ChildId) -> bool) -> impl Iterator<Item = Neighbour> {
+        let silent = self.switches.iter().copied().filter(move |&wid| !has_contributed(wid)).map(Neighbour::Child);
+        silent.chain(self.has_parent.then_some(Neighbour::Parent))
+    }
+
+    fn heard_at(&self, neighbour: Neighbour) -> Option<usize> {
+        match neighbour {
+            Neighbour::Child(wid) => self.switches.binary_search(&wid).ok(),
+            Neighbour::Parent => self.has_parent.then_some(self.switches.len()),
+        }
+    }
+
+    fn asked_at(&self, neighbour: Neighbour) -> usize {
+        match neighbour {
+            Neighbour::Child(wid) => wid.index(),
+            Neighbour::Parent => self.below.len(),
+        }
+    }
+
+    /// Notes a question.
+    pub fn ask(&mut self, by: Neighbour, question: Question) {
+        let at = self.asked_at(by);
+        self.asked[at] = Some(question);
+    }
+
+    /// Keeps a switch's report; true if it is new.
+    pub fn hear(&mut self, from: Neighbour, question: Question, report: Report) -> bool {
+        let Some(at) = self.heard_at(from) else { return false };
+        self.heard[at].replace((question, report)) != Some((question, report))
+    }
+
+    /// The neighbours that have asked this question, without the one that has just reported.
+    pub fn askers(&self, question: Question, but: Neighbour) -> impl Iterator<Item = Neighbour> {
+        let children = (0..self.below.len() as u16).map(|wid| Neighbour::Child(ChildId(wid)));
+        let all = children.chain(self.has_parent.then_some(Neighbour::Parent));
+        all.filter(move |&other| other != but && self.asked[self.asked_at(other)] == Some(question))
+    }
+
+    fn said(&self, neighbour: Neighbour, question: Question) -> Option<&Report> {
+        let (about, report) = self.heard[self.heard_at(neighbour)?].as_ref()?;
+        (*about == question).then_some(report)
+    }
+
+    /// The report to a neighbour: all that is known, except about ranks behind that neighbour. `above_is_done`: the sum
+    /// has come down.
+    pub fn report(
+        &self,
+        to: Neighbour,
+        question: Question,
+        has_contributed: impl Fn(ChildId) -> bool,
+        above_is_done: bool,
+    ) -> Report {
+        let mut report = Report::NOBODY;
+        for (wid, below) in self.below.iter().enumerate() {
+            let child = ChildId(wid as u16);
+            if has_contributed(child) {
+                continue;
+            }
+            match below {
+                Below::Worker(rank) => report.miss(*rank),
+                Below::Switch(_) if to == Neighbour::Child(child) => {}
+                Below::Switch(ranks) => match self.said(Neighbour::Child(child), question) {
+                    Some(said) => report.extend(said),
+                    None => report.miss_word_of(ranks),
+                },
+            }
+        }
+        if self.has_parent && to != Neighbour::Parent && !above_is_done {
+            report.extend_from_above(self.said(Neighbour::Parent, question));
+        }
+        report
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        let ranks = |below: &Below| match below {
+            Below::Worker(_) => 0,
+            Below::Switch(ranks) => heap_bytes(ranks),
+        };
+        heap_bytes(&self.below)
+            + self.below.iter().map(ranks).sum::<usize>()
+            + heap_bytes(&self.asked)
+            + heap_bytes(&self.switches)
+            + heap_bytes(&self.heard)
+    }
+}

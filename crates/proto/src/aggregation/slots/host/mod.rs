@@ -1,0 +1,370 @@
+//! A worker: SwitchML's Algorithm 4 over the continuous stream of appendix B, with the exponent look-ahead of §4.6.
+//!
+//! Each slot goes on by itself: its block is sent, the result comes, and its next block (`s` further in the stream)
+//! follows at once. For a block of floats the ranks must agree on an exponent in the phase before. If they could not,
+//! because some rank did not know the block yet, a phase that agrees on it (PROBE) precedes the block. In collectives
+//! that fit into the pool that phase carries the block too, scaled by the slot's last exponent. If ranks then agree on
+//! just that exponent, the result is the sum, and a small tensor took one round trip. Results are the same to the bit
+//! either way.
+
+mod epochs;
+mod failure;
+mod prefetch;
+mod transmit;
+mod window;
+
+pub use self::epochs::Epochs;
+pub use self::window::SendWindow;
+use self::window::Window;
+use super::wire::{Header, Kind, Mismatch, header_len};
+use super::{Dialect, Word};
+use crate::aggregation::agreement::{Agreement, Stage};
+use crate::aggregation::life::Life;
+use crate::aggregation::report::{Heard, Report};
+use crate::aggregation::stream::{Op, Stream};
+use crate::contract::config::HostConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
+use crate::contract::ids::OpId;
+use crate::contract::metric::Metric;
+use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::state::HostState;
+use crate::contract::time::Time;
+use crate::contract::values::{FINGERPRINT_LEN, Values};
+use crate::contract::wire::{COMMON_LEN, Common};
+use crate::reliability::deadlines::Due;
+use crate::reliability::recovery::{Order, Recovery};
+use crate::reliability::send_queue::SendQueue;
+
+#[derive(Clone, Hash)]
+struct Slot {
+    /// The block of the stream that the slot works on, or waits for.
+    block: u64,
+    /// How many times the slot was used.
+    phase: u32,
+    stage: Stage,
+    agreement: Agreement,
+    /// True if a packet of this phase has left.
+    in_flight: bool,
+    /// True if the packet was sent again and no longer counts as under way.
+    is_late: bool,
+    /// True if the phase began when the one before it ended.
+    in_step: bool,
+}
+
+/// A worker's machine.
+#[derive(Clone, Hash)]
+pub struct SlotHost<D: Dialect> {
+    dialect: D,
+    config: HostConfig,
+    common: [u8; COMMON_LEN],
+    life: Life,
+    slots: Vec<Slot>,
+    queue: SendQueue,
+    /// The host's own order, if it does not send blocks in the order of the tensor.
+    epochs: Option<Box<Epochs>>,
+    /// The window, if fewer blocks may be under way than the pool has slots.
+    window: Option<Box<Window>>,
+    recovery: Recovery,
+    /// The slot that the host asks about.
+    question: Option<u16>,
+    /// What the switch last said about a slot and its phase.
+    heard: Heard<(u16, u32)>,
+    stats: HostStats,
+}
+
+impl<D: Dialect> SlotHost<D> {
+    const HEADER_LEN: usize = header_len::<D::Word>();
+
+    /// A worker that has nothing to do.
+    pub fn new(values: Values, config: &HostConfig) -> SlotHost<D> {
+        let job = &config.job;
+        let dialect = D::of(&job.options, job.levels, job.world);
+        let epochs = dialect.epochs(config).map(Box::new);
+        // If hosts send in orders of their own, results come in any order.
+        let order = if epochs.is_some() { Order::Any } else { dialect.order() };
+        // Hosts with orders of their own would not have the same blocks under way.
+        let measures = SendWindow::chosen(&job.options) == SendWindow::Measured && epochs.is_none();
+        let mut common = [0; COMMON_LEN];
+        job.common().emit(&mut common);
+        let slot = |idx| Slot {
+            block: u64::from(idx),
+            phase: 0,
+            stage: Stage::Idle,
+            agreement: Agreement::default(),
+            in_flight: false,
+            is_late: false,
+            in_step: false,
+        };
+        SlotHost {
+            common,
+            life: Life::new(Stream::new(values, dialect.numbers(), dialect.narrow(), job)),
+            slots: (0..job.slots).map(slot).collect(),
+            dialect,
+            epochs,
+            window: measures.then(|| Box::new(Window::new(job, Self::HEADER_LEN))),
+            queue: SendQueue::new(job.slots),
+            recovery: Recovery::new(job, config.rank, config.timers, order),
+            question: None,
+            heard: Heard::default(),
+            stats: HostStats::default(),
+            config: config.clone(),
+        }
+    }
+
+    /// Starts a slot whose block was submitted.
+    fn start(&mut self, idx: u16, in_step: bool) {
+        let pool = self.slots.len() as u64;
+        let slot = &mut self.slots[usize::from(idx)];
+        let Some(op) = self.life.stream.op_of(slot.block) else {
+            slot.stage = Stage::Idle;
+            return;
+        };
+        slot.stage = slot.agreement.begin(op, slot.block, pool);
+        slot.in_step = in_step;
+        let may_go = self.window.as_mut().is_none_or(|window| window.begin(slot.block));
+        if may_go {
+            self.queue.push(idx);
+        }
+    }
+
+    /// Sends blocks that no longer need to wait for the answers to others.
+    fn release(&mut self) {
+        let (pool, Some(window)) = (self.slots.len() as u64, &mut self.window) else { return };
+        while let Some(block) = window.release() {
+            self.queue.push((block % pool) as u16);
+        }
+    }
+
+    /// A lost packet is not under way (RFC 6675's pipe), whether it was lost here or at the rank that others wait for.
+    /// In a quiet tree perhaps nothing was lost and some rank is only late.
+    fn be_late(&mut self, idx: u16) {
+        let Some(window) = self.window.as_mut().filter(|_| !self.recovery.is_quiet(idx)) else { return };
+        if !std::mem::replace(&mut self.slots[usize::from(idx)].is_late, true) {
+            window.ended();
+            self.release();
+        }
+    }
+
+    /// Notes that the slot's phase has ended, with an answer or without. Another block then has room.
+    fn end_phase(&mut self, idx: u16) {
+        let slot = &mut self.slots[usize::from(idx)];
+        slot.in_flight = false;
+        let was_late = std::mem::take(&mut slot.is_late);
+        let (pool, Some(window)) = (self.slots.len() as u64, &mut self.window) else { return };
+        if !was_late {
+            window.ended();
+        }
+        window.advance(|block| self.slots[(block % pool) as usize].block > block);
+    }
+
+    fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        Common::parse_kind(packet.bytes, &self.config.job)?;
+        let header = Header::parse(packet.bytes)?;
+        let slot = self.slots.get(usize::from(header.idx)).ok_or(DropReason::BadField)?;
+        if from != Addr::Switch(self.recovery.tree_of_slot(header.idx)) {
+            return Err(DropReason::NotAMember);
+        }
+        if packet.wire_len == Self::HEADER_LEN && header.spec.primitive.sole_recipient() == Some(self.config.rank) {
+            // All ranks hear that a block has reached its recipient. The recipient itself hears it twice.
+            if Kind::of(packet.bytes)? == Kind::Result && !self.awaits_bare(&header, slot) {
+                return Ok(());
+            }
+        }
+        match header.phase.wrapping_sub(slot.phase) as i32 {
+            ..0 => return Err(DropReason::Stale),
+            1.. => return Err(DropReason::Ahead),
+            0 if !slot.in_flight => return Err(DropReason::Unexpected),
+            0 => {}
+        }
+        match Kind::of(packet.bytes)? {
+            Kind::Result => self.result(now, &header, packet),
+            Kind::Report => {
+                self.heard.hear((header.idx, header.phase), Report::parse(&packet.bytes[Self::HEADER_LEN..])?);
+                Ok(())
+            }
+            Kind::Mismatch => self.mismatch(&header, Mismatch::parse(&packet.bytes[Self::HEADER_LEN..])?),
+            Kind::Update | Kind::Probe | Kind::Query => Err(DropReason::BadKind),
+        }
+    }
+
+    /// True if what a slot waits for in this phase has no vector.
+    fn awaits_bare(&self, header: &Header<D::Word>, slot: &Slot) -> bool {
+        let has_vector = |op: &Op| slot.stage != Stage::Probe && !op.range(slot.block).is_empty();
+        header.phase == slot.phase && !self.life.stream.op_of(slot.block).is_some_and(has_vector)
+    }
+
+    /// Takes the answer to the slot's phase (Algorithm 4, lines 10 to 18).
+    fn result(&mut self, now: Time, header: &Header<D::Word>, packet: Packet<'_>) -> Result<(), DropReason> {
+        let (world, stride) = (self.config.job.world, self.slots.len() as u64);
+        let slot = &mut self.slots[usize::from(header.idx)];
+        let op = self.life.stream.op_of_mut(slot.block).expect("a slot in flight has a block");
+        if header.spec != op.spec {
+            return Err(DropReason::BadField);
+        }
+        let whole = if slot.stage == Stage::Probe { 0..0 } else { op.range(slot.block) };
+        // If the result belongs to another rank, this rank only hears that the slot is free.
+        let is_mine = op.spec.primitive.sole_recipient().is_none_or(|recipient| recipient == self.config.rank);
+        let range = if is_mine { whole } else { 0..0 };
+        if packet.wire_len != Self::HEADER_LEN + op.encoding.wire_len(range.len())
+            || packet.bytes.len() != Self::HEADER_LEN + op.encoding.buffer_len(range.len())
+        {
+            return Err(DropReason::BadLength);
+        }
+        if let Some(exponent) = slot.agreement.conclude(slot.stage, header.word.agreed())? {
+            if !range.is_empty() && op.spec.primitive.gets(self.config.rank) {
+                op.write(slot.block, exponent, world, &packet.bytes[Self::HEADER_LEN..]);
+            }
+            op.remaining -= 1;
+            self.stats.blocks_in_network += 1;
+            self.stats.order = header.word.order();
+            slot.block += stride;
+        }
+        slot.phase = slot.phase.wrapping_add(1);
+        let took = self.recovery.answered(now, header.idx, &mut self.queue);
+        if let Some(window) = &mut self.window {
+            window.answered(now, took);
+        }
+        self.end_phase(header.idx);
+        self.go_on(header.idx);
+        self.release();
+        self.settle();
+        Ok(())
+    }
+
+    /// Goes on after a slot's result: the slot's next block follows, or the blocks that are next in the host's own
+    /// order.
+    fn go_on(&mut self, idx: u16) {
+        if self.epochs.is_none() {
+            return self.start(idx, true);
+        }
+        self.slots[usize::from(idx)].stage = Stage::Idle;
+        self.send_in_epochs(true);
+    }
+
+    /// Starts the blocks that come next in the host's own order, as long as their slots are free.
+    fn send_in_epochs(&mut self, in_step: bool) {
+        let pool = self.slots.len() as u64;
+        while let Some(block) = self.next_in_epochs() {
+            self.start((block % pool) as u16, in_step);
+        }
+    }
+
+    fn next_in_epochs(&mut self) -> Option<u64> {
+        let (slots, stream) = (&self.slots, &self.life.stream);
+        let is_free = |block: u64| {
+            let slot = &slots[(block % slots.len() as u64) as usize];
+            slot.stage == Stage::Idle && slot.block == block
+        };
+        self.epochs.as_mut()?.next(|block| stream.op_of(block).is_some(), is_free)
+    }
+
+    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
+    fn settle(&mut self) {
+        loop {
+            match self.life.complete_next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+}
+
+impl<D: Dialect> Host for SlotHost<D> {
+    fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
+        let (id, blocks) = self.life.submit(now, collective)?;
+        let slots = self.slots.len() as u64;
+        if self.epochs.is_some() {
+            self.send_in_epochs(false);
+            return Ok(id);
+        }
+        for block in blocks.take(self.slots.len()) {
+            let idx = (block % slots) as u16;
+            let slot = &self.slots[usize::from(idx)];
+            if slot.stage == Stage::Idle && slot.block == block {
+                self.start(idx, false);
+            }
+        }
+        Ok(id)
+    }
+
+    fn handle_packet(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
+        let received = self.receive(now, from, packet);
+        self.stats.count_received(received);
+        received
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.recovery.handle_timeout(now, &mut self.queue);
+        match self.life.poll_deadline(now) {
+            Some(Due::Failed) => self.fail(self.diagnose()),
+            Some(Due::Ask) => self.question = self.oldest_waiting(),
+            None => {}
+        }
+    }
+
+    fn abort(&mut self, _now: Time) {
+        self.fail(CollectiveError::Aborted);
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some(idx) = self.question.take()
+            && self.waits(idx)
+        {
+            let written = self.write(idx, Kind::Query, buf);
+            return Some(self.transmit(idx, written));
+        }
+        loop {
+            let idx = self.queue.pop()?;
+            let kind = match self.slots[usize::from(idx)].stage {
+                Stage::Probe | Stage::Guess => Kind::Probe,
+                Stage::Update => Kind::Update,
+                Stage::Idle | Stage::Refused => continue,
+            };
+            let written = self.write(idx, kind, buf);
+            let slot = &mut self.slots[usize::from(idx)];
+            slot.in_flight = true;
+            if self.recovery.sent(now, idx, slot.in_step) {
+                self.stats.retransmissions += 1;
+                self.be_late(idx);
+            }
+            return Some(self.transmit(idx, written));
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        self.life.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.recovery.poll_timeout().into_iter().chain(self.life.next_deadline()).min()
+    }
+
+    fn poll_timeout_before(&self, limit: Time) -> Option<Time> {
+        let deadline = self.life.next_deadline().filter(|&due| due < limit);
+        self.recovery.poll_timeout_before(limit).into_iter().chain(deadline).min()
+    }
+
+    fn max_packet_len(&self) -> usize {
+        Self::HEADER_LEN + self.config.job.payload_bytes().max(FINGERPRINT_LEN)
+    }
+
+    fn stats(&self) -> &HostStats {
+        &self.stats
+    }
+
+    fn prefetch(&self, upcoming: Upcoming<'_>) {
+        self.ask_for_memory(upcoming);
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let blocks =
+            |window: &Window| Metric::gauge("window_blocks", window.blocks().into(), "Blocks that may be under way.");
+        self.window.as_deref().map(blocks).into_iter().collect()
+    }
+
+    fn state(&self) -> Option<&dyn HostState> {
+        Some(self)
+    }
+}

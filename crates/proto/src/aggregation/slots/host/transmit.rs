@@ -1,0 +1,46 @@
+//! Writes the packets of a worker's slots.
+
+use super::SlotHost;
+use crate::aggregation::agreement::Stage;
+use crate::aggregation::slots::Dialect;
+use crate::aggregation::slots::wire::{Header, Kind};
+use crate::contract::packet::{Addr, Ecn, Transmit};
+use crate::contract::wire::COMMON_LEN;
+
+impl<D: Dialect> SlotHost<D> {
+    /// Writes the slot's packet. Returns its length in memory and on the wire.
+    pub(super) fn write(&self, idx: u16, kind: Kind, buf: &mut [u8]) -> (usize, usize) {
+        let slot = &self.slots[usize::from(idx)];
+        let op = self.life.stream.op_of(slot.block).expect("a slot that sends has a block");
+        let exponent = |ahead| {
+            let block = slot.block + ahead * self.slots.len() as u64;
+            Some(self.life.stream.op_of(block)?.exponent(block))
+        };
+        let word = self.dialect.says(&self.config, kind, exponent);
+        let scaled_by = slot.agreement.scaled_by(slot.stage);
+        buf[..COMMON_LEN].copy_from_slice(&self.common);
+        kind.put(buf);
+        let wid = self.config.place(self.recovery.tree_of_slot(idx)).child;
+        Header { wid, idx, word, phase: slot.phase, spec: op.spec }.emit(buf);
+        if kind == Kind::Query || slot.stage == Stage::Probe {
+            return (Self::HEADER_LEN, Self::HEADER_LEN);
+        }
+        let range = op.range(slot.block);
+        let brings = op.spec.primitive.brings(self.config.rank);
+        let elements = if brings || self.dialect.is_over_ranks() { range.len() } else { 0 };
+        let len = Self::HEADER_LEN + op.encoding.buffer_len(elements);
+        if elements > 0 && brings {
+            op.read(slot.block, scaled_by, self.config.job.world, &mut buf[Self::HEADER_LEN..len]);
+        } else {
+            // In such a broadcast each rank has to bring a part. A rank other than the root brings zeros, so the sum is
+            // the root's words.
+            buf[Self::HEADER_LEN..len].fill(0);
+        }
+        (len, Self::HEADER_LEN + op.encoding.wire_len(elements))
+    }
+
+    pub(super) fn transmit(&mut self, idx: u16, (len, wire_len): (usize, usize)) -> Transmit {
+        self.stats.packets_sent += 1;
+        Transmit { to: Addr::Switch(self.recovery.tree_of_slot(idx)), len, wire_len, ecn: Ecn::NotCapable }
+    }
+}

@@ -1,0 +1,37 @@
+//! The memory that a job is charged for its slots, before it is allocated.
+
+use super::places::Places;
+use super::pool::Pool;
+use super::version::Version;
+use crate::aggregation::ordered::{Forest, OrderedAccumulator};
+use crate::aggregation::slots::Dialect;
+use crate::aggregation::slots::wire::Mismatch;
+use crate::contract::operator::Room;
+use crate::contract::protocol::JobShape;
+use crate::contract::values::Values;
+
+impl<D: Dialect> Pool<D> {
+    /// Bytes that [`Pool::new`] takes for a job of this shape, whose values are real elements.
+    pub fn memory(shape: &JobShape<'_>) -> u64 {
+        let (children, versions) = (usize::from(shape.children), 2 * usize::from(shape.slots));
+        let dialect = D::of(shape.options, shape.levels, shape.world);
+        let lane_bytes = dialect.narrow().lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
+        // Where ranks are is not known yet: at worst each rank is a part by itself.
+        let (places, tables) = match dialect.is_over_ranks() {
+            true => {
+                let parts = usize::from(shape.world);
+                let tables = Places::memory_most(parts, children) + Forest::memory_most(parts) + size_of::<Forest>();
+                (parts, tables)
+            }
+            false => (children, 0),
+        };
+        let width = dialect.width(children, shape.world);
+        let room = Room { vector_bytes: lane_bytes, accumulators: versions * width };
+        let own = shape.options.operators().memory_bytes(room);
+        // If the job has operators of its own, all accumulators lie in the operators' memory.
+        let lane_bytes = if own > 0 { 0 } else { lane_bytes };
+        let sums = OrderedAccumulator::memory_needed(places, width, versions, lane_bytes) + own;
+        let excused = places.div_ceil(64) * size_of::<u64>();
+        (sums + tables + versions * (size_of::<Version<D::Word>>() + size_of::<Option<Mismatch>>() + excused)) as u64
+    }
+}

@@ -1,0 +1,362 @@
+//! The switch's side: SwitchML's Algorithm 3 for one job in one tree, alone or in levels (§7).
+
+mod answers;
+mod block;
+mod charge;
+mod claims;
+mod notices;
+mod places;
+mod pool;
+mod slot;
+mod trouble;
+mod upwards;
+mod version;
+
+use std::collections::VecDeque;
+
+use self::block::Block;
+use self::notices::{Audience, Notices};
+use self::pool::Pool;
+pub use self::slot::Relation;
+use self::slot::{Action, on_contribution};
+use self::upwards::Partial;
+use self::version::VersionId;
+use super::wire::{Header, Kind, header_len, put_word};
+use super::{Dialect, Word};
+use crate::aggregation::block_sizes::{BlockSizes, Sizes};
+use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
+use crate::aggregation::vector_format::Form;
+use crate::contract::config::{Parent, SwitchConfig};
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::{GroupId, PortId};
+use crate::contract::metric::Metric;
+use crate::contract::packet::PacketMut;
+use crate::contract::protocol::JobShape;
+use crate::contract::state::{SwitchState, not_acted_upon};
+use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
+use crate::contract::time::Time;
+use crate::contract::values::Values;
+use crate::contract::wire::Common;
+use crate::contract::work::{Brought, Claim, Work};
+use crate::heap::heap_bytes;
+use crate::reliability::layout;
+
+/// Bytes that a job of this shape takes in one tree.
+pub fn memory<D: Dialect>(shape: &JobShape<'_>) -> u64 {
+    // A switch with a parent may have to send every version up.
+    let versions = 2 * usize::from(shape.slots);
+    let partials = if shape.levels { versions * size_of::<Partial>() } else { 0 };
+    Pool::<D>::memory(shape) + (partials + versions * size_of::<(VersionId, Verdict)>()) as u64
+}
+
+/// One job's slots in one tree of one switch.
+#[derive(Clone, Hash)]
+pub struct SlotSwitch<D: Dialect> {
+    members: Vec<PortId>,
+    group: GroupId,
+    parent: Option<Parent>,
+    sizes: BlockSizes,
+    common: Common,
+    pool: Pool<D>,
+    /// Versions whose partial result waits for a packet of its own, to be sent up.
+    partials: VecDeque<Partial>,
+    /// Versions whose answer waits for a packet of its own, and where that packet goes.
+    answers: VecDeque<(VersionId, Verdict)>,
+    notices: Notices<D::Word>,
+    inquiry: Inquiry,
+    counters: Counters,
+}
+
+/// What a child's UPDATE or PROBE brings.
+struct Contribution<'a, W> {
+    header: &'a Header<W>,
+    kind: Kind,
+    elements: u32,
+    form: Form,
+    ingress: PortId,
+    place: usize,
+}
+
+/// What becomes of a packet: the verdicts that this switch gives. The type is small enough for a register.
+#[derive(Clone, Copy, Hash)]
+enum Answer {
+    Consume,
+    Port(PortId),
+    Group(GroupId),
+}
+
+#[derive(Clone, Default)]
+struct Counters {
+    blocks_completed: u64,
+    contributions: u64,
+    unicast_resends: u64,
+    /// How the last block was combined, if the protocol's packets tell the order.
+    order: Option<u32>,
+    work: Work,
+}
+
+not_acted_upon!(Counters);
+
+impl Counters {
+    fn metrics(&self) -> Vec<Metric> {
+        let resends = Metric::counter("unicast_resends", self.unicast_resends, "Results sent again to single members.");
+        let order = self.order.map(|order| {
+            let help =
+                "The expression that the last block was summed by, as the number that ranks report in hexadecimal.";
+            Metric::gauge("order", order.into(), help)
+        });
+        [resends].into_iter().chain(order).collect()
+    }
+}
+
+impl<D: Dialect> SlotSwitch<D> {
+    const HEADER_LEN: usize = header_len::<D::Word>();
+
+    /// A machine with all its memory.
+    pub fn new(values: Values, config: &SwitchConfig) -> SlotSwitch<D> {
+        let slots = layout::slots_of(&config.job, config.tree);
+        let dialect = D::of(&config.job.options, config.job.levels, config.job.world);
+        SlotSwitch {
+            members: config.members.clone(),
+            group: config.group,
+            parent: config.parent,
+            sizes: BlockSizes::new(
+                values,
+                dialect.numbers(),
+                dialect.narrow(),
+                config.job.payload_bytes(),
+                Self::HEADER_LEN,
+            )
+            .with_operators(config.job.options.operators()),
+            common: config.job.common(),
+            partials: VecDeque::with_capacity(if config.parent.is_some() { 2 * slots.len() } else { 0 }),
+            answers: VecDeque::with_capacity(2 * slots.len()),
+            pool: Pool::new(values, config),
+            notices: Notices::new(config),
+            inquiry: Inquiry::new(config),
+            counters: Counters::default(),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>) -> Result<Answer, DropReason> {
+        if self.pool.fault().is_some() {
+            return Err(DropReason::Faulty);
+        }
+        let mut header = Header::BLANK;
+        header.read(&packet.bytes[..packet.len])?;
+        let kind = Kind::of(packet.bytes)?;
+        let version = self.pool.version(header.idx, header.phase).ok_or(DropReason::BadField)?;
+        if self.parent.is_some_and(|parent| parent.port == ingress) {
+            return match kind {
+                Kind::Result => self.parent_result(now, version, &header, packet),
+                Kind::Mismatch => self.mismatch_elsewhere(now, version, &header, packet, true),
+                Kind::Report => self.hear_report(Neighbour::Parent, &header, packet),
+                Kind::Query => Ok(self.query(Neighbour::Parent, header)),
+                Kind::Update | Kind::Probe => Err(DropReason::BadKind),
+            };
+        }
+        if self.members.get(header.wid.index()) != Some(&ingress) {
+            return Err(DropReason::WrongWorker);
+        }
+        let child = Neighbour::Child(header.wid);
+        match kind {
+            Kind::Update | Kind::Probe if D::sends(kind) => {
+                let form = if self.inquiry.is_switch(child) { Form::Partial } else { Form::Host };
+                let place = self.pool.place(header.wid, header.word.part()).ok_or(DropReason::BadField)?;
+                let may_lack = kind == Kind::Probe || self.is_spared(&header.spec, header.wid);
+                let elements = self.sizes.of(&header.spec)?.elements(form, packet, may_lack)?;
+                self.contribution(
+                    now,
+                    version,
+                    &Contribution { header: &header, kind, elements, form, ingress, place },
+                    packet,
+                )
+            }
+            Kind::Query => Ok(self.query(child, header)),
+            Kind::Mismatch if self.inquiry.is_switch(child) => {
+                self.mismatch_elsewhere(now, version, &header, packet, false)
+            }
+            Kind::Report if self.inquiry.is_switch(child) => self.hear_report(child, &header, packet),
+            _ => Err(DropReason::BadKind),
+        }
+    }
+
+    /// A contribution whose fields are in range.
+    #[inline]
+    fn contribution(
+        &mut self,
+        now: Time,
+        version: VersionId,
+        brought: &Contribution<'_, D::Word>,
+        packet: &mut PacketMut<'_>,
+    ) -> Result<Answer, DropReason> {
+        let &Contribution { header, kind, elements, ingress, place, .. } = brought;
+        let held = self.pool.get(version);
+        let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
+        let same_spec = held.block.spec == header.spec && held.block.kind == kind;
+        let lacks =
+            |elements: u32| elements == 0 && kind == Kind::Update && header.spec.primitive.sole_source().is_some();
+        let same_size = held.block.elements == elements || lacks(elements) || lacks(held.block.elements);
+        let same_block = same_spec && same_size;
+        let shadow_complete = self.pool.shadow_complete(version, header.phase);
+        let seen = self.pool.has_seen(version, place);
+        let crossed = relation == Relation::Same && self.pool.crossed(now, version, place);
+        match on_contribution(relation, state, seen, shadow_complete, crossed) {
+            Action::Begin => {
+                let block = Block { kind, spec: header.spec, elements };
+                self.pool.begin(now, version, header.phase, block, &self.sizes.of(&header.spec)?.encoding)?;
+                Ok(self.add(now, version, brought, packet))
+            }
+            Action::Add if same_block => Ok(self.add(now, version, brought, packet)),
+            Action::Add if same_spec => Err(DropReason::BadLength),
+            Action::Add => Err(self.mismatch_here(version, header)),
+            Action::TellMismatch => {
+                let asker = Audience::One(Neighbour::Child(header.wid));
+                self.notices.push(asker, Kind::Mismatch, *header);
+                self.notices.tell_parent(*header);
+                Err(DropReason::Mismatch)
+            }
+            Action::ResendResult | Action::ResendPartial if !same_block => Err(DropReason::BadLength),
+            Action::ResendResult => {
+                self.counters.unicast_resends += 1;
+                Ok(self.answer_again(version, header.wid, ingress, packet))
+            }
+            // Only the part that the child's vector belongs to: where queues are short, a burst of all parts would lose
+            // the same parts each time.
+            Action::ResendPartial => {
+                let part = self.pool.part_of(place);
+                Ok(self.send_to_parent(version, part..part + 1, brought, packet))
+            }
+            Action::Drop(reason) => Err(reason),
+        }
+    }
+
+    /// Algorithm 3, lines 6 to 17.
+    #[inline]
+    fn add(
+        &mut self,
+        now: Time,
+        version: VersionId,
+        brought: &Contribution<'_, D::Word>,
+        packet: &mut PacketMut<'_>,
+    ) -> Answer {
+        let &Contribution { header, form, place, elements, .. } = brought;
+        let count = if elements == 0 && self.is_spared(&header.spec, header.wid) {
+            self.pool.excuse(version, header, place)
+        } else {
+            self.pool.fill(version, elements);
+            self.pool.add(version, header, place, &packet.bytes[Self::HEADER_LEN..packet.len], form)
+        };
+        self.counters.contributions += 1;
+        let work = &mut self.counters.work;
+        if count == 1 {
+            work.copied += u64::from(elements);
+        } else {
+            work.combined += u64::from(elements);
+        }
+        if self.pool.fault().is_some() {
+            return Answer::Consume;
+        }
+        if usize::from(count) < self.pool.places() {
+            return Answer::Consume;
+        }
+        self.counters.work.completed += 1;
+        if self.parent.is_some() {
+            self.pool.await_parent(now, version);
+            let parts = 0..self.pool.parts() as u16;
+            return self.send_to_parent(version, parts, brought, packet);
+        }
+        self.counters.blocks_completed += 1;
+        self.pool.complete(now, version);
+        self.counters.order = self.pool.get(version).word.order();
+        self.answer(version, packet)
+    }
+
+    /// Overwrites the packet, which must be long enough, with what the version holds.
+    fn write(&mut self, version: VersionId, kind: Kind, form: Form, packet: &mut PacketMut<'_>) {
+        let held = self.pool.get(version);
+        let Sizes { encoding, .. } = self.sizes.of(&held.block.spec).expect("a block that is held can be summed");
+        kind.put(packet.bytes);
+        put_word(packet.bytes, held.word);
+        packet.len = Self::HEADER_LEN + form.buffer_len(encoding, held.block.elements);
+        packet.wire_len = Self::HEADER_LEN + form.wire_len(encoding, held.block.elements);
+        self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], form);
+        self.counters.work.emitted += 1;
+    }
+}
+
+impl<D: Dialect> Switch for SlotSwitch<D> {
+    fn process(&mut self, now: Time, ingress: PortId, packet: &mut PacketMut<'_>, _ports: &dyn PortView) -> Verdict {
+        match self.receive(now, ingress, packet) {
+            Ok(Answer::Consume) => Verdict::Consume,
+            Ok(Answer::Port(port)) => Verdict::Port(port),
+            Ok(Answer::Group(group)) => Verdict::Group(group),
+            Err(reason) => Verdict::Drop(reason),
+        }
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, buf: &mut [u8]) -> Option<Emission> {
+        self.poll_answer(buf)
+            .or_else(|| self.poll_partial(buf))
+            .or_else(|| self.notices.poll(&self.pool, &self.inquiry, buf))
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.pool.memory_bytes()
+            + self.partials.capacity() * size_of::<Partial>()
+            + self.answers.capacity() * size_of::<(VersionId, Verdict)>()
+            + heap_bytes(&self.members)
+            + self.notices.memory_bytes()
+            + self.inquiry.memory_bytes()
+    }
+
+    fn questions(&self) -> u64 {
+        1 << Kind::Query as u8
+    }
+
+    fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
+        self.claim_of(ingress, packet)
+    }
+
+    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
+        self.brought_by(ingress, packet, wire_len)
+    }
+
+    fn take_work(&mut self) -> Option<Work> {
+        Some(std::mem::take(&mut self.counters.work))
+    }
+
+    fn report(&self) -> SwitchReport {
+        let missing = self.pool.missing();
+        SwitchReport {
+            slots: self.pool.slots(),
+            slots_waiting: self.pool.slots_waiting(),
+            missing,
+            lag: None,
+            blocks_completed: self.counters.blocks_completed,
+            contributions: self.counters.contributions,
+            metrics: self.counters.metrics(),
+            orders: Vec::new(),
+        }
+    }
+
+    fn take_instructions(&mut self) -> Option<u64> {
+        self.pool.take_instructions()
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.pool.fault().map(|fault| fault.to_string())
+    }
+
+    fn state(&self) -> Option<&dyn SwitchState> {
+        Some(self)
+    }
+}

@@ -1,0 +1,113 @@
+//! Packets that the switch makes itself, because no packet that came in can become them: QUERY, REPORT and MISMATCH.
+
+use std::collections::VecDeque;
+
+use super::pool::Pool;
+use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
+use crate::aggregation::slots::wire::{Header, Kind, header_len};
+use crate::aggregation::slots::{Dialect, Word};
+use crate::contract::config::{Parent, SwitchConfig};
+use crate::contract::ids::{ChildId, GroupId, PortId};
+use crate::contract::packet::Ecn;
+use crate::contract::switch::{Emission, Verdict};
+use crate::contract::wire::Common;
+use crate::heap::heap_bytes;
+
+/// The receivers of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Audience {
+    /// One neighbour.
+    One(Neighbour),
+    /// All children.
+    Children,
+}
+
+#[derive(Clone, Hash)]
+struct Notice<W> {
+    to: Audience,
+    kind: Kind,
+    header: Header<W>,
+}
+
+/// Notices that wait to be sent: at most one of each kind for each audience, so that memory stays bounded. A later
+/// notice replaces an earlier one; a neighbour that still needs the earlier one asks again.
+#[derive(Clone, Hash)]
+pub struct Notices<W> {
+    waiting: VecDeque<Notice<W>>,
+    common: Common,
+    members: Vec<PortId>,
+    group: GroupId,
+    parent: Option<Parent>,
+}
+
+impl<W: Word> Notices<W> {
+    /// No notices, and room for one of each kind for each neighbour and for the group.
+    pub fn new(config: &SwitchConfig) -> Notices<W> {
+        const KINDS: usize = 3;
+        Notices {
+            waiting: VecDeque::with_capacity(KINDS * (config.members.len() + 2)),
+            common: config.job.common(),
+            members: config.members.clone(),
+            group: config.group,
+            parent: config.parent,
+        }
+    }
+
+    /// Queues a notice about the slot and phase of `header`, which is the header of the packet that made the notice
+    /// necessary.
+    pub fn push(&mut self, to: Audience, kind: Kind, header: Header<W>) {
+        self.waiting.retain(|waiting| (waiting.to, waiting.kind) != (to, kind));
+        self.waiting.push_back(Notice { to, kind, header });
+    }
+
+    /// Tells the parent that ranks disagree, if there is one.
+    pub fn tell_parent(&mut self, header: Header<W>) {
+        if self.parent.is_some() {
+            self.push(Audience::One(Neighbour::Parent), Kind::Mismatch, header);
+        }
+    }
+
+    /// The way that a notice takes, and the `wid` by which its receiver knows this switch.
+    fn way(&self, to: Audience, wid: ChildId) -> Option<(Verdict, ChildId)> {
+        match to {
+            Audience::Children => Some((Verdict::Group(self.group), wid)),
+            Audience::One(Neighbour::Child(child)) => Some((Verdict::Port(*self.members.get(child.index())?), wid)),
+            Audience::One(Neighbour::Parent) => self.parent.map(|parent| (Verdict::Port(parent.port), parent.child)),
+        }
+    }
+
+    /// Writes the next notice.
+    pub fn poll<D: Dialect<Word = W>>(
+        &mut self,
+        pool: &Pool<D>,
+        inquiry: &Inquiry,
+        buf: &mut [u8],
+    ) -> Option<Emission> {
+        let header_len = header_len::<W>();
+        loop {
+            let Notice { to, kind, header } = self.waiting.pop_front()?;
+            let Some((verdict, wid)) = self.way(to, header.wid) else { continue };
+            let (idx, phase) = (header.idx, header.phase);
+            let len = match (kind, to) {
+                (Kind::Report, Audience::One(neighbour)) => {
+                    let has_contributed = |wid| pool.has_contributed(idx, phase, wid);
+                    let report = inquiry.report(neighbour, (idx, phase), has_contributed, pool.is_done(idx, phase));
+                    header_len + report.emit(&mut buf[header_len..])
+                }
+                (Kind::Query, _) => header_len,
+                _ => match pool.mismatch(idx, phase) {
+                    Some(mismatch) => header_len + mismatch.emit(&mut buf[header_len..]),
+                    None => continue,
+                },
+            };
+            Common { kind: kind as u8, ..self.common }.emit(buf);
+            Header { wid, ..header }.emit(buf);
+            return Some(Emission { len, wire_len: len, ecn: Ecn::NotCapable, verdict, ingress: None });
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        self.waiting.capacity() * size_of::<Notice<W>>() + heap_bytes(&self.members)
+    }
+}

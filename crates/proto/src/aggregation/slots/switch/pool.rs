@@ -1,0 +1,376 @@
+//! The slots' memory: for each slot two versions with phase, count, bitmap and accumulator. All memory is allocated at
+//! once.
+
+use std::ops::Range;
+
+use tributary_numeric::{ReduceOp, Scale};
+
+use super::block::Block;
+use super::places::Places;
+use super::slot::{Relation, State};
+use super::version::{UNKNOWN, Version, VersionId};
+use crate::aggregation::agreement::Agreement;
+use crate::aggregation::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, Scaled};
+use crate::aggregation::slots::wire::{Header, Kind, Mismatch};
+use crate::aggregation::slots::{Dialect, Word};
+use crate::aggregation::vector_format::Form;
+use crate::contract::config::SwitchConfig;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::ChildId;
+use crate::contract::numbers::Encoding;
+use crate::contract::operator::{Fault, Room};
+use crate::contract::tensor::Spec;
+use crate::contract::time::{Span, Time};
+use crate::contract::values::Values;
+use crate::heap::heap_bytes;
+use crate::reliability::layout;
+
+/// All slots of one job in one tree.
+#[derive(Clone, Hash)]
+pub struct Pool<D: Dialect> {
+    dialect: D,
+    slots: Range<u16>,
+    versions: Vec<Version<D::Word>>,
+    /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3, with one block for each version.
+    sums: OrderedAccumulator,
+    /// Places of which one packet was dropped because it had crossed the answer: a bitmap of `words` words for each
+    /// version.
+    excused: Vec<u64>,
+    words: usize,
+    children: usize,
+    places: Places,
+    /// All ranks are below this switch.
+    is_root: bool,
+    /// Ranks of the whole job.
+    world: u16,
+    /// A collective with so many elements has at least two blocks in every slot.
+    two_laps: u64,
+    mismatches: Vec<Option<Mismatch>>,
+}
+
+impl<D: Dialect> Pool<D> {
+    /// New slots of a switch's tree.
+    pub fn new(values: Values, config: &SwitchConfig) -> Pool<D> {
+        let (job, children) = (&config.job, config.members.len());
+        let slots = layout::slots_of(job, config.tree);
+        let dialect = D::of(&job.options, job.levels, job.world);
+        let (places, forest) = match dialect.is_over_ranks() {
+            true => Some(Places::of_ranks(config)).map(|(places, forest)| (places, Some(forest))),
+            false => None,
+        }
+        .unwrap_or_else(|| (Places::of_children(children), None));
+        let width = forest.as_ref().map_or_else(|| dialect.width(children, job.world), Forest::buffers);
+        let versions = 2 * slots.len();
+        let words = places.len().div_ceil(64);
+        let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
+        let instances = match values {
+            Values::Elements => {
+                let room = Room { vector_bytes: lane_bytes, accumulators: versions * width };
+                job.options.operators().instances(room)
+            }
+            Values::Fingerprint => Box::default(),
+        };
+        let unused = |version: usize| Version {
+            // Phases 0 and 1 come next.
+            phase: (version as u32 % 2).wrapping_sub(2),
+            state: State::Unused,
+            word: D::Word::NOTHING,
+            block: Block { kind: Kind::Probe, spec: Spec::NOTHING, elements: 0 },
+            agreement: Agreement::default(),
+            completed_at: Time::ZERO,
+            turnaround: UNKNOWN,
+            round: Span::ZERO,
+        };
+        Pool {
+            dialect,
+            slots,
+            versions: (0..versions).map(unused).collect(),
+            sums: OrderedAccumulator::new(places.len(), width, versions, lane_bytes)
+                .with_forest(forest)
+                .with_own(instances),
+            excused: vec![0; versions * words],
+            words,
+            children,
+            places,
+            is_root: config.parent.is_none(),
+            world: job.world,
+            two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
+            mismatches: vec![None; versions],
+        }
+    }
+
+    /// The version that serves this phase of this slot, if the slot is here.
+    pub fn version(&self, idx: u16, phase: u32) -> Option<VersionId> {
+        self.slots.contains(&idx).then(|| VersionId(2 * usize::from(idx - self.slots.start) + (phase % 2) as usize))
+    }
+
+    /// The slot of a version.
+    pub fn slot_of(&self, id: VersionId) -> u16 {
+        self.slots.start + (id.0 / 2) as u16
+    }
+
+    /// What a version holds.
+    pub fn get(&self, id: VersionId) -> &Version<D::Word> {
+        &self.versions[id.0]
+    }
+
+    /// True if the other version holds the result of the phase before `phase`, or that phase is before the first.
+    pub fn shadow_complete(&self, id: VersionId, phase: u32) -> bool {
+        let shadow = &self.versions[id.0 ^ 1];
+        shadow.phase == phase.wrapping_sub(1) && matches!(shadow.state, State::Complete | State::Unused)
+    }
+
+    /// The place of a child's part, if the child brings such a part.
+    #[inline]
+    pub fn place(&self, wid: ChildId, part: u16) -> Option<usize> {
+        self.places.of(wid, part)
+    }
+
+    /// The number of vectors in a complete block.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The number of packets in which a block goes up.
+    pub fn parts(&self) -> usize {
+        self.sums.roots()
+    }
+
+    /// Which of these packets a place's vector is part of.
+    pub fn part_of(&self, place: usize) -> u16 {
+        self.sums.root_of(place)
+    }
+
+    /// `seen[ver, idx, wid]`.
+    pub fn has_seen(&self, id: VersionId, place: usize) -> bool {
+        self.sums.has(id.0, place)
+    }
+
+    /// True if a child has brought all that it has to bring.
+    fn has_all_of(&self, id: VersionId, wid: ChildId) -> bool {
+        !self.places.any(wid, |place| !self.has_seen(id, place))
+    }
+
+    /// Takes a version for a new phase, whose first contribution has come. Fails if the block is to be scaled here and
+    /// ranks cannot have agreed on a scale.
+    pub fn begin(
+        &mut self,
+        now: Time,
+        id: VersionId,
+        phase: u32,
+        block: Block,
+        encoding: &Encoding,
+    ) -> Result<(), DropReason> {
+        let shadow = &self.versions[id.0 ^ 1];
+        let mut agreement = shadow.agreement;
+        let is_scaled = encoding.is_scaled && block.elements > 0;
+        let exponent = if is_scaled { agreement.follow(block.stage()) } else { None };
+        let rule = match encoding.at_switch {
+            Some(kernels) if is_scaled => {
+                let scale = Scale::new(exponent.ok_or(DropReason::Unexpected)?, self.world);
+                Rule::in_fixed_point(encoding.combine, Scaled { kernels, scale, op: block.spec.op })
+            }
+            _ => Rule::arranged(encoding.combine, self.arrangement(&block.spec, encoding)).by(encoding.own),
+        };
+        let (turnaround, round) = self.measured(now, shadow, &block);
+        self.sums.begin(id.0, rule);
+        self.excused[id.0 * self.words..][..self.words].fill(0);
+        let word = D::Word::NEUTRAL;
+        let (state, completed_at) = (State::Open, Time::ZERO);
+        self.versions[id.0] = Version { phase, state, word, block, agreement, completed_at, turnaround, round };
+        Ok(())
+    }
+
+    /// Which vectors of a collective's blocks are combined with each other.
+    pub fn arrangement(&self, spec: &Spec, encoding: &Encoding) -> Arrangement {
+        let in_any_order = encoding.is_scaled || spec.primitive.sole_source().is_some() && self.spares();
+        if in_any_order { Arrangement::Buffers(1) } else { self.dialect.arrangement(spec, encoding, self.children) }
+    }
+
+    /// Learns about round trips from a block's first contribution. Its sender is the quickest child, which has used a
+    /// result to send again. That takes a round trip if both blocks are of one collective, and any time if ranks
+    /// computed something in between. If every collective has two blocks or more in each slot, at most every second
+    /// turnaround spans two collectives, so the shorter of the last two turnarounds is a round trip. Nothing is known
+    /// of smaller collectives.
+    fn measured(&self, now: Time, before: &Version<D::Word>, block: &Block) -> (Span, Span) {
+        let goes_round = |spec: &Spec| u64::from(spec.elements) >= self.two_laps;
+        if before.state != State::Complete || !goes_round(&before.block.spec) || !goes_round(&block.spec) {
+            return (UNKNOWN, Span::ZERO);
+        }
+        let turnaround = now.since(before.completed_at);
+        // If the turnaround before is unknown, that block was the first of its collective, and this block is not.
+        (turnaround, turnaround.min(before.turnaround))
+    }
+
+    /// Adds one contribution, which was not seen yet and is of the version's block; returns the new count.
+    #[inline]
+    pub fn add(&mut self, id: VersionId, header: &Header<D::Word>, place: usize, vector: &[u8], form: Form) -> u16 {
+        form.add(&mut self.sums, id.0, place, vector);
+        self.versions[id.0].word.join(header.wid, &header.word);
+        self.sums.count(id.0) as u16
+    }
+
+    /// Counts the contribution of a child that has nothing to bring; returns the new count.
+    #[inline]
+    pub fn excuse(&mut self, id: VersionId, header: &Header<D::Word>, place: usize) -> u16 {
+        self.sums.excuse(id.0, place);
+        self.versions[id.0].word.join(header.wid, &header.word);
+        self.sums.count(id.0) as u16
+    }
+
+    /// Sets the number of elements of a block, which is 0 until a contribution with a vector has come.
+    pub fn fill(&mut self, id: VersionId, elements: u32) {
+        self.versions[id.0].block.elements = elements;
+    }
+
+    /// True if a child may have nothing to bring to a broadcast. False where blocks have several parts.
+    pub fn spares(&self) -> bool {
+        !self.dialect.is_over_ranks()
+    }
+
+    /// The switch above has said that the block is complete. Its sum goes to a rank that is not below this switch.
+    pub fn finish_elsewhere(&mut self, now: Time, id: VersionId, word: D::Word) {
+        self.versions[id.0].word = word;
+        self.all_in(now, id, State::Complete);
+    }
+
+    /// All contributions of all ranks are in.
+    pub fn complete(&mut self, now: Time, id: VersionId) {
+        if self.versions[id.0].block.spec.op == ReduceOp::Avg {
+            self.sums.finish(id.0, self.world);
+        }
+        self.conclude(id);
+        self.all_in(now, id, State::Complete);
+    }
+
+    /// All children's contributions are in, and go to the switch above.
+    pub fn await_parent(&mut self, now: Time, id: VersionId) {
+        self.conclude(id);
+        self.all_in(now, id, State::AwaitsParent);
+    }
+
+    fn conclude(&mut self, id: VersionId) {
+        let version = &mut self.versions[id.0];
+        version.word = self.dialect.concluded(&version.block.spec, version.word, self.is_root);
+    }
+
+    fn all_in(&mut self, now: Time, id: VersionId, state: State) {
+        let version = &mut self.versions[id.0];
+        (version.state, version.completed_at) = (state, now);
+        if state == State::Complete {
+            // The answer to a PROBE must agree on an exponent. Hosts drop an answer that does not.
+            let _ = version.agreement.conclude(version.block.stage(), version.word.agreed());
+        }
+    }
+
+    /// True if a packet that was counted already needs no answer: it came after all contributions were in, but sooner
+    /// after that than a round trip takes. So it was sent before the result can have arrived, and probably several
+    /// children did the same at once. Only the first such packet of each child and phase is dropped: a child that asks
+    /// a second time has lost something. Where no round trip is known, every packet is answered (line 20).
+    pub fn crossed(&mut self, now: Time, id: VersionId, place: usize) -> bool {
+        let version = &self.versions[id.0];
+        let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
+        if !all_in || now.since(version.completed_at) >= version.round {
+            return false;
+        }
+        let (word, bit) = (&mut self.excused[id.0 * self.words + place / 64], 1 << (place % 64));
+        let first = *word & bit == 0;
+        *word |= bit;
+        first
+    }
+
+    /// Puts the parent's result in place of the partial sum.
+    pub fn finish(&mut self, now: Time, id: VersionId, word: D::Word, vector: &[u8]) {
+        self.sums.replace(id.0, vector);
+        self.versions[id.0].word = word;
+        self.all_in(now, id, State::Complete);
+    }
+
+    /// Writes the accumulator to a vector: the result as hosts get it, or what the children have brought so far.
+    pub fn load(&self, id: VersionId, vector: &mut [u8], form: Form) {
+        form.load(&self.sums, id.0, vector);
+    }
+
+    /// Writes one of the parts that go up.
+    pub fn load_part(&self, id: VersionId, part: usize, vector: &mut [u8]) {
+        self.sums.load_root(id.0, part, vector);
+    }
+
+    /// Notes that ranks disagree on a version's block.
+    pub fn note(&mut self, id: VersionId, mismatch: Mismatch) {
+        self.versions[id.0].state = State::Mismatched;
+        self.mismatches[id.0] = Some(mismatch);
+    }
+
+    /// The note about a slot's phase, if there is one.
+    pub fn mismatch(&self, idx: u16, phase: u32) -> Option<Mismatch> {
+        let id = self.version(idx, phase)?;
+        let version = self.get(id);
+        if version.phase == phase && version.state == State::Mismatched { self.mismatches[id.0] } else { None }
+    }
+
+    /// The lowest child that contributed.
+    pub fn first_seen(&self, id: VersionId) -> Option<ChildId> {
+        (0..self.children as u16).map(ChildId).find(|&wid| self.places.any(wid, |place| self.has_seen(id, place)))
+    }
+
+    /// Instructions that the job's own operators have taken since this was asked last; `None` where it has none.
+    pub fn take_instructions(&mut self) -> Option<u64> {
+        self.sums.take_instructions()
+    }
+
+    /// Why one of the job's own operators has failed, if one has.
+    #[inline]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.sums.fault()
+    }
+
+    /// True if the child has contributed to this phase of the slot, as far as the slot remembers.
+    pub fn has_contributed(&self, idx: u16, phase: u32, wid: ChildId) -> bool {
+        self.version(idx, phase).is_some_and(|id| match Relation::of(phase, self.get(id).phase) {
+            Relation::Same => self.get(id).state != State::Unused && self.has_all_of(id, wid),
+            Relation::Earlier => true,
+            Relation::Next | Relation::Later => false,
+        })
+    }
+
+    /// True if this phase of the slot has its result, as far as the slot remembers.
+    pub fn is_done(&self, idx: u16, phase: u32) -> bool {
+        self.version(idx, phase).is_some_and(|id| match Relation::of(phase, self.get(id).phase) {
+            Relation::Same => self.get(id).state == State::Complete,
+            Relation::Earlier => true,
+            Relation::Next | Relation::Later => false,
+        })
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = VersionId> + '_ {
+        (0..self.versions.len())
+            .map(VersionId)
+            .filter(|&id| matches!(self.get(id).state, State::Open | State::AwaitsParent))
+    }
+
+    /// Number of slots whose sum is not complete.
+    pub fn slots_waiting(&self) -> u32 {
+        // Of the two versions of a slot at most one is incomplete: the other is its shadow copy.
+        self.waiting().count() as u32
+    }
+
+    /// Children that some incomplete sum waits for, ascending.
+    pub fn missing(&self) -> Vec<ChildId> {
+        let waits_for = |&wid: &ChildId| self.waiting().any(|id| !self.has_all_of(id, wid));
+        (0..self.children as u16).map(ChildId).filter(waits_for).collect()
+    }
+
+    /// Bytes on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        heap_bytes(&self.versions) + self.sums.memory_bytes() - size_of::<OrderedAccumulator>()
+            + heap_bytes(&self.excused)
+            + self.places.memory_bytes()
+            + heap_bytes(&self.mismatches)
+    }
+}

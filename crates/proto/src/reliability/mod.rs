@@ -1,0 +1,17 @@
+//! How hosts find and repair losses. Start from one of two:
+//!
+//! - [`recovery`]: a host with slots resends the packet of a slot until the slot's result comes. Results are the only
+//!   acknowledgements. Its pieces: [`layout`] (which tree owns which slot), [`send_queue`], [`slot_lists`].
+//! - [`link`]: a reliable channel between two ranks, with sequence numbers, selective acknowledgements, a congestion
+//!   window and a [`pacer`].
+//!
+//! Both take their timeout from [`rtt`]. [`deadlines`] bounds how long a collective may take as a whole.
+
+pub mod deadlines;
+pub mod layout;
+pub mod link;
+pub mod pacer;
+pub mod recovery;
+pub mod rtt;
+pub mod send_queue;
+pub mod slot_lists;
