@@ -12,10 +12,14 @@ export PIP_QUIET := 1
 # Long tests mostly wait, for packets that were lost and ranks that died. With four at once on two cores, some that count seconds failed.
 TESTS_AT_ONCE := 2
 
+CARGO_TEST := cargo test --locked --workspace --quiet
+BENCHES := --bench switches --bench switchml
+PHASE := scripts/phase
+
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-build test-installed test-rust test-checks test-tools check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
+.PHONY: help build test test-build test-installed test-rust test-network test-checks test-long test-tools quick check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,32 +36,47 @@ $(VENV)/.tools: pyproject.toml
 	$(PYTHON) -m pip install --quiet 'maturin>=1.9.4,<2' 'numpy>=1.24'
 	@touch $@
 
-# What pip fetches and unpacks leaves a core to the compiler most of the time.
-test: ## Everything that must hold; where PyTorch cannot be installed, all but its tests
-	$(MAKE) --jobs=2 test-build test-installed
-	$(MAKE) --jobs=2 test-rust test-checks
+# What pip fetches and unpacks leaves a core to the compiler most of the time. Tests on networks of namespaces mostly wait, so
+# that the others and the checks have the cores meanwhile, at a lower priority.
+test: ## Everything that must hold, phase by phase with its time; where PyTorch cannot be installed, all but its tests
+	@rm -f target/phases
+	@$(PHASE) "compile and install" $(MAKE) --no-print-directory --jobs=2 test-build test-installed
+	@$(PHASE) "Rust's tests and the checks" $(MAKE) --no-print-directory --jobs=3 test-network test-rust test-checks
 	@if [ -s $(VENV)/.without-torch ]; then \
 	    trap 'echo "left out: the tests of the PyTorch backend, of its conformance and of the examples. $$(cat $(VENV)/.without-torch)"' EXIT; \
 	fi; \
-	$(PYTHON) -m pytest -n $(TESTS_AT_ONCE) --dist loadfile
+	$(PHASE) "Python's tests" $(PYTHON) -m pytest -n $(TESTS_AT_ONCE) --dist loadfile; \
+	cat target/phases
 
-# With the profile of the tests, whose dependencies are compiled anyway: a build with --release takes five minutes more. The
-# tests come first: while the crates that all others wait for are compiled on one core, theirs take the other. Without make's
-# flags, for cargo would share the two jobs of `make test` with pip.
+# With the profile of the tests, whose dependencies are compiled anyway: a build with --release takes five minutes more. Without
+# make's flags, for cargo would share the two jobs of `make test` with pip.
 test-build: $(VENV)/.tools
-	MAKEFLAGS= cargo test --workspace --no-run --quiet
-	MAKEFLAGS= $(VENV)/bin/maturin develop --quiet
+	@MAKEFLAGS= $(PHASE) "  compile the tests" $(CARGO_TEST) --no-run --lib --bins --examples --tests $(BENCHES)
+	@MAKEFLAGS= $(PHASE) "  compile the package" $(VENV)/bin/maturin develop --quiet
 	@echo "built for tests into $(VENV); make build makes the fast program"
 
-# cargo lets go of the target folder when the tests start, so that clippy can have it.
+# cargo lets go of the target folder when the tests start, so that the others can have it.
 test-rust:
-	MAKEFLAGS= RUST_TEST_THREADS=$(TESTS_AT_ONCE) cargo test --workspace --quiet
-	# Each of the machines' benches once, so that none stands still unseen. With --package, cargo would compile all they need anew.
-	MAKEFLAGS= cargo test --workspace --bench switches --bench switchml --quiet > /dev/null
+	@MAKEFLAGS= RUST_TEST_THREADS=$(TESTS_AT_ONCE) $(PHASE) "  machines, drivers, simulator" nice -n 5 $(CARGO_TEST) -- --skip namespaces::
+	@# Each of the machines' benches once, so that none stands still unseen.
+	@MAKEFLAGS= nice -n 5 $(CARGO_TEST) $(BENCHES) > /dev/null
+
+test-network:
+	@MAKEFLAGS= RUST_TEST_THREADS=$(TESTS_AT_ONCE) $(PHASE) "  networks of namespaces" $(CARGO_TEST) --test cli namespaces::
 
 # What compiles and runs nothing that counts seconds, beside the tests that do: these have the cores whenever they want them.
 test-checks:
-	MAKEFLAGS= nice -n 19 $(MAKE) check without-protocol site
+	@MAKEFLAGS= $(PHASE) "  lints, types, pages" nice -n 19 $(MAKE) --no-print-directory check without-protocol site
+
+quick: test-tools ## While you work: lints, tidy, and the units and machines of the crates that differ from main
+	scripts/quick $(VENV)
+
+test-long: build test-tools torch ## What is long and rare, hours of it; CONTRIBUTING.md says what each part covers
+	scripts/mutants
+	for name in $$(scripts/without-protocol --list); do scripts/without-protocol $$name; done
+	$(VENV)/bin/tributary sim swarm --seeds 0..10000
+	$(PYTHON) tests/conformance/c10d.py --protocol all
+	$(MAKE) explore static wheel soak
 
 # All that tests need besides. .without-torch holds the reason where PyTorch is not there, and is empty where it is.
 test-installed: test-tools
@@ -66,7 +85,8 @@ test-installed: test-tools
 
 check: test-tools ## Formatting, lints and types only
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS='-D rustdoc::broken_intra_doc_links' cargo doc --locked --workspace --no-deps --quiet
 	$(VENV)/bin/ruff check python tests benches examples experiments scripts
 	$(VENV)/bin/ruff format --check python tests benches examples experiments scripts
 	$(VENV)/bin/mypy
@@ -102,8 +122,12 @@ $(VENV)/.docs-tools: $(VENV)/.tools pyproject.toml
 page-picture: build test-tools ## docs/page.png: the switch's page with three jobs, as a browser shows it
 	$(PYTHON) tests/programs/page_picture.py docs/page.png
 
-demo: build ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
-	scripts/apt-install iproute2 nftables
+demo: $(VENV)/.tools ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
+	@scripts/apt-install iproute2 nftables
+	@if [ ! -x $(VENV)/bin/tributary ]; then \
+	    echo "compiling a program for the demo; make build makes the fast one"; \
+	    $(VENV)/bin/maturin develop --profile demo --quiet; \
+	fi
 	$(VENV)/bin/tributary demo
 
 bench: build ## Measure ours against host-based allreduce over the same links
@@ -143,7 +167,7 @@ conformance: build torch ## All of PyTorch's conformance suite against our backe
 	$(PYTHON) tests/conformance/c10d.py $(if $(PROTOCOL),--protocol $(PROTOCOL))
 
 explore: ## All runs of longer small worlds of every protocol: an hour or two; make test takes shorter ones
-	cargo run --release --quiet --package tributary-explore --example long
+	cargo run --locked --release --quiet --package tributary-explore --example long
 
 mutants: ## Plant the faults of tests/mutants.txt, one at a time, and see that the tests notice each
 	scripts/mutants

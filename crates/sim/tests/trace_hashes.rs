@@ -1,6 +1,6 @@
 //! Every file of experiments/ still makes the runs that it made: the hash of each trace is the one in
 //! trace_hashes.toml. A change that means to change no behaviour leaves that file alone; one that means to says so in its
-//! commit and renews it: `TRIBUTARY_RENEW_TRACES=1 cargo test -p tributary-sim --test trace_hashes`.
+//! commit and renews it: `TRIBUTARY_RENEW_TRACES=1 cargo test -p tributary-sim trace_hashes`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,6 @@ use toml::{Table, Value};
 use tributary_sim::config::{Config, set_key};
 use tributary_sim::run;
 use tributary_sim::sweep::Sweep;
-
-mod trace_table;
 
 fn experiments() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments")
@@ -42,5 +40,5 @@ fn simulated(id: &str, set: &[String]) -> Vec<String> {
 #[test]
 fn every_experiment_makes_the_runs_that_are_written_down() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    trace_table::compare("tributary-sim", &tests, &trace_table::ids_in(&experiments()), simulated);
+    crate::trace_table::compare("tributary-sim", &tests, &crate::trace_table::ids_in(&experiments()), simulated);
 }

@@ -30,10 +30,11 @@ const PROTOCOLS: &str = "crates/proto/src/protocols.rs";
 /// Names up to this length count only as a whole identifier: `_mm512_add_ps` is about single precision.
 const SHORT: usize = 3;
 /// Files that hold lines for each protocol, and how many: `mod NAME;`, and a line of a list.
-const LISTS: [(&str, usize); 7] = [
+const LISTS: [(&str, usize); 8] = [
     ("crates/proto/src/lib.rs", 1),
     ("crates/proto/src/protocols.rs", 1),
     ("crates/net/tests/main.rs", 1),
+    ("crates/sim/tests/main.rs", 2),
     ("crates/proto/tests/fuzz/main.rs", 1),
     ("crates/proto/benches/switches/main.rs", 2),
     ("fuzz/src/machines/mod.rs", 1),

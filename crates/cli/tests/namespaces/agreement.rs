@@ -3,7 +3,7 @@
 //!
 //! What is held is the ratio of the two times. The links are slow beside the machine, and of several tries the fastest
 //! counts: others that use the machine can only make a try longer. Every run of the tests holds a few cases, gives them
-//! room for noise, and tries until one is within it. `cargo test -p tributary-cli --test namespaces agreement -- --ignored
+//! room for noise, and tries until one is within it. `cargo test -p tributary-cli --test cli namespaces::agreement -- --ignored
 //! --nocapture --test-threads 1` prints the tables of `docs/validation.md`, without room.
 
 use std::net::{SocketAddr, UdpSocket};
@@ -21,8 +21,8 @@ use tributary_sim::config::Config;
 use tributary_sim::experiment;
 use tributary_testbed::{Shaping, Star};
 
-use crate::fabric_memory::with_aggregators;
-use crate::network::{Network, checked};
+use crate::namespaces::fabric_memory::with_aggregators;
+use crate::namespaces::network::{Network, checked};
 
 /// Bits per second of every link.
 const RATES: [u64; 2] = [200_000_000, 1_000_000_000];

@@ -11,8 +11,8 @@ use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_testbed::requirements;
 
-use crate::agreement::{Nearness, TYPE, timers};
-use crate::network::alone;
+use crate::namespaces::agreement::{Nearness, TYPE, timers};
+use crate::namespaces::network::alone;
 
 /// The file of a fabric.
 macro_rules! file {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tributary_testbed::Faults;
 
-use crate::guests::{Guests, answer, waiting};
-use crate::network::{Network, complaint, end, goes_on};
+use crate::namespaces::guests::{Guests, answer, waiting};
+use crate::namespaces::network::{Network, complaint, end, goes_on};
 
 /// The hosts of the job that must live, and the one without manners.
 const HONEST: usize = 2;

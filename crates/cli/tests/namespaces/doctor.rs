@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tributary_testbed::Faults;
 
-use crate::network::{Network, ended, text, tributary};
+use crate::namespaces::network::{Network, ended, text, tributary};
 
 /// What doctor finds of each check: how bad, and the sentence.
 fn findings(network: &Network) -> BTreeMap<String, (String, String)> {

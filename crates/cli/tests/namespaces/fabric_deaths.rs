@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use tributary_testbed::requirements;
 
-use crate::network::{text, turn};
+use crate::namespaces::network::{text, turn};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fabric.toml");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use tributary_proto::protocols;
 
-use crate::fabric::{fabric_of, switches};
-use crate::network::text;
+use crate::namespaces::fabric::{fabric_of, switches};
+use crate::namespaces::network::text;
 
 const FILE: &str = "secret = \"0123456789abcdef\"\nrate_mbps = 100\nqueue_kib = 1024\nlossless = true\n\
                     [leaf_spine]\nleaves = 2\nspines = 1\nhosts_per_leaf = 3\n";

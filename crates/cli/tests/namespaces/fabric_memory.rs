@@ -7,7 +7,7 @@ use serde_json::Value;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-use crate::fabric::{sum, sum_of, switches};
+use crate::namespaces::fabric::{sum, sum_of, switches};
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 

@@ -7,9 +7,9 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::fabric::fabric_of;
-use crate::network::text;
-use crate::operators::{npy, protocol, xor_until_77777};
+use crate::namespaces::fabric::fabric_of;
+use crate::namespaces::network::text;
+use crate::namespaces::operators::{npy, protocol, xor_until_77777};
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 

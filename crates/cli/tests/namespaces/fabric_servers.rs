@@ -6,9 +6,9 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::fabric::fabric_of;
-use crate::network::text;
-use crate::sharing::served;
+use crate::namespaces::fabric::fabric_of;
+use crate::namespaces::network::text;
+use crate::namespaces::sharing::served;
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 

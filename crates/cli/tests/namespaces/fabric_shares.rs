@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::Value;
 use tributary_proto::protocols;
 
-use crate::fabric::fabric_of;
-use crate::network::text;
+use crate::namespaces::fabric::fabric_of;
+use crate::namespaces::network::text;
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 

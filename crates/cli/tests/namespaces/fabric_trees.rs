@@ -7,9 +7,9 @@ use serde_json::Value;
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
-use crate::fabric::{fabric, fabric_of, passed, sum};
-use crate::fabric_deaths::{TOLD_S, complaints, script_under, seconds};
-use crate::network::text;
+use crate::namespaces::fabric::{fabric, fabric_of, passed, sum};
+use crate::namespaces::fabric_deaths::{TOLD_S, complaints, script_under, seconds};
+use crate::namespaces::network::text;
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 const TREES: [&str; 4] = ["--protocol", "switchml", "--trees", "2"];

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 use tributary_testbed::requirements;
 
-use crate::network::{alone, text};
+use crate::namespaces::network::{alone, text};
 
 fn windows(report: &Value, figure: usize) -> Vec<f64> {
     let points = report["figures"][figure]["series"][0]["points"].as_array().unwrap();

@@ -2,8 +2,8 @@
 
 use tributary_testbed::Faults;
 
-use crate::fabric_memory::with_aggregators;
-use crate::network::{Network, checked};
+use crate::namespaces::fabric_memory::with_aggregators;
+use crate::namespaces::network::{Network, checked};
 
 /// 300,000 elements are 834 packets up and as many down for each of four workers and five sums: 33,000 in all.
 const SUM: [&str; 6] = ["--elements", "300000", "--iters", "5", "--timeout", "60"];

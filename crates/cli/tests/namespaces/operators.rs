@@ -5,7 +5,7 @@ use std::fs;
 use tributary_proto::protocols;
 use tributary_testbed::Faults;
 
-use crate::network::{Network, checked, complaint};
+use crate::namespaces::network::{Network, checked, complaint};
 
 /// A protocol that takes operators of jobs' own.
 pub fn protocol() -> &'static str {

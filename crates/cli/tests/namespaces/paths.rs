@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use tributary_testbed::{Faults, Namespace};
 
-use crate::network::{Network, checked, complaint, end, ended, goes_on};
+use crate::namespaces::network::{Network, checked, complaint, end, ended, goes_on};
 
 /// Sums in the switch, and sums of hosts alone.
 const PROTOCOLS: [&str; 2] = ["switchml", "ring"];

@@ -9,7 +9,7 @@ use tributary_net::status::SwitchStatus;
 use tributary_proto::protocols;
 use tributary_testbed::{Faults, Namespace, Racks, Shaping, StarOptions, requirements};
 
-use crate::network::{self, checked, complaint, tributary};
+use crate::namespaces::network::{self, checked, complaint, tributary};
 
 const PORT: u16 = 17777;
 const HOSTS_PER_RACK: usize = 2;

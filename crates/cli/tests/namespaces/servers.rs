@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tributary_testbed::Faults;
 
-use crate::network::{Network, complaint, tributary};
-use crate::sharing::served;
+use crate::namespaces::network::{Network, complaint, tributary};
+use crate::namespaces::sharing::served;
 
 const WORKERS: usize = 4;
 const SERVERS: usize = 2;

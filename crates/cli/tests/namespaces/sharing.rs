@@ -6,8 +6,8 @@ use tributary_net::status::SwitchStatus;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_testbed::Faults;
 
-use crate::fabric_memory::with_aggregators;
-use crate::network::{Network, complaint, end};
+use crate::namespaces::fabric_memory::with_aggregators;
+use crate::namespaces::network::{Network, complaint, end};
 
 /// Ranks of each job, all on the same hosts.
 const WORLD: usize = 4;

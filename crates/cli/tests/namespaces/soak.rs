@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tributary_testbed::Faults;
 
-use crate::network::Network;
+use crate::namespaces::network::Network;
 
 /// Jobs until every buffer has its size.
 const WARM_UP_JOBS: u32 = 6;

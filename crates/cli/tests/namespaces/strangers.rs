@@ -9,7 +9,7 @@ use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 use tributary_testbed::Faults;
 
-use crate::network::{Network, checked};
+use crate::namespaces::network::{Network, checked};
 
 /// Packets of each kind of garbage.
 const PACKETS: u32 = 5_000;

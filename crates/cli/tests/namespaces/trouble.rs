@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tributary_testbed::Faults;
 
-use crate::network::{Network, complaint, ended};
+use crate::namespaces::network::{Network, complaint, ended};
 
 /// Longer than any test lives, and so is the timeout.
 const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600"];

@@ -48,7 +48,7 @@ pub fn compare(package: &str, tests: &Path, files: &BTreeSet<String>, run: impl 
     assert!(
         changed.is_empty(),
         "traces changed; if that is what the change is for, say so in its commit and renew the table with \
-         `{RENEW}=1 cargo test -p {package} --test trace_hashes`:\n{}",
+         `{RENEW}=1 cargo test -p {package} trace_hashes`:\n{}",
         changed.join("\n")
     );
 }

@@ -1,0 +1,35 @@
+//! The simulator through its public face: one program, so that it is linked once.
+
+mod after_a_death;
+mod canary;
+mod canary_jobs;
+mod capture;
+mod checkers;
+mod closed_forms;
+mod contended;
+mod dctcp;
+mod documented;
+mod event_order;
+mod files;
+mod flare_cores;
+mod forwarding;
+mod giving_up;
+mod guesses;
+mod jobs;
+mod links;
+mod lossless;
+mod noise;
+mod operator_cycles;
+mod operators;
+mod pa_atp;
+mod panama;
+mod samples;
+mod servers;
+mod sparse;
+mod swarm;
+mod sweep;
+mod threads;
+mod trace_hashes;
+mod trace_table;
+mod traffic;
+mod training;
