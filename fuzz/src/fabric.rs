@@ -106,7 +106,7 @@ fn hears(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
             }
         } else {
             let is_switch = (2..PORTS).map(PortId).any(|port| port == ingress);
-            assert_eq!(crossbar.admits(now, ingress, sender, common.job), is_switch, "there is no job");
+            assert_eq!(crossbar.accepts(now, ingress, sender, common.job), is_switch, "there is no job");
         }
         let rooms = if fabric.lossless.is_some() { u64::from(PORTS) + 1 } else { 1 };
         assert!(waiting(&crossbar, now).iter().all(|&(_, queued)| queued <= (rooms * QUEUE_KIB) << 10));

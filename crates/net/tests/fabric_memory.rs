@@ -50,14 +50,14 @@ impl Fabric {
         fabric
     }
 
-    fn seat(&self) -> &RunningFabricSwitch {
+    fn controller(&self) -> &RunningFabricSwitch {
         self.switches.last().unwrap()
     }
 
     /// A question to the seat in the name of a host.
     fn ask(&self, host: &str, path: &str, body: &Value) -> Value {
         let address = self.layout.nodes[self.layout.node_named(host).unwrap().index()].address;
-        let mut stream = TcpStream::connect(self.seat().udp_addr()).unwrap();
+        let mut stream = TcpStream::connect(self.controller().udp_addr()).unwrap();
         let body = body.to_string();
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: seat\r\nConnection: close\r\nContent-Type: application/json\r\n\
@@ -98,7 +98,7 @@ impl Fabric {
 
     /// The job as every switch shows its trees; sorted roots, and the reasons.
     fn planned(&self, job: &str) -> (JobStatus, Vec<String>, Vec<String>) {
-        let status = client::status(self.seat().udp_addr()).unwrap();
+        let status = client::status(self.controller().udp_addr()).unwrap();
         let job = status.jobs.into_iter().find(|found| found.name == job).unwrap();
         let mut roots: Vec<String> = job.trees.iter().map(|tree| tree.root.clone()).collect();
         roots.sort_unstable();
