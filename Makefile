@@ -131,7 +131,7 @@ demo: $(VENV)/.tools ## Watch a switch and four workers sum real tensors, as roo
 	$(VENV)/bin/tributary demo
 
 bench: build ## Measure ours against host-based allreduce over the same links
-	$(VENV)/bin/tributary bench
+	$(VENV)/bin/tributary lab bench
 
 bench-sim: build ## Workload W on ours and on ns-3 (installed with apt): packet-hops/s of both; TINY=1 for small inputs
 	scripts/apt-install g++ libns3-dev
@@ -148,7 +148,7 @@ train: build torch ## Train on real images over four processes, through the swit
 	@if [ "$$(id -u)" != 0 ]; then echo "as root, make train also trains on links of 1 Gbit/s"; exit; fi; \
 	echo "on four hosts with links of 1 Gbit/s (network namespaces):"; \
 	for backend in tributary gloo; do \
-	    $(VENV)/bin/tributary star --hosts 4 --rate-gbps 1 -- $(PYTHON) examples/ddp.py --backend $$backend; \
+	    $(VENV)/bin/tributary lab star --hosts 4 --rate 1Gbit/s -- $(PYTHON) examples/ddp.py --backend $$backend; \
 	done
 
 ddp-step: build torch ## Time a DDP step of 25 MB on 8 hosts with links of 1 Gbit/s, ours and Gloo (root)

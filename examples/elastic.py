@@ -1,4 +1,4 @@
-"""Training that goes on when a worker dies, and takes in a spare one later, without starting anything else anew.
+"""Training that goes on when a worker dies, and takes in a spare one later, without restarting anything else.
 
     python examples/elastic.py
     python examples/elastic.py --workers 4 --steps 200 --kill-at 50 --join-at 120
@@ -139,7 +139,7 @@ def announce(store: dist.Store, members: list[int]) -> None:
 
 
 def wait_for(store: dist.Store, step: int, processes: list[multiprocessing.process.BaseProcess]) -> None:
-    """Wait until so many steps are done."""
+    """Wait until this many steps are done."""
     while int(store.get("step")) < step:
         if any(process.exitcode for process in processes[:-1] if process.exitcode != -9):
             raise SystemExit("a worker failed")

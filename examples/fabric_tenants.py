@@ -6,7 +6,7 @@
     sudo python3 examples/fabric_tenants.py --equal        # no slow link, and both begin together
     sudo python3 examples/fabric_tenants.py --equal --traffic 150    # beside other packets over one of the spines
 
-`tributary bench --tenants` measures the same on one switch. Here job A has two hosts behind each of two leaves, the
+`tributary lab bench --tenants` measures the same on one switch. Here job A has two hosts behind each of two leaves, the
 first of them with a link of a quarter of the rate, and so has job B, which begins later. Both cross the same two
 spines, and every switch has room for --aggregators blocks. The ways to share it are those of
 experiments/live/tenants.toml; where jobs have slots of their own, nobody counts them here.
@@ -38,14 +38,14 @@ TRAFFIC = ("host4", "host9")
 SWITCHES = 4
 FABRIC = """
 secret = "two tenants of one fabric"
-rate_mbps = {rate}
-queue_kib = 256
-mark_above_kib = 64
+rate = "{rate} Mbit/s"
+queue = "256 KiB"
+mark_above = "64 KiB"
 leaf_spine = {{ leaves = 2, spines = 2, hosts_per_leaf = {hosts_per_leaf} }}
 {memory}
 [[link]]
 between = ["host0", "leaf0"]
-rate_mbps = {slow}
+rate = "{slow} Mbit/s"
 """
 
 
@@ -55,7 +55,7 @@ def shares(way: dict) -> bool:
 
 
 def fabric_file(way: dict, args: argparse.Namespace) -> str:
-    """The fabric's file: every switch holds so many blocks for the jobs of this way's protocol."""
+    """The fabric's file: how many blocks every switch holds for the jobs of this way's protocol."""
     memory = f"[switches.{way['protocol']}]\naggregators = {args.aggregators}\n" if shares(way) else ""
     slow = args.rate_mbps if args.equal else args.rate_mbps // 4
     return FABRIC.format(rate=args.rate_mbps, slow=slow, memory=memory, hosts_per_leaf=HOSTS_PER_LEAF)
@@ -71,8 +71,8 @@ def start(job: str, way: dict, iters: int, args: argparse.Namespace) -> list[sub
     for rank, host in enumerate(HOSTS[job]):
         leaf = 1 + host // HOSTS_PER_LEAF
         command = ["ip", "netns", "exec", NAMESPACES[f"NS_host{host}"], PROGRAM, "allreduce", "--json"]
-        command += ["--switch", f"10.77.128.{leaf}", "--job", job, "--rank", str(rank), "--world", "4"]
-        command += ["--elements", str(args.elements), "--iters", str(iters), "--timeout", "60"]
+        command += ["--switch", f"10.77.128.{leaf}", "--job", job, "--rank", str(rank), "--world-size", "4"]
+        command += ["--elements", str(args.elements), "--iters", str(iters), "--timeout", "60s"]
         command += ["--protocol", way["protocol"], *flags]
         workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
     return workers
@@ -83,8 +83,8 @@ def start_traffic(args: argparse.Namespace) -> list[subprocess.Popen]:
     if not args.traffic:
         return []
     start, end = TRAFFIC
-    command = ["ip", "netns", "exec", NAMESPACES[f"NS_{start}"], PROGRAM, "traffic", "--fabric", args.inside]
-    command += ["--from", start, "--to", end, "--rate-mbps", str(args.traffic), "--via", "spine0"]
+    command = ["ip", "netns", "exec", NAMESPACES[f"NS_{start}"], PROGRAM, "lab", "traffic", "--fabric", args.inside]
+    command += ["--from", start, "--to", end, "--rate", f"{args.traffic}Mbit/s", "--via", "spine0"]
     return [subprocess.Popen(command, stdout=subprocess.DEVNULL)]
 
 

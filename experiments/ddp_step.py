@@ -1,7 +1,7 @@
 """What a training step of a 25 MB model costs on shaped links: through the network, and over Gloo.
 
     python experiments/ddp_step.py                      # 8 hosts, 1 Gbit/s, both backends in turns; needs root
-    python experiments/ddp_step.py --loss-percent 1 --steps 200 --backend tributary
+    python experiments/ddp_step.py --loss 1% --steps 200 --backend tributary
     python experiments/ddp_step.py --backend tributary --protocol atp pa-atp   # under these, one after the other
     python experiments/ddp_step.py --sharded            # FSDP2 in place of DDP, which prefetches a layer
 
@@ -34,8 +34,8 @@ def main() -> int:
     parser.add_argument("--backend", choices=["tributary", "gloo"], help="one of them only")
     parser.add_argument("--protocol", nargs="+", default=[], help="of tributary's groups, one after the other")
     parser.add_argument("--hosts", type=int, default=8)
-    parser.add_argument("--rate-gbps", type=float, default=1.0)
-    parser.add_argument("--loss-percent", type=float, default=0.0)
+    parser.add_argument("--rate", default="1 Gbit/s", help="of each link")
+    parser.add_argument("--loss", default="0 %", help="share of packets that each link loses")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each backend, in turns")
     parser.add_argument("--layers", type=int, default=10, help="linear layers")
@@ -62,11 +62,11 @@ def main() -> int:
 
 def on_a_star(args: argparse.Namespace, backend: str) -> list[dict[str, Any]]:
     """Run this file on every host; what rank 0 says, once for each protocol."""
-    star = ["--hosts", str(args.hosts), "--rate-gbps", str(args.rate_gbps), "--loss-percent", str(args.loss_percent)]
+    star = ["--hosts", str(args.hosts), "--rate", args.rate, "--loss", args.loss]
     rank = [__file__, "--backend", backend, "--steps", str(args.steps), "--layers", str(args.layers)]
     rank += ["--width", str(args.width), *(["--sharded"] if args.sharded else [])]
     rank += ["--protocol", *args.protocol] if args.protocol and backend == "tributary" else []
-    command = [sys.executable, "-m", "tributary", "star", *star, "--", sys.executable, *rank]
+    command = [sys.executable, "-m", "tributary", "lab", "star", *star, "--", sys.executable, *rank]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
 

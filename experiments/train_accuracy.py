@@ -74,13 +74,13 @@ def last_accuracy(out: str) -> float:
 
 
 def verdict(accuracies: dict[str, list[float]]) -> tuple[str, bool]:
-    """A sentence about two contenders' accuracies in percent, and whether they are the same but for chance."""
+    """A sentence about two contenders' accuracies in percent, and whether they are the same except for chance."""
     (first, ours), (second, peers) = accuracies.items()
     error = (statistics.variance(ours) / len(ours) + statistics.variance(peers) / len(peers)) ** 0.5
     difference = statistics.mean(ours) - statistics.mean(peers)
     same = abs(difference) <= STANDARD_ERRORS * error
     said = f"{first} {summary(ours)}; {second} {summary(peers)}"
-    judged = "the same accuracy, but for chance" if same else "NOT the same accuracy"
+    judged = "the same accuracy, except for chance" if same else "NOT the same accuracy"
     chance = f"seeds alone explain up to {STANDARD_ERRORS * error:.2f}"
     return f"over {len(ours)} seeds: {said}. The means differ by {difference:+.2f} points, {chance}: {judged}", same
 

@@ -20,7 +20,7 @@ def sums(switch: str, rank: int, begin: threading.Barrier) -> list[float]:
     """What one rank hears of its sums."""
     with tributary.connect(switch, job="two", rank=rank, world_size=RANKS) as group:
         begin.wait()
-        return [float(group.allreduce(np.full(10_000, rank + 1.0, np.float32)).max()) for _ in range(SUMS)]
+        return [float(group.all_reduce(np.full(10_000, rank + 1.0, np.float32)).max()) for _ in range(SUMS)]
 
 
 def main() -> None:

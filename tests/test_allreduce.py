@@ -10,9 +10,9 @@ from program import Daemon
 from tributary import _core
 
 #: Where servers sum, each rank is one besides: nobody has offered another.
-PROTOCOLS = [protocol for protocol in _core.protocols() if not _core.sums_on_the_way(protocol)]
+PROTOCOLS = [protocol for protocol in _core.protocols() if not _core.processed_at_every_hop(protocol)]
 #: Those whose jobs share the switch's memory.
-SHARING = [protocol for protocol in _core.protocols() if _core.sums_on_the_way(protocol)]
+SHARING = [protocol for protocol in _core.protocols() if _core.processed_at_every_hop(protocol)]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -56,7 +56,7 @@ NOT_RUN = {
     r"tributary sim sweep \S+ --on": "needs dask's scheduler: tests/test_sim_cluster.py has one",
     "tributary fabric fabric.toml": "the file is the reader's own",
     r"tributary fabric examples/fabric[\w-]*\.toml": "crates/cli/tests/namespaces runs fabrics",
-    "tributary fair": "crates/cli/tests/namespaces runs it, shorter",
+    "tributary lab fair": "crates/cli/tests/namespaces runs it, shorter",
     r"tributary reproduce \S+ --vary": "takes minutes; the same without --vary is run",
     r"tributary reproduce \S+ --seeds 1 --set": "takes minutes; another is run with --set",
     r"tributary reproduce \S+ --full": "takes hours; others are run with small inputs",
@@ -172,7 +172,7 @@ class Stage:
 
     def run(self, command: str) -> None:
         """Run a command to its end, a worker once for each rank."""
-        world = re.search(r"--world (\d+)", command)
+        world = re.search(r"--world-size (\d+)", command)
         ranks = range(int(world[1])) if world else range(1)
         running = [self.start(re.sub(r"--rank \d+", f"--rank {rank}", command)) for rank in ranks]
         for process in running:

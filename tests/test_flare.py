@@ -82,7 +82,7 @@ def every_type_and_operator(own: int, world: int, switch: str, job: str, design:
         for dtype in FLOATS + INTEGERS:
             for op in OPERATORS + (BITWISE if dtype in INTEGERS else []):
                 for size in SIZES:
-                    total = group.allreduce(small(own, size, dtype), op=op)
+                    total = group.all_reduce(small(own, size, dtype), op=op)
                     expected = right(world, size, dtype, op)
                     # -0 counts as 0: a sum of integers does not know it.
                     if not np.array_equal(total.astype(np.float64), expected.astype(np.float64)):
@@ -106,7 +106,7 @@ def summed(own: int, world: int, switch: str, job: str, options: dict[str, Any])
         digests = []
         for dtype, op in KINDS:
             time.sleep(random.random() / 50)
-            digests.append(rank.digest(group.allreduce(rank.data(own, SIZE, dtype), op=op)))
+            digests.append(rank.digest(group.all_reduce(rank.data(own, SIZE, dtype), op=op)))
         return digests, group.stats().order
 
 
@@ -139,7 +139,7 @@ def test_a_design_that_depends_on_arrival_is_refused_beside_reproducible(daemon:
 
 
 def test_the_program_says_the_order(daemon: Daemon, job: str) -> None:
-    command = [PROGRAM, "allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world", "1"]
+    command = [PROGRAM, "allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world-size", "1"]
     command += ["--elements", "300000", "--dtype", "f64", "--op", "min", "--protocol", "flare"]
 
     def report(*more: str) -> dict[str, Any]:
@@ -166,12 +166,12 @@ Runs = Callable[[str, str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """What rank 0 says of all runs of a plan on switches with so many threads."""
+    """What rank 0 says of all runs of a plan on switches with this many threads."""
 
     @functools.cache
     def star(cores: str) -> dict[str, dict[str, Any]]:
-        star = [sys.executable, "-m", "tributary", "star", "--hosts", str(RUNNERS)]
-        star += ["--loss-percent", "5", "--shards", cores]
+        star = [sys.executable, "-m", "tributary", "lab", "star", "--hosts", str(RUNNERS)]
+        star += ["--loss", "5%", "--shards", cores]
         program = [sys.executable, rank_runs.__file__, "flare", str(tmp_path_factory.mktemp("meet")), *PLANS[cores]]
         variables = {**os.environ, "RUNS_CORES": cores}
         ran = subprocess.run([*star, "--", *program], capture_output=True, text=True, timeout=600, env=variables)

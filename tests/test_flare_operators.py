@@ -40,7 +40,7 @@ def together(arrays: list[Any], op: Operator, **options: Any) -> list[Any]:
                 operators=[op],
                 **options,
             ) as group:
-                results[rank] = group.allreduce(arrays[rank], op=op)
+                results[rank] = group.all_reduce(arrays[rank], op=op)
 
         ranks = [threading.Thread(target=work, args=(rank,)) for rank in range(len(arrays))]
         for thread in ranks:
@@ -80,11 +80,11 @@ def test_the_page_is_right_word_by_word(tmp_path: Path) -> None:
     ]
     for ran in program.run_all(*words):
         assert ran.returncode == 0, ran.stderr
-        assert "as the same module gives at home" in ran.stdout
+        assert "as the same module gives on one machine" in ran.stdout
     daemon.stop()
     # A switch whose operator has not said so serves none.
     closed = program.Daemon()
-    alone = [*words[0][: words[0].index("--world")], "--world", "1", "--elements", "10"]
+    alone = [*words[0][: words[0].index("--world-size")], "--world-size", "1", "--elements", "10"]
     refused = program.sentence(program.run(*[word.replace(daemon.address, closed.address) for word in alone]))
     assert "serves no operators of jobs' own" in refused
     closed.stop()
@@ -160,13 +160,13 @@ def test_what_is_wrong_is_a_sentence() -> None:
     with pytest.raises(tributary.ConfigError, match="x has elements of f32, and bits is for i32"):
         op.reduce([np.zeros(3, np.float32)])
     with tributary.Switch("127.0.0.1:0") as switch:
-        with pytest.raises(ValueError, match='takes no operators of a job\'s own: take protocol="flare"'):
+        with pytest.raises(ValueError, match='takes no custom operators: take protocol="flare"'):
             tributary.connect(switch.address, job="x", rank=0, world_size=1, operators=[op])
         with (
             tributary.connect(switch.address, job="y", rank=0, world_size=1, protocol="flare") as group,
             pytest.raises(tributary.ConfigError, match=r"operators=\[op\]"),
         ):
-            group.allreduce(np.zeros(3, np.int32), op=op)
+            group.all_reduce(np.zeros(3, np.int32), op=op)
 
 
 def test_an_operator_that_does_not_commute_is_refused_in_any_order() -> None:
@@ -185,6 +185,6 @@ def test_an_operator_that_does_not_commute_is_refused_in_any_order() -> None:
             operators=[op],
             options={"reproducible": "tree"},
         ) as group,
-        pytest.raises(tributary.Unsupported, match="choose reproducible=ranks"),
+        pytest.raises(tributary.UnsupportedError, match="choose reproducible=ranks"),
     ):
-        group.allreduce(x, op=op)
+        group.all_reduce(x, op=op)

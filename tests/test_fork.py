@@ -28,22 +28,22 @@ with tributary.Switch() as switch:
     threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
-    handle = groups[0].allreduce_async(x)
+    handle = groups[0].all_reduce_async(x)
     child = os.fork()
     if child == 0:
 {child}
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert groups[1].allreduce(x)[0] == 2.0
-    assert handle.wait()[0] == 2.0
+    assert groups[1].all_reduce(x)[0] == 2.0
+    assert handle.result()[0] == 2.0
     for group in groups.values(): group.close()
 print("the parent is well")
 """
 
 CHILDREN = {
     "ends": "sys.exit(7)",
-    "submits": "refused(lambda: groups[0].allreduce(x)); refused(groups[0].barrier); sys.exit(7)",
+    "submits": "refused(lambda: groups[0].all_reduce(x)); refused(groups[0].barrier); sys.exit(7)",
     "moves": "refused(lambda: groups[0].broadcast(x, 0)); refused(lambda: groups[0].reduce(x, 0)); sys.exit(7)",
-    "waits": "refused(handle.wait); refused(lambda: handle.wait(0.1)); sys.exit(7)",
+    "waits": "refused(handle.result); refused(lambda: handle.result(0.1)); sys.exit(7)",
     "asks": "refused(groups[0].stats); assert groups[0].info.world_size == 2; sys.exit(7)",
     "closes": "groups[0].close(); groups[1].close(); switch.close(); sys.exit(7)",
     "forgets": "handle = None; groups.clear(); switch = None; os._exit(7)",

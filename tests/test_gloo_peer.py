@@ -7,7 +7,7 @@ import sys
 
 
 def test_obeys_lines_or_says_how_to_get_pytorch() -> None:
-    command = [sys.executable, "-m", "tributary.peers.gloo", "--rank=0", "--world=1"]
+    command = [sys.executable, "-m", "tributary.peers.gloo", "--rank=0", "--world-size=1"]
     command += ["--rendezvous=127.0.0.1:29517", "--interface=lo"]
     orders = "1000 3\n1000 3 0.1\n"
     peer = subprocess.run(command, input=orders, capture_output=True, text=True, timeout=120, check=False)

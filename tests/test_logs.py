@@ -15,7 +15,7 @@ from program import Daemon
 
 def sum_once(daemon: Daemon, job: str) -> None:
     """A job of one rank."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", "0", "--world", "1"]
+    place = ["--switch", daemon.address, "--job", job, "--rank", "0", "--world-size", "1"]
     result = program.run("allreduce", *place, "--elements", "1000")
     assert result.returncode == 0, result.stderr
 
@@ -74,11 +74,11 @@ def test_a_level_leaves_the_rest_out_and_a_wrong_one_is_a_sentence(job: str) -> 
     sum_once(daemon, job)
     assert log_of(daemon) == []
     refused = program.run("switch", "--listen", "127.0.0.1:0", "--log", "chatty")
-    assert "'chatty' is no level of the log" in program.sentence(refused, code=2)
+    assert "'chatty' is not a level of the log" in program.sentence(refused, code=2)
     environment = {**program.ENVIRONMENT, "TRIBUTARY_LOG": "chatty"}
-    command = [program.PROGRAM, "reproduce", "--list"]
+    command = [program.PROGRAM, "reproduce", "list"]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert "'chatty' is no level of the log" in program.sentence(result, code=2)
+    assert "'chatty' is not a level of the log" in program.sentence(result, code=2)
 
 
 def test_a_storm_of_strangers_is_cut_short_and_counted(job: str) -> None:

@@ -39,7 +39,7 @@ def test_an_empty_switch_says_how_to_begin(window: Browser) -> None:
     try:
         window.open(f"http://{daemon.address}/")
         text = window.await_text("No job is here")
-        assert f"tributary allreduce --switch {daemon.address} --job first --rank 0 --world 1" in text
+        assert f"tributary allreduce --switch {daemon.address} --job first --rank 0 --world-size 1" in text
         assert "0 of at most" in text
         assert window.troubles == []
     finally:
@@ -48,12 +48,12 @@ def test_an_empty_switch_says_how_to_begin(window: Browser) -> None:
     window.await_text("The switch does not answer. What is below is of")
 
 
-def test_people_see_who_waits_for_whom_and_what_flows(window: Browser, daemon: Daemon, job: str) -> None:
+def test_people_see_which_ranks_are_awaited_and_what_flows(window: Browser, daemon: Daemon, job: str) -> None:
     ones = np.ones(10, np.float32)
     with ThreadPoolExecutor() as pool:
         joining = [pool.submit(rank.connect, number, 3, daemon.address, job) for number in range(3)]
         groups = [joined.result() for joined in joining]
-        punctual = [pool.submit(groups[number].allreduce, ones) for number in (0, 2)]
+        punctual = [pool.submit(groups[number].all_reduce, ones) for number in (0, 2)]
         window.open(f"http://{daemon.address}/")
         window.await_text("waits for rank 1")
         window.await_text("In allreduce 1: sum of 10 f32, for ")
@@ -64,14 +64,14 @@ def test_people_see_who_waits_for_whom_and_what_flows(window: Browser, daemon: D
         assert states == ["present", "waited", "present"]
         said = window.evaluate(f"{card}.querySelectorAll('li')[1].getAttribute('aria-label')")
         assert said.startswith("rank 1: waited for, 127.0.0.1:")
-        groups[1].allreduce(ones)
+        groups[1].all_reduce(ones)
         assert all((late.result() == 3).all() for late in punctual)
         window.await_text("1 collective done")
         # Something flows for some looks, and the graph rises.
         until = time.monotonic() + 3
         data = np.ones(200_000, np.float32)
         while time.monotonic() < until:
-            list(pool.map(lambda group: group.allreduce(data), groups))
+            list(pool.map(lambda group: group.all_reduce(data), groups))
         drawn = window.evaluate(f"{card}.querySelector('svg').getAttribute('aria-label')")
         assert drawn.startswith("Tensor summed: now ")
         heights = window.evaluate(f"new Set({card}.querySelector('path').getAttribute('d').match(/,[0-9.]+/g)).size")

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 def watched(own: int, world: int, switch: str, job: str) -> tuple[list[str], Any]:
     """Sum, and keep the job until the switch has told its trees: rank 0 asks."""
     with rank.connect(own, world, switch, job, protocol="panama") as group:
-        digests = [rank.digest(group.allreduce(rank.data(own, 60_007, dtype), op=op)) for dtype, op in KINDS]
+        digests = [rank.digest(group.all_reduce(rank.data(own, 60_007, dtype), op=op)) for dtype, op in KINDS]
         told = subprocess.run(
             [PROGRAM, "status", "--switch", switch, "--json"],
             env=ENVIRONMENT,
@@ -101,7 +101,7 @@ def test_what_has_no_bits_is_refused_in_a_sentence() -> None:
         ([two[0], np.array([2.0, 3.0], np.float32)], None, "sum", r"shape \(2,\)"),
         (two, [0], "sum", "the tree adds the ranks"),
         (two, [0, 0], "sum", "the tree adds the ranks"),
-        (two, "star", "sum", "is no tree"),
+        (two, "star", "sum", "is not a tree"),
         (two, deep, "sum", "an order that only its own status tells"),
         (two, [status_tree("top", top=[("a", [0]), ("b", [1])]), other], "sum", "different orders"),
         (two, None, "bxor", "no meaning"),
@@ -109,7 +109,7 @@ def test_what_has_no_bits_is_refused_in_a_sentence() -> None:
     for arrays, tree, op, sentence in refused:
         with pytest.raises(tributary.ConfigError, match=sentence):
             tributary.panama.reference(arrays, tree, op)
-    with pytest.raises(tributary.Unsupported):
+    with pytest.raises(tributary.UnsupportedError):
         tributary.panama.reference(two, op="median")
 
 
@@ -118,7 +118,7 @@ def averaged(own: int, world: int, switch: str, job: str, partial: str) -> tuple
     with rank.connect(own, world, switch, job, protocol="panama", options={"partial": partial}) as group:
         if own == world - 1:
             time.sleep(1.0)
-        result = group.allreduce(np.full(20_011, 2.0**own, np.float32), op="avg")
+        result = group.all_reduce(np.full(20_011, 2.0**own, np.float32), op="avg")
         contributed = group.stats().contributed
         group.barrier()
     return rank.digest(result), set(result.tolist()), contributed
@@ -149,9 +149,9 @@ def refused(own: int, world: int, switch: str, job: str) -> float:
     """Ask for what may not lack ranks: each is refused before anything is sent, and the group goes on."""
     with rank.connect(own, world, switch, job, protocol="panama", options={"partial": "1/2"}) as group:
         for dtype, op in [(np.float32, "sum"), (np.float32, "max"), (np.int32, "sum"), (np.int32, "avg")]:
-            with pytest.raises(tributary.Unsupported, match="use op=avg, or leave the option partial out"):
-                group.allreduce(np.ones(4, dtype), op=op)
-        average = group.allreduce(np.ones(4, np.float32), op="avg")
+            with pytest.raises(tributary.UnsupportedError, match="use op=avg, or leave the option partial out"):
+                group.all_reduce(np.ones(4, dtype), op=op)
+        average = group.all_reduce(np.ones(4, np.float32), op="avg")
         group.barrier()
     return float(average[0])
 

@@ -23,13 +23,13 @@ from program import Daemon
 Array = npt.NDArray[Any]
 
 #: A worker that finds out what is wrong before it looks for its switch.
-ONE_RANK = ["allreduce", "--switch", "127.0.0.1:9", "--job", "a", "--rank", "0", "--world", "1"]
+ONE_RANK = ["allreduce", "--switch", "127.0.0.1:9", "--job", "a", "--rank", "0", "--world-size", "1"]
 
 
 def rank_of(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> list[str]:
     """The command line of one worker."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world", str(world)]
-    return ["allreduce", *place, "--timeout", "20", *flags]
+    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world)]
+    return ["allreduce", *place, "--timeout", "20s", *flags]
 
 
 def sum_files(daemon: Daemon, job: str, folder: Path, arrays: list[Array], *flags: str) -> list[Array]:
@@ -90,7 +90,7 @@ def test_made_up_data_is_checked_and_measured(daemon: Daemon, job: str, dtype: s
         report = program.last_json(result)
         size = int(dtype.lstrip("bfiu")) // 8
         assert report["checked"] is True
-        assert (report["world"], report["elements"], report["iters"]) == (3, 100_003, 3)
+        assert (report["world_size"], report["elements"], report["iters"]) == (3, 100_003, 3)
         assert (report["dtype"], report["protocol"]) == (dtype, protocol)
         assert report["ate_per_s"] == pytest.approx(100_003 / report["seconds"])
         assert report["goodput_gbps"] == pytest.approx(100_003 * size * 8 / report["seconds"] / 1e9)
@@ -148,7 +148,7 @@ def test_the_root_gets_the_sum_or_the_others_its_data(
 def test_a_root_that_the_job_has_not_and_an_output_of_nothing_are_refused(daemon: Daemon, job: str) -> None:
     words = rank_of(daemon, job, 0, 3, "--elements", "3")[1:]
     refused = program.run("broadcast", *words, "--root", "3")
-    assert program.sentence(refused, code=2) == "--root 3 is not in 0 to 2 (--world 3)"
+    assert program.sentence(refused, code=2) == "--root 3 is not in 0 to 2 (--world-size 3)"
     refused = program.run("reduce", *words, "--root", "1", "--output", "x.npy")
     assert program.sentence(refused, code=2) == "--output is for rank 1 (--root): rank 0 gets no result to write"
 
@@ -197,11 +197,12 @@ WRONG_CALLS = {
     "unknown flag": ["status", "--switch", "127.0.0.1", "--fast"],
     "no data": ONE_RANK,
     "two kinds of data": [*ONE_RANK, "--elements", "1", "--input", "x.npy"],
-    "rank outside world": [*ONE_RANK[:-3], "1", "--world", "1", "--elements", "1"],
+    "rank outside world": [*ONE_RANK[:-3], "1", "--world-size", "1", "--elements", "1"],
     "no world": [*ONE_RANK[:-1], "0", "--elements", "1"],
     "wrong type": [*ONE_RANK, "--elements", "1", "--dtype", "f128"],
     "wrong operator": [*ONE_RANK, "--elements", "1", "--op", "norm"],
-    "wrong timeout": [*ONE_RANK, "--elements", "1", "--timeout", "0"],
+    "wrong timeout": [*ONE_RANK, "--elements", "1", "--timeout", "0s"],
+    "timeout without a unit": [*ONE_RANK, "--elements", "1", "--timeout", "30s"],
     "wrong port": ["status", "--switch", "127.0.0.1:99999"],
     "wrong address": ["switch", "--listen", "everywhere"],
 }
@@ -218,9 +219,9 @@ def test_no_command_teaches() -> None:
     assert "Examples:" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "top", "doctor", "bench", "demo"])
+@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "top", "doctor", "lab bench", "demo"])
 def test_every_command_teaches(command: str) -> None:
-    result = program.run(command, "--help")
+    result = program.run(*command.split(), "--help")
     assert result.returncode == 0
     assert "Examples:" in result.stdout
     assert "--json" in result.stdout
@@ -246,7 +247,7 @@ def test_a_port_in_use_is_a_sentence(daemon: Daemon) -> None:
 
 def test_a_switch_reads_its_file_and_flags_win(tmp_path: Path) -> None:
     file = tmp_path / "switch.toml"
-    file.write_text('listen = "127.0.0.1:1"\ncores = 3\nmemory_mib = 8\nhttp = "127.0.0.1:0"\n')
+    file.write_text('listen = "127.0.0.1:1"\ncores = 3\nmemory = "8 MiB"\nhttp = "127.0.0.1:0"\n')
     daemon = Daemon("--config", str(file))
     assert daemon.ready["cores"] == 3
     assert daemon.ready["memory_mib"] == 8
@@ -281,7 +282,7 @@ def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> N
     with ThreadPoolExecutor() as pool:
         joining = [pool.submit(rank.connect, number, 3, daemon.address, job) for number in range(3)]
         groups = [joined.result() for joined in joining]
-        punctual = [pool.submit(groups[number].allreduce, ones) for number in (0, 2)]
+        punctual = [pool.submit(groups[number].all_reduce, ones) for number in (0, 2)]
         program.await_job(daemon, job, lambda entry: entry["waiting_for"] == [1])
         for _ in range(100):
             seen = program.last_json(program.run("top", "--switch", daemon.address, "--once", "--json"))
@@ -304,7 +305,7 @@ def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> N
         late = f"{job}: rank 1 has not begun allreduce 1, sum of 10 f32 elements; ranks 0, 2 have, "
         for command in ["top", "--once"], ["status"]:
             assert late in program.run(*command, "--switch", daemon.address).stdout
-        assert (groups[1].allreduce(ones) == 3).all()
+        assert (groups[1].all_reduce(ones) == 3).all()
         assert all((late.result() == 3).all() for late in punctual)
         for group in groups:
             pool.submit(group.close)
@@ -312,9 +313,9 @@ def test_top_tells_which_rank_the_others_wait_for(daemon: Daemon, job: str) -> N
 
 def test_top_of_no_switch_and_an_interval_of_nothing_are_sentences() -> None:
     assert "127.0.0.1:9" in program.sentence(program.run("top", "--switch", "127.0.0.1:9"))
-    told = program.run("top", "--switch", "127.0.0.1:9", "--interval", "0")
+    told = program.run("top", "--switch", "127.0.0.1:9", "--interval", "0s")
     assert told.returncode == 2
-    assert "from 0.25 to 3600" in told.stderr
+    assert "from 250ms to 3600s" in told.stderr
 
 
 def test_metrics_and_jobs_are_served_at_both_addresses(daemon: Daemon, job: str) -> None:

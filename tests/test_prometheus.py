@@ -58,7 +58,7 @@ def test_names_and_helps_follow_the_conventions(daemon: Daemon, job: str) -> Non
     protocols = re.findall(r'jobs_packets_total\{protocol="([\w-]+)"\}', scrape(daemon, "/metrics"))
     assert protocols
     for protocol in protocols:
-        place = ["--switch", daemon.address, "--job", f"{job}-{protocol}", "--rank", "0", "--world", "1"]
+        place = ["--switch", daemon.address, "--job", f"{job}-{protocol}", "--rank", "0", "--world-size", "1"]
         result = program.run("allreduce", *place, "--elements", "1000", "--protocol", protocol)
         assert result.returncode == 0, result.stderr
     for path in ("/metrics", "/metrics/jobs"):
@@ -78,7 +78,7 @@ def test_prometheus_sees_loss_a_straggler_a_dead_rank_and_strangers(tmp_path: Pa
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is missing: apt-get install prometheus")
     host = [sys.executable, str(Path(program.__file__).with_name("host_prometheus.py")), str(tmp_path)]
-    star = ["star", "--hosts", "4", "--loss-percent", "2", "--shards", "1", "--timeout", "240", "--", *host]
+    star = ["lab", "star", "--hosts", "4", "--loss", "2%", "--shards", "1", "--timeout", "240s", "--", *host]
     result = subprocess.run(
         [program.PROGRAM, *star], capture_output=True, text=True, check=False, env=program.ENVIRONMENT, timeout=300
     )

@@ -41,7 +41,7 @@ TABLE = table()
 
 @pytest.fixture(scope="module")
 def racks() -> Iterator[Callable[[int], list[str]]]:
-    """Two switches below a third; the addresses of ranks of which so many are at the first."""
+    """Two switches below a third; the addresses of ranks of which this many are at the first."""
     above = Daemon("--cores", "1")
     below = [Daemon("--cores", "1", "--parent", above.address) for _ in range(2)]
     yield lambda first: [below[own >= first].address for own in range(WORLD)]
@@ -111,7 +111,7 @@ def test_bits_on_links_that_lose_packets_are_as_the_page_says() -> None:
     assert {TABLE[protocol]["loss"] for protocol in protocols} == {"same"}
 
     def star(*flags: str) -> dict[str, str]:
-        command = [sys.executable, "-m", "tributary", "star", "--hosts", "4", *flags, "--"]
+        command = [sys.executable, "-m", "tributary", "lab", "star", "--hosts", "4", *flags, "--"]
         ran = subprocess.run(
             [*command, sys.executable, rank_bits.__file__, *protocols],
             capture_output=True,
@@ -123,4 +123,4 @@ def test_bits_on_links_that_lose_packets_are_as_the_page_says() -> None:
         assert found is not None, ran.stdout
         return dict(json.loads(found[0]))
 
-    assert star("--loss-percent", "2") == star()
+    assert star("--loss", "2%") == star()

@@ -1,4 +1,4 @@
-"""The scripts that the Makefile calls: what cannot be installed is told in one sentence; noise is no difference."""
+"""The scripts that the Makefile calls: what cannot be installed is named in one sentence; noise is not a difference."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_verdict_on_accuracy_knows_noise_from_a_difference(monkeypatch: pyte
     text, same = verdict({"tributary": [96.1, 96.9, 96.5], "gloo": [96.3, 97.0, 96.4]})
     assert same
     assert "over 3 seeds: tributary 96.50% (96.10 to 96.90); gloo 96.57%" in text
-    assert text.endswith("the same accuracy, but for chance")
+    assert text.endswith("the same accuracy, except for chance")
     text, same = verdict({"tributary": [91.1, 91.2, 91.3], "gloo": [96.3, 97.0, 96.4]})
     assert not same
     assert "differ by -5.37 points" in text

@@ -1,4 +1,4 @@
-"""Servers on hosts of their own: a person sees in Python where a job's blocks are summed, and by whom."""
+"""Servers on hosts of their own: a person sees in Python where a job's blocks are summed, and by which servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from program import SERVED, Daemon, finish, start
 from tributary import _core
 
 #: One whose jobs have slots of their own in the switch.
-IN_NETWORK = next(name for name in _core.protocols() if _core.sums_in_network(name) and name not in SERVED)
+IN_NETWORK = next(name for name in _core.protocols() if _core.summed_by_switches(name) and name not in SERVED)
 #: Blocks of one sum on the loopback interface at least: packets have at most 9,000 bytes.
 ELEMENTS = 300_000
 
@@ -55,7 +55,7 @@ def sums(
 ) -> tuple[tributary.GroupInfo, tributary.GroupStats]:
     """One exact sum; what the group says of itself after it."""
     with rank.connect(own, world, switch, job, protocol=protocol) as group:
-        total = group.allreduce(np.full(ELEMENTS, own + 1, dtype=np.int32))
+        total = group.all_reduce(np.full(ELEMENTS, own + 1, dtype=np.int32))
         assert (total == world * (world + 1) // 2).all()
         return group.info, group.stats()
 
@@ -91,4 +91,4 @@ def test_a_protocol_that_sums_in_the_network_alone_says_so(ranks: Ranks, daemon:
 
 def test_some_protocol_has_servers_and_its_jobs_share_the_switchs_memory() -> None:
     assert SERVED
-    assert all(_core.sums_on_the_way(protocol) for protocol in SERVED)
+    assert all(_core.processed_at_every_hop(protocol) for protocol in SERVED)

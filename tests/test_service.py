@@ -114,18 +114,30 @@ def test_a_switch_needs_no_privilege(job: str) -> None:
     )
     assert switch.stdout is not None
     ready = json.loads(switch.stdout.readline())
-    rank = ["allreduce", "--switch", ready["listen"], "--job", job, "--world", "2", "--elements", "9", "--rank"]
+    rank = ["allreduce", "--switch", ready["listen"], "--job", job, "--world-size", "2", "--elements", "9", "--rank"]
     results = program.run_all(*([*rank, str(number)] for number in range(2)))
     switch.terminate()
     assert program.finish(switch).returncode == 0
     assert [result.returncode for result in results] == [0, 0], results
 
 
-def test_tokens_are_read_anew_on_sighup_and_bad_files_change_nothing(tmp_path: Path, job: str) -> None:
+def test_tokens_are_read_again_on_sighup_and_bad_files_change_nothing(tmp_path: Path, job: str) -> None:
     file = tmp_path / "tokens.toml"
     file.write_text(TENANT.format(name="ours", token="0123456789abcdef-ours"))
     daemon = Daemon("--tokens", str(file))
-    rank = ["allreduce", "--switch", daemon.address, "--job", job, "--rank", "0", "--world", "1", "--elements", "9"]
+    rank = [
+        "allreduce",
+        "--switch",
+        daemon.address,
+        "--job",
+        job,
+        "--rank",
+        "0",
+        "--world-size",
+        "1",
+        "--elements",
+        "9",
+    ]
 
     def renewed() -> str:
         daemon.process.send_signal(signal.SIGHUP)
@@ -141,8 +153,8 @@ def test_tokens_are_read_anew_on_sighup_and_bad_files_change_nothing(tmp_path: P
 
     assert join("0123456789abcdef-ours").returncode == 0
     file.write_text(TENANT.format(name="theirs", token="0123456789abcdef-theirs"))
-    assert "anew" in renewed()
-    assert "is none of this switch's" in program.sentence(join("0123456789abcdef-ours"))
+    assert "again" in renewed()
+    assert "is not one of this switch's" in program.sentence(join("0123456789abcdef-ours"))
     assert join("0123456789abcdef-theirs").returncode == 0
     file.write_text("nothing")
     assert str(file) in renewed()

@@ -68,7 +68,7 @@ def test_a_soak_of_seconds_ends_every_job_well_and_leaves_nothing_behind(tmp_pat
     for what in (
         "ranks killed",
         "restarts",
-        "connected anew",
+        "connected again",
         "forged packets",
         "forged requests",
         "beats",

@@ -23,7 +23,7 @@ from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
 from tributary.torch.options import TORCH_DEFAULT, effective_timeout
-from tributary.torch.tensors import words
+from tributary.torch.tensors import landing, source_of
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_threads_that_take_turns_may_share_a_group(ranks: Ranks, meet: str) -> N
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
     heard = ranks(torch_rank_trouble.missing, 3, meet)
     for kind, sentence in heard[:2]:
-        assert kind == "CollectiveTimeout", sentence
+        assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 3 of group 0")
         assert "rank 2" in sentence
 
@@ -119,7 +119,7 @@ def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
 def test_a_rank_that_does_not_come_to_the_host_path_is_named(ranks: Ranks, meet: str) -> None:
     heard = ranks(torch_rank_trouble.missing_on_the_host_path, 3, meet)
     for kind, sentence in heard[:2]:
-        assert kind == "CollectiveTimeout", sentence
+        assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 2 of group 0 timed out, after a timeout of 2 s")
         assert "rank 2" in sentence
 
@@ -144,7 +144,7 @@ def test_ranks_whose_operations_differ_or_take_different_ways_hear_at_once(
     ranks: Ranks, meet: str, brings: list[tuple[str, str, str]], told: list[str], how: str
 ) -> None:
     for kind, sentence in ranks(torch_rank_trouble.differing, len(brings), meet, brings, how):
-        assert kind == "Mismatch", sentence
+        assert kind == "MismatchError", sentence
         assert all(part in sentence for part in told), sentence
 
 
@@ -228,11 +228,11 @@ def test_the_last_line_adds_up_all_groups(ranks: Ranks, meet: str) -> None:
 
 @pytest.mark.parametrize("shape", [(7,), (8,), (), (0,), (3, 5)])
 @pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float32", "int64", "complex64"])
-def test_words_of_the_root_make_the_others_tensors_the_roots(name: str, shape: tuple[int, ...]) -> None:
+def test_a_broadcast_of_any_layout_makes_the_others_tensors_the_roots(name: str, shape: tuple[int, ...]) -> None:
     dtype = getattr(torch, name)
     root, other = torch_world.data(0, dtype, *shape), torch_world.data(1, dtype, *shape)
-    sent, _ = words(root, keep=True)
-    received, finish = words(other, keep=False)
+    sent = source_of(root)
+    received, finish = landing(other)
     received.copy_(sent)
     if finish is not None:
         finish()

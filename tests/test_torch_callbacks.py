@@ -32,7 +32,7 @@ def test_callbacks_of_one_group_start_collectives_of_another(ranks: Ranks, meet:
 
 def test_a_collective_of_a_callback_that_a_rank_does_not_come_to_hits_its_timeout(ranks: Ranks, meet: str) -> None:
     for kind, sentence in ranks(torch_rank_callbacks.abandoned, 3, meet)[:2]:
-        assert kind == "CollectiveTimeout", sentence
+        assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 2 in callbacks of group 0 timed out, after a timeout of 2 s")
         assert "rank 2" in sentence
 

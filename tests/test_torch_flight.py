@@ -89,7 +89,7 @@ def test_pytorchs_tool_names_the_rank_that_did_something_else(tmp_path: Path, fo
     script = tmp_path / "script.py"
     script.write_text(BEGIN + ANOTHER_OPERATION)
     said, found = judge(script, folder)
-    assert said.count("Mismatch") == 3
+    assert said.count("MismatchError") == 3
     assert "Collective sequence number: 4 has errors" in found, found
     assert "Culprit rank 2; Error type: COLLECTIVE_TYPE_MISMATCH" in found, found
 
@@ -99,7 +99,7 @@ def test_pytorchs_tool_names_the_rank_that_did_not_come(tmp_path: Path, folder: 
     script = tmp_path / "script.py"
     script.write_text(BEGIN + NOTHING)
     said, found = judge(script, folder)
-    assert said.count("CollectiveTimeout") == 2
+    assert said.count("CollectiveTimeoutError") == 2
     assert "missing ranks: {2}" in found, found
 
 
@@ -117,7 +117,7 @@ def test_people_read_the_record(tmp_path: Path, folder: Path) -> None:
 def test_an_older_pytorch_is_told_what_it_lacks() -> None:
     import tributary.torch
 
-    with pytest.raises(tributary.Unsupported, match="flight records need PyTorch"):
+    with pytest.raises(tributary.UnsupportedError, match="flight records need PyTorch"):
         tributary.torch.flight_record()
-    with pytest.raises(tributary.Unsupported, match="flight records need PyTorch"):
+    with pytest.raises(tributary.UnsupportedError, match="flight records need PyTorch"):
         tributary.torch.write_flight_record(0)

@@ -33,7 +33,7 @@ def test_the_protocol_is_found_where_nobody_has_chosen_it(ranks: Ranks, meet: st
 
 def test_a_chosen_protocol_without_own_operators_is_an_error(ranks: Ranks, meet: str) -> None:
     other = next(name for name in _core.protocols() if not _core.takes_operators(name))
-    sentence = f"{other} takes no operators of your own: set TRIBUTARY_PROTOCOL"
+    sentence = f"{other} takes no custom operators: set TRIBUTARY_PROTOCOL"
     ranks(torch_rank_operators.refused, 2, meet, other, sentence)
 
 

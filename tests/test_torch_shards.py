@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 
 import torch_rank_shards
 
-SPARING = [protocol for protocol in _core.protocols() if _core.spares_others(protocol)]
+SPARING = [protocol for protocol in _core.protocols() if _core.rooted_is_unicast(protocol)]
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def test_gathers_go_beside_sums(ranks: Ranks, daemon: Daemon, meet: str, protoco
 
 
 def test_a_switch_without_room_for_a_second_job_has_gathers_behind_sums(ranks: Ranks, meet: str) -> None:
-    small = Daemon("--memory", "2")
+    small = Daemon("--memory", "2MiB")
     try:
         for told in ranks(torch_rank_shards.crowded, 3, meet, small.address, SPARING[0]):
             assert len(told) == 1, "the switch is asked once"
-            assert "goes behind the sums" in told[0]
+            assert "wait for the sums before them" in told[0]
     finally:
         small.stop()
 

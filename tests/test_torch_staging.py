@@ -54,19 +54,17 @@ def test_a_kernel_that_comes_later_does_not_hold_the_result_back(gpu: LazyStream
     assert later == []
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_words_of_a_gpus_tensor(gpu: LazyStreams, keep: bool) -> None:
+def test_a_gpus_tensor_is_broadcast_from_and_into_memory_of_the_host(gpu: LazyStreams) -> None:
     tensor = gpu.tensor(torch.arange(5, dtype=torch.float64))
-    travelling, finish = tensors.words(tensor, keep)
-    assert travelling.data_ptr() != tensor.data_ptr()
-    if keep:
-        assert finish is None
-        assert travelling.view(torch.float64).tolist() == [0, 1, 2, 3, 4]
-    else:
-        travelling.view(torch.float64).fill_(9)
-        assert finish is not None
-        finish()
-        assert tensor.tolist() == [9] * 5
+    sent = tensors.source_of(tensor)
+    assert sent.data_ptr() != tensor.data_ptr()
+    assert sent.tolist() == [0, 1, 2, 3, 4]
+    received, finish = tensors.landing(tensor)
+    assert received.data_ptr() != tensor.data_ptr()
+    received.fill_(9)
+    assert finish is not None
+    finish()
+    assert tensor.tolist() == [9] * 5
 
 
 def test_on_the_host_path_only_what_gloo_writes_comes_back(gpu: LazyStreams) -> None:

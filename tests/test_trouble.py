@@ -38,7 +38,7 @@ def test_ranks_that_bring_different_things_all_hear_who_and_how(
     ranks: Ranks, daemon: Daemon, job: str, brings: list[dict[str, Any]], who: list[str]
 ) -> None:
     for kind, sentence in ranks(rank.failing, len(brings), daemon.address, job, brings):
-        assert kind == "Mismatch", sentence
+        assert kind == "MismatchError", sentence
         assert f"rank {len(brings) - 1} brings" in sentence
         for part in who:
             assert part in sentence
@@ -56,7 +56,7 @@ def test_a_second_process_with_the_same_rank_is_turned_away(daemon: Daemon, job:
         with pytest.raises(tributary.ConnectError, match="rank 0") as caught:
             tributary.connect(daemon.address, job=job, rank=0, world_size=1, timeout=1.0)
         assert job in str(caught.value)
-        assert group.allreduce(np.ones(3, np.float32)).tolist() == [1, 1, 1]
+        assert group.all_reduce(np.ones(3, np.float32)).tolist() == [1, 1, 1]
 
 
 def test_an_unreachable_switch_is_named() -> None:
@@ -77,7 +77,7 @@ def test_options_that_cannot_be_are_told() -> None:
 
 def worker(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> subprocess.Popen[str]:
     """A worker from a shell that sums until it is stopped."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world", str(world)]
+    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world)]
     return program.start("allreduce", *place, "--elements", "200000", "--iters", "1000000", *flags)
 
 
@@ -85,8 +85,8 @@ def worker(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> su
 @pytest.mark.parametrize(
     ("blow", "timeout", "complaint", "lament"),
     [
-        (signal.SIGKILL, 50.0, "RankLost", "rank 1 is gone: its process ended"),
-        (signal.SIGSTOP, 3.0, "CollectiveTimeout", "rank 1 "),
+        (signal.SIGKILL, 50.0, "RankLostError", "rank 1 is gone: its process ended"),
+        (signal.SIGSTOP, 3.0, "CollectiveTimeoutError", "rank 1 "),
     ],
     ids=["killed", "stopped"],
 )
@@ -122,14 +122,14 @@ def test_a_worker_that_is_hit_in_the_middle_is_named_on_every_other_rank(
 def test_a_worker_that_leaves_too_early_is_named(workers: ProcessPoolExecutor, daemon: Daemon, job: str) -> None:
     other = workers.submit(rank.bereaved, 0, 2, daemon.address, job, 1000, "switchml", 50.0)
     with rank.connect(1, 2, daemon.address, job) as group:
-        group.allreduce(np.ones(1000, np.float32))
+        group.all_reduce(np.ones(1000, np.float32))
     kind, sentence, missing = other.result(timeout=30)
-    assert (kind, missing) == ("RankLost", (1,)), sentence
+    assert (kind, missing) == ("RankLostError", (1,)), sentence
     assert "rank 1 has left the job" in sentence
 
 
 def test_a_switch_whose_share_a_client_has_used_says_so_and_has_room_again_later(job: str) -> None:
-    daemon = Daemon("--memory", "1")
+    daemon = Daemon("--memory", "1MiB")
 
     def join(number: int) -> tributary.Group:
         return tributary.connect(daemon.address, job=f"{job}-{number}", rank=0, world_size=1, timeout=5.0)
@@ -145,7 +145,7 @@ def test_a_switch_whose_share_a_client_has_used_says_so_and_has_room_again_later
     ):
         fill()
     for group in groups:
-        assert group.allreduce(np.ones(10_000, np.float32)).sum() == 10_000
+        assert group.all_reduce(np.ones(10_000, np.float32)).sum() == 10_000
         group.close()
     join(len(groups)).close()
     daemon.stop()
@@ -161,7 +161,7 @@ def test_a_switch_killed_in_the_middle_is_named_and_its_successor_serves(
     daemon.kill()
     for other in others:
         kind, sentence, _ = other.result(timeout=30)
-        assert kind == "SwitchLost", sentence
+        assert kind == "SwitchLostError", sentence
         assert daemon.address in sentence
     successor = Daemon(listen=daemon.address)
     assert successor.address == daemon.address
@@ -179,7 +179,7 @@ def test_a_restarted_switch_that_does_not_know_the_job_is_told(workers: ProcessP
     successor = Daemon(listen=daemon.address)
     for other in others:
         kind, sentence, _ = other.result(timeout=30)
-        assert kind == "SwitchLost", sentence
+        assert kind == "SwitchLostError", sentence
         assert "no longer knows job" in sentence
     successor.stop()
 
@@ -202,7 +202,7 @@ with tributary.Switch() as switch:
         "    other = threading.Thread(target=lambda: globals().update(g=tributary.connect("
         "switch.address, job='a', rank=1, world_size=2)), daemon=True); other.start()\n"
         "    group = tributary.connect(switch.address, job='a', rank=0, world_size=2); other.join()\n"
-        "    print('ready', flush=True); group.allreduce(numpy.ones(3, numpy.float32))",
+        "    print('ready', flush=True); group.all_reduce(numpy.ones(3, numpy.float32))",
     ],
     ids=["connect", "allreduce"],
 )

@@ -1,5 +1,5 @@
 """A soak of the whole: a star that loses packets, jobs of every protocol that come and go, ranks that are killed, a
-switch that is restarted, and strangers at every door, for hours.
+switch that is restarted, and unauthorised clients everywhere, for hours.
 
     python experiments/soak --hours 1 --out soak        # as `make soak HOURS=1`; needs root
 
@@ -32,15 +32,15 @@ def main() -> int:
     """Run the star, judge and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=1.0)
-    parser.add_argument("--loss-percent", type=float, default=1.0, help="of each link and direction")
+    parser.add_argument("--loss", default="1 %", help="share of packets that each link loses in each direction")
     parser.add_argument("--pause", type=float, default=2.0, help="seconds between two jobs")
     parser.add_argument("--out", type=Path, default=Path("soak"), help="where to write, without an ending")
     args = parser.parse_args()
     seconds = args.hours * 3600
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         host = [sys.executable, str(Path(__file__).with_name("host.py")), folder, str(seconds), str(args.pause)]
-        star = ["star", "--hosts", str(HOSTS), "--loss-percent", str(args.loss_percent), "--shards", "1"]
-        star += ["--timeout", str(int(seconds) + PARTING_S), "--", *host]
+        star = ["lab", "star", "--hosts", str(HOSTS), "--loss", args.loss, "--shards", "1"]
+        star += ["--timeout", f"{int(seconds) + PARTING_S}s", "--", *host]
         ran = subprocess.run([sys.executable, "-m", "tributary", *star], stdout=subprocess.PIPE, text=True, check=False)
     if ran.returncode != 0 or not ran.stdout.strip():
         print("soak: the star ended before its time", file=sys.stderr)

@@ -23,7 +23,7 @@ from tributary import _core
 #: Seconds after which whatever has not come does not come.
 PATIENCE_S = 90
 
-#: Every so many jobs a rank is killed; no divisor in common with the number of protocols, so that each comes to it.
+#: After this many jobs a rank is killed; no divisor in common with the number of protocols, so that each comes to it.
 KILL_EVERY = 5
 
 #: Of protocols that sum every type and sparse tensors: what jobs sum, how, and which share of it a rank brings.
@@ -33,7 +33,7 @@ DENSITIES = ("0.001", "0.05", "1")
 #: Operators of jobs' own that come along: in any order, in that of a tree, and in that of ranks.
 OWN_OPERATORS = ("maxloc", "xor", "saturating-i8", "log-sum-exp", "matrix-2x2")
 
-#: A lost member is forgotten after so many seconds, so that what it held is seen to be free soon.
+#: A lost member is forgotten after this many seconds, so that its slots are free soon.
 GRACE_S = 5
 
 
@@ -43,7 +43,7 @@ class Box:
     def __init__(self, folder: Path, switches: list[str], world: int, pause_s: float) -> None:
         """Start both."""
         self.folder, self.switches, self.world, self.pause_s = folder, switches, world, pause_s
-        (folder / "switch.toml").write_text(f'grace_s = {GRACE_S}.0\n[operators]\nallow = "any"\n')
+        (folder / "switch.toml").write_text(f'grace = "{GRACE_S} s"\n[operators]\nallow = "any"\n')
         self.random = random.Random(18)
         self.counts: Counter[str] = Counter()
         self.protocols: Counter[str] = Counter()

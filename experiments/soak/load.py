@@ -61,7 +61,7 @@ class Load:
         part.rename(self.folder / f"left-{self.rank}.json")
 
     def beat(self, which: int) -> None:
-        """Sum with the others, again and again; connect anew when the switch was restarted."""
+        """Sum with the others, again and again; connect again when the switch was restarted."""
         while True:
             try:
                 with tributary.connect(
@@ -74,7 +74,7 @@ class Load:
                 if which == 0:
                     self.faults.append(f"the pulse of rank {self.rank} stopped: {error}")
                 elif self.rank == 0:
-                    self.counts["connected anew"] += 1
+                    self.counts["connected again"] += 1
                 time.sleep(0.5)
 
     def beats(self, group: tributary.Group, which: int) -> None:
@@ -85,7 +85,7 @@ class Load:
                 time.sleep(BEAT_S)
                 data[0] = self.done
                 begin = time.monotonic()
-                total = group.allreduce(data)
+                total = group.all_reduce(data)
                 end = time.monotonic()
                 if not (total[1:] == self.world).all():
                     self.faults.append(f"a wrong sum at rank {self.rank}")
@@ -113,7 +113,7 @@ class Load:
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
         """One rank as a process of its own; it checks its sums itself. The victim is killed."""
         words = ["--switch", order["switch"], "--job", order["job"], "--protocol", order["protocol"]]
-        words += ["--rank", str(self.rank), "--world", str(self.world), "--timeout", str(TIMEOUT_S)]
+        words += ["--rank", str(self.rank), "--world-size", str(self.world), "--timeout", f"{TIMEOUT_S}s"]
         words += ["--elements", str(order["elements"]), "--iters", str(order["iters"]), *order["flags"]]
         command = [sys.executable, "-m", "tributary", "allreduce", *words]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Strangers at a soak's switches: packets and requests of nobody, random ones and ones that look right."""
+"""Unauthorised clients of a soak's switches: packets and requests of nobody, random ones and ones that look right."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def request(draw: random.Random) -> bytes:
 
 
 def knock(switches: list[str], done: Callable[[], bool], counts: Counter[str]) -> None:
-    """Be strangers to all switches until the end."""
+    """Bother all switches until the end."""
     draw = random.Random(13)
     doors = [(host, int(port)) for host, port in (switch.rsplit(":", 1) for switch in switches)]
     silent: list[socket.socket] = []

@@ -31,11 +31,11 @@ class Rule(NamedTuple):
     least: float
 
 
-#: A soak of fewer seconds says nothing of growth: half of it is no warm-up, and its windows have no floor between jobs.
+#: A soak of fewer seconds says nothing about growth: half of it is too short for a warm-up, and its windows have no floor between jobs.
 SHORTEST_S = 1200.0
 
 #: Memory may grow by what an allocator's pages do. Descriptors and memory of jobs have a floor between jobs, which may
-#: not rise. A rank's descriptors fall while it connects anew: their ceiling may not rise.
+#: not rise. A rank's descriptors fall while it connects again: their ceiling may not rise.
 #: Latency is that of processes that share processors with everything else.
 RULES = (
     Rule("memory of the switch", "MiB", statistics.median, 0.02, 1.0),

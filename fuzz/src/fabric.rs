@@ -1,4 +1,4 @@
-//! A fabric's own packets: what switches tell each other, and what they only forward.
+//! A fabric's own packets: what switches exchange, and what they only forward.
 
 use std::cell::LazyCell;
 use std::net::SocketAddr;
@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::fabric::crossbar::Crossbar;
-use tributary_net::fabric::own;
-use tributary_net::fabric::wire::{Carry, Hello, hellos, own_header, pause, read_hello, read_pause};
+use tributary_net::fabric::wire::{Carry, Hello, fabric_header, hellos, pause, read_hello, read_pause};
 use tributary_net::udp::UdpPort;
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId};
@@ -19,13 +18,13 @@ use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 pub fn fabric_wire(bytes: &[u8]) {
     if let Some(carry) = Carry::read(bytes) {
         let mut again = bytes.to_vec();
-        carry.emit_own(&mut again);
+        carry.emit_fields(&mut again);
         // Two reserved bytes are not read.
         again[26..28].copy_from_slice(&bytes[26..28]);
         assert_eq!(again, bytes);
     }
     if let Some(span) = read_pause(bytes) {
-        let again = pause(own_header(kind::PAUSE, JobKey(7)), span);
+        let again = pause(fabric_header(kind::PAUSE, JobKey(7)), span);
         assert_eq!(again[COMMON_LEN..], bytes[COMMON_LEN..again.len()]);
     }
     if let Some(hello) = read_hello(bytes) {
@@ -50,13 +49,13 @@ thread_local! {
     static PLACE: LazyCell<([Arc<FabricLayout>; 2], UdpPort)> = LazyCell::new(|| {
         let text = |more: &str| {
             let file = format!(
-                "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nqueue_kib = {QUEUE_KIB}\nrate_mbps = 1\n{more}\n\
+                "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nqueue = \"{QUEUE_KIB} KiB\"\nrate = \"1 Mbit/s\"\n{more}\n\
                  [leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
             );
             Arc::new(FabricFile::parse(&file).expect("it is a fabric"))
         };
         let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).expect("the loopback interface is there");
-        ([text(""), text("lossless = true\npause_above_kib = 4")], udp)
+        ([text(""), text("lossless = true\npause_above = \"4 KiB\"")], udp)
     });
 }
 
@@ -99,27 +98,27 @@ fn hears(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
         let ingress = crossbar.ingress(sender, 1, packet.len());
         let before = waiting(&crossbar, now);
         if common.job == JobId(0) {
-            let handled = own::handle(&mut crossbar, now, ingress, &common, &mut packet, Ecn::Capable);
+            let handled = crossbar.handle_fabric_packet(now, ingress, &common, &mut packet, Ecn::Capable);
             if ingress == PortId::UNKNOWN {
                 assert_eq!(handled, Err(DropReason::NotAMember));
-                assert_eq!(waiting(&crossbar, now), before, "a stranger has changed something");
+                assert_eq!(waiting(&crossbar, now), before, "a sender without a port has changed something");
             }
         } else {
             let is_switch = (2..PORTS).map(PortId).any(|port| port == ingress);
             assert_eq!(crossbar.accepts(now, ingress, sender, common.job), is_switch, "there is no job");
         }
-        let rooms = if fabric.lossless.is_some() { u64::from(PORTS) + 1 } else { 1 };
-        assert!(waiting(&crossbar, now).iter().all(|&(_, queued)| queued <= (rooms * QUEUE_KIB) << 10));
-        assert!(crossbar.report(now).iter().all(|port| port.room.held_bytes <= QUEUE_KIB << 10));
+        let buffers = if fabric.lossless.is_some() { u64::from(PORTS) + 1 } else { 1 };
+        assert!(waiting(&crossbar, now).iter().all(|&(_, queued)| queued <= (buffers * QUEUE_KIB) << 10));
+        assert!(crossbar.report(now).iter().all(|port| port.ingress.held_bytes <= QUEUE_KIB << 10));
         if from % 16 == 0 {
-            crossbar.look(now, false);
+            crossbar.update_links(now, false);
         }
     }
     now += Span::from_millis(10_000);
-    crossbar.look(now, false);
+    crossbar.update_links(now, false);
     let unroutable = crossbar.unroutable();
     crossbar.forward(PortId(0), FAR, b"late", Ecn::NotCapable, 4_000);
-    assert_eq!(crossbar.unroutable(), unroutable + 1, "a way over the dead");
+    assert_eq!(crossbar.unroutable(), unroutable + 1, "a route over a dead switch");
 }
 
 /// Who is alive at each port, and what waits there.

@@ -2,53 +2,51 @@
 
 >>> import numpy as np, tributary
 >>> with tributary.connect("10.0.0.1:17777", job="train", rank=0, world_size=4) as group:
-...     total = group.allreduce(np.ones(1_000_000, np.float32))
+...     total = group.all_reduce(np.ones(1_000_000, np.float32))
 """
 
 from tributary import flare, panama, sim
-from tributary._core import Pending, __version__
+from tributary._core import __version__
 from tributary.errors import (
-    Closed,
+    ClosedError,
     CollectiveError,
-    CollectiveTimeout,
+    CollectiveTimeoutError,
     ConfigError,
     ConnectError,
-    Mismatch,
-    RankLost,
-    ServerLost,
+    MismatchError,
+    RankLostError,
+    ServerLostError,
     SimulationError,
-    SwitchLost,
+    SwitchLostError,
     TributaryError,
-    Unsupported,
+    UnsupportedError,
 )
-from tributary.group import Group, Handle, Memory, connect
+from tributary.group import Group, Handle, connect
 from tributary.info import GroupInfo, GroupStats
 from tributary.operators import Operator
 from tributary.sparse import SparseHandle
 from tributary.switch import Switch
 
 __all__ = [
-    "Closed",
+    "ClosedError",
     "CollectiveError",
-    "CollectiveTimeout",
+    "CollectiveTimeoutError",
     "ConfigError",
     "ConnectError",
     "Group",
     "GroupInfo",
     "GroupStats",
     "Handle",
-    "Memory",
-    "Mismatch",
+    "MismatchError",
     "Operator",
-    "Pending",
-    "RankLost",
-    "ServerLost",
+    "RankLostError",
+    "ServerLostError",
     "SimulationError",
     "SparseHandle",
     "Switch",
-    "SwitchLost",
+    "SwitchLostError",
     "TributaryError",
-    "Unsupported",
+    "UnsupportedError",
     "__version__",
     "connect",
     "flare",

@@ -1,15 +1,26 @@
-"""Conversion between numpy arrays of any layout and flat memory for the network: C order, native, aligned."""
+"""Conversion between arrays of any layout and flat memory for the network: C order, native, aligned."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 
 Array = npt.NDArray[Any]
+
+
+class SupportsDLPack(Protocol):
+    """A tensor of another library."""
+
+    def __dlpack__(self) -> Any:
+        """Export the memory."""
+
+
+#: What a collective takes: lists of numbers, and everything that shares its memory.
+ArrayLike: TypeAlias = npt.ArrayLike | SupportsDLPack
 
 #: numpy's names of the types that can be reduced, and ours.
 DTYPES = {
@@ -26,65 +37,77 @@ DTYPES = {
 OPS = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
 
 
-class Flat:
-    """The input and the output of one collective as flat memory, and the conversion back to the caller's array."""
+def as_array(x: Any) -> Array:
+    """The array over the memory of an array, a DLPack tensor on the CPU or a buffer; a new one of lists."""
+    if isinstance(x, np.ndarray):
+        return x
+    if hasattr(x, "__dlpack__"):
+        return np.from_dlpack(x)
+    return np.asarray(x)
 
-    def __init__(self, x: npt.ArrayLike, out: Array | None, parts: int = 1) -> None:
-        """Check the arrays; copy the input where its memory cannot travel as it is.
 
-        The result is as large as the input, or one of so many equal parts of it, along the first axis.
-        """
-        array = np.asarray(x)
-        self.dtype = dtype_name(array)
-        if parts == 1:
-            shape, like = array.shape, array
-        else:
-            shape = part_shape(array, parts)
-            like = array[: shape[0]]
-        if out is not None:
-            check_out(shape, array.dtype, out)
-        #: The caller's result.
-        self.result: Array = np.empty_like(like, subok=False) if out is None else out
+def as_target(x: Any, name: str) -> Array:
+    """Like :func:`as_array`, only for what has memory that can be written in place."""
+    if not isinstance(x, np.ndarray) and not hasattr(x, "__dlpack__"):
+        try:
+            memoryview(x)
+        except TypeError:
+            raise TypeError(f"{name} is an array, a DLPack tensor or a buffer, not {type(x).__name__}") from None
+    return as_array(x)
+
+
+class Operands:
+    """The memory of one collective, and the conversion of the result to the caller's array."""
+
+    def __init__(self, input: Array, output: Array, dtype: str, target: Array, result: Any) -> None:
         #: The memory that is sent, and the memory that receives the result.
-        self.input: Array = array if is_flat(array) else native_copy(array)
-        self.output: Array = self.result if is_flat(self.result) else np.empty(shape, dtype=self.input.dtype)
-        if overlap_apart(self.input, self.output):
-            self.input = self.input.copy()
+        self.input, self.output = input, output
+        #: The type that the network reduces.
+        self.dtype = dtype
+        #: The array that the caller gets or gave.
+        self._target = target
+        self._result = result
 
-    def finish(self) -> Array:
-        """Convert the received result to the caller's layout."""
-        if self.output is not self.result:
-            np.copyto(self.result, self.output)
-        return self.result
-
-
-class Gathered:
-    """The output of an all-gather as flat memory, with this rank's part in place, and the conversion back."""
-
-    def __init__(self, x: npt.ArrayLike, out: Array | None, rank: int, parts: int) -> None:
-        """Check the arrays; copy this rank's part."""
-        array = np.atleast_1d(np.asarray(x))
-        if array.dtype.hasobject:
-            raise TypeError("an all-gather is of numpy arrays of numbers")
-        shape = (parts * array.shape[0], *array.shape[1:])
-        if out is not None:
-            check_out(shape, array.dtype, out)
-        #: The caller's result.
-        self.result: Array = np.empty(shape, dtype=array.dtype) if out is None else out
-        #: The memory that is sent from and received into.
-        self.output: Array = self.result if self.result.flags.c_contiguous else np.empty(shape, dtype=array.dtype)
-        self.output[rank * array.shape[0] : (rank + 1) * array.shape[0]] = array
-        #: Bytes of each rank.
-        self.part: int = array.nbytes
-
-    def finish(self) -> Array:
-        """Convert the received result to the caller's layout."""
-        if self.output is not self.result:
-            np.copyto(self.result, self.output)
-        return self.result
+    def finish(self) -> Any:
+        """Convert the received result to the caller's layout, and return what the caller gets."""
+        if self.output is not self._target:
+            np.copyto(self._target, self.output)
+        return self._result
 
 
-#: Names that were looked up already, since numpy's own names are slow to look up.
+def reduce_operands(x: Any, out: Any, shards: int = 1) -> Operands:
+    """Check the arrays of a reduction; copy the input if its memory cannot travel as it is.
+
+    The result is as large as the input, or one of several equal shards of it along the first axis.
+    """
+    array = as_array(x)
+    dtype = dtype_name(array)
+    if shards == 1:
+        shape, like = array.shape, array
+    else:
+        shape = shard_shape(array, shards)
+        like = array[: shape[0]]
+    target = np.empty_like(like, subok=False) if out is None else checked_out(shape, array.dtype, out)
+    sent = array if is_flat(array) else native_copy(array)
+    received = target if is_flat(target) else np.empty(shape, dtype=sent.dtype)
+    if overlaps_shifted(sent, received):
+        sent = sent.copy()
+    return Operands(sent, received, dtype, target, target if out is None else out)
+
+
+def gather_operands(x: Any, out: Any, rank: int, size: int) -> tuple[Operands, int]:
+    """Check the arrays of an all-gather and copy this rank's shard into place; also returns the bytes of a shard."""
+    array = np.atleast_1d(as_array(x))
+    if array.dtype.hasobject:
+        raise TypeError("an all-gather is of numpy arrays of numbers")
+    shape = (size * array.shape[0], *array.shape[1:])
+    target = np.empty(shape, dtype=array.dtype) if out is None else checked_out(shape, array.dtype, out)
+    received = target if target.flags.c_contiguous else np.empty(shape, dtype=array.dtype)
+    received[rank * array.shape[0] : (rank + 1) * array.shape[0]] = array
+    return Operands(received, received, "u8", target, target if out is None else out), array.nbytes
+
+
+#: Names that were found already, since numpy takes long to name a type.
 _known: dict[np.dtype[Any], str] = {}
 
 
@@ -92,42 +115,42 @@ def dtype_name(array: Array) -> str:
     """Our name of the array's element type."""
     known = _known.get(array.dtype)
     if known is None:
-        known = _known[array.dtype] = _look_up(array.dtype.name)
+        known = _known[array.dtype] = _find_name(array.dtype.name)
     return known
 
 
-def _look_up(name: str) -> str:
+def _find_name(name: str) -> str:
     if name not in DTYPES:
         supported = ", ".join(DTYPES)
-        raise Unsupported(f"arrays of {name} cannot be reduced; use {supported}, for example x.astype(np.float32)")
+        raise UnsupportedError(f"arrays of {name} cannot be reduced; use {supported}, for example x.astype(np.float32)")
     return DTYPES[name]
 
 
 def check_op(op: str) -> str:
     """The operator, if it is one."""
     if op not in OPS:
-        raise Unsupported(f"there is no operator {op!r}; use {', '.join(OPS)}")
+        raise UnsupportedError(f"there is no operator {op!r}; use {', '.join(OPS)}")
     return op
 
 
-def part_shape(x: Array, parts: int) -> tuple[int, ...]:
-    """Return the shape of one of so many equal parts of an array along its first axis."""
-    if x.ndim == 0 or x.shape[0] % parts:
+def shard_shape(x: Array, shards: int) -> tuple[int, ...]:
+    """Return the shape of one of several equal shards of an array along its first axis."""
+    if x.ndim == 0 or x.shape[0] % shards:
         raise ValueError(
-            f"x is {x.dtype}{list(x.shape)}, whose first axis cannot be cut into {parts} parts of one length, one for "
-            "each rank"
+            f"x is {x.dtype}{list(x.shape)}, whose first axis cannot be cut into {shards} shards of one length, one "
+            "for each rank"
         )
-    return (x.shape[0] // parts, *x.shape[1:])
+    return (x.shape[0] // shards, *x.shape[1:])
 
 
-def check_out(shape: tuple[int, ...], dtype: np.dtype[Any], out: Array) -> None:
-    """Refuse an `out` that cannot take the result."""
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out is a numpy array, not {type(out).__name__}")
-    if out.shape != shape or out.dtype != dtype:
-        raise ValueError(f"out is {out.dtype}{list(out.shape)} where the result is {dtype}{list(shape)}")
-    if not out.flags.writeable:
+def checked_out(shape: tuple[int, ...], dtype: np.dtype[Any], out: Any) -> Array:
+    """The array over an `out` that can take the result; refuses any other."""
+    target = as_target(out, "out")
+    if target.shape != shape or target.dtype != dtype:
+        raise ValueError(f"out is {target.dtype}{list(target.shape)} where the result is {dtype}{list(shape)}")
+    if not target.flags.writeable:
         raise ValueError("out is read-only")
+    return target
 
 
 def is_flat(array: Array) -> bool:
@@ -141,6 +164,6 @@ def native_copy(array: Array) -> Array:
     return np.array(array, dtype=native, order="C", copy=True)
 
 
-def overlap_apart(a: Array, b: Array) -> bool:
+def overlaps_shifted(a: Array, b: Array) -> bool:
     """Whether two flat arrays overlap without being the same memory."""
     return a is not b and np.may_share_memory(a, b) and a.__array_interface__["data"] != b.__array_interface__["data"]

@@ -1,4 +1,4 @@
-"""What can go wrong. Every error is a sentence that says what happened and what to do."""
+"""The exceptions. The text of each is a sentence that says what happened and what to do."""
 
 from collections.abc import Sequence
 
@@ -12,14 +12,14 @@ class ConnectError(TributaryError, ConnectionError):
 
 
 class CollectiveError(TributaryError):
-    """A collective cannot complete. The group cannot be used after it; connect again."""
+    """A collective failed. The group cannot be used afterwards; connect again."""
 
 
-class CollectiveTimeout(CollectiveError, TimeoutError):
+class CollectiveTimeoutError(CollectiveError, TimeoutError):
     """Some ranks did not contribute in time.
 
     Attributes:
-        missing: the ranks that the switch has not heard of, ascending.
+        missing: the ranks from which the switch has received nothing, ascending.
     """
 
     def __init__(self, message: str, missing: Sequence[int] = ()) -> None:
@@ -27,7 +27,7 @@ class CollectiveTimeout(CollectiveError, TimeoutError):
         self.missing: tuple[int, ...] = tuple(missing)
 
 
-class RankLost(CollectiveError, ConnectionError):
+class RankLostError(CollectiveError, ConnectionError):
     """Some ranks have left the job or died, and what is under way lacks their contributions.
 
     Attributes:
@@ -39,11 +39,11 @@ class RankLost(CollectiveError, ConnectionError):
         self.missing: tuple[int, ...] = tuple(missing)
 
 
-class SwitchLost(CollectiveError, ConnectionError):
-    """The switch does not answer, or does not know the job any more."""
+class SwitchLostError(CollectiveError, ConnectionError):
+    """The switch does not answer, or no longer knows the job."""
 
 
-class ServerLost(CollectiveError, ConnectionError):
+class ServerLostError(CollectiveError, ConnectionError):
     """A parameter server has ended or died, and what is under way lacks its sums.
 
     Attributes:
@@ -55,15 +55,15 @@ class ServerLost(CollectiveError, ConnectionError):
         self.servers: tuple[int, ...] = tuple(servers)
 
 
-class Mismatch(CollectiveError, ValueError):
-    """Ranks brought different sizes, types or operators to one collective."""
+class MismatchError(CollectiveError, ValueError):
+    """Ranks brought different sizes, types or operators to the same collective."""
 
 
-class Unsupported(TributaryError, TypeError):
-    """An element type or operator that the protocol cannot sum; nothing was sent."""
+class UnsupportedError(TributaryError, TypeError):
+    """The protocol cannot sum this element type with this operator; nothing was sent."""
 
 
-class Closed(TributaryError):
+class ClosedError(TributaryError):
     """The group was closed."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -11,55 +10,35 @@ import numpy as np
 import numpy.typing as npt
 
 from tributary import _core
-from tributary._arrays import Array, Flat, Gathered, check_op
-from tributary.errors import ConfigError, TributaryError
+from tributary._arrays import Array, ArrayLike, Operands, as_target, check_op, gather_operands, reduce_operands
 from tributary.info import GroupInfo, GroupStats
-from tributary.operators import Operator, OwnFlat
-from tributary.sparse import SparseBytes, SparseHandle, sparse_bytes
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Elements in this process's memory, in C order: for libraries whose tensors are not NumPy arrays."""
-
-    address: int
-    elements: int
-    #: A type of :meth:`Group.allreduce`, by its name here: "f32", "bf16", "i64" ...
-    dtype: str
-    #: An object that lives until the collective has ended, and keeps the memory in place.
-    owner: object
+from tributary.operators import Operator, custom_operands
+from tributary.sparse import SparseHandle, sparse_bytes
 
 
 class Handle:
     """A collective under way. Leave its arrays alone until it is done."""
 
-    def __init__(self, pending: _core.Pending, flat: Flat | Gathered | OwnFlat) -> None:
+    def __init__(self, pending: _core.Pending, operands: Operands) -> None:
         self._pending = pending
-        self._flat = flat
-        self._result: Array | None = None
+        self._operands = operands
+        self._result: Any = None
 
-    def wait(self, timeout: float | None = None) -> Array:
-        """Wait for the result and return it.
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the result and return it (`out`, if there is one), as a `concurrent.futures.Future` does.
 
-        Raises `TimeoutError` where `timeout` seconds pass first; the collective then goes on, and its own timeout still
-        holds. Raises the collective's error if it failed.
+        Raises `TimeoutError` if `timeout` seconds pass first: the collective continues, and its own timeout still
+        applies. Raises the collective's error if it failed.
         """
         if self._result is None:
             if not self._pending.wait(timeout):
                 raise TimeoutError(f"the collective is still under way after {timeout} s; wait again")
-            self._result = self._flat.finish()
+            self._result = self._operands.finish()
         return self._result
 
     def done(self) -> bool:
         """Whether the collective has ended, successfully or not."""
         return self._pending.is_done()
-
-    @property
-    def result(self) -> Array:
-        """The result of a collective that has ended."""
-        if not self.done():
-            raise TributaryError("the collective is still under way; wait() for it first")
-        return self.wait()
 
 
 class Group:
@@ -71,10 +50,9 @@ class Group:
     that order.
     """
 
-    def __init__(self, core: _core.Group, timeout: float, operators: Sequence[Operator] = ()) -> None:
+    def __init__(self, core: _core.Group, timeout: float) -> None:
         """Made by :func:`connect`."""
         self._core = core
-        self._operators = [operator.sha256 for operator in operators]
         self._timeout = timeout
         self.info = GroupInfo(**core.info())
 
@@ -88,46 +66,40 @@ class Group:
         """Number of workers."""
         return self.info.world_size
 
-    def allreduce(
-        self, x: npt.ArrayLike, op: str | Operator = "sum", out: Array | None = None, timeout: float | None = None
+    def all_reduce(
+        self, x: ArrayLike, op: str | Operator = "sum", out: Any = None, timeout: float | None = None
     ) -> Array:
         """Make one array of all ranks', by default their sum, and return it, the same bits on every rank.
 
-        What the job's protocol cannot do is :class:`Unsupported`, before anything is sent.
+        What the job's protocol cannot do raises :class:`UnsupportedError`, before anything is sent.
 
         Args:
-            x: float64, float32, float16, bfloat16 (`ml_dtypes`), int64, int32, int16, int8 or uint8; any shape and
-                memory layout. Ranks agree on the type and the number of elements; element i in C order meets element i
-                in C order.
+            x: an array, a DLPack tensor on the CPU, a buffer, or lists of numbers: float64, float32, float16, bfloat16
+                (`ml_dtypes`), int64, int32, int16, int8 or uint8; any shape and memory layout. Ranks
+                agree on the type and the number of elements; element i in C order meets element i in C order.
             op: "sum", "avg", "min", "max", "prod", and for integers "band", "bor" and "bxor". Integers wrap, and their
                 averages round towards zero. Or an :class:`Operator` that the group was connected with; `x` then has
                 elements of its type.
-            out: where to put the result; may be `x` itself. A new array of x's layout if None.
+            out: where to put the result, which is then returned: an array, a DLPack tensor or a buffer, also `x`
+                itself. A new array of x's layout if None.
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.allreduce_async(x, op=op, out=out, timeout=timeout).wait()
+        result: Array = self.all_reduce_async(x, op=op, out=out, timeout=timeout).result()
+        return result
 
-    def allreduce_async(
-        self, x: npt.ArrayLike, op: str | Operator = "sum", out: Array | None = None, timeout: float | None = None
+    def all_reduce_async(
+        self, x: ArrayLike, op: str | Operator = "sum", out: Any = None, timeout: float | None = None
     ) -> Handle:
-        """Start :meth:`allreduce` and return at once. Several collectives under way are sent back to back."""
-        if isinstance(op, Operator):
-            own = OwnFlat(op, x, out)
-            number = self._number(op)
-            pending = self._core.submit(own.bytes_in, own.bytes_out, own.dtype, number, self._seconds(timeout))
-            return Handle(pending, own)
-        flat = Flat(x, out)
-        pending = self._core.submit(flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout))
-        return Handle(pending, flat)
+        """Start :meth:`all_reduce` and return at once. Several collectives under way are sent back to back."""
+        operands = custom_operands(op, x, out) if isinstance(op, Operator) else reduce_operands(x, out)
+        core_op = op._core if isinstance(op, Operator) else check_op(op)
+        pending = self._core.all_reduce(
+            operands.input, operands.output, operands.dtype, core_op, self._seconds(timeout)
+        )
+        return Handle(pending, operands)
 
-    def _number(self, op: Operator) -> str:
-        """Return the group's name for one of its own operators."""
-        if op.sha256 not in self._operators:
-            raise ConfigError(f"the group does not have {op!r}: give connect(..., operators=[op])")
-        return f"own:{self._operators.index(op.sha256)}"
-
-    def allreduce_sparse(
+    def all_reduce_sparse(
         self,
         indices: npt.ArrayLike,
         values: npt.ArrayLike,
@@ -144,15 +116,15 @@ class Group:
         Args:
             indices: integers from 0 to `size` - 1, ascending, none twice: `numpy.unique` gives such ones. Anything else
                 is a ValueError on this rank, before anything is sent.
-            values: one for each index, of the types of :meth:`allreduce`.
+            values: one for each index, of the types of :meth:`all_reduce`.
             size: elements of the whole array, the same on every rank.
-            op: as for :meth:`allreduce`.
+            op: as for :meth:`all_reduce`.
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.allreduce_sparse_async(indices, values, size, op=op, timeout=timeout).wait()
+        return self.all_reduce_sparse_async(indices, values, size, op=op, timeout=timeout).result()
 
-    def allreduce_sparse_async(
+    def all_reduce_sparse_async(
         self,
         indices: npt.ArrayLike,
         values: npt.ArrayLike,
@@ -160,92 +132,87 @@ class Group:
         op: str = "sum",
         timeout: float | None = None,
     ) -> SparseHandle:
-        """Start :meth:`allreduce_sparse` and return at once."""
+        """Start :meth:`all_reduce_sparse` and return at once."""
         brought, element = sparse_bytes(indices, values, size)
-        return SparseHandle(*self.reduce_sparse_bytes(brought, op, timeout), element)
-
-    def reduce_sparse_bytes(
-        self, brought: SparseBytes, op: str = "sum", timeout: float | None = None
-    ) -> tuple[_core.Pending, _core.SparseSum]:
-        """Start :meth:`allreduce_sparse` of values as bytes, for libraries whose tensors are no NumPy arrays.
-
-        The bytes are copied. When the first of what is returned is done, the second has the result, in such bytes too.
-        """
-        seconds = self._seconds(timeout)
-        return self._core.submit_sparse(
-            brought.indices, brought.values, brought.size, brought.dtype, check_op(op), seconds
+        pending, total = self._core.all_reduce_sparse(
+            brought.indices, brought.values, brought.size, brought.dtype, check_op(op), self._seconds(timeout)
         )
+        return SparseHandle(pending, total, element)
 
     def reduce(
         self,
-        x: npt.ArrayLike,
+        x: ArrayLike,
         root: int,
         op: str = "sum",
-        out: Array | None = None,
+        out: Any = None,
         timeout: float | None = None,
     ) -> Array | None:
-        """Do as :meth:`allreduce` for rank `root` alone, which gets the result; the others get None.
+        """Do as :meth:`all_reduce` for rank `root` alone, which gets the result; the others get None.
 
         All ranks name the same root. Under Canary no sum travels back to the others; under the other protocols it does,
-        and is not looked at there. Arguments are those of :meth:`allreduce`; `out` is for the root.
+        and is ignored there. Arguments are those of :meth:`all_reduce`; `out` is for the root.
         """
         is_root = root == self.rank
-        flat = Flat(x, out if is_root else None)
-        pending = self._core.submit(
-            flat.input, flat.output, flat.dtype, check_op(op), self._seconds(timeout), self._check_root(root)
+        operands = reduce_operands(x, out if is_root else None)
+        seconds, root = self._seconds(timeout), self._check_root(root)
+        pending = self._core.all_reduce(
+            operands.input, operands.output, operands.dtype, check_op(op), seconds, root=root
         )
-        result = Handle(pending, flat).wait()
+        result = Handle(pending, operands).result()
         return result if is_root else None
 
-    def broadcast(self, x: Array, root: int, timeout: float | None = None) -> Array:
+    def broadcast(self, x: Any, root: int, timeout: float | None = None) -> Any:
         """Bring rank `root`'s array to all ranks, bit for bit, in place; returns `x`.
 
         Args:
-            x: an array of any type without Python objects, of as many bytes on every rank.
+            x: an array of any type without Python objects, a DLPack tensor on the CPU or a writable buffer, of the same
+                number of bytes on every rank.
             root: whose it is, the same on every rank.
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        if not isinstance(x, np.ndarray) or x.dtype.hasobject:
+        array = as_target(x, "x")
+        if array.dtype.hasobject:
             raise TypeError("a broadcast is of a numpy array of numbers, in place")
         is_root = self._check_root(root) == self.rank
-        if not is_root and not x.flags.writeable:
+        if not is_root and not array.flags.writeable:
             raise ValueError("x is read-only")
-        flat = x if x.flags.c_contiguous else np.ascontiguousarray(x)
-        self._core.broadcast(flat, root, self._seconds(timeout), not is_root).wait(None)
-        if flat is not x and not is_root:
-            np.copyto(x, flat)
+        flat = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        self._core.broadcast(flat, root, self._seconds(timeout)).wait(None)
+        if flat is not array and not is_root:
+            np.copyto(array, flat)
         return x
 
-    def reduce_scatter(
-        self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
-    ) -> Array:
-        """Do as :meth:`allreduce`, and give each rank its part of the result alone.
+    def reduce_scatter(self, x: ArrayLike, op: str = "sum", out: Any = None, timeout: float | None = None) -> Array:
+        """Do as :meth:`all_reduce`, and give each rank its shard of the result alone.
 
-        The parts are of one length, along the first axis: rank r gets the r-th. Under SwitchML, Flare and Canary
+        The shards are of one length, along the first axis: rank r gets the r-th. Under SwitchML, Flare and Canary
         nothing else of the result travels to it.
 
         Args:
-            x: as for :meth:`allreduce`, with a first axis that the number of ranks divides.
-            op: as for :meth:`allreduce`.
-            out: where to put this rank's part. A new array if None.
+            x: as for :meth:`all_reduce`, with a first axis that the number of ranks divides.
+            op: as for :meth:`all_reduce`.
+            out: where to put this rank's shard. A new array if None.
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.reduce_scatter_async(x, op=op, out=out, timeout=timeout).wait()
+        result: Array = self.reduce_scatter_async(x, op=op, out=out, timeout=timeout).result()
+        return result
 
     def reduce_scatter_async(
-        self, x: npt.ArrayLike, op: str = "sum", out: Array | None = None, timeout: float | None = None
+        self, x: ArrayLike, op: str = "sum", out: Any = None, timeout: float | None = None
     ) -> Handle:
         """Start :meth:`reduce_scatter` and return at once."""
-        flat = Flat(x, out, self.world_size)
-        seconds = self._seconds(timeout)
-        return Handle(self._core.reduce_scatter(flat.input, flat.output, flat.dtype, check_op(op), seconds), flat)
+        operands = reduce_operands(x, out, self.world_size)
+        pending = self._core.reduce_scatter(
+            operands.input, operands.output, operands.dtype, check_op(op), self._seconds(timeout)
+        )
+        return Handle(pending, operands)
 
-    def all_gather(self, x: npt.ArrayLike, out: Array | None = None, timeout: float | None = None) -> Array:
+    def all_gather(self, x: ArrayLike, out: Any = None, timeout: float | None = None) -> Array:
         """Bring every rank's array to every rank, bit for bit: one array, in the ranks' order along the first axis.
 
-        Each rank sends its part once, and the network copies it. `all_gather(reduce_scatter(x))` is `allreduce(x)`.
+        Each rank sends its shard once, and the network copies it. `all_gather(reduce_scatter(x))` is `all_reduce(x)`.
 
         Args:
             x: an array of any type without Python objects, of one shape on every rank; or a number.
@@ -253,64 +220,21 @@ class Group:
             timeout: seconds until the other ranks are given up; the group's if None.
 
         """
-        return self.all_gather_async(x, out=out, timeout=timeout).wait()
+        result: Array = self.all_gather_async(x, out=out, timeout=timeout).result()
+        return result
 
-    def all_gather_async(self, x: npt.ArrayLike, out: Array | None = None, timeout: float | None = None) -> Handle:
+    def all_gather_async(self, x: ArrayLike, out: Any = None, timeout: float | None = None) -> Handle:
         """Start :meth:`all_gather` and return at once."""
-        gathered = Gathered(x, out, self.rank, self.world_size)
-        return Handle(self._core.all_gather(gathered.output, gathered.part, self._seconds(timeout)), gathered)
-
-    def reduce_memory(
-        self,
-        source: Memory,
-        target: Memory,
-        op: str | Operator = "sum",
-        kept: tuple[int, int] | None = None,
-        root: int | None = None,
-        timeout: float | None = None,
-    ) -> _core.Pending:
-        """Start an allreduce of memory, or with a `root` a reduce; return at once.
-
-        Args:
-            source: this rank's elements.
-            target: where the elements `kept` of the result come to, first that of `kept[0]`; may be the source's part.
-            op: as for :meth:`allreduce`; the memory of an :class:`Operator`'s elements is of bytes, "u8".
-            kept: from the first element that this rank wants to before the second; all if None.
-            root: the one rank that gets the result.
-            timeout: seconds until the other ranks are given up; the group's if None.
-
-        """
-        first, end = kept if kept is not None else (0, source.elements)
-        if target.elements < end - first or target.dtype != source.dtype:
-            raise ValueError(f"the target has to have {end - first} elements of {source.dtype}")
-        if root is not None:
-            self._check_root(root)
-        return self._core.submit_raw(
-            source.address,
-            target.address,
-            source.elements,
-            source.dtype,
-            self._number(op) if isinstance(op, Operator) else check_op(op),
-            self._seconds(timeout),
-            (source.owner, target.owner),
-            (first, end),
-            root,
-        )
-
-    def broadcast_memory(self, words: Memory, root: int, timeout: float | None = None) -> _core.Pending:
-        """Start a broadcast of 8-bit words ("u8") in place, and return at once."""
-        if words.dtype != "u8":
-            raise ValueError(f"a broadcast is of bytes, 'u8', not of {words.dtype!r}")
-        root = self._check_root(root)
-        return self._core.broadcast_raw(words.address, words.elements, root, self._seconds(timeout), words.owner)
+        operands, shard = gather_operands(x, out, self.rank, self.world_size)
+        return Handle(self._core.all_gather(operands.output, shard, self._seconds(timeout)), operands)
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every rank is here."""
         nothing = np.empty(0, dtype=np.int32)
         if self.info.sparse:
-            self.allreduce_sparse(nothing, nothing, 0, timeout=timeout)
+            self.all_reduce_sparse(nothing, nothing, 0, timeout=timeout)
         else:
-            self.allreduce(nothing, timeout=timeout)
+            self.all_reduce(nothing, timeout=timeout)
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
@@ -328,12 +252,12 @@ class Group:
         """Leave the job. Collectives that are under way fail. Calling it again has no effect."""
         self._core.close()
 
-    def abandon(self) -> None:
-        """Leave the job at once, without waiting for peers that may need something of this rank still: they fail.
+    def abort(self) -> None:
+        """Leave the job at once, without waiting for peers that still need something from this rank: they fail.
 
         For a job that is broken anyway.
         """
-        self._core.abandon()
+        self._core.abort()
 
     def __enter__(self) -> Group:
         return self
@@ -377,13 +301,13 @@ def connect(
         elements_per_packet: as many as the path's MTU holds if None.
         slots: the switch's slots for this job; from the bandwidth-delay product if None.
         trees: aggregation trees of a fabric, each over switches of its own; fewer where it has no more. One if None.
-        operators: operators of the job's own, the same on every rank; for "flare". Where one does not commute or
+        operators: the job's custom operators, the same on every rank; for "flare". If one does not commute or
             associate, the option "reproducible" has the order that it needs unless you choose.
 
     """
     sizes: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots, "trees": trees}
     given = (options or {}).items()
     chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given}
-    own = [operator._core for operator in operators]
-    core = _core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes, operators=own)
-    return Group(core, timeout, operators)
+    custom = [operator._core for operator in operators]
+    core = _core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes, operators=custom)
+    return Group(core, timeout)

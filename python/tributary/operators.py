@@ -1,8 +1,8 @@
-"""Operators of your own, that run in the switch: from an expression, from WebAssembly or from C.
+"""Custom operators, which run in the switch: from an expression, from WebAssembly or from C.
 
 >>> op = tributary.Operator.expression("a if abs(a) > abs(b) else b", dtype="f32")
 >>> with tributary.connect("10.0.0.1", job="train", rank=0, world_size=4, protocol="flare", operators=[op]) as group:
-...     largest = group.allreduce(x, op=op)
+...     largest = group.all_reduce(x, op=op)
 
 `docs/operators.md` goes through all of it in ten minutes.
 """
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tributary import _core
-from tributary._arrays import Array, check_out
+from tributary._arrays import Array, Operands, as_array, checked_out
 from tributary.errors import ConfigError
 
 _SCALARS = {
@@ -103,7 +103,7 @@ class Operator:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type of its elements; raw bytes if the operator does not tell their type."""
+        """The numpy type of its elements; raw bytes if the operator does not name their type."""
         return dtype_of(self.element)
 
     @property
@@ -122,7 +122,7 @@ class Operator:
         return self._core.module
 
     def reduce(self, arrays: Sequence[npt.ArrayLike]) -> Array:
-        """Compute at home, by the same module, what `allreduce` gives over one switch.
+        """Compute on this machine, with the same module, what `all_reduce` gives over one switch.
 
         With `reproducible=ranks`, the default of an operator that does not commute, it gives the same over any.
 
@@ -130,11 +130,11 @@ class Operator:
             arrays: each rank's input, by rank; of one shape and of the operator's type.
 
         """
-        flat = [OwnFlat(self, x, None) for x in arrays]
+        flat = [custom_operands(self, x, None) for x in arrays]
         if not flat or any(each.input.shape != flat[0].input.shape for each in flat):
             raise ConfigError("reduce takes an array of each rank, of one shape")
         try:
-            result = self._core.reduce([each.bytes_in.tobytes() for each in flat])
+            result = self._core.reduce([each.input.tobytes() for each in flat])
         except ValueError as error:
             raise ConfigError(str(error)) from None
         return np.frombuffer(bytearray(result), dtype=flat[0].input.dtype).reshape(flat[0].input.shape)
@@ -160,8 +160,8 @@ def element_of(dtype: npt.DTypeLike) -> str:
     if of.names is not None:
         return _fields(of)
     if of.kind == "c":
-        part = "f32" if of.itemsize == 8 else "f64"
-        return f"re:{part},im:{part}"
+        scalar = "f32" if of.itemsize == 8 else "f64"
+        return f"re:{scalar},im:{scalar}"
     if of.kind == "V" and of.name not in _SCALARS:
         return f"opaque:{of.itemsize}"
     if of.name not in _SCALARS or not of.isnative:
@@ -172,18 +172,18 @@ def element_of(dtype: npt.DTypeLike) -> str:
 
 
 def _fields(of: np.dtype[Any]) -> str:
-    parts, end = [], 0
+    fields, end = [], 0
     for name, (field, offset, *_) in (of.fields or {}).items():
         inner = element_of(field) if field.names is None and field.shape == () else ""
         if not inner or (":" in inner and not inner.startswith("opaque:")):
             raise ConfigError(f"the field {name} is {field}: fields are single numbers")
         if offset != end:
             raise ConfigError("the type has gaps between its fields, which would travel too: leave align=True out")
-        parts.append(f"{name}:{inner}")
+        fields.append(f"{name}:{inner}")
         end = offset + field.itemsize
     if end != of.itemsize:
         raise ConfigError("the type has a gap at its end, which would travel too: leave align=True out")
-    return ",".join(parts)
+    return ",".join(fields)
 
 
 def dtype_of(element: str) -> np.dtype[Any]:
@@ -196,41 +196,21 @@ def dtype_of(element: str) -> np.dtype[Any]:
 
     if element in _NAMES or element.startswith("opaque:"):
         return np.dtype(scalar(element))
-    fields = [part.split(":", 1) for part in element.split(",")]
+    fields = [field.split(":", 1) for field in element.split(",")]
     return np.dtype([(name, scalar(of)) for name, of in fields])
 
 
-class OwnFlat:
-    """The input and the output of a collective with an own operator, as bytes."""
-
-    dtype = "u8"
-
-    def __init__(self, op: Operator, x: npt.ArrayLike, out: Array | None) -> None:
-        """Check the arrays; copy the input where its memory cannot travel as it is."""
-        array = np.asarray(x)
-        element = element_of(array.dtype)
-        if array.dtype.itemsize != op.dtype.itemsize or (
-            element != op.element and not op.element.startswith("opaque:") and array.dtype.kind != "V"
-        ):
-            raise ConfigError(f"x has elements of {element}, and {op.name} is for {op.element}")
-        if out is not None:
-            check_out(array.shape, array.dtype, out)
-        self.input: Array = np.ascontiguousarray(array).reshape(array.shape)
-        #: The caller's result.
-        self.result: Array = np.empty(array.shape, array.dtype) if out is None else out
-        self.output: Array = self.result if self.result.flags.c_contiguous else np.empty(array.shape, array.dtype)
-        self.bytes_in: Array = _bytes(self.input)
-        self.bytes_out: Array = _bytes(self.output)
-        if np.may_share_memory(self.bytes_in, self.bytes_out):
-            self.bytes_in = self.bytes_in.copy()
-
-    def finish(self) -> Array:
-        """Convert the received result to the caller's layout."""
-        if self.output is not self.result:
-            np.copyto(self.result, self.output)
-        return self.result
-
-
-def _bytes(array: Array) -> Array:
-    """Return the bytes of an array in C order."""
-    return array.reshape(-1).view(np.uint8)
+def custom_operands(op: Operator, x: Any, out: Any) -> Operands:
+    """Check the arrays of a collective with a custom operator; they travel as bytes."""
+    array = as_array(x)
+    element = element_of(array.dtype)
+    if array.dtype.itemsize != op.dtype.itemsize or (
+        element != op.element and not op.element.startswith("opaque:") and array.dtype.kind != "V"
+    ):
+        raise ConfigError(f"x has elements of {element}, and {op.name} is for {op.element}")
+    target = np.empty(array.shape, array.dtype) if out is None else checked_out(array.shape, array.dtype, out)
+    sent = np.ascontiguousarray(array).reshape(array.shape)
+    received = target if target.flags.c_contiguous else np.empty(array.shape, array.dtype)
+    if np.may_share_memory(sent, received):
+        sent = sent.copy()
+    return Operands(sent, received, "u8", target, target if out is None else out)

@@ -13,21 +13,21 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tributary import _at_home
+from tributary import _reference
 from tributary._arrays import Array
 
 
 def reference(arrays: Sequence[npt.ArrayLike], tree: Any = None, op: str = "sum") -> Array:
-    """Compute at home what `allreduce` gives every rank of a PANAMA job, to the bit.
+    """Compute on one machine what `all_reduce` gives every rank of a PANAMA job, to the bit.
 
     Args:
         arrays: each rank's input, by rank; of one type and shape.
-        tree: who is added to whom. One switch over all ranks in their order if None; else as `tributary status --json`
-            tells it (one of a job's `trees`, or all of them where they add in the same order), or as nested lists:
-            [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks.
+        tree: which ranks each switch adds. One switch over all ranks in their order if None; else as
+            `tributary status --json` shows it (one of a job's `trees`, or all of them where they add in the same
+            order), or as nested lists: [[0, 1], [2, 3]] is a switch over two, each of which adds two ranks.
         op: the operator.
 
-    Raises `ConfigError` if the arrays differ in type or shape, if the tree is none over these ranks, or if trees add
+    Raises `ConfigError` if the arrays differ in type or shape, if the tree is not one over these ranks, or if trees add
     in different orders: then the bits of a block depend on the tree that it went over.
     """
-    return _at_home.reference("panama", arrays, tree, op)
+    return _reference.reference("panama", arrays, tree, op)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from tributary import _core
 from tributary._arrays import Array, dtype_name, is_flat, native_copy
-from tributary.errors import TributaryError
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class SparseBytes:
     indices: Array
     #: The bytes of a value for each index, big-endian.
     values: Array
-    #: A type of :meth:`tributary.Group.allreduce`, by its name here: "f32", "bf16", "i64" ...
+    #: A type of :meth:`tributary.Group.all_reduce`, by its name here: "f32", "bf16", "i64" ...
     dtype: str
     #: Elements of the whole array.
     size: int
@@ -68,11 +67,11 @@ class SparseHandle:
         self._element = element
         self._result: tuple[Array, Array] | None = None
 
-    def wait(self, timeout: float | None = None) -> tuple[Array, Array]:
+    def result(self, timeout: float | None = None) -> tuple[Array, Array]:
         """Wait for the result and return it: ascending indices, and a value for each.
 
-        Raises `TimeoutError` where `timeout` seconds pass first; the collective then goes on, and its own timeout still
-        holds. Raises the collective's error if it failed.
+        Raises `TimeoutError` if `timeout` seconds pass first: the collective continues, and its own timeout still
+        applies. Raises the collective's error if it failed.
         """
         if self._result is None:
             if not self._pending.wait(timeout):
@@ -84,10 +83,3 @@ class SparseHandle:
     def done(self) -> bool:
         """Whether the collective has ended, successfully or not."""
         return self._pending.is_done()
-
-    @property
-    def result(self) -> tuple[Array, Array]:
-        """The result of a collective that has ended."""
-        if not self.done():
-            raise TributaryError("the collective is still under way; wait() for it first")
-        return self.wait()

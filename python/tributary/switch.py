@@ -15,18 +15,19 @@ class Switch:
     """
 
     def __init__(
-        self, listen: str = "127.0.0.1:0", *, cores: int = 1, memory_mib: int | None = None, http: str | None = None
+        self, listen: str = "127.0.0.1:0", *, cores: int = 1, memory: int | str | None = None, http: str | None = None
     ) -> None:
         """Start listening.
 
         Args:
             listen: "ADDR:PORT"; port 0 lets the system choose.
             cores: threads that aggregate.
-            memory_mib: memory for jobs and for what they share; `tributary switch --memory` has the same default.
+            memory: for jobs and for what they share, in bytes or as "256 MiB"; `tributary switch --memory` has the same
+                default.
             http: another "ADDR:PORT" for /metrics and /jobs, which are served at `listen` in any case.
 
         """
-        self._core = _core.Switch(listen, cores, memory_mib, http)
+        self._core = _core.Switch(listen, cores, None if memory is None else str(memory), http)
         #: The address to which workers connect.
         self.address: str = self._core.address()
         #: The address of /metrics and /jobs, if they are served.

@@ -1,6 +1,6 @@
 """PyTorch's suite with our backend in Gloo's place, and one test of it, in fresh processes, one a rank.
 
-The suite reads ``BACKEND`` and ``WORLD_SIZE`` as it is imported; ``CONFORMANCE_BACKEND`` says whom it tests.
+The suite reads ``BACKEND`` and ``WORLD_SIZE`` as it is imported; ``CONFORMANCE_BACKEND`` says which backend it tests.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def give(window: Browser, token: str) -> None:
 
 
 def main() -> None:
-    """Ask as a stranger, with a wrong token, and with the right one."""
+    """Ask without a token, with a wrong token, and with the right one."""
     folder = Path(sys.argv[1])
     tokens = folder / "tokens.toml"
     tokens.write_text(f'[[tenant]]\nname = "me"\ntoken = "{TOKEN}"\n')

@@ -118,8 +118,8 @@ def watch(folder: Path) -> None:
         until(prometheus, "a dead rank", "tributary_jobs_members_lost_total > 0")
         until(prometheus, "a job that stands still", "tributary_jobs_stalled_seconds > 5")
         until(prometheus, "lost results", f"{RESENDS} > 0")
-        until(prometheus, "a straggler", f"min_over_time(tributary_jobs_waiting_for[{RATE_S}s]) > 0")
-        until(prometheus, "strangers", f"rate(tributary_strangers_total[{RATE_S}s]) > 0")
+        until(prometheus, "a straggler", f"min_over_time(tributary_jobs_awaited_ranks[{RATE_S}s]) > 0")
+        until(prometheus, "strangers", f"rate(tributary_rejected_packets_total[{RATE_S}s]) > 0")
         until(prometheus, "shared memory", "tributary_shared_slots > 0")
         until(prometheus, "a refusal", f"rate(tributary_api_errors_total[{RATE_S}s]) > 0")
         until(prometheus, "an alert", 'ALERTS{alertname="TributaryMemberLost"}')
@@ -147,7 +147,7 @@ def sum_until_done(folder: Path, job: str, pause_s: float) -> None:
         while True:
             time.sleep(pause_s)
             data[0] = (folder / "done").exists()
-            if group.allreduce(data)[0] > 0:
+            if group.all_reduce(data)[0] > 0:
                 return
 
 
@@ -156,7 +156,7 @@ def never_call(folder: Path) -> None:
     with tributary.connect(SWITCH, job="stuck", rank=HOST - 1, world_size=WORLD, timeout=PATIENCE_S) as group:
         if HOST < WORLD:
             try:
-                group.allreduce(np.ones(1_000, np.float32))
+                group.all_reduce(np.ones(1_000, np.float32))
             except tributary.TributaryError:
                 return  # The last one has left when all was seen.
         while not (folder / "done").exists():
@@ -165,7 +165,7 @@ def never_call(folder: Path) -> None:
 
 def lose_a_rank(folder: Path) -> None:
     """Sum in a process of its own, and kill the last when Prometheus looks: an increase needs a value before."""
-    words = ["--switch", SWITCH, "--job", "dead", "--rank", str(HOST - 1), "--world", str(WORLD)]
+    words = ["--switch", SWITCH, "--job", "dead", "--rank", str(HOST - 1), "--world-size", str(WORLD)]
     endless = ["--elements", "10000", "--iters", "100000000"]
     command = [sys.executable, "-m", "tributary", "allreduce", *words, *endless]
     rank = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -182,7 +182,7 @@ def try_every_protocol() -> None:
         names = re.findall(r'jobs_packets_total\{protocol="([\w-]+)"\}', answer.read().decode())
     for name in names:
         with tributary.connect(SWITCH, job=f"one-{name}", rank=0, world_size=1, protocol=name) as group:
-            group.allreduce(np.ones(1_000, np.float32))
+            group.all_reduce(np.ones(1_000, np.float32))
 
 
 def knock(folder: Path) -> None:

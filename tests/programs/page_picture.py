@@ -35,7 +35,7 @@ def job(pool: ThreadPoolExecutor, switch: str, name: str, slow_s: float, stop: t
                 # Every rank stops after the same sum.
                 time.sleep(slow_s if is_late else 0.02)
                 data[:] = 0
-                if group.allreduce(data)[0]:
+                if group.all_reduce(data)[0]:
                     return
 
     for number in range(WORLD):
@@ -48,9 +48,9 @@ def stuck(pool: ThreadPoolExecutor, switch: str, name: str, stop: threading.Even
     def one(number: int) -> None:
         group = rank.connect(number, WORLD, switch, name, timeout=2 * RUN_S)
         if number != 2:
-            group.allreduce_async(np.ones(1_000, np.float32))
+            group.all_reduce_async(np.ones(1_000, np.float32))
         stop.wait()
-        group.abandon()
+        group.abort()
 
     for number in range(WORLD):
         pool.submit(one, number)

@@ -80,14 +80,14 @@ def sums(rank: int, world: int, switch: str, job: str, protocol: str) -> list[st
                 for op in ("sum", "avg"):
                     x = data(rank, size, dtype)
                     before = digest(x)
-                    result = group.allreduce(x, op=op)
+                    result = group.all_reduce(x, op=op)
                     assert result.dtype == x.dtype
                     assert digest(x) == before, "the input was touched"
                     exact, bound = expected(world, size, dtype, op)
                     wrong = ~(np.abs(result.astype(np.float64) - exact.astype(np.float64)) <= bound)
                     assert not wrong.any(), (size, dtype, op, np.flatnonzero(wrong)[:5])
                     digests.append(digest(result))
-        assert group.stats().in_network == (1.0 if _core.sums_in_network(protocol) else 0.0)
+        assert group.stats().in_network == (1.0 if _core.summed_by_switches(protocol) else 0.0)
     return digests
 
 
@@ -96,9 +96,9 @@ def shared_sums(rank: int, world: int, switch: str, job: str, protocol: str) -> 
     digests = []
     with connect(rank, world, switch, job, protocol=protocol) as group:
         for size in (0, 1, 65, 200_003):
-            integers = group.allreduce(data(rank, size, "i32"), op="sum")
+            integers = group.all_reduce(data(rank, size, "i32"), op="sum")
             assert np.array_equal(integers, expected(world, size, "i32", "sum")[0])
-            floats = group.allreduce(data(rank, size, "f32"), op="sum")
+            floats = group.all_reduce(data(rank, size, "f32"), op="sum")
             exact, bound = expected(world, size, "f32", "sum")
             assert np.all(np.abs(floats.astype(np.float64) - exact) <= 4 * bound)
             digests += [digest(integers), digest(floats)]
@@ -142,12 +142,12 @@ def parts(rank: int, world: int, switch: str, job: str, protocol: str) -> None:
             started = group.reduce_scatter_async(np.asfortranarray(x), op="max", out=x[mine])
             names = np.array([[f"rank {rank}", str(i)] for i in range(size)], dtype="S9").reshape(size, 2)
             everybody = np.asfortranarray(np.empty((world * size, 2), dtype="S9"))
-            assert group.all_gather_async(names, out=everybody).wait() is everybody
+            assert group.all_gather_async(names, out=everybody).result() is everybody
             largest = np.max([data(other, 3 * world * size, "i32") for other in range(world)], axis=0)
-            np.testing.assert_array_equal(started.wait(), largest.reshape(world * size, 3)[mine])
+            np.testing.assert_array_equal(started.result(), largest.reshape(world * size, 3)[mine])
             assert all(name == f"rank {i // size}".encode() for i, name in enumerate(everybody[:, 0]))
         floats = data(rank, 5 * world, "f32")
-        np.testing.assert_array_equal(group.all_gather(group.reduce_scatter(floats)), group.allreduce(floats))
+        np.testing.assert_array_equal(group.all_gather(group.reduce_scatter(floats)), group.all_reduce(floats))
         np.testing.assert_array_equal(group.all_gather(10 * rank), np.arange(world) * 10)
 
 
@@ -155,7 +155,7 @@ def large(rank: int, world: int, switch: str, job: str) -> str:
     """64 MiB at once."""
     with connect(rank, world, switch, job) as group:
         x = np.full(16 << 20, rank + 1, np.int32)
-        group.allreduce(x, out=x)
+        group.all_reduce(x, out=x)
         assert (x == world * (world + 1) // 2).all()
         return digest(x)
 
@@ -165,8 +165,8 @@ def burst(rank: int, world: int, switch: str, job: str) -> list[str]:
     random = np.random.default_rng(7)
     sizes = [int(size) for size in random.integers(0, 20_000, 200)]
     with connect(rank, world, switch, job) as group:
-        handles = [group.allreduce_async(data(rank, size, "i32")) for size in sizes]
-        results = [handle.wait() for handle in handles]
+        handles = [group.all_reduce_async(data(rank, size, "i32")) for size in sizes]
+        results = [handle.result() for handle in handles]
     for size, result in zip(sizes, results, strict=True):
         np.testing.assert_array_equal(result, expected(world, size, "i32", "sum")[0])
     return [digest(result) for result in results]
@@ -177,7 +177,7 @@ def failing(rank: int, world: int, switch: str, job: str, brings: list[dict[str,
     mine: dict[str, Any] = {"world": world, "size": 1000, "dtype": np.float32, "op": "sum"} | brings[rank]
     try:
         with connect(rank, mine["world"], switch, job, timeout=3.0) as group:
-            group.allreduce(np.ones(mine["size"], mine["dtype"]), op=mine["op"])
+            group.all_reduce(np.ones(mine["size"], mine["dtype"]), op=mine["op"])
     except tributary.TributaryError as error:
         return type(error).__name__, str(error)
     return "", "nothing went wrong"
@@ -191,6 +191,6 @@ def bereaved(
         x = np.ones(elements, np.float32)
         try:
             while True:
-                group.allreduce(x)
+                group.all_reduce(x)
         except tributary.CollectiveError as error:
             return type(error).__name__, str(error), getattr(error, "missing", ())

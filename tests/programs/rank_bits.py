@@ -42,7 +42,7 @@ def digest(
         for start, end in itertools.pairwise([0, *cuts, SIZE]):
             if draw is not None:
                 time.sleep(draw.random() / 50)
-            total[start:end] = group.allreduce(source[start:end])
+            total[start:end] = group.all_reduce(source[start:end])
         return rank.digest(total)
 
 

@@ -20,9 +20,9 @@ def one(own: int, switch: str, job: str) -> tuple[str, int]:
     """A rank of one run, which comes when it comes."""
     time.sleep(random.random() / 20)
     with rank.connect(own, WORLD, switch, job, timeout=60.0, protocol=PROTOCOL) as group:
-        first = rank.digest(group.allreduce(rank.data(own, SIZE, "f32")))
+        first = rank.digest(group.all_reduce(rank.data(own, SIZE, "f32")))
         time.sleep(random.random() / 50)
-        again = rank.digest(group.allreduce(rank.data(own, SIZE, "f32")))
+        again = rank.digest(group.all_reduce(rank.data(own, SIZE, "f32")))
         assert first == again
         return first, group.stats().retransmissions
 

@@ -61,7 +61,7 @@ def rounds(own: int, world: int, at: str, protocol: str, plan: str) -> dict[str,
             for run in range(job, RUNS, JOBS):
                 # Some rank is the last, another one each time.
                 time.sleep(random.Random(1_000 * run + own).random() / 20)
-                digests.append(rank.digest(group.allreduce(rank.data(own, SIZE, "f32"))))
+                digests.append(rank.digest(group.all_reduce(rank.data(own, SIZE, "f32"))))
                 orders.add(group.stats().order)
     return {"digests": sorted(set(digests)), "orders": sorted(orders, key=str), "runs": len(digests)}
 

@@ -1,4 +1,4 @@
-"""What one rank does with sparse arrays, in a process of its own; as a program, a rank of `tributary star`."""
+"""What one rank does with sparse arrays, in a process of its own; as a program, a rank of `tributary lab star`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def wrong_results(group: tributary.Group, dtypes: list[Any], ops: list[str]) -> 
         for op in ops:
             for size, ppm in CASES:
                 mine = brought(group.rank, size, ppm, dtype)
-                indices, values = group.allreduce_sparse(*mine, size, op=op)
+                indices, values = group.all_reduce_sparse(*mine, size, op=op)
                 places, numbers = right(group.world_size, size, ppm, dtype, op)
                 same = np.array_equal(indices, places) and np.array_equal(values.astype(np.float64), numbers)
                 if not same or values.dtype != dtype or indices.dtype != np.int64:
@@ -71,8 +71,8 @@ def every_type(own: int, world: int, switch: str, job: str, dtypes: list[Any], o
 def cancels(own: int, world: int, switch: str, job: str) -> tuple[list[int], list[float]]:
     """A sum that cancels to zero, beside an average, whose divisor is all ranks."""
     with rank.connect(own, world, switch, job, protocol=PROTOCOL, options=OPTIONS) as group:
-        sums = group.allreduce_sparse([3, 5 + own], [1.0 - 2.0 * own, 4.0], 9)
-        averages = group.allreduce_sparse([3, 5 + own], [1.0 - 2.0 * own, 4.0], 9, op="avg")
+        sums = group.all_reduce_sparse([3, 5 + own], [1.0 - 2.0 * own, 4.0], 9)
+        averages = group.all_reduce_sparse([3, 5 + own], [1.0 - 2.0 * own, 4.0], 9, op="avg")
         assert np.array_equal(sums[0], averages[0])
         return sums[0].tolist(), [*sums[1].tolist(), *averages[1].tolist()]
 
@@ -84,11 +84,11 @@ def refused_first(own: int, world: int, switch: str, job: str, bad: list[Any]) -
         before = group.stats().packets_sent
         for indices, values, size in bad if own == 0 else []:
             try:
-                group.allreduce_sparse(indices, values, size)
+                group.all_reduce_sparse(indices, values, size)
             except (ValueError, TypeError) as error:
                 sentences.append(f"{type(error).__name__}: {error}")
         sent = group.stats().packets_sent - before
-        _, values = group.allreduce_sparse([7], [1.0 + own], 10)
+        _, values = group.all_reduce_sparse([7], [1.0 + own], 10)
         return sentences, sent, float(values[0])
 
 
@@ -107,7 +107,7 @@ def main() -> None:
             # All ranks have the same bits: a table of them, in a job that takes nothing else, is a sparse sum too.
             words = np.frombuffer(bytes.fromhex("".join(digests)), np.uint8)
             places = np.arange(words.size)
-            least, most = (group.allreduce_sparse(places, words, words.size, op=op)[1] for op in ("min", "max"))
+            least, most = (group.all_reduce_sparse(places, words, words.size, op=op)[1] for op in ("min", "max"))
             assert np.array_equal(least, most), "ranks have other bits"
             told[sparse] = group.stats().retransmissions
     print(json.dumps(told))

@@ -79,7 +79,7 @@ def reconfigure(uuid: int, handles: list[str] | set[str], timeout: timedelta = L
 
 
 def check(rank: int, size: int) -> None:
-    """This process is that rank of so many, and all that members do together works."""
+    """This process is that rank of this many, and all that members do together works."""
     assert (dist.get_rank(), dist.get_world_size()) == (rank, size)
     group = dist.group.WORLD
     assert group is not None
@@ -236,7 +236,7 @@ def bad_use(number: int, count: int, meet: str) -> None:
             (1, handles, "number was already used"),
             (2, handles[:number] + handles[number + 1 :], "this process's handle is not among the"),
             (2, [mine, mine], "a handle is there twice"),
-            (2, [mine, "gloo:1:2"], "'gloo:1:2' is no handle of a tributary group"),
+            (2, [mine, "gloo:1:2"], "'gloo:1:2' is not a handle of a tributary group"),
             (2, [mine, other], "of a process that uses another store"),
             (2, [], "this process's handle is not among the 0"),
         ]:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import tributary.torch
 from torch_world import data, datas, digest
-from tributary.errors import Mismatch
+from tributary.errors import MismatchError
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
     try:
         dist.broadcast(torch.zeros(1000), 1 if rank == 0 else 2)
         raise AssertionError("ranks that name different roots are told")
-    except Mismatch as error:
+    except MismatchError as error:
         assert "from rank 1" in str(error), error
         assert "from rank 2" in str(error), error
     # In one piece: all ranks write to one pipe.

@@ -95,7 +95,7 @@ def expression(rank: int, size: int, meet: str, protocol: str) -> None:
 def refused(rank: int, size: int, meet: str, protocol: str, part: str) -> None:
     """A protocol without such jobs says so, and goes on."""
     with world(rank, size, meet, protocol=protocol):
-        with pytest.raises(tributary.Unsupported, match=part):
+        with pytest.raises(tributary.UnsupportedError, match=part):
             tributary.torch.all_reduce(torch.ones(3), op=Operator.expression(FARTHEST, dtype="f32"))
         dist.barrier()
 
@@ -121,7 +121,7 @@ def unfit(rank: int, size: int, meet: str, protocol: str) -> None:
     with world(rank, size, meet, protocol=protocol):
         with pytest.raises(tributary.ConfigError, match=r"torch.float32\[3, 2\], and maxloc is for v:f32,i:i32"):
             tributary.torch.all_reduce(torch.ones(3, 2), op=op)
-        with pytest.raises(tributary.Unsupported, match="sparse"):
+        with pytest.raises(tributary.UnsupportedError, match="sparse"):
             tributary.torch.all_reduce(torch.eye(3).to_sparse(), op=op)
         dist.barrier()
 
@@ -151,7 +151,7 @@ def training(rank: int, size: int, meet: str, protocol: str) -> str:
         op = Operator.expression("a + b", dtype="f32")
         state = tributary.torch.Combine(op, before=lambda gradients: gradients / size)
         mine = stepped(plane_of(3), tributary.torch.combine_hook, state, rank)
-        right = stepped(plane_of(3), tributary.torch.allreduce_hook, None, rank)
+        right = stepped(plane_of(3), tributary.torch.all_reduce_hook, None, rank)
         for one, other in zip(mine, right, strict=True):
             torch.testing.assert_close(one, other)
         farthest = tributary.torch.Combine(Operator.expression(FARTHEST, dtype="f32"))
@@ -177,7 +177,7 @@ def eight_bits(rank: int, size: int, meet: str, protocol: str) -> str:
             after=lambda combined: combined.float(),
         )
         mine = stepped(plane_of(5), tributary.torch.combine_hook, state, rank)
-        right = stepped(plane_of(5), tributary.torch.allreduce_hook, None, rank)
+        right = stepped(plane_of(5), tributary.torch.all_reduce_hook, None, rank)
         for one, other in zip(mine, right, strict=True):
             assert (one - other).norm() < 0.1 * other.norm()
         return digest(*mine)

@@ -20,7 +20,7 @@ def lacking(rank: int, size: int, meet: str, protocol: str, options: str) -> tup
     """
     with world(rank, size, meet, protocol=protocol, options=options):
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4000, 1, bias=False))
-        model.register_comm_hook(None, tributary.torch.allreduce_hook)
+        model.register_comm_hook(None, tributary.torch.all_reduce_hook)
         seen = []
         for _ in range(3):
             model.zero_grad()

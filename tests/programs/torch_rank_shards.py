@@ -69,7 +69,7 @@ def crowded(rank: int, size: int, meet: str, switch: str, protocol: str) -> list
 
 
 def moving(rank: int, size: int, meet: str, switch: str, what: str, elements: int) -> int:
-    """One operation on so many float32 in all; how many packets this rank has sent again."""
+    """One operation on this many float32 in all; how many packets this rank has sent again."""
     with world(rank, size, meet, switch=switch):
         whole, part = torch.ones(elements), torch.ones(elements // size)
         if what == "reduce-scatter":

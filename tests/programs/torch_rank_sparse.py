@@ -62,11 +62,11 @@ def sums(rank: int, size: int, meet: str, protocol: str) -> list[str]:
 
 
 def refusals(rank: int, size: int, meet: str, protocol: str, options: str, op: str, part: str) -> None:
-    """What is no sum of sparse tensors is refused on every rank, and the group goes on."""
+    """What is not a sum of sparse tensors is refused on every rank, and the group goes on."""
     with world(rank, size, meet, protocol=protocol, options=options):
         try:
             dist.all_reduce(torch.eye(3).to_sparse(), op=getattr(dist.ReduceOp, op))
-        except tributary.Unsupported as error:
+        except tributary.UnsupportedError as error:
             assert part in str(error), error
         else:
             raise AssertionError("it was summed")
@@ -150,7 +150,7 @@ def topk(rank: int, size: int, meet: str, protocol: str) -> str:
         (left,) = hook.left.values()
         dist.all_reduce(left, op=dist.ReduceOp.AVG)
         torch.testing.assert_close(total + left.reshape(40, 25), STEPS * mean)
-        # In turn each element is among the largest, but for small ones.
+        # In turn each element is among the largest, except small ones.
         assert (total != 0).float().mean() > 0.5
         forgetful = tributary.torch.TopK(ratio=0.1, error_feedback=False)
         lost = delivered(forgetful)

@@ -21,7 +21,7 @@ def hooked(rank: int, size: int, meet: str) -> str:
     group = dist.new_group(backend="tributary", timeout=timedelta(seconds=20))
     torch.manual_seed(rank)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 5))
-    model.register_comm_hook(group, tributary.torch.allreduce_hook)
+    model.register_comm_hook(group, tributary.torch.all_reduce_hook)
     for _ in range(3):
         model(torch.randn(4, 20)).square().mean().backward()
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]

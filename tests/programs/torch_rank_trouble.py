@@ -113,7 +113,7 @@ def strict(rank: int, size: int, meet: str) -> None:
         ]:
             try:
                 dist.all_reduce(tensor, op=op)
-            except tributary.Unsupported as error:
+            except tributary.UnsupportedError as error:
                 assert word in str(error)
                 assert "TRIBUTARY_FALLBACK=gloo" in str(error)
             else:
@@ -126,7 +126,7 @@ def refusals(rank: int, size: int, meet: str) -> None:
     with world(rank, size, meet):
         try:
             dist.all_reduce(torch.eye(3).to_sparse())
-        except tributary.Unsupported as error:
+        except tributary.UnsupportedError as error:
             assert "to_dense" in str(error)
         else:
             raise AssertionError("it was summed")

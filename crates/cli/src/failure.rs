@@ -15,7 +15,7 @@ pub enum Failure {
     /// The command failed: exit code 1.
     Failed(String),
     /// Like `Failed`, when stdout has the JSON object already.
-    Told(String),
+    Reported(String),
     /// The reader of the output went away, so nothing is reported.
     ReaderGone,
 }
@@ -34,20 +34,20 @@ impl Failure {
     /// The sentence: the error, and what to do about it.
     pub fn sentence(&self) -> &str {
         match self {
-            Failure::Usage(sentence) | Failure::Failed(sentence) | Failure::Told(sentence) => sentence,
+            Failure::Usage(sentence) | Failure::Failed(sentence) | Failure::Reported(sentence) => sentence,
             Failure::ReaderGone => "nobody reads the output any more",
         }
     }
 
-    /// Tells the person (and, with `--json`, the script) and returns the exit code.
+    /// Prints it for people (and, with `--json`, for scripts), and returns the exit code.
     pub fn report(&self, json: bool) -> i32 {
         let code = match self {
             Failure::Usage(_) => 2,
-            Failure::Failed(_) | Failure::Told(_) => 1,
+            Failure::Failed(_) | Failure::Reported(_) => 1,
             Failure::ReaderGone => return 0,
         };
         let sentence = self.sentence();
-        if json && !matches!(self, Failure::Told(_)) {
+        if json && !matches!(self, Failure::Reported(_)) {
             // The sentence goes to stderr, even if stdout fails.
             let _ = output::json(&json!({ "error": sentence }));
         }

@@ -4,24 +4,24 @@
 //! with its flags (`Args`) and its `run`. Output for people and scripts goes through `output.rs`, failures through
 //! `failure.rs`.
 
-mod address;
+mod cluster;
 mod commands;
 mod failure;
+mod flags;
 mod log;
 mod npy;
 mod output;
 mod program;
 mod python;
-mod stage;
 
 use std::ffi::OsString;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
-pub use crate::address::parse_switch;
 use crate::commands::Cli;
 use crate::failure::Failure;
+pub use crate::flags::{parse_memory, parse_switch};
 pub use crate::program::Program;
 
 /// Runs the program with these arguments, its name first, and returns the exit code: 0 when all went well,
@@ -45,14 +45,14 @@ pub fn run(program: &Program, args: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-/// Help and version are no errors; everything else is reported like all other errors.
+/// Help and version are not errors; everything else is reported like all other errors.
 fn not_parsed(error: &clap::Error) -> i32 {
     let code = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => 2,
         _ => return Failure::Usage(sentence(error)).report(false),
     };
-    // A reader that went away (`tributary --help | head -1`) is no error.
+    // A reader that went away (`tributary --help | head -1`) is not an error.
     let _ = error.print();
     code
 }

@@ -11,7 +11,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// This process's own executable, or its name if /proc does not tell the path; wrong inside an interpreter.
+    /// This process's own executable, or its name if /proc does not have the path; wrong inside an interpreter.
     pub fn this_binary() -> io::Result<Program> {
         let path = match (std::env::current_exe(), std::env::args_os().next()) {
             (Ok(path), _) => path.into_os_string(),

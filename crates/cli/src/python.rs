@@ -35,8 +35,8 @@ impl Module {
     /// Why it failed, in a sentence, from its output.
     pub fn failed(&self, stderr: &str) -> String {
         let last = stderr.lines().last().unwrap_or("it said nothing").trim();
-        let Some(place) = last.find("No module named") else { return last.to_string() };
-        let (python, missing) = (self.interpreter.to_string_lossy(), last[place..].trim_end_matches(')'));
+        let Some(start) = last.find("No module named") else { return last.to_string() };
+        let (python, missing) = (self.interpreter.to_string_lossy(), last[start..].trim_end_matches(')'));
         format!("{python} says: {missing}; `pip install 'tributary-ina[{}]'` for it brings what is missing", self.extra)
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_with_what_brings_it() {
+    fn what_is_missing_is_named_with_what_installs_it() {
         let program = Program::launched_by(vec!["/usr/bin/python3".into(), "-m".into(), "tributary".into()]);
         let module = Module::new(&program, "tributary.plots", "plots");
         assert_eq!(

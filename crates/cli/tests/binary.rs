@@ -45,7 +45,7 @@ fn stop(switch: Child) -> Output {
 fn a_switch_serves_until_sigterm_and_ends_with_0() {
     let (switch, address) = switch();
     let worker = |rank| {
-        let place = ["allreduce", "--switch", &address, "--job", "a", "--rank", rank, "--world", "2"];
+        let place = ["allreduce", "--switch", &address, "--job", "a", "--rank", rank, "--world-size", "2"];
         tributary(&[&place[..], &["--elements", "100000", "--json"]].concat()).spawn().unwrap()
     };
     for worker in [worker("0"), worker("1")] {

@@ -1,4 +1,4 @@
-//! `tributary demo` and `tributary bench`, small: that they run, check what they sum, and say what they measured.
+//! `tributary demo` and `tributary lab bench`, small: that they run, check what they sum, and say what they measured.
 
 use std::process::{Command, Output};
 
@@ -67,7 +67,7 @@ fn the_quick_bench_measures_every_contender_that_is_there() {
     if !namespaces() {
         return;
     }
-    let report = report(&["bench", "--quick", "--no-gloo", "--json"]);
+    let report = report(&["lab", "bench", "--quick", "--no-gloo", "--json"]);
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.iter().map(|row| row["loss_percent"].as_f64().unwrap()).collect::<Vec<_>>(), [0.0, 1.0]);
     for row in rows {
@@ -84,7 +84,7 @@ fn the_quick_bench_compares_types_and_ways_to_sum_them() {
     if !namespaces() {
         return;
     }
-    let words = ["bench", "--quick", "--no-gloo", "--hosts", "2", "--elements", "5000"];
+    let words = ["lab", "bench", "--quick", "--no-gloo", "--hosts", "2", "--elements", "5000"];
     let report = report(&[&words[..], &["--dtype", "f32,bf16", "--numbers", "float,fixed", "--json"]].concat());
     let lines = report["rows"][0]["lines"].as_array().unwrap();
     let of = |dtype: &str, numbers: &str| {
@@ -113,7 +113,8 @@ fn the_quick_bench_of_named_protocols_measures_these_alone_beside_a_parameter_se
     }
     let served = tributary_proto::protocols::ALL.iter().filter(|protocol| protocol.server_machine().is_some());
     let names: Vec<&str> = served.map(|protocol| protocol.name).collect();
-    let words = ["bench", "--quick", "--no-gloo", "--hosts", "2", "--servers", "1", "--elements", "20000", "--json"];
+    let words =
+        ["lab", "bench", "--quick", "--no-gloo", "--hosts", "2", "--servers", "1", "--elements", "20000", "--json"];
     let report = report(&[&words[..], &["--protocol", &names.join(",")]].concat());
     let lines = report["rows"][0]["lines"].as_array().unwrap();
     assert_eq!(lines.iter().map(|line| line["contender"].as_str().unwrap()).collect::<Vec<_>>(), names);
@@ -126,8 +127,19 @@ fn the_quick_bench_of_sparse_tensors_says_where_lines_cross() {
     if !namespaces() {
         return;
     }
-    let words =
-        ["bench", "--quick", "--no-gloo", "--hosts", "2", "--elements", "20000", "--sparse", "0.01,0.9", "--json"];
+    let words = [
+        "lab",
+        "bench",
+        "--quick",
+        "--no-gloo",
+        "--hosts",
+        "2",
+        "--elements",
+        "20000",
+        "--sparse",
+        "0.01,0.9",
+        "--json",
+    ];
     let report = report(&words);
     let (lines, crossings) = (&report["rows"][0]["lines"], &report["rows"][0]["crossings"]);
     let of_first = lines.as_array().unwrap().iter().filter(|line| line["contender"] == lines[0]["contender"]);
@@ -154,7 +166,7 @@ fn a_bench_without_pytorch_says_how_to_get_it_and_measures_the_rest() {
         return;
     }
     // An interpreter that has no PyTorch, whatever this machine has.
-    let report = report(&["bench", "--quick", "--python", "/bin/false", "--json"]);
+    let report = report(&["lab", "bench", "--quick", "--python", "/bin/false", "--json"]);
     let notes = report["notes"].as_array().unwrap();
     assert!(notes.len() == 1 && notes[0].as_str().unwrap().starts_with("Gloo was left out."), "{notes:?}");
     assert_eq!(report["rows"][0]["lines"].as_array().unwrap().len(), contenders().len());
@@ -165,8 +177,19 @@ fn two_tenants_take_turns_with_every_way_to_share_a_switch() {
     if !namespaces() {
         return;
     }
-    let words =
-        ["bench", "--tenants", "--quick", "--elements", "20000", "--rate-gbps", "0.5", "--aggregators", "64", "--json"];
+    let words = [
+        "lab",
+        "bench",
+        "--tenants",
+        "--quick",
+        "--elements",
+        "20000",
+        "--rate",
+        "500Mbit/s",
+        "--aggregators",
+        "64",
+        "--json",
+    ];
     let report = report(&words);
     assert_eq!(report["memory_blocks"], 64);
     let lines = report["lines"].as_array().unwrap();
@@ -185,14 +208,14 @@ fn two_tenants_take_turns_with_every_way_to_share_a_switch() {
 #[test]
 fn a_star_that_cannot_be_is_refused_with_a_sentence() {
     for (words, part) in [
-        (&["bench", "--rate-gbps", "fast"][..], "'unshaped'"),
-        (&["bench", "--loss-percent", "80"], "percentage from 0 to 50"),
-        (&["bench", "--hosts", "1"], "1 is not in 2..=64"),
-        (&["bench", "--sparse", "0"], "share of the elements above 0"),
-        (&["bench", "--tenants", "--hosts", "4"], "cannot be used with"),
-        (&["bench", "--tenants", "--servers", "1"], "cannot be used with"),
-        (&["bench", "--protocol", "smoke"], "it is one of"),
-        (&["bench", "--tenants", "--aggregators", "8"], "8 is not in 32..=1048576"),
+        (&["lab", "bench", "--rate", "fast"][..], "'unshaped'"),
+        (&["lab", "bench", "--loss", "80%"], "a share from 0 % to 50 %"),
+        (&["lab", "bench", "--hosts", "1"], "1 is not in 2..=64"),
+        (&["lab", "bench", "--sparse", "0"], "share of the elements above 0"),
+        (&["lab", "bench", "--tenants", "--hosts", "4"], "cannot be used with"),
+        (&["lab", "bench", "--tenants", "--servers", "1"], "cannot be used with"),
+        (&["lab", "bench", "--protocol", "smoke"], "it is one of"),
+        (&["lab", "bench", "--tenants", "--aggregators", "8"], "8 is not in 32..=1048576"),
     ] {
         let output = tributary(words);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

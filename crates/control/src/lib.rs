@@ -51,7 +51,7 @@
 //! | [`membership`] | who belongs to a pending or running job, and how a loss is noticed |
 //! | [`levels`], [`servers`] | switches with a parent; servers that offer themselves to jobs |
 //! | [`effect`], [`report`] | what the driver carries out; what operators see |
-//! | [`config`] | the files that operators write |
+//! | [`config`], [`quantity`] | the files that operators write, and quantities as people write them |
 //! | [`fabric`], [`routes`], [`trees`] | several switches as one: their layout, the ways between them, and which switch sums for which |
 //!
 //! `docs/control.md` states every rule.
@@ -66,6 +66,7 @@ pub mod levels;
 mod machine;
 mod membership;
 mod names;
+pub mod quantity;
 pub mod report;
 pub mod routes;
 pub mod servers;

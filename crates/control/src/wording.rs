@@ -18,9 +18,9 @@ impl fmt::Display for Ranks<'_> {
 }
 
 /// A number of bytes with a unit.
-pub(crate) struct Bytes(pub u64);
+pub(crate) struct HumanBytes(pub u64);
 
-impl fmt::Display for Bytes {
+impl fmt::Display for HumanBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0..1_024 => write!(f, "{} bytes", self.0),
@@ -48,7 +48,7 @@ mod tests {
         let cases =
             [(0, "0 bytes"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (3 << 19, "1.5 MiB"), (2 << 30, "2.0 GiB")];
         for (bytes, text) in cases {
-            assert_eq!(Bytes(bytes).to_string(), text);
+            assert_eq!(HumanBytes(bytes).to_string(), text);
         }
     }
 }

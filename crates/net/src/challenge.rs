@@ -1,7 +1,7 @@
-//! Proof of an address. A process that joins names the UDP address of its packets. A switch believes the address only
-//! after a question that it sent *to* the address was answered *from* the address by a process that knows of the join,
-//! as QUIC validates addresses (RFC 9000, section 8). So no process can take the address of another's member, and none
-//! can make a switch send more than a few short packets to a third party.
+//! Address validation, as in QUIC (RFC 9000, section 8). A process that joins names the UDP address of its packets. A
+//! switch accepts the address only after a challenge that it sent *to* the address was answered *from* the address by a
+//! process that knows of the join. So no process can take the address of another job's member, and none can make a switch
+//! send more than a few short packets to a third party.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -15,18 +15,18 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
+use crate::os::{self, Waker};
 use crate::udp::{Destination, UdpPort, key_of};
-use crate::wake::{self, Waker};
 
 /// Bytes of a question, and of its answer: the common header and the incarnation of the process that joins.
 pub const LEN: usize = COMMON_LEN + 8;
-/// The most questions to one address. A join has more than 200 bytes, and all its questions together have fewer than
-/// three times as many.
-pub const MOST_QUESTIONS: u32 = 6;
+/// The most challenges to one address. A join has more than 200 bytes, and its challenges together have fewer than three
+/// times as many.
+pub const MAX_ATTEMPTS: u32 = 6;
 /// The pause between the first question and the second. Each further pause is twice as long as the one before.
 const ASK_AGAIN: Span = Span::from_millis(100);
-/// The most questions that one shard has open, for all processes that join.
-const MOST_OPEN: usize = 4_096;
+/// The most challenges that one shard has open.
+const MAX_OPEN: usize = 4_096;
 
 fn packet(kind: u8, nonce: u64, incarnation: u64) -> [u8; LEN] {
     let mut bytes = [0; LEN];
@@ -56,14 +56,14 @@ pub fn answering<T>(socket: &UdpSocket, incarnation: u64, join: impl FnOnce() ->
     Ok(thread::scope(|scope| {
         scope.spawn(|| answer_until(socket, incarnation, &ended));
         // The thread must end also if the join panics, because the scope waits for the thread.
-        let _end = EndsWith(&ended);
+        let _end = WakeOnDrop(&ended);
         join()
     }))
 }
 
-struct EndsWith<'a>(&'a Waker);
+struct WakeOnDrop<'a>(&'a Waker);
 
-impl Drop for EndsWith<'_> {
+impl Drop for WakeOnDrop<'_> {
     fn drop(&mut self) {
         self.0.wake();
     }
@@ -72,7 +72,7 @@ impl Drop for EndsWith<'_> {
 fn answer_until(socket: &UdpSocket, incarnation: u64, ended: &Waker) {
     let mut bytes = [0; 2 * LEN];
     loop {
-        let ready = wake::wait(socket.as_fd(), ended, None);
+        let ready = os::wait(socket.as_fd(), ended, None);
         if ready.woken {
             return;
         }
@@ -87,7 +87,7 @@ fn answer_until(socket: &UdpSocket, incarnation: u64, ended: &Waker) {
 
 /// A question without an answer so far.
 struct Open {
-    whom: (IpAddr, u16),
+    peer: (IpAddr, u16),
     to: Destination,
     incarnation: u64,
     left: u32,
@@ -108,26 +108,26 @@ impl Challenges {
     pub fn ask(
         &mut self,
         now: Time,
-        whom: SocketAddr,
+        peer: SocketAddr,
         to: Destination,
         incarnation: u64,
         questions: u32,
         answered: oneshot::Sender<bool>,
     ) {
         let nonce = getrandom::u64().ok().filter(|nonce| !self.open.contains_key(nonce));
-        let Some(nonce) = nonce.filter(|_| self.open.len() < MOST_OPEN) else {
+        let Some(nonce) = nonce.filter(|_| self.open.len() < MAX_OPEN) else {
             // The call fails only if nobody waits for the answer any more.
             let _ = answered.send(false);
             return;
         };
-        let (whom, left) = (key_of(whom), questions.clamp(1, MOST_QUESTIONS));
-        self.open.insert(nonce, Open { whom, to, incarnation, left, pause: ASK_AGAIN, due: now, answered });
+        let (peer, left) = (key_of(peer), questions.clamp(1, MAX_ATTEMPTS));
+        self.open.insert(nonce, Open { peer, to, incarnation, left, pause: ASK_AGAIN, due: now, answered });
     }
 
     /// Takes an answer. Returns false if the packet does not have the form of an answer.
-    pub fn hear(&mut self, from: SocketAddr, bytes: &[u8]) -> bool {
+    pub fn on_response(&mut self, from: SocketAddr, bytes: &[u8]) -> bool {
         let Some((kind::RESPONSE, nonce, incarnation)) = parse(bytes) else { return false };
-        let right = |open: &Open| open.whom == key_of(from) && open.incarnation == incarnation;
+        let right = |open: &Open| open.peer == key_of(from) && open.incarnation == incarnation;
         if self.open.get(&nonce).is_some_and(right)
             && let Some(open) = self.open.remove(&nonce)
         {
@@ -171,39 +171,39 @@ mod tests {
     #[test]
     fn only_the_process_that_joins_answers_and_only_what_was_asked_counts() {
         let question = packet(kind::CHALLENGE, 7, 99);
-        assert_eq!(answer(&question, 98), None, "a member of another job hears it, and keeps silent");
+        assert_eq!(answer(&question, 98), None, "a member of another job receives it, and keeps silent");
         let right = answer(&question, 99).unwrap();
-        assert_eq!(answer(&right, 99), None, "an answer is no question");
+        assert_eq!(answer(&right, 99), None, "an answer is not a question");
         assert_eq!(answer(&question[..COMMON_LEN], 99), None);
 
         let mut udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
         let asked = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let (whom, elsewhere) = (asked.local_addr().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
+        let (peer, elsewhere) = (asked.local_addr().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
         let (sender, mut answered) = oneshot::channel();
         let mut challenges = Challenges::default();
-        challenges.ask(Time::ZERO, whom, udp.destination(whom), 99, MOST_QUESTIONS, sender);
+        challenges.ask(Time::ZERO, peer, udp.destination(peer), 99, MAX_ATTEMPTS, sender);
         challenges.handle_timeout(Time::ZERO, &mut udp);
         let mut question = [0; LEN];
         assert_eq!(asked.recv(&mut question).unwrap(), LEN);
         let right = answer(&question, 99).unwrap();
-        assert!(challenges.hear(elsewhere, &right), "from another address");
+        assert!(challenges.on_response(elsewhere, &right), "from another address");
         let mut guessed = right;
         guessed[8] ^= 1;
-        assert!(challenges.hear(whom, &guessed), "another number");
+        assert!(challenges.on_response(peer, &guessed), "another number");
         assert!(answered.try_recv().is_err(), "neither is a proof");
-        assert!(challenges.hear(whom, &right));
+        assert!(challenges.on_response(peer, &right));
         assert_eq!(answered.try_recv(), Ok(true));
         assert_eq!(challenges.poll_timeout(), None);
     }
 
     #[test]
-    fn who_does_not_answer_is_asked_a_few_times_and_no_more() {
+    fn a_silent_peer_is_challenged_a_few_times_and_then_given_up() {
         let mut udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let whom = silent.local_addr().unwrap();
+        let peer = silent.local_addr().unwrap();
         let (sender, mut answered) = oneshot::channel();
         let mut challenges = Challenges::default();
-        challenges.ask(Time::ZERO, whom, udp.destination(whom), 1, u32::MAX, sender);
+        challenges.ask(Time::ZERO, peer, udp.destination(peer), 1, u32::MAX, sender);
         while let Some(due) = challenges.poll_timeout() {
             challenges.handle_timeout(due, &mut udp);
         }
@@ -211,6 +211,6 @@ mod tests {
         silent.set_nonblocking(true).unwrap();
         let mut bytes = [0; 100];
         let questions = std::iter::from_fn(|| silent.recv(&mut bytes).ok()).count();
-        assert_eq!(questions, MOST_QUESTIONS as usize);
+        assert_eq!(questions, MAX_ATTEMPTS as usize);
     }
 }

@@ -1,6 +1,8 @@
 //! The control API for workers and operators: blocking calls, with errors that are one sentence.
 
 use std::collections::BTreeMap;
+use std::env::{self, VarError};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -9,21 +11,18 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_control::JobName;
+use tributary_control::config::is_token_byte;
 use tributary_control::levels::ParentAnswer;
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
 use crate::api::{
-    Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_SEAT, StandingBody, SwitchJoinBody,
-    SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
+    Done, ErrorBody, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, NO_CONTROLLER, OfferBody, OfferReply,
+    RetireBody, StandingBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, WatchBody, hex, version,
 };
 use crate::history::History;
 use crate::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use crate::status::SwitchStatus;
-use crate::token::Token;
-
-mod servers;
-pub(crate) use self::servers::ServerClient;
 
 /// Why a call to a switch failed: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +46,7 @@ pub enum ClientError {
 const PROMPT: Duration = Duration::from_secs(5);
 /// The time that the network may take, in addition to the time that a join may wait at the switch.
 const MARGIN: Duration = Duration::from_secs(5);
-/// The time for a leave or for the question whether a job still stands. Their callers should not wait long.
+/// The time for a leave or for a question about a job. Their callers should not wait long.
 const BRIEF: Duration = Duration::from_millis(1_000);
 /// Time for a watch, which the switch ends after 30 s.
 const WATCH: Duration = Duration::from_secs(35);
@@ -128,17 +127,17 @@ impl Client {
         let bytes = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let bytes = bytes.map_err(|error| self.unreachable(error))?;
         if status.is_success() {
-            return serde_json::from_slice(&bytes).map_err(|_| self.stranger());
+            return serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch());
         }
         match serde_json::from_slice(&bytes) {
             Ok(ErrorBody { error, code, rank }) => Err(ClientError::Refused { error, code, rank }),
-            Err(_) => Err(self.stranger()),
+            Err(_) => Err(self.not_a_switch()),
         }
     }
 
-    fn stranger(&self) -> ClientError {
+    fn not_a_switch(&self) -> ClientError {
         ClientError::Unreachable(format!(
-            "what answers at {} is no Tributary switch of this version: check the address, and install the same version \
+            "what answers at {} is not a Tributary switch of this version: check the address, and install the same version \
              on both",
             self.switch
         ))
@@ -156,22 +155,22 @@ impl Client {
                 format!("the switch at {switch} does not answer: check the address, and that TCP to it is let through")
             }
             ureq::Error::Io(io) => format!("the switch at {switch} cannot be reached: {io}"),
-            ureq::Error::Protocol(_) => return self.stranger(),
+            ureq::Error::Protocol(_) => return self.not_a_switch(),
             other => format!("the switch at {switch} cannot be asked: {other}"),
         };
         ClientError::Unreachable(why)
     }
 }
 
-/// The switch above, as a switch below knows it. All calls block.
-pub(crate) struct SwitchAbove {
+/// The control API of a parent switch. All calls block.
+pub(crate) struct ParentApi {
     client: Client,
 }
 
-impl SwitchAbove {
+impl ParentApi {
     /// The switch whose control API is at this address. Calls show it the token.
-    pub fn new(addr: SocketAddr, token: Option<Token>) -> SwitchAbove {
-        SwitchAbove { client: Client::new(addr, token) }
+    pub fn new(addr: SocketAddr, token: Option<Token>) -> ParentApi {
+        ParentApi { client: Client::new(addr, token) }
     }
 
     /// The address of its control API.
@@ -179,19 +178,19 @@ impl SwitchAbove {
         self.client.switch
     }
 
-    /// Joins a job with the ranks that have joined at the switch below. Returns when all ranks of the job are there.
+    /// Joins a job with the ranks that have joined at the child switch. Returns when all ranks of the job are there.
     pub fn join(&self, name: &JobName, body: &SwitchJoinBody, timeout: Duration) -> Result<ParentAnswer, ClientError> {
         let path = format!("/jobs/{name}/switches/join");
         let reply: SwitchJoinReply = self.client.post(&path, body, timeout.saturating_add(MARGIN))?;
-        reply.ascent(self.client.switch.ip()).ok_or_else(|| self.client.stranger())
+        reply.ascent(self.client.switch.ip()).ok_or_else(|| self.client.not_a_switch())
     }
 
-    /// Reports that the switch below has ended its part in a job.
+    /// Leaves a job.
     pub fn leave(&self, name: &JobName, body: &SwitchLeaveBody) -> Result<(), ClientError> {
         self.client.post::<Done>(&format!("/jobs/{name}/switches/leave"), body, BRIEF).map(|Done {}| ())
     }
 
-    /// The ranks that are missing in a job that forms at the switch above.
+    /// The ranks that are missing in a job that forms at the parent.
     pub fn missing(&self, name: &JobName) -> Result<Vec<u16>, ClientError> {
         let jobs: Jobs = self.client.get(&format!("/jobs/{name}"), PROMPT)?;
         Ok(jobs.jobs.into_iter().filter(|job| job.state == "forming").flat_map(|job| job.missing).collect())
@@ -238,7 +237,7 @@ impl Rendezvous for HttpRendezvous {
                 ClientError::Refused { error, .. } => JoinError::Refused(error),
             })?;
         let answer = reply.answer(self.client.switch.ip());
-        let answer = answer.ok_or_else(|| JoinError::Unreachable(self.client.stranger().to_string()))?;
+        let answer = answer.ok_or_else(|| JoinError::Unreachable(self.client.not_a_switch().to_string()))?;
         let mut names = self.names.lock().expect("no call panics while it holds the names");
         names.insert(answer.job_id, request.job.clone());
         Ok(answer)
@@ -252,7 +251,7 @@ impl Rendezvous for HttpRendezvous {
         let Some(name) = self.name(job) else { return };
         let body = LeaveBody { job_id: job.0, key: hex(key.0), rank };
         if let Err(error) = self.client.post::<Done>(&format!("/jobs/{name}/leave"), &body, BRIEF) {
-            tracing::debug!(job = name, rank, %error, "the switch did not hear the leave; the lease will end it");
+            tracing::debug!(job = name, rank, %error, "the switch did not receive the leave; the lease will end it");
         }
     }
 
@@ -261,7 +260,7 @@ impl Rendezvous for HttpRendezvous {
         let body = StandingBody { job_id: job.0, key: hex(key.0) };
         match self.client.post::<Done>(&format!("/jobs/{name}/standing"), &body, BRIEF) {
             Ok(Done {}) => Standing::Installed,
-            Err(ClientError::Refused { code, error, .. }) if code == NO_SEAT => Standing::Unreachable(error),
+            Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Standing::Unreachable(error),
             Err(ClientError::Refused { .. }) => Standing::Unknown,
             Err(ClientError::Unreachable(why)) => Standing::Unreachable(why),
         }
@@ -274,9 +273,93 @@ impl Rendezvous for HttpRendezvous {
             Ok(GoneMembers { broken: Some(sentence), .. }) => Watched::Broken(sentence),
             Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
-            Err(ClientError::Refused { code, error, .. }) if code == NO_SEAT => Watched::NoSeat(error),
+            Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Watched::NoController(error),
             Err(ClientError::Refused { .. }) => Watched::Unknown,
             Err(ClientError::Unreachable(why)) => Watched::Unreachable(why),
+        }
+    }
+}
+
+/// Time for the answer to an offer. The switch gives it within a fraction of its lease, which is a day at most.
+const OFFER: Duration = Duration::from_secs(86_400);
+
+/// The control API for servers. All calls block.
+pub(crate) struct ServerClient {
+    client: Client,
+    switch: SocketAddr,
+}
+
+impl ServerClient {
+    /// The switch whose control API is at this address. Calls show it the token.
+    pub fn new(switch: SocketAddr, token: Option<Token>) -> ServerClient {
+        ServerClient { client: Client::new(switch, token), switch }
+    }
+
+    /// The address of its control API.
+    pub fn switch(&self) -> SocketAddr {
+        self.switch
+    }
+
+    /// Offers the server. Returns the server's jobs when they differ from those that it knows of, or after a while.
+    pub fn offer(&self, body: &OfferBody) -> Result<OfferReply, ClientError> {
+        self.client.post("/servers/watch", body, OFFER)
+    }
+
+    /// Reports that the server ends.
+    pub fn retire(&self, incarnation: String) -> Result<(), ClientError> {
+        self.client.post::<Done>("/servers/leave", &RetireBody { incarnation }, BRIEF).map(|Done {}| ())
+    }
+}
+
+/// The environment variable.
+pub const VARIABLE: &str = "TRIBUTARY_TOKEN";
+
+/// The token that this process shows to switches: the value of a request's `Authorization`. It comes from the environment
+/// and never from an argument, because all users of the machine can read arguments. It never appears in a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Token {
+    /// A token. The error is a sentence that does not contain the token.
+    pub fn new(token: &str) -> Result<Token, String> {
+        match !token.is_empty() && token.bytes().all(is_token_byte) {
+            true => Ok(Token(format!("Bearer {token}"))),
+            false => Err(format!("{VARIABLE} holds characters that no token has: set it as it was given")),
+        }
+    }
+
+    /// The token of this process, if it has one.
+    pub fn of_this_process() -> Result<Option<Token>, String> {
+        match env::var(VARIABLE) {
+            Ok(token) => Token::new(token.trim()).map(Some),
+            Err(VarError::NotPresent) => Ok(None),
+            Err(VarError::NotUnicode(_)) => Err(format!("{VARIABLE} holds no text: set it as it was given")),
+        }
+    }
+
+    /// The header's value.
+    pub fn header(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_one_word_and_is_not_printed() {
+        let token = Token::new("abc-DEF_123=").unwrap();
+        assert_eq!(token.header(), "Bearer abc-DEF_123=");
+        assert!(!format!("{token:?}").contains("abc"));
+        for wrong in ["", "a b", "a\r\nX: y", "\u{fc}"] {
+            assert!(Token::new(wrong).unwrap_err().contains(VARIABLE));
         }
     }
 }

@@ -4,14 +4,12 @@
 //! task. The control plane and the shards exchange messages, so no thread waits here. A switch has one thread for each
 //! shard and one for its control plane, however many requests there are.
 
-mod above;
-mod addresses;
-mod alibi;
-mod books;
-mod faults;
-mod looks;
+mod job_totals;
+mod lifecycle;
 mod members;
-mod operator;
+mod parent_watch;
+mod probes;
+mod sampling;
 mod servers;
 mod shards;
 
@@ -30,16 +28,16 @@ use tributary_operators::Library;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
-use self::above::{News, WatchesAbove};
-use self::books::Books;
-pub(crate) use self::books::{Account, Totals};
-use self::faults::Faults;
+use self::job_totals::JobTotals;
+pub(crate) use self::job_totals::{ProtocolTotals, Totals};
+use self::members::Faults;
 pub(crate) use self::members::OpenWatch;
-pub(crate) use self::shards::{Shard, Sighting, Sightings, used_by};
-use crate::ascent::{Ascender, Question, Said};
-use crate::clock::{Clock, duration};
+use self::parent_watch::{ParentEvent, ParentWatches};
+pub(crate) use self::shards::{Shard, ShardSample, ShardSamples, used_by};
+use crate::client::Token;
+use crate::os::{Clock, to_duration};
+use crate::parent_client::{ParentClient, ParentJoin, ParentMessage};
 use crate::pool_size;
-use crate::token::Token;
 
 struct State {
     control: Control,
@@ -52,34 +50,34 @@ pub(crate) struct ControlPlane {
     shards: Vec<Box<dyn Shard>>,
     state: Mutex<State>,
     changed: Notify,
-    /// Limits how many hosts are asked about members at the same time.
-    questions: Arc<Semaphore>,
+    /// Limits how many hosts are probed at the same time.
+    probes: Arc<Semaphore>,
     /// Wakes members' watches when a member may be gone.
     departures: watch::Sender<()>,
-    sightings: tokio::sync::Mutex<Sightings>,
-    ascender: Option<Ascender>,
-    heard_above: tokio::sync::Mutex<Option<UnboundedReceiver<Said>>>,
-    watches_above: Option<WatchesAbove>,
-    news_from_above: tokio::sync::Mutex<Option<UnboundedReceiver<(JobId, News)>>>,
-    /// The account of what has happened since the start.
-    books: Mutex<Books>,
+    samples: tokio::sync::Mutex<ShardSamples>,
+    parent_client: Option<ParentClient>,
+    parent_messages: tokio::sync::Mutex<Option<UnboundedReceiver<ParentMessage>>>,
+    parent_watches: Option<ParentWatches>,
+    parent_events: tokio::sync::Mutex<Option<UnboundedReceiver<(JobId, ParentEvent)>>>,
+    /// What has happened since the start.
+    job_totals: Mutex<JobTotals>,
     /// The operators that jobs bring.
     library: Arc<Library>,
     faults: Mutex<Faults>,
 }
 
-/// The most hosts that are asked about members at the same time. Each question takes some sockets of this process.
-const MOST_QUESTIONS: usize = 64;
-/// The interval at which shards are asked while no decision depends on their reports.
-const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+/// The most hosts that are probed at the same time. Each probe takes some sockets of this process.
+const MAX_PROBES: usize = 64;
+/// The interval at which shards are sampled while no decision depends on their reports.
+const SAMPLE_EVERY: Duration = Duration::from_millis(1_000);
 /// The interval while a decision depends on their reports.
-const LOOK_OFTEN: Duration = Duration::from_millis(50);
+const SAMPLE_OFTEN: Duration = Duration::from_millis(50);
 
-/// The way to the switch above, the channel of its answers, and the token that tells it whose jobs these are.
-type WayUp = ((Ascender, UnboundedReceiver<Said>), Option<Token>);
+/// The client of the parent switch, the channel of its answers, and the token that says whose jobs these are.
+type Uplink = ((ParentClient, UnboundedReceiver<ParentMessage>), Option<Token>);
 
 impl ControlPlane {
-    /// The control plane of a switch without a switch above.
+    /// The control plane of a switch without a parent.
     pub fn new(limits: Limits, shards: Vec<Box<dyn Shard>>) -> ControlPlane {
         ControlPlane::with(Control::new(limits), shards, None)
     }
@@ -94,33 +92,33 @@ impl ControlPlane {
         incarnation: u64,
         token: Option<Token>,
     ) -> ControlPlane {
-        let ascender = Ascender::new(parent, listen, incarnation, token.clone());
-        ControlPlane::with(Control::with_parent(limits), shards, Some((ascender, token)))
+        let parent_client = ParentClient::new(parent, listen, incarnation, token.clone());
+        ControlPlane::with(Control::with_parent(limits), shards, Some((parent_client, token)))
     }
 
-    fn with(control: Control, shards: Vec<Box<dyn Shard>>, above: Option<WayUp>) -> ControlPlane {
-        let blank = Sighting { alive: true, ..Sighting::default() };
-        let sightings = Sightings { at: None, shards: vec![blank; shards.len()] };
-        let (above, token) = above.unzip();
-        let (ascender, heard_above) = above.unzip();
-        let watches = ascender.as_ref().map(|ascender: &Ascender| {
-            let (sender, news) = unbounded_channel();
-            (WatchesAbove::new(ascender.parent(), token.flatten(), sender), news)
+    fn with(control: Control, shards: Vec<Box<dyn Shard>>, uplink: Option<Uplink>) -> ControlPlane {
+        let blank = ShardSample { alive: true, ..ShardSample::default() };
+        let samples = ShardSamples { at: None, shards: vec![blank; shards.len()] };
+        let (client, token) = uplink.unzip();
+        let (parent_client, parent_messages) = client.unzip();
+        let watches = parent_client.as_ref().map(|parent_client: &ParentClient| {
+            let (sender, events) = unbounded_channel();
+            (ParentWatches::new(parent_client.parent(), token.flatten(), sender), events)
         });
-        let (watches_above, news_from_above) = watches.unzip();
+        let (parent_watches, parent_events) = watches.unzip();
         ControlPlane {
             clock: Clock::start(),
             shards,
             state: Mutex::new(State { control, answers: BTreeMap::new() }),
             changed: Notify::new(),
-            questions: Arc::new(Semaphore::new(MOST_QUESTIONS)),
+            probes: Arc::new(Semaphore::new(MAX_PROBES)),
             departures: watch::Sender::new(()),
-            sightings: tokio::sync::Mutex::new(sightings),
-            ascender,
-            heard_above: tokio::sync::Mutex::new(heard_above),
-            watches_above,
-            news_from_above: tokio::sync::Mutex::new(news_from_above),
-            books: Mutex::default(),
+            samples: tokio::sync::Mutex::new(samples),
+            parent_client,
+            parent_messages: tokio::sync::Mutex::new(parent_messages),
+            parent_watches,
+            parent_events: tokio::sync::Mutex::new(parent_events),
+            job_totals: Mutex::default(),
             library: Arc::default(),
             faults: Mutex::default(),
         }
@@ -136,9 +134,9 @@ impl ControlPlane {
         Arc::clone(&self.library)
     }
 
-    /// The control API of the switch above.
+    /// The control API of the parent switch.
     pub fn parent(&self) -> Option<SocketAddr> {
-        self.ascender.as_ref().map(Ascender::parent)
+        self.parent_client.as_ref().map(ParentClient::parent)
     }
 
     /// The time since the control plane's start.
@@ -159,8 +157,8 @@ impl ControlPlane {
     /// Joins a job; returns when the job is complete or the join is refused. Dropping the future withdraws the join.
     pub async fn join(&self, name: &JobName, mut request: JoinRequest) -> Admitted {
         self.with_control(|control| control.check(&request))?;
-        self.prove_worker(name, &request).await?;
-        if self.ascender.is_none() {
+        self.validate_worker(name, &request).await?;
+        if self.parent_client.is_none() {
             // A switch below another one does not know yet how many of the ranks join here.
             request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world_size));
         }
@@ -170,7 +168,7 @@ impl ControlPlane {
     /// Joins a job with the ranks of a switch below; otherwise like [`ControlPlane::join`].
     pub async fn join_switch(&self, name: &JobName, mut join: SwitchJoin) -> Admitted {
         self.with_control(|control| control.check_switch(&join))?;
-        self.prove_switch(name, &join).await?;
+        self.validate_switch(name, &join).await?;
         // Nobody knows how many racks there are. The guess is that all racks have as many ranks as this one.
         let racks = join.ranks.first().map_or(1, |(request, _)| request.world_size.div_ceil(join.ranks.len() as u16));
         for (request, _) in &mut join.ranks {
@@ -241,86 +239,86 @@ impl ControlPlane {
     }
 
     /// Reads the state of the state machine.
-    pub fn with_control<T>(&self, look: impl FnOnce(&Control) -> T) -> T {
-        look(&self.state().control)
+    pub fn with_control<T>(&self, read: impl FnOnce(&Control) -> T) -> T {
+        read(&self.state().control)
     }
 
     /// The task. It runs until it is dropped.
     pub async fn run(&self) {
-        let mut heard_above = self.heard_above.lock().await;
-        let mut news_from_above = self.news_from_above.lock().await;
+        let mut parent_messages = self.parent_messages.lock().await;
+        let mut parent_events = self.parent_events.lock().await;
         let (answers, mut answered) = unbounded_channel();
         loop {
             self.carry_out().await;
-            self.question_hosts(&answers);
+            self.probe_hosts(&answers);
             tokio::select! {
                 () = self.changed.notified() => {}
-                Some(said) = next(&mut heard_above) => self.hear_above(said),
-                Some((id, news)) = next(&mut news_from_above) => self.hear_news(id, news),
+                Some(message) = next(&mut parent_messages) => self.on_parent_message(message),
+                Some((id, event)) = next(&mut parent_events) => self.on_parent_event(id, event),
                 () = tokio::time::sleep(self.pause()) => {
-                    self.look(Duration::ZERO).await;
+                    self.sample_shards(Duration::ZERO).await;
                     self.state().control.handle_timeout(self.now());
                 }
-                Some((suspect, said)) = answered.recv() => {
-                    self.state().control.probe_answered(self.now(), suspect, said);
+                Some((suspect, testimony)) = answered.recv() => {
+                    self.state().control.probe_answered(self.now(), suspect, testimony);
                 }
             }
         }
     }
 
-    /// Asks the hosts of suspect members about these members, and sends the hosts' testimonies on.
-    fn question_hosts(&self, answers: &UnboundedSender<(ProbeTarget, ProbeResult)>) {
+    /// Probes the hosts of suspect members, and sends on what the hosts say.
+    fn probe_hosts(&self, answers: &UnboundedSender<(ProbeTarget, ProbeResult)>) {
         let mut state = self.state();
         while let Some(suspect) = state.control.poll_probe() {
-            let (answers, questions) = (answers.clone(), self.questions.clone());
+            let (answers, probes) = (answers.clone(), self.probes.clone());
             tokio::spawn(async move {
                 // An error means that the control plane is gone. Then sending fails too.
-                let _permit = questions.acquire_owned().await;
-                let _ = answers.send((suspect, alibi::testimony(suspect.addr).await));
+                let _permit = probes.acquire_owned().await;
+                let _ = answers.send((suspect, probes::liveness_probe(suspect.addr).await));
             });
         }
     }
 
-    fn hear_above(&self, said: Said) {
+    fn on_parent_message(&self, message: ParentMessage) {
         let mut state = self.state();
-        match said {
-            Said::Answer { name, question, outcome } => {
+        match message {
+            ParentMessage::Answer { name, question, outcome } => {
                 if let Err(refusal) = &outcome {
-                    tracing::debug!(job = %name, code = refusal.code(), %refusal, "refused by the switch above");
+                    tracing::debug!(job = %name, code = refusal.code(), %refusal, "refused by the parent switch");
                 }
                 state.control.parent_answered(self.now(), &name, question, outcome);
             }
-            Said::Missing { name, ranks } => state.control.missing_at_parent(&name, ranks),
+            ParentMessage::Missing { name, ranks } => state.control.missing_at_parent(&name, ranks),
         }
     }
 
-    fn hear_news(&self, id: JobId, news: News) {
-        if let News::Broken(sentence) = news {
+    fn on_parent_event(&self, id: JobId, event: ParentEvent) {
+        if let ParentEvent::Broken(sentence) = event {
             return self.note_fault(id, sentence);
         }
         let mut state = self.state();
-        match news {
-            News::Stands(stands) => state.control.watch_at_parent(self.now(), id, stands),
-            News::Departed(gone) => state.control.parent_reports(id, gone),
-            News::Broken(_) => unreachable!("it was noted"),
-            News::Forgotten => state.control.gone_at_parent(self.now(), id),
+        match event {
+            ParentEvent::Connected(connected) => state.control.watch_at_parent(self.now(), id, connected),
+            ParentEvent::Departed(gone) => state.control.parent_reports(id, gone),
+            ParentEvent::Broken(_) => unreachable!("it was noted"),
+            ParentEvent::Forgotten => state.control.gone_at_parent(self.now(), id),
         }
     }
 
     fn pause(&self) -> Duration {
         let state = self.state();
-        let look = if state.control.awaits_reports() { LOOK_OFTEN } else { LOOK_EVERY };
+        let interval = if state.control.awaits_reports() { SAMPLE_OFTEN } else { SAMPLE_EVERY };
         match state.control.poll_timeout() {
-            Some(due) => duration(due.since(self.now())).min(look),
-            None => look,
+            Some(due) => to_duration(due.since(self.now())).min(interval),
+            None => interval,
         }
     }
 
     async fn carry_out(&self) {
         loop {
-            self.note_tidings();
+            self.note_job_events();
             let Some(effect) = self.state().control.poll_effect() else {
-                if let Some(watches) = &self.watches_above {
+                if let Some(watches) = &self.parent_watches {
                     let faults = self.faults().clone();
                     watches.keep(&self.state().control, &faults);
                 }
@@ -339,18 +337,18 @@ impl ControlPlane {
                 Effect::Remove(id) => self.remove(id).await,
                 Effect::RemoveShared(protocol) => shards::unshare(&self.shards, protocol).await,
                 Effect::JoinParent { name, sequence, mut ranks, most_slots, switches } => {
-                    if let Some(ascender) = &self.ascender {
+                    if let Some(parent_client) = &self.parent_client {
                         let here = ranks.len() as u16;
                         for (request, _) in &mut ranks {
                             request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, here));
                         }
-                        let question = Question { name, number: sequence, ranks, most_slots, switches };
-                        ascender.ask(question, self.shard_addrs());
+                        let join = ParentJoin { name, number: question, ranks, most_slots, switches };
+                        parent_client.join(join, self.shard_addrs());
                     }
                 }
                 Effect::LeaveParent { name, job, key, wid, lost } => {
-                    if let Some(ascender) = &self.ascender {
-                        ascender.leave(name, job, key, wid, lost);
+                    if let Some(parent_client) = &self.parent_client {
+                        parent_client.leave(name, job, key, wid, lost);
                     }
                 }
             }
@@ -358,15 +356,15 @@ impl ControlPlane {
     }
 }
 
-/// The next message of the switch above. The future never ends if there is no switch above.
-async fn next<T>(heard: &mut Option<UnboundedReceiver<T>>) -> Option<T> {
-    match heard {
-        Some(heard) => heard.recv().await,
+/// The next message of the parent switch. The future never ends if there is no parent.
+async fn next<T>(messages: &mut Option<UnboundedReceiver<T>>) -> Option<T> {
+    match messages {
+        Some(messages) => messages.recv().await,
         None => std::future::pending().await,
     }
 }
 
-/// Takes a join back as soon as nobody waits for its answer any more.
+/// Withdraws a join when its caller no longer waits for the answer.
 struct Withdrawal<'a> {
     plane: &'a ControlPlane,
     ticket: Ticket,

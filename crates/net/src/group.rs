@@ -1,24 +1,21 @@
 //! One worker of a job: [`Group`].
 //!
-//! From the caller to the wire: `shared` decides which thread drives, `engine` is the machine with its collectives
-//! under way, and `link` sends and receives packets in runs. `submit` starts collectives over memory by its address.
-//! `connect` makes a group, and `pending` is a collective under way. `watch` hears from the switch which members are
-//! gone, `outlook` judges which collectives can still complete, and `explain` says what an error means.
+//! From the caller to the wire: `submit` starts collectives over memory by its address, `driver` decides which thread
+//! drives, `engine` is the machine with its collectives under way (`completion`), and `link` sends and receives packets in
+//! runs. `connect` makes a group. `watch` learns from the switch which members are gone, `failure_detector` decides which
+//! collectives can still complete, and `explain` makes a sentence of an error.
 
-mod callers;
+mod completion;
 mod connect;
+mod driver;
 mod engine;
 mod error;
 mod explain;
+mod failure_detector;
 mod link;
-mod nic;
 mod options;
-mod outlook;
-mod pending;
-mod shared;
-mod sparse;
+mod path_probe;
 mod submit;
-mod survey;
 mod watch;
 
 use std::io;
@@ -27,28 +24,26 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::metric::Metric;
-use tributary_proto::contract::tensor::{Primitive, Spec};
 
+use self::driver::Driver;
 pub use self::error::{ConnectError, GroupError};
+pub use self::failure_detector::JobFailure;
 pub use self::options::{ConnectOptions, GroupInfo, GroupStats};
-pub use self::outlook::News;
-pub use self::pending::Pending;
-use self::shared::Shared;
-pub use self::sparse::SparseSum;
-use self::submit::wait_for_all;
-pub use self::survey::Survey;
+pub use self::path_probe::PathReport;
+pub use self::submit::{Drive, Pending, Submission};
 use crate::client::HttpRendezvous;
 use crate::rendezvous::Rendezvous;
 
-/// The most elements of one collective of a machine. A larger tensor is cut at multiples of this number into several
-/// collectives.
+/// The most elements of one collective of a machine. A larger tensor is split into several collectives.
 pub const MAX_ELEMENTS: usize = 1 << 31;
+
+/// The result of a sparse allreduce: ascending indices, and a value for each.
+pub type SparseSum<T> = (Vec<u32>, Vec<T>);
 
 /// One worker of a job. All ranks call the same collectives in the same order. Dropping the group leaves the job.
 pub struct Group {
-    shared: Arc<Shared>,
+    driver: Arc<Driver>,
     info: GroupInfo,
     io_thread: Option<JoinHandle<()>>,
     /// True if the group leaves without waiting for peers.
@@ -64,8 +59,8 @@ impl Group {
 
     /// Joins a job through a control plane of the caller's choice; returns when all ranks are there.
     pub fn connect_through(options: &ConnectOptions, rendezvous: Arc<dyn Rendezvous>) -> Result<Group, ConnectError> {
-        let (shared, info) = connect::connect(options, rendezvous)?;
-        let mut group = Group { shared, info, io_thread: None, is_abandoned: false };
+        let (driver, info) = connect::connect(options, rendezvous)?;
+        let mut group = Group { driver, info, io_thread: None, is_abandoned: false };
         // On an error the group is dropped and so leaves the job.
         group.start_threads().map_err(|error| {
             ConnectError::Option(format!("cannot start the threads of a worker of job {}: {error}", group.info.job))
@@ -73,20 +68,20 @@ impl Group {
         Ok(group)
     }
 
-    /// Joins a job of one rank, tests what the way to its switch does to congestion marks and to the order of packets,
+    /// Joins a job of one rank, tests what the path to its switch does to congestion marks and to the order of packets,
     /// and leaves.
-    pub fn survey(options: &ConnectOptions) -> Result<Survey, ConnectError> {
+    pub fn probe_path(options: &ConnectOptions) -> Result<PathReport, ConnectError> {
         let switch = connect::resolve(&options.switch)?;
-        survey::survey(options, &HttpRendezvous::new(switch)?)
+        path_probe::probe_path(options, &HttpRendezvous::new(switch)?)
     }
 
     fn start_threads(&mut self) -> io::Result<()> {
         let thread = |name| Builder::new().name(format!("{name}-{}", self.info.rank));
-        let shared = Arc::clone(&self.shared);
-        self.io_thread = Some(thread("worker").spawn(move || shared.run_io_thread())?);
-        let (shared, rendezvous) = (Arc::downgrade(&self.shared), self.shared.rendezvous());
-        let identity = self.shared.identity().clone();
-        thread("watch").spawn(move || watch::run(&shared, &rendezvous, &identity))?;
+        let driver = Arc::clone(&self.driver);
+        self.io_thread = Some(thread("worker").spawn(move || driver.run_io_thread())?);
+        let (driver, rendezvous) = (Arc::downgrade(&self.driver), self.driver.rendezvous());
+        let identity = self.driver.identity().clone();
+        thread("watch").spawn(move || watch::run(&driver, &rendezvous, &identity))?;
         Ok(())
     }
 
@@ -101,7 +96,10 @@ impl Group {
         if input.len() != output.len() {
             return Err(GroupError::Lengths { input: input.len(), output: output.len() });
         }
-        self.reduced(input.as_ptr(), output.as_mut_ptr(), input.len(), op, Primitive::Allreduce, timeout)
+        self.reduce_borrowed(
+            Submission { op, ..submission(input.as_ptr(), output.as_mut_ptr(), input.len(), timeout) },
+            None,
+        )
     }
 
     /// Like [`Group::allreduce`], over the same memory.
@@ -112,7 +110,7 @@ impl Group {
         timeout: Duration,
     ) -> Result<(), GroupError> {
         let output = data.as_mut_ptr();
-        self.reduced(output.cast_const(), output, data.len(), op, Primitive::Allreduce, timeout)
+        self.reduce_borrowed(Submission { op, ..submission(output.cast_const(), output, data.len(), timeout) }, None)
     }
 
     /// `output[i] <- op over all ranks of input[i]`, on rank `root` only, which all ranks name alike. On other ranks
@@ -128,22 +126,34 @@ impl Group {
         if root == self.info.rank && input.len() != output.len() {
             return Err(GroupError::Lengths { input: input.len(), output: output.len() });
         }
-        let primitive = Primitive::Reduce(Rank(root));
-        self.reduced(input.as_ptr(), output.as_mut_ptr(), input.len(), op, primitive, timeout)
+        let submission = submission(input.as_ptr(), output.as_mut_ptr(), input.len(), timeout);
+        self.reduce_borrowed(Submission { op, ..submission }, Some(root))
+    }
+
+    fn reduce_borrowed(&self, submission: Submission, root: Option<u16>) -> Result<(), GroupError> {
+        // SAFETY: the callers above have borrowed the memory, and the wait ends with the collective.
+        #[allow(unsafe_code)]
+        let started = unsafe {
+            match root {
+                None => self.submit_allreduce(submission, 0..submission.elements),
+                Some(root) => self.submit_reduce(submission, root),
+            }
+        };
+        started?.wait(None)
     }
 
     /// Brings rank `root`'s elements to all ranks, bit for bit. All ranks name the same root and bring as many bytes, to
     /// the next multiple of four.
     pub fn broadcast<T: Element>(&self, data: &mut [T], root: u16, timeout: Duration) -> Result<(), GroupError> {
-        let bytes = size_of_val(data);
+        let submission = submission(std::ptr::null(), data.as_mut_ptr(), data.len(), timeout);
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collective.
         #[allow(unsafe_code)]
-        let started = unsafe { self.start_broadcast(data.as_mut_ptr().cast(), bytes, root, timeout, false) }?;
-        wait_for_all(started)
+        let started = unsafe { self.submit_broadcast(submission, root) }?;
+        started.wait(None)
     }
 
-    /// `output[i] <- op over all ranks of input[rank * output.len() + i]`: all ranks bring the whole, and each rank
-    /// gets its part of the result. The input has as many times the output's length as there are ranks.
+    /// `output[i] <- op over all ranks of input[rank * output.len() + i]`: each rank brings as many chunks as there are
+    /// ranks, and gets its own chunk of the result.
     pub fn reduce_scatter<T: Element>(
         &self,
         input: &[T],
@@ -151,35 +161,50 @@ impl Group {
         op: ReduceOp,
         timeout: Duration,
     ) -> Result<(), GroupError> {
-        self.check_parts(input.len(), output.len())?;
-        let what = Spec::allreduce(0, T::DTYPE, op);
-        let (from, to) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
+        self.check_chunks(input.len(), output.len())?;
+        let submission = submission(input.as_ptr(), output.as_mut_ptr(), output.len(), timeout);
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
         #[allow(unsafe_code)]
-        let started = unsafe { self.start_reduce_scatter(from, to, output.len(), what, timeout, false) }?;
-        wait_for_all(started)
+        let started = unsafe { self.submit_reduce_scatter(Submission { op, ..submission }, 0..input.len()) }?;
+        started.wait(None)
     }
 
-    /// `output[rank * input.len() + i] <- that rank's input[i]`, for all ranks and bit for bit. The output has as many
-    /// times the input's length as there are ranks.
+    /// `output[rank * input.len() + i] <- that rank's input[i]`, for all ranks and bit for bit. The output has a chunk of
+    /// the input's length for each rank.
     pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T], timeout: Duration) -> Result<(), GroupError> {
-        self.check_parts(output.len(), input.len())?;
-        let place = usize::from(self.info.rank) * input.len();
-        output[place..place + input.len()].copy_from_slice(input);
+        self.check_chunks(output.len(), input.len())?;
+        let own = usize::from(self.info.rank) * input.len();
+        output[own..own + input.len()].copy_from_slice(input);
+        let submission = submission(std::ptr::null(), output.as_mut_ptr(), input.len(), timeout);
         // SAFETY: the memory is borrowed for as long as this call lasts, and the wait ends with the collectives.
         #[allow(unsafe_code)]
-        let started = unsafe { self.start_all_gather(output.as_mut_ptr().cast(), size_of_val(input), timeout, false) }?;
-        wait_for_all(started)
+        let started = unsafe { self.submit_all_gather(submission, 0..output.len()) }?;
+        started.wait(None)
     }
 
-    /// Checks that the parts of all ranks, each as long as this rank's, make the whole of a reduce-scatter or an
-    /// all-gather.
-    pub fn check_parts(&self, whole: usize, part: usize) -> Result<(), GroupError> {
-        let world = self.info.world;
-        if Some(whole) == part.checked_mul(world.into()) {
+    /// Checks that chunks of this length, one for each rank, make the whole of a reduce-scatter or an all-gather.
+    pub fn check_chunks(&self, whole: usize, chunk: usize) -> Result<(), GroupError> {
+        let world_size = self.info.world;
+        if Some(whole) == chunk.checked_mul(world_size.into()) {
             return Ok(());
         }
-        Err(GroupError::Parts { whole, part, world })
+        Err(GroupError::ChunkLengths { whole, chunk, world_size })
+    }
+
+    /// At each index that any rank brings, the result of the operator over the values of all ranks. Averages are
+    /// divided by the number of all ranks. Indices are ascending, distinct, and below `size`, which is the same on all
+    /// ranks. Works only in a job of sparse tensors. Blocks, for about `timeout` at most.
+    pub fn allreduce_sparse<T: Element>(
+        &self,
+        indices: &[i64],
+        values: &[T],
+        size: usize,
+        op: ReduceOp,
+        timeout: Duration,
+    ) -> Result<SparseSum<T>, GroupError> {
+        let (pending, result) = self.submit_sparse(indices, values.to_vec(), size, op, timeout, Drive::Caller)?;
+        pending.wait(None)?;
+        Ok(result.take())
     }
 
     /// Waits until every rank has called this.
@@ -190,36 +215,19 @@ impl Group {
         }
     }
 
-    /// The memory is borrowed by the callers above for as long as this call lasts.
-    fn reduced<T: Element>(
-        &self,
-        input: *const T,
-        output: *mut T,
-        len: usize,
-        op: ReduceOp,
-        primitive: Primitive,
-        timeout: Duration,
-    ) -> Result<(), GroupError> {
-        let what = Spec { primitive, ..Spec::allreduce(0, T::DTYPE, op) };
-        // SAFETY: the callers above have borrowed the memory, and the wait ends with the collective.
-        #[allow(unsafe_code)]
-        let started = unsafe { self.start_long(input.cast(), output.cast(), len, 0..len, what, timeout, false) }?;
-        wait_for_all(started)
-    }
-
     /// The counters since the group was connected.
     pub fn stats(&self) -> Result<GroupStats, GroupError> {
-        self.shared.stats()
+        self.driver.stats()
     }
 
     /// The protocol's own gauges at this worker, such as its windows; their names are the same at any time.
     pub fn metrics(&self) -> Result<Vec<Metric>, GroupError> {
-        self.shared.metrics()
+        self.driver.metrics()
     }
 
-    /// True if collectives were given up because somebody is gone whom they need.
-    pub fn is_bereft(&self) -> bool {
-        self.shared.is_bereft()
+    /// True if collectives were given up because a member, server or switch that they need is gone.
+    pub fn peer_lost(&self) -> bool {
+        self.driver.peer_lost()
     }
 
     /// The group's settings.
@@ -230,21 +238,26 @@ impl Group {
     /// Leaves the job; collectives under way fail. Dropping the group does the same.
     pub fn close(self) {}
 
-    /// Leaves the job at once. Peers that still need something of this worker fail. It is meant for jobs that are
-    /// broken.
+    /// Leaves the job at once, for jobs that have failed. Peers that still need something of this worker fail.
     pub fn abandon(mut self) {
         self.is_abandoned = true;
     }
 }
 
+/// A collective of the caller's own elements, which the caller waits for.
+fn submission<T: Element>(input: *const T, output: *mut T, elements: usize, timeout: Duration) -> Submission {
+    let (input, output, op, drive) = (input.cast(), output.cast(), ReduceOp::Sum, Drive::Caller);
+    Submission { input, output, elements, dtype: T::DTYPE, op, timeout, drive }
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
-        if !self.shared.is_at_home() {
+        if !self.driver.is_in_owner_process() {
             // In a fork, the job goes on in the parent process. The thread is the parent's and cannot be joined here.
             std::mem::forget(self.io_thread.take());
             return;
         }
-        self.shared.close(self.is_abandoned);
+        self.driver.close(self.is_abandoned);
         if let Some(thread) = self.io_thread.take()
             && thread.join().is_err()
         {

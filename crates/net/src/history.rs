@@ -1,9 +1,9 @@
 //! The answer to `GET /history`: what a switch did in the last minutes. It says which jobs stand still and since when,
-//! which ranks are slow, and what goodput and losses were at each look. There is no clock and no socket here: the looks
-//! bring their times.
+//! which ranks are slow, and what goodput and losses were at each sample. There is no clock and no socket here: the
+//! samples come with their times.
 //!
-//! The memory is bounded. It holds [`LOOKS`] looks of some 40 bytes for each present job, and one bit for each of the
-//! job's ranks at each look of the last minute.
+//! The memory is bounded. It holds [`SAMPLES`] samples of some 40 bytes for each present job, and one bit for each of the
+//! job's ranks at each sample of the last minute.
 
 mod job;
 
@@ -15,16 +15,16 @@ use self::job::Watched;
 pub use self::job::{JobHistory, Straggler};
 use crate::status::SwitchStatus;
 
-/// Seconds from one look to the next.
-pub const LOOK_S: f64 = 1.0;
-/// The number of looks that are remembered. They cover five minutes.
-pub const LOOKS: usize = 300;
+/// Seconds from one sample to the next.
+pub const SAMPLE_S: f64 = 1.0;
+/// The number of samples that are remembered. They cover five minutes.
+pub const SAMPLES: usize = 300;
 
 /// The answer to `GET /history`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct History {
-    /// Seconds from one look to the next: from one number of a list to the next number.
+    /// Seconds from one sample to the next: from one number of a list to the next number.
     pub every_s: f64,
     /// The switch.
     pub switch: SwitchHistory,
@@ -32,7 +32,7 @@ pub struct History {
     pub jobs: Vec<JobHistory>,
 }
 
-/// What a switch received and sent; lists begin with the oldest look.
+/// What a switch received and sent; lists begin with the oldest sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchHistory {
@@ -46,62 +46,63 @@ pub struct SwitchHistory {
     pub overflows: u64,
 }
 
-/// The counters of a switch at one look.
+/// The counters of a switch at one sample.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Sample {
     at_s: f64,
     rx_bytes: u64,
     tx_bytes: u64,
     overflows: u64,
 }
 
-/// Takes looks at a switch, and remembers them.
+/// Records samples of a switch.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    looks: VecDeque<Look>,
+    samples: VecDeque<Sample>,
     jobs: BTreeMap<(String, Option<u16>), Watched>,
 }
 
 impl Recorder {
     /// Takes in the switch's present status, `at_s` seconds after the start of the switch. Jobs that are gone are
     /// forgotten.
-    pub fn look(&mut self, at_s: f64, status: &SwitchStatus) {
+    pub fn record(&mut self, at_s: f64, status: &SwitchStatus) {
         let total = |count: fn(&crate::status::ShardStatus) -> u64| status.switch.shards.iter().map(count).sum();
         let (rx_bytes, tx_bytes) = (total(|shard| shard.rx_bytes), total(|shard| shard.tx_bytes));
-        let look = Look { at_s, rx_bytes, tx_bytes, overflows: total(|shard| shard.rx_overflows) };
-        push(&mut self.looks, look);
+        let sample = Sample { at_s, rx_bytes, tx_bytes, overflows: total(|shard| shard.rx_overflows) };
+        push(&mut self.samples, sample);
         self.jobs.retain(|known, _| status.jobs.iter().any(|job| (&job.name, job.id) == (&known.0, known.1)));
         for job in &status.jobs {
-            self.jobs.entry((job.name.clone(), job.id)).or_default().look(at_s, job);
+            self.jobs.entry((job.name.clone(), job.id)).or_default().record(at_s, job);
         }
     }
 
-    /// What the looks show, without jobs that came after the last look.
+    /// What the samples show, without jobs that came after the last sample.
     pub fn history(&self) -> History {
-        let gbps =
-            |bytes: fn(&Look) -> u64| rates(&self.looks, move |look| (look.at_s, bytes(look))).map(|rate| rate * 8e-9);
+        let gbps = |bytes: fn(&Sample) -> u64| {
+            rates(&self.samples, move |sample| (sample.at_s, bytes(sample))).map(|rate| rate * 8e-9)
+        };
         let switch = SwitchHistory {
-            rx_gbps: gbps(|look| look.rx_bytes).collect(),
-            tx_gbps: gbps(|look| look.tx_bytes).collect(),
-            overflows_per_s: rates(&self.looks, |look| (look.at_s, look.overflows)).collect(),
-            overflows: self.looks.back().map_or(0, |look| look.overflows),
+            rx_gbps: gbps(|sample| sample.rx_bytes).collect(),
+            tx_gbps: gbps(|sample| sample.tx_bytes).collect(),
+            overflows_per_s: rates(&self.samples, |sample| (sample.at_s, sample.overflows)).collect(),
+            overflows: self.samples.back().map_or(0, |sample| sample.overflows),
         };
         let jobs = self.jobs.iter().map(|((name, id), watched)| watched.history(name, *id)).collect();
-        History { every_s: LOOK_S, switch, jobs }
+        History { every_s: SAMPLE_S, switch, jobs }
     }
 }
 
-/// Remembers a look, and forgets the oldest.
-fn push<T>(looks: &mut VecDeque<T>, look: T) {
-    if looks.len() == LOOKS {
-        looks.pop_front();
+/// Adds a sample, and drops the oldest.
+fn push<T>(samples: &mut VecDeque<T>, sample: T) {
+    if samples.len() == SAMPLES {
+        samples.pop_front();
     }
-    looks.push_back(look);
+    samples.push_back(sample);
 }
 
-/// The growth of a counter per second, from each look to the next. A counter that has fallen has begun anew.
-fn rates<T>(looks: &VecDeque<T>, at: impl Fn(&T) -> (f64, u64)) -> impl Iterator<Item = f64> {
-    looks.iter().zip(looks.iter().skip(1)).map(move |(before, after)| {
+/// The growth of a counter per second, from each sample to the next. A counter that has fallen has restarted.
+fn rates<T>(samples: &VecDeque<T>, at: impl Fn(&T) -> (f64, u64)) -> impl Iterator<Item = f64> {
+    samples.iter().zip(samples.iter().skip(1)).map(move |(before, after)| {
         let ((from_s, from), (to_s, to)) = (at(before), at(after));
         to.saturating_sub(from) as f64 / (to_s - from_s).max(f64::EPSILON)
     })

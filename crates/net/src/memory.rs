@@ -1,4 +1,4 @@
-//! A caller's tensor by its address. All unsafe code about memory is in this folder and in the functions that say so.
+//! A caller's tensor by its address. All unsafe code about tensors is here, in [`words`] and in `group/submit.rs`.
 #![allow(unsafe_code)]
 
 mod words;
@@ -12,7 +12,7 @@ use tributary_proto::tensors::{ElementTensor, Operands, Storage};
 
 pub use self::words::words;
 
-/// The input and the output of one collective. They are apart, or they are the same.
+/// The input and the output of one collective. They are disjoint, or they are the same.
 struct RawStorage<T> {
     input: *const T,
     /// Where element `kept.start` is written.
@@ -20,8 +20,8 @@ struct RawStorage<T> {
     len: usize,
     /// The elements that the output has.
     kept: Range<usize>,
-    /// The output, if it is not the caller's.
-    _room: Option<Room>,
+    /// Owns the output, if it is not the caller's.
+    _bounce_buffer: Option<BounceBuffer>,
 }
 
 // SAFETY: the memory is plain elements and bytes, which `tensor`'s caller leaves to this value until it is dropped.
@@ -33,7 +33,7 @@ impl<T: Element> RawStorage<T> {
     }
 
     /// Where the block is written.
-    fn place(&self, block: &Range<usize>) -> *mut T {
+    fn output_at(&self, block: &Range<usize>) -> *mut T {
         let kept = &self.kept;
         assert!(
             kept.start <= block.start && block.start <= block.end && block.end <= kept.end,
@@ -63,17 +63,17 @@ impl<T: Element> Storage for RawStorage<T> {
 
     fn output(&self, block: Range<usize>) -> &[T] {
         // SAFETY: inside the output, as above.
-        unsafe { slice::from_raw_parts(self.place(&block), block.len()) }
+        unsafe { slice::from_raw_parts(self.output_at(&block), block.len()) }
     }
 
     fn output_mut(&mut self, block: Range<usize>) -> &mut [T] {
         // SAFETY: inside the output, as above; `&mut self` makes this the only slice of it.
-        unsafe { slice::from_raw_parts_mut(self.place(&block), block.len()) }
+        unsafe { slice::from_raw_parts_mut(self.output_at(&block), block.len()) }
     }
 
     fn operands(&mut self, block: Range<usize>) -> Operands<'_, T> {
         self.check(&block);
-        let output = self.place(&block);
+        let output = self.output_at(&block);
         if self.input.wrapping_add(block.start) == output.cast_const() {
             return Operands::Same(self.output_mut(block));
         }
@@ -87,8 +87,8 @@ impl<T: Element> Storage for RawStorage<T> {
     }
 }
 
-/// The tensor at these addresses, of whose result only the elements `kept` are wanted. If these are not all elements,
-/// the tensor is for protocols whose hosts do not pass results on.
+/// The tensor at these addresses, of whose result only the elements `kept` are wanted. If these are not all elements, the
+/// protocol's hosts must not forward results.
 ///
 /// # Safety
 /// Until the tensor is dropped: `input` must be readable for `spec.elements` elements of `spec.dtype` and `output`
@@ -98,26 +98,37 @@ pub unsafe fn tensor(input: *const u8, output: *mut u8, spec: Spec, kept: Range<
     of_type(input, output, spec, kept, None)
 }
 
-fn of_type(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>, room: Option<Room>) -> Box<dyn Tensor> {
+fn of_type(
+    input: *const u8,
+    output: *mut u8,
+    spec: Spec,
+    kept: Range<usize>,
+    bounce_buffer: Option<BounceBuffer>,
+) -> Box<dyn Tensor> {
     match spec.dtype {
-        DType::F32 => typed::<f32>(input, output, spec, kept, room),
-        DType::F16 => typed::<f16>(input, output, spec, kept, room),
-        DType::BF16 => typed::<bf16>(input, output, spec, kept, room),
-        DType::I32 => typed::<i32>(input, output, spec, kept, room),
-        DType::F64 => typed::<f64>(input, output, spec, kept, room),
-        DType::I8 => typed::<i8>(input, output, spec, kept, room),
-        DType::I16 => typed::<i16>(input, output, spec, kept, room),
-        DType::I64 => typed::<i64>(input, output, spec, kept, room),
-        DType::U8 => typed::<u8>(input, output, spec, kept, room),
+        DType::F32 => typed::<f32>(input, output, spec, kept, bounce_buffer),
+        DType::F16 => typed::<f16>(input, output, spec, kept, bounce_buffer),
+        DType::BF16 => typed::<bf16>(input, output, spec, kept, bounce_buffer),
+        DType::I32 => typed::<i32>(input, output, spec, kept, bounce_buffer),
+        DType::F64 => typed::<f64>(input, output, spec, kept, bounce_buffer),
+        DType::I8 => typed::<i8>(input, output, spec, kept, bounce_buffer),
+        DType::I16 => typed::<i16>(input, output, spec, kept, bounce_buffer),
+        DType::I64 => typed::<i64>(input, output, spec, kept, bounce_buffer),
+        DType::U8 => typed::<u8>(input, output, spec, kept, bounce_buffer),
     }
 }
 
-/// Like [`tensor`], for protocols whose hosts pass results on. A rank that wants only a part of the result, or none of
-/// it, still needs room for all of it. The tensor itself has that room, and copies the wanted part when it is dropped.
+/// Like [`tensor`], for protocols whose hosts forward results. A rank that wants only some elements of the result still
+/// needs memory for all of it. The tensor has a bounce buffer, and copies the wanted elements when it is dropped.
 ///
 /// # Safety
 /// As for [`tensor`].
-pub unsafe fn tensor_with_room(input: *const u8, output: *mut u8, spec: Spec, kept: Range<usize>) -> Box<dyn Tensor> {
+pub unsafe fn tensor_with_bounce_buffer(
+    input: *const u8,
+    output: *mut u8,
+    spec: Spec,
+    kept: Range<usize>,
+) -> Box<dyn Tensor> {
     let whole = 0..spec.elements as usize;
     if kept == whole {
         // SAFETY: the caller's promise.
@@ -127,9 +138,9 @@ pub unsafe fn tensor_with_room(input: *const u8, output: *mut u8, spec: Spec, ke
     let size = spec.dtype.size();
     // Aligned for every type; it holds the whole, overlaps nothing, and lives as long as the tensor that has it.
     let mut elements = vec![0u64; (whole.len() * size).div_ceil(8)];
-    let place = elements.as_mut_ptr().cast();
+    let buffer = elements.as_mut_ptr().cast();
     let kept = kept.start * size..kept.end * size;
-    of_type(input, place, spec, whole, Some(Room { elements, output, kept }))
+    of_type(input, buffer, spec, whole, Some(BounceBuffer { elements, output, kept }))
 }
 
 fn typed<T: Element>(
@@ -137,38 +148,41 @@ fn typed<T: Element>(
     output: *mut u8,
     spec: Spec,
     kept: Range<usize>,
-    room: Option<Room>,
+    bounce_buffer: Option<BounceBuffer>,
 ) -> Box<dyn Tensor> {
     let len = spec.elements as usize;
     assert!(kept.start <= kept.end && kept.end <= len, "{kept:?} of {len} elements");
     let none = std::ptr::dangling_mut::<T>();
     let input = if len == 0 { none.cast_const() } else { input.cast() };
     let output = if kept.is_empty() { none } else { output.cast() };
-    let whole = ElementTensor::new(RawStorage { input, output, len, kept: kept.clone(), _room: room }, spec.op);
+    let whole = ElementTensor::new(
+        RawStorage { input, output, len, kept: kept.clone(), _bounce_buffer: bounce_buffer },
+        spec.op,
+    );
     let whole = match spec.primitive {
         Primitive::Allreduce => whole,
         Primitive::Reduce(root) => whole.to(root),
-        Primitive::Broadcast(_) => unreachable!("words move without types"),
+        Primitive::Broadcast(_) => unreachable!("broadcasts move words without types"),
     };
-    if kept.len() == len { Box::new(whole) } else { Box::new(Part { whole, kept }) }
+    if kept.len() == len { Box::new(whole) } else { Box::new(KeptRange { whole, kept }) }
 }
 
-/// A tensor of whose result only a part is wanted: a rank's share of a reduce-scatter, or nothing if another rank is
-/// the root of a reduce. Every result still arrives, because it frees its slot, but the unwanted rest is neither
-/// decoded nor copied.
-struct Part<T> {
+/// A tensor of whose result only some elements are wanted: a rank's chunk of a reduce-scatter, or nothing if another rank
+/// is the root of a reduce. Every result still arrives, because it frees its slot, but the rest is neither decoded nor
+/// copied.
+struct KeptRange<T> {
     whole: ElementTensor<RawStorage<T>>,
     kept: Range<usize>,
 }
 
-impl<T: Element> Part<T> {
+impl<T: Element> KeptRange<T> {
     /// The elements of a block that are wanted. If none are wanted, the range ends before it starts.
     fn wanted(&self, block: &Range<usize>) -> Range<usize> {
         block.start.max(self.kept.start)..block.end.min(self.kept.end)
     }
 }
 
-impl<T: Element> Tensor for Part<T> {
+impl<T: Element> Tensor for KeptRange<T> {
     fn spec(&self) -> Spec {
         self.whole.spec()
     }
@@ -200,10 +214,10 @@ impl<T: Element> Tensor for Part<T> {
         self.whole.read_input(block, bytes);
     }
     fn read_output(&self, _block: Range<usize>, _bytes: &mut [u8]) {
-        unreachable!("{PASSED_ON}");
+        unreachable!("{FORWARDED}");
     }
     fn accumulate(&mut self, _block: Range<usize>, _bytes: &[u8]) {
-        unreachable!("{PASSED_ON}");
+        unreachable!("{FORWARDED}");
     }
     fn write(&mut self, block: Range<usize>, bytes: &[u8]) {
         let wanted = self.wanted(&block);
@@ -214,24 +228,24 @@ impl<T: Element> Tensor for Part<T> {
         }
     }
     fn divide(&mut self, _block: Range<usize>, _world: u16) {
-        unreachable!("{PASSED_ON}");
+        unreachable!("{FORWARDED}");
     }
 }
 
-/// Memory for the whole output, and the place of the part that is wanted.
-struct Room {
+/// Memory for the whole result, and where the wanted elements go.
+struct BounceBuffer {
     elements: Vec<u64>,
     output: *mut u8,
-    /// The bytes of the room that are wanted.
+    /// The bytes of the buffer that are wanted.
     kept: Range<usize>,
 }
 
-impl Drop for Room {
+impl Drop for BounceBuffer {
     fn drop(&mut self) {
         if self.kept.is_empty() {
             return;
         }
-        // SAFETY: the kept bytes lie inside the room; the output is writable for as many, and is no part of the room.
+        // SAFETY: the kept bytes lie inside the buffer; the output is writable for as many, and does not overlap the buffer.
         unsafe {
             let from = self.elements.as_ptr().cast::<u8>().add(self.kept.start);
             std::ptr::copy_nonoverlapping(from, self.output, self.kept.len());
@@ -239,7 +253,7 @@ impl Drop for Room {
     }
 }
 
-const PASSED_ON: &str = "hosts that pass results on have room for all of them";
+const FORWARDED: &str = "hosts that forward results have memory for all of them";
 
 #[cfg(test)]
 mod tests {
@@ -261,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_part_only_the_elements_that_are_kept_are_written() {
+    fn only_the_kept_elements_are_written() {
         let (input, mut output) = ([1i32, 2, 3, 4, 5, 6], [0i32; 3]);
         let spec = Spec::reduce(6, DType::I32, ReduceOp::Sum, Rank(3));
         // SAFETY: both arrays outlive the tensor, which is dropped before they are looked at; the output holds three.
@@ -277,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_is_left_unless_the_output_is_a_part_of_it() {
+    fn the_input_is_left_unless_the_output_is_part_of_it() {
         let (mut data, mut other) = ([1.0f32; 6], [0.0f32; 6]);
         let spec = Spec::allreduce(6, DType::F32, ReduceOp::Sum);
         let (input, output) = (data.as_mut_ptr(), other.as_mut_ptr());

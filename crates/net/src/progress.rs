@@ -1,6 +1,6 @@
-//! The progress of each member of a job in its collectives. Members tell their switch with each sign of life, and a
-//! shard keeps what they told. Switches in levels pass it on upwards, so that each switch of a job knows the progress
-//! of all ranks below it.
+//! The progress of each member of a job in its collectives. Members report it to their switch with each keepalive, and a
+//! shard keeps the last report. Switches in levels forward it to their parents, so that each switch of a job knows the
+//! progress of all ranks below it.
 //!
 //! ```text
 //!  16          24          32                                    40     42         44        48
@@ -13,7 +13,7 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{self, COMMON_LEN, Common, SPEC_LEN, kind};
 
-/// Bytes behind the common header.
+/// Bytes after the common header.
 pub const BODY_LEN: usize = 32;
 /// Bytes of the packet.
 pub const LEN: usize = COMMON_LEN + BODY_LEN;
@@ -45,7 +45,7 @@ impl Progress {
         Progress::parse_body(packet.get(COMMON_LEN..).unwrap_or_default())
     }
 
-    /// The packet behind the common header.
+    /// The packet after the common header.
     pub fn body(&self) -> [u8; BODY_LEN] {
         let (spec, age) = self.oldest.unwrap_or((Spec::NOTHING, Span::ZERO));
         let age_us = u32::try_from(age.as_nanos() / 1_000).unwrap_or(u32::MAX);
@@ -75,22 +75,22 @@ impl Progress {
 
 /// The last report of each rank of a job, and its time.
 #[derive(Clone, Debug, Default)]
-pub struct OfRanks(Vec<Option<(Time, Progress)>>);
+pub struct RankProgress(Vec<Option<(Time, Progress)>>);
 
-impl OfRanks {
+impl RankProgress {
     /// The state before any of this number of ranks has reported.
-    pub fn new(world: u16) -> OfRanks {
-        OfRanks(vec![None; world.into()])
+    pub fn new(world: u16) -> RankProgress {
+        RankProgress(vec![None; world.into()])
     }
 
-    /// Notes the progress that a rank reports.
-    pub fn hear(&mut self, now: Time, progress: Progress) -> Result<(), DropReason> {
+    /// Records the report of a rank.
+    pub fn record(&mut self, now: Time, progress: Progress) -> Result<(), DropReason> {
         let of_rank = self.0.get_mut(progress.rank.index()).ok_or(DropReason::BadField)?;
         *of_rank = Some((now, progress));
         Ok(())
     }
 
-    /// What ranks said and when, by ascending rank.
+    /// The reports and their times, by ascending rank.
     pub fn iter(&self) -> impl Iterator<Item = &(Time, Progress)> + Clone {
         self.0.iter().flatten()
     }
@@ -121,10 +121,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_packet_makes_a_rank_that_there_is_not(bytes in proptest::collection::vec(any::<u8>(), 0..2 * LEN)) {
-            let mut of_ranks = OfRanks::new(3);
-            let heard = Progress::parse(&bytes).and_then(|progress| of_ranks.hear(Time::ZERO, progress));
-            prop_assert_eq!(heard.is_ok(), of_ranks.iter().count() == 1);
+        fn no_packet_reports_for_a_rank_that_does_not_exist(bytes in proptest::collection::vec(any::<u8>(), 0..2 * LEN)) {
+            let mut of_ranks = RankProgress::new(3);
+            let parsed = Progress::parse(&bytes).and_then(|progress| of_ranks.record(Time::ZERO, progress));
+            prop_assert_eq!(parsed.is_ok(), of_ranks.iter().count() == 1);
             prop_assert!(of_ranks.iter().all(|(_, progress)| progress.rank.0 < 3));
         }
     }

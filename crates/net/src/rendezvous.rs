@@ -1,4 +1,4 @@
-//! What a worker and its switch tell each other before the first packet, as plain values.
+//! What a worker and its switch exchange before the first packet, as plain values.
 //!
 //! The control API carries them over HTTP (`client`); tests and embedded switches may do without.
 
@@ -61,7 +61,7 @@ pub struct JoinAnswer {
     /// The UDP address of each of the job's servers, by number; the members' addresses if each member is a server.
     /// Empty for protocols without servers.
     pub servers: Vec<SocketAddr>,
-    /// The server that this worker is too.
+    /// The server that this worker also is.
     pub serves: Option<ServerId>,
     /// This worker's number at its switch: its rank, if all ranks have come to one switch.
     pub wid: ChildId,
@@ -80,9 +80,9 @@ pub struct FabricAnswer {
     pub leaves: Vec<NodeId>,
     /// The switches of the highest level.
     pub roots: Vec<NodeId>,
-    /// This worker's place in each tree of the job; none for protocols without trees.
+    /// This worker's position in each tree of the job; none for protocols without trees.
     pub trees: Vec<WorkerPlace>,
-    /// True if switches of some tree pass partial results on to each other.
+    /// True if switches of some tree send partial results to each other.
     pub levels: bool,
     /// In a lossless fabric: the rate of this worker's cable, which the worker must not exceed.
     pub lossless_bits_per_s: Option<u64>,
@@ -121,7 +121,7 @@ pub enum Watched {
     Unreachable(String),
     /// The switch is there, but the switch where the fabric's jobs are formed is not. Running jobs need that switch
     /// only for this report. The sentence names it.
-    NoSeat(String),
+    NoController(String),
     /// A tree of the job has lost a switch or a cable; the sentence says which, and what to do.
     Broken(String),
     /// This control plane does not watch members.
@@ -132,8 +132,7 @@ pub enum Watched {
 pub trait Rendezvous: Send + Sync {
     /// Joins a job; returns when all members are there, or the request's timeout has passed.
     fn join(&self, request: &JoinRequest) -> Result<JoinAnswer, JoinError>;
-    /// What the switch's questions to the socket of a join carry while the join lasts; `None` if this control plane
-    /// asks nothing.
+    /// The number in the switch's challenges to the socket of a join; `None` if this control plane sends none.
     fn incarnation(&self) -> Option<u64> {
         None
     }

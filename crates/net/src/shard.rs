@@ -3,12 +3,9 @@
 //! The control plane holds a [`ShardHandle`] for each shard. Shards share nothing; every call is a message to the
 //! thread.
 
-mod forward;
 mod jobs;
 mod ports;
-mod rates;
 mod thread;
-mod uplink;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,17 +20,17 @@ use tributary_proto::contract::switch::SharedReport;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switch_options::SwitchOptions;
 
-pub(crate) use self::rates::Rates;
+pub(crate) use self::jobs::{Rates, SharedMachines};
 use self::thread::{Command, Star};
-pub use crate::event_loop::answer::{Answer, Stopped};
 use crate::event_loop::handle::Handle;
-use crate::progress::{OfRanks, Progress};
+pub use crate::event_loop::handle::{Answer, Stopped};
+use crate::progress::{Progress, RankProgress};
 use crate::udp::{SocketCounters, UdpPort};
 
 /// How a shard is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardOptions {
-    /// The part of the switch that the shard is.
+    /// The number of the shard.
     pub shard: TreeId,
     /// The UDP address to bind; port 0 lets the system choose.
     pub listen: SocketAddr,
@@ -41,7 +38,7 @@ pub struct ShardOptions {
     pub receive_buffer: usize,
     /// Bytes of send buffer to ask the kernel for, its own overhead included.
     pub send_buffer: usize,
-    /// The incarnation of this switch's process, for the switch above, if there is one.
+    /// The incarnation of this switch's process, for the parent switch, if there is one.
     pub incarnation: Option<u64>,
     /// The options of the machines that jobs share.
     pub switch_options: SwitchOptions,
@@ -67,7 +64,7 @@ pub struct JobInstall {
     pub servers: Vec<JobServer>,
     /// For fabrics: the number of aggregation trees, if some rank insists on one.
     pub trees: Option<u16>,
-    /// The switch above: the address of its shard of the same number, and the `wid` of this switch at the switch above.
+    /// The parent switch: the address of its shard of the same number, and the `wid` of this switch there.
     pub parent: Option<(SocketAddr, ChildId)>,
 }
 
@@ -100,7 +97,7 @@ pub struct ShardJob {
     /// Switches of the fabric that cannot be reached, with the ranks behind them.
     pub absent: Vec<SwitchRanks>,
     /// How far each rank is in its collectives.
-    pub progress: OfRanks,
+    pub progress: RankProgress,
 }
 
 /// What an operator sees of one shard.
@@ -111,7 +108,7 @@ pub struct ShardReport {
     /// Every installed job, by ascending id.
     pub jobs: Vec<ShardJob>,
     /// Packets that belonged to no job, by reason.
-    pub strangers: DropCounters,
+    pub rejected_packets: DropCounters,
     /// Packets whose verdict led to no port of this shard.
     pub unroutable: u64,
     /// The socket's counters.
@@ -122,9 +119,9 @@ pub struct ShardReport {
 
 impl ShardReport {
     /// The reports of a job's ranks about their collectives, each with its age at the time of this report.
-    pub(crate) fn said_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
-        let parts = self.jobs.iter().filter(move |part| Some(part.id) == job);
-        parts.flat_map(|part| part.progress.iter().map(|&(at, progress)| (self.now.since(at), progress)))
+    pub(crate) fn progress_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
+        let jobs = self.jobs.iter().filter(move |shard_job| Some(shard_job.id) == job);
+        jobs.flat_map(|job| job.progress.iter().map(|&(at, progress)| (self.now.since(at), progress)))
     }
 }
 
@@ -148,9 +145,9 @@ pub enum ShardError {
     /// There are more members than a shard has ports.
     #[error("shard {0} of the switch has no free ports")]
     NoPorts(TreeId),
-    /// There are more members than a machine that jobs share can tell apart.
+    /// There are more members than a shared machine can distinguish.
     #[error(
-        "{0} tells the first {most} workers of a switch apart, those of all its jobs together, and they are there: wait \
+        "{0} distinguishes the first {most} workers of a switch, those of all its jobs together, and they are there: wait \
          until a job has ended, or start another switch", most = PortSet::CAPACITY
     )]
     Crowded(&'static str),
@@ -173,37 +170,37 @@ impl ShardHandle {
 
     /// Installs a job, in place of any job with its id; answers once packets will find the job.
     pub fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        self.0.ask(|reply| Command::Install(Box::new(job), reply))
+        self.0.call(|reply| Command::Install(Box::new(job), reply))
     }
 
-    /// Gives a job another number of slots in this shard; false if it has no machine of its own. Orders are carried out
+    /// Gives a job another number of slots in this shard; false if it has no machine of its own. Commands are handled
     /// one after the other, so memory that this frees is there for a job that is installed next.
     pub fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
-        self.0.ask(|reply| Command::Resize(job, slots, reply))
+        self.0.call(|reply| Command::Resize(job, slots, reply))
     }
 
     /// Removes a job and frees its memory; false if there was no such job.
     pub fn remove(&self, job: JobId) -> Answer<bool> {
-        self.0.ask(|reply| Command::Remove(job, reply))
+        self.0.call(|reply| Command::Remove(job, reply))
     }
 
-    /// Gives up what the jobs of a protocol share, none of which is installed; false if there is no such machine.
+    /// Removes the machine that the jobs of a protocol share, none of which is installed; false if there is none.
     pub fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
-        self.0.ask(|reply| Command::Unshare(protocol, reply))
+        self.0.call(|reply| Command::Unshare(protocol, reply))
     }
 
     /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
     /// `asked_at`, is at a UDP address.
-    pub fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
-        self.0.ask(|reply| Command::Challenge { whom, asked_at, incarnation, questions, reply })
+    pub fn challenge(&self, peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
+        self.0.call(|reply| Command::Challenge { peer, asked_at, incarnation, questions, reply })
     }
 
     /// The state of the shard and of its jobs.
     pub fn report(&self) -> Answer<ShardReport> {
-        self.0.ask(Command::Report)
+        self.0.call(Command::Report)
     }
 
-    /// The part of the switch that the shard is.
+    /// The number of the shard.
     pub fn shard(&self) -> TreeId {
         self.0.shard()
     }

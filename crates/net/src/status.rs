@@ -1,6 +1,5 @@
 //! The state of a switch for people and programs, as `GET /status` answers and `tributary status` prints.
 
-pub mod lag;
 pub mod operation;
 mod trees;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tributary_proto::contract::metric::{Metric, MetricValue};
 use tributary_proto::contract::operator::{Operator, Operators};
 
-pub use self::trees::{OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
+pub use self::trees::{LagStatus, OrderStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
 
 /// A switch and its jobs at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,25 +35,25 @@ pub struct SwitchInfo {
     pub listen: SocketAddr,
     /// The operators' own address.
     pub http: Option<SocketAddr>,
-    /// The control API of the switch above, if there is one.
+    /// The control API of the parent switch, if there is one.
     pub parent: Option<SocketAddr>,
     /// Bytes for all jobs, and for what they share.
     pub memory_bytes: u64,
-    /// Bytes that jobs are charged, and what they share; at a switch of a fabric that is not the seat, what machines hold.
+    /// Bytes that jobs are charged, and what they share; at a switch of a fabric that is not the controller, what machines hold.
     pub memory_used_bytes: u64,
     /// The most jobs at a time.
     pub max_jobs: u16,
-    /// Independent parts.
+    /// The shards.
     pub shards: Vec<ShardStatus>,
     /// Packets that belonged to no job, by reason; reasons that never occurred are left out.
-    pub strangers: BTreeMap<String, u64>,
+    pub rejected_packets: BTreeMap<String, u64>,
     /// Servers that have offered themselves, by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerStatus>,
     /// What jobs share at the switch, by protocol.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<SharedStatus>,
-    /// The switch's part in a fabric of switches, if it is in one.
+    /// The switch as one of a fabric, if it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricStatus>,
 }
@@ -68,7 +67,7 @@ pub struct ServerStatus {
     /// `present`, `left` or `lost`.
     pub state: String,
     /// Seconds since the server last asked for work.
-    pub heard_s_ago: f64,
+    pub last_seen_s_ago: f64,
     /// The jobs that the server serves.
     pub jobs: Vec<String>,
 }
@@ -85,7 +84,7 @@ pub struct JobServerStatus {
     pub state: String,
 }
 
-/// A switch's part in a fabric.
+/// A switch as one of a fabric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FabricStatus {
@@ -121,7 +120,7 @@ pub struct PortStatus {
     pub tx_drops: u64,
     /// Packets that were marked.
     pub tx_marks: u64,
-    /// How often the other end was told to pause, in a lossless fabric.
+    /// How often the other end was paused, in a lossless fabric.
     #[serde(default)]
     pub pauses_given: u64,
     /// How often the other end made this port pause.
@@ -130,7 +129,7 @@ pub struct PortStatus {
     /// Bytes that came in by this port and wait in the switch, in a lossless fabric.
     #[serde(default)]
     pub held_bytes: u64,
-    /// The most bytes that ever waited so.
+    /// The most bytes of that kind so far.
     #[serde(default)]
     pub peak_held_bytes: u64,
     /// Packets that came in.
@@ -151,7 +150,7 @@ pub struct SharedStatus {
     pub slots_held: u32,
     /// The most that were held at once.
     pub slots_peak: u32,
-    /// Bytes of the whole shared memory; 0 where it has given way to other jobs.
+    /// Bytes of the whole shared memory; 0 where it was freed for other jobs.
     pub bytes: u64,
     /// The protocol's own counters and gauges, all jobs together.
     pub metrics: Vec<MetricStatus>,
@@ -253,34 +252,34 @@ pub struct JobStatus {
     pub state: String,
     /// The protocol that the switch runs for the job.
     pub protocol: String,
-    /// The job's own operators, by number.
+    /// The job's custom operators, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<OperatorStatus>,
-    /// Seconds since the job's first rank came (while the job forms) or its members were told.
+    /// Seconds since the job's first rank came (while the job forms) or since it was installed.
     pub age_s: f64,
     /// The number of ranks of the complete job.
     pub world: u16,
     /// Workers that are or were there, by ascending rank.
     pub members: Vec<MemberStatus>,
-    /// Switches below that are or were there, by ascending lowest rank.
-    pub switches: Vec<SwitchBelowStatus>,
+    /// Child switches that are or were there, by ascending lowest rank.
+    pub switches: Vec<ChildSwitchStatus>,
     /// Servers that are processes of their own, by number; none if each worker is a server too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<JobServerStatus>,
-    /// The switch above, if there is one and the job is installed.
-    pub above: Option<AboveStatus>,
-    /// Ranks that have not come, or fell silent without a leave, ascending. While a job forms below another switch,
-    /// these are the ranks that the switch above named a moment ago.
+    /// The parent switch, if there is one and the job is installed.
+    pub parent: Option<ParentStatus>,
+    /// Ranks that have not come, or fell silent without a leave, ascending. While a job forms below a parent switch,
+    /// these are the ranks that the parent named last.
     pub missing: Vec<u16>,
     /// Slots over all shards.
     pub slots: u16,
     /// Slots with a sum that is not complete.
     pub slots_waiting: u32,
-    /// Ranks that some incomplete sum waits for, ascending; for a switch below, all of its ranks.
+    /// Ranks that some incomplete sum waits for, ascending; for a child switch, all of its ranks.
     pub waiting_for: Vec<u16>,
     /// The rank that is furthest behind the first, if results wait for it and the protocol tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lag: Option<lag::LagStatus>,
+    pub lag: Option<LagStatus>,
     /// Collectives that are over on the rank that is furthest ahead.
     #[serde(default)]
     pub collectives: u64,
@@ -289,7 +288,7 @@ pub struct JobStatus {
     pub operation: Option<operation::OperationStatus>,
     /// Elements per packet.
     pub elements_per_packet: u16,
-    /// The bytes that the job is charged; at a switch of a fabric that is not the seat, what its own machines hold.
+    /// The bytes that the job is charged; at a switch of a fabric that is not the controller, what its own machines hold.
     pub memory_bytes: u64,
     /// Packets of its members.
     pub packets: u64,
@@ -310,16 +309,16 @@ pub struct JobStatus {
     pub ate_per_s: f64,
     /// Packets with the job's id that were dropped, by reason; reasons that never occurred are left out.
     pub drops: BTreeMap<String, u64>,
-    /// The job's trees by number: static trees through a fabric, or this switch's own part of trees whose packets are
+    /// The job's trees by number: static trees through a fabric, or this switch's own node of trees whose packets are
     /// summed in their order; otherwise none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeStatus>,
-    /// The reason why the job can never go on: a tree has lost a switch or a cable.
+    /// The reason why the job has failed: a tree has lost a switch or a cable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
 
-/// One of a job's own operators.
+/// A custom operator of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorStatus {
@@ -351,13 +350,13 @@ pub struct MemberStatus {
     /// `present`, `left` or `lost`.
     pub state: String,
     /// Seconds since its last packet; none if there was none yet.
-    pub heard_s_ago: Option<f64>,
+    pub last_seen_s_ago: Option<f64>,
 }
 
-/// A switch below.
+/// A child switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SwitchBelowStatus {
+pub struct ChildSwitchStatus {
     /// Its control API.
     pub addr: Option<SocketAddr>,
     /// The ranks below it, ascending.
@@ -365,15 +364,15 @@ pub struct SwitchBelowStatus {
     /// `present`, `left` or `lost`.
     pub state: String,
     /// Seconds since its last packet; none if there was none yet.
-    pub heard_s_ago: Option<f64>,
+    pub last_seen_s_ago: Option<f64>,
 }
 
-/// The switch above.
+/// The parent switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AboveStatus {
+pub struct ParentStatus {
     /// `present` or `lost`.
     pub state: String,
     /// Seconds since its last packet; none if there was none yet.
-    pub heard_s_ago: Option<f64>,
+    pub last_seen_s_ago: Option<f64>,
 }

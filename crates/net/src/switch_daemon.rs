@@ -13,25 +13,25 @@ use tributary_proto::contract::ids::TreeId;
 use tributary_proto::contract::options::Defaults;
 use tributary_proto::switch_options;
 
+use crate::client::Token;
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::HttpServer;
 use crate::http::access::Access;
 use crate::pool_size::longest_elements;
 use crate::shard::{ShardError, ShardHandle, ShardOptions};
-use crate::token::Token;
 
 /// The options with which a switch is started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchOptions {
     /// UDP address of shard 0 and TCP address of the control API; port 0 lets the system choose one for both.
     pub listen: SocketAddr,
-    /// Threads that sum, each with its own part of the slots, 1 to 256.
+    /// Threads that sum, each with its own shard of the slots, 1 to 256.
     pub shards: usize,
     /// Bytes for all jobs, and for what they share.
     pub memory_bytes: usize,
     /// A further TCP address for operators.
     pub http: Option<SocketAddr>,
-    /// The control API of the switch above. This switch then sums for its rack, and the switch above for all racks.
+    /// The control API of the parent switch. This switch then sums for its rack, and the parent for all racks.
     pub parent: Option<SocketAddr>,
     /// The most jobs at a time, including jobs that form.
     pub max_jobs: u16,
@@ -47,7 +47,7 @@ pub struct SwitchOptions {
     pub timers: Timers,
     /// The options of what jobs of some protocols share, by protocol.
     pub switch_options: switch_options::SwitchOptions,
-    /// Which of the jobs' own operators the switch serves.
+    /// Which custom operators of jobs the switch serves.
     pub operators: Allowed,
     /// Bytes of receive buffer to ask the kernel for, for each shard.
     pub receive_buffer: usize,
@@ -59,9 +59,9 @@ impl SwitchOptions {
     /// The UDP and TCP port of a switch, unless another is chosen.
     pub const DEFAULT_PORT: u16 = 17_777;
 
-    /// A switch of one shard at this address, with the memory of [`Limits::DEFAULT_MEMORY_MIB`].
+    /// A switch of one shard at this address, with the memory of [`Limits::DEFAULT_MEMORY`].
     pub fn new(listen: SocketAddr) -> SwitchOptions {
-        const MEMORY_BYTES: usize = (Limits::DEFAULT_MEMORY_MIB as usize) << 20;
+        const MEMORY_BYTES: usize = Limits::DEFAULT_MEMORY.0 as usize;
         const SOCKET_BUFFER: usize = 8 << 20;
         let limits = Limits::new(MEMORY_BYTES as u64, 1);
         SwitchOptions {
@@ -126,7 +126,7 @@ pub enum StartError {
         flag: &'static str,
     },
     /// The address belongs to another machine.
-    #[error("{} is no address of this machine: `ip address` lists those that are; choose one with {flag}", addr.ip())]
+    #[error("{} is not an address of this machine: `ip address` lists those that are; choose one with {flag}", addr.ip())]
     NotLocal {
         /// The address.
         addr: SocketAddr,
@@ -143,7 +143,7 @@ pub enum StartError {
         /// The flag that chooses another.
         flag: &'static str,
     },
-    /// No switch has so many shards.
+    /// The number of shards is not possible.
     #[error("a switch has 1 to 256 shards, not {0}: say --cores with one of these")]
     Shards(usize),
     /// Jobs would share more than the switch has for all of them.
@@ -266,7 +266,7 @@ fn open_shard(
     incarnation: u64,
 ) -> Result<ShardHandle, StartError> {
     let (receive_buffer, send_buffer) = (options.receive_buffer, options.send_buffer);
-    // Only switches above ask for the incarnation.
+    // Only parent switches ask for the incarnation.
     let incarnation = options.parent.map(|_| incarnation);
     let switch_options = options.switch_options.clone();
     let shard_options = ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation, switch_options };

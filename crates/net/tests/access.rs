@@ -7,10 +7,10 @@ use std::time::Duration;
 use tributary_control::Quota;
 use tributary_control::config::Tokens;
 use tributary_net::challenge;
+use tributary_net::client::Token;
 use tributary_net::client::{self, HttpRendezvous};
 use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
-use tributary_net::token::Token;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
@@ -63,7 +63,7 @@ fn with_tokens_only_tenants_have_jobs_and_each_its_own() {
     let addr = switch.listen_addr();
     let refusal = |job, token| join(addr, job, token, None).unwrap_err().to_string();
     assert!(refusal("a", None).contains("set TRIBUTARY_TOKEN"));
-    assert!(refusal("a", Some("0123456789abcdef-nobodys")).contains("is none of this switch's"));
+    assert!(refusal("a", Some("0123456789abcdef-nobodys")).contains("is not one of this switch's"));
     assert!(client::status(addr).unwrap().jobs.is_empty());
     join(addr, "a", Some(OURS), None).unwrap();
     let taken = refusal("a", Some(THEIRS));
@@ -85,7 +85,7 @@ fn new_tokens_and_quotas_hold_for_who_joins_from_now_on() {
     let small = Quota { jobs: "small-*".into(), memory_bytes: None, max_slots: Some(16), max_world_size: None };
     options.quotas = vec![small];
     switch.renew(&options);
-    assert!(join(addr, "b", Some(OURS), None).unwrap_err().to_string().contains("is none of this switch's"));
+    assert!(join(addr, "b", Some(OURS), None).unwrap_err().to_string().contains("is not one of this switch's"));
     join(addr, "b", Some(THEIRS), None).unwrap();
     assert_eq!(join(addr, "small-c", Some(THEIRS), None).unwrap().slots, 16);
     let jobs = client::status(addr).unwrap().jobs;

@@ -106,7 +106,7 @@ fn a_server_that_ends_is_told_on_every_rank_by_name() {
             }
             met.wait();
             let failed = group.allreduce_in_place(&mut vec![1i32; 200_000], ReduceOp::Sum, AGES).unwrap_err();
-            let GroupError::Bereft { news, .. } = &failed else { panic!("{failed}") };
+            let GroupError::PeerLost { failure: news, .. } = &failed else { panic!("{failed}") };
             assert_eq!(news.servers(), [ServerId(1)]);
             assert!(failed.to_string().contains(&format!("server 1 ({gone}) is gone")), "{failed}");
             met.wait();

@@ -17,7 +17,7 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-/// A leaf with the host, and the seat above it. `number` keeps tests that run at the same time apart.
+/// A leaf with the host, and the controller above it. `number` keeps tests that run at the same time apart.
 fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
     fabric_with(number, secret, "")
 }
@@ -55,7 +55,7 @@ fn a_job_that_joins_at_a_leaf_is_formed_at_the_seat_installed_everywhere_and_rem
     assert!(data.iter().copied().eq(0..10_000));
     let jobs = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().jobs;
     assert_eq!((jobs(&top)[0].name.as_str(), jobs(&leaf)[0].name.as_str()), ("alone", "alone"));
-    until(&top, "the member's sign of life", |status| status.jobs[0].members[0].heard_s_ago.is_some());
+    until(&top, "the member's sign of life", |status| status.jobs[0].members[0].last_seen_s_ago.is_some());
     for switch in [&leaf, &top] {
         until(switch, "how far the member is", |status| status.jobs[0].collectives == 1);
     }
@@ -163,7 +163,7 @@ fn a_leaf_that_is_started_again_gets_the_running_job_again() {
     let leaf = start(&fabric, "leaf");
     until(&leaf, "the job", |status| ready(status) && status.jobs.len() == 1);
     until(&top, "the member's sign of life through the new leaf", |status| {
-        status.jobs.first().is_some_and(|job| job.members[0].heard_s_ago.is_some_and(|ago| ago < 2.0))
+        status.jobs.first().is_some_and(|job| job.members[0].last_seen_s_ago.is_some_and(|ago| ago < 2.0))
     });
     let mut data = vec![3i32; 1_000];
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
@@ -183,7 +183,7 @@ fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
     until(&top, "the job, with its name and its member", |status| {
         ready(status)
             && status.jobs.iter().any(|job| job.name == "alone" && job.id == Some(1))
-            && status.jobs[0].members[0].heard_s_ago.is_some_and(|ago| ago < 2.0)
+            && status.jobs[0].members[0].last_seen_s_ago.is_some_and(|ago| ago < 2.0)
     });
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     assert_eq!(data, [3; 1_000]);
@@ -199,7 +199,7 @@ fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
 fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_sum() {
     const JOBS: usize = 8;
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
-    let fabric = fabric_with(7, "0123456789abcdef", "memory_mib = 1\nqueue_kib = 4096\n");
+    let fabric = fabric_with(7, "0123456789abcdef", "memory = \"1 MiB\"\nqueue = \"4096 KiB\"\n");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
     let (all_run, looked) = (Barrier::new(JOBS + 1), Barrier::new(JOBS + 1));
@@ -223,11 +223,11 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
             });
         }
         all_run.wait();
-        let [here, seat] = [&leaf, &top].map(|switch| client::status(switch.udp_addr()).unwrap());
+        let [here, controller] = [&leaf, &top].map(|switch| client::status(switch.udp_addr()).unwrap());
         looked.wait();
-        let slots: Vec<u16> = seat.jobs.iter().map(|job| job.slots).collect();
+        let slots: Vec<u16> = controller.jobs.iter().map(|job| job.slots).collect();
         assert!(slots.len() == JOBS && slots.iter().all(|&own| own == slots[0]), "{slots:?}");
-        let held: u64 = seat.jobs.iter().map(|job| job.memory_bytes).sum();
+        let held: u64 = controller.jobs.iter().map(|job| job.memory_bytes).sum();
         assert!(held <= 1 << 20 && held > 900 << 10, "{held} bytes");
         for job in &here.jobs {
             assert_eq!(job.trees[0].switches[0].order.as_ref().unwrap().wnd_cap, slots[0], "{}", job.name);
@@ -239,7 +239,7 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
 #[test]
 fn a_job_that_does_not_fit_beside_the_least_parts_of_others_is_refused_in_a_sentence() {
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
-    let keys = "memory_mib = 1\nqueue_kib = 4096\nelements_per_packet = 9000\n";
+    let keys = "memory = \"1 MiB\"\nqueue = \"4096 KiB\"\nelements_per_packet = 9000\n";
     let fabric = fabric_with(8, "0123456789abcdef", keys);
     let (leaf, _top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
@@ -260,7 +260,7 @@ fn a_job_that_does_not_fit_beside_the_least_parts_of_others_is_refused_in_a_sent
     }
 }
 
-/// What is held is what machines take: at the seat as jobs are charged, elsewhere as the machines say.
+/// What is held is what machines take: at the controller as jobs are charged, elsewhere as the machines say.
 #[test]
 fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
     let chosen = protocols::ALL.iter().copied().filter(|protocol| protocol.sums_in_network());
@@ -271,11 +271,14 @@ fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
         let used = |switch| client::status(RunningFabricSwitch::udp_addr(switch)).unwrap().switch.memory_used_bytes;
         assert_eq!((used(&leaf), used(&top)), (0, 0));
         let group = Group::connect(&options(&leaf, protocol)).unwrap();
-        let (here, seat) = (client::status(leaf.udp_addr()).unwrap(), client::status(top.udp_addr()).unwrap());
+        let (here, controller) = (client::status(leaf.udp_addr()).unwrap(), client::status(top.udp_addr()).unwrap());
         let shared: u64 = here.switch.shared.iter().map(|shared| shared.bytes).sum();
         assert_eq!(here.switch.memory_used_bytes, shared + here.jobs[0].memory_bytes, "{protocol}");
         assert!(here.switch.memory_used_bytes > 1_000, "{protocol}: {}", here.switch.memory_used_bytes);
-        assert!(seat.switch.memory_used_bytes >= here.switch.memory_used_bytes, "{protocol}: it is charged for all");
+        assert!(
+            controller.switch.memory_used_bytes >= here.switch.memory_used_bytes,
+            "{protocol}: it is charged for all"
+        );
         group.close();
         until(&leaf, "the removal", |status| status.jobs.is_empty());
         let idle: u64 = client::status(leaf.udp_addr()).unwrap().switch.shared.iter().map(|shared| shared.bytes).sum();
@@ -288,7 +291,7 @@ fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
 fn what_jobs_share_in_a_fabric_gives_way_at_every_switch_or_is_refused_with_a_sentence() {
     let sharing: Vec<&'static Protocol> = protocols::ALL.iter().copied().filter(|own| own.shared.is_some()).collect();
     // Room for one of these machines, but not for two.
-    let fabric = fabric_with(80, "0123456789abcdef", "memory_mib = 9\n");
+    let fabric = fabric_with(80, "0123456789abcdef", "memory = \"9 MiB\"\n");
     let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
     until(&leaf, "a greeting", ready);
     for protocol in &sharing {
@@ -317,7 +320,7 @@ fn a_switch_with_another_secret_is_no_part_of_the_fabric() {
     let error = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).map(drop).unwrap_err().to_string();
     assert!(error.contains("the secret is not this fabric's"), "{error}");
     let seen = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().switch;
-    until(&top, "a greeting under the wrong key", |status| status.switch.strangers.contains_key("wrong_key"));
+    until(&top, "a greeting under the wrong key", |status| status.switch.rejected_packets.contains_key("wrong_key"));
     assert!(!ready(&client::status(top.udp_addr()).unwrap()) && !seen(&leaf).fabric.unwrap().ready);
 }
 

@@ -30,7 +30,7 @@ impl Fabric {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         let text = format!(
-            "secret = \"{SECRET}\"\nnetwork = \"127.78.{number}.0\"\nport = {port}\nqueue_kib = 4096\n{keys}\n\
+            "secret = \"{SECRET}\"\nnetwork = \"127.78.{number}.0\"\nport = {port}\nqueue = \"4096 KiB\"\n{keys}\n\
              [leaf_spine]\nleaves = 4\nspines = 2\nhosts_per_leaf = 1\n"
         );
         drop(free);
@@ -54,13 +54,13 @@ impl Fabric {
         self.switches.last().unwrap()
     }
 
-    /// A question to the seat in the name of a host.
+    /// A question to the controller in the name of a host.
     fn ask(&self, host: &str, path: &str, body: &Value) -> Value {
         let address = self.layout.nodes[self.layout.node_named(host).unwrap().index()].address;
         let mut stream = TcpStream::connect(self.controller().udp_addr()).unwrap();
         let body = body.to_string();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: seat\r\nConnection: close\r\nContent-Type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nHost: controller\r\nConnection: close\r\nContent-Type: application/json\r\n\
              x-tributary-fabric: {SECRET}\r\nx-tributary-host: {address}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
@@ -118,7 +118,7 @@ const RIGHT: [&str; 2] = ["host2", "host3"];
 #[test]
 fn trees_are_planned_around_a_spine_that_is_full_and_over_it_again_when_it_is_not() {
     for (number, protocol) in (0..).zip(with_trees()) {
-        let fabric = Fabric::start(number, "memory_mib_at = { spine0 = 3 }");
+        let fabric = Fabric::start(number, "memory_at = { spine0 = \"3 MiB\" }");
         let joined = fabric.join(protocol, "left", &LEFT, 512);
         assert_eq!(joined["slots"], 512, "{joined}");
         let (_, roots, around) = fabric.planned("left");
@@ -142,7 +142,7 @@ fn trees_are_planned_around_a_spine_that_is_full_and_over_it_again_when_it_is_no
 #[test]
 fn jobs_behind_different_leaves_have_all_of_these_and_a_full_leaf_is_named() {
     for (number, protocol) in (10..).zip(with_trees()) {
-        let fabric = Fabric::start(number, "memory_mib = 8");
+        let fabric = Fabric::start(number, "memory = \"8 MiB\"");
         // Jobs of one host are in its leaf alone.
         for host in ["host0", "host1", "host2", "host3"] {
             let joined = fabric.join(protocol, &format!("alone-{host}"), &[host], 1_024);
@@ -173,7 +173,7 @@ fn jobs_behind_different_leaves_have_all_of_these_and_a_full_leaf_is_named() {
 
 #[test]
 fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divide_it() {
-    let mut fabric = Fabric::start(20, "memory_mib_at = { spine0 = 1, leaf3 = 1 }");
+    let mut fabric = Fabric::start(20, "memory_at = { spine0 = \"1 MiB\", leaf3 = \"1 MiB\" }");
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).expect("one of them does");
     fabric.join(protocol, "divides", &LEFT, 64);
     let (_, roots, around) = fabric.planned("divides");
@@ -191,7 +191,7 @@ fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divi
         assert!(start.elapsed() < PATIENCE, "nobody misses spine0");
         thread::sleep(Duration::from_millis(20));
     }
-    // The seat itself hears of the leaves' dead cables a moment later; until then it asks the spine in vain.
+    // The controller itself hears of the leaves' dead cables a moment later; until then it asks the spine in vain.
     let protocol = with_trees().next().unwrap();
     for number in 0.. {
         let name = format!("later{number}");
@@ -202,14 +202,14 @@ fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divi
             break;
         }
         assert!(around[0].starts_with("spine0 does not take the job: "), "{around:?}");
-        assert!(start.elapsed() < PATIENCE, "the seat never hears that spine0 is dead");
+        assert!(start.elapsed() < PATIENCE, "the controller never hears that spine0 is dead");
         thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
 fn jobs_that_share_a_machine_are_admitted_as_the_smallest_switch_has_room() {
-    let fabric = Fabric::start(30, "memory_mib = 512\nmemory_mib_at = { spine0 = 1 }");
+    let fabric = Fabric::start(30, "memory = \"512 MiB\"\nmemory_at = { spine0 = \"1 MiB\" }");
     for protocol in protocols::ALL.iter().copied().filter(|protocol| protocol.shared.is_some()) {
         let refused = fabric.join(protocol, protocol.name, &LEFT, 64);
         let why = refused["error"].as_str().unwrap_or_else(|| panic!("{protocol}: {refused}"));

@@ -7,14 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
-use tributary_net::group::{ConnectError, Group, GroupError};
+use tributary_net::group::{ConnectError, Drive, Group, GroupError, Submission};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 use tributary_net::shard::ShardReport;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::{JobId, JobKey, Rank};
-use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 
@@ -77,7 +76,7 @@ fn a_rank_that_the_switch_calls_lost_or_that_left_ends_what_waits_for_it_long_be
                     } else {
                         for _ in 0..2 {
                             let failed = group.allreduce_in_place(&mut data, ReduceOp::Sum, AGES).unwrap_err();
-                            assert!(matches!(failed, GroupError::Bereft { .. }), "{failed}");
+                            assert!(matches!(failed, GroupError::PeerLost { .. }), "{failed}");
                             assert!(failed.to_string().contains(expected), "{failed}");
                         }
                     }
@@ -127,7 +126,7 @@ fn a_switch_that_forgets_the_job_ends_what_waits_for_it_long_before_its_timeout(
             }
             met.wait();
             let failed = group.allreduce_in_place(&mut [1i32; 100], ReduceOp::Sum, AGES).unwrap_err();
-            assert!(matches!(failed, GroupError::Bereft { .. }), "{failed}");
+            assert!(matches!(failed, GroupError::PeerLost { .. }), "{failed}");
             assert!(failed.to_string().contains("no longer knows job \"forgotten\""), "{failed}");
         },
     );
@@ -190,10 +189,12 @@ fn closing_a_group_ends_what_is_under_way_and_a_wait_that_is_too_short_says_so()
         |group, rank| {
             if rank == 0 {
                 let mut data = vec![1i32; 5000];
-                let spec = Spec::allreduce(5000, DType::I32, ReduceOp::Sum);
                 let at = data.as_mut_ptr().cast::<u8>();
+                let (dtype, op, drive) = (DType::I32, ReduceOp::Sum, Drive::Background);
+                let submission =
+                    Submission { input: at, output: at, elements: 5000, dtype, op, timeout: PATIENCE, drive };
                 // SAFETY: the data stays until the collective has ended, which closing the group sees to.
-                let pending = unsafe { group.submit(at.cast_const(), at, spec, PATIENCE) }.unwrap();
+                let pending = unsafe { group.submit_allreduce(submission, 0..5000) }.unwrap();
                 let early = pending.wait(Some(Duration::from_millis(1)));
                 assert!(matches!(early, Err(GroupError::StillRunning { .. })), "{early:?}");
                 assert!(!pending.is_done());
@@ -235,13 +236,14 @@ fn strangers_are_counted_by_reason_and_change_no_result() {
         );
     });
     // The last of it may still be on its way to the shard.
-    let all_seen = |report: &ShardReport| report.strangers.total() + report.jobs[0].report.drops.total() >= 6 * COPIES;
+    let all_seen =
+        |report: &ShardReport| report.rejected_packets.total() + report.jobs[0].report.drops.total() >= 6 * COPIES;
     let report = eventually(|| switch.shards[0].report().wait().unwrap(), all_seen);
     let job = &report.jobs[0].report;
     // A packet that the kernel had no room for was never seen.
     assert_eq!(report.socket.rx_overflows, 0, "the buffer holds what is thrown");
     for reason in [DropReason::Truncated, DropReason::BadMagic, DropReason::BadVersion, DropReason::UnknownJob] {
-        assert_eq!(report.strangers.get(reason), COPIES, "{}", reason.name());
+        assert_eq!(report.rejected_packets.get(reason), COPIES, "{}", reason.name());
     }
     assert_eq!(job.drops.get(DropReason::WrongKey), COPIES);
     assert_eq!(job.drops.get(DropReason::NotAMember), COPIES);

@@ -124,7 +124,7 @@ fn a_server_that_ends_is_told_on_every_rank_by_name_and_the_next_job_does_withou
         met.wait();
         for _ in 0..2 {
             let failed = group.allreduce_in_place(&mut vec![1i32; 200_000], ReduceOp::Sum, AGES).unwrap_err();
-            let GroupError::Bereft { news, .. } = &failed else { panic!("{failed}") };
+            let GroupError::PeerLost { failure: news, .. } = &failed else { panic!("{failed}") };
             assert_eq!(news.servers(), [ServerId(number)]);
             assert!(failed.to_string().contains(&format!("server {number} ({gone}) is gone")), "{failed}");
         }

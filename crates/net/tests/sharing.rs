@@ -180,7 +180,7 @@ fn members_are_heard_while_their_job_stands_still() {
             sum(group, rank, 2, 10);
             let heard = |status: &SwitchStatus| {
                 let job = status.jobs.iter().find(|job| job.protocol == protocol.name).expect("the job");
-                job.members.len() == 2 && job.members.iter().all(|member| member.heard_s_ago.is_some())
+                job.members.len() == 2 && job.members.iter().all(|member| member.last_seen_s_ago.is_some())
             };
             until(&switch, "signs of life of both", heard);
             // Nobody leaves before the other one has seen it.
@@ -283,7 +283,7 @@ fn more_workers_than_a_set_of_ports_holds_are_refused_with_a_sentence_and_leave_
         let (most, few) = (PortSet::CAPACITY as u16, 2);
         install(1, most - 1).expect("as many as there may be, but for one");
         let refusal = install(2, few).expect_err("one too many").to_string();
-        let expected = format!("{} tells the first {most} workers of a switch apart", protocol.name);
+        let expected = format!("{} distinguishes the first {most} workers of a switch", protocol.name);
         assert!(refusal.starts_with(&expected), "{refusal}");
         install(3, 1).expect("the last one finds its port");
         let ids: Vec<u16> = shard.report().wait().unwrap().jobs.iter().map(|job| job.id.0).collect();

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
-use tributary_net::group::ConnectOptions;
+use tributary_net::group::{ConnectOptions, Drive, Submission};
 use tributary_numeric::{DType, ReduceOp, f16};
 use tributary_proto::contract::protocol::{Placement, Protocol};
-use tributary_proto::contract::tensor::Spec;
 use tributary_proto::protocols;
 
 /// Element `i` of `rank`'s tensor in the collective `round`: of all magnitudes, and wrapping.
@@ -17,6 +16,13 @@ fn value(rank: u16, round: u32, i: usize) -> i32 {
 
 fn input(rank: u16, round: u32, len: usize) -> Vec<i32> {
     (0..len).map(|i| value(rank, round, i)).collect()
+}
+
+/// A sum of one buffer into another, which the caller waits for later.
+fn submission(input: &[i32], output: &mut [i32]) -> Submission {
+    let (elements, dtype, op, drive) = (input.len(), DType::I32, ReduceOp::Sum, Drive::Background);
+    let (input, output) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
+    Submission { input, output, elements, dtype, op, timeout: PATIENCE, drive }
 }
 
 fn check(world: u16, round: u32, output: &[i32]) {
@@ -189,10 +195,8 @@ fn tensors_in_flight_together_stream_back_to_back() {
             let mut outputs: Vec<_> = lens.iter().map(|&len| vec![0i32; len]).collect();
             let mut pending = Vec::new();
             for (input, output) in inputs.iter().zip(&mut outputs) {
-                let spec = Spec::allreduce(input.len() as u32, DType::I32, ReduceOp::Sum);
                 // SAFETY: inputs and outputs stay where they are, untouched, until all are waited for below.
-                let started =
-                    unsafe { group.submit(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, PATIENCE) };
+                let started = unsafe { group.submit_allreduce(submission(input, output), 0..input.len()) };
                 pending.push(started.unwrap());
             }
             // Waited for in the opposite order: the first to end are found ended.
@@ -221,11 +225,8 @@ fn one_group_serves_many_threads_that_wait() {
             let inputs: Vec<_> = lens.iter().map(|&len| input(rank, len as u32, len)).collect();
             thread::scope(|scope| {
                 for (input, output) in inputs.iter().zip(&mut outputs) {
-                    let spec = Spec::allreduce(input.len() as u32, DType::I32, ReduceOp::Sum);
                     // SAFETY: the scope ends, and with it the wait, before inputs and outputs do.
-                    let pending =
-                        unsafe { group.submit(input.as_ptr().cast(), output.as_mut_ptr().cast(), spec, PATIENCE) }
-                            .unwrap();
+                    let pending = unsafe { group.submit_allreduce(submission(input, output), 0..input.len()) }.unwrap();
                     scope.spawn(move || pending.wait(None).unwrap());
                 }
             });

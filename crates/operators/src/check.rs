@@ -9,9 +9,9 @@ use tributary_proto::contract::operator::Needs;
 use crate::element::{Element, Scalar};
 use crate::error::OperatorError;
 use crate::instance::{Fuel, why};
+use crate::layout::VectorLayout;
 use crate::limits::{MOST_FUEL, MOST_FUEL_PER_BYTE};
 use crate::module::{Guest, Module};
-use crate::places::Places;
 
 /// How many elements a batch has, and how many batches there are: 10,000 triples.
 const BATCH: usize = 100;
@@ -120,21 +120,21 @@ pub(crate) fn draw(element: &Element, batch: u64, elements: usize) -> Vec<u8> {
 struct Trial<'a> {
     module: &'a Module,
     guest: Guest,
-    places: Places,
+    layout: VectorLayout,
 }
 
 impl<'a> Trial<'a> {
     fn new(module: &'a Module) -> Result<Trial<'a>, OperatorError> {
-        let room = BATCH * module.element.size();
-        let guest = module.guest(Places::bytes(room, 2))?;
-        let places = Places::of(guest.free, room);
-        Ok(Trial { module, guest, places })
+        let bytes = BATCH * module.element.size();
+        let guest = module.guest(VectorLayout::bytes(bytes, 2))?;
+        let layout = VectorLayout::of(guest.free, bytes);
+        Ok(Trial { module, guest, layout })
     }
 
     /// Combines a whole batch in one call, and checks that only the left operand has changed.
     fn combine(&mut self, left: &[u8], right: &[u8]) -> Result<Vec<u8>, OperatorError> {
         let (size, free) = (self.module.element.size(), self.guest.free);
-        let [at, with] = [0, 1].map(|operand| self.places.vector(operand));
+        let [at, with] = [0, 1].map(|operand| self.layout.vector(operand));
         let elements = left.len() / size;
         let (before, between) = (at - free, with - at - left.len());
         let end = with + right.len();
@@ -173,7 +173,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Checks that the same elements give the same result: in another instance, after other calls, at another place,
+    /// Checks that the same elements give the same result: in another instance, after other calls, at another address,
     /// and alone.
     fn is_pure(&mut self) -> Result<(), OperatorError> {
         let size = self.module.element.size();
@@ -190,7 +190,7 @@ impl<'a> Trial<'a> {
         let fresh = Trial::new(self.module)?.combine(&a, &b)?;
         for (other, when) in [
             (&singles, "one at a time or together"),
-            (&backwards, "at one place of a vector or at another"),
+            (&backwards, "at one position of a vector or at another"),
             (&fresh, "in a fresh instance or after other calls"),
             (&odd, "in a vector of one length or of another"),
         ] {
@@ -230,7 +230,7 @@ impl<'a> Trial<'a> {
         Ok(Fuel { call, element })
     }
 
-    /// The first difference, as `example` tells it.
+    /// The first difference, as `example` describes it.
     fn differs(&self, one: &[u8], other: &[u8], example: impl Fn(usize) -> String) -> Option<String> {
         let size = self.module.element.size();
         (0..BATCH).find(|at| one[at * size..][..size] != other[at * size..][..size]).map(example)

@@ -1,4 +1,4 @@
-//! The elements of an operator, for people: one number, several with names, or so many bytes.
+//! The elements of an operator, for people: one number, several with names, or a number of bytes.
 //!
 //! As text: `f32`, or `v:f32,i:i32` (fields one after the other, without gaps), or `opaque:5`.
 
@@ -11,7 +11,7 @@ use crate::error::OperatorError;
 /// One number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scalar {
-    /// An integer of so many bytes, signed or unsigned.
+    /// An integer of this many bytes, signed or unsigned.
     Int {
         /// 1, 2, 4 or 8.
         bytes: usize,
@@ -145,7 +145,7 @@ impl fmt::Display for Scalar {
 }
 
 impl Element {
-    /// An element of so many bytes.
+    /// An element of this many bytes.
     pub fn opaque(bytes: usize) -> Element {
         Element { fields: vec![Field { name: String::new(), scalar: Scalar::Opaque(bytes), offset: 0 }] }
     }
@@ -163,14 +163,14 @@ impl Element {
             return Element { fields: vec![Field { name: String::new(), scalar, offset: 0 }] }.sized();
         }
         let mut fields: Vec<Field> = Vec::new();
-        for part in text.split(',') {
-            let (name, of) = part.split_once(':').ok_or_else(|| wrong(format!("\"{text}\" is no type")))?;
-            let scalar = Scalar::named(of.trim()).ok_or_else(|| wrong(format!("\"{}\" is no type", of.trim())))?;
+        for field in text.split(',') {
+            let (name, of) = field.split_once(':').ok_or_else(|| wrong(format!("\"{text}\" is not a type")))?;
+            let scalar = Scalar::named(of.trim()).ok_or_else(|| wrong(format!("\"{}\" is not a type", of.trim())))?;
             let name = name.trim().to_owned();
             let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             if !is_name || fields.iter().any(|field| field.name == name) {
-                return Err(wrong(format!("\"{name}\" is no name of a field, or is there twice")));
+                return Err(wrong(format!("\"{name}\" is not a name for a field, or is there twice")));
             }
             let offset = fields.last().map_or(0, |last| last.offset + last.scalar.size());
             fields.push(Field { name, scalar, offset });

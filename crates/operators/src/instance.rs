@@ -8,8 +8,8 @@ use tributary_proto::contract::operator::{Accumulators, Fault, Instance, Room};
 use wasmtime::Trap;
 
 use crate::error::OperatorError;
+use crate::layout::VectorLayout;
 use crate::module::{Guest, Module, one_line};
-use crate::places::Places;
 
 /// How many instructions a call may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,12 +61,12 @@ pub(crate) struct WasmInstance {
     instructions: u64,
 }
 
-/// The place of the vector that has just come. The accumulators are behind it.
+/// The index of the vector that has just arrived. The accumulators are behind it.
 const ARRIVED: usize = 0;
 
 /// Bytes of the guest's memory that a room takes.
 pub(crate) fn host_bytes(room: Room) -> usize {
-    Places::bytes(room.vector_bytes, 1 + room.accumulators)
+    VectorLayout::bytes(room.vector_bytes, 1 + room.accumulators)
 }
 
 impl WasmInstance {
@@ -75,12 +75,12 @@ impl WasmInstance {
         WasmInstance { length: code.length(0), code, room, guest, instructions: 0 }
     }
 
-    /// The guest, and the places of its vectors.
-    fn guest(&mut self) -> Result<(&Code, &mut Guest, Places), Fault> {
+    /// The guest, and the layout of its vectors.
+    fn guest(&mut self) -> Result<(&Code, &mut Guest, VectorLayout), Fault> {
         let (code, guest) = (&*self.code, self.guest.as_mut());
         let guest = guest.map_err(|error| code.sentence(&format!("cannot be started: {error}")))?;
-        let places = Places::of(guest.free, self.room.vector_bytes);
-        Ok((code, guest, places))
+        let layout = VectorLayout::of(guest.free, self.room.vector_bytes);
+        Ok((code, guest, layout))
     }
 
     /// Combines one vector with another; both are named by their places.
@@ -89,8 +89,8 @@ impl WasmInstance {
             self.length = self.code.length(bytes);
         }
         let Length { elements, fuel, .. } = self.length;
-        let (code, guest, places) = self.guest()?;
-        let called = guest.call(places.vector(left), places.vector(right), elements, fuel);
+        let (code, guest, layout) = self.guest()?;
+        let called = guest.call(layout.vector(left), layout.vector(right), elements, fuel);
         let took = fuel.saturating_sub(guest.fuel_left());
         let called = called.map_err(|error| code.sentence(&why(&error, fuel, elements)));
         self.instructions += took;
@@ -99,15 +99,15 @@ impl WasmInstance {
 
     /// The range of the accumulators in the guest's memory, and the distance between them.
     fn all_accumulators(&self, guest: &Guest) -> (Range<usize>, usize) {
-        let places = Places::of(guest.free, self.room.vector_bytes);
-        (places.vector(1)..places.vector(1 + self.room.accumulators), places.stride())
+        let layout = VectorLayout::of(guest.free, self.room.vector_bytes);
+        (layout.vector(1)..layout.vector(1 + self.room.accumulators), layout.stride())
     }
 
-    fn put(&mut self, place: usize, vector: &[u8]) -> Result<(), Fault> {
+    fn put(&mut self, index: usize, vector: &[u8]) -> Result<(), Fault> {
         let Room { vector_bytes, accumulators } = self.room;
-        assert!(vector.len() <= vector_bytes && place <= accumulators, "an instance has room for {:?}", self.room);
-        let (_, guest, places) = self.guest()?;
-        guest.put(places.vector(place), vector);
+        assert!(vector.len() <= vector_bytes && index <= accumulators, "an instance has room for {:?}", self.room);
+        let (_, guest, layout) = self.guest()?;
+        guest.put(layout.vector(index), vector);
         Ok(())
     }
 }
@@ -133,8 +133,8 @@ impl Instance for WasmInstance {
     fn add_left(&mut self, accumulator: usize, vector: &[u8]) -> Result<(), Fault> {
         self.put(ARRIVED, vector)?;
         self.call(ARRIVED, 1 + accumulator, vector.len())?;
-        let (_, guest, places) = self.guest()?;
-        guest.copy(places.vector(ARRIVED), places.vector(1 + accumulator), vector.len());
+        let (_, guest, layout) = self.guest()?;
+        guest.copy(layout.vector(ARRIVED), layout.vector(1 + accumulator), vector.len());
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl Instance for WasmInstance {
     fn lanes(&self, accumulator: usize, bytes: usize) -> &[u8] {
         assert!(bytes <= self.room.vector_bytes && accumulator < self.room.accumulators);
         let guest = self.guest.as_ref().expect("whoever stored a vector knows that there is a guest");
-        &guest.data()[Places::of(guest.free, self.room.vector_bytes).vector(1 + accumulator)..][..bytes]
+        &guest.data()[VectorLayout::of(guest.free, self.room.vector_bytes).vector(1 + accumulator)..][..bytes]
     }
 
     fn accumulators(&self) -> Option<Accumulators<&[u8]>> {

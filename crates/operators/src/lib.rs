@@ -17,7 +17,7 @@
 //! (global "commutative" i32)        optional: 1 claims that a o b = b o a, 0 that the order of ranks matters
 //! ```
 //!
-//! and may tell in custom sections `tributary.name` and `tributary.element` its name and its elements, for people.
+//! and may declare its name and its elements, for people, in custom sections `tributary.name` and `tributary.element`.
 //! Elements are in memory as in a rank's array, little-endian. The result of a call must not depend on earlier calls.
 
 #![forbid(unsafe_code)]
@@ -27,11 +27,11 @@ pub mod element;
 mod error;
 pub mod expression;
 mod instance;
+mod layout;
 mod library;
 mod limits;
 mod module;
 mod operator;
-mod places;
 mod sandbox;
 mod sections;
 pub mod shipped;

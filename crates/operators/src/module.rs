@@ -38,7 +38,7 @@ pub(crate) struct Guest {
     pub store: Store<StoreLimits>,
     pub memory: Memory,
     pub combine: Combine,
-    /// Where the host's part of the memory begins.
+    /// Where the host's share of the memory begins.
     pub free: usize,
 }
 
@@ -79,7 +79,7 @@ impl Module {
     fn read_globals(&mut self, element: Option<&str>) -> Result<(), OperatorError> {
         let (mut store, instance) = self.instance(0)?;
         let mut constant = |name: &str| instance.get_global(&mut store, name)?.get(&mut store).i32();
-        // Modules compiled from C export no constants; a section tells the element instead.
+        // Modules compiled from C export no constants; a section declares the element instead.
         let said = element.map(Element::parse).transpose()?;
         match constant("tributary_abi") {
             Some(ABI) => {}
@@ -106,7 +106,7 @@ impl Module {
         Ok(())
     }
 
-    /// Bytes of memory of an instance with so many bytes for the host.
+    /// Bytes of memory of an instance with this many bytes for the host.
     pub fn memory_bytes(&self, host_bytes: usize) -> usize {
         self.own_bytes + host_bytes.next_multiple_of(PAGE)
     }
@@ -121,7 +121,7 @@ impl Module {
         Ok((store, instance))
     }
 
-    /// An instance with so many bytes for the host beyond the guest's own.
+    /// An instance with this many bytes for the host beyond the guest's own.
     pub fn guest(&self, host_bytes: usize) -> Result<Guest, OperatorError> {
         let (mut store, instance) = self.instance(host_bytes)?;
         let missing = |what| OperatorError::Interface(missing(what));
@@ -129,7 +129,7 @@ impl Module {
         let combine = instance.get_typed_func(&mut store, "combine").map_err(|_| missing(COMBINE))?;
         let free = memory.data_size(&store);
         memory.grow(&mut store, host_bytes.div_ceil(PAGE) as u64).map_err(|_| {
-            OperatorError::Interface("allows its memory no room for the host's vectors: leave the maximum out".into())
+            OperatorError::Interface("allows its memory no memory for the host's vectors: leave the maximum out".into())
         })?;
         Ok(Guest { store, memory, combine, free })
     }
@@ -163,7 +163,7 @@ impl Guest {
         self.memory.data_mut(&mut self.store).copy_within(from..from + bytes, to);
     }
 
-    /// Combines so many elements at two places, with so much fuel.
+    /// Combines this many elements at two addresses, with this much fuel.
     pub fn call(&mut self, left: usize, right: usize, elements: usize, fuel: u64) -> Result<(), wasmtime::Error> {
         self.store.set_fuel(fuel)?;
         self.combine.call(&mut self.store, (left as i32, right as i32, elements as i32))
@@ -191,7 +191,7 @@ fn check_exports(code: &wasmtime::Module) -> Result<usize, OperatorError> {
         return refused(format!("has {own_bytes} bytes of memory: {MOST_OWN_BYTES} are the most"));
     }
     if memory.maximum().is_some() {
-        return refused("allows its memory no room for the host's vectors: leave the maximum out".to_owned());
+        return refused("allows its memory no memory for the host's vectors: leave the maximum out".to_owned());
     }
     let Some(ExternType::Func(combine)) = code.get_export("combine") else { return refused(missing(COMBINE)) };
     let is_combine = combine.params().len() == 3

@@ -96,7 +96,7 @@ impl Home<'_> {
         }
     }
 
-    /// A node of more than one place splits at the largest power of two below their number; the lower places are on the
+    /// A node of more than one position splits at the largest power of two below their number; the lower positions are on the
     /// left.
     fn combined(&mut self, children: &[SumTree]) -> Result<Option<Vec<u8>>, Fault> {
         if let [child] = children {

@@ -52,7 +52,7 @@ impl Sandbox {
         UserOperator::checked(Module::compile(&self.engine, bytes)?)
     }
 
-    /// The operator of a module that tells neither its name nor its elements, from a caller that knows them.
+    /// The operator of a module that declares neither its name nor its elements, from a caller that knows them.
     pub fn load_as(&self, bytes: &[u8], name: &str, element: Option<&Element>) -> Result<UserOperator, OperatorError> {
         let outline = crate::sections::Outline::of(bytes)?;
         let name = outline.name.is_none().then_some(name);

@@ -13,7 +13,7 @@ const IMPORT: u8 = 2;
 const FUNCTION: u8 = 3;
 const START: u8 = 8;
 
-/// What a module tells about itself before it is compiled.
+/// What a module declares before it is compiled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outline {
     pub functions: u32,
@@ -26,9 +26,9 @@ pub(crate) struct Outline {
 impl Outline {
     pub fn of(module: &[u8]) -> Result<Outline, OperatorError> {
         let truncated =
-            || OperatorError::Module("this is no whole module of WebAssembly: it ends in the middle".to_owned());
+            || OperatorError::Module("this module of WebAssembly is incomplete: it ends in the middle".to_owned());
         let mut rest = module.strip_prefix(&PREAMBLE).ok_or_else(|| {
-            OperatorError::Module("this is no module of WebAssembly (its first bytes are others)".to_owned())
+            OperatorError::Module("this is not a module of WebAssembly (its first bytes differ)".to_owned())
         })?;
         let mut outline = Outline::default();
         while let Some((&id, after)) = rest.split_first() {

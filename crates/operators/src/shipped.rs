@@ -55,7 +55,7 @@ x = ((a & 7) + (8 if x_exponent > 0 else 0)) << max(x_exponent, 1)
 y = ((b & 7) + (8 if y_exponent > 0 else 0)) << max(y_exponent, 1)
 sum = (x if a < 128 else -x) + (y if b < 128 else -y)
 size = abs(sum)
-# The exponent: the place of the highest bit.
+# The exponent: the position of the highest bit.
 h8 = 8 if size >> 3 >= 256 else 0
 h4 = 4 if size >> 3 >> h8 >= 16 else 0
 h2 = 2 if size >> 3 >> h8 + h4 >= 4 else 0

@@ -1,6 +1,6 @@
 //! From a person's file to a module: WAT, WebAssembly, C, and expressions; or the name of a ready-made operator.
 //!
-//! A source tells the kind of its elements in a comment, as in `# element: v:f32,i:i32`, unless its caller tells it.
+//! A source declares the kind of its elements in a comment, as in `# element: v:f32,i:i32`, unless its caller does.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +34,7 @@ impl Language {
             Some("c") => Ok(Language::C),
             Some("wasm") => Ok(Language::Wasm),
             _ => Err(failed(format!(
-                "{} is no operator: its name ends with .expr, .wat, .c or .wasm, or it is one of {}",
+                "{} is not an operator: its name ends with .expr, .wat, .c or .wasm, or it is one of {}",
                 path.display(),
                 shipped::ALL.map(|shipped| shipped.name).join(", ")
             ))),
@@ -107,11 +107,11 @@ void combine(element *acc, const element *with, int n) {{
     )
 }
 
-/// The kind of elements that a source tells.
+/// The kind of elements that a source declares.
 fn element_of(text: &str) -> Result<Option<Element>, OperatorError> {
-    let said =
+    let declared =
         text.lines().take(5).find_map(|line| line.trim_start_matches(['#', '/', ';', ' ']).strip_prefix("element:"));
-    said.map(|said| Element::parse(said.trim())).transpose()
+    declared.map(|declared| Element::parse(declared.trim())).transpose()
 }
 
 fn failed(sentence: String) -> OperatorError {
@@ -119,22 +119,22 @@ fn failed(sentence: String) -> OperatorError {
 }
 
 /// The module of a file or of a ready-made operator, with its name and elements if they are known.
-pub fn module(place: &str, element: Option<&Element>) -> Result<Vec<u8>, OperatorError> {
-    if let Some(shipped) = shipped::named(place) {
+pub fn module(source: &str, element: Option<&Element>) -> Result<Vec<u8>, OperatorError> {
+    if let Some(shipped) = shipped::named(source) {
         return shipped.module();
     }
-    let path = Path::new(place);
+    let path = Path::new(source);
     let language = Language::of(path)?;
-    let bytes = std::fs::read(path).map_err(|error| failed(format!("cannot read {place}: {error}")))?;
+    let bytes = std::fs::read(path).map_err(|error| failed(format!("cannot read {source}: {error}")))?;
     let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("operator");
     if language == Language::Wasm {
         return named(bytes, name, element);
     }
-    let text = String::from_utf8(bytes).map_err(|_| failed(format!("{place} is no text")))?;
-    let said = element_of(&text)?;
-    let element = element.or(said.as_ref());
+    let text = String::from_utf8(bytes).map_err(|_| failed(format!("{source} is not text")))?;
+    let declared = element_of(&text)?;
+    let element = element.or(declared.as_ref());
     let unknown = || {
-        failed(format!("{place} does not say what its elements are: begin it with a comment, as in \"element: f32\""))
+        failed(format!("{source} does not say what its elements are: begin it with a comment, as in \"element: f32\""))
     };
     let bytes = match language {
         Language::Expression => expression::compile(&text, element.ok_or_else(unknown)?)?,
@@ -149,25 +149,25 @@ pub fn module(place: &str, element: Option<&Element>) -> Result<Vec<u8>, Operato
 
 /// The same operator for machines without vector registers: an expression without vector instructions, any other source
 /// unchanged.
-pub fn module_without_vectors(place: &str, element: Option<&Element>) -> Result<Vec<u8>, OperatorError> {
-    if let Some(shipped) = shipped::named(place) {
+pub fn module_without_vectors(source: &str, element: Option<&Element>) -> Result<Vec<u8>, OperatorError> {
+    if let Some(shipped) = shipped::named(source) {
         return expression::compile_without_vectors(shipped.source, &Element::parse(shipped.element)?);
     }
-    if Language::of(Path::new(place))? != Language::Expression {
-        return module(place, element);
+    if Language::of(Path::new(source))? != Language::Expression {
+        return module(source, element);
     }
-    let (text, said) = expression(place)?;
-    expression::compile_without_vectors(&text, element.unwrap_or(&said))
+    let (text, declared) = expression(source)?;
+    expression::compile_without_vectors(&text, element.unwrap_or(&declared))
 }
 
 /// The text and elements of an expression's file.
-pub fn expression(place: &str) -> Result<(String, Element), OperatorError> {
-    if Language::of(Path::new(place))? != Language::Expression {
-        return Err(failed(format!("{place} is no expression: its name does not end with .expr")));
+pub fn expression(source: &str) -> Result<(String, Element), OperatorError> {
+    if Language::of(Path::new(source))? != Language::Expression {
+        return Err(failed(format!("{source} is not an expression: its name does not end with .expr")));
     }
-    let text = std::fs::read_to_string(place).map_err(|error| failed(format!("cannot read {place}: {error}")))?;
+    let text = std::fs::read_to_string(source).map_err(|error| failed(format!("cannot read {source}: {error}")))?;
     let element = element_of(&text)?;
-    element.map(|element| (text, element)).ok_or_else(|| failed(format!("{place} does not say what its elements are")))
+    element.map(|element| (text, element)).ok_or_else(|| failed(format!("{source} does not say what its elements are")))
 }
 
 /// The module of a text.
@@ -185,8 +185,8 @@ fn named(module: Vec<u8>, name: &str, element: Option<&Element>) -> Result<Vec<u
 }
 
 /// The checked operator of a file, or a ready-made one.
-pub fn operator(sandbox: &Sandbox, place: &str, element: Option<&Element>) -> Result<UserOperator, OperatorError> {
-    sandbox.load(&module(place, element)?)
+pub fn operator(sandbox: &Sandbox, source: &str, element: Option<&Element>) -> Result<UserOperator, OperatorError> {
+    sandbox.load(&module(source, element)?)
 }
 
 /// Builds a file with clang, which needs wasm-ld beside it.

@@ -31,25 +31,27 @@ pub fn of_group(py: Python<'_>, error: &GroupError) -> PyErr {
     let cause = match error {
         GroupError::Failed { cause, .. } | GroupError::Broken { cause, .. } => cause,
         // Ranks that leave after a server's death are not its cause.
-        GroupError::Bereft { news, .. } if !news.servers().is_empty() => {
-            return raise(py, "ServerLost", (sentence, servers(&news.servers())));
+        GroupError::PeerLost { failure, .. } if !failure.servers().is_empty() => {
+            return raise(py, "ServerLostError", (sentence, servers(&failure.servers())));
         }
         // No rank is to blame: it is a switch.
-        GroupError::Bereft { news, .. } if news.ranks().is_empty() => return raise(py, "SwitchLost", (sentence,)),
-        GroupError::Bereft { news, .. } => return raise(py, "RankLost", (sentence, ranks(&news.ranks()))),
+        GroupError::PeerLost { failure, .. } if failure.ranks().is_empty() => {
+            return raise(py, "SwitchLostError", (sentence,));
+        }
+        GroupError::PeerLost { failure, .. } => return raise(py, "RankLostError", (sentence, ranks(&failure.ranks()))),
         GroupError::Forked { .. } => return raise(py, "TributaryError", (sentence,)),
         GroupError::Sparse(error) => return PyValueError::new_err(error.to_string()),
-        GroupError::Refused(refusal) => return raise(py, "Unsupported", (refusal.to_string(),)),
+        GroupError::Refused(refusal) => return raise(py, "UnsupportedError", (refusal.to_string(),)),
         _ => return raise(py, "CollectiveError", (sentence,)),
     };
     match cause {
-        CollectiveError::Missing { missing, .. } => raise(py, "CollectiveTimeout", (sentence, ranks(missing))),
-        CollectiveError::PeerSilent { worker, .. } => raise(py, "CollectiveTimeout", (sentence, vec![worker.0])),
-        CollectiveError::ServerSilent { server, .. } => raise(py, "ServerLost", (sentence, vec![server.0])),
+        CollectiveError::Missing { missing, .. } => raise(py, "CollectiveTimeoutError", (sentence, ranks(missing))),
+        CollectiveError::PeerSilent { worker, .. } => raise(py, "CollectiveTimeoutError", (sentence, vec![worker.0])),
+        CollectiveError::ServerSilent { server, .. } => raise(py, "ServerLostError", (sentence, vec![server.0])),
         CollectiveError::SwitchSilent { .. }
         | CollectiveError::SwitchAboveSilent { .. }
-        | CollectiveError::SwitchBelowSilent { .. } => raise(py, "SwitchLost", (sentence,)),
-        CollectiveError::Mismatch { .. } => raise(py, "Mismatch", (sentence,)),
+        | CollectiveError::SwitchBelowSilent { .. } => raise(py, "SwitchLostError", (sentence,)),
+        CollectiveError::Mismatch { .. } => raise(py, "MismatchError", (sentence,)),
         CollectiveError::Aborted => raise(py, "CollectiveError", (sentence,)),
     }
 }
@@ -64,7 +66,7 @@ fn servers(servers: &[ServerId]) -> Vec<u16> {
 
 /// The group was closed.
 pub fn closed(py: Python<'_>) -> PyErr {
-    raise(py, "Closed", ("this group was closed; connect again".to_string(),))
+    raise(py, "ClosedError", ("this group was closed; connect again".to_string(),))
 }
 
 /// A fork used its parent's group.
@@ -74,6 +76,11 @@ pub fn forked(py: Python<'_>, job: &str) -> PyErr {
         "TributaryError",
         (format!("job \"{job}\": this group was made before a fork; connect in the new process"),),
     )
+}
+
+/// Something that the caller described is wrong.
+pub fn config(py: Python<'_>, sentence: String) -> PyErr {
+    raise(py, "ConfigError", (sentence,))
 }
 
 /// A file or a dict is not an experiment.

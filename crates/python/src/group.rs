@@ -2,39 +2,42 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
-use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tributary_net::group::{ConnectOptions, GroupError, Pending as Part};
-use tributary_net::process::Home;
-use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::tensor::{Primitive, Spec};
+use tributary_net::group::{ConnectOptions, Drive, GroupError, Pending as Collective, Submission};
+use tributary_net::os::OwnerProcess;
+use tributary_numeric::{DType, ReduceOp};
+use tributary_proto::contract::operator::{Operator as _, OperatorHash};
 
-use crate::arrays::{bytes_of, memory};
+use crate::buffer::Buffer;
 use crate::connect::connect_interruptibly;
 use crate::errors;
-use crate::operator::{self, Operator};
-use crate::pending::{Flight, Pending};
+use crate::operator::{self, Op, Operator};
+use crate::pending::Pending;
 use crate::protocol::{dtype_named, named, op_named};
 use crate::sparse::{Brought, SparseSum};
 
 /// A worker; it leaves the job at the latest when it is collected.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Group {
-    home: Home,
+    owner: OwnerProcess,
     inner: Mutex<Inner>,
     switch: String,
     job: String,
+    /// The hashes of the job's custom operators, in the order of their numbers.
+    operators: Vec<OperatorHash>,
 }
 
 struct Inner {
     /// `None` once it is closed.
     group: Option<tributary_net::group::Group>,
-    /// Collectives whose memory must stay alive, even if Python has forgotten them.
-    flights: Vec<Arc<Flight>>,
+    /// Collectives under way. Their memory must stay alive, even if Python has dropped their handles.
+    pending: Vec<Py<Pending>>,
 }
 
 #[pymethods]
@@ -62,6 +65,7 @@ impl Group {
         operators: Vec<PyRef<'_, Operator>>,
     ) -> PyResult<Group> {
         let protocol = named(protocol)?;
+        let hashes = operators.iter().map(|operator| operator.0.hash()).collect();
         let operators = operator::shared(&operators);
         let options = operator::options(protocol, options, &operators)?;
         let options = ConnectOptions {
@@ -82,142 +86,101 @@ impl Group {
         };
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options)?;
-        let inner = Mutex::new(Inner { group: Some(group), flights: Vec::new() });
-        Ok(Group { home: Home::here(), inner, switch, job })
+        let inner = Mutex::new(Inner { group: Some(group), pending: Vec::new() });
+        Ok(Group { owner: OwnerProcess::current(), inner, switch, job, operators: hashes })
     }
 
-    /// Submits an allreduce or, with a root, a reduce, whose output counts on that rank only.
-    #[pyo3(signature = (input, output, dtype, op, timeout, root=None))]
+    /// Starts an all-reduce; with a root it is a reduce, whose output is written on that rank only. The output has the
+    /// elements `kept` of the result, from the first to before the second, or all of them.
+    #[pyo3(signature = (input, output, dtype, op, timeout, kept=None, root=None))]
     #[allow(clippy::too_many_arguments)] // They are Python's arguments.
-    fn submit(
+    fn all_reduce(
         &self,
         py: Python<'_>,
-        input: Bound<'_, PyUntypedArray>,
-        output: Bound<'_, PyUntypedArray>,
+        input: Buffer,
+        output: Buffer,
         dtype: &str,
-        op: &str,
+        op: Op<'_>,
         timeout: f64,
+        kept: Option<(usize, usize)>,
         root: Option<u16>,
-    ) -> PyResult<Pending> {
-        let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
-        let what = Spec { primitive: primitive(root), ..Spec::allreduce(0, dtype, op) };
-        let elements = input.len();
-        let (from, to) = (memory(&input, dtype, elements, false)?, memory(&output, dtype, elements, true)?);
-        let owners = [input.unbind().into_any(), output.unbind().into_any()];
-        // SAFETY: `memory` checked that both arrays are contiguous, aligned and long enough, and they own that memory.
-        unsafe { self.launch(py, from, to, elements, 0..elements, what, timeout, owners) }
+    ) -> PyResult<Py<Pending>> {
+        let (dtype, op, timeout) = (dtype_named(dtype)?, self.reduce_op(&op)?, errors::seconds(timeout)?);
+        let elements = input.elements(dtype)?;
+        let kept = within(kept, elements)?;
+        if kept.len() > output.elements(dtype)? {
+            return Err(PyValueError::new_err(format!("the output has fewer than {} elements", kept.len())));
+        }
+        let (from, to) = (input.source(), if kept.is_empty() { std::ptr::null_mut() } else { output.target()? });
+        let submission = submission(from, to, elements, dtype, op, timeout);
+        // SAFETY: `Buffer` is contiguous, aligned and as long as it says, and its owner is held until the collective has
+        // ended. The package makes sure that the output is the part `kept` of the input or does not overlap it, and
+        // Python code leaves both alone until then.
+        self.start(py, [input.owner, output.owner], |group| unsafe {
+            match root {
+                None => group.submit_allreduce(submission, kept),
+                Some(root) => group.submit_reduce(submission, root),
+            }
+        })
     }
 
-    /// Sends a rank's array to all ranks, in place; element types do not matter.
-    fn broadcast(
-        &self,
-        py: Python<'_>,
-        data: Bound<'_, PyUntypedArray>,
-        root: u16,
-        timeout: f64,
-        is_written: bool,
-    ) -> PyResult<Pending> {
-        let (address, bytes) = bytes_of(&data, is_written)?;
-        let owners = [data.unbind().into_any(), py.None()];
-        // SAFETY: `bytes_of` checked that the array is contiguous and may be written where it is; it owns its memory.
-        unsafe { self.launch_broadcast(py, address, bytes, root, timeout, owners) }
+    /// Starts a broadcast of a rank's memory to all ranks, in place; element types do not matter.
+    fn broadcast(&self, py: Python<'_>, data: Buffer, root: u16, timeout: f64) -> PyResult<Py<Pending>> {
+        let is_root = self.with_group(py, |group| Ok(group.info().rank == root))?;
+        let to = if is_root { data.source().cast_mut() } else { data.target()? };
+        let submission = bytes(to, data.bytes, errors::seconds(timeout)?);
+        // SAFETY: as above; the root's memory is only read.
+        self.start(py, [data.owner, py.None()], |group| unsafe { group.submit_broadcast(submission, root) })
     }
 
-    /// Submits a reduce-scatter; the output is this rank's part.
+    /// Starts a reduce-scatter: the output is this rank's chunk of the result. With `range` it is for these elements of
+    /// the input only; the chunks stay those of the whole input.
+    #[pyo3(signature = (input, output, dtype, op, timeout, range=None))]
+    #[allow(clippy::too_many_arguments)] // They are Python's arguments.
     fn reduce_scatter(
         &self,
         py: Python<'_>,
-        input: Bound<'_, PyUntypedArray>,
-        output: Bound<'_, PyUntypedArray>,
+        input: Buffer,
+        output: Buffer,
         dtype: &str,
-        op: &str,
+        op: Op<'_>,
         timeout: f64,
-    ) -> PyResult<Pending> {
-        let what = Spec::allreduce(0, dtype_named(dtype)?, op_named(op)?);
-        let (whole, part) = (input.len(), output.len());
-        let (from, to) = (memory(&input, what.dtype, whole, false)?, memory(&output, what.dtype, part, true)?);
-        let timeout = errors::seconds(timeout)?;
-        let owners = [input.unbind().into_any(), output.unbind().into_any()];
-        self.start(py, owners, |group| {
-            group.check_parts(whole, part)?;
-            // SAFETY: `memory` checked that both arrays are contiguous, aligned and as long as they say, and the owners
-            // own that memory.
-            unsafe { group.submit_reduce_scatter(from, to, part, what, timeout) }
+        range: Option<(usize, usize)>,
+    ) -> PyResult<Py<Pending>> {
+        let (dtype, op, timeout) = (dtype_named(dtype)?, self.reduce_op(&op)?, errors::seconds(timeout)?);
+        let (whole, chunk) = (input.elements(dtype)?, output.elements(dtype)?);
+        let range = within(range, whole)?;
+        let submission = submission(input.source(), output.target()?, chunk, dtype, op, timeout);
+        self.start(py, [input.owner, output.owner], |group| {
+            group.check_chunks(whole, chunk)?;
+            // SAFETY: as for an all-reduce.
+            unsafe { group.submit_reduce_scatter(submission, range) }
         })
     }
 
-    /// Submits an all-gather in place: the array has the parts of all ranks, of equal length, and this rank's part is
-    /// filled in.
+    /// Starts an all-gather in place: the memory has the chunks of all ranks, of `chunk` bytes each, and this rank's is
+    /// filled in. With `range` it is for these bytes only.
+    #[pyo3(signature = (data, chunk, timeout, range=None))]
     fn all_gather(
         &self,
         py: Python<'_>,
-        data: Bound<'_, PyUntypedArray>,
-        part: usize,
+        data: Buffer,
+        chunk: usize,
         timeout: f64,
-    ) -> PyResult<Pending> {
-        let (address, bytes) = bytes_of(&data, true)?;
-        let timeout = errors::seconds(timeout)?;
-        self.start(py, [data.unbind().into_any(), py.None()], |group| {
-            group.check_parts(bytes, part)?;
-            // SAFETY: `bytes_of` checked that the array is contiguous and may be written; it owns its memory.
-            unsafe { group.submit_all_gather(address, part, timeout) }
+        range: Option<(usize, usize)>,
+    ) -> PyResult<Py<Pending>> {
+        let range = within(range, data.bytes)?;
+        let submission = bytes(data.target()?, chunk, errors::seconds(timeout)?);
+        self.start(py, [data.owner, py.None()], |group| {
+            group.check_chunks(data.bytes, chunk)?;
+            // SAFETY: as for an all-reduce.
+            unsafe { group.submit_all_gather(submission, range) }
         })
     }
 
-    /// The same for memory at an address: a tensor that numpy does not know. The caller vouches for it.
-    fn broadcast_raw(
-        &self,
-        py: Python<'_>,
-        address: usize,
-        bytes: usize,
-        root: u16,
-        timeout: f64,
-        owner: Py<PyAny>,
-    ) -> PyResult<Pending> {
-        if address == 0 && bytes > 0 {
-            return Err(PyValueError::new_err(format!("there are no {bytes} bytes at address 0")));
-        }
-        // SAFETY: the package takes the address and the number of bytes from a contiguous tensor, which owns them.
-        unsafe { self.launch_broadcast(py, address as *mut u8, bytes, root, timeout, [owner, py.None()]) }
-    }
-
-    /// Like `submit`, for memory at addresses: tensors that numpy does not know. `owners` are held until the collective
-    /// has ended. The output has the elements `kept` of the result, from the first to before the second. The caller
-    /// vouches for what cannot be checked here: that the addresses have that many elements, and that the output is that
-    /// part of the input or does not overlap it. With a root it is a reduce, and `kept` is everything on that rank.
-    #[pyo3(signature = (input, output, elements, dtype, op, timeout, owners, kept, root=None))]
+    /// Starts an all-reduce of a copy of this sparse array: indices, and the bytes of values of the type, big-endian.
     #[allow(clippy::too_many_arguments)] // They are Python's arguments.
-    fn submit_raw(
-        &self,
-        py: Python<'_>,
-        input: usize,
-        output: usize,
-        elements: usize,
-        dtype: &str,
-        op: &str,
-        timeout: f64,
-        owners: (Py<PyAny>, Py<PyAny>),
-        kept: (usize, usize),
-        root: Option<u16>,
-    ) -> PyResult<Pending> {
-        let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
-        let aligned = |address: usize| address != 0 && address.is_multiple_of(dtype.size());
-        let kept = kept.0..kept.1;
-        let addressed = (elements == 0 || aligned(input)) && (kept.is_empty() || aligned(output));
-        if !addressed || kept.start > kept.end || kept.end > elements {
-            return Err(PyValueError::new_err(format!(
-                "these addresses cannot be those of {elements} {dtype} elements"
-            )));
-        }
-        let (from, to) = (input as *const u8, output as *mut u8);
-        let what = Spec { primitive: primitive(root), ..Spec::allreduce(0, dtype, op) };
-        // SAFETY: the package takes the addresses and the number of elements from contiguous tensors, which own them.
-        unsafe { self.launch(py, from, to, elements, kept, what, timeout, owners.into()) }
-    }
-
-    /// Submits a sparse allreduce of copies of these arrays: indices, and the bytes of values of the type, big-endian.
-    #[allow(clippy::too_many_arguments)] // They are Python's arguments.
-    fn submit_sparse(
+    fn all_reduce_sparse(
         &self,
         py: Python<'_>,
         indices: PyReadonlyArray1<'_, i64>,
@@ -226,14 +189,12 @@ impl Group {
         dtype: &str,
         op: &str,
         timeout: f64,
-    ) -> PyResult<(Pending, SparseSum)> {
+    ) -> PyResult<(Py<Pending>, SparseSum)> {
         let (dtype, op, timeout) = (dtype_named(dtype)?, op_named(op)?, errors::seconds(timeout)?);
-        let inner = self.lock(py)?;
-        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
         let brought = Brought { indices, values, dtype, size };
-        let (part, sum) = brought.submit(group, op, timeout)?.map_err(|error| errors::of_group(py, &error))?;
-        let flight = Flight { parts: vec![part], _owners: [py.None(), py.None()] };
-        Ok((Pending::new(keep(inner, flight)), sum))
+        let started = self.with_group(py, |group| brought.submit(group, op, timeout))?;
+        let (collective, sum) = started.map_err(|error| errors::of_group(py, &error))?;
+        Ok((self.keep(py, Pending::new(collective, [py.None(), py.None()]))?, sum))
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -276,7 +237,7 @@ impl Group {
         Ok(dict)
     }
 
-    fn abandon(&self, py: Python<'_>) {
+    fn abort(&self, py: Python<'_>) {
         self.end(py, tributary_net::group::Group::abandon);
     }
 
@@ -292,91 +253,91 @@ impl Group {
         if let Some(group) = group {
             py.detach(|| leave(group));
         }
-        // No collective is under way any more. Flights are dropped outside the lock, because dropping arrays may run
-        // Python code.
-        let flights = self.lock(py).map(|mut inner| std::mem::take(&mut inner.flights));
-        drop(flights);
+        // No collective is under way any more. Their arrays are dropped outside the lock, because that may run Python
+        // code.
+        let pending = self.lock(py).map(|mut inner| std::mem::take(&mut inner.pending));
+        drop(pending);
     }
 
-    /// Starts a collective.
-    ///
-    /// # Safety
-    /// `from` is readable for `elements` and `to` writable for as many as `kept`, aligned for them, for as long as the
-    /// owners live; `to` is that part of `from` or does not overlap it. Python code leaves both alone until the
-    /// collective has ended.
-    #[allow(clippy::too_many_arguments)]
-    unsafe fn launch(
+    /// The operator as the core knows it: a custom one by its number among the group's.
+    fn reduce_op(&self, op: &Op<'_>) -> PyResult<ReduceOp> {
+        let operator = match op {
+            Op::Named(name) => return op_named(name),
+            Op::Custom(operator) => operator,
+        };
+        let number = self.operators.iter().position(|hash| *hash == operator.0.hash());
+        number.map(|number| ReduceOp::Own(number as u8)).ok_or_else(|| {
+            let name = operator.0.name();
+            errors::config(operator.py(), format!("the group does not have {name}: give connect(..., operators=[op])"))
+        })
+    }
+
+    /// Does something with the group, unless it was closed.
+    fn with_group<T>(
         &self,
         py: Python<'_>,
-        from: *const u8,
-        to: *mut u8,
-        elements: usize,
-        kept: Range<usize>,
-        what: Spec,
-        timeout: f64,
-        owners: [Py<PyAny>; 2],
-    ) -> PyResult<Pending> {
-        let timeout = errors::seconds(timeout)?;
-        // SAFETY: the caller's promise.
-        self.start(py, owners, |group| unsafe { group.submit_keeping(from, to, elements, kept, what, timeout) })
+        work: impl FnOnce(&tributary_net::group::Group) -> PyResult<T>,
+    ) -> PyResult<T> {
+        work(self.lock(py)?.group.as_ref().ok_or_else(|| errors::closed(py))?)
     }
 
-    /// Starts a broadcast.
-    ///
-    /// # Safety
-    /// `data` is readable for `bytes`, and writable unless this rank is the root, for as long as the owners live. Python
-    /// code leaves it alone until the collective has ended.
-    unsafe fn launch_broadcast(
-        &self,
-        py: Python<'_>,
-        data: *mut u8,
-        bytes: usize,
-        root: u16,
-        timeout: f64,
-        owners: [Py<PyAny>; 2],
-    ) -> PyResult<Pending> {
-        let timeout = errors::seconds(timeout)?;
-        // SAFETY: the caller's promise.
-        self.start(py, owners, |group| unsafe { group.submit_broadcast(data, bytes, root, timeout) })
-    }
-
-    /// Starts collectives over memory of the owners: the flight holds the owners, and the group holds the flight until
-    /// the collectives have ended.
+    /// Starts a collective over memory of the owners, which are kept alive until it has ended.
     fn start(
         &self,
         py: Python<'_>,
         owners: [Py<PyAny>; 2],
-        submit: impl FnOnce(&tributary_net::group::Group) -> Result<Vec<Part>, GroupError>,
-    ) -> PyResult<Pending> {
-        let inner = self.lock(py)?;
-        let group = inner.group.as_ref().ok_or_else(|| errors::closed(py))?;
-        let parts = submit(group).map_err(|error| errors::of_group(py, &error))?;
-        Ok(Pending::new(keep(inner, Flight { parts, _owners: owners })))
+        submit: impl FnOnce(&tributary_net::group::Group) -> Result<Collective, GroupError>,
+    ) -> PyResult<Py<Pending>> {
+        let collective = self.with_group(py, |group| submit(group).map_err(|error| errors::of_group(py, &error)))?;
+        self.keep(py, Pending::new(collective, owners))
     }
 
-    /// Locks the state, only for moments that never wait for the interpreter. Refused in a fork, where a thread that
-    /// does not exist there may hold the lock for ever.
+    /// Holds a collective until it has ended, and releases those that have.
+    fn keep(&self, py: Python<'_>, pending: Pending) -> PyResult<Py<Pending>> {
+        let pending = Py::new(py, pending)?;
+        let mut inner = self.lock(py)?;
+        let ended: Vec<_> = inner.pending.extract_if(.., |pending| pending.get().is_done()).collect();
+        inner.pending.push(pending.clone_ref(py));
+        // Dropping arrays may run Python code, so not while the lock is held.
+        drop(inner);
+        drop(ended);
+        Ok(pending)
+    }
+
+    /// Locks the state, only for moments that never wait for the interpreter. Refused in a fork, where the lock may be
+    /// held by a thread that does not exist there.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Inner>> {
-        if !self.home.is_here() {
+        if !self.owner.is_current() {
             return Err(errors::forked(py, &self.job));
         }
         Ok(self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
 
-/// Makes the group hold a flight, and releases the flights that have ended.
-fn keep(mut inner: MutexGuard<'_, Inner>, flight: Flight) -> Arc<Flight> {
-    let flight = Arc::new(flight);
-    let ended: Vec<_> = inner.flights.extract_if(.., |flight| flight.is_done()).collect();
-    inner.flights.push(Arc::clone(&flight));
-    // Dropping arrays may run Python code, so not while the lock is held.
-    drop(inner);
-    drop(ended);
-    flight
+/// A collective for which Python code waits, maybe on another thread.
+fn submission(
+    input: *const u8,
+    output: *mut u8,
+    elements: usize,
+    dtype: DType,
+    op: ReduceOp,
+    timeout: Duration,
+) -> Submission {
+    Submission { input, output, elements, dtype, op, timeout, drive: Drive::Background }
 }
 
-fn primitive(root: Option<u16>) -> Primitive {
-    root.map_or(Primitive::Allreduce, |root| Primitive::Reduce(Rank(root)))
+/// A collective in place that moves bytes.
+fn bytes(data: *mut u8, bytes: usize, timeout: Duration) -> Submission {
+    submission(data, data, bytes, DType::U8, ReduceOp::Sum, timeout)
+}
+
+/// The range from the first number to before the second, or all.
+fn within(range: Option<(usize, usize)>, all: usize) -> PyResult<Range<usize>> {
+    match range {
+        None => Ok(0..all),
+        Some((start, end)) if start <= end && end <= all => Ok(start..end),
+        Some((start, end)) => Err(PyValueError::new_err(format!("{start} to {end} is not within 0 to {all}"))),
+    }
 }
 
 impl Drop for Group {

@@ -1,7 +1,7 @@
 //! `tributary._core`: conversion between Python and the crates, and nothing else. The package around it is in
 //! `python/tributary`.
 
-mod arrays;
+mod buffer;
 mod connect;
 mod errors;
 mod group;
@@ -31,9 +31,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::protocols, module)?)?;
-    module.add_function(wrap_pyfunction!(protocol::sums_in_network, module)?)?;
-    module.add_function(wrap_pyfunction!(protocol::sums_on_the_way, module)?)?;
-    module.add_function(wrap_pyfunction!(protocol::spares_others, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::summed_by_switches, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::processed_at_every_hop, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::rooted_is_unicast, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sparse_options, module)?)?;

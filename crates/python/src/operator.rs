@@ -17,6 +17,13 @@ use tributary_proto::protocols;
 #[pyclass(frozen, module = "tributary._core")]
 pub struct Operator(pub(crate) Arc<UserOperator>);
 
+/// How a collective combines elements: a built-in operator by its name, or a custom one.
+#[derive(FromPyObject)]
+pub enum Op<'py> {
+    Named(String),
+    Custom(PyRef<'py, Operator>),
+}
+
 fn refused(error: OperatorError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
@@ -30,7 +37,7 @@ fn checked(py: Python<'_>, module: &[u8], name: &str, element: Option<&Element>)
     operator.map(|operator| Operator(Arc::new(operator))).map_err(refused)
 }
 
-/// A job's own operators, as a group takes them.
+/// A job's custom operators, as a group takes them.
 pub fn shared(operators: &[PyRef<'_, Operator>]) -> Vec<Arc<dyn contract::Operator>> {
     operators.iter().map(|operator| Arc::clone(&operator.0) as Arc<dyn contract::Operator>).collect()
 }
@@ -47,10 +54,7 @@ pub fn options(
     protocol.options.of_own(&options, operators).ok_or_else(|| {
         let able = protocols::ALL.iter().filter(|protocol| protocol.options.own.is_some());
         let able: Vec<&str> = able.map(|protocol| protocol.name).collect();
-        PyValueError::new_err(format!(
-            "{protocol} takes no operators of a job's own: take protocol=\"{}\"",
-            able.join(" or ")
-        ))
+        PyValueError::new_err(format!("{protocol} takes no custom operators: take protocol=\"{}\"", able.join(" or ")))
     })
 }
 
@@ -78,9 +82,9 @@ impl Operator {
 
     /// Makes an operator from a file of any kind, or takes a ready-made one by its name.
     #[staticmethod]
-    fn file(py: Python<'_>, place: &str, of: Option<&str>) -> PyResult<Operator> {
+    fn file(py: Python<'_>, path: &str, of: Option<&str>) -> PyResult<Operator> {
         let element = element(of)?;
-        let operator = py.detach(|| source::operator(&Sandbox::new(), place, element.as_ref()));
+        let operator = py.detach(|| source::operator(&Sandbox::new(), path, element.as_ref()));
         operator.map(|operator| Operator(Arc::new(operator))).map_err(refused)
     }
 
@@ -126,9 +130,9 @@ impl Operator {
 
     /// What one switch over all ranks makes of their elements, in the order of ranks.
     fn reduce<'py>(&self, py: Python<'py>, vectors: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyBytes>> {
-        let world = u16::try_from(vectors.len()).map_err(|_| PyValueError::new_err("so many ranks there are not"))?;
+        let world_size = u16::try_from(vectors.len()).map_err(|_| PyValueError::new_err("there are too many ranks"))?;
         let vectors: Vec<&[u8]> = vectors.iter().map(Vec::as_slice).collect();
-        let result = py.detach(|| reduce(&*self.0, &vectors, &SumTree::star(world)));
+        let result = py.detach(|| reduce(&*self.0, &vectors, &SumTree::star(world_size)));
         match result {
             Some(Ok(result)) => Ok(PyBytes::new(py, &result)),
             Some(Err(fault)) => Err(PyValueError::new_err(fault.to_string())),

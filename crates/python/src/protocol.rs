@@ -17,20 +17,20 @@ pub(crate) fn protocols() -> Vec<&'static str> {
 
 /// True if switches make the protocol's sums, and not hosts.
 #[pyfunction]
-pub(crate) fn sums_in_network(protocol: &str) -> bool {
+pub(crate) fn summed_by_switches(protocol: &str) -> bool {
     known::named(protocol).is_some_and(Protocol::sums_in_network)
 }
 
-/// True if every switch on the way handles the protocol's packets, so that in a fabric each rank exchanges packets with
-/// the switch next to it.
+/// True if every switch on a packet's path handles the protocol's packets, so that in a fabric each rank exchanges packets
+/// with the switch next to it.
 #[pyfunction]
-pub(crate) fn sums_on_the_way(protocol: &str) -> bool {
+pub(crate) fn processed_at_every_hop(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.placement == Placement::EveryHop)
 }
 
 /// True if a reduce brings its result to its root alone, and a broadcast takes nothing from other ranks.
 #[pyfunction]
-pub(crate) fn spares_others(protocol: &str) -> bool {
+pub(crate) fn rooted_is_unicast(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.spares_others)
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn sparse_options(
     Ok(named(protocol)?.options.of_sparse(&options, None))
 }
 
-/// True if a protocol's jobs may have operators of their own.
+/// True if a protocol's jobs may have custom operators.
 #[pyfunction]
 pub(crate) fn takes_operators(protocol: &str) -> bool {
     known::named(protocol).is_some_and(|protocol| protocol.options.own.is_some())
@@ -79,10 +79,7 @@ pub(crate) fn dtype_named(name: &str) -> PyResult<DType> {
 }
 
 pub(crate) fn op_named(name: &str) -> PyResult<ReduceOp> {
-    // A job's own operators are named by their numbers.
-    let own = name.strip_prefix("own:").and_then(|number| number.parse().ok());
-    let own = own.filter(|&number| number < ReduceOp::MOST_OWN).map(ReduceOp::Own);
-    own.or_else(|| ReduceOp::from_name(name)).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
+    ReduceOp::from_name(name).ok_or_else(|| PyValueError::new_err(format!("no operator {name}")))
 }
 
 /// The protocol with this name.

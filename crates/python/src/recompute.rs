@@ -38,8 +38,8 @@ pub fn recompute<'py>(
     let recompute = named(protocol)?
         .recompute
         .ok_or_else(|| wrong(format!("the bits of a sum under {protocol} do not follow from a tree alone")))?;
-    let dtype = DType::from_name(dtype).ok_or_else(|| wrong(format!("\"{dtype}\" is no element type")))?;
-    let op = ReduceOp::from_name(op).ok_or_else(|| wrong(format!("\"{op}\" is no operator")))?;
+    let dtype = DType::from_name(dtype).ok_or_else(|| wrong(format!("\"{dtype}\" is not an element type")))?;
+    let op = ReduceOp::from_name(op).ok_or_else(|| wrong(format!("\"{op}\" is not an operator")))?;
     let tree = tree.into();
     let sum = py.detach(|| recompute(dtype, op, &vectors, &tree));
     let nothing = || wrong(format!("{op} of {dtype} over {} ranks has no meaning along this tree", vectors.len()));

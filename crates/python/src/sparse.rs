@@ -1,4 +1,4 @@
-//! Sparse allreduces between Python and a group: indices and values come in and go out as flat arrays. Values are
+//! Sparse all-reduces between Python and a group: indices and values come in and go out as flat arrays. Values are
 //! big-endian bytes, as in packets.
 
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tributary_net::group::{Group, GroupError, Pending};
+use tributary_net::group::{Drive, Group, GroupError, Pending};
 use tributary_numeric::{DType, Element, ReduceOp, bf16, codec, f16};
 use tributary_proto::tensors::SparseResult;
 
-/// The result of a sparse allreduce.
+/// The result of a sparse all-reduce.
 #[pyclass(frozen, module = "tributary._core")]
 pub struct SparseSum {
     result: Box<dyn Landed + Send + Sync>,
@@ -50,7 +50,7 @@ pub struct Brought<'py> {
 }
 
 impl Brought<'_> {
-    /// Copies the arrays and starts the allreduce of the copies. Fails with a Python error or with the group's.
+    /// Copies the arrays and starts the all-reduce of the copies. Fails with a Python error or with the group's.
     pub fn submit(
         &self,
         group: &Group,
@@ -80,11 +80,11 @@ impl Brought<'_> {
         let indices = self.indices.as_slice().map_err(|_| flat())?;
         let bytes = self.values.as_slice().map_err(|_| flat())?;
         if !bytes.len().is_multiple_of(T::DTYPE.size()) {
-            return Err(PyValueError::new_err(format!("{} bytes are no {} elements", bytes.len(), self.dtype)));
+            return Err(PyValueError::new_err(format!("{} bytes are not {} elements", bytes.len(), self.dtype)));
         }
         let mut values = vec![T::default(); bytes.len() / T::DTYPE.size()];
         codec::read_native(bytes, &mut values);
-        let started = group.submit_sparse(indices, values, self.size, op, timeout);
+        let started = group.submit_sparse(indices, values, self.size, op, timeout, Drive::Background);
         Ok(started.map(|(pending, result)| (pending, SparseSum { result: Box::new(result) })))
     }
 }

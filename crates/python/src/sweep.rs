@@ -89,8 +89,8 @@ impl Sweep {
             let running = scope.spawn(move || sweep::run(&open, store, &|_| _ = sender.send(()), stop));
             let mut raised = Ok(());
             loop {
-                let told = py.detach(|| receiver.lock().expect("one thread").recv_timeout(SIGNAL_INTERVAL));
-                match told {
+                let received = py.detach(|| receiver.lock().expect("one thread").recv_timeout(SIGNAL_INTERVAL));
+                match received {
                     Ok(()) => finished += 1,
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -98,9 +98,9 @@ impl Sweep {
                 if raised.is_err() {
                     continue;
                 }
-                let tell = |call: &Py<PyAny>| call.call1(py, (finished, all)).map(|_| ());
-                let told = told.map_or(Ok(()), |()| progress.as_ref().map_or(Ok(()), tell));
-                raised = told.and_then(|()| py.check_signals());
+                let report = |call: &Py<PyAny>| call.call1(py, (finished, all)).map(|_| ());
+                let reported = received.map_or(Ok(()), |()| progress.as_ref().map_or(Ok(()), report));
+                raised = reported.and_then(|()| py.check_signals());
                 stop.store(raised.is_err(), Ordering::Relaxed);
             }
             let ran = py.detach(|| running.join()).expect("a sweep does not panic");
@@ -112,7 +112,7 @@ impl Sweep {
     /// runs.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let (open, stop) = (self.open_points(py), AtomicBool::new(false));
-        // Few at a time, so that Ctrl-C is noticed soon.
+        // A few at a time, so that Ctrl-C is noticed soon.
         for some in open.chunks(CHECKED_AT_ONCE) {
             py.detach(|| sweep::check(&self.plan.keys, some, &stop)).map_err(|error| errors::of_config(py, &error))?;
             py.check_signals()?;

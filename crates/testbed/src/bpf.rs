@@ -119,7 +119,7 @@ fn bpf<Attr>(command: libc::c_int, attr: &Attr, what: &str) -> Result<OwnedFd, T
 }
 
 fn index_of(device: &str) -> Result<u32, TestbedError> {
-    let name = CString::new(device).map_err(|_| TestbedError::Options(format!("'{device}' is no device")))?;
+    let name = CString::new(device).map_err(|_| TestbedError::Options(format!("'{device}' is not a device")))?;
     // SAFETY: `name` is a valid C string for the call.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(TestbedError::last_os(format!("find the device {device}"))),

@@ -3,7 +3,7 @@
 //! - *Loss* rolls for each packet, at the arriving end of each link, in both directions (`bpf.rs`).
 //! - *Duplicates* are nft's: `dup` on the way out of each end of a link. A train of segments is doubled as a whole.
 //! - *Reordering* needs a queue that some packets wait in while others pass: the link's shaper becomes two classes
-//!   of `tc htb`, and nft sends a random part of the packets through the slow one. (Kernels often lack netem.)
+//!   of `tc htb`, and nft sends a random fraction of the packets through the slow one. (Kernels often lack netem.)
 
 use crate::bpf::{self, XdpLink};
 use crate::error::TestbedError;
@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::offload;
 use crate::tool;
 
-/// The slow class passes so many times what a full link sends through it: packets queue there, and the queue stays
+/// The slow class passes this many times what a full link sends through it: packets queue there, and the queue stays
 /// short.
 const SLOW_HEADROOM: f64 = 2.0;
 /// The rate of an unshaped link: reordering needs a rate, so that its slow class can be slower.
@@ -25,7 +25,7 @@ pub struct Faults {
     pub loss_percent: f64,
     /// A packet (or train) arrives twice.
     pub duplicate_percent: f64,
-    /// A packet (or train) is held back while others pass it.
+    /// A packet (or train) is delayed while others pass it.
     pub reorder_percent: f64,
 }
 

@@ -10,10 +10,10 @@ use crate::error::TestbedError;
 const MIN_BURST_BYTES: u64 = 128 * 1024;
 /// How late the kernel's timers may run on a busy machine without costing rate.
 const TIMER_SLACK_US: u64 = 250;
-/// The least room of the queue: it holds the pools of several hosts (each at most a bandwidth-delay product, SwitchML
+/// The least size of the queue: it holds the pools of several hosts (each at most a bandwidth-delay product, SwitchML
 /// appendix C), so that a lossless scenario loses nothing.
 const MIN_LIMIT_BYTES: u64 = 4 * 1024 * 1024;
-/// The room grows with the rate: it holds what the link sends in this time.
+/// The size grows with the rate: it holds what the link sends in this time.
 const LIMIT_US: u64 = 10_000;
 
 /// The speed of a link, each way.
@@ -26,7 +26,7 @@ pub enum Shaping {
 }
 
 impl Shaping {
-    /// A link of so many gigabits per second.
+    /// A link of this many gigabits per second.
     pub fn gbps(gbps: f64) -> Result<Shaping, TestbedError> {
         if (0.001..=1000.0).contains(&gbps) {
             Ok(Shaping::BitsPerSecond((gbps * 1e9).round() as u64))

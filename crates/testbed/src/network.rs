@@ -34,7 +34,7 @@ pub struct NetworkPlan {
 /// One host or switch.
 #[derive(Clone, Debug)]
 pub struct NodePlan {
-    /// A part of its namespace's name.
+    /// The suffix of its namespace's name.
     pub name: String,
     /// Its address on every cable.
     pub address: Ipv4Addr,

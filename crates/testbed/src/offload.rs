@@ -24,7 +24,7 @@ struct EthtoolValue {
 /// Turns joining on or off for packets that arrive at a device of this namespace.
 pub(crate) fn join_arriving(device: &str, on: bool) -> Result<(), TestbedError> {
     let system = |error| TestbedError::System { what: format!("set GRO of {device}"), error };
-    let name = CString::new(device).map_err(|_| TestbedError::Options(format!("'{device}' is no device")))?;
+    let name = CString::new(device).map_err(|_| TestbedError::Options(format!("'{device}' is not a device")))?;
     let mut value = EthtoolValue { command: ETHTOOL_SGRO, data: u32::from(on) };
     // SAFETY: all zeros is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

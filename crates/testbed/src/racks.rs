@@ -1,7 +1,7 @@
-//! Racks: stars whose switch boxes each have a link to one box above them.
+//! Racks: stars whose switch boxes each have a link to one parent box.
 //!
 //! Every rack is a network of its own, with the same addresses as all others: hosts reach only their own switch. Only
-//! the switch boxes have a second address, towards the box above.
+//! the switch boxes have a second address, towards the parent box.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use crate::faults::{self, Faults, FaultyEnd};
 use crate::namespace::Namespace;
 use crate::star::{Star, StarOptions, ip_batch, mac};
 
-/// Each rack's interface towards the box above.
+/// Each rack's interface towards the parent box.
 const UP_DEVICE: &str = "up0";
 
 /// Stars below one box; dropping them removes everything that runs in them.
@@ -23,7 +23,7 @@ pub struct Racks {
 }
 
 impl Racks {
-    /// Builds so many racks of one kind. The links between racks and the box above have the racks' shape, and their own
+    /// Builds `racks` racks of one kind. The links between racks and the parent box have the racks' shape, and their own
     /// faults.
     pub fn build(racks: u8, options: &StarOptions, up_faults: Faults) -> Result<Racks, TestbedError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -67,17 +67,17 @@ impl Racks {
         &self.racks[number]
     }
 
-    /// The namespace in which the daemon above runs.
+    /// The namespace in which the parent daemon runs.
     pub fn top(&self) -> &Namespace {
         &self.top
     }
 
-    /// The address of the box above, for a rack.
+    /// The address of the parent box, for a rack.
     pub fn top_addr(rack: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 78, rack as u8, 1)
     }
 
-    /// The address of a rack's switch box, for the box above.
+    /// The address of a rack's switch box, for the parent box.
     pub fn rack_addr(rack: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 78, rack as u8, 2)
     }

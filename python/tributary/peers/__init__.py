@@ -1,1 +1,1 @@
-"""Collectives of other projects, which ``tributary bench`` runs over the same links as ours."""
+"""Collectives of other projects, which ``tributary lab bench`` runs over the same links as ours."""

@@ -1,6 +1,6 @@
-"""One rank of PyTorch's Gloo allreduce, as ``tributary bench`` runs it on every host.
+"""One rank of PyTorch's Gloo all-reduce, as ``tributary lab bench`` runs it on every host.
 
-Started with rank, world size, the address of rank 0 and the interface, it joins and then obeys lines on its input,
+Started with rank, world size, the address of rank 0 and the interface, it joins and then follows lines on its input,
 ``ELEMENTS ITERS [DENSITY]``: it sums that many float32 that often, back to back, and answers with one line of JSON.
 With a density it sums sparse tensors that have about this share of the elements. It ends with its input.
 """
@@ -54,7 +54,7 @@ def main() -> int:
     """Join, then carry out commands until the input ends."""
     parser = argparse.ArgumentParser(prog="python -m tributary.peers.gloo", description=__doc__)
     parser.add_argument("--rank", type=int, required=True)
-    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--world-size", type=int, required=True)
     parser.add_argument("--rendezvous", metavar="ADDR:PORT", required=True)
     parser.add_argument("--interface", required=True)
     parser.add_argument("--timeout", type=float, metavar="S", default=120.0)
@@ -73,7 +73,7 @@ def main() -> int:
         "gloo",
         init_method=f"tcp://{args.rendezvous}",
         rank=args.rank,
-        world_size=args.world,
+        world_size=args.world_size,
         timeout=timedelta(seconds=args.timeout),
     )
     print(json.dumps({"torch": torch.__version__}), flush=True)

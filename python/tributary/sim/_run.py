@@ -178,7 +178,7 @@ def run(
 
     Args:
         config: a path to a file, its text, or the same as a dict, in which a key with the value None is left out.
-        seed: takes the place of the file's.
+        seed: replaces the file's.
         progress: called some times a second; what it raises ends the run.
 
     Raises:
@@ -188,8 +188,8 @@ def run(
 
     """
     source = _source.read(config)
-    told = None if progress is None else lambda *state: progress(Progress(*state))
+    report = None if progress is None else lambda *state: progress(Progress(*state))
     try:
-        return Result(_core.simulate(source.text, source.json, seed, told))
+        return Result(_core.simulate(source.text, source.json, seed, report))
     except ConfigError as error:
         raise source.wrong(error) from None

@@ -44,7 +44,7 @@ def read(config: Config) -> Source:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror} (os error {error.errno})") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"cannot read {path}: it is no UTF-8 text") from error
+        raise ConfigError(f"cannot read {path}: it is not UTF-8 text") from error
 
 
 def _as_json(config: Mapping[str, Any]) -> str:

@@ -86,8 +86,8 @@ def _connect(distributed: Any, address: str) -> Any:
     absent = SimulationError(
         f"no Dask scheduler answers at {address}; give the address that `dask scheduler` prints, as 10.0.0.1:8786"
     )
-    scheme, _, place = address.rpartition("://")
-    host, _, port = place.partition(":")
+    scheme, _, location = address.rpartition("://")
+    host, _, port = location.partition(":")
     try:
         if scheme in ("", "tcp", "tls"):
             # Dask's own client would try for long, and print much when it gives up.

@@ -1,7 +1,7 @@
 """PyTorch trains through the network: ``torch.distributed.init_process_group("tributary")``.
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
-for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`allreduce_hook`,
+for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`all_reduce_hook`,
 :func:`all_reduce` with operators of one's own, :class:`Combine` and :class:`TopK`. See ``docs/torch.md``.
 """
 
@@ -17,7 +17,7 @@ if not hasattr(Backend, "all_gather_single"):
 from tributary.torch.backend import TributaryBackend
 from tributary.torch.combine import Combine, all_reduce, combine_hook
 from tributary.torch.flight import flight_record, write_flight_record
-from tributary.torch.hook import allreduce_hook
+from tributary.torch.hook import all_reduce_hook
 from tributary.torch.ledger import Entry, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
@@ -31,7 +31,7 @@ __all__ = [
     "TopK",
     "TributaryBackend",
     "all_reduce",
-    "allreduce_hook",
+    "all_reduce_hook",
     "combine_hook",
     "flight_record",
     "register",

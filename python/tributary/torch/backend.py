@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend, ErrorType
 
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 from tributary.info import GroupStats
 from tributary.torch import flight
 from tributary.torch.gathers import Gathers
@@ -18,7 +18,7 @@ from tributary.torch.health import Health
 from tributary.torch.host_only import HostOnly
 from tributary.torch.ledger import Stats
 from tributary.torch.members import Members
-from tributary.torch.membership import Membership, Seat
+from tributary.torch.membership import Assignment, Membership
 from tributary.torch.network import together
 from tributary.torch.options import Options
 from tributary.torch.reductions import Reductions
@@ -61,16 +61,16 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         self._past: list[GroupStats] = []
         self._membership = Membership(store, rank) if reconfigurable else None
         if flight.writes_at_failure() and not reconfigurable:
-            of_world = global_ranks[rank] if global_ranks else rank
-            self._hooks.register(_FLIGHT_HOOK, lambda: flight.write_flight_record(of_world))
+            global_rank = global_ranks[rank] if global_ranks else rank
+            self._hooks.register(_FLIGHT_HOOK, lambda: flight.write_flight_record(global_rank))
         if not reconfigurable:
-            self._members = self._meet(Seat(store, rank, size), None)
+            self._members = self._meet(Assignment(store, rank, size), None)
 
-    def _meet(self, seat: Seat, patience: timedelta | None) -> Members:
+    def _meet(self, assignment: Assignment, patience: timedelta | None) -> Members:
         return Members(
-            seat.store,
-            seat.rank,
-            seat.size,
+            assignment.store,
+            assignment.rank,
+            assignment.size,
             name=self._name,
             given=self._given,
             common=self._options,
@@ -139,7 +139,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
 
     def _reconfigurable(self) -> Membership:
         if self._membership is None:
-            raise Unsupported(
+            raise UnsupportedError(
                 f"the group {self._name} keeps its members; init_process_group(..., enable_reconfigure=True) makes one "
                 "that can change them"
             )
@@ -164,20 +164,20 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         what = f"reconfiguration {opts.uuid}"
         self._home.refuse_fork(f"{what}: the group {self._name}")
         self._refuse_closed(what)
-        seat = membership.take_seat(opts.uuid, opts.handles)
+        assignment = membership.assign(opts.uuid, opts.handles)
         former = self._release(f"since {what} failed")
         self._health = Health(self._hooks)
         self._options.global_ranks_in_group = []
         try:
-            members = self._meet(seat, opts.timeout)
+            members = self._meet(assignment, opts.timeout)
         except Exception as error:
             self._health.note(error)
-            entitle(error, f"{what} of group {self._name}, rank {seat.rank} of {seat.size}")
+            entitle(error, f"{what} of group {self._name}, rank {assignment.rank} of {assignment.size}")
             raise
         finally:
             # After the new members have met, so that a switch in this process goes on if they use it too.
             if former is not None:
-                former.part(orderly=False)
+                former.release_switch(orderly=False)
         with self._order:
             self._members = members
         return DoneWork(f"{what} of group {self._name}", self._callbacks, self._health)
@@ -216,7 +216,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             self._health.note_abort()
             former = self._release("since it was aborted")
             if former is not None:
-                former.part(orderly=False)
+                former.release_switch(orderly=False)
 
     def end(self) -> None:
         """Leave at once and for good, since the process ends."""
@@ -237,7 +237,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             members.close_hosts(orderly)
         self._callbacks.close()
         if members is not None:
-            members.part(orderly)
+            members.release_switch(orderly)
         self._on_end(orderly)
 
     def is_default(self) -> bool:

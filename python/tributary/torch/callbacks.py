@@ -26,22 +26,22 @@ _here = threading.local()
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[None]:
-    _here.telling = getattr(_here, "telling", 0) + 1
+def _in_callback() -> Iterator[None]:
+    _here.depth = getattr(_here, "depth", 0) + 1
     try:
         yield
     finally:
-        _here.telling -= 1
+        _here.depth -= 1
 
 
-def is_telling() -> bool:
+def is_in_callback() -> bool:
     """Whether this thread runs a callback that PyTorch calls right here, because a future of this package has ended."""
-    return getattr(_here, "telling", 0) > 0
+    return getattr(_here, "depth", 0) > 0
 
 
-def tell(future: torch.futures.Future[Any], outcome: Any) -> None:
+def complete(future: torch.futures.Future[Any], outcome: Any) -> None:
     """End a future with a value, or with an error if the value is one."""
-    with _telling():
+    with _in_callback():
         if not isinstance(outcome, BaseException):
             future.set_result(outcome)
         elif isinstance(outcome, Exception):
@@ -55,10 +55,10 @@ class OrderedFuture(torch.futures.Future[Any]):
     """A future whose callbacks the group's thread calls in order. Made by works, and by :meth:`then`."""
 
     def __init__(
-        self, callbacks: Callbacks, devices: list[torch.device], settle: Callable[[], None] = lambda: None
+        self, callbacks: Callbacks, devices: list[torch.device], finish: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__(devices=list(devices))
-        self._callbacks, self._on, self._settle = callbacks, devices, settle
+        self._callbacks, self._on, self._finish = callbacks, devices, finish
 
     def then(self, callback: Callable[[Any], Any]) -> OrderedFuture:
         """Call back once this has ended; the returned future gets the callback's value or error."""
@@ -74,7 +74,7 @@ class OrderedFuture(torch.futures.Future[Any]):
         """Wait for the end, and return the result or raise the error."""
         self._callbacks.call_until(self)
         if not self.done():
-            self._settle()
+            self._finish()
         return super().wait()
 
 
@@ -138,10 +138,10 @@ class Callbacks:
             if call.child is None:
                 log.exception("a callback of an operation of group %s failed", self.name)
             else:
-                tell(call.child, error)
+                complete(call.child, error)
         else:
             if call.child is not None:
-                tell(call.child, value)
+                complete(call.child, value)
         while self._waiting[-1]:
             self._call(self._waiting[-1].popleft())
         self._waiting.pop()

@@ -30,7 +30,7 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
     """
     if not isinstance(op, Operator):
         return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
-    work = backend_of(group).allreduce_own([tensor], op, async_op)
+    work = backend_of(group).all_reduce_custom([tensor], op, async_op)
     if async_op:
         return work
     work.wait()
@@ -64,7 +64,7 @@ def combine_hook(state: Combine, bucket: GradBucket) -> torch.futures.Future[tor
     """Combine a bucket of gradients in the network with an own operator."""
     buffer = bucket.buffer()
     travelling = buffer if state.before is None else state.before(buffer)
-    future = backend_of(state.group).allreduce_own([travelling], state.op, True).get_future()
+    future = backend_of(state.group).all_reduce_custom([travelling], state.op, True).get_future()
 
     def landed(done: Any) -> Any:
         combined = done.value()[0]

@@ -1,7 +1,7 @@
 """A process group whose rank and size change.
 
-PyTorch's own group asks its backend for them, and there reads what the backend's constructor was told: a backend that
-is written in Python cannot change that, and so the group itself is one of ours.
+PyTorch's own group takes them from the arguments of its backend's constructor. A backend that is written in Python
+cannot change those later, so the group itself is one of ours.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as _c10d
 
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 
 #: The name under which PyTorch files operations: the backend's.
 _RECORDER = "tributary"
@@ -28,7 +28,7 @@ def flight_record() -> dict[str, Any]:
 
     ``entries`` has one for each, the oldest first: ``profiling_name``, ``process_group``, ``collective_seq_id``,
     ``input_sizes``, ``input_dtypes``, ``time_created_ns`` and more; ``pg_config`` has the groups. ``state`` is
-    "scheduled" whether or not the operation has ended: PyTorch hears of ends from backends in C++ alone. Groups that
+    "scheduled" whether or not the operation has ended: only backends in C++ report ends to PyTorch. Groups that
     can change their members are not recorded.
     """
     _refuse_old()
@@ -59,6 +59,6 @@ def _records_all() -> bool:
 
 def _refuse_old() -> None:
     if not _records_all():
-        raise Unsupported(
+        raise UnsupportedError(
             f"flight records need PyTorch 2.15 or newer, which record every backend; this is {torch.__version__}"
         )

@@ -1,27 +1,28 @@
-"""All-gathers into one tensor: a broadcast from each rank. Each rank sends its own part, and the network copies it."""
+"""All-gathers into one tensor: each rank sends its own shard, and the network copies it."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 
 from tributary.torch.host_only import MOVES
-from tributary.torch.network import Broadcast
-from tributary.torch.paths import Paths
-from tributary.torch.tensors import Tensors, in_order, refuse_unfit, size_in_bytes, words
+from tributary.torch.network import Network
+from tributary.torch.paths import Paths, Start
+from tributary.torch.tensors import Tensors, in_order, landing, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
 
-#: Smaller parts take the host path, where a round trip does not cost a packet for each rank.
+#: Smaller shards take the host path, where a round trip does not cost a packet for each rank.
 LEAST_BYTES = 4096
 #: Why they take it.
-SMALL = f"parts of fewer than {LEAST_BYTES} bytes"
+SMALL = f"shards of fewer than {LEAST_BYTES} bytes"
 
 
 @untraced
 class Gathers(Paths):
-    """The operations that bring every rank's part to every rank."""
+    """The operations that bring every rank's shard to every rank."""
 
     def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
         """Every rank's tensor on every rank, in one tensor."""
@@ -36,7 +37,7 @@ class Gathers(Paths):
         reason = self._why_over_host(name, inputs)
         if reason is not None:
             return self._over_host(name, reason, inputs, name, arguments)
-        transfers: list[Broadcast] = []
+        starts: list[Start] = []
         finishes: list[Finish | None] = []
         for output, source in zip(outputs, inputs, strict=True):
             if output.numel() != source.numel() * self.size() or output.dtype != source.dtype:
@@ -44,15 +45,15 @@ class Gathers(Paths):
                     f"{name}: the output has {output.numel()} elements of {output.dtype}, which is not {self.size()} "
                     f"times the input's {source.numel()} of {source.dtype}"
                 )
-            parts = output.detach().view(-1).tensor_split(self.size())
-            parts[self.rank()].copy_(source.detach().reshape(-1))
-            for rank, part in enumerate(parts):
-                travelling, finish = words(part, keep=rank == self.rank())
-                transfers.append(Broadcast(travelling, rank))
-                finishes.append(finish)
-        return self._through_network(name, inputs, transfers, "", in_order(finishes), opts, is_moving=True)
+            travelling, finish = landing(output)
+            shards = travelling.view(-1).tensor_split(self.size())
+            shards[self.rank()].copy_(source.detach().reshape(-1))
+            starts.append(partial(Network.all_gather, output=travelling))
+            finishes.append(finish)
+        network = self._moving(name)
+        return self._through_network(name, inputs, starts, in_order(finishes), opts, network)
 
     def _why_over_host(self, name: str, inputs: Tensors) -> str | None:
-        if self._is_alone(name) or not self._spares_others(name):
+        if self._is_alone(name) or not self._rooted_is_unicast(name):
             return MOVES
         return SMALL if size_in_bytes(inputs) < LEAST_BYTES else None

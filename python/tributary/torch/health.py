@@ -1,4 +1,4 @@
-"""The health of a group, which ``get_error`` tells, and the hooks that are called at its first failure."""
+"""The health of a group, which ``get_error`` returns, and the hooks that are called at its first failure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from torch._C._distributed_c10d import ErrorType
 
-from tributary.errors import CollectiveTimeout
-from tributary.torch.transit import StillUnderWay
+from tributary.errors import CollectiveTimeoutError
+from tributary.torch.transit import StillRunningError
 
 log = logging.getLogger("tributary.torch")
 
@@ -59,17 +59,17 @@ class Health:
 
     def note(self, error: BaseException) -> None:
         """An operation failed. A wait that ended before its operation is not a failure."""
-        if isinstance(error, StillUnderWay):
+        if isinstance(error, StillRunningError):
             return
         # Gloo has no class for timeouts.
-        timed_out = isinstance(error, CollectiveTimeout) or "timed out" in str(error).lower()
-        self._turn(ErrorType.TIMEOUT if timed_out else ErrorType.COMM_ERROR)
+        timed_out = isinstance(error, CollectiveTimeoutError) or "timed out" in str(error).lower()
+        self._fail(ErrorType.TIMEOUT if timed_out else ErrorType.COMM_ERROR)
 
     def note_abort(self) -> None:
         """The program aborted the group."""
-        self._turn(ErrorType.COMM_ERROR)
+        self._fail(ErrorType.COMM_ERROR)
 
-    def _turn(self, error: ErrorType) -> None:
+    def _fail(self, error: ErrorType) -> None:
         with self._lock:
             is_first = self._error == ErrorType.SUCCESS
             if is_first:

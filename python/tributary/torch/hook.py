@@ -9,8 +9,8 @@ import torch.distributed as dist
 from torch.distributed import GradBucket
 
 
-def allreduce_hook(group: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average a bucket of gradients in the network: ``model.register_comm_hook(group, allreduce_hook)``.
+def all_reduce_hook(group: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Average a bucket of gradients in the network: ``model.register_comm_hook(group, all_reduce_hook)``.
 
     Args:
         group: a group of the tributary backend with the ranks of the model's own,

@@ -46,7 +46,7 @@ class HostPath:
         return divide
 
     def monitored_barrier(self, title: str, timeout: timedelta, wait_all_ranks: bool) -> None:
-        """Wait until rank 0 has heard from every rank."""
+        """Wait until rank 0 has received a message from every rank."""
         try:
             self._gloo.monitored_barrier(timeout, wait_all_ranks)
         except RuntimeError as error:

@@ -41,18 +41,18 @@ class HostOnly(Paths):
         return self._over_host("gather", MOVES, inputs, "gather", [outputs, inputs, opts])
 
     def scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
-        """Each rank gets a part of the root's tensors."""
-        brought = [tensor for parts in inputs for tensor in parts]
+        """Each rank gets one of the root's tensors."""
+        brought = [tensor for tensors in inputs for tensor in tensors]
         return self._over_host("scatter", MOVES, brought or outputs, "scatter", [outputs, inputs, opts])
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
-        """Each rank gets a part from every rank."""
+        """Each rank gets a tensor from every rank."""
         return self._over_host("all_to_all", MOVES, inputs, "alltoall", [outputs, inputs, opts])
 
     def all_to_all_single(
         self, output: torch.Tensor, source: torch.Tensor, received: list[int], sent: list[int], opts: Any
     ) -> Any:
-        """Like :meth:`alltoall`, for parts of one tensor."""
+        """Like :meth:`alltoall`, for slices of one tensor."""
         arguments = [output, source, received, sent, opts]
         return self._over_host("all_to_all_single", MOVES, [source], "all_to_all_single", arguments)
 

@@ -20,7 +20,7 @@ class Lane:
     network: Network | None
     host: HostPath
     #: The lane's name in messages: "of group 0".
-    place: str
+    title: str
     #: The ending of its jobs' names.
     suffix: str
     #: The health that failures are reported to.
@@ -32,14 +32,14 @@ class Lane:
     moves: Network | None = None
     #: A job for sparse tensors, which takes no dense ones.
     sparse: Network | None = None
-    #: Jobs of own operators, by the operators' SHA-256.
-    own: dict[str, Network] = field(default_factory=dict)
+    #: Jobs of custom operators, by the operators' SHA-256.
+    custom: dict[str, Network] = field(default_factory=dict)
     #: How many operations there were.
     number: int = 0
 
     def networks(self) -> list[Network]:
         """The jobs that were joined."""
-        ways = dict.fromkeys((self.network, self.moves, self.sparse, *self.own.values()))
+        ways = dict.fromkeys((self.network, self.moves, self.sparse, *self.custom.values()))
         return [network for network in ways if network is not None]
 
     def leave(self) -> None:

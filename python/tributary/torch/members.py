@@ -11,8 +11,8 @@ from torch._C._distributed_c10d import Backend
 
 import tributary
 from tributary import Operator
-from tributary.errors import Mismatch, SwitchLost
-from tributary.torch import own, sparse
+from tributary.errors import MismatchError, SwitchLostError
+from tributary.torch import custom, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
@@ -50,10 +50,10 @@ class Members:
         self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
         #: Sentences to add to errors.
         self._hints: dict[type[Exception], str] = {
-            Mismatch: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
+            MismatchError: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
         }
         if self._rendezvous.meeting.embedded:
-            self._hints[SwitchLost] = "the switch ran in the process of rank 0 of this group"
+            self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
         self._joining = threading.Lock()
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}
@@ -70,8 +70,8 @@ class Members:
         """Meet the other ranks for operations in this group that callbacks of a group start."""
         suffix = "-callbacks" if callbacks == self._name else f"-callbacks-{callbacks}"
         whose = f"callbacks of group {callbacks}"
-        place = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
-        return self._meet(suffix, dist.PrefixStore(suffix, self._store), place)
+        title = f"in {whose}" if callbacks == self._name else f"of group {self._name} in {whose}"
+        return self._meet(suffix, dist.PrefixStore(suffix, self._store), title)
 
     def join_moves(self, lane: Lane) -> None:
         """Join a lane's job for operations that only move data, if it is not joined; all ranks call it then."""
@@ -86,17 +86,17 @@ class Members:
             if lane.sparse is None and options is not None:
                 lane.sparse = self._connect(f"{lane.suffix}-sparse", options)
 
-    def join_own(self, lane: Lane, op: Operator) -> None:
-        """Do the same for an own operator: all ranks must bring the same operator as their n-th here."""
-        protocol, options = own.protocol_of(self._given, self.chosen)
+    def join_custom(self, lane: Lane, op: Operator) -> None:
+        """Do the same for a custom operator: all ranks must bring the same operator as their n-th here."""
+        protocol, options = custom.protocol_of(self._given, self.chosen)
         with self._joining:
-            if op.sha256 not in lane.own:
-                network = self._connect(f"{lane.suffix}-own{len(lane.own)}", options, protocol, [op])
+            if op.sha256 not in lane.custom:
+                network = self._connect(f"{lane.suffix}-custom{len(lane.custom)}", options, protocol, [op])
                 assert network is not None, "groups of one rank have nothing to combine"
-                lane.own[op.sha256] = network
+                lane.custom[op.sha256] = network
 
-    def _meet(self, suffix: str, store: dist.Store, place: str) -> Lane:
-        # First the job: its switch says why a rank cannot join. Gloo says of a rank that went away only that it did.
+    def _meet(self, suffix: str, store: dist.Store, title: str) -> Lane:
+        # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
         network = self._connect(suffix, self.chosen.protocol_options)
         try:
             host = HostPath(store, self.rank, self.size, self._common, self._patience)
@@ -104,7 +104,7 @@ class Members:
             if network is not None:
                 network.close(orderly=False)
             raise
-        return Lane(network, host, place, suffix, self._health, self._hints)
+        return Lane(network, host, title, suffix, self._health, self._hints)
 
     def _connect(
         self,
@@ -137,6 +137,6 @@ class Members:
         for lane in self.all_lanes():
             lane.host.close(orderly)
 
-    def part(self, orderly: bool) -> None:
-        """Release the switch."""
+    def release_switch(self, orderly: bool) -> None:
+        """Leave the switch of the rendezvous."""
         self._rendezvous.leave(orderly)

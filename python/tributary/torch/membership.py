@@ -1,4 +1,4 @@
-"""How the members of a group change: what each tells of itself, and how a new set of them comes to agree.
+"""How the members of a group change: the handle of each, and how a new set of members comes to agree.
 
 PyTorch's reconfiguration (``torch.distributed._reconfigure``): each process has a handle; the program brings the
 handles of those that are to be members, and a number that no reconfiguration had before, to each of them, by a way of
@@ -22,8 +22,8 @@ _HANDLE = re.compile(r"tributary:\d{6}:[0-9a-f]{16}:[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
-class Seat:
-    """One process's place among new members, and the store in which they meet."""
+class Assignment:
+    """One process's rank among new members, and the store in which they meet."""
 
     store: dist.Store
     rank: int
@@ -36,16 +36,16 @@ class Membership:
     def __init__(self, store: dist.Store, first_rank: int) -> None:
         self._store = store
         nonce = secrets.token_hex(8)
-        # The first process names the store. So a handle of another store differs from a handle of a process that is
-        # gone.
+        # The first process names the store, so that a handle of another store differs from one of a process that has
+        # ended.
         named = store.compare_set(f"{_PREFIX}/store", "", secrets.token_hex(8)).decode()
         self._of_store = named
         #: Handles sort by the ranks with which processes began.
         self.handle = f"tributary:{first_rank:06}:{nonce}:{named}"
         self._used: set[int] = set()
 
-    def take_seat(self, uuid: int, handles: Collection[str]) -> Seat:
-        """Find this process's place among the handles; a set is sorted, a list is in the order of ranks.
+    def assign(self, uuid: int, handles: Collection[str]) -> Assignment:
+        """Find this process's rank among the handles; a set is sorted, a list is in the order of ranks.
 
         Raises:
             ConnectError: with what is wrong with the handles or the number.
@@ -72,11 +72,11 @@ class Membership:
                 "the same handles in the same order on all members"
             )
         self._used.add(uuid)
-        return Seat(store, ordered.index(self.handle), len(ordered))
+        return Assignment(store, ordered.index(self.handle), len(ordered))
 
     def _check(self, handle: str, what: str) -> None:
         if not _HANDLE.fullmatch(handle):
-            raise ConnectError(f"{what}: '{handle}' is no handle of a tributary group")
+            raise ConnectError(f"{what}: '{handle}' is not a handle of a tributary group")
         if not handle.endswith(f":{self._of_store}"):
             raise ConnectError(
                 f"{what}: the handle {handle} is of a process that uses another store; the members of a group share one"

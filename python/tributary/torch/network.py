@@ -5,45 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
 import tributary
-from tributary import Memory, Operator, Pending
-from tributary.torch.own import OwnTransfer
+from tributary import Operator, _core
+from tributary._core import Pending
 from tributary.torch.rendezvous import Meeting
-from tributary.torch.sparse import SparseTransfer
-from tributary.torch.tensors import DTYPES
+from tributary.torch.sparse import SparseTensor
+from tributary.torch.tensors import DTYPES, memory
 
-#: Tensors of at least this many elements for each switch are cut into pieces; smaller ones go whole through one switch.
+#: Tensors of at least this many elements for each switch are cut; smaller ones go whole through one switch.
 CUT_ELEMENTS = 1 << 16
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """The memory that goes into the network, and the memory that the sum comes to. Both are flat and of one type."""
-
-    source: torch.Tensor
-    #: Gets the elements `kept` of the sum; it is that part of the source, or does not overlap it.
-    target: torch.Tensor
-    #: From the first element to before the second.
-    kept: tuple[int, int]
-    #: The rank that the sum is for, if it is for one rank alone.
-    root: int | None = None
-
-    @staticmethod
-    def of_all(tensor: torch.Tensor) -> Transfer:
-        """A transfer of the whole sum, in place."""
-        return Transfer(tensor, tensor, (0, tensor.numel()))
-
-
-@dataclass(frozen=True)
-class Broadcast:
-    """The root's words, and their place on the other ranks: flat, in place."""
-
-    words: torch.Tensor
-    root: int
 
 
 class Network:
@@ -59,6 +32,7 @@ class Network:
         options: Mapping[str, str],
         operators: Sequence[Operator] = (),
     ) -> None:
+        self.size = size
         self.groups: list[tributary.Group] = []
         try:
             for switch in meeting.switches:
@@ -77,63 +51,90 @@ class Network:
         except BaseException:
             self.close()
             raise
-        #: The switch of the next transfer. All ranks submit the same transfers in the same order, so they choose alike.
+        #: The switch of the next collective. All ranks start the same ones in the same order, so they choose alike.
         self._turn = 0
         self._last: tributary.GroupStats | None = None
 
-    def submit(self, transfer: Transfer, op: str, timeout: float) -> list[Pending]:
-        """Start a transfer, in one piece or one for each switch; the tensors are kept until it has ended."""
-        source, target = transfer.source, transfer.target
-        size = source.element_size()
+    def all_reduce(
+        self,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        op: str,
+        timeout: float,
+        kept: tuple[int, int] | None = None,
+        root: int | None = None,
+    ) -> list[Pending]:
+        """Start an all-reduce of flat tensors of one type, or with a root a reduce.
+
+        The target gets the elements `kept` of the result, from the first to before the second, or all of them; it is
+        the same memory of the source, or does not overlap it. Both are kept alive until the collective has ended.
+        """
+        elements, dtype = source.numel(), DTYPES[source.dtype]
+        begin, finish = kept or (0, elements)
         pending = []
-        for start, end in cuts(source.numel(), len(self.groups)):
-            first, last = (min(max(at, start), end) for at in transfer.kept)
-            dtype, skipped = DTYPES[source.dtype], max(0, first - transfer.kept[0])
-            brought = Memory(source.data_ptr() + start * size, end - start, dtype, source)
-            wanted = Memory(target.data_ptr() + skipped * size, last - first, dtype, target)
-            kept = (first - start, last - start)
-            pending.append(self._next().reduce_memory(brought, wanted, op, kept, transfer.root, timeout))
+        for start, end in cuts(elements, len(self.groups)):
+            first, last = (min(max(at, start), end) for at in (begin, finish))
+            skipped = max(0, first - begin)
+            output = memory(target, skipped, skipped + last - first)
+            here = (first - start, last - start)
+            core = self._next()
+            pending.append(core.all_reduce(memory(source, start, end), output, dtype, op, timeout, here, root))
         return pending
 
-    def submit_broadcast(self, broadcast: Broadcast, timeout: float) -> list[Pending]:
-        """Start a broadcast, in one piece or one for each switch; the tensor is kept until it has ended."""
-        words = broadcast.words
-        address, size = words.data_ptr(), words.element_size()
+    def reduce_scatter(self, source: torch.Tensor, target: torch.Tensor, op: str, timeout: float) -> list[Pending]:
+        """Start a reduce-scatter of a flat tensor; the target is this rank's shard of it, or does not overlap it."""
+        input, output, dtype = memory(source), memory(target), DTYPES[source.dtype]
         return [
-            self._next().broadcast_memory(
-                Memory(address + start * size, (end - start) * size, "u8", words), broadcast.root, timeout
-            )
-            for start, end in cuts(words.numel(), len(self.groups))
+            self._next().reduce_scatter(input, output, dtype, op, timeout, range_)
+            for range_ in cuts(source.numel(), len(self.groups))
         ]
 
-    def submit_own(self, transfer: OwnTransfer, timeout: float) -> list[Pending]:
-        """Start a collective of an own operator, in a job for it, cut at whole elements."""
-        words, size = transfer.words, transfer.element_size
+    def all_gather(self, output: torch.Tensor, timeout: float) -> list[Pending]:
+        """Start an all-gather in place of a flat tensor that has this rank's shard already."""
+        data, size = memory(output), output.element_size()
+        shard = output.numel() // self.size * size
+        return [
+            self._next().all_gather(data, shard, timeout, (start * size, end * size))
+            for start, end in cuts(output.numel(), len(self.groups))
+        ]
+
+    def broadcast(self, tensor: torch.Tensor, root: int, timeout: float) -> list[Pending]:
+        """Start a broadcast of a flat tensor, in place."""
+        return [
+            self._next().broadcast(memory(tensor, start, end), root, timeout)
+            for start, end in cuts(tensor.numel(), len(self.groups))
+        ]
+
+    def all_reduce_custom(self, elements: torch.Tensor, op: Operator, timeout: float) -> list[Pending]:
+        """Start an all-reduce in place with a custom operator, in its job: of bytes, a row for each element."""
         pending = []
-        for start, end in cuts(words.numel() // size, len(self.groups)):
-            part = Memory(words.data_ptr() + start * size, (end - start) * size, "u8", words)
-            pending.append(self._next().reduce_memory(part, part, transfer.op, timeout=timeout))
+        for start, end in cuts(elements.shape[0], len(self.groups)):
+            here = memory(elements, start * elements.shape[1], end * elements.shape[1])
+            pending.append(self._next().all_reduce(here, here, "u8", op._core, timeout))
         return pending
 
-    def submit_sparse(self, transfer: SparseTransfer, op: str, timeout: float) -> list[Pending]:
-        """Start a sum of a sparse tensor, in a job for sparse tensors: in one piece, through the switches in turn."""
-        pending, total = self._next().reduce_sparse_bytes(transfer.brought(), op, timeout)
-        transfer.expects(total)
+    def all_reduce_sparse(self, tensor: SparseTensor, op: str, timeout: float) -> list[Pending]:
+        """Start the sum of a sparse tensor, in a job for sparse tensors: whole, through the switches in turn."""
+        brought = tensor.brought()
+        pending, total = self._next().all_reduce_sparse(
+            brought.indices, brought.values, brought.size, brought.dtype, op, timeout
+        )
+        tensor.expects(total)
         return [pending]
 
-    def submit_nothing(self, timeout: float) -> list[Pending]:
-        """Start a sum of no elements, which ends when every rank has started it: a barrier (Canary, section 6)."""
-        nothing = Memory(0, 0, "i32", None)
-        return [self._next().reduce_memory(nothing, nothing, timeout=timeout)]
+    def barrier(self, timeout: float) -> list[Pending]:
+        """Start a sum of no elements, which ends when every rank has started it (Canary, section 6)."""
+        nothing = (0, 0, None)
+        return [self._next().all_reduce(nothing, nothing, "i32", "sum", timeout)]
 
-    def _next(self) -> tributary.Group:
+    def _next(self) -> _core.Group:
         group = self.groups[self._turn % len(self.groups)]
         self._turn += 1
-        return group
+        return group._core
 
     def stats(self) -> tributary.GroupStats | None:
         """The workers' counts; after they are closed, their last counts."""
-        with contextlib.suppress(tributary.TributaryError):  # Once they are closed the last numbers stand.
+        with contextlib.suppress(tributary.TributaryError):  # After they are closed the last numbers stay.
             self._last = together([group.stats() for group in self.groups])
         return self._last
 
@@ -145,13 +146,13 @@ class Network:
             if orderly:
                 group.close()
             else:
-                group.abandon()
+                group.abort()
 
 
 def cuts(elements: int, switches: int) -> list[tuple[int, int]]:
-    """The pieces of a tensor: about equal ones, one for each switch, if it is large enough."""
-    pieces = switches if elements >= switches * CUT_ELEMENTS else 1
-    return [(elements * i // pieces, elements * (i + 1) // pieces) for i in range(pieces)]
+    """Where a tensor is cut: into about equal parts, one for each switch, if it is large enough."""
+    count = switches if elements >= switches * CUT_ELEMENTS else 1
+    return [(elements * i // count, elements * (i + 1) // count) for i in range(count)]
 
 
 def _mean(shares: Sequence[float]) -> float | None:

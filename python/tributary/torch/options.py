@@ -71,7 +71,7 @@ class Options:
             raise ValueError(f"TRIBUTARY_SWITCH names a switch twice: {self.switch}")
 
     def of_group(self, size: int) -> Options:
-        """Choose the protocol for a group of so many ranks, if none was chosen."""
+        """Choose the protocol for a group of this size, if none was chosen."""
         if self.protocol != AUTO:
             return self
         # The options are those of the default protocol.

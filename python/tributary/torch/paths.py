@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -12,25 +12,27 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend
 
-from tributary import Pending, _core
-from tributary.errors import Closed, ConnectError, Unsupported
+from tributary import _core
+from tributary._core import Pending
+from tributary.errors import ClosedError, ConnectError, UnsupportedError
 from tributary.torch import operators
-from tributary.torch.agreement import Agreement, said, words
-from tributary.torch.callbacks import Callbacks, is_telling
+from tributary.torch.agreement import Agreement, checksum, describe
+from tributary.torch.callbacks import Callbacks, is_in_callback
 from tributary.torch.health import AbortHooks, Health
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Ledger
 from tributary.torch.members import Members
-from tributary.torch.network import Broadcast, Network, Transfer
-from tributary.torch.own import OwnTransfer
-from tributary.torch.process import Home
-from tributary.torch.sparse import SparseTransfer
+from tributary.torch.network import Network
+from tributary.torch.process import ForkGuard
 from tributary.torch.staging import Staged
 from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish, Transit, entitle
 from tributary.torch.work import Completer, HostWork, NetworkWork
 
 log = logging.getLogger("tributary.torch")
+
+#: How an operation starts its collectives: called with a network, and with the timeout as a keyword.
+Start = Callable[..., list[Pending]]
 
 #: Why a group of one rank takes the host path.
 ALONE = "a group of one rank has nothing to sum"
@@ -47,7 +49,7 @@ class Paths(Backend):
         #: The present ranks; None in a group whose members are not named yet.
         self._members: Members | None = None
         self._why_alone = "yet"
-        self._home = Home()
+        self._home = ForkGuard()
         self._name = name
         self._ledger = Ledger()
         self._completer = Completer(f"tributary-{name}")
@@ -73,15 +75,15 @@ class Paths(Backend):
         members = self._members
         if members is None:
             self._refuse_closed(name)
-            raise Closed(
+            raise ClosedError(
                 f"{name}: the group {self._name} has no members {self._why_alone}; torch.distributed._reconfigure "
                 "gives it some"
             )
         return members
 
-    def _spares_others(self, name: str) -> bool:
+    def _rooted_is_unicast(self, name: str) -> bool:
         """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all."""
-        return _core.spares_others(self._present(name).chosen.protocol)
+        return _core.rooted_is_unicast(self._present(name).chosen.protocol)
 
     def _is_alone(self, name: str) -> bool:
         """Whether this rank is alone."""
@@ -90,8 +92,8 @@ class Paths(Backend):
     def _lane(self, name: str) -> Lane:
         """The lane of this thread's operations: callbacks wait neither for the program nor for another group's."""
         self._refuse_fork(name)
-        if is_telling():
-            raise Unsupported(
+        if is_in_callback():
+            raise UnsupportedError(
                 f"{name}: ranks would not agree on the order of collectives that are started in this callback; attach "
                 "the callback with then() to the future of one operation"
             )
@@ -117,7 +119,7 @@ class Paths(Backend):
             return ALONE
         reason = operators.why_not(tensors, reduce_op, members.chosen)
         if reason and members.chosen.fallback == "error":
-            raise Unsupported(f"{name}: {reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
+            raise UnsupportedError(f"{name}: {reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
         return reason
 
     def _why_not_words(self, name: str) -> str | None:
@@ -129,33 +131,23 @@ class Paths(Backend):
         self,
         name: str,
         tensors: Tensors,
-        transfers: Sequence[Transfer | Broadcast | SparseTransfer | OwnTransfer],
-        op: str,
+        starts: Sequence[Start],
         finish: Finish | None,
         opts: Any,
-        is_moving: bool = False,
+        network: Network | None = None,
     ) -> NetworkWork:
+        """Start collectives in a network, by default that of the sums."""
         lane = self._lane(name)
-        assert lane.network is not None, "groups of one rank take the host path"
-        network = self._moving(name, lane) if is_moving else lane.network
+        network = network or lane.network
+        assert network is not None, "groups of one rank take the host path"
         timeout = self._timeout_of(opts).total_seconds()
         with _profiled(name) as profile:
             with self._order:
                 title = self._next_title(name, lane)
                 pending: list[Pending] = []
                 try:
-                    for transfer in transfers:
-                        if isinstance(transfer, Broadcast):
-                            pending += network.submit_broadcast(transfer, timeout)
-                        elif isinstance(transfer, SparseTransfer):
-                            assert lane.sparse is not None, "the caller has joined it"
-                            pending += lane.sparse.submit_sparse(transfer, op, timeout)
-                        elif isinstance(transfer, OwnTransfer):
-                            pending += lane.own[transfer.op.sha256].submit_own(transfer, timeout)
-                        else:
-                            pending += network.submit(transfer, op, timeout)
-                    if not transfers:
-                        pending += network.submit_nothing(timeout)
+                    for start in starts or [Network.barrier]:
+                        pending += start(network, timeout=timeout)
                 except Exception as error:
                     lane.health.note(error)
                     entitle(error, title)
@@ -167,18 +159,19 @@ class Paths(Backend):
                 profile._call_end_callbacks_on_future(work.get_future())
         if finish is not None and getattr(opts, "asyncOp", True):
             # The caller may look at the tensors after a later barrier, without ever waiting for this work.
-            self._completer.see_to(work)
+            self._completer.complete_later(work)
         return work
 
-    def _moving(self, name: str, lane: Lane) -> Network:
+    def _moving(self, name: str) -> Network:
         """The lane's job for operations that only move data, which all ranks join at the same operation."""
+        lane = self._lane(name)
         assert lane.network is not None, "groups of one rank take the host path"
         if lane.moves is None:
             try:
                 self._present(name).join_moves(lane)
             except ConnectError as error:
-                # The switch has told all ranks the same, so no rank asks again.
-                log.warning("what only moves %s goes behind the sums: %s", lane.place, error)
+                # The switch has refused all ranks alike, so no rank tries again.
+                log.warning("operations that only move data %s wait for the sums before them: %s", lane.title, error)
                 lane.moves = lane.network
         assert lane.moves is not None, "joined, or the way of the sums"
         return lane.moves
@@ -202,7 +195,7 @@ class Paths(Backend):
         staged = Staged.of(arguments, averaged, brings_back=method != "send")
         with self._order:
             title = self._next_title(name, lane)
-            agreement = self._say(name, tensors, opts, title, lane)
+            agreement = self._announce(name, tensors, opts, title, lane)
             try:
                 inner, finish = lane.host.start(method, staged.arguments, staged.averaged)
             except RuntimeError as error:
@@ -215,15 +208,17 @@ class Paths(Backend):
             title, list(tensors), inner, last, self._completer, self._callbacks, lane.health, agreement, give_up
         )
 
-    def _say(self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane) -> Agreement | None:
-        """Tell the other ranks which operation this rank brings to the host path."""
-        what = said(name, tensors, opts)
+    def _announce(
+        self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane
+    ) -> Agreement | None:
+        """Start the sum by which the other ranks learn which operation this rank brings to the host path."""
+        what = describe(name, tensors, opts)
         if what is None or lane.network is None or self._why_not_words(name):
             return None
         timeout = self._timeout_of(opts).total_seconds()
-        mine = words(what, self.rank(), self.size())
+        mine = checksum(what, self.rank(), self.size())
         try:
-            pending = lane.network.submit(Transfer.of_all(mine), "sum", timeout)
+            pending = lane.network.all_reduce(mine, mine, "sum", timeout)
         except Exception as error:
             lane.health.note(error)
             entitle(error, title)
@@ -235,12 +230,12 @@ class Paths(Backend):
 
     def _refuse_closed(self, name: str) -> None:
         if self._closed:
-            raise Closed(f"{name}: the group {self._name} was shut down; make a new one")
+            raise ClosedError(f"{name}: the group {self._name} was shut down; make a new one")
 
     def _next_title(self, name: str, lane: Lane) -> str:
         self._refuse_closed(name)
         lane.number += 1
-        return f"{name} {lane.number} {lane.place}"
+        return f"{name} {lane.number} {lane.title}"
 
     def _timeout_of(self, opts: Any) -> timedelta:
         # An operation without its own timeout has -1 ms.
@@ -249,7 +244,7 @@ class Paths(Backend):
 
 @contextmanager
 def _profiled(name: str) -> Iterator[Any]:
-    """Record an event of torch.profiler from the beginning of the operation to its end, which its future tells."""
+    """Record an event of torch.profiler from the beginning of the operation to its end, which its future marks."""
     if not torch.autograd._profiler_enabled():
         yield None
         return

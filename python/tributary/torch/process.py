@@ -7,7 +7,7 @@ import os
 from tributary.errors import TributaryError
 
 
-class Home:
+class ForkGuard:
     """The process that something was made in."""
 
     def __init__(self) -> None:
@@ -18,6 +18,6 @@ class Home:
         return self._pid == os.getpid()
 
     def refuse_fork(self, what: str) -> None:
-        """Raise an error in a fork, where locks of the parent may be held for ever by threads that the fork lacks."""
+        """Raise an error in a fork, where locks of the parent may be held by threads that the fork lacks."""
         if not self.is_here():
             raise TributaryError(f"{what} was made before a fork; make a new process group in the new process")

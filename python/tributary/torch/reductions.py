@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import AllreduceOptions
 
 from tributary import Operator
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 from tributary.torch import sparse
-from tributary.torch.network import Broadcast, Transfer
+from tributary.torch.custom import elements_of
+from tributary.torch.network import Network
 from tributary.torch.operators import op_name, premultiplied, scaled_copy
-from tributary.torch.own import OwnTransfer
-from tributary.torch.paths import ALONE, Paths
-from tributary.torch.sparse import SparseTransfer
-from tributary.torch.tensors import Tensors, flat, in_order, part_of, refuse_unfit, words
+from tributary.torch.paths import ALONE, Paths, Start
+from tributary.torch.sparse import SparseTensor
+from tributary.torch.tensors import Tensors, flat, in_order, landing, refuse_unfit, slice_for, source_of
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
 from tributary.torch.work import DoneWork
+
+#: The elements of a result that a rank keeps, if it keeps none.
+NOTHING = (0, 0)
+
+
+def _travelling(tensor: torch.Tensor, reduce_op: Any) -> torch.Tensor:
+    """The tensor's elements in flat memory, which the network reads."""
+    scaled = scaled_copy(tensor, reduce_op)
+    return source_of(tensor) if scaled is None else scaled
+
+
+def _reduce(
+    source: torch.Tensor, target: torch.Tensor, opts: Any, kept: tuple[int, int] | None, root: int | None
+) -> Start:
+    """A reduce to a root, or an all-reduce of which this rank keeps a part."""
+    op = op_name(opts.reduceOp)
+    return partial(Network.all_reduce, source=source, target=target, op=op, kept=kept, root=root)
 
 
 @untraced
@@ -41,13 +58,14 @@ class Reductions(Paths):
         reason = self._why_not(name, tensors, opts.reduceOp)
         if reason:
             return self._over_host(name, reason, tensors, method, [tensors, opts], averaged=tensors)
-        transfers: list[Transfer] = []
+        op = op_name(opts.reduceOp)
+        starts: list[Start] = []
         finishes: list[Finish | None] = []
         for tensor in tensors:
             travelling, finish = premultiplied(tensor, opts.reduceOp) or flat(tensor)
-            transfers.append(Transfer.of_all(travelling))
+            starts.append(partial(Network.all_reduce, source=travelling, target=travelling, op=op))
             finishes.append(finish)
-        return self._through_network(name, tensors, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
+        return self._through_network(name, tensors, starts, in_order(finishes), opts)
 
     def _reduce_sparse(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
         op = sparse.op_name(name, tensors, opts.reduceOp)
@@ -59,31 +77,33 @@ class Reductions(Paths):
         members.join_sparse(lane)
         if self._closed or self._members is not members:  # Meanwhile, by another thread, which has not seen this job.
             lane.leave()
-        transfers = [SparseTransfer(tensor) for tensor in tensors]
-        finish = in_order([transfer.finish for transfer in transfers])
-        return self._through_network(name, tensors, transfers, op, finish, opts)
+        sums = [SparseTensor(tensor) for tensor in tensors]
+        starts = [partial(Network.all_reduce_sparse, tensor=tensor, op=op) for tensor in sums]
+        finish = in_order([tensor.finish for tensor in sums])
+        return self._through_network(name, tensors, starts, finish, opts, lane.sparse)
 
-    def allreduce_own(self, tensors: Tensors, op: Operator, async_op: bool) -> Any:
-        """Combine tensors of all ranks, in place, with a person's own operator. Not one of c10d's operations."""
+    def all_reduce_custom(self, tensors: Tensors, op: Operator, async_op: bool) -> Any:
+        """Combine tensors of all ranks, in place, with a custom operator. Not one of c10d's operations."""
         name = "all_reduce"
         lane = self._lane(name)
         self._refuse_closed(name)
-        own = [OwnTransfer.of(op, tensor) for tensor in tensors]
+        flats = [elements_of(op, tensor) for tensor in tensors]
         members = self._present(name)
         if self._is_alone(name):
             return DoneWork(f"{name} of group {self._name}", self._callbacks, self._health, tensors)
-        members.join_own(lane, op)
+        members.join_custom(lane, op)
         if self._closed or self._members is not members:  # Meanwhile, by another thread, which has not seen this job.
             lane.leave()
         opts = AllreduceOptions()
         opts.asyncOp = async_op
-        finish = in_order([finish for _, finish in own])
-        return self._through_network(name, tensors, [transfer for transfer, _ in own], "", finish, opts)
+        starts = [partial(Network.all_reduce_custom, elements=elements, op=op) for elements, _ in flats]
+        finish = in_order([finish for _, finish in flats])
+        return self._through_network(name, tensors, starts, finish, opts, lane.custom[op.sha256])
 
     def allreduce_sparse(self, tensors: Tensors, opts: Any) -> Any:
         """Refuse the operation."""
         refuse_unfit("all_reduce", tensors)
-        raise Unsupported("all_reduce of a sparse tensor is not supported; use tensor.to_dense()")
+        raise UnsupportedError("all_reduce of a sparse tensor is not supported; use tensor.to_dense()")
 
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce over all ranks, into the root's tensor; the other ranks' tensors stay unchanged."""
@@ -93,43 +113,40 @@ class Reductions(Paths):
         if reason:
             averaged = tensors if is_root else []
             return self._over_host("reduce", reason, tensors, "reduce", [tensors, opts], averaged=averaged)
-        transfers: list[Transfer] = []
+        starts: list[Start] = []
         finishes: list[Finish | None] = []
         for tensor in tensors:
             travelling, finish = premultiplied(tensor, opts.reduceOp) or flat(tensor)
-            kept = (0, travelling.numel() if is_root else 0)
-            transfers.append(Transfer(travelling, travelling, kept, opts.rootRank))
+            kept = None if is_root else NOTHING
+            starts.append(_reduce(travelling, travelling, opts, kept, opts.rootRank))
             finishes.append(finish if is_root else None)
-        return self._through_network("reduce", tensors, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
-
-    def _keep_nothing(self, source: torch.Tensor, root: int | None) -> Transfer:
-        """Results still arrive, since each frees a slot of the switch, but this rank does not use them."""
-        return Transfer(source, source, (0, 0), root)
+        return self._through_network("reduce", tensors, starts, in_order(finishes), opts)
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
-        """Reduce over all ranks; each keeps the part whose place in the list is its rank."""
-        name, everything = "reduce_scatter", [*outputs, *(tensor for parts in inputs for tensor in parts)]
+        """Reduce over all ranks; each keeps the tensor whose index in the list is its rank: a reduce for each."""
+        name, everything = "reduce_scatter", [*outputs, *(tensor for shards in inputs for tensor in shards)]
         refuse_unfit(name, everything)
         reason = self._why_not(name, everything, opts.reduceOp)
         if reason:
             arguments = [outputs, inputs, opts]
             return self._over_host(name, reason, everything, "reduce_scatter", arguments, averaged=outputs)
-        transfers: list[Transfer] = []
+        starts: list[Start] = []
         finishes: list[Finish | None] = []
-        for output, parts in zip(outputs, inputs, strict=True):
-            for rank, part in enumerate(parts):
-                root = rank if self._spares_others(name) else None
+        for output, shards in zip(outputs, inputs, strict=True):
+            for rank, shard in enumerate(shards):
+                root = rank if self._rooted_is_unicast(name) else None
+                source = _travelling(shard, opts.reduceOp)
                 if rank != self.rank():
-                    scaled = scaled_copy(part, opts.reduceOp)
-                    transfers.append(self._keep_nothing(flat(part)[0] if scaled is None else scaled, root))
+                    # Results still arrive, since each frees a slot of the switch, but this rank does not use them.
+                    starts.append(_reduce(source, source, opts, NOTHING, root))
                     continue
-                transfer, finish = self._keep(part, 0, output, opts.reduceOp)
-                transfers.append(replace(transfer, root=root))
+                target, finish = slice_for(source, 0, output)
+                starts.append(_reduce(source, target, opts, None, root))
                 finishes.append(finish)
-        return self._through_network(name, outputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
+        return self._through_network(name, outputs, starts, in_order(finishes), opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any) -> Any:
-        """Like :meth:`reduce_scatter`, for parts of one tensor."""
+        """Like :meth:`reduce_scatter`, for shards of one tensor."""
         return self._scatter_sums("reduce_scatter_single", [output], [source], opts, [output, source, opts])
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
@@ -141,7 +158,8 @@ class Reductions(Paths):
         reason = self._why_not(name, [*outputs, *inputs], opts.reduceOp)
         if reason:
             return self._over_host(name, reason, inputs, name, arguments, averaged=outputs)
-        transfers: list[Transfer] = []
+        op = op_name(opts.reduceOp)
+        starts: list[Start] = []
         finishes: list[Finish | None] = []
         for output, source in zip(outputs, inputs, strict=True):
             if source.numel() != output.numel() * self.size():
@@ -149,31 +167,11 @@ class Reductions(Paths):
                     f"{name}: the input has {source.numel()} elements, which is not {self.size()} times the "
                     f"output's {output.numel()}"
                 )
-            transfer, finish = self._keep(source, self.rank() * output.numel(), output, opts.reduceOp)
-            transfers += self._for_each(transfer) if self._spares_others(name) else [transfer]
+            travelling = _travelling(source, opts.reduceOp)
+            target, finish = slice_for(travelling, self.rank() * output.numel(), output)
+            starts.append(partial(Network.reduce_scatter, source=travelling, target=target, op=op))
             finishes.append(finish)
-        return self._through_network(name, inputs, transfers, op_name(opts.reduceOp), in_order(finishes), opts)
-
-    def _for_each(self, transfer: Transfer) -> list[Transfer]:
-        """Make a reduce-scatter of one reduce for each rank, which brings the rank its part and nothing else."""
-        parts = transfer.source.tensor_split(self.size())
-        return [
-            Transfer(part, transfer.target, (0, part.numel()), rank)
-            if rank == self.rank()
-            else self._keep_nothing(part, rank)
-            for rank, part in enumerate(parts)
-        ]
-
-    def _keep(
-        self, source: torch.Tensor, start: int, output: torch.Tensor, reduce_op: Any
-    ) -> tuple[Transfer, Finish | None]:
-        """Bring the output's elements of the sum, which begin at `start`, to the output."""
-        scaled = scaled_copy(source, reduce_op)
-        travelling = flat(source)[0] if scaled is None else scaled
-        target, finish = part_of(travelling, start, output)
-        return Transfer(travelling, target, (start, start + output.numel())), finish
-
-    # A sum of no elements is a barrier.
+        return self._through_network(name, inputs, starts, in_order(finishes), opts)
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """Bring the root's tensor to every rank, whatever its type."""
@@ -182,16 +180,16 @@ class Reductions(Paths):
         if reason:
             return self._over_host("broadcast", reason, tensors, "broadcast", [tensors, opts])
         is_root = self.rank() == opts.rootRank
-        transfers: list[Broadcast] = []
+        starts: list[Start] = []
         finishes: list[Finish | None] = []
         for tensor in tensors:
-            travelling, finish = words(tensor, keep=is_root)
-            transfers.append(Broadcast(travelling, opts.rootRank))
+            travelling, finish = (source_of(tensor), None) if is_root else landing(tensor)
+            starts.append(partial(Network.broadcast, tensor=travelling, root=opts.rootRank))
             finishes.append(finish)
-        return self._through_network("broadcast", tensors, transfers, "", in_order(finishes), opts)
+        return self._through_network("broadcast", tensors, starts, in_order(finishes), opts)
 
     def barrier(self, opts: Any) -> Any:
         """Wait until every rank is here."""
         if self._is_alone("barrier"):
             return self._over_host("barrier", ALONE, [], "barrier", [opts])
-        return self._through_network("barrier", [], [], "sum", None, opts)
+        return self._through_network("barrier", [], [Network.barrier], None, opts)

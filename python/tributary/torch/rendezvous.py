@@ -49,7 +49,7 @@ class Meeting:
 
 
 class Rendezvous:
-    """One group's meeting: rank 0 tells where the switch is, and starts one if there is none."""
+    """One group's meeting: rank 0 publishes where the switch is, and starts one if there is none."""
 
     def __init__(
         self, store: dist.Store, rank: int, size: int, name: str, options: Options, patience: timedelta
@@ -59,7 +59,7 @@ class Rendezvous:
         if rank == 0:
             self.meeting = self._invite(name, options)
         else:
-            self.meeting = self._hear(options, patience)
+            self.meeting = self._receive(options, patience)
         try:
             self._await_all(patience)
         except BaseException:
@@ -71,7 +71,7 @@ class Rendezvous:
         try:
             switches = options.switches or [self._embed(options)]
         except Exception as error:
-            # The other ranks wait for rank 0, so they are told at once.
+            # The other ranks wait for rank 0: let them fail at once.
             self._store.set(_KEY, json.dumps({"error": f"rank 0 could not start its switch: {error}"}))
             raise
         job = f"torch-{nonce}-{_safe(name)}"[:MOST_LETTERS]
@@ -79,7 +79,7 @@ class Rendezvous:
         self._store.set(_KEY, json.dumps(asdict(meeting)))
         return meeting
 
-    def _hear(self, options: Options, patience: timedelta) -> Meeting:
+    def _receive(self, options: Options, patience: timedelta) -> Meeting:
         try:
             self._store.wait([_KEY], patience)
         except RuntimeError as error:  # Not every Store has an error of its own.
@@ -91,7 +91,7 @@ class Rendezvous:
             raise ConnectError(answer["error"])
         meeting = Meeting(**answer)
         own, first = options.switches, meeting.switches
-        if meeting.embedded or not own or not _core.sums_on_the_way(options.protocol):
+        if meeting.embedded or not own or not _core.processed_at_every_hop(options.protocol):
             return meeting
         # In a fabric every rank exchanges packets with the switch next to it.
         if len(own) != len(first):
@@ -119,14 +119,14 @@ class Rendezvous:
         return _Embedded.acquire(options.listen)
 
     def all_have_met(self) -> None:
-        """Delete the invitation once every rank has joined, lest a later group with this Store and name follow it."""
+        """Delete the invitation once every rank has joined: a later group with this Store and name must not use it."""
         if self._rank == 0:
             # Not every Store can delete keys.
             with contextlib.suppress(RuntimeError, NotImplementedError):
                 self._store.delete_key(_KEY)
 
     def leave(self, orderly: bool) -> None:
-        """Tell that this rank no longer needs the switch; rank 0 waits for all ranks before it stops its own switch."""
+        """Announce that this rank no longer needs the switch; rank 0 waits for all ranks before it stops its own."""
         try:
             if orderly:
                 self._wait_for_others()
@@ -157,8 +157,8 @@ class _Embedded:
     def acquire(cls, listen: str | None) -> str:
         with cls._lock:
             if cls._switch is None:
-                place = listen or _own_address()
-                cls._switch = tributary.Switch(place if _has_port(place) else f"{place}:0")
+                address = listen or _own_address()
+                cls._switch = tributary.Switch(address if _has_port(address) else f"{address}:0")
             cls._users += 1
             return cls._switch.address
 
@@ -178,21 +178,21 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.:@+=-]", "_", name)
 
 
-def _has_port(place: str) -> bool:
-    return re.search(r":\d+$", place) is not None and (place.count(":") == 1 or "]" in place)
+def _has_port(address: str) -> bool:
+    return re.search(r":\d+$", address) is not None and (address.count(":") == 1 or "]" in address)
 
 
 def _own_address() -> str:
     """The address by which others reach this host: the one that leads to MASTER_ADDR, which is rank 0's host."""
     master = os.environ.get("MASTER_ADDR") or socket.gethostname()
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        family, kind, protocol, _, target = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.connect(place)  # Sends nothing: the kernel chooses the address.
+            probe.connect(target)  # Sends nothing: the kernel chooses the address.
             address = str(probe.getsockname()[0])
     except OSError as error:
         raise ConnectError(
-            f"cannot tell the address of this host from the name {master} ({error}); set TRIBUTARY_LISTEN, or "
+            f"cannot find the address of this host from the name {master} ({error}); set TRIBUTARY_LISTEN, or "
             "TRIBUTARY_SWITCH to a running switch"
         ) from error
     return f"[{address}]" if ":" in address else address

@@ -11,7 +11,7 @@ import torch
 from torch._C._distributed_c10d import ReduceOp
 
 from tributary import _core
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 from tributary.sparse import SparseBytes, big_endian
 from tributary.torch.options import Options
 from tributary.torch.tensors import DTYPES, Tensors
@@ -29,7 +29,7 @@ def are_sparse(tensors: Tensors) -> bool:
 def options_of(options: Options) -> dict[str, str] | None:
     """The options of the job that sums a group's sparse tensors; None where its protocol has no such jobs.
 
-    Raises `Unsupported` where the group's other options do not go with that.
+    Raises `UnsupportedError` where the group's other options do not go with that.
     """
     sparse = _core.sparse_options(options.protocol, options.protocol_options)
     if sparse is None:
@@ -37,7 +37,9 @@ def options_of(options: Options) -> dict[str, str] | None:
     try:
         _core.check_options(options.protocol, sparse)
     except ValueError as error:
-        raise Unsupported(f"a sparse tensor has no sum with TRIBUTARY_OPTIONS={options.options}: {error}") from None
+        raise UnsupportedError(
+            f"a sparse tensor has no sum with TRIBUTARY_OPTIONS={options.options}: {error}"
+        ) from None
     return sparse
 
 
@@ -45,18 +47,18 @@ def op_name(name: str, tensors: Tensors, reduce_op: Any) -> str:
     """This package's name of the operator; refuses operators that cannot combine indices and values."""
     if reduce_op.op not in _OPS:
         op = reduce_op.op.name
-        raise Unsupported(f"{name} of a sparse tensor is SUM or AVG; for {op} use tensor.to_dense()")
+        raise UnsupportedError(f"{name} of a sparse tensor is SUM or AVG; for {op} use tensor.to_dense()")
     for tensor in tensors:
         if tensor.device.type != "cpu":
-            raise Unsupported(f"{name} of a sparse tensor on {tensor.device} is not supported; use tensor.cpu()")
+            raise UnsupportedError(f"{name} of a sparse tensor on {tensor.device} is not supported; use tensor.cpu()")
         if tensor.sparse_dim() == 0:
-            raise Unsupported(f"{name} of a sparse tensor without indices is not supported; use tensor.to_dense()")
+            raise UnsupportedError(f"{name} of a sparse tensor without indices is not supported; use tensor.to_dense()")
         if tensor.dtype not in DTYPES:
-            raise Unsupported(f"{name} of a sparse tensor of {tensor.dtype} is not supported; use tensor.float()")
+            raise UnsupportedError(f"{name} of a sparse tensor of {tensor.dtype} is not supported; use tensor.float()")
     return _OPS[reduce_op.op]
 
 
-class SparseTransfer:
+class SparseTensor:
     """One tensor's elements in the network."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -91,10 +93,10 @@ class SparseTransfer:
             return
         # All ranks bring either every element of an index or none.
         rows = np.unravel_index(indices[:: self._width] // self._width, self._whole)
-        places = torch.from_numpy(np.stack(rows))
+        positions = torch.from_numpy(np.stack(rows))
         size = self._tensor.element_size()
         words = torch.from_numpy(big_endian(values.view(f"u{size}"))).view(self._tensor.dtype)
         total = torch.sparse_coo_tensor(
-            places, words.reshape(-1, *self._dense), self._tensor.shape, is_coalesced=True, check_invariants=False
+            positions, words.reshape(-1, *self._dense), self._tensor.shape, is_coalesced=True, check_invariants=False
         )
         self._tensor.copy_(total)

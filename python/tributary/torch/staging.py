@@ -8,7 +8,7 @@ The order of streams, tested with streams that are made up, **untested on hardwa
   is only written may still be read by earlier kernels). The operation ends when the copy has: kernels that are launched
   after its `wait`, or from its future's callbacks, see the result whatever their stream.
 
-Neither copy needs `record_stream`: the tensors are held until the host has seen the copy's end.
+Neither copy needs `record_stream`: the tensors are kept alive until the host has seen the copy's end.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Staged:
                     back.append(partial(Landing(value.detach()).bring, hosts[id(value)]))
             return hosts[id(value)]
 
-        staged = [stage(argument, brings_back and place == 0) for place, argument in enumerate(arguments)]
+        staged = [stage(argument, brings_back and index == 0) for index, argument in enumerate(arguments)]
         return Staged(staged, [hosts.get(id(tensor), tensor) for tensor in averaged], back)
 
     def after(self, finish: Callable[[], None] | None) -> Callable[[], None] | None:

@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from tributary.errors import Unsupported
+from tributary.errors import UnsupportedError
 from tributary.torch import staging
 from tributary.torch.transit import Finish
 
@@ -30,20 +30,20 @@ def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
     """Refuse tensors that neither path can take."""
     for tensor in tensors:
         if tensor.layout != torch.strided:
-            raise Unsupported(
+            raise UnsupportedError(
                 f"{name} of a sparse tensor ({tensor.layout}) is not supported; use tensor.to_dense(), or "
                 "sparse=False in an Embedding"
             )
         if tensor.device.type != "cpu" and not staging.is_staged(tensor):
-            raise Unsupported(f"{name} of a tensor on {tensor.device} is not supported; use tensor.cpu()")
+            raise UnsupportedError(f"{name} of a tensor on {tensor.device} is not supported; use tensor.cpu()")
 
 
 def size_in_bytes(tensors: list[torch.Tensor]) -> int:
     """Bytes of all elements."""
-    return sum(held(tensor).numel() * tensor.element_size() for tensor in tensors)
+    return sum(elements_in(tensor).numel() * tensor.element_size() for tensor in tensors)
 
 
-def held(tensor: torch.Tensor) -> torch.Tensor:
+def elements_in(tensor: torch.Tensor) -> torch.Tensor:
     """The elements that the tensor holds: of a sparse tensor, its values."""
     return tensor._values() if tensor.layout == torch.sparse_coo else tensor
 
@@ -65,6 +65,12 @@ def flat(tensor: torch.Tensor, values: torch.Tensor | None = None) -> tuple[torc
     return copy, way_back(tensor, copy)
 
 
+def source_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's elements in C order, for the network to read: the tensor itself if it is flat, else a copy."""
+    tensor = tensor.detach()
+    return tensor if is_flat(tensor) else flat_copy(tensor)
+
+
 def flat_copy(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's elements in C order, in memory of their own."""
     if staging.is_staged(tensor):
@@ -72,38 +78,35 @@ def flat_copy(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
 
 
-def part_of(source: torch.Tensor, start: int, output: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
+def slice_for(source: torch.Tensor, start: int, output: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
     """Where the elements from `start` of the sum of `source` go: into the output itself, or into memory in between.
 
-    The network may write into the source only what it has read there: the part at its own place.
+    The network may write into the source only where it has read the same elements.
     """
-    output = output.detach()
     size = source.element_size()
-    at, place = output.data_ptr(), source.data_ptr()
-    in_place = at == place + start * size
-    apart = at + output.numel() * size <= place or place + source.numel() * size <= at
-    if is_flat(output) and (in_place or apart):
-        return output, None
+    at, base = output.data_ptr(), source.data_ptr()
+    same_memory = at == base + start * size
+    separate = at + output.numel() * size <= base or base + source.numel() * size <= at
+    if same_memory or separate:
+        return landing(output)
     copy = torch.empty(output.shape, dtype=output.dtype)
-    return copy, way_back(output, copy)
+    return copy, way_back(output.detach(), copy)
 
 
-def words(tensor: torch.Tensor, keep: bool) -> tuple[torch.Tensor, Finish | None]:
-    """The tensor's memory as 32-bit words, with its values if `keep`, and the conversion back.
+def landing(tensor: torch.Tensor) -> tuple[torch.Tensor, Finish | None]:
+    """Memory in C order for a result, and the conversion back; the tensor itself if it is flat."""
+    tensor = tensor.detach()
+    if is_flat(tensor):
+        return tensor, None
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype)
+    return copy, way_back(tensor, copy)
 
-    Broadcasts bring words as they are, whatever they mean.
-    """
-    target = tensor.detach()
-    size = size_in_bytes([target])
-    if is_flat(target) and size % 4 == 0 and target.data_ptr() % 4 == 0:
-        as_words = target.reshape(-1).view(torch.uint8).view(torch.int32)
-        return as_words, None
-    travelling = torch.zeros((size + 3) // 4, dtype=torch.int32)
-    as_target = travelling.view(torch.uint8)[:size].view(target.dtype).view(target.shape)
-    if keep:
-        as_target.copy_(flat_copy(target) if staging.is_staged(target) else target)
-        return travelling, None
-    return travelling, way_back(target, as_target)
+
+def memory(tensor: torch.Tensor, start: int = 0, end: int | None = None) -> tuple[int, int, torch.Tensor]:
+    """The memory of a flat tensor's elements from `start` to before `end`: address, bytes, and the tensor as owner."""
+    size = tensor.element_size()
+    stop = tensor.numel() if end is None else end
+    return tensor.data_ptr() + start * size, (stop - start) * size, tensor
 
 
 def way_back(tensor: torch.Tensor, values: torch.Tensor) -> Finish:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from tributary import Pending
-from tributary.errors import CollectiveTimeout
+from tributary._core import Pending
+from tributary.errors import CollectiveTimeoutError
 
 #: What remains to do once all results have come.
 Finish = Callable[[], None]
@@ -30,7 +30,7 @@ class Transit:
         """Wait for the end of all; raise the error of one that failed.
 
         Raises:
-            StillUnderWay: where the patience, if it is more than nothing, ends first.
+            StillRunningError: where the patience, if it is more than nothing, ends first.
 
         """
         deadline = time.monotonic() + patience.total_seconds() if patience > timedelta(0) else None
@@ -40,11 +40,11 @@ class Transit:
             for kind, words in self._hints.items():
                 if isinstance(error, kind):
                     error.args = (f"{error.args[0]} ({words})", *error.args[1:])
-            if isinstance(error, CollectiveTimeout):
+            if isinstance(error, CollectiveTimeoutError):
                 entitle(error, f"{self._title} timed out, after a timeout of {self._timeout:g} s")
             raise
         if not arrived:
-            raise StillUnderWay(
+            raise StillRunningError(
                 f"{self._title} is still under way after {patience.total_seconds():g} s; it goes on until the timeout "
                 "of its group, wait again"
             )
@@ -57,7 +57,7 @@ class Transit:
         return True
 
 
-class StillUnderWay(CollectiveTimeout):
+class StillRunningError(CollectiveTimeoutError):
     """A wait that was shorter than its operation, which goes on."""
 
 

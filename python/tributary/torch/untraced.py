@@ -1,7 +1,7 @@
-"""What ``torch.compile`` does not look into: the backend is no part of anybody's model.
+"""Hides the backend from ``torch.compile``, since it is not part of anybody's model.
 
-While a compiled step runs, Dynamo looks at every Python function that is called, also at those that PyTorch's C++ calls
-for a gradient's collective. It can make nothing of locks and threads, and warns of each.
+While a compiled step runs, Dynamo traces every Python function that is called, also those that PyTorch's C++ calls for
+a gradient's collective. It cannot trace locks and threads, and warns of each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Hidden:
         return self._disabled.__get__(owner, kind)  # type: ignore[attr-defined]
 
 
-if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 15):
+if tuple(int(number) for number in torch.__version__.split(".")[:2]) < (2, 15):
     # PyTorch 2.14's Dynamo compiles it all the same, and then the search for the method fails with "does not support
     # broadcast". `torch.compiler.disable` would import Dynamo.
     from torch._C._dynamo import eval_frame

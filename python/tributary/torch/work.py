@@ -13,10 +13,10 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from tributary.torch.agreement import Agreement
-from tributary.torch.callbacks import Callbacks, OrderedFuture, tell
+from tributary.torch.callbacks import Callbacks, OrderedFuture, complete
 from tributary.torch.health import Health
-from tributary.torch.process import Home
-from tributary.torch.transit import Finish, StillUnderWay, Transit, entitle
+from tributary.torch.process import ForkGuard
+from tributary.torch.transit import Finish, StillRunningError, Transit, entitle
 from tributary.torch.untraced import untraced
 
 _NO_TIMEOUT = timedelta(0)
@@ -35,9 +35,9 @@ class Result(list[torch.Tensor]):
 _here = threading.local()
 
 
-def last_asked() -> _Work | None:
+def take_last_work() -> _Work | None:
     """The work whose future this thread asked for last; forgets it."""
-    work, _here.asked = getattr(_here, "asked", None), None
+    work, _here.last = getattr(_here, "last", None), None
     return work
 
 
@@ -58,7 +58,7 @@ class _Work(Work):
         self._health = health
         #: The work's name in messages: "all_reduce 12 of group default_pg".
         self.title = title
-        self._home = Home()
+        self._home = ForkGuard()
         self._result = Result(tensors)
         self._finish = finish
         self._lock = threading.Lock()
@@ -85,17 +85,17 @@ class _Work(Work):
                 futures = [self._ordered, self._future]
         # Outside the lock: callbacks of the futures may call this work again.
         for future in futures:
-            self._tell(future)
+            self._complete(future)
         if self._error is not None:
             raise self._error
 
-    def _tell(self, future: torch.futures.Future[Any] | None) -> None:
+    def _complete(self, future: torch.futures.Future[Any] | None) -> None:
         if future is not None:
-            tell(future, self._result if self._error is None else self._error)
+            complete(future, self._result if self._error is None else self._error)
 
     def get_future(self) -> torch.futures.Future[Any]:
         """The future of the tensors that C++ knows."""
-        _here.asked = self
+        _here.last = self
         with self._lock:
             late = self._ended and self._future is None
             if self._handed is None:
@@ -105,7 +105,7 @@ class _Work(Work):
                 self._handed = self._future.then(_value)
             handed = self._handed
         if late:
-            self._tell(self._future)
+            self._complete(self._future)
         return handed
 
     def ordered_future(self) -> OrderedFuture | None:
@@ -113,13 +113,13 @@ class _Work(Work):
         with self._lock:
             late = self._ended and self._ordered is None
             if self._ordered is None:
-                self._ordered = OrderedFuture(self._callbacks, self._devices(), self.settle)
+                self._ordered = OrderedFuture(self._callbacks, self._devices(), self.finish_quietly)
             ordered = self._ordered
         if late:
-            self._tell(ordered)
+            self._complete(ordered)
         return ordered
 
-    def settle(self) -> None:
+    def finish_quietly(self) -> None:
         """Bring the end about, if this thread can; an error is left for the caller."""
 
     def _devices(self) -> list[torch.device]:
@@ -169,7 +169,7 @@ class NetworkWork(_Work):
         if not self._ended:
             try:
                 self._transit.wait(timeout)
-            except StillUnderWay:
+            except StillRunningError:
                 raise
             except Exception as failed:
                 error = failed
@@ -179,17 +179,17 @@ class NetworkWork(_Work):
     def is_completed(self) -> bool:
         """Whether the operation has ended, successfully or not."""
         if not self._ended and self._transit.is_done():
-            self.settle()
+            self.finish_quietly()
         return self._ended
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future of the tensors, which ends even if no thread waits."""
         future = super().get_future()
         if not self._ended:
-            self._completer.see_to(self)
+            self._completer.complete_later(self)
         return future
 
-    def settle(self) -> None:
+    def finish_quietly(self) -> None:
         """Wait for the end; an error is left for the caller."""
         try:
             self.wait()
@@ -220,7 +220,7 @@ class HostWork(_Work):
         self._agreement = agreement
         self._give_up = give_up
         self._follows = False
-        self._tells_by_itself = True
+        self._reports_its_end = True
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Wait until the result is in the caller's tensors; raise the operation's error if it failed."""
@@ -241,13 +241,13 @@ class HostWork(_Work):
             return
         try:
             self._agreement.wait(timeout)
-        except StillUnderWay:
+        except StillRunningError:
             raise
         except Exception as error:
             self._give_up()
             self._conclude(error)
 
-    def settle(self) -> None:
+    def finish_quietly(self) -> None:
         """Wait until it is clear that Gloo's part can end; Gloo reports its end."""
         with contextlib.suppress(Exception):
             self._agree(_NO_TIMEOUT)
@@ -255,7 +255,7 @@ class HostWork(_Work):
     def is_completed(self) -> bool:
         """Whether the operation has ended. Gloo's sends and receives report their end only after a wait."""
         if self._agreement is not None and self._agreement.is_done():
-            self.settle()
+            self.finish_quietly()
         if not self._ended and self._inner.is_completed():
             try:
                 self.wait()
@@ -278,18 +278,18 @@ class HostWork(_Work):
             inner = self._inner.get_future()
         except RuntimeError:
             # Gloo's sends and receives have no future: ours ends when a thread has waited.
-            self._tells_by_itself = False
+            self._reports_its_end = False
             return
-        inner.add_done_callback(self._hear)
+        inner.add_done_callback(self._on_done)
         if self._agreement is not None:
             # Gloo does not report the end of an operation on which ranks disagree.
-            self._completer.see_to(self)
+            self._completer.complete_later(self)
 
     def ordered_future(self) -> OrderedFuture | None:
         """Like for all works. A callback that waits for a send would keep all other callbacks waiting."""
-        return super().ordered_future() if self._tells_by_itself else None
+        return super().ordered_future() if self._reports_its_end else None
 
-    def _hear(self, inner: torch.futures.Future[Any]) -> None:
+    def _on_done(self, inner: torch.futures.Future[Any]) -> None:
         # Gloo counts its work as under way until its future's callbacks have returned, so it cannot be waited for here.
         error: RuntimeError | None = None
         try:
@@ -298,9 +298,9 @@ class HostWork(_Work):
             error = failed
         # The caller gets the error through our futures.
         with contextlib.suppress(Exception):
-            # A rank that hears first that ranks disagree may be gone before the others have heard it: all ranks'
-            # descriptions tell more than its closed connection.
-            with contextlib.suppress(StillUnderWay):
+            # The first rank that finds a disagreement may leave before the others have found it. All ranks'
+            # descriptions say more than its closed connection.
+            with contextlib.suppress(StillRunningError):
                 self._agree(_NO_TIMEOUT if error is None else _LAST_WORDS)
             self._conclude(error)
 
@@ -342,7 +342,7 @@ class Completer:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def see_to(self, work: NetworkWork | HostWork) -> None:
+    def complete_later(self, work: NetworkWork | HostWork) -> None:
         """End the work as soon as its transfers have ended."""
         with self._lock:
             if self._thread is None:
@@ -352,7 +352,7 @@ class Completer:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
-            work.settle()
+            work.finish_quietly()
             del work
 
     def close(self) -> None:

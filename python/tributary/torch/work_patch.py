@@ -15,7 +15,7 @@ from typing import Any
 from torch._C._distributed_c10d import Work
 
 from tributary.torch.untraced import Hidden
-from tributary.torch.work import last_asked
+from tributary.torch.work import take_last_work
 
 
 def apply() -> None:
@@ -33,10 +33,10 @@ def _ordering(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def get_future(self: Any) -> Any:
         if type(self) is not Work:
             return original(self)
-        last_asked()
+        take_last_work()
         future = original(self)
-        asked = last_asked()
-        return asked.ordered_future() or future if asked is not None else future
+        work = take_last_work()
+        return work.ordered_future() or future if work is not None else future
 
     get_future.__doc__ = original.__doc__
     return get_future

@@ -1,21 +1,18 @@
 //! The subcommands: one line each here, one file or folder each beside this one.
 
-mod bench;
 mod collective;
 mod demo;
 mod doctor;
 mod fabric;
-mod fair;
+mod lab;
 mod manual;
 mod operator;
 mod ps;
 mod reproduce;
 mod sim;
-mod star;
 mod status;
 mod switch;
 mod top;
-mod traffic;
 
 use crate::failure::Failure;
 use crate::log::LogArgs;
@@ -25,8 +22,8 @@ const EXAMPLES: &str = "\
 Examples:
   One machine, three terminals: a switch and a job of two workers.
     tributary switch
-    tributary allreduce --switch 127.0.0.1 --job hello --rank 0 --world 2 --elements 1000000
-    tributary allreduce --switch 127.0.0.1 --job hello --rank 1 --world 2 --elements 1000000
+    tributary allreduce --switch 127.0.0.1 --job hello --rank 0 --world-size 2 --elements 1000000
+    tributary allreduce --switch 127.0.0.1 --job hello --rank 1 --world-size 2 --elements 1000000
 
   See it work on its own:              tributary demo
   Many switches on this machine:       tributary fabric examples/fabric.toml --allreduce 1000000
@@ -35,7 +32,9 @@ Examples:
   Which ranks are slow, live:          tributary top --switch 10.0.0.1
   What is wrong with this machine:     tributary doctor --switch 10.0.0.1
 
+Quantities have units: --timeout 30s, --memory 256MiB, --rate '1 Gbit/s', --loss 0.1%.
 Errors are one sentence on stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
+`tributary completions SHELL` and `tributary man DIR` write completions and manual pages.
 TRIBUTARY_SWITCH stands for --switch; TRIBUTARY_LOG=debug shows the log of any command, with
 TRIBUTARY_LOG_FORMAT=json as objects.";
 
@@ -55,37 +54,33 @@ pub enum Command {
     Ps(ps::Args),
     /// Be one worker of a job: sum an array with the other workers
     Allreduce(collective::AllreduceArgs),
-    /// The same, but the sum is for one of them
+    /// Be one worker of a job: sum an array with the other workers, for one of them
     Reduce(collective::ReduceArgs),
     /// Be one worker of a job: get one worker's array, bit for bit
     Broadcast(collective::BroadcastArgs),
-    /// Write operators of your own, and see what becomes of them
+    /// Check, compile and time your own operators
     Operator(operator::Args),
     /// Show a switch's jobs: members, slots, memory, packets, drops, and who is missing
     Status(status::Args),
-    /// Watch a switch's jobs live: what stands still, whom it waits for, which ranks are slow, until Ctrl-C
+    /// Watch a switch's jobs live: which are stalled, which ranks they wait for, which ranks are slow
     Top(top::Args),
-    /// Find out what is wrong with this machine or the way to a switch, and what mends it
+    /// Find out what is wrong with this machine or the path to a switch, and how to fix it
     Doctor(doctor::Args),
     /// Start a whole fabric of switches and hosts on this machine, or print the commands for real ones
     Fabric(fabric::Args),
-    /// Load a fabric's links with packets that its switches only forward
-    Traffic(traffic::Args),
-    /// See what a job and a flow under DCTCP each have of one cable
-    Fair(fair::Args),
-    /// Measure ours against host-based allreduce over the same links
-    Bench(bench::Args),
     /// Watch a switch and four workers sum real tensors
     Demo(demo::Args),
-    /// Run any program on every host of a star of shaped links, with a switch in the middle
-    Star(star::Args),
-    /// Run what the papers published again, and see both results side by side
+    /// Repeat published experiments, and see both results side by side
     Reproduce(reproduce::Args),
     /// Run protocols on simulated networks of any size
     Sim(sim::Args),
-    /// Print what makes a shell complete this program's words
+    /// Experiment with real packets on this machine: benchmarks, stars of shaped links, other traffic
+    Lab(lab::Args),
+    /// Print the script that completes this program's commands and flags in a shell
+    #[command(hide = true)]
     Completions(manual::CompletionsArgs),
     /// Write manual pages, one for each command
+    #[command(hide = true)]
     Man(manual::ManArgs),
 }
 
@@ -102,13 +97,11 @@ impl Command {
             Command::Top(args) => args.json,
             Command::Doctor(args) => args.json,
             Command::Fabric(args) => args.json,
-            Command::Traffic(args) => args.json,
-            Command::Fair(args) => args.json,
-            Command::Bench(args) => args.json,
             Command::Demo(args) => args.json,
-            Command::Operator(_) | Command::Star(_) | Command::Completions(_) | Command::Man(_) => false,
+            Command::Operator(_) | Command::Completions(_) | Command::Man(_) => false,
             Command::Reproduce(args) => args.json,
             Command::Sim(args) => args.json(),
+            Command::Lab(args) => args.json(),
         }
     }
 
@@ -134,13 +127,10 @@ impl Command {
             Command::Top(args) => top::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Fabric(args) => fabric::run(args, program),
-            Command::Traffic(args) => traffic::run(args),
-            Command::Fair(args) => fair::run(args, program),
-            Command::Bench(args) => bench::run(args, program),
             Command::Demo(args) => demo::run(args, program),
-            Command::Star(args) => star::run(&args, program),
             Command::Reproduce(args) => reproduce::run(args, program),
             Command::Sim(args) => sim::run(args, program),
+            Command::Lab(args) => lab::run(args, program),
             Command::Completions(args) => manual::completions(&args),
             Command::Man(args) => manual::man(&args),
         }

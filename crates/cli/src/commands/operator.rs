@@ -30,7 +30,7 @@ Examples:
   tributary operator show                                       the operators that come along
   tributary operator bench maxloc                               what a packet costs, beside our own kernel
   tributary operator cycles loudest.expr -o cycles.csv          what an element costs on a small core of a switch
-  tributary allreduce --protocol {protocol} --op loudest.expr --job hello --rank 0 --world 1 --elements 1000
+  tributary allreduce --protocol {protocol} --op loudest.expr --job hello --rank 0 --world-size 1 --elements 1000
 
 A FILE ends with .expr (as in Python), .wat, .c (where clang and wasm-ld are) or .wasm, or is the name of an
 operator that comes along. What its elements are it says in a comment, or --element does: f32, or

@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tributary_net::heap;
+use tributary_net::os;
 use tributary_net::server::{RunningServer, ServerOptions};
 
-use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::flags::{parse_switch, resolve};
 use crate::log::LogArgs;
 use crate::output;
 
@@ -19,8 +19,8 @@ Examples:
     tributary switch --servers 10.0.0.7,10.0.0.8                          (10.0.0.1)
     tributary ps --switch 10.0.0.1                                        (10.0.0.7)
     tributary ps --switch 10.0.0.1                                        (10.0.0.8)
-    tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 0 --world 2 --elements 1000000
-    tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 1 --world 2 --elements 1000000
+    tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 0 --world-size 2 --elements 1000000
+    tributary allreduce --switch 10.0.0.1 --protocol ps --job a --rank 1 --world-size 2 --elements 1000000
   Where the firewall lets one port through:
     tributary ps --switch 10.0.0.1 --listen 10.0.0.7:4242
 
@@ -63,7 +63,7 @@ pub struct Args {
 
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
-    heap::return_slots_to_the_kernel();
+    os::return_slots_to_the_kernel();
     // Before the switch knows the server, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let switch = resolve(&args.switch)?;

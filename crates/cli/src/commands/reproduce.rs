@@ -11,15 +11,15 @@ use tributary_papers::{
     Basis, Change, Entry, Memory, Outcome, ReproduceError, Row, Tally, Verdict, Watch, catalogue, find,
 };
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::program::Program;
 use crate::python::draw;
-use crate::stage::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
-  tributary reproduce --list
+  tributary reproduce list
   tributary reproduce switchml-fig6
   tributary reproduce switchml-fig6 --seeds 10 --out figures
   tributary reproduce all --quick
@@ -44,27 +44,24 @@ the table, with the cause as far as the run could measure it.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The experiments, `<paper>-<figure>`, or `all`
-    #[arg(value_name = "ID", required_unless_present = "list")]
+    /// The experiments, `<paper>-<figure>`; or `all`; or `list`, which lists them
+    #[arg(value_name = "ID", required = true)]
     pub ids: Vec<String>,
-    /// List the experiments
-    #[arg(long, conflicts_with = "ids")]
-    pub list: bool,
     /// Small inputs: seconds, and figures that are less exact
     #[arg(long)]
     pub quick: bool,
     /// The paper's sizes where the file makes them smaller: hours
-    #[arg(long, conflicts_with_all = ["list", "quick"])]
+    #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Seeds of everything that is random; ranges are over them
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
     /// Change a parameter of every experiment that is named, as in 'network.queue=64 KiB' or 'lines.2.slots=64'
-    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "list")]
+    #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Run it again with each of the other values that its file names of what the paper leaves open, and say what each
     /// row is then, and where verdicts hold
-    #[arg(long, conflicts_with_all = ["list", "set"])]
+    #[arg(long, conflicts_with = "set")]
     pub vary: bool,
     /// Threads for each simulation; results are the same on any number of them. Where there are fewer runs than cores,
     /// as in a single point with --full, they make it faster
@@ -80,7 +77,7 @@ pub struct Args {
 
 /// Runs the experiments.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
-    if args.list {
+    if args.ids == ["list"] {
         return list(args.json);
     }
     let mut entries = chosen(&args.ids)?;
@@ -170,7 +167,7 @@ fn chosen(ids: &[String]) -> Result<Vec<Entry>, Failure> {
     }
     let entry = |id: &String| {
         find(id).ok_or_else(|| {
-            Failure::usage(format!("\"{id}\" is no experiment; `tributary reproduce --list` shows them all"))
+            Failure::usage(format!("\"{id}\" is not an experiment; `tributary reproduce list` shows them all"))
         })
     };
     ids.iter().map(entry).collect()

@@ -5,14 +5,14 @@ pub mod trees;
 use std::collections::BTreeMap;
 
 use tributary_net::client;
-use tributary_net::status::lag::LagStatus;
+use tributary_net::status::LagStatus;
 use tributary_net::status::{
     FabricStatus, JobServerStatus, JobStatus, MetricNumber, MetricStatus, OperatorStatus, ServerStatus, ShardStatus,
     SharedStatus, SwitchInfo, SwitchStatus,
 };
 
-use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::flags::{parse_switch, resolve};
 use crate::output::{self, Table, list};
 
 const EXAMPLES: &str = "\
@@ -99,8 +99,8 @@ fn about_switch(switch: &SwitchInfo) -> Vec<String> {
         lines.push(format!("below the switch at {parent}"));
     }
     lines.extend(switch.servers.iter().map(server));
-    if !switch.strangers.is_empty() {
-        lines.push(format!("packets of no job: {}", counts(&switch.strangers)));
+    if !switch.rejected_packets.is_empty() {
+        lines.push(format!("packets of no job: {}", counts(&switch.rejected_packets)));
     }
     for shard in &switch.shards {
         if !shard.alive {
@@ -133,7 +133,7 @@ fn server(server: &ServerStatus) -> String {
         [] => "serves no job".to_string(),
         jobs => format!("serves {}", jobs.join(", ")),
     };
-    format!("server {} is {}, {jobs}, heard {:.1} s ago", server.addr, server.state, server.heard_s_ago)
+    format!("server {} is {}, {jobs}, heard {:.1} s ago", server.addr, server.state, server.last_seen_s_ago)
 }
 
 /// The memory that jobs share at a switch, and their protocol's counts.
@@ -161,7 +161,7 @@ fn figures(metrics: &[MetricStatus]) -> String {
 fn about_fabric(fabric: &FabricStatus) -> Vec<String> {
     let mut lines = vec![format!("{} of a fabric whose jobs are formed at {}", fabric.node, fabric.controller)];
     if !fabric.ready {
-        lines.push(format!("it does not know the running jobs yet: {} has not told it", fabric.controller));
+        lines.push(format!("it does not know the running jobs yet: {} has not synced it", fabric.controller));
     }
     let mut table = Table::new([
         "PORT",
@@ -239,13 +239,13 @@ fn levels(job: &JobStatus) -> Vec<String> {
     let heard = |ago: Option<f64>| ago.map(|ago| format!(", heard {ago:.1} s ago")).unwrap_or_default();
     let below = job.switches.iter().map(|switch| {
         let addr = switch.addr.map_or("?".to_string(), |addr| addr.to_string());
-        let (ranks, heard) = (list(&switch.ranks), heard(switch.heard_s_ago));
+        let (ranks, heard) = (list(&switch.ranks), heard(switch.last_seen_s_ago));
         format!("{}: ranks {ranks} are below the switch at {addr}: {}{heard}", job.name, switch.state)
     });
     let above = job
-        .above
+        .parent
         .iter()
-        .map(|above| format!("{}: the switch above is {}{}", job.name, above.state, heard(above.heard_s_ago)));
+        .map(|parent| format!("{}: the switch above is {}{}", job.name, parent.state, heard(parent.last_seen_s_ago)));
     let here: Vec<u16> = job.members.iter().map(|member| member.rank).collect();
     let (below, above): (Vec<String>, Vec<String>) = (below.collect(), above.collect());
     let mut lines: Vec<String> = below.into_iter().chain(above).collect();

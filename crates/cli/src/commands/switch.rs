@@ -9,22 +9,23 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tributary_control::config::Tokens;
 use tributary_control::config::{OperatorsFile, SwitchConfigFile};
+use tributary_control::quantity::Bytes;
 use tributary_control::{IpNetwork, Limits};
-use tributary_net::heap;
+use tributary_net::os;
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
 use tributary_proto::protocols;
 
 use super::fabric;
-use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::flags::{parse_memory, parse_switch, resolve};
 use crate::log::LogArgs;
 use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
   tributary switch                                   every address of this machine, port 17777
-  tributary switch --listen 10.0.0.1:17777 --cores 2 --memory 256
+  tributary switch --listen 10.0.0.1:17777 --cores 2 --memory 256MiB
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
   tributary switch --parent 10.9.0.1:17777           below another switch, which sums for all racks
   tributary switch --config /etc/tributary.toml
@@ -39,15 +40,15 @@ The file has these keys; flags win over it:
   http = \"127.0.0.1:9100\"
   parent = \"10.9.0.1:17777\"
   cores = 2
-  memory_mib = 256
+  memory = \"256 MiB\"
   max_jobs = 64
   servers = [\"10.0.0.7\", \"10.1.0.0/16\"]
-  lease_s = 10.0             a member that is silent for so long is lost
-  grace_s = 30.0             a job with a lost member is removed so long after
-  finish_s = 10.0            what is being summed when it is asked to stop has so long to end
+  lease = \"10 s\"             a member that is silent for this long is lost
+  grace = \"30 s\"             a job with a lost member is removed this long after
+  finish = \"10 s\"            running collectives have this long to end when it is asked to stop
   [[quota]]                  the first whose pattern fits the job's name counts
   jobs = \"team-a-*\"
-  memory_mib = 64
+  memory = \"64 MiB\"
   max_slots = 512
   max_world_size = 16
   [operators]                which operators of jobs' own it serves: \"any\", \"none\", or SHA-256s with commas
@@ -56,16 +57,16 @@ The file has these keys; flags win over it:
 
 Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
 receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
-On SIGHUP it reads quotas and tokens anew; running jobs stay. On SIGTERM it takes no more joins and ends when
-nothing is being summed any more, or after finish_s; on Ctrl-C, and on a second signal, at once.
+On SIGHUP it reads quotas and tokens again; running jobs stay. On SIGTERM it takes no more joins and ends when
+nothing is being summed any more, or after `finish`; on Ctrl-C, and on a second signal, at once.
 The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that shrink.
-Exit codes: 0 when it was asked to stop; 2 for settings that a person has to mend, a port that is taken among them.";
+Exit codes: 0 when it was asked to stop; 2 for settings that a person must correct, such as a port in use.";
 
 /// The option of protocols whose jobs share aggregators.
 const AGGREGATORS: &str = "aggregators";
 
 fn memory_help() -> String {
-    format!("Memory for jobs and for what they share, in MiB [default: {}]", Limits::DEFAULT_MEMORY_MIB)
+    format!("Memory for jobs and for what they share [default: {}]", Limits::DEFAULT_MEMORY)
 }
 
 /// The flags of `tributary switch`.
@@ -81,8 +82,8 @@ pub struct Args {
     /// Threads that aggregate, each with its own share of the slots [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 24), help = memory_help())]
-    pub memory: Option<u64>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory, help = memory_help())]
+    pub memory: Option<Bytes>,
     /// Serve /status, /jobs and /metrics on this address too
     #[arg(long, value_name = "ADDR:PORT")]
     pub http: Option<SocketAddr>,
@@ -125,7 +126,7 @@ pub struct Args {
 
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
-    heap::return_slots_to_the_kernel();
+    os::return_slots_to_the_kernel();
     allow_many_connections();
     // Before the ports are open, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
@@ -133,7 +134,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (Some(file), Some(node)) => {
             let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options() };
             let switch = fabric::daemon::start(&file, node, args.operators.clone())?;
-            fabric::daemon::tell_ready(&switch, node, args.json)?;
+            fabric::daemon::print_ready(&switch, node, args.json)?;
             // A switch of a fabric has no quotas and no tokens to read again.
             let signal = signals.forever().find(|&signal| signal != SIGHUP);
             switch.stop();
@@ -142,7 +143,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         _ => {
             let options = options(&args)?;
             let switch = RunningSwitch::start(&options).map_err(not_started)?;
-            tell_ready(&switch, &options, args.json)?;
+            print_ready(&switch, &options, args.json)?;
             let signal = serve(&mut signals, &args, options, &switch)?;
             switch.stop();
             signal
@@ -188,11 +189,10 @@ fn renew(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch) -> Re
     let sentence = match options(args) {
         Ok(new) => {
             let same = SwitchOptions { quotas: running.quotas.clone(), tokens: running.tokens.clone(), ..new.clone() };
-            let others =
-                if same == *running { "" } else { "; what else has changed holds when the switch starts anew" };
+            let others = if same == *running { "" } else { "; what else has changed holds when the switch restarts" };
             (running.quotas, running.tokens) = (new.quotas, new.tokens);
             switch.renew(running);
-            format!("read quotas and tokens anew{others}")
+            format!("read quotas and tokens again{others}")
         }
         Err(failure) => {
             let sentence = format!("quotas and tokens stay as they were: {}", failure.sentence());
@@ -247,7 +247,7 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     let mut limits = Limits::new(options.memory_bytes as u64, options.shards as u16);
     file.apply(&mut limits);
     options.shards = args.cores.unwrap_or(limits.shards).into();
-    options.memory_bytes = args.memory.map_or(limits.memory_bytes, |mib| mib << 20) as usize;
+    options.memory_bytes = args.memory.map_or(limits.memory_bytes, |memory| memory.0) as usize;
     options.http = args.http.or(file.http);
     options.parent = args.parent.as_deref().map(resolve).transpose()?.or(file.parent);
     options.max_jobs = limits.max_jobs;
@@ -281,7 +281,7 @@ fn clients(options: &SwitchOptions) -> String {
     }
 }
 
-fn tell_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
+fn print_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
     let (listen, http) = (switch.listen_addr(), switch.http_addr());
     let memory_mib = options.memory_bytes >> 20;
     if json {

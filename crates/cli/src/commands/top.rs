@@ -8,8 +8,8 @@ use std::time::Duration;
 use tributary_net::client;
 use tributary_net::history::{History, JobHistory, Straggler};
 
-use crate::address::{parse_switch, resolve};
 use crate::failure::Failure;
+use crate::flags::{parse_switch, parse_time, resolve};
 use crate::output::{self, Table, list};
 
 const EXAMPLES: &str = "\
@@ -20,9 +20,9 @@ Examples:
 
 COLLECTIVE is the one that ranks are in, by its number in the job, or how many are done; a line below
 says who has not begun one that others are in. STILL FOR is how long no sum was completed while some rank is waited for; WAITS FOR are those ranks.
-SLOW are the ranks that the others waited for in the last minute, and at how many of all looks. The
-switch takes one look a second, and remembers them: --json has goodput and packets of no use look by
-look, and http://SWITCH shows the same as a page. Ranks of one speed are waited for about equally
+SLOW are the ranks that the others waited for in the last minute, and in how many of all samples. The
+switch takes one sample a second, and keeps them: --json has goodput and packets of no use sample by
+sample, and http://SWITCH shows the same as a page. Ranks of one speed are waited for about equally
 often, a straggler nearly always. Where stdout is no terminal, screens follow one another. Ctrl-C
 ends it.";
 
@@ -38,9 +38,9 @@ pub struct Args {
     /// The switch; port 17777 where none is given
     #[arg(long, value_name = "ADDR:PORT", env = "TRIBUTARY_SWITCH", value_parser = parse_switch)]
     pub switch: String,
-    /// Seconds from one screen to the next
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    pub interval: f64,
+    /// Time from one screen to the next
+    #[arg(long, value_name = "TIME", default_value = "1 s", value_parser = parse_interval)]
+    pub interval: Duration,
     /// One screen
     #[arg(long)]
     pub once: bool,
@@ -49,11 +49,8 @@ pub struct Args {
     pub json: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.25..=3_600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("say a number of seconds from 0.25 to 3600".to_string()),
-    }
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    parse_time(text, Duration::from_millis(250)..=Duration::from_secs(3600))
 }
 
 /// Shows the switch's observations until it is stopped.
@@ -64,7 +61,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         if args.once {
             return Ok(());
         }
-        sleep(Duration::from_secs_f64(args.interval));
+        sleep(args.interval);
     }
 }
 

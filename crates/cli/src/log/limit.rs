@@ -25,28 +25,28 @@ const REFILL: Duration = Duration::from_millis(200);
 
 /// The state of one kind of line.
 struct Bucket {
-    room: u32,
+    tokens: u32,
     filled: Duration,
     left_out: u64,
 }
 
 impl Bucket {
     fn new(now: Duration) -> Bucket {
-        Bucket { room: BURST, filled: now, left_out: 0 }
+        Bucket { tokens: BURST, filled: now, left_out: 0 }
     }
 
     /// How many lines were left out before this one; `None` if this one is left out too.
     fn admit(&mut self, now: Duration) -> Option<u64> {
         let more = now.saturating_sub(self.filled).as_nanos() / REFILL.as_nanos();
         if more > 0 {
-            self.room = u32::try_from(more).unwrap_or(BURST).saturating_add(self.room).min(BURST);
+            self.tokens = u32::try_from(more).unwrap_or(BURST).saturating_add(self.tokens).min(BURST);
             self.filled = now;
         }
-        if self.room == 0 {
+        if self.tokens == 0 {
             self.left_out += 1;
             return None;
         }
-        self.room -= 1;
+        self.tokens -= 1;
         Some(std::mem::take(&mut self.left_out))
     }
 }

@@ -35,7 +35,7 @@ pub enum Format {
 }
 
 impl LogArgs {
-    /// The flags of commands that are no daemons: warnings only, unless the environment says otherwise.
+    /// The flags of commands that are not daemons: warnings only, unless the environment says otherwise.
     pub fn of_environment() -> Result<LogArgs, Failure> {
         let variable = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
         let format = variable("TRIBUTARY_LOG_FORMAT", "text");
@@ -55,8 +55,8 @@ impl LogArgs {
     /// Starts the log. All lines are written when the result is dropped.
     pub fn start(&self) -> Result<Log, Failure> {
         let filter = self.filter().ok_or_else(|| {
-            let asked = &self.level;
-            Failure::usage(format!("'{asked}' is no level of the log: say error, warn, info, debug or trace"))
+            let level = &self.level;
+            Failure::usage(format!("'{level}' is not a level of the log: say error, warn, info, debug or trace"))
         })?;
         let sink = Sink::start()?;
         let filter = filter.and(Limit::new(sink.clone(), self.log_format));

@@ -1,4 +1,4 @@
-//! The way of lines to stderr: a thread writes them. If no program reads stderr, lines are lost and counted, and the
+//! How lines reach stderr: a thread writes them. If no program reads stderr, lines are lost and counted, and the
 //! logging thread goes on: a switch must not stop because its journal does.
 
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// How many lines may wait to be written.
-const ROOM: usize = 4_096;
+const QUEUE_LINES: usize = 4_096;
 /// How long the end of the program waits for the reader of stderr.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -34,26 +34,26 @@ impl Sink {
     }
 
     fn start_with(out: impl Write + Send + 'static) -> io::Result<Sink> {
-        let (orders, obeyed) = sync_channel(ROOM);
+        let (orders, received) = sync_channel(QUEUE_LINES);
         let lost = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&lost);
-        Builder::new().name("log".into()).spawn(move || write_all(&obeyed, &counter, out))?;
+        Builder::new().name("log".into()).spawn(move || write_all(&received, &counter, out))?;
         Ok(Sink { orders, lost })
     }
 
-    /// Queues a line if there is room for it.
+    /// Queues a line if the queue is not full.
     pub fn push(&self, line: Vec<u8>) {
         if self.orders.try_send(Order::Write(line)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits, but not for ever, until all queued lines are written.
+    /// Waits, but not indefinitely, until all queued lines are written.
     pub fn flush(&self) {
         let start = Instant::now();
         let (done, is_done) = sync_channel(1);
         let mut order = Order::Flush(done);
-        // A full channel has room again once the thread has written a line.
+        // A full channel takes lines again once the thread has written a line.
         while let Err(refused) = self.orders.try_send(order) {
             let TrySendError::Full(again) = refused else { return };
             if start.elapsed() > PATIENCE {
@@ -143,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_logs_goes_on_where_nobody_reads_and_what_was_lost_is_told() {
+    fn a_logging_thread_goes_on_if_nobody_reads_and_lost_lines_are_counted() {
         let out = Slow::default();
         let sink = Sink::start_with(out.clone()).unwrap();
         let stuck = out.0.1.lock().unwrap();
-        for number in 0..2 * ROOM {
+        for number in 0..2 * QUEUE_LINES {
             sink.push(format!("line {number}\n").into_bytes());
         }
         drop(stuck);
@@ -160,7 +160,7 @@ mod tests {
         let lost: usize =
             text.lines().filter_map(|line| line.strip_prefix("WARN ")?.split(' ').next()?.parse::<usize>().ok()).sum();
         let written = text.lines().filter(|line| line.starts_with("line ")).count();
-        assert_eq!(written + lost, 2 * ROOM);
-        assert!(lost >= ROOM - 1, "{lost}");
+        assert_eq!(written + lost, 2 * QUEUE_LINES);
+        assert!(lost >= QUEUE_LINES - 1, "{lost}");
     }
 }

@@ -44,7 +44,7 @@ impl Header {
     /// The header and the bytes behind it; the error completes a sentence that begins with the file's name.
     pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
         let (text, body) = split(bytes)?;
-        let text = std::str::from_utf8(&bytes[text]).map_err(|_| "has a .npy header that is no text".to_string())?;
+        let text = std::str::from_utf8(&bytes[text]).map_err(|_| "has a .npy header that is not text".to_string())?;
         let descr = value(text, "descr")?;
         let (dtype, big_endian) = parse_descr(descr)?;
         let order = match value(text, "fortran_order")?.split([',', '}']).next().unwrap_or("").trim() {
@@ -141,7 +141,7 @@ fn parse_descr(text: &str) -> Result<(DType, bool), String> {
 }
 
 fn parse_shape(text: &str) -> Result<Vec<usize>, String> {
-    let damaged = || "has a damaged .npy header: its shape is no tuple of lengths".to_string();
+    let damaged = || "has a damaged .npy header: its shape is not a tuple of lengths".to_string();
     let (inside, _) = text.strip_prefix('(').and_then(|rest| rest.split_once(')')).ok_or_else(damaged)?;
     let lengths = inside.split(',').map(str::trim).filter(|length| !length.is_empty());
     lengths.map(|length| length.trim_end_matches('L').parse().map_err(|_| damaged())).collect()

@@ -51,7 +51,7 @@ fn every_order_of_three_dimensions_is_its_own_inverse() {
 }
 
 #[test]
-fn floats_convert_to_the_type_that_is_asked_for_and_back() {
+fn floats_convert_to_the_type_that_is_requested_and_back() {
     let text = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
     let array = Array::parse(&file(text, &1.0f32.to_le_bytes()), Some(DType::BF16)).unwrap();
     assert_eq!(array.data, Data::BF16(vec![bf16::from_f32(1.0)]));
@@ -99,7 +99,7 @@ fn integers_and_floats_do_not_mix() {
 }
 
 #[test]
-fn wrong_files_are_told_in_a_sentence() {
+fn wrong_files_are_refused_with_a_sentence() {
     assert!(Array::parse(b"", None).unwrap_err().contains("is no .npy file"));
     assert!(Array::parse(b"PK\x03\x04", None).unwrap_err().contains("is no .npy file"));
     assert!(Array::parse(b"\x93NUMPY", None).unwrap_err().contains("header is cut off"));
@@ -110,8 +110,10 @@ fn wrong_files_are_told_in_a_sentence() {
     assert!(problem("{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", &[0; 4]).contains("type '<u4'"));
     assert!(problem("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", &[]).contains("records"));
     assert!(problem("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }", &[]).contains("fortran_order"));
-    assert!(problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", &[]).contains("shape is no tuple"));
-    assert!(problem("{'descr': '<f4', 'fortran_order': False, 'shape': ((((", &[]).contains("shape is no tuple"));
+    assert!(
+        problem("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", &[]).contains("shape is not a tuple")
+    );
+    assert!(problem("{'descr': '<f4', 'fortran_order': False, 'shape': ((((", &[]).contains("shape is not a tuple"));
     let short = problem("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", &[0; 11]);
     assert!(short.contains("holds 11 bytes of elements where its shape (3 of f32) needs 12"), "{short}");
 }

@@ -144,7 +144,7 @@ fn simulated(protocol: &Protocol, hosts: usize, rate: u64, elements: u64, grante
 }
 
 /// The same, real: the median of the slowest rank, and what the switch granted.
-fn real(protocol: &Protocol, network: &Network, job: &str, world: usize, elements: u64) -> (Measure, Granted) {
+fn real(protocol: &Protocol, network: &Network, job: &str, world_size: usize, elements: u64) -> (Measure, Granted) {
     let elements = elements.to_string();
     let words = [
         "--elements",
@@ -152,13 +152,13 @@ fn real(protocol: &Protocol, network: &Network, job: &str, world: usize, element
         "--iters",
         "9",
         "--timeout",
-        "60",
+        "60s",
         "--protocol",
         protocol.name,
         "--dtype",
         TYPE,
     ];
-    let workers = network.workers(job, world, &words);
+    let workers = network.workers(job, world_size, &words);
     let slots = network.until("a job", |status| {
         status.jobs.iter().find(|found| found.name == job && found.slots > 0).map(|found| found.slots)
     });

@@ -33,7 +33,7 @@ fn real(file: impl AsRef<Path>, elements: u64, words: &[&str]) -> Option<Value> 
     let _turn = alone();
     let program = env!("CARGO_BIN_EXE_tributary");
     let mut command = Command::new(program);
-    command.arg("fabric").arg(file.as_ref()).args(["--json", "--dtype", TYPE, "--timeout", "100"]);
+    command.arg("fabric").arg(file.as_ref()).args(["--json", "--dtype", TYPE, "--timeout", "100s"]);
     command.env("TRIBUTARY", program);
     command.args(["--allreduce", &elements.to_string(), "--iters", &ITERS.to_string()]).args(words);
     let output = command.output().unwrap();
@@ -97,8 +97,8 @@ fn a_fabric_agrees_within_15_percent() {
 }
 
 /// A fabric that loses nothing, with four spines.
-const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\ncontroller = \"leaf0\"\nrate_mbps = 200\nqueue_kib = 1024\nlossless = true\n\
-                        mark_above_kib = 64\nmark_all_above_kib = 512\n[leaf_spine]\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n";
+const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\nseat = \"leaf0\"\nrate = \"200 Mbit/s\"\nqueue = \"1024 KiB\"\nlossless = true\n\
+                        mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\n[leaf_spine]\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n";
 
 /// A run over planned trees.
 #[derive(Clone, Copy)]

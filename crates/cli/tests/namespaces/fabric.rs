@@ -14,7 +14,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");
 
 /// Shell functions: `four` does something on two hosts behind each leaf, the last with words of its own; `same` with the same.
 const FOUR: &str = "
-    worker() { ip netns exec $1 $TRIBUTARY $3 --switch $2 --rank $4 --world 4 --timeout 60 --json --protocol canary $5; }
+    worker() { ip netns exec $1 $TRIBUTARY $3 --switch $2 --rank $4 --world-size 4 --timeout 60s --json --protocol canary $5; }
     four() {
         worker $NS_host0 10.77.128.1 $1 0 \"$2\" & worker $NS_host1 10.77.128.1 $1 1 \"$2\" &
         worker $NS_host4 10.77.128.2 $1 2 \"$2\" & worker $NS_host5 10.77.128.2 $1 3 \"$3\" & wait
@@ -46,7 +46,7 @@ pub fn sum(words: &[&str]) -> Option<Value> {
 
 /// The same over the fabric of another file.
 pub fn sum_of(file: &str, words: &[&str]) -> Option<Value> {
-    let output = fabric_of(file, &[&["--json", "--timeout", "100"], words].concat())?;
+    let output = fabric_of(file, &[&["--json", "--timeout", "100s"], words].concat())?;
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     for switch in switches(&report) {
@@ -107,7 +107,7 @@ fn an_option_of_switches_reaches_each_of_them_and_one_that_none_has_is_refused_w
 
 #[test]
 fn floats_are_summed_within_their_bound_beside_other_traffic_on_one_spine() {
-    let traffic = ["--traffic", "host3:host7:150:spine0"];
+    let traffic = ["--traffic", "host3:host7:150Mbit/s:spine0"];
     let Some(report) = sum(&[&["--allreduce", "1000000", "--dtype", "f32"], &traffic[..]].concat()) else { return };
     assert_eq!(report["ranks"].as_array().unwrap().len(), 6, "the hosts of the traffic do not sum");
     assert!(passed(&report, "leaf1", "host7") > 1_000, "the traffic arrives: {report}");
@@ -157,29 +157,29 @@ fn hosts_reduce_to_one_and_broadcast_from_one() {
     assert_eq!((of("reduce").len(), of("broadcast").len()), (4, 4), "{stdout}{}", text(&output.stderr));
     assert_eq!(checked(&of("reduce")), [2]);
     assert_eq!(checked(&of("broadcast")), [0, 1, 2]);
-    let complaints = text(&output.stderr);
-    assert_eq!(complaints.matches("rank 3 brings sum of 5000 f32 elements for rank 2").count(), 4, "{complaints}");
+    let errors = text(&output.stderr);
+    assert_eq!(errors.matches("rank 3 brings sum of 5000 f32 elements for rank 2").count(), 4, "{errors}");
 }
 
 #[test]
 fn what_a_fabric_cannot_take_is_refused_with_one_sentence() {
     let script = "
-        worker() { ip netns exec $1 $TRIBUTARY allreduce --switch $2 --job $3 --elements 10 --timeout 20 $4; }
-        worker $NS_host0 10.77.128.1 ring '--rank 0 --world 1 --protocol ring'
-        worker $NS_host1 10.77.128.1 twice '--rank 0 --world 2 --protocol canary' &
-        worker $NS_host1 10.77.128.1 twice '--rank 1 --world 2 --protocol canary'
+        worker() { ip netns exec $1 $TRIBUTARY allreduce --switch $2 --job $3 --elements 10 --timeout 20s $4; }
+        worker $NS_host0 10.77.128.1 ring '--rank 0 --world-size 1 --protocol ring'
+        worker $NS_host1 10.77.128.1 twice '--rank 0 --world-size 2 --protocol canary' &
+        worker $NS_host1 10.77.128.1 twice '--rank 1 --world-size 2 --protocol canary'
         wait
-        worker $NS_leaf0 10.77.192.4 stray '--rank 0 --world 1 --protocol canary'
+        worker $NS_leaf0 10.77.192.4 stray '--rank 0 --world-size 1 --protocol canary'
         ip netns exec $NS_control $TRIBUTARY status --switch 10.77.192.1 --json
     ";
     let Some(output) = fabric(&["--run", script]) else { return };
     // Two of them complain at the same time: their lines may run into each other.
-    let complaints = text(&output.stderr);
-    let times = |sentence: &str| complaints.matches(sentence).count();
-    assert_eq!(times("tributary: error: "), 4, "{complaints}");
-    assert_eq!(times("ring is not for a fabric of switches"), 1, "{complaints}");
-    assert_eq!(times("rank 0 and rank 1 are both on host1"), 2, "{complaints}");
-    assert_eq!(times("rank 0 comes from 10.77.192.1, which is no host of the fabric"), 1, "{complaints}");
+    let errors = text(&output.stderr);
+    let times = |sentence: &str| errors.matches(sentence).count();
+    assert_eq!(times("tributary: error: "), 4, "{errors}");
+    assert_eq!(times("ring is not for a fabric of switches"), 1, "{errors}");
+    assert_eq!(times("rank 0 and rank 1 are both on host1"), 2, "{errors}");
+    assert_eq!(times("rank 0 comes from 10.77.192.1, which is not a host of the fabric"), 1, "{errors}");
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status["switch"]["fabric"]["node"], "leaf0");
     assert_eq!(status["jobs"], Value::Array(Vec::new()));

@@ -1,5 +1,5 @@
 //! Switches of a fabric that die while hosts sum: what goes on, and what every rank is told. The fabric is that of
-//! `fabric.rs`; leaf1 is the only switch of hosts 4 to 7, the spines are on the way of everybody, and spine1 is the seat.
+//! `fabric.rs`; leaf1 is the only switch of hosts 4 to 7, the spines are on the way of everybody, and spine1 is the controller.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tributary");
 /// A collective's time. Who is not told of a death learns of it then.
 const TIMEOUT_S: u64 = 60;
 /// Who is told learns of it well before.
-pub const TOLD_S: u64 = 20;
+pub const FAIL_WITHIN_S: u64 = 20;
 
 /// What a shell script finds: the workers of a job that sums for a while, and the end of a switch. A switch that is
 /// started again is not waited for.
@@ -21,7 +21,7 @@ const WORDS: &str = r#"
     job() { for rank in 0 1 2 3 4 5 6 7; do
         eval "place=\$NS_host$rank"
         timeout 100 ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((rank / 4 + 1)) --job $1 \
-            --rank $rank --world 8 --dtype i32 --elements $2 --iters $3 --timeout $TIMEOUT --json \
+            --rank $rank --world-size 8 --dtype i32 --elements $2 --iters $3 --timeout ${TIMEOUT}s --json \
             > "$DIR/$1.$rank.out" 2> "$DIR/$1.$rank.err" &
         workers="$workers $!"
     done; }
@@ -61,7 +61,7 @@ pub fn script_under(protocol: &str, dir: &Path, script: &str) -> Option<Output> 
 }
 
 /// What each of the eight ranks of a job complained of.
-pub fn complaints(dir: &Path, job: &str) -> Vec<String> {
+pub fn errors_of(dir: &Path, job: &str) -> Vec<String> {
     let read = |rank| std::fs::read_to_string(dir.join(format!("{job}.{rank}.err"))).unwrap().trim().to_string();
     (0..8).map(read).collect()
 }
@@ -76,16 +76,16 @@ fn a_leaf_that_dies_is_told_to_every_rank_with_the_ranks_behind_it() {
     let dir = tempfile::tempdir().unwrap();
     let output = script(dir.path(), "job long 500000 100000; busy; end leaf1; all");
     let Some(output) = output else { return };
-    let complaints = complaints(dir.path(), "long");
-    for (rank, complaint) in complaints.iter().enumerate() {
+    let errors = errors_of(dir.path(), "long");
+    for (rank, error) in errors.iter().enumerate() {
         let wanted = match rank {
             0..4 => "the switch 10.77.128.2:17777 is gone, and ranks 4, 5, 6, 7 with it",
             _ => "the switch 10.77.128.2:17777 does not answer any more",
         };
-        assert!(complaint.contains(wanted) && complaint.lines().count() == 1, "rank {rank}: {complaint}");
+        assert!(error.contains(wanted) && error.lines().count() == 1, "rank {rank}: {error}");
     }
     let elapsed = seconds(dir.path(), "told") - seconds(dir.path(), "ended");
-    assert!(elapsed < TOLD_S, "after {elapsed} s: {}", text(&output.stderr));
+    assert!(elapsed < FAIL_WITHIN_S, "after {elapsed} s: {}", text(&output.stderr));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn a_leaf_that_is_started_again_at_once_costs_no_element() {
     let dir = tempfile::tempdir().unwrap();
     let words = "job long 500000 30; busy; end leaf1; again leaf1; all; end leaf1";
     let Some(output) = script(dir.path(), words) else { return };
-    let complaints = complaints(dir.path(), "long");
-    assert!(complaints.iter().all(String::is_empty), "{complaints:?} {}", text(&output.stderr));
+    let errors = errors_of(dir.path(), "long");
+    assert!(errors.iter().all(String::is_empty), "{errors:?} {}", text(&output.stderr));
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn a_seat_that_is_started_again_costs_no_element_and_the_next_job_is_formed_ther
     let words = "job long 500000 40; busy; end spine1; sleep 2; again spine1; all; job next 1000 1; all; end spine1";
     let Some(output) = script(dir.path(), words) else { return };
     for job in ["long", "next"] {
-        let complaints = complaints(dir.path(), job);
-        assert!(complaints.iter().all(String::is_empty), "{job}: {complaints:?} {}", text(&output.stderr));
+        let errors = errors_of(dir.path(), job);
+        assert!(errors.iter().all(String::is_empty), "{job}: {errors:?} {}", text(&output.stderr));
     }
 }
 
@@ -113,10 +113,10 @@ fn without_its_seat_a_fabric_sums_to_the_end_and_refuses_the_next_job_with_one_s
     let dir = tempfile::tempdir().unwrap();
     let words = "job long 500000 40; busy; end spine1; all; job next 1000 1; all";
     let Some(output) = script(dir.path(), words) else { return };
-    let complaints_of = |job| complaints(dir.path(), job);
-    assert!(complaints_of("long").iter().all(String::is_empty), "{:?} {}", complaints_of("long"), text(&output.stderr));
-    for complaint in complaints_of("next") {
+    let errors_for = |job| errors_of(dir.path(), job);
+    assert!(errors_for("long").iter().all(String::is_empty), "{:?} {}", errors_for("long"), text(&output.stderr));
+    for error in errors_for("next") {
         let wanted = "switch spine1, where this fabric's jobs are formed, cannot be asked at 10.77.192.4:17777";
-        assert!(complaint.contains(wanted) && complaint.lines().count() == 1, "{complaint}");
+        assert!(error.contains(wanted) && error.lines().count() == 1, "{error}");
     }
 }

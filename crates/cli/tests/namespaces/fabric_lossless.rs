@@ -6,7 +6,7 @@ use tributary_proto::protocols;
 use crate::namespaces::fabric::{fabric_of, switches};
 use crate::namespaces::network::text;
 
-const FILE: &str = "secret = \"0123456789abcdef\"\nrate_mbps = 100\nqueue_kib = 1024\nlossless = true\n\
+const FILE: &str = "secret = \"0123456789abcdef\"\nrate = \"100 Mbit/s\"\nqueue = \"1024 KiB\"\nlossless = true\n\
                     [leaf_spine]\nleaves = 2\nspines = 1\nhosts_per_leaf = 3\n";
 
 fn port<'a>(report: &'a Value, from: &str, to: &str) -> &'a Value {
@@ -23,7 +23,7 @@ fn twice_what_a_cable_takes_pauses_hosts_and_switches_and_drops_nothing() {
     // Twelve seconds: the spine's queue takes in little more than leaf1 lets out, so it fills slowly.
     let mut words =
         vec!["--json", "--allreduce", "200000", "--iters", "60", "--dtype", "i32", "--protocol", protocol.name];
-    words.extend(["--traffic", "host0:host3:100", "--traffic", "host4:host3:100", "--timeout", "100"]);
+    words.extend(["--traffic", "host0:host3:100Mbit/s", "--traffic", "host4:host3:100Mbit/s", "--timeout", "100s"]);
     let Some(output) = fabric_of(file.to_str().unwrap(), &words) else { return };
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -72,7 +72,7 @@ fn a_spine_that_is_killed_in_the_middle_costs_no_element_whoever_sums() {
 #[test]
 fn floats_are_summed_within_their_bound_beside_other_traffic() {
     for protocol in with_aggregators() {
-        let traffic = ["--traffic", "host3:host7:150:spine0"];
+        let traffic = ["--traffic", "host3:host7:150Mbit/s:spine0"];
         let words = ["--allreduce", "400000", "--dtype", "f32", "--protocol", protocol.name];
         let Some(report) = sum(&[&words[..], &traffic].concat()) else { return };
         assert_eq!(report["ranks"].as_array().unwrap().len(), 6, "the hosts of the traffic do not sum");
@@ -90,7 +90,7 @@ fn where_all_cross_the_queue_of_other_traffic_packets_are_marked_and_the_sum_is_
             EXAMPLE.replace("spines = 2", "spines = 1").replace("controller = \"spine1\"", "controller = \"spine0\"");
         fs::write(&file, one_spine).unwrap();
         let words = ["--allreduce", "1000000", "--dtype", "f32", "--protocol", protocol.name];
-        let traffic = ["--traffic", "host3:host7:150:spine0"];
+        let traffic = ["--traffic", "host3:host7:150Mbit/s:spine0"];
         let Some(report) = sum_of(file.to_str().unwrap(), &[&words[..], &traffic].concat()) else { return };
         shared(&report, protocol);
         let ports = switches(&report).iter().flat_map(|switch| switch["ports"].as_array().unwrap());

@@ -18,7 +18,7 @@ const WORDS: &str = r#"
     job() { name=$1; op=$2; shift 2; rank=0; for host in 0 1 4 5; do
         eval "place=\$NS_host$host"
         ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((host / 4 + 1)) --job $name --op $op \
-            --rank $rank --world 4 --timeout 60 --json "$@" > "$DIR/$name.$rank.out" 2> "$DIR/$name.$rank.err" &
+            --rank $rank --world-size 4 --timeout 60s --json "$@" > "$DIR/$name.$rank.out" 2> "$DIR/$name.$rank.err" &
         workers="$workers $!"; rank=$((rank + 1))
     done; }
     all() { for worker in $workers; do wait $worker; done; workers=; }
@@ -35,14 +35,14 @@ fn script(dir: &Path, operators: &str, script: &str) -> Option<Output> {
 
 fn reports(dir: &Path, job: &str) -> Vec<Value> {
     let of = |rank| {
-        let complaint = fs::read_to_string(dir.join(format!("{job}.{rank}.err"))).unwrap();
+        let error = fs::read_to_string(dir.join(format!("{job}.{rank}.err"))).unwrap();
         let report = fs::read_to_string(dir.join(format!("{job}.{rank}.out"))).unwrap();
-        serde_json::from_str(&report).unwrap_or_else(|_| panic!("rank {rank} of {job}: {complaint}"))
+        serde_json::from_str(&report).unwrap_or_else(|_| panic!("rank {rank} of {job}: {error}"))
     };
     (0..4).map(of).collect()
 }
 
-fn complaints(dir: &Path, job: &str) -> Vec<String> {
+fn errors_of(dir: &Path, job: &str) -> Vec<String> {
     (0..4).map(|rank| fs::read_to_string(dir.join(format!("{job}.{rank}.err"))).unwrap()).collect()
 }
 
@@ -69,14 +69,14 @@ fn a_leaf_that_serves_no_operators_refuses_the_jobs_of_its_hosts_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let operators = "[operators]\nallow = \"any\"\nat = { leaf1 = \"none\" }\n";
     let Some(_) = script(dir.path(), operators, "job max maxloc --elements 1000; all") else { return };
-    for complaint in complaints(dir.path(), "max") {
-        assert!(complaint.contains("switch leaf1, which has members, does not take it"), "{complaint}");
-        assert!(complaint.contains("this switch serves no operators of jobs' own"), "{complaint}");
+    for error in errors_of(dir.path(), "max") {
+        assert!(error.contains("switch leaf1, which has members, does not take it"), "{error}");
+        assert!(error.contains("this switch serves no operators of jobs' own"), "{error}");
     }
     let dir = tempfile::tempdir().unwrap();
     let Some(_) = script(dir.path(), "", "job max maxloc --elements 1000; all") else { return };
-    for complaint in complaints(dir.path(), "max") {
-        assert!(complaint.contains("[operators] allow"), "{complaint}");
+    for error in errors_of(dir.path(), "max") {
+        assert!(error.contains("[operators] allow"), "{error}");
     }
 }
 
@@ -88,9 +88,9 @@ fn an_operator_that_fails_anywhere_in_a_fabric_ends_its_own_job_by_name_and_no_o
     let words = "job good xor --elements 400001 --iters 5
                  job bad $DIR/trap.wat --input $DIR/input.npy --iters 1000; all; sleep 2; status 1; status 3";
     let Some(_) = script(dir.path(), "[operators]\nallow = \"any\"\n", words) else { return };
-    for complaint in complaints(dir.path(), "bad") {
-        assert!(complaint.contains("operator trap") && complaint.contains("has trapped"), "{complaint}");
-        assert!(complaint.contains("; the job is over"), "{complaint}");
+    for error in errors_of(dir.path(), "bad") {
+        assert!(error.contains("operator trap") && error.contains("has trapped"), "{error}");
+        assert!(error.contains("; the job is over"), "{error}");
     }
     for report in reports(dir.path(), "good") {
         assert_eq!(report["checked"], true, "{report}");

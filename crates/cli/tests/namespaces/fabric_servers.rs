@@ -12,13 +12,13 @@ use crate::namespaces::sharing::served;
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 
-/// Shell functions: `job NAME ...` has two hosts behind each leaf sum, each with its output and its complaint in files of its own;
-/// `busy NAME` waits until they do; `status` asks the seat.
+/// Shell functions: `job NAME ...` has two hosts behind each leaf sum, each with its output and its error in files of its own;
+/// `busy NAME` waits until they do; `status` asks the controller.
 const WORDS: &str = r#"
     job() { name=$1; shift; rank=0; for host in 0 1 4 5; do
         eval "place=\$NS_host$host"
         ip netns exec $place "$TRIBUTARY" allreduce --protocol $PROTOCOL --switch 10.77.128.$((host / 4 + 1)) --job $name \
-            --rank $rank --world 4 --dtype i32 --json "$@" > "$DIR/$name.$rank.out" 2> "$DIR/$name.$rank.err" &
+            --rank $rank --world-size 4 --dtype i32 --json "$@" > "$DIR/$name.$rank.out" 2> "$DIR/$name.$rank.err" &
         workers="$workers $!"; rank=$((rank + 1))
     done; }
     all() { for worker in $workers; do wait $worker; done; workers=; }
@@ -32,7 +32,7 @@ const WORDS: &str = r#"
 /// The example's fabric with servers, and these words.
 fn fabric(dir: &Path, words: &[&str]) -> Option<Output> {
     let file = dir.join("fabric.toml");
-    let named = EXAMPLE.replace("rate_mbps = 200 ", "servers = [\"host3\", \"host7\"]\nrate_mbps = 200 ");
+    let named = EXAMPLE.replace("rate = \"200 Mbit/s\" ", "servers = [\"host3\", \"host7\"]\nrate = \"200 Mbit/s\" ");
     assert!(named.contains("host7"));
     fs::write(&file, named).unwrap();
     fabric_of(file.to_str().unwrap(), words)
@@ -44,7 +44,7 @@ fn servers_sum_what_a_fabrics_switches_have_no_room_for() {
         let dir = tempfile::tempdir().unwrap();
         for (aggregators, expected) in [(0, 0.0..=0.0), (2, 0.0..=0.999)] {
             let option = format!("{protocol}.aggregators={aggregators}");
-            let words = ["--allreduce", "200000", "--dtype", "i32", "--json", "--timeout", "100", "--protocol"];
+            let words = ["--allreduce", "200000", "--dtype", "i32", "--json", "--timeout", "100s", "--protocol"];
             let words = [&words[..], &[protocol.name, "--switch-option", &option]].concat();
             let Some(output) = fabric(dir.path(), &words) else { return };
             assert!(output.status.success(), "{}", text(&output.stderr));
@@ -68,18 +68,18 @@ fn a_server_of_a_fabric_that_is_killed_is_named_by_every_rank_and_the_next_job_d
         let dir = tempfile::tempdir().unwrap();
         let script = format!(
             "DIR='{}'\nPROTOCOL={protocol}\n{WORDS}
-            job orphans --elements 400000 --iters 1000000 --timeout 60; busy
+            job orphans --elements 400000 --iters 1000000 --timeout 60s; busy
             kill -9 $(ip netns pids $NS_host7); all
-            job next --elements 100000 --iters 2 --timeout 60; all; status",
+            job next --elements 100000 --iters 2 --timeout 60s; all; status",
             dir.path().display()
         );
         let option = format!("{protocol}.aggregators=16");
         let Some(_) = fabric(dir.path(), &["--switch-option", &option, "--run", &script]) else { return };
         let read = |name: String| fs::read_to_string(dir.path().join(name)).unwrap();
         for rank in 0..4 {
-            let complaint = read(format!("orphans.{rank}.err"));
-            let named = complaint.contains("server 1 (10.77.0.8:") && complaint.contains("is gone: its process ended");
-            assert!(named, "{protocol}, rank {rank}: {complaint}");
+            let error = read(format!("orphans.{rank}.err"));
+            let named = error.contains("server 1 (10.77.0.8:") && error.contains("is gone: its process ended");
+            assert!(named, "{protocol}, rank {rank}: {error}");
             let report: Value = serde_json::from_str(&read(format!("next.{rank}.out"))).unwrap();
             assert_eq!((&report["servers"], &report["checked"]), (&Value::from(1), &Value::from(true)), "{report}");
         }

@@ -8,7 +8,7 @@ use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 
 use crate::namespaces::fabric::{fabric, fabric_of, passed, sum};
-use crate::namespaces::fabric_deaths::{TOLD_S, complaints, script_under, seconds};
+use crate::namespaces::fabric_deaths::{FAIL_WITHIN_S, errors_of, script_under, seconds};
 use crate::namespaces::network::text;
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
@@ -58,7 +58,7 @@ fn a_spine_that_dies_is_named_to_every_rank_and_the_next_job_runs_over_the_other
         let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
         let wanted = "ran through spine0, which is dead; connect again to run over spine1";
         assert_broken(dir.path(), wanted, &output.stderr);
-        let next = complaints(dir.path(), "next");
+        let next = errors_of(dir.path(), "next");
         assert!(next.iter().all(String::is_empty), "{protocol}: {next:?}");
     }
 }
@@ -81,17 +81,17 @@ fn a_spine_that_comes_back_without_its_sums_ends_the_job_by_name() {
     let words = "job long 500000 100000; busy; end spine0; again spine0; all; job next 100000 2; all; end spine0";
     let Some(output) = script_under("switchml", dir.path(), words) else { return };
     assert_broken(dir.path(), "ran through spine0, which ", &output.stderr);
-    let next = complaints(dir.path(), "next");
+    let next = errors_of(dir.path(), "next");
     assert!(next.iter().all(String::is_empty), "{next:?}");
 }
 
 fn assert_broken(dir: &Path, wanted: &str, stderr: &[u8]) {
-    for (rank, complaint) in complaints(dir, "long").iter().enumerate() {
-        let whole = complaint.contains("of job \"long\" ") && complaint.contains(wanted);
-        assert!(whole && complaint.lines().count() == 1, "rank {rank}: {complaint}");
+    for (rank, error) in errors_of(dir, "long").iter().enumerate() {
+        let whole = error.contains("of job \"long\" ") && error.contains(wanted);
+        assert!(whole && error.lines().count() == 1, "rank {rank}: {error}");
     }
     let elapsed = seconds(dir, "told") - seconds(dir, "ended");
-    assert!(elapsed < TOLD_S, "after {elapsed} s: {}", text(stderr));
+    assert!(elapsed < FAIL_WITHIN_S, "after {elapsed} s: {}", text(stderr));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_planted_anew() 
         let dir = tempfile::tempdir().unwrap();
         let words = "job long 500000 100000; busy; end leaf1; all";
         let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
-        for (rank, complaint) in complaints(dir.path(), "long").iter().enumerate() {
+        for (rank, error) in errors_of(dir.path(), "long").iter().enumerate() {
             let wanted: &[&str] = match rank {
                 0..4 => &[
                     "ran through leaf1, which is dead",
@@ -180,11 +180,11 @@ fn a_leaf_that_dies_is_named_to_every_rank_though_trees_could_be_planted_anew() 
                 ],
                 _ => &["the switch 10.77.128.2:17777 does not answer any more"],
             };
-            let whole = wanted.iter().any(|part| complaint.contains(part)) && complaint.lines().count() == 1;
-            assert!(whole, "{}, rank {rank}: {complaint}", protocol.name);
+            let whole = wanted.iter().any(|part| error.contains(part)) && error.lines().count() == 1;
+            assert!(whole, "{}, rank {rank}: {error}", protocol.name);
         }
         let elapsed = seconds(dir.path(), "told") - seconds(dir.path(), "ended");
-        assert!(elapsed < TOLD_S, "{}, after {elapsed} s: {}", protocol.name, text(&output.stderr));
+        assert!(elapsed < FAIL_WITHIN_S, "{}, after {elapsed} s: {}", protocol.name, text(&output.stderr));
     }
 }
 
@@ -195,9 +195,9 @@ fn a_leaf_that_is_started_again_at_once_costs_no_sum_nor_does_a_spine_that_dies_
         // Neighbours call the leaf dead after 0.3 s, and then no tree can be planned. The links alone keep the ranks busy for 8 s.
         let words = "job long 500000 100; busy; end leaf1; sleep 0.4; again leaf1; sleep 2; end spine0; all; end leaf1";
         let Some(output) = script_under(protocol.name, dir.path(), words) else { return };
-        let complaints = complaints(dir.path(), "long");
+        let errors = errors_of(dir.path(), "long");
         let told = text(&output.stderr);
-        assert!(complaints.iter().all(String::is_empty), "{}: {complaints:?} {told}", protocol.name);
+        assert!(errors.iter().all(String::is_empty), "{}: {errors:?} {told}", protocol.name);
     }
 }
 
@@ -207,7 +207,7 @@ fn a_spine_that_is_full_is_planned_around_and_the_report_says_so() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.placement == Placement::Trees) {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("fabric.toml");
-        fs::write(&file, format!("memory_mib_at = {{ spine0 = 0 }}\n{EXAMPLE}")).unwrap();
+        fs::write(&file, format!("memory_at = {{ spine0 = \"0 MiB\" }}\n{EXAMPLE}")).unwrap();
         let words = ["--allreduce", "300000", "--dtype", "i32", "--protocol", protocol.name];
         let Some(output) = fabric_of(file.to_str().unwrap(), &words) else { return };
         let said = text(&output.stdout);

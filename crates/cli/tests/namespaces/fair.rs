@@ -1,4 +1,4 @@
-//! `tributary fair` at small size: a flow under DCTCP, and a job that joins it on one cable.
+//! `tributary lab fair` at small size: a flow under DCTCP, and a job that joins it on one cable.
 
 use std::process::Command;
 
@@ -20,8 +20,10 @@ fn a_job_joins_a_flow_and_without_congestion_control_the_flow_has_less() {
         return;
     }
     let _turn = alone();
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_tributary")).args(["fair", "--seconds", "3", "--json"]).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tributary"))
+        .args(["lab", "fair", "--duration", "3s", "--json"])
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let share = |line: usize, who: &str| report["lines"][line][who].as_f64().unwrap();

@@ -6,7 +6,7 @@ use crate::namespaces::fabric_memory::with_aggregators;
 use crate::namespaces::network::{Network, checked};
 
 /// 300,000 elements are 834 packets up and as many down for each of four workers and five sums: 33,000 in all.
-const SUM: [&str; 6] = ["--elements", "300000", "--iters", "5", "--timeout", "60"];
+const SUM: [&str; 6] = ["--elements", "300000", "--iters", "5", "--timeout", "60s"];
 
 /// Protocols whose jobs share nothing in a switch.
 const PLAIN: [&str; 2] = ["switchml", "ring"];

@@ -95,21 +95,21 @@ impl Network {
     }
 
     /// A worker on the host of its rank.
-    pub fn worker(&self, job: &str, rank: usize, world: usize, words: &[&str]) -> Child {
+    pub fn worker(&self, job: &str, rank: usize, world_size: usize, words: &[&str]) -> Child {
         let mut command = tributary(self.star.host(rank));
         command.args(["allreduce", "--switch", &self.switch_addr().to_string(), "--job", job, "--json"]);
-        command.args(["--rank", &rank.to_string(), "--world", &world.to_string()]).args(words);
+        command.args(["--rank", &rank.to_string(), "--world-size", &world_size.to_string()]).args(words);
         command.spawn().unwrap()
     }
 
-    /// One worker for each of the first `world` hosts.
-    pub fn workers(&self, job: &str, world: usize, words: &[&str]) -> Vec<Child> {
-        (0..world).map(|rank| self.worker(job, rank, world, words)).collect()
+    /// One worker for each of the first `world_size` hosts.
+    pub fn workers(&self, job: &str, world_size: usize, words: &[&str]) -> Vec<Child> {
+        (0..world_size).map(|rank| self.worker(job, rank, world_size, words)).collect()
     }
 
     /// A job from beginning to end: every worker must end well, and say that it has checked the sum.
-    pub fn sum(&self, job: &str, world: usize, words: &[&str]) -> Vec<serde_json::Value> {
-        self.workers(job, world, words).into_iter().map(checked).collect()
+    pub fn sum(&self, job: &str, world_size: usize, words: &[&str]) -> Vec<serde_json::Value> {
+        self.workers(job, world_size, words).into_iter().map(checked).collect()
     }
 
     pub fn status(&self) -> SwitchStatus {
@@ -201,7 +201,7 @@ pub fn checked(child: Child) -> serde_json::Value {
 }
 
 /// The one sentence of a worker that must fail.
-pub fn complaint(child: Child) -> String {
+pub fn error_of(child: Child) -> String {
     let output = ended(child);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");

@@ -5,7 +5,7 @@ use std::fs;
 use tributary_proto::protocols;
 use tributary_testbed::Faults;
 
-use crate::namespaces::network::{Network, checked, complaint};
+use crate::namespaces::network::{Network, checked, error_of};
 
 /// A protocol that takes operators of jobs' own.
 pub fn protocol() -> &'static str {
@@ -44,7 +44,7 @@ fn an_operators_results_are_exact_under_loss_duplicates_and_reordering() {
     let mut sent_again = 0;
     for operator in ["matrix-2x2", "log-sum-exp", "xor", "maxloc"] {
         let words =
-            ["--protocol", protocol(), "--op", operator, "--elements", "150001", "--iters", "3", "--timeout", "60"];
+            ["--protocol", protocol(), "--op", operator, "--elements", "150001", "--iters", "3", "--timeout", "60s"];
         let reports = network.sum(operator, 4, &words);
         sent_again += reports.iter().map(|report| report["retransmissions"].as_u64().unwrap()).sum::<u64>();
     }
@@ -59,16 +59,16 @@ fn a_tenant_whose_modules_never_end_costs_other_tenants_no_sum() {
     fs::write(place("endless.wat"), xor_until_77777("(loop $for_ever (br $for_ever))")).unwrap();
     fs::write(place("input.npy"), npy(&[77_777; 50_000])).unwrap();
     let good: Vec<_> = (0..2)
-        .map(|rank| network.worker("good", rank, 2, &["--elements", "400000", "--iters", "60", "--timeout", "60"]))
+        .map(|rank| network.worker("good", rank, 2, &["--elements", "400000", "--iters", "60", "--timeout", "60s"]))
         .collect();
     let (operator, input) = (place("endless.wat"), place("input.npy"));
     for turn in 0..4 {
-        let words = ["--protocol", protocol(), "--op", &operator, "--input", &input, "--timeout", "60"];
+        let words = ["--protocol", protocol(), "--op", &operator, "--input", &input, "--timeout", "60s"];
         let bad: Vec<_> = (0..2).map(|rank| network.worker(&format!("bad-{turn}"), rank, 2, &words)).collect();
         for worker in bad {
-            let complaint = complaint(worker);
-            assert!(complaint.contains("the operator endless"), "{complaint}");
-            assert!(complaint.contains("did not end within") && complaint.contains("the job is over"), "{complaint}");
+            let error = error_of(worker);
+            assert!(error.contains("the operator endless"), "{error}");
+            assert!(error.contains("did not end within") && error.contains("the job is over"), "{error}");
         }
     }
     good.into_iter().for_each(|worker| drop(checked(worker)));

@@ -9,13 +9,13 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use tributary_testbed::{Faults, Namespace};
 
-use crate::namespaces::network::{Network, checked, complaint, end, ended, goes_on};
+use crate::namespaces::network::{Network, checked, end, ended, error_of, goes_on};
 
 /// Sums in the switch, and sums of hosts alone.
 const PROTOCOLS: [&str; 2] = ["switchml", "ring"];
 
 /// Longer than any test lives, and so is the timeout.
-const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600"];
+const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "600s"];
 
 fn ip(place: &Namespace, words: &[&str]) {
     assert!(place.command("ip").unwrap().args(words).status().unwrap().success(), "ip {words:?}");
@@ -72,7 +72,7 @@ fn a_way_that_becomes_narrower_in_the_middle_costs_a_pause_and_no_job() {
     for protocol in PROTOCOLS {
         let Some(network) = Network::build(2, Faults::default()) else { return };
         // Some seconds of work, of which each link takes 8 Mbit a time: most is left when the way becomes narrow.
-        let words = ["--elements", "250000", "--iters", "600", "--timeout", "60", "--protocol", protocol];
+        let words = ["--elements", "250000", "--iters", "600", "--timeout", "60s", "--protocol", protocol];
         let workers = network.workers("narrow", 2, &words);
         thread::sleep(Duration::from_secs(2));
         let (device, there) = (network.star.host_device(), network.star.host(1));
@@ -92,7 +92,7 @@ const NARROWEST: &str = "300";
 fn a_way_that_holds_no_piece_is_named_with_the_peer_that_packets_do_not_reach() {
     for protocol in PROTOCOLS {
         let Some(network) = Network::build(2, Faults::default()) else { return };
-        let words = ["--elements", "250000", "--iters", "100000", "--timeout", "6", "--protocol", protocol];
+        let words = ["--elements", "250000", "--iters", "100000", "--timeout", "6s", "--protocol", protocol];
         let mut workers = network.workers("cut", 2, &words);
         network.until("everybody joined", |status| {
             status.jobs.iter().any(|job| job.name == "cut" && job.state == "running").then_some(())
@@ -100,16 +100,13 @@ fn a_way_that_holds_no_piece_is_named_with_the_peer_that_packets_do_not_reach() 
         thread::sleep(Duration::from_secs(2));
         // Both ends lose what is longer, and tell nobody.
         ip(network.star.switch_box(), &["link", "set", &network.star.port_device(0), "mtu", NARROWEST]);
-        let complaint = complaint(workers.remove(0));
+        let error = error_of(workers.remove(0));
         let whom = match protocol == PROTOCOLS[0] {
             true => format!("the switch {}", network.switch_addr()),
             false => format!("rank 1 at {}:", network.star.host_addr(1)),
         };
-        assert!(
-            complaint.contains("packets of 504 bytes do not come back from") && complaint.contains(&whom),
-            "{complaint}"
-        );
-        assert!(!complaint.contains("rank 0 did not contribute"), "{complaint}");
+        assert!(error.contains("packets of 504 bytes do not come back from") && error.contains(&whom), "{error}");
+        assert!(!error.contains("rank 0 did not contribute"), "{error}");
         workers.into_iter().for_each(|worker| drop(ended(worker)));
     }
 }

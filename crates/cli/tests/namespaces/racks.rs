@@ -9,14 +9,14 @@ use tributary_net::status::SwitchStatus;
 use tributary_proto::protocols;
 use tributary_testbed::{Faults, Namespace, Racks, Shaping, StarOptions, requirements};
 
-use crate::namespaces::network::{self, checked, complaint, tributary};
+use crate::namespaces::network::{self, checked, error_of, tributary};
 
 const PORT: u16 = 17777;
 const HOSTS_PER_RACK: usize = 2;
-/// Longer than any test lives. Who is not told that somebody is gone asks by itself at three quarters of the timeout ...
-const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60"];
+/// Longer than any test lives. A rank that did not learn of a death asks by itself at three quarters of the timeout ...
+const ENDLESS: [&str; 6] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60s"];
 /// ... which is well after this.
-const TOLD: Duration = Duration::from_secs(20);
+const FAIL_WITHIN: Duration = Duration::from_secs(20);
 
 struct TwoRacks {
     racks: Racks,
@@ -46,11 +46,11 @@ impl TwoRacks {
 
     /// Ranks are dealt out in turn: even ones in the first rack, odd ones in the second.
     fn worker(&self, job: &str, rank: usize, words: &[&str]) -> Child {
-        let world = 2 * HOSTS_PER_RACK;
+        let world_size = 2 * HOSTS_PER_RACK;
         let rack = self.racks.rack(rank % 2);
         let mut command = tributary(rack.host(rank / 2));
         command.args(["allreduce", "--switch", &format!("{}:{PORT}", rack.switch_addr()), "--job", job, "--json"]);
-        command.args(["--rank", &rank.to_string(), "--world", &world.to_string()]).args(words);
+        command.args(["--rank", &rank.to_string(), "--world-size", &world_size.to_string()]).args(words);
         command.spawn().unwrap()
     }
 
@@ -107,7 +107,7 @@ fn two_racks_sum_exactly_though_the_links_between_them_lose_1_percent() {
     let Some(racks) = TwoRacks::build(Faults::loss(1.0)) else { return };
     let mut sent_again = 0;
     for dtype in ["i32", "f32", "bf16"] {
-        let reports = racks.sum(dtype, &["--elements", "300000", "--iters", "5", "--timeout", "60", "--dtype", dtype]);
+        let reports = racks.sum(dtype, &["--elements", "300000", "--iters", "5", "--timeout", "60s", "--dtype", dtype]);
         sent_again += reports.iter().map(|report| report["retransmissions"].as_u64().unwrap()).sum::<u64>();
     }
     assert!(sent_again > 0, "nothing was lost");
@@ -127,11 +127,11 @@ fn all_ranks_of_both_racks_write_the_same_bits() {
 }
 
 /// What the workers complain of after a death.
-fn told(workers: Vec<Child>) -> Vec<String> {
+fn errors_in_time(workers: Vec<Child>) -> Vec<String> {
     let death = Instant::now();
-    let complaints = workers.into_iter().map(complaint).collect();
-    assert!(death.elapsed() < TOLD, "after {:?}: {complaints:?}", death.elapsed());
-    complaints
+    let errors = workers.into_iter().map(error_of).collect();
+    assert!(death.elapsed() < FAIL_WITHIN, "after {:?}: {errors:?}", death.elapsed());
+    errors
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn a_killed_worker_is_named_in_both_racks() {
     let mut victim = workers.remove(3);
     victim.kill().unwrap();
     victim.wait().unwrap();
-    for complaint in told(workers) {
-        assert!(complaint.contains("rank 3 is gone: its process ended"), "{complaint}");
+    for error in errors_in_time(workers) {
+        assert!(error.contains("rank 3 is gone: its process ended"), "{error}");
     }
     racks.sum("next", &["--elements", "100000"]);
 }
@@ -169,8 +169,8 @@ fn a_killed_worker_is_named_in_dense_jobs_and_in_sparse_ones() {
         let mut victim = workers.remove(1);
         victim.kill().unwrap();
         victim.wait().unwrap();
-        for complaint in told(workers) {
-            assert!(complaint.contains("rank 1 is gone: its process ended"), "{words:?}: {complaint}");
+        for error in errors_in_time(workers) {
+            assert!(error.contains("rank 1 is gone: its process ended"), "{words:?}: {error}");
         }
     }
 }
@@ -182,8 +182,8 @@ fn killed_switches_are_named_in_sparse_jobs() {
         let workers = racks.workers("orphans", &dense_and_sparse()[0]);
         racks.until_busy("orphans");
         racks.kill(switch);
-        let complaints = told(workers);
-        assert!(complaints[0].contains(wanted) && complaints[2].contains(wanted), "{complaints:?}");
+        let errors = errors_in_time(workers);
+        assert!(errors[0].contains(wanted) && errors[2].contains(wanted), "{errors:?}");
     }
 }
 
@@ -194,12 +194,12 @@ fn a_killed_switch_of_a_rack_is_named_with_its_ranks_in_the_other_rack() {
     racks.until_busy("orphans");
     racks.kill(2);
     let there = format!("{}:{PORT}", Racks::rack_addr(1));
-    for (rank, complaint) in told(workers).into_iter().enumerate() {
+    for (rank, error) in errors_in_time(workers).into_iter().enumerate() {
         let wanted = match rank % 2 {
             0 => format!("the switch {there} is gone, and ranks 1, 3 with it"),
             _ => format!("the switch 10.77.0.1:{PORT} does not answer any more"),
         };
-        assert!(complaint.contains(&wanted), "rank {rank}: {complaint}");
+        assert!(error.contains(&wanted), "rank {rank}: {error}");
     }
 }
 
@@ -209,8 +209,8 @@ fn a_killed_switch_above_is_named_in_both_racks() {
     let workers = racks.workers("orphans", &ENDLESS);
     racks.until_busy("orphans");
     racks.kill(0);
-    for (rank, complaint) in told(workers).into_iter().enumerate() {
+    for (rank, error) in errors_in_time(workers).into_iter().enumerate() {
         let wanted = format!("the switch above, {}:{PORT}, is gone", Racks::top_addr(rank % 2));
-        assert!(complaint.contains(&wanted), "rank {rank}: {complaint}");
+        assert!(error.contains(&wanted), "rank {rank}: {error}");
     }
 }

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use tributary_testbed::Faults;
 
-use crate::namespaces::network::{Network, complaint, tributary};
+use crate::namespaces::network::{Network, error_of, tributary};
 use crate::namespaces::sharing::served;
 
 const WORKERS: usize = 4;
 const SERVERS: usize = 2;
 const PS: [&str; 2] = ["--protocol", "ps"];
-/// Longer than any test lives. Who is not told that somebody is gone asks by itself at three quarters of the timeout ...
-const ENDLESS: [&str; 8] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60", "--protocol", "ps"];
+/// Longer than any test lives. A rank that did not learn of a death asks by itself at three quarters of the timeout ...
+const ENDLESS: [&str; 8] = ["--elements", "1000000", "--iters", "1000000", "--timeout", "60s", "--protocol", "ps"];
 /// ... which is well after this.
-const TOLD: Duration = Duration::from_secs(20);
+const FAIL_WITHIN: Duration = Duration::from_secs(20);
 
 /// A server on this host.
 fn serving(network: &Network, host: usize) -> Command {
@@ -56,7 +56,7 @@ impl Drop for Servers {
 fn sums_are_exact(network: &Network, name: &str) {
     let mut sent_again = 0;
     for dtype in ["i32", "f32", "bf16"] {
-        let words = [&PS[..], &["--elements", "300000", "--iters", "5", "--timeout", "60", "--dtype", dtype]].concat();
+        let words = [&PS[..], &["--elements", "300000", "--iters", "5", "--timeout", "60s", "--dtype", dtype]].concat();
         let reports = network.sum(&format!("{name}-{dtype}"), WORKERS, &words);
         sent_again += reports.iter().map(|report| report["retransmissions"].as_u64().unwrap()).sum::<u64>();
         assert!(reports.iter().all(|report| report["in_network"] == 0.0), "hosts sum");
@@ -92,10 +92,10 @@ fn a_killed_server_is_named_by_every_rank_and_the_next_job_does_without_it() {
     let death = Instant::now();
     let addr = format!("{}:4242", network.star.host_addr(WORKERS + 1));
     for worker in workers {
-        let complaint = complaint(worker);
-        assert!(complaint.contains(&format!("server 1 ({addr}) is gone: its process ended")), "{complaint}");
+        let error = error_of(worker);
+        assert!(error.contains(&format!("server 1 ({addr}) is gone: its process ended")), "{error}");
     }
-    assert!(death.elapsed() < TOLD, "{:?}", death.elapsed());
+    assert!(death.elapsed() < FAIL_WITHIN, "{:?}", death.elapsed());
     eprintln!("every rank was told within {:?}", death.elapsed());
     network.sum("next", WORKERS, &[&PS[..], &["--elements", "100000"]].concat());
 }
@@ -109,7 +109,7 @@ fn servers_sum_what_a_switch_has_no_room_for_though_links_lose_1_percent_and_a_k
     };
     for protocol in served() {
         let mut servers = Servers::start(&network);
-        let words = ["--protocol", protocol.name, "--elements", "300000", "--iters", "3", "--timeout", "60"];
+        let words = ["--protocol", protocol.name, "--elements", "300000", "--iters", "3", "--timeout", "60s"];
         let reports = network.sum(&format!("{protocol}-sums"), WORKERS, &words);
         for report in &reports {
             assert_eq!(report["servers"], SERVERS, "{report}");
@@ -122,10 +122,10 @@ fn servers_sum_what_a_switch_has_no_room_for_though_links_lose_1_percent_and_a_k
         servers.0[0].kill().unwrap();
         let (addr, death) = (format!("{}:4242", network.star.host_addr(WORKERS)), Instant::now());
         for worker in workers {
-            let complaint = complaint(worker);
-            assert!(complaint.contains(&format!("server 0 ({addr}) is gone: its process ended")), "{complaint}");
+            let error = error_of(worker);
+            assert!(error.contains(&format!("server 0 ({addr}) is gone: its process ended")), "{error}");
         }
-        assert!(death.elapsed() < TOLD, "{:?}", death.elapsed());
+        assert!(death.elapsed() < FAIL_WITHIN, "{:?}", death.elapsed());
         eprintln!("{protocol}: every rank was told within {:?}", death.elapsed());
     }
 }
@@ -147,8 +147,8 @@ fn a_server_that_is_started_again_in_the_middle_of_a_job_ends_that_job_by_name_a
         servers.0[0] = start(&network, WORKERS);
         let addr = format!("{}:4242", network.star.host_addr(WORKERS));
         for worker in workers {
-            let complaint = complaint(worker);
-            assert!(complaint.contains(&format!("server 0 ({addr}) is gone: its process ended")), "{complaint}");
+            let error = error_of(worker);
+            assert!(error.contains(&format!("server 0 ({addr}) is gone: its process ended")), "{error}");
         }
         eprintln!("{protocol}: every rank was told within {:?}", death.elapsed());
         let words = ["--elements", "100000", "--dtype", "i32", "--protocol", protocol.name];
@@ -170,16 +170,16 @@ fn a_killed_worker_with_a_server_beside_it_is_named_by_every_other() {
     victim.kill().unwrap();
     victim.wait().unwrap();
     for worker in workers {
-        let complaint = complaint(worker);
-        assert!(complaint.contains("rank 2 is gone: its process ended"), "{complaint}");
+        let error = error_of(worker);
+        assert!(error.contains("rank 2 is gone: its process ended"), "{error}");
     }
 }
 
 #[test]
 fn a_server_whose_host_the_operator_has_not_named_is_refused_and_serves_nobody() {
     let Some(network) = Network::build(2, Faults::default()) else { return };
-    let complaint = complaint(serving(&network, 1).spawn().unwrap());
+    let error = error_of(serving(&network, 1).spawn().unwrap());
     let addr = network.star.host_addr(1);
-    assert!(complaint.contains(&format!("{addr} is neither: start the switch with --servers {addr}")), "{complaint}");
+    assert!(error.contains(&format!("{addr} is neither: start the switch with --servers {addr}")), "{error}");
     assert!(network.status().switch.servers.is_empty());
 }

@@ -7,14 +7,14 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_testbed::Faults;
 
 use crate::namespaces::fabric_memory::with_aggregators;
-use crate::namespaces::network::{Network, complaint, end};
+use crate::namespaces::network::{Network, end, error_of};
 
 /// Ranks of each job, all on the same hosts.
-const WORLD: usize = 4;
+const WORLD_SIZE: usize = 4;
 /// Longer than any test lives, and so is the timeout.
-const ENDLESS: [&str; 8] = ["--elements", "400000", "--dtype", "i32", "--iters", "1000000", "--timeout", "600"];
+const ENDLESS: [&str; 8] = ["--elements", "400000", "--dtype", "i32", "--iters", "1000000", "--timeout", "600s"];
 /// From a death to the sentence on every rank, on a machine that others keep busy.
-const TOLD: Duration = Duration::from_secs(20);
+const FAIL_WITHIN: Duration = Duration::from_secs(20);
 
 /// The protocols whose jobs share memory and can have servers on hosts of their own.
 pub fn served() -> impl Iterator<Item = &'static Protocol> {
@@ -28,9 +28,10 @@ fn held(status: &SwitchStatus, protocol: &Protocol) -> u32 {
 #[test]
 fn a_worker_that_is_killed_is_named_its_job_s_aggregators_are_free_and_another_job_goes_on() {
     for protocol in with_aggregators() {
-        let Some(network) = Network::build(WORLD, Faults::default()) else { return };
+        let Some(network) = Network::build(WORLD_SIZE, Faults::default()) else { return };
         let words = [&ENDLESS[..], &["--protocol", protocol.name]].concat();
-        let (mut doomed, others) = (network.workers("doomed", WORLD, &words), network.workers("others", WORLD, &words));
+        let (mut doomed, others) =
+            (network.workers("doomed", WORLD_SIZE, &words), network.workers("others", WORLD_SIZE, &words));
         network.until_busy("doomed", 1_000);
         network.until_busy("others", 1_000);
         let mut victim = doomed.remove(2);
@@ -38,10 +39,10 @@ fn a_worker_that_is_killed_is_named_its_job_s_aggregators_are_free_and_another_j
         let death = Instant::now();
         victim.wait().unwrap();
         for worker in doomed {
-            let complaint = complaint(worker);
-            assert!(complaint.contains("rank 2 is gone: its process ended"), "{protocol}: {complaint}");
+            let error = error_of(worker);
+            assert!(error.contains("rank 2 is gone: its process ended"), "{protocol}: {error}");
         }
-        assert!(death.elapsed() < TOLD, "{protocol}: told after {:?}", death.elapsed());
+        assert!(death.elapsed() < FAIL_WITHIN, "{protocol}: failed after {:?}", death.elapsed());
         let before = network.until_busy("others", 1).blocks;
         network.until_busy("others", before + 5_000);
         end(others);
@@ -52,18 +53,18 @@ fn a_worker_that_is_killed_is_named_its_job_s_aggregators_are_free_and_another_j
 #[test]
 fn a_switch_that_is_killed_is_named_by_every_rank_and_the_next_one_begins_with_an_empty_memory() {
     for protocol in with_aggregators() {
-        let Some(mut network) = Network::build(WORLD, Faults::default()) else { return };
+        let Some(mut network) = Network::build(WORLD_SIZE, Faults::default()) else { return };
         let words = [&ENDLESS[..], &["--protocol", protocol.name]].concat();
-        let workers = network.workers("orphans", WORLD, &words);
+        let workers = network.workers("orphans", WORLD_SIZE, &words);
         network.until_busy("orphans", 1_000);
         network.kill_switch();
         let address = network.switch_addr().to_string();
         for worker in workers {
-            let complaint = complaint(worker);
-            assert!(complaint.contains("the switch") && complaint.contains(&address), "{protocol}: {complaint}");
+            let error = error_of(worker);
+            assert!(error.contains("the switch") && error.contains(&address), "{protocol}: {error}");
         }
         network.restart_switch();
-        network.sum("next", WORLD, &["--elements", "100000", "--dtype", "i32", "--protocol", protocol.name]);
+        network.sum("next", WORLD_SIZE, &["--elements", "100000", "--dtype", "i32", "--protocol", protocol.name]);
         network.until("nothing is held", |status| (held(status, protocol) == 0).then_some(()));
     }
 }

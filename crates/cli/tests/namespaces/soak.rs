@@ -23,12 +23,12 @@ fn an_endless_row_of_jobs_under_loss_leaves_nothing_behind() {
         if job == WARM_UP_JOBS {
             warm_rss = Some(network.switch_rss_kib());
         }
-        let world = [4, 2, 3][job as usize % 3];
+        let world_size = [4, 2, 3][job as usize % 3];
         let dtype = ["f32", "i32", "bf16", "f16"][job as usize % 4];
         // All sizes from less than a packet to some hundreds of them, in an order without a pattern.
         let elements = (1 + u64::from(job) * 48_271 % 200_003).to_string();
-        let words = ["--elements", &elements, "--iters", "10", "--dtype", dtype, "--timeout", "60"];
-        network.sum(&format!("soak-{job}"), world, &words);
+        let words = ["--elements", &elements, "--iters", "10", "--dtype", dtype, "--timeout", "60s"];
+        network.sum(&format!("soak-{job}"), world_size, &words);
         network.until("an empty switch", |status| {
             (status.jobs.is_empty() && status.switch.memory_used_bytes == 0).then_some(())
         });

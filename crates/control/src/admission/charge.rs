@@ -13,7 +13,7 @@ use tributary_proto::switch_options::SwitchOptions;
 use crate::admission::job_shape::JobShape;
 use crate::admission::limits::Limits;
 use crate::trees::Tree;
-use crate::wording::Bytes;
+use crate::wording::HumanBytes;
 
 /// What a job is charged at each switch of a fabric since its trees were planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub struct SharedMemory(BTreeMap<u8, u64>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the jobs of {protocol} would share {} here, and the switch has {} for all jobs: choose fewer entries for them, or give \
-     the switch more memory", Bytes(*.bytes), Bytes(*.memory_bytes)
+     the switch more memory", HumanBytes(*.bytes), HumanBytes(*.memory_bytes)
 )]
 pub struct SharedTooLarge {
     /// The protocol's name.

@@ -12,7 +12,7 @@ use crate::admission::ledger::{Account, Applicant, Charge, Ledger, most_used};
 use crate::admission::limits::{Limits, Quota};
 use crate::admission::refusal::Refusal;
 use crate::names::{Client, JobName};
-use crate::wording::Bytes;
+use crate::wording::HumanBytes;
 
 /// The fewest slots in one tree of a job: windows begin with two packets, before any result has said for how many there is
 /// memory.
@@ -114,8 +114,8 @@ impl Group<'_> {
 
     /// The refusal for a newcomer that does not fit beside the fewest slots of the other jobs.
     fn refusal(&self, job: &JobName, need: u64) -> Refusal {
-        let (job, allowed) = (job.clone(), format!("{} for all of its jobs", Bytes(self.bytes())));
-        let needed = format!("at least {} besides the others' least", Bytes(need));
+        let (job, allowed) = (job.clone(), format!("{} for all of its jobs", HumanBytes(self.bytes())));
+        let needed = format!("at least {} besides the others' least", HumanBytes(need));
         match self {
             Group::Client(client, _) => Refusal::OverClientLimit { job, client: (*client).clone(), allowed, needed },
             Group::Quota(quota, _) => Refusal::OverQuota { job, pattern: quota.jobs.clone(), allowed, needed },

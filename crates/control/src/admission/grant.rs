@@ -6,7 +6,7 @@ use crate::admission::job_shape::JobShape;
 use crate::admission::ledger::{Applicant, Free, Ledger};
 use crate::admission::limits::{Limits, Quota, min_slots, round_slots};
 use crate::admission::refusal::Refusal;
-use crate::wording::Bytes;
+use crate::wording::HumanBytes;
 
 /// What a job is granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,9 @@ fn fit(limits: &Limits, who: Applicant<'_>, wish: JobShape, free: Free) -> Resul
         return Err(Refusal::full(who.name, &shape, free.switch, free.total));
     }
     match rules.iter().find_map(|rule| Some((rule, rule.left.filter(|&left| need > left)?))) {
-        Some((rule, left)) => Err((rule.refuse)(format!("{} more", Bytes(left)), format!("at least {}", Bytes(need)))),
+        Some((rule, left)) => {
+            Err((rule.refuse)(format!("{} more", HumanBytes(left)), format!("at least {}", HumanBytes(need))))
+        }
         None => Ok(shape),
     }
 }

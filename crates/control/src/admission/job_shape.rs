@@ -5,7 +5,7 @@ use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::options::{Kind, Options};
 use tributary_proto::contract::protocol::{self, Protocol};
 
-use crate::wording::Bytes;
+use crate::wording::HumanBytes;
 
 /// The most elements that one packet carries: they fit a UDP datagram over IPv4 or IPv6 with every header.
 pub const MAX_ELEMENTS_PER_PACKET: u16 = 16_128;
@@ -113,14 +113,14 @@ impl JobShape {
             };
             // Only the word that needs the least: for an option with many words, all others would be noise.
             let (bytes, word) = words.iter().filter_map(with).min().filter(|(bytes, _)| *bytes < need)?;
-            Some(format!("with {}={word} it needs {}, ", spec.name, Bytes(bytes)))
+            Some(format!("with {}={word} it needs {}, ", spec.name, HumanBytes(bytes)))
         });
         let racks = f64::from(self.world_size).sqrt().ceil() as u16;
         let levels = JobShape { children: racks, neighbours: 1, ..self.clone() };
         let levels = (self.neighbours == 0 && 2 * levels.bytes() <= need).then(|| {
             format!(
                 "behind {racks} switches in levels (tributary switch --parent) each needs {}, ",
-                Bytes(levels.bytes())
+                HumanBytes(levels.bytes())
             )
         });
         others.chain(levels).collect()

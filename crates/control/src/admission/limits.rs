@@ -8,6 +8,7 @@ use tributary_proto::contract::ids::NodeId;
 use crate::admission::charge::SharedMemory;
 use crate::ip_network::IpNetwork;
 use crate::names::{Client, JobName};
+use crate::quantity::Bytes;
 use crate::timers::Timers;
 
 /// The limits of a switch.
@@ -43,9 +44,9 @@ impl Limits {
     /// The most slots that a job is given: slot numbers in packets have 15 bits.
     pub const MAX_SLOTS: u16 = 1 << 14;
 
-    /// The memory of a switch for which nobody has chosen one, in MiB: enough for 16,384 aggregators of two protocols,
-    /// and jobs beside them.
-    pub const DEFAULT_MEMORY_MIB: u32 = 512;
+    /// The memory of a switch for which nobody has chosen one: enough for 16,384 aggregators of two protocols, and jobs
+    /// beside them.
+    pub const DEFAULT_MEMORY: Bytes = Bytes(512 << 20);
 
     /// The most jobs at a time: ids in packets have 16 bits and are not used again soon.
     pub const MAX_JOBS: u16 = 1 << 12;

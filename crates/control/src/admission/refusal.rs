@@ -8,7 +8,7 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
 
 use crate::names::{BadName, Client, JobName};
-use crate::wording::{Bytes, Ranks};
+use crate::wording::{HumanBytes, Ranks};
 
 /// Why a join or a leave was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -177,7 +177,7 @@ pub enum Refusal {
     #[error(
         "the switch is full: {} of {} are free and job '{job}' needs at least {} ({slots} slots of {elements} elements \
          for {world_size} ranks); {less}wait until another job ends, ask for fewer elements per packet, or start the switch \
-         with more memory", Bytes(*free), Bytes(*total), Bytes(*need)
+         with more memory", HumanBytes(*free), HumanBytes(*total), HumanBytes(*need)
     )]
     Full {
         /// The job.
@@ -201,7 +201,7 @@ pub enum Refusal {
     #[error(
         "the switch is full: {} of {} are free, and job '{job}' would be the first of {protocol}, whose jobs share {}: wait \
          until another job ends, start the switch with more memory, or choose fewer entries for {protocol} there",
-        Bytes(*free), Bytes(*total), Bytes(*need)
+        HumanBytes(*free), HumanBytes(*total), HumanBytes(*need)
     )]
     SharedFull {
         /// The job.

@@ -11,6 +11,7 @@ use tributary_proto::switch_options::{self, SwitchOptionError, SwitchOptions};
 use super::{ConfigError, OptionTable, of_switches};
 use crate::admission::{Limits, Quota};
 use crate::ip_network::IpNetwork;
+use crate::quantity::{Bytes, Duration};
 use crate::timers::Timers;
 
 /// A switch's file. Settings that it leaves out have the defaults of the command line.
@@ -25,18 +26,18 @@ pub struct SwitchConfigFile {
     pub parent: Option<SocketAddr>,
     /// Threads that sum, each with its own slots.
     pub cores: Option<u16>,
-    /// Memory for all jobs, in MiB.
-    pub memory_mib: Option<u32>,
+    /// Memory for all jobs.
+    pub memory: Option<Bytes>,
     /// The most jobs at a time.
     pub max_jobs: Option<u16>,
     /// Where servers may be that sum for everybody's jobs.
     pub servers: Option<Vec<IpNetwork>>,
-    /// Silence, in seconds, after which a member is lost.
-    pub lease_s: Option<f64>,
-    /// Seconds from a loss to the removal of its job.
-    pub grace_s: Option<f64>,
-    /// Seconds that collectives under way have to end when the switch is asked to stop.
-    pub finish_s: Option<f64>,
+    /// Silence after which a member is lost.
+    pub lease: Option<Duration>,
+    /// Time from a loss to the removal of its job.
+    pub grace: Option<Duration>,
+    /// Time that running collectives have to end when the switch is asked to stop.
+    pub finish: Option<Duration>,
     /// Limits of jobs by their names; the first quota whose pattern fits counts.
     #[serde(default, rename = "quota")]
     pub quotas: Vec<QuotaFile>,
@@ -61,8 +62,8 @@ pub struct OperatorsFile {
 pub struct QuotaFile {
     /// Pattern of job names; `*` stands for any characters.
     pub jobs: String,
-    /// MiB for all of these jobs together.
-    pub memory_mib: Option<u32>,
+    /// Memory for all of these jobs together.
+    pub memory: Option<Bytes>,
     /// The most slots of each job.
     pub max_slots: Option<u16>,
     /// The most ranks of each job.
@@ -72,6 +73,10 @@ pub struct QuotaFile {
 impl SwitchConfigFile {
     /// The most threads of one switch.
     pub const MAX_CORES: u16 = 256;
+    /// The least memory of a switch.
+    pub const MIN_MEMORY: Bytes = Bytes(1 << 20);
+    /// The longest lease, grace or finish: a day.
+    const MAX_TIME: Duration = Duration(Span::from_millis(86_400_000));
 
     /// Reads and checks a file's text. The error names line, column and key.
     pub fn parse(text: &str) -> Result<SwitchConfigFile, ConfigError> {
@@ -85,17 +90,22 @@ impl SwitchConfigFile {
         if let Some(cores) = self.cores.filter(|cores| !(1..=SwitchConfigFile::MAX_CORES).contains(cores)) {
             return fail(format!("cores = {cores}: a switch has 1 to {} threads", SwitchConfigFile::MAX_CORES));
         }
-        if self.memory_mib == Some(0) {
-            return fail("memory_mib = 0: no job fits; give the switch at least 1".into());
+        if let Some(memory) = self.memory.filter(|memory| *memory < SwitchConfigFile::MIN_MEMORY) {
+            return fail(format!(
+                "memory = {memory}: no job fits; a switch has at least {}",
+                SwitchConfigFile::MIN_MEMORY
+            ));
         }
         if let Some(jobs) = self.max_jobs.filter(|jobs| !(1..=Limits::MAX_JOBS).contains(jobs)) {
             return fail(format!("max_jobs = {jobs}: it may be 1 to {}", Limits::MAX_JOBS));
         }
-        let least = Timers::default().takeover_silence().as_secs_f64() * 2.0;
-        let all = [("lease_s", self.lease_s, least), ("grace_s", self.grace_s, 0.0), ("finish_s", self.finish_s, 0.0)];
-        for (name, seconds, least) in all {
-            if let Some(seconds) = seconds.filter(|seconds| !(least..=86_400.0).contains(seconds)) {
-                return fail(format!("{name} = {seconds}: it may be {least} to 86400 seconds"));
+        let (zero, longest) = (Duration::default(), SwitchConfigFile::MAX_TIME);
+        let least = Duration(Timers::default().takeover_silence().times(2));
+        for (name, time, least) in
+            [("lease", self.lease, least), ("grace", self.grace, zero), ("finish", self.finish, zero)]
+        {
+            if let Some(time) = time.filter(|time| !(least..=longest).contains(time)) {
+                return fail(format!("{name} = {time}: it may be {least} to {longest}"));
             }
         }
         if let Err(error) = self.switch_options(&[]) {
@@ -118,12 +128,12 @@ impl SwitchConfigFile {
     /// Replaces the settings of `limits` that the file sets.
     pub fn apply(&self, limits: &mut Limits) {
         limits.shards = self.cores.unwrap_or(limits.shards);
-        limits.memory_bytes = self.memory_mib.map_or(limits.memory_bytes, |mib| u64::from(mib) << 20);
+        limits.memory_bytes = self.memory.map_or(limits.memory_bytes, |memory| memory.0);
         limits.max_jobs = self.max_jobs.unwrap_or(limits.max_jobs);
         limits.servers = self.servers.clone().unwrap_or_else(|| std::mem::take(&mut limits.servers));
-        limits.timers.lease = self.lease_s.map_or(limits.timers.lease, Span::from_secs_f64);
-        limits.timers.grace = self.grace_s.map_or(limits.timers.grace, Span::from_secs_f64);
-        limits.timers.finish = self.finish_s.map_or(limits.timers.finish, Span::from_secs_f64);
+        limits.timers.lease = self.lease.map_or(limits.timers.lease, |lease| lease.0);
+        limits.timers.grace = self.grace.map_or(limits.timers.grace, |grace| grace.0);
+        limits.timers.finish = self.finish.map_or(limits.timers.finish, |finish| finish.0);
         if !self.quotas.is_empty() {
             limits.quotas = self.quotas.iter().map(QuotaFile::quota).collect();
         }
@@ -134,7 +144,7 @@ impl QuotaFile {
     fn quota(&self) -> Quota {
         Quota {
             jobs: self.jobs.clone(),
-            memory_bytes: self.memory_mib.map(|mib| u64::from(mib) << 20),
+            memory_bytes: self.memory.map(|memory| memory.0),
             max_slots: self.max_slots,
             max_world_size: self.max_world_size,
         }
@@ -148,7 +158,7 @@ mod tests {
     #[test]
     fn the_example_shows_every_setting_with_its_default() {
         let example = SwitchConfigFile::parse(include_str!("../../../../docs/switch.toml")).unwrap();
-        let default = Limits::new(u64::from(Limits::DEFAULT_MEMORY_MIB) << 20, 1);
+        let default = Limits::new(Limits::DEFAULT_MEMORY.0, 1);
         let mut limits = Limits { shards: 7, memory_bytes: 7, max_jobs: 7, ..default.clone() };
         let timers = &mut limits.timers;
         (timers.lease, timers.grace, timers.finish) = (Span::ZERO, Span::ZERO, Span::ZERO);
@@ -156,10 +166,10 @@ mod tests {
         assert_eq!(Limits { quotas: Vec::new(), ..limits }, default);
         let SwitchConfigFile { listen, http, quotas, .. } = example;
         assert!(listen.is_some() && http.is_some());
-        let QuotaFile { memory_mib, max_slots, max_world_size, .. } = &quotas[0];
-        assert!(memory_mib.is_some() && max_slots.is_some() && max_world_size.is_some());
+        let QuotaFile { memory, max_slots, max_world_size, .. } = &quotas[0];
+        assert!(memory.is_some() && max_slots.is_some() && max_world_size.is_some());
         let page = include_str!("../../../../docs/control.md");
-        assert!(page.contains(&format!("(`--memory`, {} MiB)", Limits::DEFAULT_MEMORY_MIB)), "docs/control.md");
+        assert!(page.contains(&format!("(`--memory`, {})", Limits::DEFAULT_MEMORY)), "docs/control.md");
     }
 
     #[test]
@@ -180,11 +190,13 @@ mod tests {
             ("cores = 0", "cores = 0: a switch has 1 to 256"),
             ("cores = 300", "cores = 300: a switch has 1 to 256"),
             ("listen = \"here\"", "line 1: invalid socket address"),
-            ("memory_mib = 0", "memory_mib = 0"),
+            ("memory = 0", "memory = 0 B: no job fits"),
+            ("memory = \"1 stone\"", "line 1: \"1 stone\" is not a quantity"),
             ("max_jobs = 5000", "max_jobs = 5000: it may be 1 to 4096"),
-            ("lease_s = 0.5", "lease_s = 0.5: it may be 3 to 86400"),
-            ("grace_s = nan", "grace_s = NaN"),
-            ("finish_s = -1.0", "finish_s = -1: it may be 0 to 86400"),
+            ("lease = \"500 ms\"", "lease = 500 ms: it may be 3 s to 86400 s"),
+            ("grace = nan", "line 1: NaN has no unit"),
+            ("finish = \"-1 s\"", "line 1: \"-1 s\" is negative"),
+            ("finish = \"1e5 s\"", "finish = 100000 s: it may be 0"),
             ("[[quota]]\njobs = \"\"", "empty pattern"),
             ("cores = ", "line 1: "),
             ("[switches.pigeon]\nwings = 2", "switches have no options for \"pigeon\", but for "),

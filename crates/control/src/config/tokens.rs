@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use crate::admission::ClientLimits;
+use crate::quantity::Bytes;
 
 /// A tenant with its token.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,7 +48,7 @@ struct Entry {
     name: String,
     token: String,
     max_jobs: Option<u16>,
-    memory_mib: Option<u32>,
+    memory: Option<Bytes>,
     max_slots: Option<u16>,
     max_world_size: Option<u16>,
 }
@@ -64,7 +65,7 @@ impl Tokens {
         let line = |error: &toml::de::Error| {
             let before = error.span().map_or("", |span| &text[..span.start]);
             ConfigError::new(format!(
-                "line {}: a file of tokens has [[tenant]] with name, token, and if wanted max_jobs, memory_mib, max_slots, \
+                "line {}: a file of tokens has [[tenant]] with name, token, and if wanted max_jobs, memory, max_slots, \
                  max_world_size",
                 before.matches('\n').count() + 1
             ))
@@ -81,7 +82,7 @@ impl Tokens {
     }
 
     fn add(&mut self, entry: Entry) -> Result<(), ConfigError> {
-        let Entry { name, token, max_jobs, memory_mib, max_slots, max_world_size } = entry;
+        let Entry { name, token, max_jobs, memory, max_slots, max_world_size } = entry;
         let fail = |sentence: String| Err(ConfigError::new(sentence));
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
             return fail(format!("tenant '{}': a name has ASCII letters, digits and -_.", name.escape_default()));
@@ -99,7 +100,7 @@ impl Tokens {
         if let Some(other) = self.0.iter().find(|other| other.token == token) {
             return fail(format!("tenants '{}' and '{name}' have one token", other.name));
         }
-        let memory_bytes = memory_mib.map(|mib| u64::from(mib) << 20);
+        let memory_bytes = memory.map(|memory| memory.0);
         let limits = ClientLimits { jobs: max_jobs, memory_bytes, max_slots, max_world_size };
         self.0.push(Tenant { name: name.into(), token, limits });
         Ok(())

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde::Deserialize;
 
 use crate::config::OptionTable;
+use crate::quantity::{Bytes, DataRate};
 
 /// A fabric's file. The same file is on every machine of the fabric.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -24,21 +25,21 @@ pub struct FabricFile {
     #[serde(default = "defaults::network")]
     pub network: Ipv4Addr,
     /// Every port's rate, each way. If left out, a port is as fast as the machines copy.
-    pub rate_mbps: Option<u32>,
+    pub rate: Option<DataRate>,
     /// The size of a port's queue; a packet that does not fit is dropped.
-    #[serde(default = "defaults::queue_kib")]
-    pub queue_kib: u32,
+    #[serde(default = "defaults::queue")]
+    pub queue: Bytes,
     /// Packets that find more than this in a queue are marked (ECN). If left out, none is marked.
-    pub mark_above_kib: Option<u32>,
-    /// Packets that find more than this are all marked, and of those that find less a share that rises from `mark_above_kib`
-    /// on; the same as `mark_above_kib`, if left out.
-    pub mark_all_above_kib: Option<u32>,
+    pub mark_above: Option<Bytes>,
+    /// Packets that find more than this are all marked, and of those that find less a share that rises from `mark_above`
+    /// on; the same as `mark_above`, if left out.
+    pub mark_all_above: Option<Bytes>,
     /// Switches tell senders to pause before a port overflows, so that no packet is dropped.
     #[serde(default)]
     pub lossless: bool,
     /// A port pauses its sender if more than this has come in by the port and has not left the switch. If left out:
     /// half of the smallest queue.
-    pub pause_above_kib: Option<u32>,
+    pub pause_above: Option<Bytes>,
     /// How a switch chooses among equally short ways.
     #[serde(default)]
     pub balancing: Balancing,
@@ -53,12 +54,12 @@ pub struct FabricFile {
     /// Elements of four bytes in the longest packet that switches sum. The default fits an ordinary packet.
     #[serde(default = "defaults::elements_per_packet")]
     pub elements_per_packet: u16,
-    /// Memory for jobs on each switch, in MiB; as much as a switch without a fabric has, if left out.
-    #[serde(default = "defaults::memory_mib")]
-    pub memory_mib: u32,
+    /// Memory for jobs on each switch; as much as a switch without a fabric has, if left out.
+    #[serde(default = "defaults::memory")]
+    pub memory: Bytes,
     /// The same for switches that have other memory, by name.
     #[serde(default)]
-    pub memory_mib_at: BTreeMap<String, u32>,
+    pub memory_at: BTreeMap<String, Bytes>,
     /// A two-level fat tree: every leaf is connected to every spine.
     pub leaf_spine: Option<LeafSpine>,
     /// Any other network.
@@ -130,15 +131,16 @@ pub struct LinkFile {
     /// The link's two ends, in any order.
     pub between: [String; 2],
     /// The link's rate, each way.
-    pub rate_mbps: Option<u32>,
+    pub rate: Option<DataRate>,
     /// The size of the link's queues.
-    pub queue_kib: Option<u32>,
+    pub queue: Option<Bytes>,
 }
 
 mod defaults {
     use std::net::Ipv4Addr;
 
     use crate::admission::Limits;
+    use crate::quantity::Bytes;
 
     pub fn port() -> u16 {
         17_777
@@ -146,13 +148,13 @@ mod defaults {
     pub fn network() -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, 0)
     }
-    pub fn queue_kib() -> u32 {
-        256
+    pub fn queue() -> Bytes {
+        Bytes(256 << 10)
     }
     pub fn elements_per_packet() -> u16 {
         352
     }
-    pub fn memory_mib() -> u32 {
-        Limits::DEFAULT_MEMORY_MIB
+    pub fn memory() -> Bytes {
+        Limits::DEFAULT_MEMORY
     }
 }

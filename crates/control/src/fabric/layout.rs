@@ -12,6 +12,7 @@ use super::queues::{Cable, Marks, Thresholds, cables};
 use super::topology::{Node, Shape, check_addresses, check_cabling, levels, node, number};
 use crate::admission::{JoinRequest, Limits, MAX_ELEMENTS_PER_PACKET, SharedMemory, SharedTooLarge};
 use crate::config::{ConfigError, OptionText, of_switches};
+use crate::quantity::Bytes;
 use crate::routes::{Cabling, Port};
 use crate::trees::TreePlanner;
 
@@ -59,7 +60,9 @@ pub struct FabricLayout {
 /// The fewest characters of a secret.
 const SECRET_LEN: usize = 16;
 /// The smallest queue: two of the longest packets on ordinary Ethernet.
-const MIN_QUEUE_KIB: u32 = 4;
+const MIN_QUEUE: Bytes = Bytes(4 << 10);
+/// The largest queue.
+const MAX_QUEUE: Bytes = Bytes(1 << 30);
 
 impl FabricFile {
     /// Reads and checks a file's text. The error is one sentence that names the place.
@@ -114,7 +117,7 @@ impl FabricLayout {
         let cables = cables(file, &cabling, find)?;
         Ok(FabricLayout {
             lossless: Thresholds::of(file, &cables)?,
-            memory_at: memory_by_switch(&file.memory_mib_at, &cabling, find)?,
+            memory_at: memory_by_switch(&file.memory_at, &cabling, find)?,
             cables,
             nodes,
             cabling,
@@ -129,7 +132,7 @@ impl FabricLayout {
             operators,
             servers,
             elements_per_packet: file.elements_per_packet,
-            memory_bytes: u64::from(file.memory_mib) << 20,
+            memory_bytes: file.memory.0,
         })
     }
 
@@ -229,16 +232,15 @@ fn check_settings(file: &FabricFile) -> Result<(), String> {
     if file.secret.chars().count() < SECRET_LEN {
         return Err(format!("secret: at least {SECRET_LEN} characters, such as `openssl rand -hex 16` prints"));
     }
-    let rates = file.links.iter().map(|link| link.rate_mbps).chain([file.rate_mbps]);
-    if rates.flatten().any(|rate| rate == 0) {
-        return Err("rate_mbps = 0: nothing would ever leave; leave it out for no limit".into());
+    let queues = file.links.iter().filter_map(|link| link.queue).chain([file.queue]);
+    if let Some(queue) = queues.into_iter().find(|queue| !(MIN_QUEUE..=MAX_QUEUE).contains(queue)) {
+        return Err(format!("queue = {queue}: it may be {MIN_QUEUE} to {MAX_QUEUE}"));
     }
-    let queues = file.links.iter().filter_map(|link| link.queue_kib).chain([file.queue_kib]);
-    if let Some(queue) = queues.into_iter().find(|queue| !(MIN_QUEUE_KIB..=1 << 20).contains(queue)) {
-        return Err(format!("queue_kib = {queue}: it may be {MIN_QUEUE_KIB} to {}", 1 << 20));
+    if file.port == 0 {
+        return Err("port = 0: it is at least 1".into());
     }
-    if file.port == 0 || file.memory_mib == 0 {
-        return Err("port and memory_mib are at least 1".into());
+    if file.memory < SwitchConfigFile::MIN_MEMORY {
+        return Err(format!("memory = {}: it is at least {}", file.memory, SwitchConfigFile::MIN_MEMORY));
     }
     if !(1..=MAX_ELEMENTS_PER_PACKET).contains(&file.elements_per_packet) {
         return Err(format!(
@@ -251,15 +253,15 @@ fn check_settings(file: &FabricFile) -> Result<(), String> {
 
 /// The bytes of the switches that the file names. `find` finds nodes by name.
 fn memory_by_switch(
-    at: &BTreeMap<String, u32>,
+    at: &BTreeMap<String, Bytes>,
     cabling: &Cabling,
     find: impl Fn(&String) -> Result<NodeId, String>,
 ) -> Result<BTreeMap<NodeId, u64>, String> {
-    let own = |(name, &mib): (&String, &u32)| {
-        let node = find(name).map_err(|error| format!("memory_mib_at: {error}"))?;
+    let own = |(name, memory): (&String, &Bytes)| {
+        let node = find(name).map_err(|error| format!("memory_at: {error}"))?;
         match cabling.switch_index(node) {
-            Some(_) => Ok((node, u64::from(mib) << 20)),
-            None => Err(format!("memory_mib_at: '{name}' is a host, not a switch")),
+            Some(_) => Ok((node, memory.0)),
+            None => Err(format!("memory_at: '{name}' is a host, and not a switch")),
         }
     };
     at.iter().map(own).collect()
@@ -276,7 +278,7 @@ fn operators_by_switch(
     let mut served: BTreeMap<NodeId, String> = switches.map(|switch| (switch, operators.allow.clone())).collect();
     for (name, allow) in &operators.at {
         let node = find(name).map_err(|error| format!("[operators] at: {error}"))?;
-        let own = served.get_mut(&node).ok_or_else(|| format!("[operators] at: '{name}' is a host, not a switch"))?;
+        let own = served.get_mut(&node).ok_or_else(|| format!("[operators] at: '{name}' is a host, and no switch"))?;
         own.clone_from(allow);
     }
     Ok(served)

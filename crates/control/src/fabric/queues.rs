@@ -5,6 +5,7 @@ use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::marking::Marking;
 
 use super::file::{FabricFile, LinkFile};
+use crate::quantity::{Bytes, DataRate};
 use crate::routes::Cabling;
 
 /// A cable between two nodes, the same both ways.
@@ -22,15 +23,15 @@ pub(super) fn cables(
     cabling: &Cabling,
     find: impl Fn(&String) -> Result<NodeId, String>,
 ) -> Result<Vec<Cable>, String> {
-    let bits = |mbps: u32| u64::from(mbps) * 1_000_000;
-    let common = Cable { bits_per_s: file.rate_mbps.map(bits), queue_bytes: kib(file.queue_kib) };
+    let bits = |rate: DataRate| rate.0.0;
+    let common = Cable { bits_per_s: file.rate.map(bits), queue_bytes: file.queue.0 };
     let mut cables = vec![common; cabling.cables.len()];
-    for LinkFile { between: [a, b], rate_mbps, queue_kib } in &file.links {
+    for LinkFile { between: [a, b], rate, queue } in &file.links {
         let (from, to) = (find(a)?, find(b)?);
         let found = cabling.cables.iter().position(|&ends| ends == (from, to) || ends == (to, from));
         let cable = &mut cables[found.ok_or_else(|| format!("link: nothing joins '{a}' and '{b}'"))?];
-        cable.bits_per_s = rate_mbps.map(bits).or(cable.bits_per_s);
-        cable.queue_bytes = queue_kib.map(kib).unwrap_or(cable.queue_bytes);
+        cable.bits_per_s = rate.map(bits).or(cable.bits_per_s);
+        cable.queue_bytes = queue.map_or(cable.queue_bytes, |queue| queue.0);
     }
     Ok(cables)
 }
@@ -47,13 +48,13 @@ pub struct Marks {
 impl Marks {
     /// What the file says. An error is one sentence.
     pub fn of(file: &FabricFile) -> Result<Option<Marks>, String> {
-        match (file.mark_above_kib, file.mark_all_above_kib) {
+        match (file.mark_above, file.mark_all_above) {
             (None, None) => Ok(None),
-            (None, Some(_)) => Err("mark_all_above_kib is for fabrics with mark_above_kib".into()),
+            (None, Some(_)) => Err("mark_all_above is for fabrics with mark_above".into()),
             (Some(above), Some(all)) if all < above => {
-                Err(format!("mark_all_above_kib = {all}: it is at least mark_above_kib, which is {above}"))
+                Err(format!("mark_all_above = {all}: it is at least mark_above, which is {above}"))
             }
-            (Some(above), all) => Ok(Some(Marks { above: kib(above), all_above: kib(all.unwrap_or(above)) })),
+            (Some(above), all) => Ok(Some(Marks { above: above.0, all_above: all.unwrap_or(above).0 })),
         }
     }
 
@@ -83,34 +84,35 @@ impl Thresholds {
     /// The thresholds of the file; `None` if queues drop packets. The error is one sentence.
     pub fn of(file: &FabricFile, cables: &[Cable]) -> Result<Option<Thresholds>, String> {
         if !file.lossless {
-            return match file.pause_above_kib {
-                Some(_) => Err("pause_above_kib is for fabrics with lossless = true".into()),
+            return match file.pause_above {
+                Some(_) => Err("pause_above is for fabrics with lossless = true".into()),
                 None => Ok(None),
             };
         }
         let smallest = cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
-        let pause_above = file.pause_above_kib.map_or(smallest / 2, |kib| u64::from(kib) << 10);
+        let pause_above = file.pause_above.map_or(smallest / 2, |pause| pause.0);
         if pause_above <= 2 * FULL_PACKET {
-            return Err(format!("pause_above_kib: {pause_above} bytes are less than two packets; take 4 or more"));
+            return Err(format!(
+                "pause_above = {}: that is less than two packets; take 4 KiB or more",
+                Bytes(pause_above)
+            ));
         }
         for cable in cables {
             let Some(rate) = cable.bits_per_s else {
                 return Err(
-                    "lossless = true: every link needs a rate_mbps, or nobody knows how much comes in after a \
-                     PAUSE"
-                        .into(),
+                    "lossless = true: every link needs a rate, or nobody knows how much comes in after a PAUSE".into(),
                 );
             };
             let needed = pause_above + headroom(rate);
             if cable.queue_bytes < needed {
                 return Err(format!(
-                    "lossless = true: a queue of {} KiB has no room for the {} KiB above which a port pauses and {} KiB that \
-                     may come in after that at {} Mbit/s; give queue_kib = {} or more",
+                    "lossless = true: a queue of {} KiB does not hold the {} KiB above which a port pauses and the {} KiB that \
+                     may come in after that at {} Mbit/s; give queue = \"{} KiB\" or more",
                     cable.queue_bytes >> 10,
                     pause_above >> 10,
                     headroom(rate).div_ceil(1 << 10),
                     rate / 1_000_000,
-                    match file.pause_above_kib {
+                    match file.pause_above {
                         Some(_) => needed.div_ceil(1 << 10),
                         None => (2 * headroom(rate)).div_ceil(1 << 10),
                     },
@@ -124,8 +126,4 @@ impl Thresholds {
 /// Bytes that may still come in after a port was told to pause.
 fn headroom(bits_per_s: u64) -> u64 {
     bits_per_s / 8 * LATE_MS / 1_000 + 3 * FULL_PACKET
-}
-
-fn kib(kib: u32) -> u64 {
-    u64::from(kib) << 10
 }

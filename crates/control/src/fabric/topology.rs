@@ -34,12 +34,12 @@ impl Shape {
                     return Err(too_many());
                 }
                 let below = (0..hosts).map(|host| [format!("host{host}"), leaf(host / shape.hosts_per_leaf)]);
-                let above =
+                let between =
                     (0..leaves).flat_map(|low| (0..spines).map(move |high| [leaf(low), format!("spine{high}")]));
                 Shape {
                     hosts: (0..hosts).map(|host| format!("host{host}")).collect(),
                     switches: (0..leaves).map(leaf).chain((0..spines).map(|spine| format!("spine{spine}"))).collect(),
-                    links: below.chain(above).collect(),
+                    links: below.chain(between).collect(),
                 }
             }
             (None, Some(graph)) => {

@@ -93,7 +93,7 @@ impl From<Refusal> for ApiError {
             | Refusal::WatchedAlready { .. }
             | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::NotComing { .. } | Refusal::ParentSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
-            // An error of the switch above keeps its own code, and has this status whatever its status was there.
+            // An error of the parent switch keeps its own code, and has this status whatever its status was there.
             Refusal::Parent { .. } => StatusCode::BAD_GATEWAY,
         };
         let mut error = ApiError::new(status, refusal.code(), refusal.to_string());
@@ -104,7 +104,7 @@ impl From<Refusal> for ApiError {
 
 /// The code and sentence of an answer that is an error, for the layers that the answer passes on its way out.
 #[derive(Clone)]
-pub struct Said {
+pub struct ErrorInfo {
     /// The code, for programs.
     pub code: String,
     /// The sentence, for people.
@@ -113,7 +113,7 @@ pub struct Said {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let said = Said { code: self.body.code.clone(), error: self.body.error.clone() };
+        let said = ErrorInfo { code: self.body.code.clone(), error: self.body.error.clone() };
         (self.status, Extension(said), Json(self.body)).into_response()
     }
 }

@@ -1,6 +1,6 @@
 //! The JSON of the control API, shared by server and client. `docs/control.md` describes it. `switches.rs` is what
-//! switches in levels say to each other, `error.rs` the form of every refusal, `version.rs` the version that is spoken,
-//! and `call.rs` makes a call.
+//! switches in levels exchange, `error.rs` the form of every refusal, `version.rs` the version of the API, and `call.rs` makes
+//! a call.
 
 pub(crate) mod call;
 pub mod error;
@@ -23,12 +23,14 @@ use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
 use crate::api::error::ApiError;
-use crate::clock::span;
+use crate::os::to_span;
 use crate::rendezvous;
 use crate::status::JobStatus;
 
 pub use servers::{OfferBody, OfferReply, RetireBody, ServedBody, ServedInFabric};
-pub use switches::{Place, RankBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, places};
+pub use switches::{
+    RankBody, SwitchBody, SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, switch_bodies,
+};
 
 /// `POST /jobs/{name}/join`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,7 +59,7 @@ pub struct JoinBody {
     /// The protocol's options by name, as text. Options that are left out have their defaults.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
-    /// The modules of the job's own operators, each as hexadecimal digits.
+    /// The modules of the job's custom operators, each as hexadecimal digits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<String>,
     /// Aggregation trees, if the caller insists on a number.
@@ -125,7 +127,7 @@ impl JoinBody {
             joined_at: asked_at,
             incarnation,
             options,
-            timeout: span(timeout),
+            timeout: to_span(timeout),
             client,
         })
     }
@@ -150,11 +152,11 @@ pub struct JoinReply {
     /// The member's number at this switch.
     pub wid: u16,
     /// The switches of the job.
-    pub switches: Vec<Place>,
+    pub switches: Vec<SwitchBody>,
     /// The UDP address of each server, by number, where servers sum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<SocketAddr>,
-    /// The server that the member is too.
+    /// The server that the member also is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serves: Option<u16>,
     /// In a fabric of switches: where the members are.
@@ -177,7 +179,7 @@ pub struct FabricReply {
     /// The member's number at its switch in each tree of the job; none for protocols without trees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<u16>,
-    /// True if switches of some tree pass partial results on to each other.
+    /// True if switches of some tree send partial results to each other.
     #[serde(default)]
     pub levels: bool,
     /// In a lossless fabric: the rate of the member's cable, which the member must not exceed.
@@ -195,7 +197,7 @@ impl JoinReply {
             // Without a switch in between, packets go from host to host, and a member's number is its rank.
             serves: colocated.then_some(wid.0),
             wid: wid.0,
-            switches: places(plan, listen),
+            switches: switch_bodies(plan, listen),
             job_id: plan.config.job.0,
             key: hex(plan.config.key.0),
             slots: plan.config.slots,
@@ -206,8 +208,7 @@ impl JoinReply {
         }
     }
 
-    /// The answer as a worker understands it that reached the switch at the address `switch`; `None` if the answer
-    /// makes no sense.
+    /// The answer for a worker that reached the switch at the address `switch`; `None` if it cannot be interpreted.
     pub fn answer(self, switch: IpAddr) -> Option<rendezvous::JoinAnswer> {
         let shards = match &self.fabric {
             Some(fabric) => vec![fabric.leaf],
@@ -273,17 +274,17 @@ pub struct WatchBody {
     pub gone: GoneMembers,
 }
 
-/// The answer to a watch: the members that take no part any more, each list of ranks ascending.
+/// The answer to a watch: the members that are gone, each list of ranks ascending.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GoneMembers {
-    /// Members that said that they leave.
+    /// Members that have left.
     pub left: Vec<u16>,
     /// Members that fell silent without a leave.
     pub lost: Vec<u16>,
-    /// Switches that fell silent, each with the ranks below it. A switch without ranks is above the answering switch.
+    /// Switches that fell silent, each with the ranks below it. A switch without ranks is a parent of the answering switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub switches: Vec<Place>,
+    pub switches: Vec<SwitchBody>,
     /// Servers that are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<GoneServer>,
@@ -306,7 +307,7 @@ impl GoneMembers {
     /// Makes the answer from a table.
     pub fn new(gone: &Departed) -> GoneMembers {
         let ranks = |left| gone.members.iter().filter(|gone| gone.left == left).map(|gone| gone.rank).collect();
-        let switches = gone.switches.iter().map(Place::new).collect();
+        let switches = gone.switches.iter().map(SwitchBody::new).collect();
         let server = |&ServerAddr { server, addr }: &ServerAddr| GoneServer { server, addr };
         GoneMembers {
             left: ranks(true),
@@ -317,7 +318,7 @@ impl GoneMembers {
         }
     }
 
-    /// The table, as a receiver understands it that reached the sender at the address `sender`.
+    /// The table, for a receiver that reached the sender at the address `sender`.
     pub fn table(self, sender: IpAddr) -> Departed {
         let left = self.left.iter().map(|&rank| Gone { rank, left: true });
         let mut members: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
@@ -341,8 +342,8 @@ pub struct Jobs {
     pub jobs: Vec<JobStatus>,
 }
 
-/// The code for a switch of a fabric that cannot ask the switch where jobs are formed.
-pub const NO_SEAT: &str = "no_seat";
+/// The code for a switch of a fabric that cannot reach the controller.
+pub const NO_CONTROLLER: &str = "no_controller";
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -352,7 +353,7 @@ pub struct ErrorBody {
     pub error: String,
     /// One word for programs.
     pub code: String,
-    /// The rank that the error is about, if the other ranks may still become a job.
+    /// Set when only this rank is refused and the others can still form the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u16>,
 }

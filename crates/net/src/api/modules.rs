@@ -1,5 +1,5 @@
-//! The modules of a job's own operators as JSON. Each rank brings them with its join, and a switch below passes them up
-//! once.
+//! The modules of a job's custom operators as JSON. Each rank sends them with its join, and a child switch sends them to its
+//! parent once.
 
 use tributary_operators::Library;
 use tributary_proto::contract::options::Options;

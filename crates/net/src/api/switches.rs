@@ -12,12 +12,12 @@ use tributary_proto::contract::wire;
 
 use super::{GoneMembers, JoinBody, from_hex, hex};
 use crate::api::error::ApiError;
-use crate::clock::span;
+use crate::os::to_span;
 
 /// A switch of a job's tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct SwitchBody {
     /// The switch's control API. If its IP address is the wildcard address, it is the address at which the sender was
     /// reached.
     pub addr: SocketAddr,
@@ -25,13 +25,13 @@ pub struct Place {
     pub ranks: Vec<u16>,
 }
 
-impl Place {
+impl SwitchBody {
     /// As JSON.
-    pub fn new(place: &SwitchRanks) -> Place {
-        Place { addr: place.addr, ranks: place.ranks.clone() }
+    pub fn new(place: &SwitchRanks) -> SwitchBody {
+        SwitchBody { addr: place.addr, ranks: place.ranks.clone() }
     }
 
-    /// The place as a receiver understands it that reached the sender at the address `sender`.
+    /// The entry, for a receiver that reached the sender at the address `sender`.
     pub fn seen_from(self, sender: IpAddr) -> SwitchRanks {
         SwitchRanks { addr: reached(self.addr, sender), ranks: self.ranks }
     }
@@ -43,14 +43,14 @@ pub(super) fn reached(addr: SocketAddr, at: IpAddr) -> SocketAddr {
 }
 
 /// All switches of a job, as the switch at `listen` knows them.
-pub fn places(plan: &Plan, listen: SocketAddr) -> Vec<Place> {
+pub fn switch_bodies(plan: &Plan, listen: SocketAddr) -> Vec<SwitchBody> {
     let own = SwitchRanks { addr: listen, ranks: plan.ranks_below() };
-    // A switch below another one learned the whole tree from that one, including its own place.
-    let own = plan.uplink.is_none().then(|| Place::new(&own));
-    own.into_iter().chain(plan.switches.iter().map(Place::new)).collect()
+    // A child switch has learned the whole tree from its parent, including itself.
+    let own = plan.uplink.is_none().then(|| SwitchBody::new(&own));
+    own.into_iter().chain(plan.switches.iter().map(SwitchBody::new)).collect()
 }
 
-/// `POST /jobs/{name}/switches/join`: a switch below joins with the ranks that have joined at it.
+/// `POST /jobs/{name}/switches/join`: a child switch joins with the ranks that have joined there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchJoinBody {
@@ -58,30 +58,30 @@ pub struct SwitchJoinBody {
     pub wire_version: u8,
     /// Random, 16 hexadecimal digits: names the switch's process.
     pub incarnation: String,
-    /// Counts the questions of this process, so that a newer one replaces an older one.
+    /// Counts the joins of this process, so that a newer one replaces an older one.
     pub question: u64,
     /// The UDP address of each of its shards.
     pub shards: Vec<SocketAddr>,
     /// The most slots for which the switch has memory.
     pub most_slots: u16,
-    /// The modules of the job's own operators, which the ranks leave out.
+    /// The modules of the job's custom operators, which the ranks leave out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<String>,
     /// The ranks that have joined at the switch. If the list is empty, the switch withdraws its join.
     pub ranks: Vec<RankBody>,
-    /// The switches of its part of the tree, beginning with itself.
-    pub switches: Vec<Place>,
+    /// The switches of its subtree, beginning with itself.
+    pub switches: Vec<SwitchBody>,
 }
 
-/// One rank that has joined at a switch below.
+/// One rank that has joined at a child switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankBody {
-    /// What the rank asked for at the switch below.
+    /// The rank's request at the child switch.
     pub join: JoinBody,
-    /// The source address of the rank's packets, as the switch below saw it.
+    /// The source address of the rank's packets, as the child switch saw it.
     pub udp: SocketAddr,
-    /// Seconds that the rank has waited at the switch below.
+    /// Seconds that the rank has waited at the child switch.
     pub waited_s: f64,
 }
 
@@ -104,7 +104,7 @@ impl SwitchJoinBody {
                 .map_err(|_| ApiError::bad_request("waited_s is not a number of seconds".into()))?;
             let join = JoinBody { modules: self.modules.clone(), ..body.join };
             let request = join.request(body.udp.ip(), asked_at, client.clone(), library)?;
-            Ok((JoinRequest { addr: body.udp, ..request }, span(waited)))
+            Ok((JoinRequest { addr: body.udp, ..request }, to_span(waited)))
         };
         Ok(SwitchJoin {
             incarnation,
@@ -118,7 +118,7 @@ impl SwitchJoinBody {
     }
 }
 
-/// The answer to a switch below.
+/// The answer to a child switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchJoinReply {
@@ -140,11 +140,11 @@ pub struct SwitchJoinReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<SocketAddr>,
     /// All switches of the job.
-    pub switches: Vec<Place>,
+    pub switches: Vec<SwitchBody>,
 }
 
 impl SwitchJoinReply {
-    /// The answer for one switch below.
+    /// The answer for one child switch.
     pub fn new(plan: &Plan, wid: ChildId, listen: SocketAddr, shard_ports: Vec<u16>) -> SwitchJoinReply {
         SwitchJoinReply {
             job_id: plan.config.job.0,
@@ -155,22 +155,22 @@ impl SwitchJoinReply {
             shard_ports,
             workers: plan.workers.clone(),
             servers: plan.servers.dedicated().iter().map(|server| server.addr).collect(),
-            switches: places(plan, listen),
+            switches: switch_bodies(plan, listen),
         }
     }
 
-    /// The answer as the switch below understands it; `None` if it makes no sense.
-    pub fn ascent(self, above: IpAddr) -> Option<ParentAnswer> {
+    /// The answer for the child switch; `None` if it cannot be interpreted.
+    pub fn ascent(self, parent: IpAddr) -> Option<ParentAnswer> {
         Some(ParentAnswer {
             job: JobId(self.job_id),
             key: JobKey(from_hex(&self.key)?),
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
             wid: ChildId(self.wid),
-            shards: self.shard_ports.iter().map(|&port| SocketAddr::new(above, port)).collect(),
+            shards: self.shard_ports.iter().map(|&port| SocketAddr::new(parent, port)).collect(),
             workers: self.workers,
             servers: self.servers,
-            switches: self.switches.into_iter().map(|place| place.seen_from(above)).collect(),
+            switches: self.switches.into_iter().map(|place| place.seen_from(parent)).collect(),
         })
     }
 }
@@ -183,13 +183,13 @@ pub struct SwitchLeaveBody {
     pub job_id: u16,
     /// The job's key.
     pub key: String,
-    /// The switch's number at the switch above.
+    /// The switch's number at its parent.
     pub wid: u16,
     /// A member below it was lost.
     pub lost: bool,
 }
 
-/// `POST /jobs/{name}/switches/watch`: a switch below reports who is gone below it. The answer comes when those gone
+/// `POST /jobs/{name}/switches/watch`: a child switch reports who is gone below it. The answer comes when those gone
 /// elsewhere differ from those that the switch knows of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -198,7 +198,7 @@ pub struct SwitchWatchBody {
     pub job_id: u16,
     /// The job's key.
     pub key: String,
-    /// The switch's number at the switch above.
+    /// The switch's number at its parent.
     pub wid: u16,
     /// What is gone below it.
     pub below: GoneMembers,

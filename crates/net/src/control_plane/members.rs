@@ -1,8 +1,10 @@
-//! Members and switches below that wait for news that a member is gone. A member's connection shows that the member is
-//! alive until the *member* closes it. A stalled process cannot ask again after its question was answered, but its
-//! kernel keeps its connections open. So the answer ends the question and not the watch.
+//! Members and child switches that wait to be notified that a member is gone or that the job has failed. A member's
+//! connection shows that the member is alive until the *member* closes it. A stopped process cannot ask again after its
+//! request was answered, but its kernel keeps its connections open. So the answer ends the request and not the watch.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
@@ -10,8 +12,9 @@ use tributary_control::{Control, Departed, JobName, Refusal};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
 use super::ControlPlane;
+use crate::shard::ShardReport;
 
-/// A watch is answered after this time even if there is no news, so that neither side keeps a dead connection for ever.
+/// A watch is answered after this time even if there is no news, so that neither side keeps a dead connection.
 const LONGEST: Duration = Duration::from_secs(30);
 
 impl ControlPlane {
@@ -29,8 +32,8 @@ impl ControlPlane {
         self.keep_watch(name, id, open, |control, _| control.gone(id), known).await
     }
 
-    /// Like [`ControlPlane::watch`], but for a switch below. That switch reports who is gone below it and learns who is
-    /// gone elsewhere.
+    /// Like [`ControlPlane::watch`], but for a child switch, which reports who is gone below it and learns who is gone
+    /// elsewhere.
     pub async fn watch_from_below(
         self: &Arc<Self>,
         name: &JobName,
@@ -49,17 +52,17 @@ impl ControlPlane {
         name: &JobName,
         id: JobId,
         open: impl FnOnce(&mut Control) -> Result<ChildId, Refusal>,
-        look: impl Fn(&Control, ChildId) -> Option<Departed>,
+        read: impl Fn(&Control, ChildId) -> Option<Departed>,
         known: Departed,
     ) -> Result<(Departed, OpenWatch), Refusal> {
         let departures = self.departures.subscribe();
         let wid = open(&mut self.state().control)?;
         let open = OpenWatch { plane: Arc::clone(self), id, wid };
-        // The switch below may have reported news for other watches.
+        // The child switch may have reported a loss that other watches wait for.
         self.changed.notify_one();
         let newest = || self.with_control(|control| control.departures(id));
-        let gone = || self.with_control(|control| look(control, wid));
-        match tokio::time::timeout(LONGEST, until_news(departures, newest, gone, &known)).await {
+        let gone = || self.with_control(|control| read(control, wid));
+        match tokio::time::timeout(LONGEST, until_changed(departures, newest, gone, &known)).await {
             Ok(Some(gone)) => Ok((gone, open)),
             Ok(None) => Err(Refusal::UnknownJob { job: name.clone() }),
             Err(_) => Ok((known, open)),
@@ -67,9 +70,53 @@ impl ControlPlane {
     }
 }
 
-/// Waits until who is gone differs from `known`. It looks through all members only if the number of the job's
+/// The reason for each job that has failed, because one of its custom operators has.
+pub(super) type Faults = BTreeMap<JobId, String>;
+
+impl ControlPlane {
+    pub(super) fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().expect("nobody panics while it holds the faults")
+    }
+
+    /// Notes that a job is over. If there is a reason already, that reason stays.
+    pub fn note_fault(&self, id: JobId, sentence: String) {
+        if let Entry::Vacant(entry) = self.faults().entry(id) {
+            tracing::warn!(id = id.0, sentence, "job failed");
+            entry.insert(sentence);
+        } else {
+            return;
+        }
+        self.departures.send_replace(());
+        self.changed.notify_one();
+    }
+
+    /// Notes the faults that a shard reports of its jobs' machines.
+    pub(super) fn note_faults_of(&self, report: &ShardReport) {
+        for job in &report.jobs {
+            if let Some(fault) = &job.report.fault {
+                let switch = self.shards.first().map_or_else(String::new, |shard| format!(" {}", shard.udp_addr()));
+                self.note_fault(job.id, format!("{fault}, at the switch{switch}; the job is over"));
+            }
+        }
+    }
+
+    /// Waits until a job is over, and returns the reason.
+    pub async fn fault(&self, id: JobId) -> String {
+        let mut turns = self.departures.subscribe();
+        loop {
+            turns.mark_unchanged();
+            if let Some(sentence) = self.faults().get(&id) {
+                return sentence.clone();
+            }
+            // The call fails only if the control plane is gone. Then this future is dropped too.
+            let _ = turns.changed().await;
+        }
+    }
+}
+
+/// Waits until who is gone differs from `known`. It scans all members only if the number of the job's
 /// departures has changed, because the control plane wakes every watch of every job at each of its turns.
-async fn until_news(
+async fn until_changed(
     mut turns: Receiver<()>,
     newest: impl Fn() -> Option<u32>,
     gone: impl Fn() -> Option<Departed>,
@@ -116,14 +163,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_looks_through_all_members_only_when_somebody_of_its_job_may_be_gone() {
-        let (turns, departures, looks) = (watch::Sender::new(()), Cell::new(Some(1)), Cell::new(0));
+    fn a_watch_scans_all_members_only_when_one_of_its_job_may_be_gone() {
+        let (turns, departures, scans) = (watch::Sender::new(()), Cell::new(Some(1)), Cell::new(0));
         let known = Departed::default();
         let gone = || {
-            looks.set(looks.get() + 1);
+            scans.set(scans.get() + 1);
             departures.get().map(|_| Departed::default())
         };
-        let mut wait = pin!(until_news(turns.subscribe(), || departures.get(), gone, &known));
+        let mut wait = pin!(until_changed(turns.subscribe(), || departures.get(), gone, &known));
         let mut context = Context::from_waker(Waker::noop());
         let mut turn = || {
             turns.send_replace(());
@@ -132,10 +179,10 @@ mod tests {
         for _ in 0..100 {
             assert!(turn().is_pending());
         }
-        assert_eq!(looks.get(), 1);
+        assert_eq!(scans.get(), 1);
         departures.set(Some(2));
         assert!(turn().is_pending());
-        assert_eq!(looks.get(), 2);
+        assert_eq!(scans.get(), 2);
         // `None` means that the job has ended.
         departures.set(None);
         assert!(turn().is_ready());

@@ -11,7 +11,7 @@ use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::ControlPlane;
-use crate::clock::duration;
+use crate::os::to_duration;
 
 /// The number of times that a server is answered within a lease even if nothing is new. Each new question of the server
 /// is a sign of life.
@@ -19,13 +19,13 @@ const SIGNS_IN_A_LEASE: u32 = 4;
 
 impl ControlPlane {
     /// Asks a server that this switch does not know yet, at the address that the server names.
-    pub async fn prove_server(&self, offer: &ServerOffer, asked_at: IpAddr) -> Result<(), Refusal> {
+    pub async fn validate_server(&self, offer: &ServerOffer, asked_at: IpAddr) -> Result<(), Refusal> {
         /// An offer has more than 130 bytes. This number of questions has fewer than three times as many.
         const QUESTIONS: u32 = 5;
         if self.with_control(|control| control.knows_server(offer)) {
             return Ok(());
         }
-        match self.silent_one(&[offer.addr], asked_at, offer.incarnation, QUESTIONS).await {
+        match self.first_silent(&[offer.addr], asked_at, offer.incarnation, QUESTIONS).await {
             Ok(None) => Ok(()),
             // A shard that has stopped cannot ask.
             Ok(Some(addr)) => Err(Refusal::ServerUnproven { addr }),
@@ -49,7 +49,7 @@ impl ControlPlane {
             }
             state.control.offer(self.now(), offer)?;
             state.control.server_knows(incarnation, known);
-            duration(state.control.limits().timers.lease) / SIGNS_IN_A_LEASE
+            to_duration(state.control.limits().timers.lease) / SIGNS_IN_A_LEASE
         };
         let open = OpenOffer { plane: Arc::clone(self), incarnation };
         self.changed.notify_one();

@@ -1,5 +1,4 @@
-//! Shards as the control plane knows them: their interface, their last reports, and the form in which they are told of
-//! a job.
+//! Shards as the control plane knows them: their interface, their last reports, and the jobs that it installs in them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,17 +20,17 @@ pub(crate) trait Shard: Send + Sync {
     fn resize(&self, job: JobId, slots: u16) -> Answer<bool>;
     /// Removes a job and frees its memory; false if there was no such job.
     fn remove(&self, job: JobId) -> Answer<bool>;
-    /// Gives up what the jobs of a protocol share, none of which is there; false if nothing was shared.
+    /// Frees what the jobs of a protocol share, none of which is there; false if nothing was shared.
     fn unshare(&self, protocol: &'static Protocol) -> Answer<bool>;
     /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
     /// `asked_at`, is at a UDP address. A fabric does not ask: its file says which host is behind which cable.
-    fn challenge(&self, _whom: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
+    fn challenge(&self, _peer: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
         Answer::ready(true)
     }
     /// The state of the shard and of its jobs.
     fn report(&self) -> Answer<ShardReport>;
-    /// The jobs that run in the shard although this control plane has not installed them: it was started anew.
-    fn found(&self) -> Answer<Vec<(JobName, JobInstall)>> {
+    /// The jobs that run in the shard although this control plane has not installed them, because it has restarted.
+    fn installed_jobs(&self) -> Answer<Vec<(JobName, JobInstall)>> {
         Answer::ready(Vec::new())
     }
     /// What a job holds of a fabric's switches, once its trees are planned; `None` if it is charged for none of them
@@ -62,8 +61,8 @@ impl Shard for ShardHandle {
     fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
         ShardHandle::unshare(self, protocol)
     }
-    fn challenge(&self, whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
-        ShardHandle::challenge(self, whom, asked_at, incarnation, questions)
+    fn challenge(&self, peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
+        ShardHandle::challenge(self, peer, asked_at, incarnation, questions)
     }
     fn report(&self) -> Answer<ShardReport> {
         ShardHandle::report(self)
@@ -90,7 +89,7 @@ pub(super) fn buffers(shards: &[Box<dyn Shard>], protocol: &Protocol) -> (usize,
 /// Installs a job in every shard that runs its machines, one shard after the other.
 pub(super) async fn install(shards: &[Box<dyn Shard>], plan: &Plan) -> Result<(), ShardError> {
     for (number, shard) in shards.iter().enumerate().take(used_by(plan.protocol)) {
-        shard.install(&plan.name, job_in_shard(plan, number)).come().await??;
+        shard.install(&plan.name, job_in_shard(plan, number)).receive().await??;
     }
     Ok(())
 }
@@ -98,9 +97,9 @@ pub(super) async fn install(shards: &[Box<dyn Shard>], plan: &Plan) -> Result<()
 /// Gives a job another number of slots, which is the sum over all shards.
 pub(super) async fn resize(shards: &[Box<dyn Shard>], id: JobId, slots: u16) {
     let own = slots / shards.len().max(1) as u16;
-    let asked: Vec<_> = shards.iter().map(|shard| shard.resize(id, own)).collect();
-    for answer in asked {
-        if let Err(error) = answer.come().await {
+    let calls: Vec<_> = shards.iter().map(|shard| shard.resize(id, own)).collect();
+    for answer in calls {
+        if let Err(error) = answer.receive().await {
             tracing::warn!(id = id.0, %error, "job not resized everywhere");
         }
     }
@@ -108,10 +107,10 @@ pub(super) async fn resize(shards: &[Box<dyn Shard>], id: JobId, slots: u16) {
 
 /// Takes a job out of every shard, even if an earlier shard has failed.
 pub(super) async fn remove(shards: &[Box<dyn Shard>], id: JobId) {
-    let asked: Vec<_> = shards.iter().map(|shard| shard.remove(id)).collect();
+    let calls: Vec<_> = shards.iter().map(|shard| shard.remove(id)).collect();
     let mut failed = None;
-    for answer in asked {
-        failed = answer.come().await.err().or(failed);
+    for answer in calls {
+        failed = answer.receive().await.err().or(failed);
     }
     match failed {
         None => tracing::info!(id = id.0, "job removed"),
@@ -119,11 +118,11 @@ pub(super) async fn remove(shards: &[Box<dyn Shard>], id: JobId) {
     }
 }
 
-/// Gives up what the jobs of a protocol share.
+/// Frees what the jobs of a protocol share.
 pub(super) async fn unshare(shards: &[Box<dyn Shard>], protocol: &'static Protocol) {
     for shard in shards.iter().take(used_by(protocol)) {
-        match shard.unshare(protocol).come().await {
-            Ok(_) => tracing::info!(%protocol, "what its jobs shared has given way to other jobs"),
+        match shard.unshare(protocol).receive().await {
+            Ok(_) => tracing::info!(%protocol, "what its jobs shared is freed for other jobs"),
             Err(error) => tracing::warn!(%protocol, %error, "what its jobs shared is still there"),
         }
     }
@@ -131,7 +130,7 @@ pub(super) async fn unshare(shards: &[Box<dyn Shard>], protocol: &'static Protoc
 
 /// A shard's last report, and how fast the shard works.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sighting {
+pub(crate) struct ShardSample {
     /// The newest report; `None` before the first.
     pub report: Option<ShardReport>,
     /// False once the shard no longer answers.
@@ -141,22 +140,22 @@ pub(crate) struct Sighting {
     pub tx_bytes_per_s: f64,
 }
 
-/// The reports of all shards from one look.
+/// The reports of all shards at one time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sightings {
+pub(crate) struct ShardSamples {
     pub at: Option<Time>,
-    pub shards: Vec<Sighting>,
+    pub shards: Vec<ShardSample>,
 }
 
-impl Sightings {
-    /// What ranks of a job said of their collectives, each with its age at the time of the look.
-    pub fn said_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
+impl ShardSamples {
+    /// The progress reports of a job's ranks, each with its age at the time of the sample.
+    pub fn progress_of(&self, job: Option<JobId>) -> impl Iterator<Item = (Span, Progress)> + Clone {
         let reports = self.shards.iter().filter_map(|shard| shard.report.as_ref());
-        reports.flat_map(move |report| report.said_of(job))
+        reports.flat_map(move |report| report.progress_of(job))
     }
 }
 
-impl Sighting {
+impl ShardSample {
     /// A rate over a shorter time than this says little.
     const MIN_INTERVAL_S: f64 = 0.15;
 
@@ -164,7 +163,7 @@ impl Sighting {
         self.alive = true;
         if let Some(old) = &self.report {
             let seconds = report.now.since(old.now).as_secs_f64();
-            if seconds >= Sighting::MIN_INTERVAL_S {
+            if seconds >= ShardSample::MIN_INTERVAL_S {
                 let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
                 self.rx_packets_per_s = rate(report.socket.rx_packets, old.socket.rx_packets);
                 self.rx_bytes_per_s = rate(report.socket.rx_bytes, old.socket.rx_bytes);
@@ -176,12 +175,12 @@ impl Sighting {
 }
 
 /// A job that runs in a shard although this control plane has not installed it.
-pub(super) fn found(name: JobName, job: JobInstall) -> AdoptedJob {
+pub(super) fn adopted(name: JobName, job: JobInstall) -> AdoptedJob {
     let JobInstall { protocol, config, most_slots, members: workers, servers, .. } = job;
     AdoptedJob { name, protocol, config, most_slots, workers, servers }
 }
 
-/// What one shard is told of a job.
+/// A job as one shard installs it.
 fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
     let uplink = plan.uplink.as_ref();
     JobInstall {

@@ -17,50 +17,56 @@ use crate::udp::{Inbox, Segments, UdpPort};
 /// The most bytes of a machine's own packet.
 const LONGEST: usize = 1 << 16;
 
-/// The packets that machines have made by themselves and that were not sent yet.
-pub struct Own {
+/// The packets that machines have has_packets by themselves and that were not sent yet.
+pub struct MachinePackets {
     memory: Box<[u8]>,
     /// Where the next packet goes.
     end: usize,
 }
 
-impl Own {
+impl MachinePackets {
     /// The memory holds a few packets of the greatest length, and is small enough for a core's own cache.
-    pub fn new() -> Own {
-        Own { memory: vec![0; 4 * LONGEST].into_boxed_slice(), end: 0 }
+    pub fn new() -> MachinePackets {
+        MachinePackets { memory: vec![0; 4 * LONGEST].into_boxed_slice(), end: 0 }
     }
 }
 
-/// The surroundings of a switch's machines for one turn.
+/// The I/O of a switch's machines for one turn.
 pub struct Burst<'a, S> {
     now: Time,
     site: &'a mut S,
     udp: &'a mut UdpPort,
     inbox: &'a mut Inbox,
-    own: &'a mut Own,
-    /// The number of messages that have begun. `left` has the packets of the last one that have not had their turn.
+    packets: &'a mut MachinePackets,
+    /// The number of messages that were begun. `left` has the remaining packets of the last one.
     begun: usize,
     left: Segments,
     /// The port by which the last message came in.
     ingress: PortId,
     /// Where the packet lies that is in the pipeline.
-    place: Range<usize>,
-    /// True if machines have made packets since the last flush.
-    made: bool,
+    range: Range<usize>,
+    /// True if machines have has_packets packets since the last flush.
+    has_packets: bool,
 }
 
 impl<'a, S: Site> Burst<'a, S> {
     /// A burst with the messages of an inbox.
-    pub fn new(now: Time, site: &'a mut S, udp: &'a mut UdpPort, inbox: &'a mut Inbox, own: &'a mut Own) -> Self {
-        let (left, ingress, place, made) = (Segments::default(), PortId::UNKNOWN, 0..0, false);
-        Burst { now, site, udp, inbox, own, begun: 0, left, ingress, place, made }
+    pub fn new(
+        now: Time,
+        site: &'a mut S,
+        udp: &'a mut UdpPort,
+        inbox: &'a mut Inbox,
+        packets: &'a mut MachinePackets,
+    ) -> Self {
+        let (left, ingress, range, has_packets) = (Segments::default(), PortId::UNKNOWN, 0..0, false);
+        Burst { now, site, udp, inbox, packets, begun: 0, left, ingress, range, has_packets }
     }
 
     /// Sends the rest of the machines' own packets.
     pub fn end(&mut self) {
-        if std::mem::take(&mut self.made) {
-            self.site.flush(self.now, &self.own.memory, self.udp);
-            self.own.end = 0;
+        if std::mem::take(&mut self.has_packets) {
+            self.site.flush(self.now, &self.packets.memory, self.udp);
+            self.packets.end = 0;
         }
     }
 
@@ -68,7 +74,7 @@ impl<'a, S: Site> Burst<'a, S> {
     #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
         loop {
-            let Some(place) = self.left.next() else {
+            let Some(range) = self.left.next() else {
                 let message = self.inbox.messages.get(self.begun)?;
                 self.ingress = self.site.ingress(self.now, message, self.udp);
                 self.left = message.segments();
@@ -76,9 +82,9 @@ impl<'a, S: Site> Burst<'a, S> {
                 continue;
             };
             let message = &self.inbox.messages[self.begun - 1];
-            let packet = &mut self.inbox.memory[place.clone()];
+            let packet = &mut self.inbox.memory[range.clone()];
             if self.site.accepts(self.now, self.ingress, message.from, packet, message.ecn, self.udp) {
-                return Some(place);
+                return Some(range);
             }
         }
     }
@@ -97,46 +103,46 @@ impl<S: Site> SwitchIo for Burst<'_, S> {
 
     #[inline]
     fn receive(&mut self) -> Option<Arrival<'_, S::Ports<'_>>> {
-        let Some(place) = self.next() else {
+        let Some(range) = self.next() else {
             self.site.flush(self.now, &self.inbox.memory, self.udp);
             return None;
         };
-        self.place = place.clone();
+        self.range = range.clone();
         let ecn = self.inbox.messages[self.begun - 1].ecn;
-        let packet = PacketMut::new(&mut self.inbox.memory[place], ecn);
+        let packet = PacketMut::new(&mut self.inbox.memory[range], ecn);
         Some(Arrival { ingress: self.ingress, packet, ports: self.site.ports() })
     }
 
     #[inline]
     fn carry_out(&mut self, verdict: Verdict, packet: Passed) {
         if !matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
-            let place = self.place.start..self.place.start + packet.len;
+            let range = self.range.start..self.range.start + packet.len;
             let origin = Origin::Packet(self.ingress);
-            self.site.carry_out(verdict, place, packet.ecn, origin, &self.inbox.memory, self.udp);
+            self.site.carry_out(verdict, range, packet.ecn, origin, &self.inbox.memory, self.udp);
         }
     }
 
     #[inline]
     fn room(&mut self) -> &mut [u8] {
-        if self.own.memory.len() - self.own.end < LONGEST {
+        if self.packets.memory.len() - self.packets.end < LONGEST {
             self.end();
         }
-        &mut self.own.memory[self.own.end..]
+        &mut self.packets.memory[self.packets.end..]
     }
 
     #[inline]
     fn send(&mut self, emission: Emission) {
         let Emission { len, ecn, verdict, ingress, .. } = emission;
-        let place = self.own.end..self.own.end + len;
+        let range = self.packets.end..self.packets.end + len;
         if matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
             return;
         }
-        self.made = true;
-        self.own.end = place.end;
-        let origin = ingress.map_or(Origin::Own, Origin::Collected);
-        if !self.site.carry_out(verdict, place, ecn, origin, &self.own.memory, self.udp) {
+        self.has_packets = true;
+        self.packets.end = range.end;
+        let origin = ingress.map_or(Origin::Switch, Origin::Collected);
+        if !self.site.carry_out(verdict, range, ecn, origin, &self.packets.memory, self.udp) {
             // The next packet is written to the same memory, which is still in the core's own cache.
-            self.own.end = 0;
+            self.packets.end = 0;
         }
     }
 }

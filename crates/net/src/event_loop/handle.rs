@@ -1,4 +1,5 @@
-//! The control plane's end of a switch's thread: every call is a message to the thread.
+//! The control plane's end of a switch's thread: every call is a message to the thread, and its [`Answer`] comes over a
+//! channel.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,17 +11,16 @@ use tokio::sync::oneshot;
 use tributary_proto::contract::ids::TreeId;
 use tributary_proto::contract::pipeline::Pipeline;
 
-use super::answer::Answer;
-use super::{EventLoop, Order, Site};
+use super::{EventLoop, Request, Site};
+use crate::os::Waker;
 use crate::udp::UdpPort;
-use crate::wake::Waker;
 
 /// A running thread that takes commands `C`; dropping the handle stops the thread.
 pub struct Handle<C> {
     shard: TreeId,
     udp: SocketAddr,
     receive_buffer: usize,
-    orders: Sender<Order<C>>,
+    requests: Sender<Request<C>>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,14 +32,14 @@ impl<C: Send + 'static> Handle<C> {
         S: Site<Command = C> + Send + 'static,
     {
         let waker = Arc::new(Waker::new()?);
-        let (orders, receiver) = mpsc::channel();
+        let (requests, receiver) = mpsc::channel();
         let (addr, receive_buffer) = (udp.local_addr(), udp.counters().receive_buffer);
         let state = EventLoop::new(udp, pipeline, site, receiver, Arc::clone(&waker));
         let thread = Some(Builder::new().name(name).spawn(move || state.run())?);
-        Ok(Handle { shard, udp: addr, receive_buffer, orders, waker, thread })
+        Ok(Handle { shard, udp: addr, receive_buffer, requests, waker, thread })
     }
 
-    /// The part of the switch that the thread runs.
+    /// The shard that the thread runs.
     pub fn shard(&self) -> TreeId {
         self.shard
     }
@@ -55,10 +55,10 @@ impl<C: Send + 'static> Handle<C> {
     }
 
     /// Sends the thread a command; returns its answer.
-    pub fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> C) -> Answer<T> {
+    pub fn call<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> C) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         // If the thread has ended, the reply's sender is dropped here, and the answer becomes an error.
-        let _ = self.orders.send(Order::Obey(command(reply)));
+        let _ = self.requests.send(Request::Command(command(reply)));
         self.waker.wake();
         Answer::new(self.shard, answer)
     }
@@ -67,12 +67,49 @@ impl<C: Send + 'static> Handle<C> {
 impl<C> Drop for Handle<C> {
     fn drop(&mut self) {
         // The call fails only if the thread has ended already.
-        let _ = self.orders.send(Order::Stop);
+        let _ = self.requests.send(Request::Stop);
         self.waker.wake();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
             tracing::error!(udp = %self.udp, shard = self.shard.0, "the switch's thread panicked");
         }
+    }
+}
+
+/// The error of a call to a thread that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("shard {0} of the switch has stopped")]
+pub struct Stopped(pub TreeId);
+
+/// An answer that a shard will give. The shard handles requests in their order, whether or not a caller waits.
+#[must_use = "what was asked may fail"]
+pub struct Answer<T> {
+    shard: TreeId,
+    answer: oneshot::Receiver<T>,
+}
+
+impl<T> Answer<T> {
+    /// An answer that will come over this channel.
+    pub(crate) fn new(shard: TreeId, answer: oneshot::Receiver<T>) -> Answer<T> {
+        Answer { shard, answer }
+    }
+
+    /// An answer that is there already.
+    pub(crate) fn ready(value: T) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        // Sending cannot fail, because the receiver still exists.
+        let _ = reply.send(value);
+        Answer { shard: TreeId(0), answer }
+    }
+
+    /// Waits for the answer without blocking a thread.
+    pub async fn receive(self) -> Result<T, Stopped> {
+        self.answer.await.map_err(|_| Stopped(self.shard))
+    }
+
+    /// Waits for the answer, blocking the thread; not for asynchronous tasks.
+    pub fn wait(self) -> Result<T, Stopped> {
+        self.answer.blocking_recv().map_err(|_| Stopped(self.shard))
     }
 }

@@ -1,14 +1,12 @@
 //! The loop of every switch's thread: sleep, commands, packets through the pipeline, timers.
 //!
-//! A [`Site`] is the part that differs between kinds of switches: a star adds its ports and uplinks, a fabric adds its
-//! crossbar and queues. `drive::switch` calls the machines, and a [`burst`] is the surroundings that it gives them
-//! here.
+//! A [`Site`] is what differs between kinds of switches: a star adds its ports and uplinks, a fabric adds its crossbar and
+//! queues. `drive::switch` calls the machines, and a [`burst`] is the I/O that it gives them here.
 
-pub mod answer;
 pub mod burst;
 pub mod handle;
 #[cfg(test)]
-pub mod talker;
+pub mod testing;
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -23,15 +21,14 @@ use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::switch::{PortView, Verdict};
 use tributary_proto::contract::time::Time;
 
-use self::burst::{Burst, Own};
-use crate::clock::{self, Clock};
+use self::burst::{Burst, MachinePackets};
+use crate::os::{self, Clock, Waker};
 use crate::udp::{Inbox, Message, UdpPort};
-use crate::wake::{self, Waker};
 
-/// The number of batches that are received before commands and timers get their turn again.
+/// The most batches that are received before commands and timers are handled again.
 const BATCHES_IN_A_TURN: usize = 16;
 
-/// The part of a switch's thread that all kinds of switches have.
+/// What all kinds of switches have.
 pub struct Core {
     /// The machines' time.
     pub clock: Clock,
@@ -45,14 +42,14 @@ pub struct Core {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The switch made the packet for itself.
-    Own,
+    Switch,
     /// The packet came in by this port, or was made of a packet that came in by it just now.
     Packet(PortId),
-    /// A machine made the packet of contributions that it had collected. The last of them came in by this port.
+    /// A machine made the packet from contributions that it had collected. The last of them came in by this port.
     Collected(PortId),
 }
 
-/// The part of the loop that one kind of switch adds.
+/// What one kind of switch adds to the loop.
 pub trait Site {
     /// The commands that its thread takes.
     type Command;
@@ -61,8 +58,8 @@ pub trait Site {
     where
         Self: 'a;
 
-    /// Carries out a command.
-    fn obey(&mut self, command: Self::Command, core: &mut Core);
+    /// Handles a command.
+    fn handle_command(&mut self, command: Self::Command, core: &mut Core);
     /// Notes that a message of one or more packets begins. Returns the port by which it came in.
     fn ingress(&mut self, now: Time, message: &Message, udp: &mut UdpPort) -> PortId;
     /// True if a packet is for the pipeline. If not, the site has already handled or counted the packet.
@@ -77,12 +74,12 @@ pub trait Site {
     ) -> bool;
     /// The machines' view of the ports now.
     fn ports(&self) -> Self::Ports<'_>;
-    /// Carries out a verdict on the packet at `place` in `memory`. True if packets have to stay there until
+    /// Carries out a verdict on the packet at `range` in `memory`. True if packets have to stay there until
     /// [`Site::flush`].
     fn carry_out(
         &mut self,
         verdict: Verdict,
-        place: Range<usize>,
+        range: Range<usize>,
         ecn: Ecn,
         origin: Origin,
         memory: &[u8],
@@ -102,8 +99,8 @@ pub trait Site {
 }
 
 /// A message from a handle to the loop.
-enum Order<C> {
-    Obey(C),
+enum Request<C> {
+    Command(C),
     Stop,
 }
 
@@ -112,8 +109,8 @@ struct EventLoop<S: Site> {
     core: Core,
     site: S,
     inbox: Inbox,
-    own: Own,
-    orders: Receiver<Order<S::Command>>,
+    packets: MachinePackets,
+    requests: Receiver<Request<S::Command>>,
     waker: Arc<Waker>,
 }
 
@@ -123,22 +120,22 @@ impl<S: Site> EventLoop<S> {
         udp: UdpPort,
         pipeline: Pipeline,
         site: S,
-        orders: Receiver<Order<S::Command>>,
+        requests: Receiver<Request<S::Command>>,
         waker: Arc<Waker>,
     ) -> EventLoop<S> {
         let core = Core { clock: Clock::start(), udp, pipeline };
-        EventLoop { core, site, inbox: Inbox::new(), own: Own::new(), orders, waker }
+        EventLoop { core, site, inbox: Inbox::new(), packets: MachinePackets::new(), requests, waker }
     }
 
-    /// Runs until the handle tells it to stop or is dropped.
+    /// Runs until the handle is dropped.
     fn run(mut self) {
         loop {
             let due = self.core.pipeline.poll_timeout().into_iter().chain(self.site.due()).min();
-            let timeout = due.map(|due| clock::duration(due.since(self.core.clock.now())));
-            let ready = wake::wait(self.core.udp.as_fd(), &self.waker, timeout);
+            let timeout = due.map(|due| os::to_duration(due.since(self.core.clock.now())));
+            let ready = os::wait(self.core.udp.as_fd(), &self.waker, timeout);
             if ready.woken {
                 self.waker.clear();
-                if !self.obey() {
+                if !self.handle_messages() {
                     return;
                 }
             }
@@ -169,17 +166,17 @@ impl<S: Site> EventLoop<S> {
     /// Gives the machines an input, and then sends the packets of their own that were not sent yet.
     fn turn(&mut self, now: Time, input: impl FnOnce(&mut Pipeline, &mut Burst<'_, S>)) {
         let Core { udp, pipeline, .. } = &mut self.core;
-        let mut burst = Burst::new(now, &mut self.site, udp, &mut self.inbox, &mut self.own);
+        let mut burst = Burst::new(now, &mut self.site, udp, &mut self.inbox, &mut self.packets);
         input(pipeline, &mut burst);
         burst.end();
     }
 
-    /// Carries out the commands of the handle. False if the thread must end.
-    fn obey(&mut self) -> bool {
+    /// Handles the requests of the handle. False if the thread must end.
+    fn handle_messages(&mut self) -> bool {
         loop {
-            match self.orders.try_recv() {
-                Ok(Order::Obey(command)) => self.site.obey(command, &mut self.core),
-                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+            match self.requests.try_recv() {
+                Ok(Request::Command(command)) => self.site.handle_command(command, &mut self.core),
+                Ok(Request::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }

@@ -1,4 +1,4 @@
-//! The JSON that the seat and the other switches of a fabric exchange, and the headers that prove who the sender is.
+//! The JSON that the controller and the other switches of a fabric exchange, and the headers that prove who the sender is.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,8 @@ use tributary_control::trees::Tree;
 use tributary_operators::Library;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
-use tributary_proto::contract::time::Time;
+use tributary_proto::contract::switch::Lag;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 
 use super::job::FabricJob;
@@ -19,9 +20,9 @@ use super::tree_body::TreeBody;
 use crate::api::error::ApiError;
 use crate::api::{from_hex, hex, modules};
 use crate::progress::Progress;
-use crate::shard::JobInstall;
+use crate::shard::{JobInstall, ShardJob};
+use crate::status::LagStatus;
 use crate::status::MetricStatus;
-use crate::status::lag::LagStatus;
 
 /// The header for the fabric's secret. Only switches of the fabric send it.
 pub const SECRET_HEADER: &str = "x-tributary-fabric";
@@ -42,12 +43,12 @@ pub struct SyncBody {
     /// Protocols whose jobs share a machine that stays, whether such a job is there or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<String>,
-    /// Jobs whose trees are broken, as far as the seat knows.
+    /// Jobs whose trees are broken, as far as the controller knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<BrokenBody>,
 }
 
-/// A job that can never go on.
+/// A job that has failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BrokenBody {
@@ -111,7 +112,7 @@ pub struct ServerBody {
 }
 
 impl ServerBody {
-    /// The servers of a job; none of them is known to the switch above alone, since a fabric has none.
+    /// The servers of a job. Each has an incarnation, since a fabric has no parent switch.
     fn all(job: &FabricJob) -> Vec<ServerBody> {
         let server = |(server, host): (&JobServer, &NodeId)| {
             Some(ServerBody { addr: server.addr, host: host.0, incarnation: hex(server.incarnation?) })
@@ -146,15 +147,15 @@ impl JobBody {
     /// The job, with operators that are tested here too. An error says why the job cannot be installed.
     pub fn job(self, library: &Library) -> Result<FabricJob, ApiError> {
         let modules = self.modules.clone();
-        let senseless = || ApiError::bad_request("a job to install makes no sense here".into());
-        let mut job = self.sense().ok_or_else(senseless)?;
+        let inconsistent = || ApiError::bad_request("a job to install is inconsistent".into());
+        let mut job = self.decode().ok_or_else(inconsistent)?;
         let config = &mut job.job.config;
         config.options = modules::provide(config.options.clone(), &modules, library)?;
         Ok(job)
     }
 
-    /// The job without its modules; `None` if it makes no sense here.
-    fn sense(self) -> Option<FabricJob> {
+    /// The job without its modules; `None` if it is inconsistent.
+    fn decode(self) -> Option<FabricJob> {
         let world = u16::try_from(self.members.len()).ok()?;
         let protocol = protocols::named(&self.protocol)?;
         let trees = self.trees.into_iter().map(|tree| tree.tree(world)).collect::<Option<Vec<_>>>()?;
@@ -173,7 +174,7 @@ impl JobBody {
         let name = JobName::new(&self.name).ok()?;
         let divides = self.slots != 0 && self.slots.is_multiple_of(shards) && self.elements_per_packet != 0;
         let divides = divides && self.most_slots >= self.slots;
-        let whole = self.hosts.len() == self.members.len() && self.job_id != 0 && divides;
+        let is_complete = self.hosts.len() == self.members.len() && self.job_id != 0 && divides;
         // A switch of a fabric has only one address.
         let (below, asked_at) = (Below::workers(world), Vec::new());
         let (most_slots, members, trees_wanted) = (self.most_slots, self.members, self.trees_wanted);
@@ -194,14 +195,14 @@ impl JobBody {
             parent: None,
         };
         let (hosts, around) = (self.hosts.into_iter().map(NodeId).collect(), self.around);
-        whole.then_some(FabricJob { name, job, hosts, server_hosts, trees, around })
+        is_complete.then_some(FabricJob { name, job, hosts, server_hosts, trees, around })
     }
 }
 
-/// The answer to `POST /fabric/jobs` from a seat that was just started: the jobs that are installed at this switch.
+/// The answer to `POST /fabric/jobs` from a restarted controller: the jobs that are installed at this switch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FoundReply {
+pub struct InstalledReply {
     /// All of these jobs.
     pub jobs: Vec<JobBody>,
 }
@@ -213,13 +214,13 @@ pub struct SyncReply {
     /// Jobs to keep that the switch does not have.
     pub lacking: Vec<u16>,
     /// The jobs that it has.
-    pub jobs: Vec<JobSign>,
+    pub jobs: Vec<JobReportBody>,
 }
 
-/// What another switch reports about a job to the seat.
+/// What another switch reports about a job to the controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct JobSign {
+pub struct JobReportBody {
     /// The job's id.
     pub job_id: u16,
     /// Packets of the job.
@@ -236,26 +237,26 @@ pub struct JobSign {
     pub waiting: u32,
     /// The protocol's own counters and gauges at the switch.
     pub metrics: Vec<MetricStatus>,
-    /// Why the job's machine at the switch can do no more.
+    /// Why the job's machine at the switch has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// Seconds since the switch heard each member, by rank; none for members elsewhere.
-    pub heard_s_ago: Vec<Option<f64>>,
+    /// Seconds since the switch last received from each member, by rank; none for members elsewhere.
+    pub last_seen_s_ago: Vec<Option<f64>>,
     /// The rank at the switch with the most results waiting for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagStatus>,
     /// How far the ranks at the switch are in their collectives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub progress: Vec<ProgressSign>,
+    pub progress: Vec<ProgressBody>,
 }
 
 /// How far a rank is in its collectives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProgressSign {
-    /// Seconds since the rank said so.
-    pub heard_s_ago: f64,
-    /// What the rank said: the packet behind the common header.
+pub struct ProgressBody {
+    /// Age of the report, in seconds.
+    pub last_seen_s_ago: f64,
+    /// The packet after the common header.
     pub body: Vec<u8>,
 }
 
@@ -264,18 +265,18 @@ pub fn json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).expect("numbers, lists and strings can be written")
 }
 
-impl JobSign {
+impl JobReportBody {
     /// The reports on all jobs of this switch.
-    pub fn all(report: &FabricReport) -> Vec<JobSign> {
+    pub fn all(report: &FabricReport) -> Vec<JobReportBody> {
         let now = report.shard.now;
-        let sign = |job: &crate::shard::ShardJob| {
+        let body = |job: &ShardJob| {
             let machine = job.report.machine.clone().unwrap_or_default();
             let ago = |seen: &Option<_>| seen.map(|seen| now.since(seen).as_secs_f64());
-            let said = |(at, progress): &(Time, Progress)| ProgressSign {
-                heard_s_ago: now.since(*at).as_secs_f64(),
+            let progress_of = |(at, progress): &(Time, Progress)| ProgressBody {
+                last_seen_s_ago: now.since(*at).as_secs_f64(),
                 body: progress.body().to_vec(),
             };
-            JobSign {
+            JobReportBody {
                 job_id: job.id.0,
                 packets: job.report.packets,
                 packets_per_s: job.packets_per_s,
@@ -285,11 +286,41 @@ impl JobSign {
                 waiting: machine.slots_waiting,
                 metrics: MetricStatus::all(&machine.metrics),
                 fault: job.report.fault.clone(),
-                heard_s_ago: job.report.last_seen.iter().map(ago).collect(),
+                last_seen_s_ago: job.report.last_seen.iter().map(ago).collect(),
                 lag: machine.lag.map(LagStatus::from),
-                progress: job.progress.iter().map(said).collect(),
+                progress: job.progress.iter().map(progress_of).collect(),
             }
         };
-        report.shard.jobs.iter().map(sign).collect()
+        report.shard.jobs.iter().map(body).collect()
+    }
+}
+
+/// Merges what another switch reports of a job into what the controller's own switch knows.
+pub fn merge_report(now: Time, jobs: &mut [ShardJob], body: &JobReportBody) {
+    let Some(job) = jobs.iter_mut().find(|job| job.id.0 == body.job_id) else { return };
+    job.packets_per_s += body.packets_per_s;
+    job.report.packets += body.packets;
+    let machine = job.report.machine.get_or_insert_default();
+    // Every switch with members forwards every sum, so the greatest number says how far the job is.
+    job.blocks_per_s = job.blocks_per_s.max(body.blocks_per_s);
+    machine.blocks_completed = machine.blocks_completed.max(body.blocks);
+    machine.contributions += body.contributions;
+    machine.slots_waiting += body.waiting;
+    machine.lag = machine.lag.into_iter().chain(body.lag.map(Lag::from)).max_by_key(|lag| lag.blocks);
+    // The job's machines are alike at all switches, so their metrics have the same names.
+    for metric in &mut machine.metrics {
+        if let Some(other) = body.metrics.iter().find(|other| other.name == metric.name) {
+            metric.value = metric.value.with(other.value.into());
+        }
+    }
+    let at = |seconds_ago| Time(now.0.saturating_sub(Span::from_secs_f64(seconds_ago).0));
+    for (seen, ago) in job.report.last_seen.iter_mut().zip(&body.last_seen_s_ago) {
+        if let Some(ago) = ago {
+            *seen = Some(seen.map_or(at(*ago), |seen| seen.max(at(*ago))));
+        }
+    }
+    for ProgressBody { last_seen_s_ago, body } in &body.progress {
+        // A rank reports to one switch only. A report that no rank of this job can have sent is ignored.
+        let _ = Progress::parse_body(body).and_then(|progress| job.progress.record(at(*last_seen_s_ago), progress));
     }
 }

@@ -7,10 +7,10 @@ use tributary_control::fabric::FabricLayout;
 use tributary_operators::{Allowed, Library};
 use tributary_proto::contract::ids::NodeId;
 
+use super::controller::Controller;
 use super::handle::FabricHandle;
-use super::onlooker::Onlooker;
-use super::routes::{self, Place};
-use super::seat::Seat;
+use super::routes::{self, FabricState};
+use super::shard::Follower;
 use super::view::SwitchView;
 use crate::control_plane::{ControlPlane, Shard};
 use crate::http::access::Access;
@@ -28,13 +28,12 @@ pub struct FabricSwitchOptions {
     pub node: NodeId,
     /// Bytes of receive and of send buffer to ask the kernel for.
     pub socket_buffer: usize,
-    /// Which of the jobs' own operators the switch serves.
+    /// Which custom operators of jobs the switch serves.
     pub operators: Allowed,
 }
 
 impl FabricSwitchOptions {
-    /// The options for this switch of this fabric. The buffers are as large as every switch's, and the switch serves no
-    /// operators of jobs.
+    /// The options for this switch of this fabric, with the usual buffers and without custom operators.
     pub fn new(fabric: Arc<FabricLayout>, node: NodeId) -> FabricSwitchOptions {
         FabricSwitchOptions { fabric, node, socket_buffer: 8 << 20, operators: Allowed::None }
     }
@@ -55,7 +54,7 @@ impl RunningFabricSwitch {
     pub fn start(options: &FabricSwitchOptions) -> Result<RunningFabricSwitch, StartError> {
         let FabricSwitchOptions { fabric, node, socket_buffer, operators } = options;
         let (node, udp) = (*node, fabric.udp(*node));
-        // Members come to the first address, and other switches to the second.
+        // Members connect to the first address, and other switches to the second.
         let mut control = vec![udp];
         control.extend(fabric.nodes[node.index()].control.filter(|&control| control != udp));
         let bind = |&addr: &SocketAddr| {
@@ -63,29 +62,30 @@ impl RunningFabricSwitch {
             listener.map_err(|source| StartError::new("TCP", addr, "the fabric's file", source))
         };
         let listeners = control.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let is_seat = node == fabric.controller;
+        let is_controller = node == fabric.controller;
         let handle = FabricHandle::start(Arc::clone(fabric), node, *socket_buffer)
             .map_err(|source| StartError::new("UDP", udp, "the fabric's file", source))?;
         let handle = Arc::new(handle);
         let library = Arc::new(Library::new(operators.clone()));
-        let seat = is_seat.then(|| Seat::new(Arc::clone(fabric), Arc::clone(&handle), Arc::clone(&library)));
-        let shard: Box<dyn Shard> = match seat.clone() {
-            Some(seat) => Box::new(seat),
-            None => Box::new(Onlooker(Arc::clone(&handle))),
+        let controller =
+            is_controller.then(|| Controller::new(Arc::clone(fabric), Arc::clone(&handle), Arc::clone(&library)));
+        let shard: Box<dyn Shard> = match controller.clone() {
+            Some(controller) => Box::new(controller),
+            None => Box::new(Follower(Arc::clone(&handle))),
         };
-        // What each switch has for jobs is divided as if all jobs ran over one: only the seat has a control plane.
+        // The memory of the switches is divided as if all jobs ran over one: only the controller admits jobs.
         let plane = Arc::new(ControlPlane::new(fabric.limits(), vec![shard]).serving(library));
         let view = SwitchView { fabric: Arc::clone(fabric), node, handle: Arc::clone(&handle) };
         let identity = Identity { listen: udp, http: control.get(1).copied() };
         let viewer = Arc::new(Viewer::new(Arc::clone(&plane), identity, Some(Box::new(view))));
         let api = Api { plane: Arc::clone(&plane), viewer, listen: udp };
-        let place = Place { api: api.clone(), fabric: Arc::clone(fabric), handle, seat };
-        let router = if is_seat { routes::seat(place) } else { routes::elsewhere(place) };
+        let state = FabricState { api: api.clone(), fabric: Arc::clone(fabric), handle, controller };
+        let router = if is_controller { routes::controller(state) } else { routes::follower(state) };
         let served = listeners.into_iter().map(|listener| (listener, router.clone())).collect();
         // Jobs come only from the hosts that the file names.
         let server = HttpServer::start_with(api, &Access::Open, served)
             .map_err(|source| StartError::System { addr: udp, source })?;
-        tracing::info!(switch = fabric.name(node), %udp, seat = is_seat, "switch of a fabric started");
+        tracing::info!(switch = fabric.name(node), %udp, controller = is_controller, "switch of a fabric started");
         Ok(RunningFabricSwitch { udp, control, server, plane })
     }
 
@@ -99,8 +99,7 @@ impl RunningFabricSwitch {
         &self.control
     }
 
-    /// Ends every thread and closes every socket. Jobs go on at the other switches, and a seat that is started again
-    /// finds them there.
+    /// Ends every thread and closes every socket. Jobs go on at the other switches, where a restarted controller finds them.
     pub fn stop(self) {
         let RunningFabricSwitch { udp, server, plane, .. } = self;
         drop(server);

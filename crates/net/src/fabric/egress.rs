@@ -1,9 +1,8 @@
-//! The egress queue of one port. It is bounded in bytes, drops at the tail, marks above a threshold, leaves at the
-//! port's rate, and stands still while the other end of the cable wants a pause. A host of a lossless fabric has such a
-//! queue too.
+//! The egress queue of one port. It is bounded in bytes, drops at the tail, marks above a threshold, sends at the port's
+//! rate, and stops while the other end of the cable wants a pause. A host of a lossless fabric has such a queue too.
 //!
 //! Packets are copied into memory that is allocated once, and leave in runs of equal segments. The machines' `PortView`
-//! and the choice among ways see the queue's length.
+//! and the choice among next hops see the queue's length.
 
 use std::collections::VecDeque;
 
@@ -12,20 +11,20 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::marking::Marking;
 
-use super::rooms::Charge;
-use crate::udp::{Lanes, Run};
+use super::ingress_buffers::Charge;
+use crate::udp::{Batches, Run};
 
 /// What an Ethernet frame adds to a UDP payload over IPv4. The testbed's shapers count in the same way.
 pub const FRAME_BYTES: u64 = 14 + 20 + 8;
 /// A timer of a busy machine is late by milliseconds. The queue makes up for at most this lateness ...
 const TIMER_SLACK: Span = Span::from_micros(2_000);
-/// ... but for no more than this part of the queue at once, because that many bytes may meet in the next queue.
-const SLACK_PART: u64 = 4;
+/// ... but for no more than this fraction of the queue at once, because that many bytes may meet in the next queue.
+const SLACK_DIVISOR: u64 = 4;
 /// The number of receivers at the other end whose runs are gathered at the same time. They are members of jobs on one
 /// host.
-const LANES: usize = 8;
+const RECEIVERS: usize = 8;
 const PS_PER_S: u128 = 1_000_000_000_000;
-/// The longest time for which an order to pause holds, whatever it says.
+/// The longest time for which a PAUSE holds, whatever it says.
 const LONGEST_PAUSE: Span = Span::from_millis(1_000);
 
 /// The receiver of a packet, at the other end of the cable.
@@ -73,8 +72,8 @@ pub struct Egress<K> {
     /// The bytes that wait, as on the wire.
     queued: u64,
     limit: u64,
-    /// The length that counts as full when ways are chosen.
-    usual: u64,
+    /// The length that counts as full when next hops are chosen.
+    nominal: u64,
     marking: Marking,
     bits_per_s: Option<u64>,
     /// When the packets that have left will have passed the port.
@@ -82,7 +81,7 @@ pub struct Egress<K> {
     /// The end of the pause that the other end wants.
     paused_until: Time,
     slack: Span,
-    lanes: Lanes<K, LANES>,
+    batches: Batches<K, RECEIVERS>,
     counters: EgressCounters,
 }
 
@@ -95,20 +94,20 @@ impl<K: Copy + PartialEq> Egress<K> {
             entries: VecDeque::new(),
             queued: 0,
             limit,
-            usual: limit,
+            nominal: limit,
             marking,
             bits_per_s,
             busy_until: Time::ZERO,
             paused_until: Time::ZERO,
-            slack: bits_per_s.map_or(TIMER_SLACK, |rate| TIMER_SLACK.min(duration(limit / SLACK_PART, rate))),
-            lanes: Lanes::new(idle),
+            slack: bits_per_s.map_or(TIMER_SLACK, |rate| TIMER_SLACK.min(duration(limit / SLACK_DIVISOR, rate))),
+            batches: Batches::new(idle),
             counters: EgressCounters::default(),
         }
     }
 
-    /// The same queue with room for `limit` bytes. It is for lossless fabrics, in which everything that the ports hold
-    /// may wait for one way out.
-    pub fn with_room(self, limit: u64) -> Egress<K> {
+    /// The same queue with a capacity of `limit` bytes, for lossless fabrics: all that the ports hold may wait for one
+    /// port.
+    pub fn with_capacity(self, limit: u64) -> Egress<K> {
         Egress { memory: memory(limit), limit, ..self }
     }
 
@@ -117,9 +116,9 @@ impl<K: Copy + PartialEq> Egress<K> {
         self.queued
     }
 
-    /// True if more than half of the usual length waits.
+    /// True if more than half of the nominal length waits.
     pub fn is_over_half(&self) -> bool {
-        self.queued * 2 > self.usual
+        self.queued * 2 > self.nominal
     }
 
     /// The counters so far.
@@ -138,7 +137,7 @@ impl<K: Copy + PartialEq> Egress<K> {
         let marks = ecn != Ecn::NotCapable && self.marking.strikes(self.queued);
         let ecn = if marks { Ecn::CongestionExperienced } else { ecn };
         self.counters.marks += u64::from(marks);
-        let at = self.place(packet.len());
+        let at = self.next_offset(packet.len());
         self.memory[at..at + packet.len()].copy_from_slice(packet);
         self.tail = at + packet.len();
         self.entries.push_back(Entry { at, len: packet.len(), ecn, to, charge });
@@ -152,14 +151,14 @@ impl<K: Copy + PartialEq> Egress<K> {
         self.counters.drops += 1;
     }
 
-    /// Notes that the other end wants a pause of this length from now on. A pause of no length lets the queue go on.
+    /// Pauses for this time. A pause of no length resumes the queue.
     pub fn pause(&mut self, now: Time, span: Span) {
         self.counters.pauses += u64::from(self.paused_until <= now && span > Span(0));
         self.paused_until = now + span.min(LONGEST_PAUSE);
     }
 
-    /// The place for a packet that fits the limit: behind the last packet, or at the beginning of the memory.
-    fn place(&self, len: usize) -> usize {
+    /// Where the next packet goes: after the last one, or at the beginning of the memory.
+    fn next_offset(&self, len: usize) -> usize {
         if self.memory.len() - self.tail >= len { self.tail } else { 0 }
     }
 
@@ -168,8 +167,7 @@ impl<K: Copy + PartialEq> Egress<K> {
         (!self.entries.is_empty()).then_some(self.busy_until.max(self.paused_until))
     }
 
-    /// Hands over the packets that may leave by now, in runs for one receiver each, and reports the room that they
-    /// free.
+    /// Hands over the packets that may leave by now, in runs for one receiver each, and frees their ingress buffers.
     pub fn drain(&mut self, now: Time, mut free: impl FnMut(Charge, u64), mut send: impl FnMut(K, &Run, &[u8])) {
         if self.paused_until > now {
             return;
@@ -185,9 +183,9 @@ impl<K: Copy + PartialEq> Egress<K> {
             self.occupy(now, len as u64 + FRAME_BYTES);
             free(charge, len as u64 + FRAME_BYTES);
             // The packet's memory counts as free now, but nothing is written there before the runs have left.
-            self.lanes.push(to, at..at + len, ecn, |to, run| send(to, run, &self.memory));
+            self.batches.push(to, at..at + len, ecn, |to, run| send(to, run, &self.memory));
         }
-        self.lanes.flush(|to, run| send(to, run, &self.memory));
+        self.batches.flush(|to, run| send(to, run, &self.memory));
         if self.entries.is_empty() {
             // The next packets are written to the beginning, which is still in the core's own cache.
             self.tail = 0;
@@ -201,7 +199,7 @@ impl<K: Copy + PartialEq> Egress<K> {
         }
     }
 
-    /// Forgets all packets that wait: the other end is gone.
+    /// Drops all packets that wait: the other end is gone.
     pub fn clear(&mut self, mut free: impl FnMut(Charge, u64)) {
         self.counters.drops += self.entries.len() as u64;
         self.entries.drain(..).for_each(|entry| free(entry.charge, entry.len as u64 + FRAME_BYTES));
@@ -236,7 +234,7 @@ mod tests {
     }
 
     fn offer(queue: &mut Egress<Receiver>, packet: &[u8], ecn: Ecn) -> bool {
-        queue.offer(packet, ecn, Receiver::Switch, Charge::Nobody)
+        queue.offer(packet, ecn, Receiver::Switch, Charge::None)
     }
 
     fn drain(queue: &mut Egress<Receiver>, now: Time) -> usize {
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_leave_at_once_after_a_pause_is_a_part_of_the_queue() {
+    fn a_fraction_of_the_queue_may_leave_at_once_after_a_pause() {
         let mut queue = Egress::new(4_000, Marking::never(), Some(8_000_000), Receiver::Switch);
         (0..4).for_each(|_| assert!(offer(&mut queue, &PACKET, Ecn::NotCapable)));
         assert_eq!(drain(&mut queue, ms(50)), 2, "one for the slack of a millisecond, one for now");
@@ -289,13 +287,13 @@ mod tests {
         assert_eq!(drain(&mut queue, ms(70)), 1, "it has run out");
         queue.pause(ms(70), Span::from_millis(50));
         queue.pause(ms(80), Span(0));
-        assert_eq!((drain(&mut queue, ms(80)), queue.counters().pauses), (1, 2), "told to go on");
+        assert_eq!((drain(&mut queue, ms(80)), queue.counters().pauses), (1, 2), "resumed");
         queue.pause(ms(80), Span(u64::MAX / 2));
-        assert_eq!(queue.due(), Some(ms(1_080)), "no order holds for ever");
+        assert_eq!(queue.due(), Some(ms(1_080)), "a pause is bounded");
     }
 
     #[test]
-    fn who_has_brought_what_leaves_or_is_cleared_is_told() {
+    fn ingress_buffers_are_freed_when_packets_leave_or_are_cleared() {
         let mut queue = queue(100_000);
         let charge = |port| Charge::Port(tributary_proto::contract::ids::PortId(port));
         (0..3).for_each(|port| assert!(queue.offer(&PACKET, Ecn::NotCapable, Receiver::Switch, charge(port))));
@@ -319,8 +317,8 @@ mod tests {
             if number % 7 == 6 {
                 let same = |_: Receiver, run: &Run, memory: &[u8]| {
                     let expected: Vec<u8> = waiting.drain(..run.packets()).flatten().collect();
-                    let came: Vec<u8> = run.pieces().iter().flat_map(|piece| memory[piece.clone()].to_vec()).collect();
-                    assert!(came == expected);
+                    let sent: Vec<u8> = run.ranges().iter().flat_map(|range| memory[range.clone()].to_vec()).collect();
+                    assert!(sent == expected);
                     passed += run.packets();
                 };
                 queue.drain(ms(1), |_, _| {}, same);
@@ -333,7 +331,7 @@ mod tests {
     fn a_run_is_for_one_receiver_though_others_come_between() {
         let mut queue = Egress::new(100_000, Marking::never(), None, Receiver::Switch);
         for job in [1, 1, 2, 1] {
-            assert!(queue.offer(&PACKET, Ecn::NotCapable, Receiver::Member(JobId(job)), Charge::Nobody));
+            assert!(queue.offer(&PACKET, Ecn::NotCapable, Receiver::Member(JobId(job)), Charge::None));
         }
         let mut runs = Vec::new();
         queue.drain(ms(0), |_, _| {}, |to, run, _| runs.push((to, run.packets())));

@@ -9,10 +9,9 @@ use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, TreeId};
 use tributary_proto::contract::pipeline::Pipeline;
 
+use super::job_table::JobSync;
 use super::thread::{Broken, Command, FabricReport, FabricSite};
-use super::told::Told;
-use crate::event_loop::answer::Answer;
-use crate::event_loop::handle::Handle;
+use crate::event_loop::handle::{Answer, Handle};
 use crate::udp::UdpPort;
 
 /// The only shard: a fabric switch has one thread.
@@ -34,10 +33,9 @@ impl FabricHandle {
         Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, pipeline, site)?, broken })
     }
 
-    /// Makes the jobs of the switch those that the seat has told. Returns the jobs to keep that the switch does not
-    /// have.
-    pub fn sync(&self, told: Told) -> Answer<Vec<JobId>> {
-        self.thread.ask(|reply| Command::Sync { told, reply })
+    /// Makes the jobs of the switch those of the controller's message. Returns the jobs to keep that the switch lacks.
+    pub fn sync(&self, jobs: JobSync) -> Answer<Vec<JobId>> {
+        self.thread.call(|reply| Command::Sync { jobs, reply })
     }
 
     /// Waits until a job can never go on, and returns the reason.
@@ -54,7 +52,7 @@ impl FabricHandle {
 
     /// The state of the switch.
     pub fn report(&self) -> Answer<FabricReport> {
-        self.thread.ask(Command::Report)
+        self.thread.call(Command::Report)
     }
 
     /// The address where the switch receives packets.

@@ -1,41 +1,38 @@
-//! A switch of a fabric. It has several ports with queues of their own, chooses next hops by the length of these
-//! queues, and has one machine that the jobs of a protocol share, and one machine for each tree of a job with trees of
-//! its own. `docs/fabric.md` describes the whole.
+//! A switch of a fabric. It has several ports with queues of their own, chooses next hops by the length of these queues, and
+//! runs one machine that the jobs of a protocol share, and one machine for each static tree. `docs/fabric.md` describes the
+//! whole.
 //!
-//! A packet's way: [`thread`] receives the packet and gives it to the pipeline, [`crossbar`] has the ports and the
-//! ways, [`egress`] is one port's queue, and [`rooms`] keeps queues from overflowing in a lossless fabric. [`wire`] has
-//! the packets that switches send each other, and [`own`] handles them.
-//!
-//! [`daemon`] is the whole process. Jobs are formed at one switch, the [`seat`], which tells the other switches over
-//! HTTP ([`api`], [`tree_body`]), and is one shard to its control plane ([`seated`]). These pass workers' requests on to
-//! it ([`routes`], [`servers`]). [`places`] finds members and servers, [`planning`] has trees granted, [`planted`] is the trees' machines at one switch, [`job`] checks whether trees stand,
-//! [`replant`] plants them anew, [`sharing`] gives jobs other room as jobs come and go, and [`shared`] has the machines
-//! that all jobs of a protocol use.
+//! - The path of a packet: [`thread`] receives it and gives it to the pipeline, [`crossbar`] has the ports and the routes,
+//!   [`egress`] is one port's queue, and [`ingress_buffers`] keep queues from overflowing in a lossless fabric. [`wire`] has
+//!   the packets that switches exchange.
+//! - Jobs: they are formed at one switch, the [`controller`], which syncs the other switches over HTTP ([`peers`], [`api`],
+//!   [`tree_body`]) and is one shard to its control plane ([`shard`]). The others forward workers' requests to it
+//!   ([`routes`], [`servers`]). [`endpoints`] locates members and servers.
+//! - Trees: [`planning`] has them granted by `control`, [`tree_switch`] is
+//!   their machines at one switch, [`tree_watch`] checks whether they are whole, and [`tree_repair`] repairs them.
+//! - [`daemon`] is the whole process.
 
 mod api;
+mod controller;
 pub mod crossbar;
 mod daemon;
 pub(crate) mod egress;
+mod endpoints;
 mod handle;
+pub(crate) mod ingress_buffers;
 mod job;
-mod ledger;
-mod onlooker;
-pub mod own;
-mod places;
+mod job_table;
+mod peers;
 mod planning;
-mod planted;
-mod replant;
-pub(crate) mod rooms;
 mod routes;
-mod seat;
-mod seated;
 mod servers;
-mod shared;
-mod sharing;
-mod signs;
+mod shard;
+mod shared_machines;
 mod thread;
-mod told;
 mod tree_body;
+mod tree_repair;
+mod tree_switch;
+mod tree_watch;
 mod view;
 pub mod wire;
 

@@ -34,20 +34,19 @@ impl FabricJob {
     }
 }
 
-/// The job with the trees that it is granted beside other jobs. `without`: switches that do not take it in, each with the
-/// reason.
+/// The job with the trees that it is granted beside other jobs. `without`: switches that refuse it, each with the reason.
 pub fn grant<'a>(
     fabric: &FabricLayout,
-    placed: &FabricJob,
+    located: &FabricJob,
     dead_cables: &[usize],
     without: &BTreeMap<NodeId, String>,
     others: impl Iterator<Item = &'a FabricJob> + Clone,
 ) -> Result<FabricJob, TreeError> {
     let (planner, others) = (fabric.planner(dead_cables), others.map(FabricJob::shape));
-    let most_slots = placed.job.most_slots;
-    let grant = grant_trees(&fabric.limits(), planner, &placed.shape(), most_slots, without, others)?;
+    let most_slots = located.job.most_slots;
+    let grant = grant_trees(&fabric.limits(), planner, &located.shape(), most_slots, without, others)?;
     let TreeGrant { trees, slots, most_slots, avoided } = grant;
-    let mut job = FabricJob { trees, around: avoided, ..placed.clone() };
+    let mut job = FabricJob { trees, around: avoided, ..located.clone() };
     job.job.most_slots = most_slots;
     job.job.config.slots = slots;
     job.job.config.trees = job.trees.len() as u16;
@@ -79,7 +78,7 @@ pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> 
             roots.sort_unstable();
             format!("connect again to run over {}", roots.join(" and "))
         }
-        Err(error) => format!("no other way is left ({error}): start it again, then connect again"),
+        Err(error) => format!("no other route is left ({error}): start it again, then connect again"),
     }
 }
 
@@ -101,7 +100,7 @@ mod tests {
     use tributary_control::fabric::FabricFile;
     use tributary_control::trees::TreeJob;
     use tributary_proto::contract::config::JobConfig;
-    use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
+    use tributary_proto::contract::ids::{JobId, JobKey};
     use tributary_proto::protocols;
 
     use crate::shard::JobInstall;

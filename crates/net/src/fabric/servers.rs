@@ -1,5 +1,5 @@
-//! Servers that offer themselves to a fabric's jobs, at the seat. Other switches pass their offers on, as they do with what
-//! workers ask.
+//! Servers that offer themselves to a fabric's jobs, at the controller. Other switches forward their offers, as they do with
+//! requests of workers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use tributary_control::Client;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::servers::ServerOffer;
 
-use super::places;
-use super::routes::{Place, sender};
+use super::endpoints;
+use super::routes::{FabricState, sender};
 use crate::api::error::ApiError;
 use crate::api::{OfferBody, OfferReply, ServedBody};
 use crate::http::body::read;
-use crate::http::door::Visit;
-use crate::http::{Held, Peer};
+use crate::http::connection_limits::ConnectionPermit;
+use crate::http::{ClosingGuard, Peer};
 
-/// Takes the offer of a server; answered when its jobs are no longer those that it knows of.
+/// Takes the offer of a server; answered when its jobs differ from those that it knows of.
 pub async fn serve(
-    State(place): State<Place>,
+    State(state): State<FabricState>,
     Extension(peer): Extension<Peer>,
-    Extension(held): Extension<Held>,
-    Extension(visit): Extension<Arc<Visit>>,
+    Extension(guard): Extension<ClosingGuard>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<OfferReply>, ApiError> {
-    let from = sender(&place, &headers, peer)?;
+    let from = sender(&state, &headers, peer)?;
     let body: OfferBody = read(body).await?;
     let offer = body.offer(from, Client::at(from))?;
-    may_serve(&place.fabric, &offer, from)?;
-    let plane = &place.api.plane;
+    may_serve(&state.fabric, &offer, from)?;
+    let plane = &state.api.plane;
     if plane.with_control(|control| !control.served_by(offer.incarnation).is_empty()) {
-        // Running jobs need it: it takes no room of guests. Where its client has too many such, it stays a guest.
-        let _ = visit.becomes_watch();
+        // Running jobs need this connection. If its client has too many watches, it stays an ordinary one.
+        let _ = permit.mark_as_watch();
     }
     let (changes, served, open) = plane.serve(offer, body.known).await?;
-    held.keep(open);
+    guard.keep(open);
     let jobs = served.iter().filter_map(|(plan, server)| {
-        let fabric = Some(places::told_server(&place.fabric, plan, *server)?);
+        let fabric = Some(endpoints::server_reply(&state.fabric, plan, *server)?);
         Some(ServedBody { fabric, ..ServedBody::new(plan, *server) })
     });
     Ok(Json(OfferReply { changes, jobs: jobs.collect() }))
@@ -54,14 +54,14 @@ fn may_serve(fabric: &FabricLayout, offer: &ServerOffer, from: IpAddr) -> Result
     let refused = |at: IpAddr| {
         let hosts = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
         let error = format!(
-            "this fabric takes servers from the hosts that its file names (servers = [...]: {hosts}), and {at} is none of them: \
+            "this fabric takes servers from the hosts that its file names (servers = [...]: {hosts}), and {at} is not one of them: \
              name the host there, in the file of every switch"
         );
         Err(ApiError::new(StatusCode::FORBIDDEN, "not_a_server", error))
     };
     match (host_of(offer.addr.ip()), host_of(from)) {
         (None, _) => refused(offer.addr.ip()),
-        // Nobody but processes of a switch's own machine has such an address.
+        // Only processes on a switch's own machine have such an address.
         (Some(_), _) if from.is_loopback() => Ok(()),
         (Some(_), None) => refused(from),
         (Some(at), Some(own)) if at != own => refused(offer.addr.ip()),

@@ -1,4 +1,4 @@
-//! The loop of a fabric switch: packets go from the pipeline into queues, and leave at the rates of the ports.
+//! A switch of a fabric for the event loop: packets go from the pipeline into queues, and leave at the rates of the ports.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,27 +15,27 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{self, Common, kind};
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
-use super::job::{FabricJob, Installed};
-use super::told::Told;
-use super::{own, planted, shared};
+use super::job::FabricJob;
+use super::job_table::JobSync;
+use super::tree_watch::Installed;
+use super::{shared_machines, tree_switch};
 use crate::api::version;
 use crate::event_loop::{Core, Origin, Site};
 use crate::progress::Progress;
-use crate::shard::{JobInstall, ShardJob, ShardReport};
-use crate::sharers::Sharers;
+use crate::shard::{JobInstall, ShardJob, ShardReport, SharedMachines};
 use crate::udp::{Message, UdpPort};
 
 /// A command from a handle to the thread, with the channel for the answer.
 pub enum Command {
-    /// Makes the jobs of the switch those that the seat has told. After that the switch knows the running jobs.
+    /// Makes the jobs of the switch those of the controller's message. After that the switch is ready.
     Sync {
-        told: Told,
+        jobs: JobSync,
         reply: oneshot::Sender<Vec<JobId>>,
     },
     Report(oneshot::Sender<FabricReport>),
 }
 
-/// The jobs that can never go on, each with its key and the reason.
+/// The jobs that have failed, each with its key and the reason.
 pub type Broken = BTreeMap<JobId, (JobKey, String)>;
 
 /// What an operator sees of a fabric switch, beyond what every switch has.
@@ -47,22 +47,22 @@ pub struct FabricReport {
     pub ready: bool,
     /// The ports, by number.
     pub ports: Vec<PortReport>,
-    /// The installed jobs. A job that can never go on has a reason.
+    /// The installed jobs; one that has failed has a reason.
     pub installed: Vec<(FabricJob, Option<String>)>,
-    /// By job: its servers on hosts of this switch that were heard.
-    pub servers_heard: BTreeMap<JobId, Vec<u16>>,
+    /// By job: its servers on hosts of this switch that were seen.
+    pub servers_seen: BTreeMap<JobId, Vec<u16>>,
     /// The cables that some switch calls dead.
     pub dead_cables: Vec<usize>,
 }
 
-/// The part of the loop that a switch of a fabric adds.
+/// What a switch of a fabric adds to the loop.
 pub struct FabricSite {
     crossbar: Crossbar,
     jobs: BTreeMap<JobId, Installed>,
-    sharers: Sharers,
+    shared_machines: SharedMachines,
     broken: watch::Sender<Broken>,
-    /// Drops of packets that came in by no port of this switch, or from the wrong socket behind a port.
-    strangers: DropCounters,
+    /// Packets that came in by no port of this switch, or from the wrong socket behind a port.
+    rejected_packets: DropCounters,
     ready: bool,
     next_hello: Time,
 }
@@ -71,13 +71,13 @@ impl Site for FabricSite {
     type Command = Command;
     type Ports<'a> = &'a Crossbar;
 
-    fn obey(&mut self, command: Command, core: &mut Core) {
+    fn handle_command(&mut self, command: Command, core: &mut Core) {
         // Sending an answer fails only if nobody waits for it any more.
         match command {
-            Command::Sync { told: Told { keep, install, shares, shared, broken }, reply } => {
+            Command::Sync { jobs: JobSync { keep, install, shares, shared, broken }, reply } => {
                 let lacking = self.sync(&keep, install, core);
                 shares.into_iter().for_each(|(id, slots)| self.resize(id, slots, core));
-                shared::give_up(&self.jobs, &shared, &mut self.sharers, &mut core.pipeline);
+                shared_machines::remove_idle(&self.jobs, &shared, &mut self.shared_machines, &mut core.pipeline);
                 drop(reply.send(lacking));
                 self.note_broken(broken);
             }
@@ -105,30 +105,30 @@ impl Site for FabricSite {
             Ok(common) => common,
             Err(reason) => {
                 if reason == DropReason::BadVersion && ingress != PortId::UNKNOWN {
-                    // The cable looks dead, although the neighbours at both ends live.
+                    // The cable looks dead, although the neighbours at both ends are alive.
                     let theirs = ("the neighbour", packet[wire::VERSION_AT].into());
                     let why = version::differ("the wire format", theirs, ("this switch", wire::VERSION.into()));
                     tracing::warn!(%from, why, "packets of another version");
                 }
-                self.strangers.count(reason);
+                self.rejected_packets.count(reason);
                 return false;
             }
         };
         if common.job == JobId(0) {
-            let handled = own::handle(&mut self.crossbar, now, ingress, &common, packet, ecn);
+            let handled = self.crossbar.handle_fabric_packet(now, ingress, &common, packet, ecn);
             match handled {
                 Ok(()) if common.kind == kind::CARRY => self.crossbar.note_carrier(ingress, from, udp),
                 Ok(()) => {}
-                Err(reason) => self.strangers.count(reason),
+                Err(reason) => self.rejected_packets.count(reason),
             }
             return false;
         }
         let accepted = self.crossbar.accepts(now, ingress, from, common.job);
         if !accepted {
-            self.strangers.count(DropReason::NotAMember);
+            self.rejected_packets.count(DropReason::NotAMember);
         }
         // If a packet with a member's progress is wrong, the pipeline counts why.
-        accepted && (common.kind != kind::PROGRESS || self.hear_progress(now, &common, packet).is_err())
+        accepted && (common.kind != kind::PROGRESS || self.on_progress(now, &common, packet).is_err())
     }
 
     fn ports(&self) -> &Crossbar {
@@ -138,13 +138,13 @@ impl Site for FabricSite {
     fn carry_out(
         &mut self,
         verdict: Verdict,
-        place: Range<usize>,
+        range: Range<usize>,
         ecn: Ecn,
         origin: Origin,
         memory: &[u8],
         _udp: &mut UdpPort,
     ) -> bool {
-        let packet = &memory[place];
+        let packet = &memory[range];
         let job = Common::parse(packet).map_or(JobId(0), |common| common.job);
         self.crossbar.carry_out(verdict, packet, ecn, origin, job);
         // The queues have copied the packet into their own memories.
@@ -159,27 +159,27 @@ impl Site for FabricSite {
         Some(self.crossbar.due().map_or(self.next_hello, |due| due.min(self.next_hello)))
     }
 
-    /// Sends signs of life, and the packets of queues whose ports are free again.
+    /// Sends hellos, and the packets of queues whose ports are free again.
     fn tick(&mut self, now: Time, udp: &mut UdpPort) {
         if self.next_hello <= now {
-            self.crossbar.look(now, false);
+            self.crossbar.update_links(now, false);
             self.crossbar.greet(self.ready, udp);
             self.next_hello = now + HELLO_EVERY;
-            self.look_at_trees(now);
+            self.check_trees(now);
         }
         self.crossbar.drain(now, udp);
     }
 }
 
 impl FabricSite {
-    /// A switch without jobs. It counts as dead until the seat has told it which jobs there are.
+    /// A switch without jobs. It counts as dead until the controller has sent it the list of jobs.
     pub fn new(fabric: Arc<FabricLayout>, node: NodeId, udp: &UdpPort, broken: watch::Sender<Broken>) -> FabricSite {
         FabricSite {
             crossbar: Crossbar::new(fabric, node, udp),
             jobs: BTreeMap::new(),
-            sharers: Sharers::default(),
+            shared_machines: SharedMachines::default(),
             broken,
-            strangers: DropCounters::default(),
+            rejected_packets: DropCounters::default(),
             ready: false,
             next_hello: Time::ZERO,
         }
@@ -197,8 +197,7 @@ impl FabricSite {
         lacking
     }
 
-    /// Gives a job its new part of the memory. The machines' trees begin new epochs, each at its own time. A switch
-    /// that was not told yet keeps the room that it had.
+    /// Gives a job its new share of the memory. The machines' trees begin new epochs, each at its own time.
     fn resize(&mut self, id: JobId, slots: u16, core: &mut Core) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.job.job.config.slots != slots) else { return };
         job.job.job.config.slots = slots;
@@ -208,7 +207,7 @@ impl FabricSite {
     fn install(&mut self, job: FabricJob, core: &mut Core) {
         let JobInstall { protocol, ref config, .. } = job.job;
         let (id, key) = (config.job, config.key);
-        // The same job again changes nothing, because sums are under way. If its trees have changed, it begins anew,
+        // The same job again changes nothing, because sums are under way. If its trees have changed, it begins again,
         // provided that its protocol can.
         let known = self.jobs.get(&id).filter(|known| known.job.job.config.key == key);
         if known.is_some_and(|known| !protocol.replants || known.job.trees == job.trees) {
@@ -216,14 +215,15 @@ impl FabricSite {
         }
         self.remove(id, core);
         let header = Common { protocol: protocol.code, kind: 0, job: id, key };
-        self.crossbar.add_job(header, &job.placed(), &core.udp);
+        self.crossbar.add_job(header, &job.endpoint_addrs(), &core.udp);
         if job.trees.is_empty() {
             // Who may send is checked by socket before the pipeline; there all ports of the fabric are alike.
-            shared::share(protocol, self.crossbar.fabric(), self.crossbar.node(), &mut core.pipeline);
-            let seats: Vec<NodeId> = job.seats().collect();
-            core.pipeline.install_shared(&shared::plan(&self.crossbar, protocol, config, &seats), Vec::new());
-        } else if let Some(planted) = planted::plant(&job, &mut self.crossbar) {
-            core.pipeline.install(id, planted);
+            shared_machines::install(protocol, self.crossbar.fabric(), self.crossbar.node(), &mut core.pipeline);
+            let endpoints: Vec<NodeId> = job.endpoints().collect();
+            core.pipeline
+                .install_shared(&shared_machines::job_plan(&self.crossbar, protocol, config, &endpoints), Vec::new());
+        } else if let Some(trees) = tree_switch::build(&job, &mut self.crossbar) {
+            core.pipeline.install(id, trees);
         } else {
             tracing::error!(job = %job.name, protocol = protocol.name, "its trees do not fit this switch's ports");
             return self.remove(id, core);
@@ -238,41 +238,41 @@ impl FabricSite {
         self.broken.send_if_modified(|broken| broken.remove(&id).is_some());
     }
 
-    /// Notes what a member says of its progress.
-    fn hear_progress(&mut self, now: Time, common: &Common, packet: &[u8]) -> Result<(), DropReason> {
+    /// Records a member's report of its progress.
+    fn on_progress(&mut self, now: Time, common: &Common, packet: &[u8]) -> Result<(), DropReason> {
         let job = self.jobs.get_mut(&common.job).filter(|job| job.job.job.config.key == common.key);
-        job.ok_or(DropReason::UnknownJob)?.progress.hear(now, Progress::parse(packet)?)
+        job.ok_or(DropReason::UnknownJob)?.progress.record(now, Progress::parse(packet)?)
     }
 
-    fn look_at_trees(&mut self, now: Time) {
-        let mut news = Vec::new();
+    fn check_trees(&mut self, now: Time) {
+        let mut failed = Vec::new();
         for (&id, job) in &mut self.jobs {
-            if job.look(now, &self.crossbar) {
-                news.push(id);
+            if job.check(now, &self.crossbar) {
+                failed.push(id);
             }
         }
-        news.into_iter().for_each(|id| self.tell_broken(id));
+        failed.into_iter().for_each(|id| self.notify_broken(id));
     }
 
-    /// Notes the jobs that the seat calls broken.
+    /// Notes the jobs that have failed according to the controller.
     fn note_broken(&mut self, broken: Vec<(JobId, String)>) {
         for (id, why) in broken {
             if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.broken.is_none()) {
                 job.broken = Some(why);
-                self.tell_broken(id);
+                self.notify_broken(id);
             }
         }
     }
 
-    fn tell_broken(&self, id: JobId) {
+    fn notify_broken(&self, id: JobId) {
         let Some((job, why)) = self.jobs.get(&id).and_then(|job| Some((job, job.broken.clone()?))) else { return };
-        tracing::warn!(job = %job.job.name, %why, "a job cannot go on");
+        tracing::warn!(job = %job.job.name, %why, "a job has failed");
         self.broken.send_modify(|broken| drop(broken.insert(id, (job.job.job.config.key, why))));
     }
 
-    fn servers_heard(&self, id: JobId, job: &FabricJob) -> Vec<u16> {
+    fn servers_seen(&self, id: JobId, job: &FabricJob) -> Vec<u16> {
         let numbered = (0..).zip(&job.server_hosts);
-        numbered.filter(|&(_, &host)| self.crossbar.heard(id, host).is_some()).map(|(server, _)| server).collect()
+        numbered.filter(|&(_, &host)| self.crossbar.last_seen(id, host).is_some()).map(|(server, _)| server).collect()
     }
 
     fn report(&mut self, core: &Core) -> FabricReport {
@@ -280,27 +280,27 @@ impl FabricSite {
         let mut jobs = Vec::new();
         for (&id, Installed { job, rates, progress, .. }) in &mut self.jobs {
             let Some(mut report) = core.pipeline.report(id) else { continue };
-            report.last_seen = job.hosts.iter().map(|&host| self.crossbar.heard(id, host)).collect();
+            report.last_seen = job.hosts.iter().map(|&host| self.crossbar.last_seen(id, host)).collect();
             rates.update(now, &report);
             let (packets_per_s, blocks_per_s) = (rates.packets_per_s, rates.blocks_per_s);
             let (absent, progress) = (Vec::new(), progress.clone());
             jobs.push(ShardJob { id, report, packets_per_s, blocks_per_s, absent, progress });
         }
-        let mut strangers = self.strangers.clone();
-        strangers.add(core.pipeline.strangers());
+        let mut rejected_packets = self.rejected_packets.clone();
+        rejected_packets.add(core.pipeline.strangers());
         FabricReport {
             shard: ShardReport {
                 now,
                 jobs,
-                strangers,
+                rejected_packets,
                 unroutable: self.crossbar.unroutable(),
                 socket: *core.udp.counters(),
-                shared: self.sharers.report(&core.pipeline),
+                shared: self.shared_machines.report(&core.pipeline),
             },
             ready: self.ready,
             ports: self.crossbar.report(now),
             installed: self.jobs.values().map(|job| (job.job.clone(), job.broken.clone())).collect(),
-            servers_heard: self.jobs.iter().map(|(&id, job)| (id, self.servers_heard(id, &job.job))).collect(),
+            servers_seen: self.jobs.iter().map(|(&id, job)| (id, self.servers_seen(id, &job.job))).collect(),
             dead_cables: self.crossbar.link_state().dead_cables(),
         }
     }
@@ -312,7 +312,7 @@ mod tests {
     use tributary_proto::contract::ids::JobKey;
 
     use super::*;
-    use crate::event_loop::talker::{heard, socket, talk};
+    use crate::event_loop::testing::{received, socket, transmit_all};
 
     const JOBS: [JobId; 2] = [JobId(1), JobId(2)];
     const LEAF: NodeId = NodeId(4);
@@ -328,9 +328,9 @@ mod tests {
         let mut site = FabricSite::new(Arc::clone(&fabric), LEAF, &udp, watch::channel(Broken::new()).0);
         let members: Vec<UdpPort> = (0..4).map(|_| socket()).collect();
         for (job, members) in JOBS.into_iter().zip(members.chunks(2)) {
-            let placed: Vec<_> = (0..).map(NodeId).zip(members.iter().map(|member| member.local_addr())).collect();
+            let addrs: Vec<_> = (0..).map(NodeId).zip(members.iter().map(|member| member.local_addr())).collect();
             let header = Common { protocol: 1, kind: 0, job, key: JobKey(7) };
-            site.crossbar.add_job(header, &placed, &udp);
+            site.crossbar.add_job(header, &addrs, &udp);
         }
         (site, members, udp)
     }
@@ -339,16 +339,16 @@ mod tests {
     fn what_a_machine_makes_for_two_hosts_leaves_in_one_run_for_each() {
         let (mut site, mut members, mut udp) = leaf();
         let verdicts = (0..40).map(|number| Verdict::Port(PortId(number % 2))).collect();
-        assert_eq!(talk(&mut site, &mut udp, &[(JOBS[0], LEN, verdicts)]), (40, 2));
-        assert!(heard(&mut members[0]).into_iter().eq((0..40).step_by(2)));
-        assert!(heard(&mut members[1]).into_iter().eq((1..40).step_by(2)));
+        assert_eq!(transmit_all(&mut site, &mut udp, &[(JOBS[0], LEN, verdicts)]), (40, 2));
+        assert!(received(&mut members[0]).into_iter().eq((0..40).step_by(2)));
+        assert!(received(&mut members[1]).into_iter().eq((1..40).step_by(2)));
     }
 
     #[test]
     fn what_two_jobs_make_for_their_members_on_one_host_leaves_in_one_run_for_each() {
         let (mut site, mut members, mut udp) = leaf();
         let verdicts = || vec![Verdict::Port(PortId(1)); 20];
-        assert_eq!(talk(&mut site, &mut udp, &JOBS.map(|job| (job, LEN, verdicts()))), (40, 2));
-        assert!([1, 3].into_iter().all(|member: usize| heard(&mut members[member]).into_iter().eq(0..20)));
+        assert_eq!(transmit_all(&mut site, &mut udp, &JOBS.map(|job| (job, LEN, verdicts()))), (40, 2));
+        assert!([1, 3].into_iter().all(|member: usize| received(&mut members[member]).into_iter().eq(0..20)));
     }
 }

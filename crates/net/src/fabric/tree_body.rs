@@ -1,4 +1,4 @@
-//! Trees as JSON, the form in which the seat tells them to the other switches.
+//! Trees as JSON, in which the controller sends them to the other switches.
 
 use serde::{Deserialize, Serialize};
 use tributary_control::trees::{RankPosition, Tree, TreeChild, TreeParent, TreeSwitch};
@@ -9,20 +9,20 @@ use tributary_proto::contract::ids::{ChildId, NodeId, PortId, Rank};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreeBody {
-    switches: Vec<SwitchBody>,
+    switches: Vec<TreeSwitchBody>,
 }
 
 /// A switch of a tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SwitchBody {
+struct TreeSwitchBody {
     node: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<ParentBody>,
     children: Vec<ChildBody>,
 }
 
-/// The switch above.
+/// The parent switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ParentBody {
@@ -55,7 +55,7 @@ impl TreeBody {
         };
         let parent =
             |parent: TreeParent| ParentBody { node: parent.node.0, port: parent.port.0, child: parent.child.0 };
-        let switch = |switch: &TreeSwitch| SwitchBody {
+        let switch = |switch: &TreeSwitch| TreeSwitchBody {
             node: switch.node.0,
             parent: switch.parent.map(parent),
             children: switch.children.iter().map(child).collect(),
@@ -63,12 +63,12 @@ impl TreeBody {
         TreeBody { switches: tree.switches.iter().map(switch).collect() }
     }
 
-    /// The tree of a job of so many ranks; `None` if it makes no sense: a rank is missing or occurs twice, or no switch
-    /// is the root.
+    /// The tree of a job of `world` ranks; `None` if it is inconsistent: a rank is missing or occurs twice, or no switch is
+    /// the root.
     pub fn tree(self, world: u16) -> Option<Tree> {
         let mut places: Vec<Option<RankPosition>> = vec![None; world.into()];
         let mut switches = Vec::with_capacity(self.switches.len());
-        for SwitchBody { node, parent, children } in self.switches {
+        for TreeSwitchBody { node, parent, children } in self.switches {
             let switch = NodeId(node);
             let mut own = Vec::with_capacity(children.len());
             for (number, child) in children.into_iter().enumerate() {

@@ -8,14 +8,14 @@ use tributary_control::trees::{Tree, TreeChild, TreeSwitch};
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::switch::OrderReport;
 
-use super::api::JobSign;
+use super::api::JobReportBody;
 use super::crossbar::PortReport;
 use super::handle::FabricHandle;
 use super::job::FabricJob;
 use super::thread::FabricReport;
-use crate::http::view::{FabricPart, FabricView, PlannedJob, by_reason, shared};
+use crate::http::view::{FabricSnapshot, FabricView, PlannedJob, by_reason, shared};
 use crate::shard::ShardReport;
-use crate::status::lag::LagStatus;
+use crate::status::LagStatus;
 use crate::status::operation;
 use crate::status::{
     FabricStatus, JobServerStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus,
@@ -31,13 +31,13 @@ pub struct SwitchView {
 
 impl FabricView for SwitchView {
     /// The ports, the memory that jobs share, the jobs that were formed elsewhere, and the trees of all jobs.
-    fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>> {
+    fn snapshot(&self) -> Pin<Box<dyn Future<Output = Option<FabricSnapshot>> + Send + '_>> {
         Box::pin(async {
-            let report = self.handle.report().come().await.ok()?;
-            // The seat's own control plane knows its jobs better.
-            let is_seat = self.node == self.fabric.controller;
-            let jobs = if is_seat { Vec::new() } else { jobs(&report) };
-            let memory_used_bytes = (!is_seat).then(|| held(&report.shard));
+            let report = self.handle.report().receive().await.ok()?;
+            // The controller's own control plane knows its jobs better.
+            let is_controller = self.node == self.fabric.controller;
+            let jobs = if is_controller { Vec::new() } else { jobs(&report) };
+            let memory_used_bytes = (!is_controller).then(|| memory_in_use(&report.shard));
             let planned = report.installed.iter().map(|(job, broken)| {
                 let id = job.job.config.job;
                 let orders = orders(&report, id);
@@ -48,7 +48,7 @@ impl FabricView for SwitchView {
             });
             let planned = planned.collect();
             let (status, shared) = (self.status(&report), shared(&report.shard));
-            Some(FabricPart { status, shared, jobs, memory_used_bytes, planned })
+            Some(FabricSnapshot { status, shared, jobs, memory_used_bytes, planned })
         })
     }
 }
@@ -82,10 +82,10 @@ impl SwitchView {
             tx_bytes: port.egress.bytes,
             tx_drops: port.egress.drops,
             tx_marks: port.egress.marks,
-            pauses_given: port.room.pauses,
+            pauses_given: port.ingress.pauses,
             pauses_taken: port.egress.pauses,
-            held_bytes: port.room.held_bytes,
-            peak_held_bytes: port.room.peak_bytes,
+            held_bytes: port.ingress.held_bytes,
+            peak_held_bytes: port.ingress.peak_bytes,
             rx_packets: port.rx_packets,
             rx_bytes: port.rx_bytes,
         };
@@ -106,32 +106,32 @@ fn orders(report: &FabricReport, job: JobId) -> &[OrderReport] {
 
 /// The job's servers on hosts of this switch that were heard.
 fn servers(report: &FabricReport, job: &FabricJob) -> Vec<JobServerStatus> {
-    let heard = report.servers_heard.get(&job.job.config.job);
-    let is_heard = |number: &u16| heard.is_some_and(|heard| heard.contains(number));
-    let here = (0..).zip(&job.job.servers).filter(|(number, _)| is_heard(number));
+    let seen = report.servers_seen.get(&job.job.config.job);
+    let is_seen = |number: &u16| seen.is_some_and(|seen| seen.contains(number));
+    let here = (0..).zip(&job.job.servers).filter(|(number, _)| is_seen(number));
     here.map(|(server, place)| JobServerStatus { server, addr: place.addr, state: "present".into() }).collect()
 }
 
 /// Bytes of all machines: jobs' own, and those that jobs share.
-fn held(report: &ShardReport) -> u64 {
+fn memory_in_use(report: &ShardReport) -> u64 {
     let own: usize = report.jobs.iter().map(|job| job.report.memory_bytes).sum();
     let shared: usize = report.shared.iter().map(|(_, _, bytes)| bytes).sum();
     (own + shared) as u64
 }
 
-/// The jobs that were formed at the seat, as far as this switch knows them.
+/// The jobs that were formed at the controller, as far as this switch knows them.
 fn jobs(report: &FabricReport) -> Vec<JobStatus> {
-    let signs = JobSign::all(report);
+    let reports = JobReportBody::all(report);
     let of = |(job, _): &(FabricJob, Option<String>)| {
         let config = &job.job.config;
         let id = config.job;
-        let sign = signs.iter().find(|sign| sign.job_id == id.0).cloned().unwrap_or_default();
+        let sample = reports.iter().find(|sample| sample.job_id == id.0).cloned().unwrap_or_default();
         let own = report.shard.jobs.iter().find(|own| own.id == id);
         let elements = u64::from(config.elements_per_packet);
-        let (collectives, operation) = operation::current(report.shard.said_of(Some(id)));
-        let members = job.job.members.iter().zip(&sign.heard_s_ago).enumerate();
-        let members = members.filter(|(_, (_, heard))| heard.is_some()).map(|(rank, (&addr, &heard_s_ago))| {
-            MemberStatus { rank: rank as u16, addr, state: "present".into(), heard_s_ago }
+        let (collectives, operation) = operation::current(report.shard.progress_of(Some(id)));
+        let members = job.job.members.iter().zip(&sample.last_seen_s_ago).enumerate();
+        let members = members.filter(|(_, (_, heard))| heard.is_some()).map(|(rank, (&addr, &last_seen_s_ago))| {
+            MemberStatus { rank: rank as u16, addr, state: "present".into(), last_seen_s_ago }
         });
         JobStatus {
             name: job.name.as_str().to_owned(),
@@ -144,24 +144,24 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             members: members.collect(),
             switches: Vec::new(),
             servers: servers(report, job),
-            above: None,
+            parent: None,
             missing: Vec::new(),
             slots: config.slots,
-            slots_waiting: sign.waiting,
+            slots_waiting: sample.waiting,
             waiting_for: Vec::new(),
             lag: own.and_then(|own| own.report.machine.as_ref()?.lag).map(LagStatus::from),
             collectives,
             operation,
             elements_per_packet: config.elements_per_packet,
             memory_bytes: own.map_or(0, |own| own.report.memory_bytes as u64),
-            packets: sign.packets,
-            packets_per_s: sign.packets_per_s,
-            blocks: sign.blocks,
-            contributions: sign.contributions,
-            metrics: sign.metrics,
-            goodput_bytes: sign.blocks * elements * 4,
-            goodput_gbps: sign.blocks_per_s * elements as f64 * 32.0 / 1e9,
-            ate_per_s: sign.blocks_per_s * elements as f64,
+            packets: sample.packets,
+            packets_per_s: sample.packets_per_s,
+            blocks: sample.blocks,
+            contributions: sample.contributions,
+            metrics: sample.metrics,
+            goodput_bytes: sample.blocks * elements * 4,
+            goodput_gbps: sample.blocks_per_s * elements as f64 * 32.0 / 1e9,
+            ate_per_s: sample.blocks_per_s * elements as f64,
             drops: by_reason(own.iter().map(|own| &own.report.drops)),
             trees: Vec::new(),
             broken: None,

@@ -1,4 +1,4 @@
-//! The fabric's own packets: signs of life between switches, and packets that switches only forward.
+//! The fabric's own packets: hellos between switches, packets that switches only forward, and PAUSE.
 //!
 //! ```text
 //! HELLO  | common header (16) | node (4) | ready (1) | adverts (1) | advert ... |
@@ -25,18 +25,18 @@ pub const NO_VIA: NodeId = NodeId(u32::MAX);
 pub const PAUSE_LEN: usize = COMMON_LEN + 4;
 
 /// The header with which the fabric's own packets begin.
-pub fn own_header(kind: u8, key: JobKey) -> Common {
+pub fn fabric_header(kind: u8, key: JobKey) -> Common {
     Common { protocol: 0, kind, job: JobId(0), key }
 }
 
 fn common(kind: u8, key: JobKey) -> [u8; COMMON_LEN] {
     let mut bytes = [0; COMMON_LEN];
-    own_header(kind, key).emit(&mut bytes);
+    fabric_header(kind, key).emit(&mut bytes);
     bytes
 }
 
-/// An order to send nothing for this time. A span of no time lets the receiver go on. An order to a switch has the
-/// fabric's header, and one to a member has that of the member's job.
+/// A PAUSE of this length; one of no length resumes the receiver. To a switch it has the fabric's header, and to a member
+/// that of the member's job.
 pub fn pause(header: Common, span: Span) -> [u8; PAUSE_LEN] {
     let mut bytes = [0; PAUSE_LEN];
     Common { kind: kind::PAUSE, ..header }.emit(&mut bytes);
@@ -50,7 +50,7 @@ pub fn read_pause(bytes: &[u8]) -> Option<Span> {
     Some(Span::from_micros(u32::from_be_bytes(*micros).into()))
 }
 
-/// The signs of life of a switch, in as many packets as its adverts need, and at least one.
+/// The hellos of a switch, in as many packets as its adverts need, and at least one.
 pub fn hellos<'a>(key: JobKey, node: NodeId, ready: bool, adverts: impl Iterator<Item = &'a Advert>) -> Vec<Vec<u8>> {
     let empty = || {
         let mut packet = common(kind::HELLO, key).to_vec();
@@ -68,7 +68,7 @@ pub fn hellos<'a>(key: JobKey, node: NodeId, ready: bool, adverts: impl Iterator
         packet[HELLO_LEN - 1] += 1;
         packet.extend(advert.switch.to_be_bytes());
         packet.extend(advert.seq.to_be_bytes());
-        // A HELLO counts at most 255 ports. A switch with 256 dead ports would have no neighbour left to tell.
+        // A HELLO counts at most 255 ports. A switch with 256 dead ports would have no neighbour left.
         let dead: Vec<u8> = advert.down.iter().take(u8::MAX.into()).map(|port| port.0 as u8).collect();
         packet.push(dead.len() as u8);
         packet.extend(dead);
@@ -87,7 +87,7 @@ pub struct Hello {
     pub adverts: Vec<Advert>,
 }
 
-/// Reads what follows a HELLO's common header; `None` if it is no HELLO.
+/// Reads what follows a HELLO's common header; `None` if it is malformed.
 pub fn read_hello(bytes: &[u8]) -> Option<Hello> {
     let (head, mut rest) = bytes.get(COMMON_LEN..)?.split_at_checked(HELLO_LEN - COMMON_LEN)?;
     let node = NodeId(u32::from_be_bytes(head[..4].try_into().ok()?));
@@ -109,7 +109,7 @@ pub fn read_hello(bytes: &[u8]) -> Option<Hello> {
 /// A packet that the fabric only forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carry {
-    /// A switch that the packet must pass first; [`NO_VIA`] if it may take any way.
+    /// A switch that the packet must pass first; [`NO_VIA`] if it may take any route.
     pub via: NodeId,
     /// The receiving host.
     pub to: NodeId,
@@ -121,11 +121,11 @@ impl Carry {
     /// Writes the headers to the first [`CARRY_LEN`] bytes.
     pub fn emit(&self, key: JobKey, bytes: &mut [u8]) {
         bytes[..COMMON_LEN].copy_from_slice(&common(kind::CARRY, key));
-        self.emit_own(bytes);
+        self.emit_fields(bytes);
     }
 
     /// Writes what follows the common header.
-    pub fn emit_own(&self, bytes: &mut [u8]) {
+    pub fn emit_fields(&self, bytes: &mut [u8]) {
         bytes[16..20].copy_from_slice(&self.via.0.to_be_bytes());
         bytes[20..24].copy_from_slice(&self.to.0.to_be_bytes());
         bytes[24..26].copy_from_slice(&self.udp_port.to_be_bytes());
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_switch_says_is_what_its_neighbour_hears_in_one_packet_or_many() {
+    fn a_hello_is_read_as_it_was_written_in_one_packet_or_many() {
         for switches in [0, 3, 64] {
             let adverts: Vec<Advert> = (0..switches).map(|switch| advert(switch, &[100, 200, switch])).collect();
             let packets = hellos(JobKey(5), NodeId(9), true, adverts.iter());
             assert!(packets.iter().all(|packet| packet.len() < 1_472));
-            let heard: Vec<Hello> = packets.iter().map(|packet| read_hello(packet).unwrap()).collect();
-            assert!(heard.iter().all(|hello| hello.node == NodeId(9) && hello.ready));
-            assert!(heard.iter().flat_map(|hello| &hello.adverts).eq(adverts.iter()));
+            let read: Vec<Hello> = packets.iter().map(|packet| read_hello(packet).unwrap()).collect();
+            assert!(read.iter().all(|hello| hello.node == NodeId(9) && hello.ready));
+            assert!(read.iter().flat_map(|hello| &hello.adverts).eq(adverts.iter()));
         }
     }
 

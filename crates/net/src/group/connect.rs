@@ -1,4 +1,4 @@
-//! How a worker becomes a member: it finds the way, joins, and tests the way with a packet of full length.
+//! How a worker becomes a member: it looks up the path, joins, and tests the path with a packet of full length.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -14,34 +14,32 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 
+use super::driver::{Driver, Identity};
 use super::engine::Engine;
 use super::error::ConnectError;
 use super::link::{Link, Trees};
 use super::options::{ConnectOptions, GroupInfo};
-use super::shared::{Identity, Shared};
 use crate::challenge;
-use crate::clock::{self, Clock};
+use crate::os::{self, Clock, Waker};
 use crate::pool_size;
 use crate::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous};
 use crate::udp::UdpPort;
-use crate::udp::path::Path;
-use crate::udp::probe::{self, SHORTEST};
-use crate::wake::{self, Waker};
+use crate::udp::path::{self, Path, SHORTEST_PING};
 
 /// Bytes that a worker asks the kernel for, for its receive buffer and for its send buffer.
 pub(super) const SOCKET_BUFFER: usize = 8 << 20;
-/// The time between two tries of the way.
+/// The time between two pings.
 const PING_AGAIN: Span = Span::from_millis(100);
-/// How long the way is tried with packets of full length, and after that with short ones.
-const PING_PATIENCE: Span = Span::from_millis(2_000);
+/// How long the path is tried with packets of full length, and after that with short ones.
+const PING_TIMEOUT: Span = Span::from_millis(2_000);
 /// How long each length is tried if the longest does not pass.
-const LADDER_PATIENCE: Span = Span::from_millis(250);
+const LADDER_TIMEOUT: Span = Span::from_millis(250);
 
 /// Joins a job.
 pub fn connect(
     options: &ConnectOptions,
     rendezvous: Arc<dyn Rendezvous>,
-) -> Result<(Arc<Shared>, GroupInfo), ConnectError> {
+) -> Result<(Arc<Driver>, GroupInfo), ConnectError> {
     options.check()?;
     let switch = resolve(&options.switch)?;
     let socket_error = |source| ConnectError::Socket { switch, source };
@@ -63,7 +61,7 @@ pub fn connect(
     let full = pool_size::packet_bytes(options.protocol, answer.elements_per_packet);
     let link = Link::new(udp, header, &answer, full, Trees::of(options.protocol, &config));
     let mut engine = Engine::new(config.rank, Clock::start(), link, host);
-    let round_trip = try_way(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
+    let round_trip = try_path(&mut engine, &waker, full, options, &answer, path.mtu).inspect_err(|_| {
         rendezvous.leave(job, key, options.rank);
     })?;
 
@@ -93,10 +91,10 @@ pub fn connect(
         servers: answer.servers,
         in_fabric: answer.fabric.is_some(),
     };
-    Ok((Arc::new(Shared::new(identity, rendezvous, engine, socket, waker)), info))
+    Ok((Arc::new(Driver::new(identity, rendezvous, engine, socket, waker)), info))
 }
 
-/// Joins, and in the meantime answers the switch's questions to the socket.
+/// Joins, and meanwhile answers the switch's challenges to the socket.
 pub(super) fn join(
     rendezvous: &dyn Rendezvous,
     request: &JoinRequest,
@@ -120,7 +118,7 @@ pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Pat
     let elements = options.elements_per_packet.unwrap_or(max_elements);
     let packet_bytes = pool_size::packet_bytes(options.protocol, elements);
     let for_link = pool_size::suggested(path.link_bits_per_s, round_trip, packet_bytes);
-    // If each worker is a server too, contributions of others come to the same socket.
+    // If each worker is also a server, contributions of others come to the same socket.
     let senders = if options.protocol.server.is_some() { 2 } else { 1 };
     let for_socket = pool_size::largest(udp.counters().receive_buffer, 1, senders, packet_bytes);
     JoinRequest {
@@ -150,11 +148,11 @@ pub(super) fn control_round_trip(switch: SocketAddr) -> Duration {
     (0..HANDSHAKES).map_while(|_| handshake().ok()).min().unwrap_or(Duration::ZERO)
 }
 
-/// A protocol that addresses nodes must know the node of every rank. A fabric tells it, and in a star it is the rank.
+/// A protocol that addresses nodes must know the node of every rank. A fabric's answer has it; in a star it is the rank.
 fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
-    let seats = usize::from(options.world) + answer.servers.len();
+    let endpoints = usize::from(options.world) + answer.servers.len();
     let is_known = match &answer.fabric {
-        Some(fabric) => fabric.hosts.len() == seats && fabric.leaves.len() == seats,
+        Some(fabric) => fabric.hosts.len() == endpoints && fabric.leaves.len() == endpoints,
         None => answer.switches.len() <= 1 && answer.shards.len() == 1,
     };
     if options.protocol.placement != Placement::EveryHop || is_known {
@@ -171,8 +169,7 @@ fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), Joi
 fn check_servers(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
     let number = answer.servers.len();
     let shared = number > 0 && usize::from(answer.slots).is_multiple_of(number);
-    // If there is no server on a host of its own, ranks also act as servers for protocols in which a switch does most
-    // of the work.
+    // Without dedicated servers, ranks also act as servers for protocols in which a switch does most of the work.
     if options.protocol.server.is_none() || shared {
         return Ok(());
     }
@@ -196,8 +193,7 @@ fn check_operators(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), 
     }
 }
 
-/// Timers until round trips are measured. On a long path they are so long that no packet is repeated before its answer
-/// can come.
+/// Timers until round trips are measured: so long that no packet is repeated before its answer can arrive.
 fn timers(round_trip: Duration) -> TimerConfig {
     let usual = TimerConfig::default();
     let of_path = |times: u128| Span::from_micros((round_trip.as_micros() * times) as u64);
@@ -244,7 +240,7 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
 
 /// Sends pings of full length until every shard and every server has answered. Returns the round trip, or an error that
 /// says what is wrong if one does not answer.
-fn try_way(
+fn try_path(
     engine: &mut Engine,
     waker: &Waker,
     full: usize,
@@ -252,28 +248,28 @@ fn try_way(
     answer: &JoinAnswer,
     mtu: u32,
 ) -> Result<Duration, ConnectError> {
-    let silent = match ping_all(engine, waker, full, PING_PATIENCE) {
+    let silent = match ping_all(engine, waker, full, PING_TIMEOUT) {
         Ok(round_trip) => {
-            engine.link.watch_ways(full);
+            engine.link.watch_paths(full);
             return Ok(round_trip);
         }
         Err(silent) => silent,
     };
-    let place = |addr: Addr| match addr {
+    let address_of = |addr: Addr| match addr {
         Addr::Server(server) => answer.servers[server.index()],
         Addr::Switch(shard) => answer.shards[shard.index()],
-        Addr::Worker(_) | Addr::Node(_) => unreachable!("only shards and servers are asked"),
+        Addr::Worker(_) | Addr::Node(_) => unreachable!("only shards and servers are pinged"),
     };
-    let shard = place(silent);
-    if let Err(silent) = ping_all(engine, waker, SHORTEST, PING_PATIENCE) {
-        let (switch, job, addr) = (options.switch.clone(), options.job.clone(), place(silent));
+    let shard = address_of(silent);
+    if let Err(silent) = ping_all(engine, waker, SHORTEST_PING, PING_TIMEOUT) {
+        let (switch, job, addr) = (options.switch.clone(), options.job.clone(), address_of(silent));
         return Err(match silent {
             Addr::Server(server) => ConnectError::ServerSilent { switch, job, server, addr },
             _ => ConnectError::UdpSilent { switch, job, shard: addr },
         });
     }
-    let found = probe::ladder(full).find_map(|limit| {
-        let round_trip = ping_all(engine, waker, limit, LADDER_PATIENCE).ok()?;
+    let found = path::ladder(full).find_map(|limit| {
+        let round_trip = ping_all(engine, waker, limit, LADDER_TIMEOUT).ok()?;
         Some((limit, round_trip))
     });
     let Some((limit, round_trip)) = found.filter(|_| answer.fabric.is_none()) else {
@@ -281,23 +277,23 @@ fn try_way(
     };
     tracing::warn!(
         job = options.job, rank = options.rank, %shard, full, limit,
-        "the way to the switch holds shorter packets than the job's: they travel in pieces; ask for fewer elements per \
-         packet, or mend the MTU on the way"
+        "the path to the switch holds shorter packets than the job's: they travel in fragments; ask for fewer elements per \
+         packet, or mend the MTU on the path"
     );
-    engine.link.watch_ways(limit);
+    engine.link.watch_paths(limit);
     Ok(round_trip)
 }
 
 /// The last round trip, or the first address that has not answered.
-fn ping_all(engine: &mut Engine, waker: &Waker, len: usize, patience: Span) -> Result<Duration, Addr> {
+fn ping_all(engine: &mut Engine, waker: &Waker, len: usize, timeout: Span) -> Result<Duration, Addr> {
     let clock = engine.clock;
-    let deadline = clock.now() + patience;
+    let deadline = clock.now() + timeout;
     let (mut sent, mut again) = (Time::ZERO, Time::ZERO);
     loop {
-        let silent = engine.link.heard(len).find(|(_, at)| at.is_none());
+        let silent = engine.link.pongs(len).find(|(_, at)| at.is_none());
         let Some((silent, _)) = silent else {
-            let last = engine.link.heard(len).filter_map(|(_, at)| at).max().unwrap_or(sent);
-            return Ok(clock::duration(last.since(sent)));
+            let last = engine.link.pongs(len).filter_map(|(_, at)| at).max().unwrap_or(sent);
+            return Ok(os::to_duration(last.since(sent)));
         };
         let now = clock.now();
         if now >= deadline {
@@ -307,7 +303,7 @@ fn ping_all(engine: &mut Engine, waker: &Waker, len: usize, patience: Span) -> R
             engine.link.ping(now, len);
             (sent, again) = (now, now + PING_AGAIN);
         }
-        let ready = wake::wait(engine.link.as_fd(), waker, Some(clock::duration(again.since(now))));
+        let ready = os::wait(engine.link.as_fd(), waker, Some(os::to_duration(again.since(now))));
         engine.turn(ready.packets);
     }
 }

@@ -1,6 +1,6 @@
 //! The state that a group's threads share under one lock: the machine, its link, and the collectives under way.
 //!
-//! The engine never sleeps. The leader (see `shared`) sleeps outside of the lock and then gives the engine a turn.
+//! The engine never sleeps. The leader (see `driver`) sleeps outside of the lock and then gives the engine a turn.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use tributary_proto::contract::packet::{Addr, Packet, Transmit};
 use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::contract::time::{Span, Time};
 
-use super::callers::Callers;
+use super::completion::Completion;
+use super::completion::InFlight;
+use super::failure_detector::{FailureDetector, JobFailure};
 use super::link::Link;
-use super::outlook::{News, Outlook};
-use super::pending::Completion;
-use crate::clock::Clock;
+use crate::os::Clock;
 
 /// The most batches of one turn, so that other threads get the engine too.
 const BATCHES_IN_A_TURN: usize = 8;
@@ -27,14 +27,14 @@ pub struct Engine {
     pub clock: Clock,
     pub link: Link,
     pub host: Box<dyn Host>,
-    callers: Callers,
-    outlook: Outlook,
+    in_flight: InFlight,
+    failure_detector: FailureDetector,
 }
 
 impl Engine {
     /// An engine with nothing to do.
     pub fn new(rank: Rank, clock: Clock, link: Link, host: Box<dyn Host>) -> Engine {
-        Engine { rank, clock, link, host, callers: Callers::default(), outlook: Outlook::default() }
+        Engine { rank, clock, link, host, in_flight: InFlight::default(), failure_detector: FailureDetector::default() }
     }
 
     /// Starts a collective and sends its first packets.
@@ -46,33 +46,32 @@ impl Engine {
     ) -> Result<(), SubmitError> {
         let (now, spec) = (self.clock.now(), tensor.spec());
         let op = self.host.submit(now, Collective { tensor, deadline: Some(now + timeout) })?;
-        if self.callers.is_empty() {
-            self.outlook.progressed(now);
+        if self.in_flight.is_empty() {
+            self.failure_detector.on_progress(now);
         }
-        self.callers.add(now, op, spec, completion);
-        self.settle(now);
+        self.in_flight.add(now, op, spec, completion);
+        self.drain(now);
         Ok(())
     }
 
-    /// Does what is due: takes packets that have arrived, runs timers, and sends the sign of life, which carries this
-    /// rank's progress.
+    /// Does what is due: takes packets that have arrived, runs timers, and sends the keepalive with this rank's progress.
     pub fn turn(&mut self, packets: bool) {
         if packets {
             self.receive();
         }
         let now = self.clock.now();
-        self.outlook.look(now, self.host.stats());
-        if self.is_hopeless_at().is_some_and(|due| due <= now) {
-            self.outlook.give_up();
+        self.failure_detector.sample(now, self.host.stats());
+        if self.give_up_at().is_some_and(|due| due <= now) {
+            self.failure_detector.give_up();
             self.abort();
         }
         if drive::host::handle_timeout(&mut *self.host, now) {
-            self.settle(now);
+            self.drain(now);
         }
         self.link.drain(now);
         if self.link.ping_due() <= now {
             self.link.keep_alive(now);
-            self.link.tell(&self.callers.progress(now, self.rank));
+            self.link.send_progress(&self.in_flight.progress(now, self.rank));
         }
     }
 
@@ -80,36 +79,36 @@ impl Engine {
     pub fn abort(&mut self) {
         let now = self.clock.now();
         self.host.abort(now);
-        self.settle(now);
+        self.drain(now);
     }
 
     /// When the next turn is due, if no packet comes before.
     pub fn next_turn(&self) -> Time {
-        [self.host.poll_timeout(), self.is_hopeless_at(), self.link.due()]
+        [self.host.poll_timeout(), self.give_up_at(), self.link.due()]
             .into_iter()
             .flatten()
             .fold(self.link.ping_due(), Time::min)
     }
 
-    /// Takes news of the job from the switch. `None` withdraws the news.
-    pub fn hear(&mut self, news: Option<News>) {
-        self.outlook.hear(self.clock.now(), news);
+    /// Sets the failure that the switch reports; `None` withdraws it.
+    pub fn set_failure(&mut self, failure: Option<JobFailure>) {
+        self.failure_detector.set_failure(self.clock.now(), failure);
     }
 
-    /// The news that explain this error, if there are any.
-    pub fn news_behind(&self, error: &CollectiveError) -> Option<&News> {
-        self.outlook.behind(error)
+    /// The failure that explains this error, if one is known.
+    pub fn failure_for(&self, error: &CollectiveError) -> Option<&JobFailure> {
+        self.failure_detector.failure_for(error)
     }
 
-    fn is_hopeless_at(&self) -> Option<Time> {
-        if self.callers.is_empty() { None } else { self.outlook.hopeless_at() }
+    fn give_up_at(&self) -> Option<Time> {
+        if self.in_flight.is_empty() { None } else { self.failure_detector.give_up_at() }
     }
 
-    /// Tells the machine that nothing more will be submitted, so that it informs its peers.
+    /// Notes that nothing more will be submitted, so that the machine informs its peers.
     pub fn finish(&mut self) {
         let now = self.clock.now();
         self.host.finish(now);
-        self.settle(now);
+        self.drain(now);
     }
 
     /// True if no peer needs this worker any more.
@@ -119,56 +118,56 @@ impl Engine {
 
     /// True if collectives are under way, packets wait for the cable, or the machine has a timer on which peers depend.
     pub fn is_busy(&self) -> bool {
-        !self.callers.is_empty() || self.host.poll_timeout().is_some() || self.link.due().is_some()
+        !self.in_flight.is_empty() || self.host.poll_timeout().is_some() || self.link.due().is_some()
     }
 
-    /// True if collectives were given up because of news.
+    /// True if collectives were given up because of a failure.
     pub fn has_given_up(&self) -> bool {
-        self.outlook.has_given_up()
+        self.failure_detector.has_given_up()
     }
 
     /// Elements of completed collectives.
     pub fn elements_reduced(&self) -> u64 {
-        self.callers.elements_reduced()
+        self.in_flight.elements_reduced()
     }
 
     /// True if no collective is under way.
-    pub fn is_settled(&self) -> bool {
-        self.callers.is_empty()
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
     }
 
     /// Receives what the socket holds, and sends the machine's answers: full runs at once, the rest at the end.
     fn receive(&mut self) {
         for _ in 0..BATCHES_IN_A_TURN {
             let more = self.link.receive();
-            let (host, mut turn) = self.at(self.clock.now());
-            drive::host::receive(host, &mut turn);
+            let (host, mut io) = self.io(self.clock.now());
+            drive::host::receive(host, &mut io);
             if !more {
                 break;
             }
         }
-        self.settle(self.clock.now());
+        self.drain(self.clock.now());
     }
 
-    /// Ends a turn after an input: see `drive::host::settle`.
-    fn settle(&mut self, now: Time) {
-        let (host, mut turn) = self.at(now);
-        drive::host::settle(host, &mut turn);
+    /// Drains the machine after an input: see `drive::host::settle`.
+    fn drain(&mut self, now: Time) {
+        let (host, mut io) = self.io(now);
+        drive::host::settle(host, &mut io);
     }
 
-    fn at(&mut self, now: Time) -> (&mut dyn Host, Turn<'_>) {
-        (&mut *self.host, Turn { now, link: &mut self.link, callers: &mut self.callers })
+    fn io(&mut self, now: Time) -> (&mut dyn Host, EngineIo<'_>) {
+        (&mut *self.host, EngineIo { now, link: &mut self.link, in_flight: &mut self.in_flight })
     }
 }
 
-/// The machine's surroundings at one time.
-struct Turn<'a> {
+/// The machine's I/O at one time.
+struct EngineIo<'a> {
     now: Time,
     link: &'a mut Link,
-    callers: &'a mut Callers,
+    in_flight: &'a mut InFlight,
 }
 
-impl HostIo for Turn<'_> {
+impl HostIo for EngineIo<'_> {
     fn now(&self) -> Time {
         self.now
     }
@@ -180,7 +179,7 @@ impl HostIo for Turn<'_> {
 
     #[inline]
     fn room(&mut self, longest: usize) -> &mut [u8] {
-        self.link.room(longest)
+        self.link.buffer(longest)
     }
 
     #[inline]
@@ -193,6 +192,6 @@ impl HostIo for Turn<'_> {
     }
 
     fn hear(&mut self, event: HostEvent) {
-        self.callers.hear(event);
+        self.in_flight.on_event(event);
     }
 }

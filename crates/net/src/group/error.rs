@@ -9,7 +9,7 @@ use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Refusal;
 use tributary_proto::tensors::SparseError;
 
-use super::outlook::News;
+use super::failure_detector::JobFailure;
 use crate::rendezvous::JoinError;
 
 /// Why a worker could not join its job.
@@ -26,7 +26,7 @@ pub enum ConnectError {
         /// The cause.
         source: io::Error,
     },
-    /// There is no socket, or no way to the switch.
+    /// There is no socket, or no route to the switch.
     #[error("cannot open a UDP socket towards the switch {switch}: {source}")]
     Socket {
         /// The switch.
@@ -47,7 +47,7 @@ pub enum ConnectError {
         switch: String,
         /// The job.
         job: String,
-        /// The silent part of the switch.
+        /// The silent shard of the switch.
         shard: SocketAddr,
     },
     /// A server of the job does not answer.
@@ -67,11 +67,11 @@ pub enum ConnectError {
     },
     /// Short packets arrive, but packets of the job's length do not.
     #[error(
-        "short UDP packets reach {shard}, packets of {bytes} bytes do not: the way has a smaller MTU than the {mtu} \
-         that the kernel believes; choose fewer elements per packet"
+        "short UDP packets reach {shard}, packets of {bytes} bytes do not: the path has a smaller MTU than the {mtu} \
+         that the kernel assumes; choose fewer elements per packet"
     )]
     PathTooNarrow {
-        /// The part of the switch, or the server, that was tried.
+        /// The shard, or the server, that was tried.
         shard: SocketAddr,
         /// UDP payload bytes of the job's packets.
         bytes: usize,
@@ -84,36 +84,36 @@ pub enum ConnectError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     /// The collective failed; the group is broken.
-    #[error("{place}: {sentence}")]
+    #[error("{context}: {sentence}")]
     Failed {
         /// Job, switch and rank.
-        place: String,
+        context: String,
         /// What is wrong and, where known, what to do.
         sentence: String,
         /// The machine's reason.
         cause: CollectiveError,
     },
     /// The switch said that members are gone, or is gone itself, and no collective made progress any more.
-    #[error("{place}: {news}")]
-    Bereft {
+    #[error("{context}: {failure}")]
+    PeerLost {
         /// Job, switch and rank.
-        place: String,
+        context: String,
         /// What is gone.
-        news: News,
+        failure: JobFailure,
     },
     /// An earlier collective failed.
-    #[error("{place}: an earlier collective failed ({cause}); connect again to go on")]
+    #[error("{context}: an earlier collective failed ({cause}); connect again to go on")]
     Broken {
         /// Job, switch and rank.
-        place: String,
+        context: String,
         /// Why the earlier one failed.
         cause: CollectiveError,
     },
     /// The time of a wait was over before the collective was.
-    #[error("{place}: the collective is still running; wait for it again")]
+    #[error("{context}: the collective is still running; wait for it again")]
     StillRunning {
         /// Job, switch and rank.
-        place: String,
+        context: String,
     },
     /// Input and output differ in length.
     #[error("the input has {input} elements and the output {output}; they must agree")]
@@ -123,23 +123,23 @@ pub enum GroupError {
         /// Elements of the output.
         output: usize,
     },
-    /// The part of the result cannot be kept.
+    /// The result does not have the elements to keep.
     #[error("cannot keep the elements {kept:?} of {elements}")]
-    Part {
-        /// The part that was wanted.
+    KeptRange {
+        /// The elements to keep.
         kept: Range<usize>,
         /// Elements of the whole.
         elements: usize,
     },
     /// The lengths do not fit a reduce-scatter or an all-gather.
-    #[error("{whole} elements are not those of {world} ranks with {part} each; all parts are of one length")]
-    Parts {
+    #[error("{whole} elements are not those of {world_size} ranks with {chunk} each; all chunks are of one length")]
+    ChunkLengths {
         /// Elements of all ranks together.
         whole: usize,
         /// Elements of this rank.
-        part: usize,
+        chunk: usize,
         /// Ranks of the job.
-        world: u16,
+        world_size: u16,
     },
     /// The protocol cannot do this.
     #[error(transparent)]
@@ -147,24 +147,24 @@ pub enum GroupError {
     /// Indices and values that do not make a sparse tensor.
     #[error(transparent)]
     Sparse(SparseError),
-    /// The root of a reduce or a broadcast is no rank of the job.
-    #[error("rank {root} cannot be the root: the job has ranks 0 to {}", world - 1)]
+    /// The root of a reduce or a broadcast is not a rank of the job.
+    #[error("rank {root} cannot be the root: the job has ranks 0 to {}", world_size - 1)]
     NoRoot {
         /// The rank that was named.
         root: u16,
         /// Ranks of the job.
-        world: u16,
+        world_size: u16,
     },
     /// A fork used the group of the process from which it was forked.
-    #[error("{place}: this group was made before a fork; connect in the new process")]
+    #[error("{context}: this group was made before a fork; connect in the new process")]
     Forked {
         /// Job, switch and rank.
-        place: String,
+        context: String,
     },
-    /// A panic in the driver: a fault of this program.
-    #[error("{place}: the driver has stopped after a fault of its own; connect again to go on")]
+    /// A panic in the driver: a bug of this program.
+    #[error("{context}: the driver has stopped after a fault of its own; connect again to go on")]
     DriverFault {
         /// Job, switch and rank.
-        place: String,
+        context: String,
     },
 }

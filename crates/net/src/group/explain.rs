@@ -6,27 +6,27 @@ use tributary_proto::contract::host::CollectiveError;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::packet::Addr;
 
+use super::driver::{Driver, Identity, State};
 use super::error::GroupError;
 use super::link::Blocked;
-use super::shared::{Identity, Shared, State};
 use super::watch;
 use crate::rendezvous::{Standing, SwitchRanks};
 
-impl Shared {
-    /// The error for a collective that failed, with what the control API says of a silent switch, and with the ways on
+impl Driver {
+    /// The error for a collective that failed, with what the control API says of a silent switch, and with the paths on
     /// which packets do not pass.
     pub fn explain(&self, cause: CollectiveError) -> GroupError {
-        if let Some(bereft) = self.lock().and_then(|state| self.bereft(&state, &cause)) {
-            return bereft;
+        if let Some(error) = self.lock().and_then(|state| self.peer_lost_error(&state, &cause)) {
+            return error;
         }
         let sentence = self.explanation.get_or_init(|| {
             let waited = !matches!(cause, CollectiveError::Mismatch { .. } | CollectiveError::Aborted);
-            waited.then(|| self.name_blocked_ways()).flatten().unwrap_or_else(|| self.name_who_is_awaited(&cause))
+            waited.then(|| self.name_blocked_paths()).flatten().unwrap_or_else(|| self.name_awaited(&cause))
         });
-        GroupError::Failed { place: self.place(), sentence: sentence.clone(), cause }
+        GroupError::Failed { context: self.context(), sentence: sentence.clone(), cause }
     }
 
-    fn name_who_is_awaited(&self, cause: &CollectiveError) -> String {
+    fn name_awaited(&self, cause: &CollectiveError) -> String {
         let Identity { rank, servers, .. } = &self.identity;
         match cause {
             CollectiveError::SwitchSilent { .. } => self.explain_silence(cause),
@@ -56,8 +56,8 @@ impl Shared {
         }
     }
 
-    /// The sentence for ways on which signs of life pass and nothing longer; `None` if there are no such ways.
-    fn name_blocked_ways(&self) -> Option<String> {
+    /// The sentence for paths on which only keepalives pass; `None` if there are none.
+    fn name_blocked_paths(&self) -> Option<String> {
         let blocked = self.lock()?.engine.link.blocked();
         let name = |way: &Blocked| match way.to {
             Addr::Worker(rank) => format!("rank {rank} at {}", way.at),
@@ -65,11 +65,11 @@ impl Shared {
             Addr::Switch(_) | Addr::Node(_) => format!("the switch {}", way.at),
         };
         let bytes = blocked.iter().map(|way| way.bytes).min()?;
-        let whom: Vec<String> = blocked.iter().map(name).collect();
+        let targets: Vec<String> = blocked.iter().map(name).collect();
         Some(format!(
-            "packets of {bytes} bytes do not come back from {}, and short ones do: the way there holds no packet of this \
+            "packets of {bytes} bytes do not come back from {}, and short ones do: the path there holds no packet of this \
              job any more; mend its MTU, or what drops long packets on it",
-            whom.join(" and ")
+            targets.join(" and ")
         ))
     }
 
@@ -106,8 +106,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn bereft(&self, state: &State, cause: &CollectiveError) -> Option<GroupError> {
-        let news = state.engine.news_behind(cause)?;
-        Some(GroupError::Bereft { place: self.place(), news: news.clone() })
+    pub(super) fn peer_lost_error(&self, state: &State, cause: &CollectiveError) -> Option<GroupError> {
+        let failure = state.engine.failure_for(cause)?;
+        Some(GroupError::PeerLost { context: self.context(), failure: failure.clone() })
     }
 }

@@ -1,4 +1,4 @@
-//! A worker's way to its switch and peers: packets of its machine leave in runs, and runs that arrive are cut into
+//! A worker's link to its switch and peers: packets of its machine leave in runs, and runs that arrive are split into
 //! packets.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,20 +15,19 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
-use super::nic::Nic;
 use crate::fabric::wire::read_pause;
-use crate::outbox::{Addresses, Outbox};
 use crate::progress::Progress;
 use crate::rendezvous::JoinAnswer;
-use crate::udp::probe::{self, PathProbe};
+use crate::transmit::{Addresses, Outbox, PacedQueue};
+use crate::udp::path::{self, MtuProbe};
 use crate::udp::{Inbox, Reassembly, Segments, SocketCounters, UdpPort, key_of};
 
 /// The number of receivers whose runs are gathered at the same time. This is enough for a ring's two neighbours, each
 /// with two kinds of packets, or for some of the workers and servers to which a worker with its own server sends in
 /// turn.
-const LANES: usize = 16;
+const RECEIVERS: usize = 16;
 
-/// A way on which only signs of life pass.
+/// A path on which only keepalives pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The peer or shard to which it leads.
@@ -46,37 +45,37 @@ pub struct Link {
     addresses: Addresses,
     senders: HashMap<(IpAddr, u16), Addr>,
     inbox: Inbox,
-    /// The number of messages of the batch that have begun. `from` is the sender of the last one, and `left` has its
-    /// packets that have not had their turn.
+    /// The number of messages of the batch that were begun. `from` is the sender of the last one, and `left` has its
+    /// remaining packets.
     begun: usize,
     from: Addr,
     left: Segments,
-    outbox: Outbox<LANES>,
-    /// The packets that have left the machine and not the host. Only lossless fabrics have this queue.
-    nic: Option<Nic>,
-    /// When the switch was last sent a packet. Where ways are not watched, that is our sign of life. Packets to peers
-    /// are none.
-    switch_last_told: Time,
+    outbox: Outbox<RECEIVERS>,
+    /// Packets that have left the machine and not the host, in a lossless fabric.
+    paced_queue: Option<PacedQueue>,
+    /// When the switch was last sent a packet. Where paths are not probed, that is our keepalive; packets to peers do not
+    /// count.
+    last_sent_to_switch: Time,
     /// Packets from addresses that are neither the switch's nor a peer's.
-    strangers: u64,
+    rejected_packets: u64,
     /// The trees of the job, if it has several.
     trees: Option<Trees>,
     /// For each shard and each server on another host, bytes of the longest of our pings that came back, and when.
     pongs: BTreeMap<Addr, Option<(usize, Time)>>,
-    /// True if each worker is a server too, at the same address.
+    /// True if each worker is also a server, at the same address.
     colocated: bool,
     /// Bytes of the job's longest packet.
     full: usize,
-    /// The ways to shards and servers, and to peers to which we send. Empty in a fabric, whose switches do not put
-    /// pieces together.
-    paths: BTreeMap<Addr, PathProbe>,
+    /// The paths to shards and servers, and to peers to which we send. Empty in a fabric, whose switches do not reassemble
+    /// fragments.
+    probes: BTreeMap<Addr, MtuProbe>,
     in_fabric: bool,
-    pieces: Reassembly<Addr>,
-    /// The packet that was put together last.
-    whole: Vec<u8>,
+    fragments: Reassembly<Addr>,
+    /// The packet that was reassembled last.
+    reassembled: Vec<u8>,
 }
 
-/// The trees of a job through a fabric. The worker's own switch speaks for all of them.
+/// The trees of a job through a fabric. All packets of a worker come from its own switch, for all trees.
 pub struct Trees {
     protocol: &'static Protocol,
     job: JobConfig,
@@ -101,12 +100,12 @@ impl Link {
         let shards = answer.shards.iter().enumerate().map(|(i, &at)| (Addr::Switch(TreeId(i as u16)), at));
         let peers = answer.peers.iter().enumerate().map(|(i, &at)| (Addr::Worker(Rank(i as u16)), at));
         let servers = answer.servers.iter().enumerate().map(|(i, &at)| (Addr::Server(ServerId(i as u16)), at));
-        // In a fabric the worker speaks to its own switch alone, which knows the ways to servers.
+        // In a fabric the worker exchanges packets with its own switch alone, which knows the routes to servers.
         let in_fabric = answer.fabric.is_some();
         let servers = servers.filter(|_| !in_fabric);
-        // Where a worker's host is a server besides, its packets come from a worker: see `Addr`.
+        // Where a worker is also a server, its packets come from a worker: see `Addr`.
         let known = servers.chain(peers).chain(shards);
-        let asked = known.clone().map(|(addr, _)| addr).filter(|addr| match addr {
+        let probed = known.clone().map(|(addr, _)| addr).filter(|addr| match addr {
             Addr::Switch(_) => true,
             Addr::Server(server) => Some(*server) != answer.serves,
             Addr::Worker(_) | Addr::Node(_) => false,
@@ -114,7 +113,7 @@ impl Link {
         let more = 1..trees.as_ref().map_or(1, |trees| trees.job.trees);
         let more = more.filter_map(|tree| Some((Addr::Switch(TreeId(tree)), *answer.shards.first()?)));
         Link {
-            pongs: asked.map(|addr| (addr, None)).collect(),
+            pongs: probed.map(|addr| (addr, None)).collect(),
             colocated: answer.serves.is_some(),
             header,
             trees,
@@ -125,14 +124,14 @@ impl Link {
             from: Addr::Switch(TreeId(0)),
             left: Segments::default(),
             outbox: Outbox::new(),
-            nic: answer.fabric.as_ref().and_then(|fabric| fabric.lossless_bits_per_s).map(Nic::new),
-            switch_last_told: Time::ZERO,
-            strangers: 0,
+            paced_queue: answer.fabric.as_ref().and_then(|fabric| fabric.lossless_bits_per_s).map(PacedQueue::new),
+            last_sent_to_switch: Time::ZERO,
+            rejected_packets: 0,
             full,
-            paths: BTreeMap::new(),
+            probes: BTreeMap::new(),
             in_fabric,
-            pieces: Reassembly::default(),
-            whole: Vec::new(),
+            fragments: Reassembly::default(),
+            reassembled: Vec::new(),
             udp,
         }
     }
@@ -143,89 +142,89 @@ impl Link {
     }
 
     /// Packets from addresses that belong neither to the switch nor to a peer.
-    pub fn strangers(&self) -> u64 {
-        self.strangers
+    pub fn rejected_packets(&self) -> u64 {
+        self.rejected_packets
     }
 
     /// Every shard and every server on another host, with the time at which it returned a ping of at least `len` bytes,
     /// if it has.
-    pub fn heard(&self, len: usize) -> impl Iterator<Item = (Addr, Option<Time>)> + '_ {
+    pub fn pongs(&self, len: usize) -> impl Iterator<Item = (Addr, Option<Time>)> + '_ {
         let at = move |pong: &Option<(usize, Time)>| pong.filter(|&(bytes, _)| bytes >= len).map(|(_, at)| at);
         self.pongs.iter().map(move |(&addr, pong)| (addr, at(pong)))
     }
 
-    /// Asks all of these for a sign of life, with a packet of `len` bytes, which is a sign of life too.
+    /// Pings all of these with a packet of `len` bytes, which is a keepalive too.
     pub fn ping(&mut self, now: Time, len: usize) {
-        for to in self.asked() {
+        for to in self.probed() {
             self.ping_one(to, len);
         }
-        self.switch_last_told = now;
+        self.last_sent_to_switch = now;
     }
 
-    /// Begins to watch the ways. They are known to hold packets of `limit` bytes.
-    pub fn watch_ways(&mut self, limit: usize) {
+    /// Begins to probe the paths, which are known to hold packets of `limit` bytes.
+    pub fn watch_paths(&mut self, limit: usize) {
         if self.in_fabric {
             return;
         }
-        for to in self.asked() {
-            self.paths.insert(to, PathProbe::new(self.full, limit));
+        for to in self.probed() {
+            self.probes.insert(to, MtuProbe::new(self.full, limit));
             self.apply(to);
         }
     }
 
     /// When [`Link::keep_alive`] has something to do.
     pub fn ping_due(&self) -> Time {
-        let watched = self.paths.values().map(PathProbe::due).min();
-        watched.unwrap_or(self.switch_last_told + Timers::KEEPALIVE)
+        let watched = self.probes.values().map(MtuProbe::due).min();
+        watched.unwrap_or(self.last_sent_to_switch + Timers::KEEPALIVE)
     }
 
-    /// Shows shards and peers that this worker is alive, and tests how long a packet the ways to them hold.
+    /// Sends keepalives to shards and peers, which also test how long a packet the paths to them hold.
     pub fn keep_alive(&mut self, now: Time) {
-        if self.paths.is_empty() {
+        if self.probes.is_empty() {
             return self.ping(now, COMMON_LEN);
         }
         for peer in self.outbox.take_new_peers().into_iter().filter(|_| !self.in_fabric) {
-            self.paths.insert(peer, PathProbe::new(self.full, self.full));
+            self.probes.insert(peer, MtuProbe::new(self.full, self.full));
         }
-        let due: Vec<(Addr, Vec<usize>)> = self.paths.iter_mut().map(|(&to, path)| (to, path.poll(now))).collect();
+        let due: Vec<(Addr, Vec<usize>)> = self.probes.iter_mut().map(|(&to, probe)| (to, probe.poll(now))).collect();
         for (to, lengths) in due {
             self.apply(to);
             lengths.into_iter().for_each(|len| self.ping_one(to, len));
         }
     }
 
-    /// Tells this worker's switch the progress of this rank.
-    pub fn tell(&mut self, progress: &Progress) {
+    /// Sends the progress of this rank to its switch.
+    pub fn send_progress(&mut self, progress: &Progress) {
         if let Some(to) = self.addresses.get(&Addr::Switch(TreeId(0))) {
             let packet = progress.packet(self.header);
             self.udp.send(to, &[IoSlice::new(&packet)], packet.len(), Ecn::NotCapable);
         }
     }
 
-    /// The ways on which only signs of life pass.
+    /// The paths on which only keepalives pass.
     pub fn blocked(&self) -> Vec<Blocked> {
-        let of = |(&to, path): (&Addr, &PathProbe)| {
-            Some(Blocked { to, at: self.addresses.get(&to)?.remote()?, bytes: path.blocked()? })
+        let of = |(&to, probe): (&Addr, &MtuProbe)| {
+            Some(Blocked { to, at: self.addresses.get(&to)?.remote()?, bytes: probe.blocked()? })
         };
-        self.paths.iter().filter_map(of).collect()
+        self.probes.iter().filter_map(of).collect()
     }
 
-    fn asked(&self) -> Vec<Addr> {
+    fn probed(&self) -> Vec<Addr> {
         self.pongs.keys().copied().collect()
     }
 
     fn ping_one(&mut self, to: Addr, len: usize) {
-        let limit = self.paths.get(&to).and_then(PathProbe::limit);
-        let packet = probe::ping(self.header, len, limit);
+        let limit = self.probes.get(&to).and_then(MtuProbe::limit);
+        let packet = path::ping(self.header, len, limit);
         if let Some(to) = self.addresses.get(&to) {
             self.udp.send(to, &[IoSlice::new(&packet)], packet.len(), Ecn::NotCapable);
         }
     }
 
-    /// Applies the known limit of a way to the packets that are sent on it.
+    /// Applies the known limit of a path to the packets that are sent on it.
     fn apply(&mut self, to: Addr) {
-        if let (Some(path), Some(destination)) = (self.paths.get(&to), self.addresses.get_mut(&to)) {
-            destination.set_limit(path.limit());
+        if let (Some(probe), Some(destination)) = (self.probes.get(&to), self.addresses.get_mut(&to)) {
+            destination.set_limit(probe.limit());
         }
     }
 
@@ -235,29 +234,28 @@ impl Link {
         self.udp.receive(&mut self.inbox)
     }
 
-    /// The next packet of the batch that is for the machine. Counts packets of strangers, and notes the switch's signs
-    /// of life.
+    /// The next packet of the batch that is for the machine. Counts packets from unknown addresses, and notes pongs.
     pub fn next(&mut self, now: Time) -> Option<(Addr, Packet<'_>)> {
-        let (place, message) = loop {
-            let Some(place) = self.left.next() else {
+        let (range, message) = loop {
+            let Some(range) = self.left.next() else {
                 let message = self.inbox.messages.get(self.begun)?;
                 self.begun += 1;
                 match self.senders.get(&key_of(message.from)) {
                     Some(&from) => (self.from, self.left) = (from, message.segments()),
-                    None => self.strangers += message.segments().count() as u64,
+                    None => self.rejected_packets += message.segments().count() as u64,
                 }
                 continue;
             };
-            let is_shared = self.inbox.memory[place.clone()].get(4).is_some_and(|&kind| kind < kind::FIRST_OWN);
+            let is_shared = self.inbox.memory[range.clone()].get(4).is_some_and(|&kind| kind < kind::FIRST_OWN);
             if is_shared {
                 let ecn = self.inbox.messages[self.begun - 1].ecn;
-                let Some(whole) = self.handle_shared(self.from, place, now) else { continue };
-                self.whole = whole;
-                return Some((self.from, Packet { bytes: &self.whole, wire_len: self.whole.len(), ecn }));
+                let Some(reassembled) = self.handle_shared(self.from, range, now) else { continue };
+                self.reassembled = reassembled;
+                return Some((self.from, Packet { bytes: &self.reassembled, wire_len: self.reassembled.len(), ecn }));
             }
-            break (place, &self.inbox.messages[self.begun - 1]);
+            break (range, &self.inbox.messages[self.begun - 1]);
         };
-        let bytes = &self.inbox.memory[place];
+        let bytes = &self.inbox.memory[range];
         let from = match (&self.trees, self.from) {
             (Some(trees), Addr::Switch(_)) => trees.sender(bytes),
             (_, from) => from,
@@ -266,21 +264,21 @@ impl Link {
     }
 
     /// Handles a packet of a kind that all protocols share. Returns the packet that it completes, if it is the last
-    /// piece of one.
-    fn handle_shared(&mut self, from: Addr, place: Range<usize>, now: Time) -> Option<Vec<u8>> {
-        let bytes = &mut self.inbox.memory[place];
+    /// fragment of one.
+    fn handle_shared(&mut self, from: Addr, range: Range<usize>, now: Time) -> Option<Vec<u8>> {
+        let bytes = &mut self.inbox.memory[range];
         let common = Common::parse(bytes).ok().filter(|common| Common { kind: 0, ..*common } == self.header)?;
         match (common.kind, from) {
             (kind::PONG, _) => {
                 let len = bytes.len();
-                self.hear_pong(from, len, now);
+                self.on_pong(from, len, now);
                 if let (true, Addr::Worker(rank)) = (self.colocated, from) {
-                    self.hear_pong(Addr::Server(ServerId(rank.0)), len, now);
+                    self.on_pong(Addr::Server(ServerId(rank.0)), len, now);
                 }
             }
             (kind::PING, Addr::Worker(_)) => {
-                // On ways that this worker watches itself, it knows better.
-                if let (false, Some(limit)) = (self.paths.contains_key(&from), probe::said(bytes))
+                // This worker's own probes know better.
+                if let (false, Some(limit)) = (self.probes.contains_key(&from), path::advertised_limit(bytes))
                     && let Some(to) = self.addresses.get_mut(&from)
                 {
                     to.set_limit(limit);
@@ -291,10 +289,10 @@ impl Link {
                 }
                 return None;
             }
-            (kind::PIECE, _) => return self.pieces.add(from, bytes),
+            (kind::PIECE, _) => return self.fragments.add(from, bytes),
             (kind::PAUSE, Addr::Switch(_)) => {
-                if let (Some(nic), Some(span)) = (&mut self.nic, read_pause(bytes)) {
-                    nic.pause(now, span);
+                if let (Some(paced_queue), Some(span)) = (&mut self.paced_queue, read_pause(bytes)) {
+                    paced_queue.pause(now, span);
                 }
             }
             _ => {}
@@ -302,38 +300,38 @@ impl Link {
         None
     }
 
-    fn hear_pong(&mut self, from: Addr, len: usize, now: Time) {
+    fn on_pong(&mut self, from: Addr, len: usize, now: Time) {
         if let Some(pong) = self.pongs.get_mut(&from).filter(|pong| pong.is_none_or(|(longest, _)| longest <= len)) {
             *pong = Some((len, now));
         }
-        if let Some(path) = self.paths.get_mut(&from) {
-            path.hear(len);
+        if let Some(probe) = self.probes.get_mut(&from) {
+            probe.on_pong(len);
             self.apply(from);
         }
     }
 
     /// Memory for the machine's next packet.
-    pub fn room(&mut self, longest: usize) -> &mut [u8] {
-        self.outbox.room(longest, &self.addresses, &mut self.udp)
+    pub fn buffer(&mut self, longest: usize) -> &mut [u8] {
+        self.outbox.buffer(longest, &self.addresses, &mut self.udp)
     }
 
     /// Takes the packet that the machine has written into this memory. Full runs leave at once.
     pub fn send(&mut self, transmit: &Transmit) {
-        if let Some(nic) = &mut self.nic {
-            return nic.offer(self.outbox.written(transmit.len), transmit);
+        if let Some(paced_queue) = &mut self.paced_queue {
+            return paced_queue.offer(self.outbox.written(transmit.len), transmit);
         }
         self.outbox.push(transmit, &self.addresses, &mut self.udp);
     }
 
     /// When the next packet that waits for the cable may leave.
     pub fn due(&self) -> Option<Time> {
-        self.nic.as_ref().and_then(Nic::due)
+        self.paced_queue.as_ref().and_then(PacedQueue::due)
     }
 
     /// Sends the packets that wait for the cable and may leave by now.
     pub fn drain(&mut self, now: Time) {
-        if let Some(nic) = &mut self.nic {
-            nic.drain(now, &self.addresses, &mut self.udp);
+        if let Some(paced_queue) = &mut self.paced_queue {
+            paced_queue.drain(now, &self.addresses, &mut self.udp);
         }
     }
 
@@ -341,8 +339,8 @@ impl Link {
     pub fn flush(&mut self, now: Time) {
         self.outbox.flush(&self.addresses, &mut self.udp);
         self.drain(now);
-        if self.outbox.take_told_switch() {
-            self.switch_last_told = now;
+        if self.outbox.take_sent_to_switch() {
+            self.last_sent_to_switch = now;
         }
     }
 }

@@ -37,6 +37,23 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
+    /// A rank of a job, which waits a minute for the others. The protocol has its default options, and the switch chooses
+    /// sizes.
+    pub fn new(switch: impl ToString, job: &str, rank: u16, world: u16, protocol: &'static Protocol) -> ConnectOptions {
+        ConnectOptions {
+            switch: switch.to_string(),
+            job: job.to_owned(),
+            rank,
+            world,
+            timeout: Duration::from_secs(60),
+            protocol,
+            options: protocol.options.defaults(),
+            elements_per_packet: None,
+            slots: None,
+            trees: None,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let ConnectOptions { rank, world, .. } = self;
         let wrong = if !(1..=JobConfig::MAX_WORLD).contains(world) {
@@ -73,9 +90,9 @@ pub struct GroupInfo {
     pub slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
-    /// Bytes of the longest IP packet on the way to the switch.
+    /// Bytes of the longest IP packet on the path to the switch.
     pub mtu: u32,
-    /// The UDP address of each part of the switch.
+    /// The UDP address of each shard of the switch.
     pub shards: Vec<SocketAddr>,
     /// The UDP address of each of the job's servers that is a process of its own, by number.
     pub servers: Vec<SocketAddr>,
@@ -93,7 +110,7 @@ pub struct GroupStats {
     /// The socket's counters.
     pub socket: SocketCounters,
     /// Packets from addresses that belong neither to the switch nor to a peer.
-    pub strangers: u64,
+    pub rejected_packets: u64,
     /// Elements of completed collectives.
     pub elements_reduced: u64,
 }
@@ -105,8 +122,8 @@ impl GroupStats {
         if blocks == 0 { 0.0 } else { self.host.blocks_in_network as f64 / blocks as f64 }
     }
 
-    /// Which part of the blocks the network has summed and, where switches have memory for all jobs of a protocol, where
-    /// the others were summed and why.
+    /// The fraction of the blocks that the network has summed and, where switches have memory for all jobs of a protocol,
+    /// where the others were summed and why.
     pub fn where_summed(&self, group: &GroupInfo) -> String {
         let network = format!("{:.1} % of the blocks", self.in_network() * 100.0);
         match (&group.protocol.shared, self.host.blocks_at_hosts) {

@@ -1,277 +1,295 @@
-//! Starts collectives over memory by its address, and cuts tensors that are too large for one collective.
+//! Starts collectives over memory by its address, and splits tensors that are too large for one collective.
 #![allow(unsafe_code)]
 
-use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tributary_numeric::ReduceOp;
+use tributary_numeric::{DType, Element, ReduceOp};
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::tensor::{Primitive, Spec};
+use tributary_proto::contract::tensor::{Primitive, Spec, Tensor};
+use tributary_proto::tensors::{SparseElements, SparseResult};
 
-use super::{Group, GroupError, MAX_ELEMENTS, Pending};
+use super::completion::Completion;
+use super::driver::Driver;
+use super::{Group, GroupError, MAX_ELEMENTS};
 use crate::memory;
 
 /// Bytes of the words that a broadcast moves.
 const WORD: usize = 4;
 
+/// Who drives the machine while a collective is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drive {
+    /// The group's own thread: the caller can do other work before it waits.
+    Background,
+    /// The caller, which waits at once. A small tensor is then not handed over between threads.
+    Caller,
+}
+
+/// Memory of one rank by its address, and how a collective over it runs. The memory is borrowed until the [`Pending`] that
+/// the operation returns is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission {
+    /// What the operation reads. Operations in place do not use it.
+    pub input: *const u8,
+    /// What the operation writes.
+    pub output: *mut u8,
+    /// The number of elements, as the operation counts them.
+    pub elements: usize,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// The operator. Operations that reduce nothing do not use it.
+    pub op: ReduceOp,
+    /// The collective fails after this time.
+    pub timeout: Duration,
+    /// Who drives the machine until then.
+    pub drive: Drive,
+}
+
+/// A collective that was submitted; several, if its tensor was too large for one. Dropping this value does not end the
+/// collective, nor free its memory.
+pub struct Pending {
+    driver: Arc<Driver>,
+    parts: Vec<Arc<Completion>>,
+}
+
+impl Pending {
+    /// True once the collective has ended, well or not: its memory belongs to the caller again. It is also true in a
+    /// fork, for the fork's copy.
+    pub fn is_done(&self) -> bool {
+        let ended = || self.driver.is_dead() || !self.driver.is_in_owner_process();
+        self.parts.iter().all(|part| part.is_done()) || ended()
+    }
+
+    /// Waits until the collective has ended, or `timeout` has passed. In the second case the error is
+    /// [`GroupError::StillRunning`], and the caller must leave the memory alone until a later wait, or
+    /// [`Pending::is_done`], says that the collective has ended. `None` waits for the end, which the collective's own
+    /// timeout bounds.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<(), GroupError> {
+        self.driver.refuse_fork()?;
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut outcome = Ok(());
+        // All parts must release their memory, even if the first one has failed. The first error is returned.
+        for part in &self.parts {
+            match self.driver.drive(part, until) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => outcome = outcome.and_then(|()| Err(self.driver.explain(error))),
+                None if self.driver.is_dead() => return Err(self.driver.driver_fault()),
+                None => return Err(self.driver.still_running()),
+            }
+        }
+        outcome
+    }
+}
+
 impl Group {
-    /// Starts a collective over memory by its address, and returns at once. Only the root gets the result of a reduce:
-    /// under Canary the other ranks get no vector back, and under SwitchML they do not read theirs.
+    /// Starts an allreduce of `elements`, of whose result this rank keeps the elements `kept` only; other ranks may keep
+    /// others.
     ///
     /// # Safety
-    /// Until the returned [`Pending`] is done: `input` must be readable and `output` writable for `spec.elements`
-    /// elements of `spec.dtype`, and aligned for them; no other code may write the input or touch the output; the two
-    /// must be the same memory or must not overlap. Without elements any addresses will do; so will any `output` on
-    /// ranks that get no result, and any `input` on ranks that bring no data.
-    pub unsafe fn submit(
-        &self,
-        input: *const u8,
-        output: *mut u8,
-        spec: Spec,
-        timeout: Duration,
-    ) -> Result<Pending, GroupError> {
-        self.start(input, output, spec, 0..spec.elements as usize, timeout, true)
+    /// Until the returned [`Pending`] is done: `input` must be readable for `elements` and `output` writable for
+    /// `kept.len()` elements of the type, both aligned; no other code may write the input or touch the output; the output
+    /// must be the part `kept` of the input or not overlap it. Without elements any address will do.
+    pub unsafe fn submit_allreduce(&self, submission: Submission, kept: Range<usize>) -> Result<Pending, GroupError> {
+        self.pending(self.start(&submission, Primitive::Allreduce, kept))
     }
 
-    /// Like [`Group::submit`], for `elements` elements, whatever `what` says of their number, in several collectives if
-    /// they are too many for one. Of an allreduce's result this rank wants the elements `kept` only, and other ranks
-    /// may keep others; of a reduce's result the root wants all.
+    /// Starts a reduce of `elements`: only rank `root` gets the result.
     ///
     /// # Safety
-    /// As for [`Group::submit`], until all returned values are done, with this difference: `output` must be writable
-    /// for `kept.len()` elements, and must be that part of the input or not overlap it.
-    pub unsafe fn submit_keeping(
-        &self,
-        input: *const u8,
-        output: *mut u8,
-        elements: usize,
-        kept: Range<usize>,
-        what: Spec,
-        timeout: Duration,
-    ) -> Result<Vec<Pending>, GroupError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.start_long(input, output, elements, kept, what, timeout, true) }
+    /// As for [`Group::submit_allreduce`], with `kept` as everything on the root and as nothing elsewhere.
+    pub unsafe fn submit_reduce(&self, submission: Submission, root: u16) -> Result<Pending, GroupError> {
+        self.pending(self.start_reduce(&submission, root))
     }
 
-    /// Starts a reduce-scatter: each rank gets its part of the result. All parts have equally many elements.
+    /// Starts a reduce-scatter: each rank gets a chunk of `elements` of the result, and brings as many chunks as there are
+    /// ranks. The call is for the elements `range` of all chunks together, the same on all ranks: a caller that has several
+    /// groups can use each of them for a part.
     ///
     /// # Safety
-    /// As for [`Group::submit_keeping`] with the parts of all ranks together, and `kept` as this rank's part.
+    /// As for [`Group::submit_allreduce`] with the chunks of all ranks together, and `kept` as this rank's chunk.
     pub unsafe fn submit_reduce_scatter(
         &self,
-        input: *const u8,
-        output: *mut u8,
-        part: usize,
-        what: Spec,
-        timeout: Duration,
-    ) -> Result<Vec<Pending>, GroupError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.start_reduce_scatter(input, output, part, what, timeout, true) }
+        submission: Submission,
+        range: Range<usize>,
+    ) -> Result<Pending, GroupError> {
+        let (chunk, rank, size) = (submission.elements, self.info.rank, submission.dtype.size());
+        // The collective over some elements. What this rank gets of them goes to where they are in its own chunk.
+        let over = |elements: &Range<usize>| {
+            let own = chunk_in(rank, chunk, elements);
+            let skipped = if own.is_empty() { 0 } else { own.start - usize::from(rank) * chunk };
+            Submission {
+                input: submission.input.wrapping_add(elements.start * size),
+                output: submission.output.wrapping_add(skipped * size),
+                elements: elements.len(),
+                ..submission
+            }
+        };
+        // One reduce for each rank is cheaper where only the root gets the result of a reduce.
+        if self.info.protocol.spares_others && !range.is_empty() {
+            let chunks = (0..self.info.world).map(|root| (root, chunk_in(root, chunk, &range)));
+            let some = chunks.filter(|(_, elements)| !elements.is_empty());
+            return self
+                .pending(self.start_all(some.map(|(root, elements)| self.start_reduce(&over(&elements), root))));
+        }
+        let own = chunk_in(rank, chunk, &range);
+        let kept = own.start - range.start..own.end - range.start;
+        self.pending(self.start(&over(&range), Primitive::Allreduce, kept))
     }
 
-    /// Starts an all-gather in place: `data` has `part` bytes for each rank, including this rank's own.
+    /// Starts an all-gather in place: the output has a chunk of `elements` for each rank, and this rank's is filled in. The
+    /// call is for the elements `range` of all chunks together, the same on all ranks.
     ///
     /// # Safety
-    /// Until all returned values are done, `data` must be readable and writable for that many bytes, and no other code
-    /// may touch it.
-    pub unsafe fn submit_all_gather(
-        &self,
-        data: *mut u8,
-        part: usize,
-        timeout: Duration,
-    ) -> Result<Vec<Pending>, GroupError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.start_all_gather(data, part, timeout, true) }
+    /// Until the returned [`Pending`] is done, `output` must be readable and writable for the chunks of all ranks, and no
+    /// other code may touch it.
+    pub unsafe fn submit_all_gather(&self, submission: Submission, range: Range<usize>) -> Result<Pending, GroupError> {
+        let (chunk, size) = (submission.elements, submission.dtype.size());
+        let chunks = (0..self.info.world).map(|root| (root, chunk_in(root, chunk, &range)));
+        let some = chunks.filter(|(_, elements)| chunk == 0 || !elements.is_empty());
+        self.pending(self.start_all(some.map(|(root, elements)| {
+            let output = submission.output.wrapping_add(elements.start * size);
+            self.start_broadcast(&Submission { output, elements: elements.len(), ..submission }, root)
+        })))
     }
 
-    /// Starts a broadcast of rank `root`'s bytes, in place; in several collectives if they are too many for one.
+    /// Starts a broadcast of rank `root`'s `elements`, in place.
     ///
     /// # Safety
-    /// Until all returned values are done, `data` must be readable on the root, and writable on other ranks, for
-    /// `bytes`. No other code may write it, nor touch it on ranks other than the root. Without bytes any address will
+    /// Until the returned [`Pending`] is done, `output` must be readable on the root, and writable on other ranks, for
+    /// `elements`. No other code may write it, nor touch it on ranks other than the root. Without elements any address will
     /// do.
-    pub unsafe fn submit_broadcast(
-        &self,
-        data: *mut u8,
-        bytes: usize,
-        root: u16,
-        timeout: Duration,
-    ) -> Result<Vec<Pending>, GroupError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.start_broadcast(data, bytes, root, timeout, true) }
+    pub unsafe fn submit_broadcast(&self, submission: Submission, root: u16) -> Result<Pending, GroupError> {
+        self.pending(self.start_broadcast(&submission, root))
     }
 
-    /// # Safety
-    /// As for [`Group::submit_keeping`].
-    #[allow(clippy::too_many_arguments)] // They are those of `submit_keeping`, and who drives.
-    pub(super) unsafe fn start_long(
+    /// Starts [`Group::allreduce_sparse`]. The result is there once the collective is done.
+    pub fn submit_sparse<T: Element>(
         &self,
-        input: *const u8,
-        output: *mut u8,
-        elements: usize,
+        indices: &[i64],
+        values: Vec<T>,
+        size: usize,
+        op: ReduceOp,
+        timeout: Duration,
+        drive: Drive,
+    ) -> Result<(Pending, SparseResult<T>), GroupError> {
+        self.check_sparse(&Spec::allreduce(0, T::DTYPE, op))?;
+        let tensor = SparseElements::new(indices, values, size, op).map_err(GroupError::Sparse)?;
+        self.check_sparse(&tensor.spec())?;
+        let result = tensor.result();
+        let completion = self.driver.submit(Box::new(tensor), timeout, drive == Drive::Background)?;
+        Ok((self.pending(Ok(vec![completion]))?, result))
+    }
+
+    /// True in a job of sparse tensors: all its tensors are sparse.
+    pub fn is_sparse(&self) -> bool {
+        self.check_sparse(&Spec::NOTHING).is_ok()
+    }
+
+    fn check_sparse(&self, spec: &Spec) -> Result<(), GroupError> {
+        self.info.protocol.can_sparse(spec, &self.info.options).map_err(GroupError::Refused)
+    }
+
+    fn pending(&self, started: Result<Vec<Arc<Completion>>, GroupError>) -> Result<Pending, GroupError> {
+        Ok(Pending { driver: Arc::clone(&self.driver), parts: started? })
+    }
+
+    fn start_reduce(&self, submission: &Submission, root: u16) -> Result<Vec<Arc<Completion>>, GroupError> {
+        let kept = if root == self.info.rank { submission.elements } else { 0 };
+        self.start(submission, Primitive::Reduce(Rank(root)), 0..kept)
+    }
+
+    /// Starts a reduction, in several collectives if it has too many elements for one.
+    fn start(
+        &self,
+        submission: &Submission,
+        primitive: Primitive,
         kept: Range<usize>,
-        what: Spec,
-        timeout: Duration,
-        hand_over: bool,
-    ) -> Result<Vec<Pending>, GroupError> {
+    ) -> Result<Vec<Arc<Completion>>, GroupError> {
+        let &Submission { input, output, elements, dtype, op, .. } = submission;
         if kept.start > kept.end || kept.end > elements {
-            return Err(GroupError::Part { kept, elements });
+            return Err(GroupError::KeptRange { kept, elements });
         }
-        let size = what.dtype.size();
-        let most = MAX_ELEMENTS - MAX_ELEMENTS % self.granule(what.op);
-        all_started((0..elements.max(1)).step_by(most).map(|start| {
+        self.check_root(primitive)?;
+        let most = MAX_ELEMENTS - MAX_ELEMENTS % self.granule(op);
+        self.start_all((0..elements.max(1)).step_by(most).map(|start| {
             let end = elements.min(start + most);
-            let spec = Spec { elements: (end - start) as u32, ..what };
-            // The part of this piece that is kept, and where that part goes in the output.
-            let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
-            let output = output.wrapping_add(first.saturating_sub(kept.start) * size);
-            let kept = first - start..last - start;
-            self.start(input.wrapping_add(start * size), output, spec, kept, timeout, hand_over).map(iter::once)
-        }))
-    }
-
-    /// If a reduce brings its result to the root only, this is one reduce for each rank. Otherwise it is one allreduce,
-    /// of which each rank keeps its part.
-    ///
-    /// # Safety
-    /// As for [`Group::submit_reduce_scatter`].
-    pub(super) unsafe fn start_reduce_scatter(
-        &self,
-        input: *const u8,
-        output: *mut u8,
-        part: usize,
-        what: Spec,
-        timeout: Duration,
-        hand_over: bool,
-    ) -> Result<Vec<Pending>, GroupError> {
-        let (rank, world) = (self.info.rank, self.info.world);
-        if !self.info.protocol.spares_others || part == 0 {
-            let mine = usize::from(rank) * part..(usize::from(rank) + 1) * part;
-            // SAFETY: the caller's promise.
-            return unsafe {
-                self.start_long(input, output, usize::from(world) * part, mine, what, timeout, hand_over)
-            };
-        }
-        all_started((0..world).map(|root| {
-            let input = input.wrapping_add(usize::from(root) * part * what.dtype.size());
-            let what = Spec { primitive: Primitive::Reduce(Rank(root)), ..what };
-            // SAFETY: the caller's promise: the part is of the input, and the output is this rank's.
-            unsafe { self.start_long(input, output, part, 0..part, what, timeout, hand_over) }
-        }))
-    }
-
-    /// # Safety
-    /// As for [`Group::submit_all_gather`].
-    pub(super) unsafe fn start_all_gather(
-        &self,
-        data: *mut u8,
-        part: usize,
-        timeout: Duration,
-        hand_over: bool,
-    ) -> Result<Vec<Pending>, GroupError> {
-        all_started((0..self.info.world).map(|root| {
-            let data = data.wrapping_add(usize::from(root) * part);
-            // SAFETY: the caller's promise.
-            unsafe { self.start_broadcast(data, part, root, timeout, hand_over) }
-        }))
-    }
-
-    /// # Safety
-    /// As for [`Group::submit_broadcast`].
-    pub(super) unsafe fn start_broadcast(
-        &self,
-        data: *mut u8,
-        bytes: usize,
-        root: u16,
-        timeout: Duration,
-        hand_over: bool,
-    ) -> Result<Vec<Pending>, GroupError> {
-        const PART: usize = WORD * MAX_ELEMENTS;
-        self.check_root(Primitive::Broadcast(Rank(root)))?;
-        let is_root = root == self.info.rank;
-        all_started((0..bytes.max(1)).step_by(PART).map(|start| {
-            let bytes = (bytes - start).min(PART);
-            let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, Rank(root));
+            let spec = Spec { primitive, ..Spec::allreduce((end - start) as u32, dtype, op) };
             (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
-            // SAFETY: the caller's promise.
-            let tensor = unsafe { memory::words(data.wrapping_add(start), bytes, spec, is_root) };
-            let completion = self.shared.submit(tensor, timeout, hand_over)?;
-            Ok(iter::once(Pending { shared: Arc::clone(&self.shared), completion }))
+            // What this collective keeps, and where that lies in the output.
+            let (first, last) = (kept.start.clamp(start, end), kept.end.clamp(start, end));
+            let input = input.wrapping_add(start * dtype.size());
+            let output = output.wrapping_add(first.saturating_sub(kept.start) * dtype.size());
+            let kept = first - start..last - start;
+            // SAFETY: the callers promise the memory until the collective is done, and the engine drops the tensor before
+            // it says so.
+            let tensor = unsafe {
+                match self.info.protocol.passes_results_on {
+                    true => memory::tensor_with_bounce_buffer(input, output, spec, kept),
+                    false => memory::tensor(input, output, spec, kept),
+                }
+            };
+            self.submit(tensor, submission)
         }))
     }
 
-    /// The bytes that must stay together when a tensor is cut. They are those of one element of one of the job's own
-    /// operators.
+    fn start_broadcast(&self, submission: &Submission, root: u16) -> Result<Vec<Arc<Completion>>, GroupError> {
+        const MOST_BYTES: usize = WORD * MAX_ELEMENTS;
+        let root = Rank(root);
+        self.check_root(Primitive::Broadcast(root))?;
+        let (is_root, bytes) = (root.0 == self.info.rank, submission.elements * submission.dtype.size());
+        self.start_all((0..bytes.max(1)).step_by(MOST_BYTES).map(|start| {
+            let bytes = (bytes - start).min(MOST_BYTES);
+            let spec = Spec::broadcast(bytes.div_ceil(WORD) as u32, root);
+            (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
+            // SAFETY: as for a reduction.
+            let tensor = unsafe { memory::words(submission.output.wrapping_add(start), bytes, spec, is_root) };
+            self.submit(tensor, submission)
+        }))
+    }
+
+    fn submit(&self, tensor: Box<dyn Tensor>, submission: &Submission) -> Result<Vec<Arc<Completion>>, GroupError> {
+        let hand_over = submission.drive == Drive::Background;
+        self.driver.submit(tensor, submission.timeout, hand_over).map(|completion| vec![completion])
+    }
+
+    /// All collectives of one call. If one does not start, the earlier ones end first, so that the caller gets the memory
+    /// back.
+    fn start_all(
+        &self,
+        starts: impl Iterator<Item = Result<Vec<Arc<Completion>>, GroupError>>,
+    ) -> Result<Vec<Arc<Completion>>, GroupError> {
+        let mut started = Vec::with_capacity(starts.size_hint().0);
+        for parts in starts {
+            match parts {
+                Ok(parts) => started.extend(parts),
+                Err(error) => {
+                    let _ = self.pending(Ok(started)).and_then(|earlier| earlier.wait(None));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(started)
+    }
+
+    /// The elements that must stay together when a tensor is split: the bytes of one element of a custom operator.
     fn granule(&self, op: ReduceOp) -> usize {
         let ReduceOp::Own(number) = op else { return 1 };
         self.info.options.operators().get(number).map_or(1, |operator| operator.element_size())
     }
 
     fn check_root(&self, primitive: Primitive) -> Result<(), GroupError> {
-        let world = self.info.world;
-        match primitive.root().filter(|root| root.0 >= world) {
-            Some(Rank(root)) => Err(GroupError::NoRoot { root, world }),
+        let world_size = self.info.world;
+        match primitive.root().filter(|root| root.0 >= world_size) {
+            Some(Rank(root)) => Err(GroupError::NoRoot { root, world_size }),
             None => Ok(()),
         }
     }
-
-    /// Starts one collective. A rank keeps the whole of a result that only some ranks get.
-    fn start(
-        &self,
-        input: *const u8,
-        output: *mut u8,
-        spec: Spec,
-        kept: Range<usize>,
-        timeout: Duration,
-        hand_over: bool,
-    ) -> Result<Pending, GroupError> {
-        self.check_root(spec.primitive)?;
-        (self.info.protocol.can)(&spec, &self.info.options).map_err(GroupError::Refused)?;
-        let (brings, gets) = (spec.primitive.brings(Rank(self.info.rank)), spec.primitive.gets(Rank(self.info.rank)));
-        let kept = match spec.primitive {
-            Primitive::Allreduce => kept,
-            _ if gets => 0..spec.elements as usize,
-            _ => 0..0,
-        };
-        // SAFETY: the callers above promise the memory until the collective is done, and the engine drops the tensor
-        // before it says so.
-        let tensor = unsafe {
-            match spec.primitive {
-                Primitive::Broadcast(_) => {
-                    let data = if brings { input.cast_mut() } else { output };
-                    memory::words(data, WORD * spec.elements as usize, spec, brings)
-                }
-                _ if self.info.protocol.passes_results_on => memory::tensor_with_room(input, output, spec, kept),
-                _ => memory::tensor(input, output, spec, kept),
-            }
-        };
-        let completion = self.shared.submit(tensor, timeout, hand_over)?;
-        Ok(Pending { shared: Arc::clone(&self.shared), completion })
-    }
 }
 
-/// All collectives of one call. If one does not start, the earlier ones end first, so that the caller gets the memory
-/// back.
-fn all_started<P: IntoIterator<Item = Pending>>(
-    parts: impl Iterator<Item = Result<P, GroupError>>,
-) -> Result<Vec<Pending>, GroupError> {
-    let mut started = Vec::with_capacity(parts.size_hint().0);
-    for part in parts {
-        match part {
-            Ok(part) => started.extend(part),
-            Err(error) => {
-                let _ = wait_for_all(started);
-                return Err(error);
-            }
-        }
-    }
-    Ok(started)
-}
-
-/// Waits until all collectives have let go of their memory. There is no limit, since each ends with its own deadline.
-/// Returns the first error.
-pub(super) fn wait_for_all(started: Vec<Pending>) -> Result<(), GroupError> {
-    started.into_iter().map(|pending| pending.wait(None)).fold(Ok(()), Result::and)
+/// What a range has of a rank's chunk; empty if they have nothing in common.
+fn chunk_in(rank: u16, chunk: usize, range: &Range<usize>) -> Range<usize> {
+    let start = usize::from(rank) * chunk;
+    start.clamp(range.start, range.end)..(start + chunk).clamp(range.start, range.end)
 }

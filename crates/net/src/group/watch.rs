@@ -1,25 +1,25 @@
-//! The thread of each worker that hears from the switch's control plane which members are gone, and whether the switch
-//! is still there. The connection on which it waits shows the switch that this worker is alive.
+//! The thread of each worker that learns from the switch's control plane which members are gone, and whether the switch is
+//! still there. The connection on which it waits shows the switch that this worker is alive.
 
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::outlook::News;
-use super::shared::{Identity, Shared};
+use super::driver::{Driver, Identity};
+use super::failure_detector::JobFailure;
 use crate::rendezvous::{Departed, Rendezvous, Standing, Watched};
 
-/// The time between news and the next question. News can be withdrawn, but not often.
+/// The time between a report and the next request. Reports can be withdrawn, but not often.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Between a call that failed and the next one. A switch that stands still fails none: its kernel takes calls, and a call
-/// waits for its answer.
+/// The time between a failed call and the next. A stopped switch fails no call: its kernel accepts connections, and the
+/// call waits for its answer.
 const RETRY: Duration = Duration::from_millis(250);
 /// Failed calls in a row before the switch counts as gone: 1 s.
 const ATTEMPTS: u32 = 5;
 /// The same for a switch of a fabric: there is time, 1.5 s, to start it again.
 const ATTEMPTS_IN_FABRIC: u32 = 7;
-/// The same for its seat, 5 s: running jobs go on without it, and it finds them again.
-const ATTEMPTS_AT_SEAT: u32 = 21;
+/// The same for its controller, 5 s: running jobs go on without it, and it finds them again.
+const ATTEMPTS_AT_CONTROLLER: u32 = 21;
 
 /// Calls that failed one after the other.
 struct Failures {
@@ -28,9 +28,9 @@ struct Failures {
 }
 
 impl Failures {
-    /// Counts what came of a call.
+    /// Counts the outcome of a call.
     fn count(&mut self, watched: &Watched) {
-        let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoSeat(_));
+        let failed = matches!(watched, Watched::Unreachable(_) | Watched::NoController(_));
         self.in_a_row = if failed { self.in_a_row + 1 } else { 0 };
     }
 
@@ -39,24 +39,24 @@ impl Failures {
         self.in_a_row >= if self.in_fabric { ATTEMPTS_IN_FABRIC } else { ATTEMPTS }
     }
 
-    /// True if the fabric's seat counts as gone.
-    fn prove_no_seat(&self) -> bool {
-        self.in_a_row >= ATTEMPTS_AT_SEAT
+    /// True if the fabric's controller counts as gone.
+    fn prove_no_controller(&self) -> bool {
+        self.in_a_row >= ATTEMPTS_AT_CONTROLLER
     }
 }
 
 /// Asks until the group is closed. No thread waits for this thread. A call ends after half a minute at the latest.
-pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
+pub fn run(group: &Weak<Driver>, rendezvous: &Arc<dyn Rendezvous>, identity: &Identity) {
     let Identity { switch, job, job_id, key, rank, .. } = identity;
     let mut known = Departed::default();
     let mut failures = Failures { in_fabric: identity.in_fabric, in_a_row: 0 };
-    let mut told = false;
+    let mut reported = false;
     loop {
         // A watch would not say for half a minute that the switch is there again.
-        if told && rendezvous.standing(*job_id, *key) == Standing::Installed {
+        if reported && rendezvous.standing(*job_id, *key) == Standing::Installed {
             let Some(group) = group.upgrade() else { return };
-            group.hear(None);
-            (told, known) = (false, Departed::default());
+            group.set_failure(None);
+            (reported, known) = (false, Departed::default());
         }
         let watched = rendezvous.watch(*job_id, *key, *rank, &known);
         let Some(group) = group.upgrade().filter(|group| !group.is_closing()) else { return };
@@ -64,30 +64,31 @@ pub fn run(group: &Weak<Shared>, rendezvous: &Arc<dyn Rendezvous>, identity: &Id
         match watched {
             Watched::Unwatched => return,
             Watched::Gone(gone) => {
-                // After a long pause this rank itself may count as lost. The packets that it exchanges show the
-                // contrary.
+                // After a long pause this rank itself may count as lost, although it exchanges packets.
                 let mut others = gone.clone();
                 others.members.retain(|gone| gone.rank != *rank);
-                group.hear((!others.is_empty()).then_some(News::Gone(others)));
+                group.set_failure((!others.is_empty()).then_some(JobFailure::Departed(others)));
                 known = gone;
             }
             Watched::Unknown => {
-                group.hear(Some(News::NoSwitch(unknown(switch, job))));
+                group.set_failure(Some(JobFailure::NoSwitch(unknown(switch, job))));
                 return;
             }
             Watched::Broken(sentence) => {
-                group.hear(Some(News::Broken(sentence)));
+                group.set_failure(Some(JobFailure::Broken(sentence)));
                 return;
             }
             Watched::Unreachable(how) if failures.prove_no_switch() => {
-                group.hear(Some(News::NoSwitch(format!("the switch {switch} does not answer any more: {how}"))));
-                told = true;
+                group.set_failure(Some(JobFailure::NoSwitch(format!(
+                    "the switch {switch} does not answer any more: {how}"
+                ))));
+                reported = true;
             }
-            Watched::NoSeat(why) if failures.prove_no_seat() => {
-                group.hear(Some(News::NoSwitch(why)));
-                told = true;
+            Watched::NoController(why) if failures.prove_no_controller() => {
+                group.set_failure(Some(JobFailure::NoSwitch(why)));
+                reported = true;
             }
-            Watched::Unreachable(_) | Watched::NoSeat(_) => {}
+            Watched::Unreachable(_) | Watched::NoController(_) => {}
         }
         drop(group);
         match failures.in_a_row {
@@ -111,14 +112,13 @@ mod tests {
     use tributary_proto::contract::time::{Span, Time};
 
     use super::*;
-    use crate::group::outlook::Outlook;
+    use crate::group::failure_detector::FailureDetector;
 
-    /// After how long without an answer the switch counts as gone, and collectives that have stood still since are given
-    /// up.
-    fn after_its_death(in_fabric: bool) -> (Duration, Duration) {
+    /// After how long without an answer the switch counts as gone, and stalled collectives are given up.
+    fn after_death(in_fabric: bool) -> (Duration, Duration) {
         let mut failures = Failures { in_fabric, in_a_row: 0 };
-        let (mut outlook, mut waited) = (Outlook::default(), Duration::ZERO);
-        outlook.progressed(Time::ZERO);
+        let (mut failure_detector, mut waited) = (FailureDetector::default(), Duration::ZERO);
+        failure_detector.on_progress(Time::ZERO);
         loop {
             failures.count(&Watched::Unreachable("nothing listens".into()));
             if failures.prove_no_switch() {
@@ -127,13 +127,13 @@ mod tests {
             waited += RETRY;
         }
         let now = Time::ZERO + Span::from_secs_f64(waited.as_secs_f64());
-        outlook.hear(now, Some(News::NoSwitch("it is gone".into())));
-        (waited, Duration::from_secs_f64(outlook.hopeless_at().unwrap().since(Time::ZERO).as_secs_f64()))
+        failure_detector.set_failure(now, Some(JobFailure::NoSwitch("it is gone".into())));
+        (waited, Duration::from_secs_f64(failure_detector.give_up_at().unwrap().since(Time::ZERO).as_secs_f64()))
     }
 
     #[test]
     fn a_switch_that_died_is_named_within_two_seconds_and_one_of_a_fabric_may_be_started_again_before() {
-        let (alone, in_fabric) = (after_its_death(false), after_its_death(true));
+        let (alone, in_fabric) = (after_death(false), after_death(true));
         assert_eq!(alone, (Duration::from_millis(1_000), Duration::from_millis(1_100)));
         assert_eq!(in_fabric, (Duration::from_millis(1_500), Duration::from_millis(1_600)));
     }
@@ -149,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_has_longer_than_a_switch() {
+    fn a_controller_has_longer_than_a_switch() {
         let mut failures = Failures { in_fabric: true, in_a_row: 0 };
-        (1..ATTEMPTS_AT_SEAT).for_each(|_| failures.count(&Watched::NoSeat("it is asked in vain".into())));
-        assert!(!failures.prove_no_seat());
-        failures.count(&Watched::NoSeat("it is asked in vain".into()));
-        assert!(failures.prove_no_seat());
+        (1..ATTEMPTS_AT_CONTROLLER).for_each(|_| failures.count(&Watched::NoController("it is asked in vain".into())));
+        assert!(!failures.prove_no_controller());
+        failures.count(&Watched::NoController("it is asked in vain".into()));
+        assert!(failures.prove_no_controller());
     }
 }

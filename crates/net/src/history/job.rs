@@ -11,7 +11,7 @@ use crate::status::operation::OperationStatus;
 /// The number of seconds over which ranks are judged.
 pub const JUDGED_S: f64 = 60.0;
 
-/// A job as the last looks show it; lists begin with the oldest look.
+/// A job as the last samples show it; lists begin with the oldest sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobHistory {
@@ -27,11 +27,11 @@ pub struct JobHistory {
     pub world: u16,
     /// Ranks that have not come, or are lost.
     pub missing: Vec<u16>,
-    /// Ranks that some sum waited for at the last look.
+    /// Ranks that some sum waited for at the last sample.
     pub waiting_for: Vec<u16>,
     /// Collectives that are over on the rank that is furthest ahead.
     pub collectives: u64,
-    /// The collective that ranks were in at the last look.
+    /// The collective that ranks were in at the last sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationStatus>,
     /// Sums completed so far.
@@ -56,29 +56,29 @@ pub struct JobHistory {
 pub struct Straggler {
     /// The rank.
     pub rank: u16,
-    /// The share of looks at which some sum had contributions of other ranks and not this rank's: 0 to 1.
+    /// The share of samples at which some sum had contributions of other ranks and not this rank's: 0 to 1.
     pub share: f64,
 }
 
-/// The counters of a job at one look.
+/// The counters of a job at one sample.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Sample {
     at_s: f64,
     blocks: u64,
     goodput_bytes: u64,
     drops: u64,
 }
 
-/// The remembered looks at a job.
+/// The remembered samples at a job.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    looks: VecDeque<Look>,
-    /// For each look of the last minute, its time, and a bit for each rank that some sum waited for. There are no bits
+    samples: VecDeque<Sample>,
+    /// For each sample of the last minute, its time, and a bit for each rank that some sum waited for. There are no bits
     /// if sums waited for all ranks alike, because then no rank is slower than the others.
     waits: VecDeque<(f64, Box<[u64]>)>,
     /// When a sum was last seen to complete, or when it was last seen that nothing waits.
     moved_at_s: f64,
-    /// The job's state at the last look.
+    /// The job's state at the last sample.
     state: String,
     protocol: String,
     world: u16,
@@ -89,13 +89,14 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn look(&mut self, at_s: f64, job: &JobStatus) {
-        let has_moved = self.looks.back().is_none_or(|last| last.blocks != job.blocks);
+    pub(super) fn record(&mut self, at_s: f64, job: &JobStatus) {
+        let has_moved = self.samples.back().is_none_or(|last| last.blocks != job.blocks);
         if has_moved || job.waiting_for.is_empty() {
             self.moved_at_s = at_s;
         }
-        let look = Look { at_s, blocks: job.blocks, goodput_bytes: job.goodput_bytes, drops: job.drops.values().sum() };
-        push(&mut self.looks, look);
+        let sample =
+            Sample { at_s, blocks: job.blocks, goodput_bytes: job.goodput_bytes, drops: job.drops.values().sum() };
+        push(&mut self.samples, sample);
         self.waits.push_back((at_s, uneven(job)));
         while self.waits.front().is_some_and(|(then_s, _)| at_s - then_s > JUDGED_S) {
             self.waits.pop_front();
@@ -107,8 +108,9 @@ impl Watched {
     }
 
     pub(super) fn history(&self, name: &str, id: Option<u16>) -> JobHistory {
-        let last = self.looks.back().expect("a job is watched from its first look");
-        let minute = self.looks.iter().find(|look| last.at_s - look.at_s <= JUDGED_S).expect("the last look is one");
+        let last = self.samples.back().expect("a job is watched from its first sample");
+        let minute =
+            self.samples.iter().find(|sample| last.at_s - sample.at_s <= JUDGED_S).expect("the last sample is one");
         let watched_s = last.at_s - minute.at_s;
         let completed = last.blocks.saturating_sub(minute.blocks) as f64;
         JobHistory {
@@ -126,8 +128,10 @@ impl Watched {
             still_s: (last.at_s > self.moved_at_s).then_some(last.at_s - self.moved_at_s),
             stragglers: self.stragglers(),
             watched_s,
-            goodput_gbps: rates(&self.looks, |look| (look.at_s, look.goodput_bytes)).map(|rate| rate * 8e-9).collect(),
-            drops_per_s: rates(&self.looks, |look| (look.at_s, look.drops)).collect(),
+            goodput_gbps: rates(&self.samples, |sample| (sample.at_s, sample.goodput_bytes))
+                .map(|rate| rate * 8e-9)
+                .collect(),
+            drops_per_s: rates(&self.samples, |sample| (sample.at_s, sample.drops)).collect(),
         }
     }
 
@@ -159,13 +163,13 @@ fn has(bits: &[u64], rank: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{LOOKS, Recorder};
+    use crate::history::{Recorder, SAMPLES};
     use crate::status::SwitchStatus;
 
     fn job(blocks: u64, waiting_for: &[u16]) -> serde_json::Value {
         serde_json::json!({
             "name": "a", "id": 1, "state": "running", "protocol": "pigeon", "age_s": 1.0, "world": 3, "members": [],
-            "switches": [], "above": null, "missing": [], "slots": 8, "slots_waiting": 0, "waiting_for": waiting_for,
+            "switches": [], "parent": null, "missing": [], "slots": 8, "slots_waiting": 0, "waiting_for": waiting_for,
             "elements_per_packet": 64, "memory_bytes": 0, "packets": 0, "packets_per_s": 0.0, "blocks": blocks,
             "contributions": 0, "goodput_bytes": blocks * 250_000_000, "goodput_gbps": 0.5, "ate_per_s": 0.0,
             "drops": {"stale": blocks, "ahead": 1},
@@ -176,18 +180,18 @@ mod tests {
         let json = serde_json::json!({
             "switch": {
                 "version": "0", "uptime_s": 1.0, "listen": "127.0.0.1:1", "http": null, "parent": null, "memory_bytes": 1,
-                "memory_used_bytes": 0, "max_jobs": 1, "shards": [], "strangers": {}, "servers": [], "shared": [],
+                "memory_used_bytes": 0, "max_jobs": 1, "shards": [], "rejected_packets": {}, "servers": [], "shared": [],
             },
             "jobs": jobs,
         });
         serde_json::from_value(json).expect("a status")
     }
 
-    /// The history after several looks, which are a second apart.
-    fn after(looks: &[(u64, &[u16])]) -> JobHistory {
+    /// The history after several samples, which are a second apart.
+    fn after(samples: &[(u64, &[u16])]) -> JobHistory {
         let mut recorder = Recorder::default();
-        for (&(blocks, waiting), at) in looks.iter().zip(0_u32..) {
-            recorder.look(at.into(), &status(&[job(blocks, waiting)]));
+        for (&(blocks, waiting), at) in samples.iter().zip(0_u32..) {
+            recorder.record(at.into(), &status(&[job(blocks, waiting)]));
         }
         recorder.history().jobs.pop().expect("a job")
     }
@@ -200,7 +204,7 @@ mod tests {
     #[test]
     fn a_job_that_waits_for_nobody_does_not_stand_still() {
         assert_eq!(after(&[(9, &[]), (9, &[]), (9, &[])]).still_s, None);
-        // If the first look already sees that sums wait, nobody knows since when.
+        // If the first sample already sees that sums wait, nobody knows since when.
         assert_eq!(after(&[(9, &[]), (9, &[1])]).still_s, Some(1.0));
         assert_eq!(after(&[(9, &[1])]).still_s, None);
     }
@@ -213,37 +217,37 @@ mod tests {
     }
 
     #[test]
-    fn goodput_and_drops_are_told_from_look_to_look() {
+    fn goodput_and_drops_are_reported_from_sample_to_sample() {
         let seen = after(&[(1, &[]), (2, &[]), (2, &[]), (5, &[])]);
         assert_eq!(seen.goodput_gbps, [2.0, 0.0, 6.0]);
         assert_eq!(seen.drops_per_s, [1.0, 0.0, 3.0]);
-        // A counter that begins anew, as when a job takes another's place.
+        // A counter that restarts, as when a job takes another's place.
         assert_eq!(after(&[(7, &[]), (1, &[])]).goodput_gbps, [0.0]);
     }
 
     #[test]
-    fn ranks_are_judged_by_the_last_minute_and_looks_are_forgotten_after_five() {
+    fn ranks_are_judged_by_the_last_minute_and_samples_are_dropped_after_five() {
         let mut recorder = Recorder::default();
-        recorder.look(0.0, &status(&[job(0, &[2])]));
-        recorder.look(40.0, &status(&[job(40, &[])]));
-        recorder.look(61.0, &status(&[job(61, &[])]));
+        recorder.record(0.0, &status(&[job(0, &[2])]));
+        recorder.record(40.0, &status(&[job(40, &[])]));
+        recorder.record(61.0, &status(&[job(61, &[])]));
         let seen = &recorder.history().jobs[0];
         assert_eq!((seen.stragglers.len(), seen.watched_s, seen.blocks_per_s), (0, 21.0, 1.0));
-        for at in 0..2 * LOOKS as u32 {
-            recorder.look(f64::from(100 + at), &status(&[job(100, &[1])]));
+        for at in 0..2 * SAMPLES as u32 {
+            recorder.record(f64::from(100 + at), &status(&[job(100, &[1])]));
         }
         let seen = recorder.history();
-        assert_eq!((seen.jobs[0].goodput_gbps.len(), seen.switch.rx_gbps.len()), (LOOKS - 1, LOOKS - 1));
+        assert_eq!((seen.jobs[0].goodput_gbps.len(), seen.switch.rx_gbps.len()), (SAMPLES - 1, SAMPLES - 1));
         assert_eq!(seen.jobs[0].stragglers, [Straggler { rank: 1, share: 1.0 }]);
     }
 
     #[test]
     fn a_job_of_the_same_name_that_came_later_is_another() {
         let mut recorder = Recorder::default();
-        recorder.look(0.0, &status(&[job(100, &[2])]));
-        recorder.look(1.0, &status(&[]));
+        recorder.record(0.0, &status(&[job(100, &[2])]));
+        recorder.record(1.0, &status(&[]));
         assert_eq!(recorder.history().jobs, []);
-        recorder.look(2.0, &status(&[job(3, &[])]));
+        recorder.record(2.0, &status(&[job(3, &[])]));
         let seen = &recorder.history().jobs[0];
         assert_eq!((seen.watched_s, seen.stragglers.len()), (0.0, 0));
     }

@@ -22,7 +22,7 @@ pub enum Access {
 
 impl Access {
     /// An error if a request from this address is refused. Paths other than joins have keys of their own, or only read.
-    pub fn authorize(&self, from: IpAddr, headers: &HeaderMap) -> Result<(), ApiError> {
+    pub fn check(&self, from: IpAddr, headers: &HeaderMap) -> Result<(), ApiError> {
         match self {
             _ if is_private(from) => Ok(()),
             Access::Open => Ok(()),
@@ -31,7 +31,7 @@ impl Access {
                 StatusCode::FORBIDDEN,
                 "not_private",
                 format!(
-                    "this switch serves loopback, link-local and private addresses, and {from} is none: start it with \
+                    "this switch serves loopback, link-local and private addresses, and {from} is not one: start it with \
                      --tokens FILE, or with --open if whoever reaches it may use it"
                 ),
             )),
@@ -51,7 +51,7 @@ impl Access {
         let token = header.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
         match token.and_then(|token| tokens.tenant(token)) {
             Some(tenant) => Ok(Client::Tenant(tenant.name.clone())),
-            None => refuse("wrong_token", "the token in TRIBUTARY_TOKEN is none of this switch's: ask its operator"),
+            None => refuse("wrong_token", "the token in TRIBUTARY_TOKEN is not one of this switch's: ask its operator"),
         }
     }
 }
@@ -84,8 +84,8 @@ mod tests {
     fn without_tokens_private_networks_are_served_and_others_only_by_an_open_switch() {
         for (address, is_private) in PRIVATE.map(|a| (a, true)).into_iter().chain(PUBLIC.map(|a| (a, false))) {
             let from: IpAddr = address.parse().unwrap();
-            assert_eq!(Access::Private.authorize(from, &headers(None)).is_ok(), is_private, "{address}");
-            assert!(Access::Open.authorize(from, &headers(None)).is_ok(), "{address}");
+            assert_eq!(Access::Private.check(from, &headers(None)).is_ok(), is_private, "{address}");
+            assert!(Access::Open.check(from, &headers(None)).is_ok(), "{address}");
         }
     }
 
@@ -102,7 +102,7 @@ mod tests {
             }
         }
         let public: IpAddr = PUBLIC[0].parse().unwrap();
-        assert!(access.authorize(public, &headers(None)).is_err());
-        assert!(access.authorize(public, &headers(Some("Bearer 0123456789abcdef"))).is_ok());
+        assert!(access.check(public, &headers(None)).is_err());
+        assert!(access.check(public, &headers(Some("Bearer 0123456789abcdef"))).is_ok());
     }
 }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::error::ApiError;
 use crate::api::modules;
-use crate::http::door::Visit;
+use crate::http::connection_limits::ConnectionPermit;
 
 /// The largest body of most requests. A join has some 400 bytes.
 pub(crate) const MAX_BODY: usize = 8 * 1024;
@@ -23,20 +23,24 @@ pub(crate) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError>
     from_json(&read_bytes(body, MAX_BODY).await?)
 }
 
-/// A body of JSON that may be long. Each client has room for a few of them.
-pub(crate) async fn read_long<T: DeserializeOwned>(visit: &Visit, body: Body, most: usize) -> Result<T, ApiError> {
-    let said = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let Some(_room) = visit.body(said.unwrap_or(most).min(most)) else {
-        let error = "this switch is being sent as many long requests as it has room for: try again in a while";
+/// A body of JSON that may be long. Each client may send a few of them at a time.
+pub(crate) async fn read_long<T: DeserializeOwned>(
+    permit: &ConnectionPermit,
+    body: Body,
+    most: usize,
+) -> Result<T, ApiError> {
+    let declared = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let Some(_permit) = permit.body(declared.unwrap_or(most).min(most)) else {
+        let error = "this switch is receiving as many long requests as it can: try again in a while";
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_much_at_once", error.into()));
     };
     from_json(&read_bytes(body, most).await?)
 }
 
 /// Reads the body of a join. It has some 400 bytes, or more if it brings modules.
-pub(crate) async fn read_join<T: DeserializeOwned>(visit: &Visit, body: Body) -> Result<T, ApiError> {
+pub(crate) async fn read_join<T: DeserializeOwned>(permit: &ConnectionPermit, body: Body) -> Result<T, ApiError> {
     match body.size_hint().exact() {
-        Some(bytes) if bytes > MAX_BODY as u64 => read_long(visit, body, MAX_BODY + modules::MOST_BYTES).await,
+        Some(bytes) if bytes > MAX_BODY as u64 => read_long(permit, body, MAX_BODY + modules::MOST_BYTES).await,
         _ => read(body).await,
     }
 }
@@ -53,7 +57,7 @@ pub(crate) async fn compiling<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(ApiError::bad_request(format!("the module cannot be compiled: {error}"))))
 }
 
-/// A body of at most so many bytes.
+/// A body of at most `most` bytes.
 pub(crate) async fn read_bytes(body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
     match tokio::time::timeout(BODY_TIMEOUT, collect(body, most)).await {
         Ok(Some(bytes)) => Ok(bytes),

@@ -1,13 +1,12 @@
 //! The control API's server: HTTP/1 on one thread, with limits for everything that a client can make it keep.
 //!
 //! Each connection serves one request. It has [`HEAD_TIMEOUT`] to send its request's head, and `body` limits the body.
-//! The kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and `door` limits the
+//! The kernel gives up on readers that do not read ([`STUCK_TIMEOUT`]) and on hosts that vanish, and `connection_limits` bounds the
 //! number of connections, of each client and of all. So a slow client holds only its own connection.
 
 pub(crate) mod access;
 pub(crate) mod body;
-pub(crate) mod door;
-mod page;
+pub(crate) mod connection_limits;
 pub(crate) mod routes;
 pub(crate) mod view;
 
@@ -17,8 +16,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use axum::Extension;
-use axum::Router;
+use axum::http::{HeaderName, header};
+use axum::response::Html;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
@@ -27,7 +27,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use self::access::Access;
-use self::door::{Door, Full, Visit};
+use self::connection_limits::{ConnectionLimits, ConnectionPermit, Full};
 use self::routes::Api;
 use self::view::Viewer;
 use crate::api::ErrorBody;
@@ -40,10 +40,10 @@ const READ_AHEAD: usize = 16 << 10;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time after which the server gives up an answer that the client does not take.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which an answered client may stand still before the server gives its connection up.
+/// The time for which an answered client may be silent before the server drops its connection.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time in which answers may still leave when the server stops.
-const FAREWELL: Duration = Duration::from_millis(500);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// The code of the error for a connection that is refused because there are too many.
 const TOO_MANY: &str = "too_many_connections";
@@ -55,22 +55,22 @@ pub(crate) struct Peer {
     pub asked_at: IpAddr,
 }
 
-/// A value that is kept until the client has closed its end of a connection, although its request was answered.
+/// A value that is dropped when the client closes its end of a connection, although its request was answered before.
 #[derive(Clone, Default)]
-pub(crate) struct Held(Arc<Mutex<Option<Box<dyn Send>>>>);
+pub(crate) struct ClosingGuard(Arc<Mutex<Option<Box<dyn Send>>>>);
 
-impl Held {
+impl ClosingGuard {
     /// Keeps a value for this connection.
     pub fn keep(&self, what: impl Send + 'static) {
-        *self.0.lock().expect("nobody panics while it holds this") = Some(Box::new(what));
+        *self.0.lock().expect("no call panics while it holds this") = Some(Box::new(what));
     }
 
     fn take(&self) -> Option<Box<dyn Send>> {
-        self.0.lock().expect("nobody panics while it holds this").take()
+        self.0.lock().expect("no call panics while it holds this").take()
     }
 }
 
-/// What the server tells about itself.
+/// The addresses of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub listen: SocketAddr,
@@ -80,7 +80,7 @@ pub(crate) struct Identity {
 /// The server and its thread. Dropping it stops both.
 pub(crate) struct HttpServer {
     stop: watch::Sender<bool>,
-    doors: Vec<Arc<Door>>,
+    limits: Vec<Arc<ConnectionLimits>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -105,24 +105,25 @@ impl HttpServer {
 
     /// Serves these routes, drives the control plane, and keeps the history.
     pub fn start_with(api: Api, access: &Access, served: Vec<(TcpListener, Router)>) -> io::Result<HttpServer> {
-        let served: Vec<_> =
-            served.into_iter().map(|(listener, router)| (listener, router, Door::new(access.clone()))).collect();
+        let served: Vec<_> = served
+            .into_iter()
+            .map(|(listener, router)| (listener, router, ConnectionLimits::new(access.clone())))
+            .collect();
         for (listener, ..) in &served {
             listener.set_nonblocking(true)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let doors = served.iter().map(|(.., door)| Arc::clone(door)).collect();
+        let limits = served.iter().map(|(.., limits)| Arc::clone(limits)).collect();
         let (stop, stopped) = watch::channel(false);
         let thread = Builder::new().name("control".into()).spawn(move || {
-            // Answers that are still under way now have had their time.
             runtime.block_on(serve(api, served, stopped));
         })?;
-        Ok(HttpServer { stop, doors, thread: Some(thread) })
+        Ok(HttpServer { stop, limits, thread: Some(thread) })
     }
 
     /// Replaces the rules of access.
     pub fn change_access(&self, access: &Access) {
-        self.doors.iter().for_each(|door| door.change_access(access.clone()));
+        self.limits.iter().for_each(|limits| limits.change_access(access.clone()));
     }
 }
 
@@ -140,17 +141,17 @@ impl Drop for HttpServer {
 
 async fn serve(
     Api { plane, viewer, .. }: Api,
-    served: Vec<(TcpListener, Router, Arc<Door>)>,
+    served: Vec<(TcpListener, Router, Arc<ConnectionLimits>)>,
     mut stopped: watch::Receiver<bool>,
 ) {
     // In the meantime clients wait in the kernel's queue.
     plane.begin().await;
     let mut accepting = Vec::new();
-    for (listener, router, door) in served {
+    for (listener, router, limits) in served {
         match tokio::net::TcpListener::from_std(listener) {
             Ok(listener) => {
-                let task = tokio::spawn(accept(listener, router, Arc::clone(&door), Arc::clone(&plane)));
-                accepting.push((task, door));
+                let task = tokio::spawn(accept(listener, router, Arc::clone(&limits), Arc::clone(&plane)));
+                accepting.push((task, limits));
             }
             Err(error) => tracing::error!(%error, "cannot serve the control API"),
         }
@@ -166,27 +167,32 @@ async fn serve(
     }
     plane.stop().await;
     let all_gone = async {
-        while accepting.iter().any(|(_, door)| door.connections() > 0) {
-            tokio::time::sleep(FAREWELL / 50).await;
+        while accepting.iter().any(|(_, limits)| limits.connections() > 0) {
+            tokio::time::sleep(SHUTDOWN_GRACE / 50).await;
         }
     };
     // A client that has not taken its answer by now is cut off.
-    let _ = tokio::time::timeout(FAREWELL, all_gone).await;
+    let _ = tokio::time::timeout(SHUTDOWN_GRACE, all_gone).await;
 }
 
-async fn accept(listener: tokio::net::TcpListener, router: Router, door: Arc<Door>, plane: Arc<ControlPlane>) {
+async fn accept(
+    listener: tokio::net::TcpListener,
+    router: Router,
+    limits: Arc<ConnectionLimits>,
+    plane: Arc<ControlPlane>,
+) {
     // The process may be out of file descriptors, for example. Trying again at once would not help, so it waits.
     const AFTER_ERROR: Duration = Duration::from_millis(100);
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
                 let has_members = || plane.with_control(|control| control.has_members_at(from.ip()));
-                match door.enter(from.ip(), has_members) {
-                    Ok(visit) => drop(tokio::spawn(converse(stream, from, router.clone(), Arc::new(visit)))),
+                match limits.acquire(from.ip(), has_members) {
+                    Ok(permit) => drop(tokio::spawn(serve_connection(stream, from, router.clone(), Arc::new(permit)))),
                     Err(full) => {
                         plane.count_error(TOO_MANY);
                         tracing::info!(from = %from.ip(), code = TOO_MANY, error = full.sentence(), "request refused");
-                        turn_away(&stream, full);
+                        reject(&stream, full);
                     }
                 }
             }
@@ -198,8 +204,8 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, door: Arc<Doo
     }
 }
 
-/// Tells the client the reason, if that fits the kernel's buffer, and keeps nothing.
-fn turn_away(stream: &TcpStream, full: Full) {
+/// Sends the client the reason, if that fits the kernel's buffer, and closes the connection.
+fn reject(stream: &TcpStream, full: Full) {
     let body = ErrorBody { error: full.sentence().into(), code: TOO_MANY.into(), rank: None };
     let body = serde_json::to_string(&body).unwrap_or_default();
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close";
@@ -209,39 +215,39 @@ fn turn_away(stream: &TcpStream, full: Full) {
 }
 
 /// Serves one connection and its one request. Errors are those of the client: it went away, or did not speak HTTP.
-async fn converse(stream: TcpStream, from: SocketAddr, router: Router, visit: Arc<Visit>) {
-    let asked_at = match bound_patience(&stream).and_then(|()| stream.local_addr()) {
+async fn serve_connection(stream: TcpStream, from: SocketAddr, router: Router, permit: Arc<ConnectionPermit>) {
+    let asked_at = match set_timeouts(&stream).and_then(|()| stream.local_addr()) {
         Ok(local) => local.ip().to_canonical(),
         Err(error) => {
             tracing::debug!(%error, "a connection has gone before it was served");
             return;
         }
     };
-    let held = Held::default();
+    let guard = ClosingGuard::default();
     let peer = Peer { from: from.ip().to_canonical(), asked_at };
-    let _visit = Arc::clone(&visit);
-    let router = router.layer(Extension(peer)).layer(Extension(held.clone())).layer(Extension(visit));
-    let conversation = hyper::server::conn::http1::Builder::new()
+    let _permit = Arc::clone(&permit);
+    let router = router.layer(Extension(peer)).layer(Extension(guard.clone())).layer(Extension(permit));
+    let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
         .max_buf_size(READ_AHEAD)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .without_shutdown();
-    let ended = conversation.await;
-    let kept = held.take();
+    let ended = connection.await;
+    let kept = guard.take();
     match ended {
-        Ok(parts) => attend(parts.io.into_inner(), kept.is_some()).await,
+        Ok(parts) => await_close(parts.io.into_inner(), kept.is_some()).await,
         Err(error) => tracing::debug!(%error, "a connection to the control API failed"),
     }
 }
 
 /// Ends our half of a connection. If a value depends on the connection, waits until the client ends its half.
-async fn attend(mut stream: TcpStream, wait: bool) {
+async fn await_close(mut stream: TcpStream, wait: bool) {
     if stream.shutdown().await.is_err() || !wait {
         return;
     }
-    // What the client says after its one request does not matter. A client that goes on talking has not stalled.
+    // What the client sends after its one request does not matter.
     let mut rest = [0; 256];
     let closes = async { while matches!(stream.read(&mut rest).await, Ok(read) if read > 0 && read < rest.len()) {} };
     // If the time is over, the lease of the client decides.
@@ -249,10 +255,35 @@ async fn attend(mut stream: TcpStream, wait: bool) {
 }
 
 /// Makes the kernel notice hosts that have vanished and readers that do not read.
-fn bound_patience(stream: &TcpStream) -> io::Result<()> {
+fn set_timeouts(stream: &TcpStream) -> io::Result<()> {
     let alive = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(5));
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&alive)?;
     socket.set_tcp_user_timeout(Some(STUCK_TIMEOUT))?;
     stream.set_nodelay(true)
+}
+
+/// The page's path.
+pub(crate) const PAGE_PATH: &str = "/";
+
+const PAGE: &str = include_str!("page.html");
+/// The text in the page in whose place the nonce goes.
+const NONCE: &str = "NONCE";
+
+/// The page. Its own script and style run because they name the nonce of this answer. No other script runs, and nothing
+/// is loaded from anywhere else, whatever names clients have sent.
+pub(crate) async fn page() -> ([(HeaderName, String); 4], Html<String>) {
+    // Without random numbers the nonce can be guessed. But nobody can put a script into the page that would use it.
+    let nonce = format!("{:016x}", getrandom::u64().unwrap_or_default());
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'"
+    );
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+        (header::REFERRER_POLICY, "no-referrer".to_owned()),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    (headers, Html(PAGE.replace(NONCE, &nonce)))
 }

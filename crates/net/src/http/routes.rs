@@ -14,7 +14,7 @@ use tributary_control::{Departed, JobName, Refusal};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::protocol::Placement;
 
-use crate::api::error::{ApiError, Said};
+use crate::api::error::{ApiError, ErrorInfo};
 use crate::api::modules;
 use crate::api::{
     Done, GoneMembers, Jobs, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody,
@@ -24,10 +24,9 @@ use crate::control_plane::{ControlPlane, OpenWatch, used_by};
 use crate::history::History;
 use crate::http::access::Access;
 use crate::http::body::{compiling, read, read_join, read_long};
-use crate::http::door::Visit;
-use crate::http::page;
+use crate::http::connection_limits::ConnectionPermit;
 use crate::http::view::Viewer;
-use crate::http::{Held, Peer};
+use crate::http::{ClosingGuard, PAGE_PATH, Peer, page};
 use crate::metrics;
 use crate::status::{SwitchInfo, SwitchStatus};
 
@@ -74,7 +73,7 @@ impl Api {
 
 pub(crate) fn readable(api: Api) -> Router {
     Router::new()
-        .route(page::PATH, get(page::page))
+        .route(PAGE_PATH, get(page))
         .route("/status", get(status))
         .route("/history", get(history))
         .route("/switch", get(switch))
@@ -92,7 +91,7 @@ pub(crate) fn with_fallbacks(router: Router, plane: Arc<ControlPlane>) -> Router
     router.layer(middleware::from_fn_with_state(plane, note_errors))
 }
 
-/// Counts answers that are errors. Logs joins that were refused and strangers, for operators.
+/// Counts answers that are errors. Logs refused joins and unauthorised clients, for operators.
 async fn note_errors(
     State(plane): State<Arc<ControlPlane>>,
     Extension(peer): Extension<Peer>,
@@ -102,13 +101,13 @@ async fn note_errors(
     // Anybody can write any path of any length.
     let path: String = request.uri().path().chars().take(LOGGED_PATH).collect();
     let response = next.run(request).await;
-    if let Some(Said { code, error }) = response.extensions().get() {
+    if let Some(ErrorInfo { code, error }) = response.extensions().get() {
         plane.count_error(code);
-        let (from, is_strange) =
+        let (from, is_unauthorised) =
             (peer.from, matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN));
         match path.strip_prefix("/jobs/").and_then(|rest| rest.strip_suffix("/join")) {
             Some(job) => tracing::info!(job, %from, code, error, "join refused"),
-            None if is_strange => tracing::info!(path, %from, code, error, "request refused"),
+            None if is_unauthorised => tracing::info!(path, %from, code, error, "request refused"),
             None => tracing::debug!(path, %from, code, error, "request failed"),
         }
     }
@@ -118,14 +117,14 @@ async fn note_errors(
 /// Refuses every request of a client that may not use the switch.
 async fn authorize(
     Extension(peer): Extension<Peer>,
-    Extension(visit): Extension<Arc<Visit>>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
     // The page has no data of the switch, and asks the user for the token that its own requests need.
-    let is_page = request.uri().path() == page::PATH && matches!(*visit.access(), Access::Tokens(_));
+    let is_page = request.uri().path() == PAGE_PATH && matches!(*permit.access(), Access::Tokens(_));
     if !is_page {
-        visit.access().authorize(peer.from, request.headers())?;
+        permit.access().check(peer.from, request.headers())?;
     }
     Ok(next.run(request).await)
 }
@@ -133,21 +132,21 @@ async fn authorize(
 async fn join(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Extension(visit): Extension<Arc<Visit>>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<JoinReply>, ApiError> {
-    let client = visit.access().client(peer.from, &headers)?;
+    let client = permit.access().client(peer.from, &headers)?;
     let name = JobName::new(&name)?;
     let library = api.plane.library();
-    let body: JoinBody = read_join(&visit, body).await?;
+    let body: JoinBody = read_join(&permit, body).await?;
     let request =
         compiling(!body.modules.is_empty(), move || body.request(peer.from, peer.asked_at, client, &library)).await?;
     let (rank, world, addr) = (request.rank, request.world_size, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
     let plan = api.plane.join(&name, request).await?;
-    // The job's machine knows a worker by its place among the children. If there is no machine, packets go from rank to
+    // The job's machine knows a worker by its index among the children. If there is no machine, packets go from rank to
     // rank.
     let aggregates = plan.protocol.placement == Placement::Trees;
     let wid = plan.child_of(rank).filter(|_| aggregates).unwrap_or(ChildId(rank));
@@ -159,20 +158,20 @@ async fn join(
 async fn join_switch(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Extension(visit): Extension<Arc<Visit>>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<SwitchJoinReply>, ApiError> {
-    let client = visit.access().client(peer.from, &headers)?;
+    let client = permit.access().client(peer.from, &headers)?;
     let name = JobName::new(&name)?;
-    let join = read_long::<SwitchJoinBody>(&visit, body, MAX_SWITCH_BODY).await?;
+    let join = read_long::<SwitchJoinBody>(&permit, body, MAX_SWITCH_BODY).await?;
     let library = api.plane.library();
     let join =
         compiling(!join.modules.is_empty(), move || join.join(peer.from, peer.asked_at, &client, &library)).await?;
     let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
     let from = peer.from;
-    tracing::debug!(job = %name, ranks, %from, "a switch below joins");
+    tracing::debug!(job = %name, ranks, %from, "a child switch joins");
     let plan = api.plane.join_switch(&name, join).await?;
     let wid = plan.children.iter().position(|child| child.incarnation == Some(incarnation)).unwrap_or_default();
     Ok(Json(SwitchJoinReply::new(&plan, ChildId(wid as u16), api.listen, api.shard_ports())))
@@ -182,7 +181,7 @@ async fn leave_switch(State(api): State<Api>, Path(name): Path<String>, body: Bo
     let name = JobName::new(&name)?;
     let SwitchLeaveBody { job_id, key, wid, lost } = read(body).await?;
     api.plane.leave_switch(&name, JobId(job_id), parse_key(&key)?, ChildId(wid), lost)?;
-    tracing::debug!(job = %name, wid, lost, "a switch below leaves");
+    tracing::debug!(job = %name, wid, lost, "a child switch leaves");
     Ok(Json(Done {}))
 }
 
@@ -212,74 +211,74 @@ pub(crate) async fn standing(
 pub(crate) async fn watch(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Extension(held): Extension<Held>,
-    Extension(visit): Extension<Arc<Visit>>,
+    Extension(guard): Extension<ClosingGuard>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
     let most = most_of_a_watch(&api, &name)?;
-    let body = read_long(&visit, body, most).await?;
-    watched(&api, peer, &held, &visit, &name, body).await
+    let body = read_long(&permit, body, most).await?;
+    watched(&api, peer, &guard, &permit, &name, body).await
 }
 
 /// Answers a watch whose body has been read.
 pub(crate) async fn watched(
     api: &Api,
     peer: Peer,
-    held: &Held,
-    visit: &Visit,
+    guard: &ClosingGuard,
+    permit: &ConnectionPermit,
     name: &JobName,
     WatchBody { job_id, key, rank, gone }: WatchBody,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let (id, key) = (JobId(job_id), parse_key(&key)?);
-    has_room(api, visit, name, id, key)?;
+    mark_as_watch(api, permit, name, id, key)?;
     tokio::select! {
         biased;
         sentence = api.plane.fault(id) => Ok(Json(GoneMembers { broken: Some(sentence), ..GoneMembers::default() })),
-        watched = api.plane.watch(name, id, rank, key, gone.table(peer.from)) => answer(held, watched),
+        watched = api.plane.watch(name, id, rank, key, gone.table(peer.from)) => answer(guard, watched),
     }
 }
 
 async fn watch_from_below(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Extension(held): Extension<Held>,
-    Extension(visit): Extension<Arc<Visit>>,
+    Extension(guard): Extension<ClosingGuard>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
     let most = most_of_a_watch(&api, &name)?;
-    let SwitchWatchBody { job_id, key, wid, below, gone } = read_long(&visit, body, most).await?;
+    let SwitchWatchBody { job_id, key, wid, below, gone } = read_long(&permit, body, most).await?;
     let (id, key, wid) = (JobId(job_id), parse_key(&key)?, ChildId(wid));
-    has_room(&api, &visit, &name, id, key)?;
-    let told = gone.broken.is_some();
+    mark_as_watch(&api, &permit, &name, id, key)?;
+    let knows_failure = gone.broken.is_some();
     if let Some(sentence) = below.broken.clone() {
         api.plane.note_fault(id, sentence);
     }
     let (below, gone) = (below.table(peer.from), gone.table(peer.from));
     tokio::select! {
         biased;
-        sentence = api.plane.fault(id), if !told => {
+        sentence = api.plane.fault(id), if !knows_failure => {
             Ok(Json(GoneMembers { broken: Some(sentence), ..GoneMembers::default() }))
         }
-        watched = api.plane.watch_from_below(&name, id, wid, key, below, gone) => answer(&held, watched),
+        watched = api.plane.watch_from_below(&name, id, wid, key, below, gone) => answer(&guard, watched),
     }
 }
 
-/// The most bytes of a watch of the job with this name. All its ranks may be gone, and the switches that they were
-/// below.
+/// The most bytes of a watch of the job with this name. All its ranks may be gone, and the switches below which
+/// they were.
 fn most_of_a_watch(api: &Api, name: &JobName) -> Result<usize, ApiError> {
     let world = api.plane.with_control(|control| control.world_size_of(name));
     let world = world.ok_or_else(|| Refusal::UnknownJob { job: name.clone() })?;
     Ok(1_024 + 128 * usize::from(world))
 }
 
-/// Makes a connection of a running job's member take no room of guests.
-fn has_room(api: &Api, visit: &Visit, name: &JobName, id: JobId, key: JobKey) -> Result<(), ApiError> {
+/// Counts the connection as one of a running job's member.
+fn mark_as_watch(api: &Api, permit: &ConnectionPermit, name: &JobName, id: JobId, key: JobKey) -> Result<(), ApiError> {
     api.plane.standing(name, id, key)?;
-    match visit.becomes_watch() {
+    match permit.mark_as_watch() {
         true => Ok(()),
         false => {
             let error = "this switch watches as many members at your address as it can: whoever vanishes is noticed by its \
@@ -289,32 +288,34 @@ fn has_room(api: &Api, visit: &Visit, name: &JobName, id: JobId, key: JobKey) ->
     }
 }
 
-fn answer(held: &Held, watched: Result<(Departed, OpenWatch), Refusal>) -> Result<Json<GoneMembers>, ApiError> {
+fn answer(
+    guard: &ClosingGuard,
+    watched: Result<(Departed, OpenWatch), Refusal>,
+) -> Result<Json<GoneMembers>, ApiError> {
     let (gone, watch) = watched?;
-    held.keep(watch);
+    guard.keep(watch);
     Ok(Json(GoneMembers::new(&gone)))
 }
 
 async fn serve(
     State(api): State<Api>,
     Extension(peer): Extension<Peer>,
-    Extension(held): Extension<Held>,
-    Extension(visit): Extension<Arc<Visit>>,
+    Extension(guard): Extension<ClosingGuard>,
+    Extension(permit): Extension<Arc<ConnectionPermit>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<OfferReply>, ApiError> {
-    let client = visit.access().client(peer.from, &headers)?;
+    let client = permit.access().client(peer.from, &headers)?;
     let body: OfferBody = read(body).await?;
     let offer = body.offer(peer.from, client)?;
     api.plane.with_control(|control| control.may_serve(&offer, peer.from, peer.asked_at))?;
-    api.plane.prove_server(&offer, peer.asked_at).await?;
+    api.plane.validate_server(&offer, peer.asked_at).await?;
     if api.plane.with_control(|control| !control.served_by(offer.incarnation).is_empty()) {
-        // Running jobs need this connection, so it takes no room of guests. If its client has too many such
-        // connections, it stays a guest.
-        let _ = visit.becomes_watch();
+        // Running jobs need this connection. If its client has too many watches, it stays an ordinary one.
+        let _ = permit.mark_as_watch();
     }
     let (changes, jobs, open) = api.plane.serve(offer, body.known).await?;
-    held.keep(open);
+    guard.keep(open);
     Ok(Json(OfferReply { changes, jobs: jobs.iter().map(|(plan, server)| ServedBody::new(plan, *server)).collect() }))
 }
 
@@ -351,11 +352,11 @@ async fn job(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Jo
 }
 
 async fn switch_metrics(State(api): State<Api>) -> impl IntoResponse {
-    exposition(metrics::switch_text(&api.viewer.scene().await))
+    exposition(metrics::switch_text(&api.viewer.metrics_input().await))
 }
 
 async fn job_metrics(State(api): State<Api>) -> impl IntoResponse {
-    exposition(metrics::jobs_text(&api.viewer.scene().await))
+    exposition(metrics::jobs_text(&api.viewer.metrics_input().await))
 }
 
 fn exposition(text: String) -> ([(HeaderName, &'static str); 1], String) {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tributary_control::JobView;
-use tributary_control::report::{MemberView, ServerView};
+use tributary_control::report::{JobServerView, MemberView, ServerView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::metric;
@@ -15,22 +15,22 @@ use tributary_proto::contract::switch::{OrderReport, SharedReport, SwitchReport}
 use tributary_proto::contract::time::Time;
 use tributary_proto::protocols;
 
-use crate::control_plane::{ControlPlane, Sighting, Sightings};
-use crate::history::{History, LOOK_S, Recorder};
+use crate::control_plane::{ControlPlane, ShardSample, ShardSamples};
+use crate::history::{History, Recorder, SAMPLE_S};
 use crate::http::Identity;
-use crate::metrics::Scene;
+use crate::metrics::MetricsInput;
 use crate::shard::{ShardJob, ShardReport};
-use crate::status::lag::LagStatus;
+use crate::status::LagStatus;
 use crate::status::operation;
 use crate::status::{
-    AboveStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OperatorStatus, OrderStatus,
-    ServerStatus, ShardStatus, SharedStatus, SwitchBelowStatus, SwitchInfo, SwitchStatus, TreeChildStatus, TreeStatus,
-    TreeSwitchStatus,
+    ChildSwitchStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OperatorStatus,
+    OrderStatus, ParentStatus, ServerStatus, ShardStatus, SharedStatus, SwitchInfo, SwitchStatus, TreeChildStatus,
+    TreeStatus, TreeSwitchStatus,
 };
 
 /// What a fabric's switch shows beyond what every switch shows.
-pub struct FabricPart {
-    /// The switch's part in the fabric.
+pub struct FabricSnapshot {
+    /// The switch as one of the fabric.
     pub status: FabricStatus,
     /// What jobs share at the switch.
     pub shared: Vec<SharedStatus>,
@@ -48,36 +48,39 @@ pub struct PlannedJob {
     pub id: u16,
     /// The trees by number; empty for protocols that find their trees themselves.
     pub trees: Vec<TreeStatus>,
-    /// Why the job can never go on.
+    /// Why the job has failed.
     pub broken: Option<String>,
 }
 
 /// A switch of a fabric, as far as an operator sees it.
 pub trait FabricView: Send + Sync {
-    /// The switch's part in the fabric now; `None` if its thread has ended.
-    fn look(&self) -> Pin<Box<dyn Future<Output = Option<FabricPart>> + Send + '_>>;
+    /// The state of the switch now; `None` if its thread has ended.
+    fn snapshot(&self) -> Pin<Box<dyn Future<Output = Option<FabricSnapshot>> + Send + '_>>;
 }
 
 /// Makes the operator's view.
 pub struct Viewer {
     plane: Arc<ControlPlane>,
     identity: Identity,
-    /// The switch's part in a fabric, if it belongs to one.
+    /// The fabric's view, if the switch belongs to one.
     fabric: Option<Box<dyn FabricView>>,
     recorder: Mutex<Recorder>,
+    /// When the switch started, in seconds since 1970.
+    started_at_s: f64,
 }
 
 impl Viewer {
     pub fn new(plane: Arc<ControlPlane>, identity: Identity, fabric: Option<Box<dyn FabricView>>) -> Viewer {
-        Viewer { plane, identity, fabric, recorder: Mutex::default() }
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Viewer { plane, identity, fabric, recorder: Mutex::default(), started_at_s: started.as_secs_f64() }
     }
 
     /// Records what the switch does, for as long as the future is polled.
     pub async fn keep_history(&self) {
         loop {
-            tokio::time::sleep(Duration::from_secs_f64(LOOK_S)).await;
+            tokio::time::sleep(Duration::from_secs_f64(SAMPLE_S)).await;
             let status = self.status().await;
-            self.recorder().look(self.plane.now().as_secs_f64(), &status);
+            self.recorder().record(self.plane.now().as_secs_f64(), &status);
         }
     }
 
@@ -87,20 +90,20 @@ impl Viewer {
     }
 
     fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        self.recorder.lock().expect("nobody panics while it holds this")
+        self.recorder.lock().expect("no call panics while it holds this")
     }
 
     /// The switch and its jobs, as of a moment ago.
     pub async fn status(&self) -> SwitchStatus {
         let mut status = self.own_status().await;
         if let Some(fabric) = &self.fabric
-            && let Some(part) = fabric.look().await
+            && let Some(snapshot) = fabric.snapshot().await
         {
-            status.switch.shared = part.shared;
-            status.switch.memory_used_bytes = part.memory_used_bytes.unwrap_or(status.switch.memory_used_bytes);
-            status.switch.fabric = Some(part.status);
-            status.jobs.extend(part.jobs);
-            for PlannedJob { id, trees, broken } in part.planned {
+            status.switch.shared = snapshot.shared;
+            status.switch.memory_used_bytes = snapshot.memory_used_bytes.unwrap_or(status.switch.memory_used_bytes);
+            status.switch.fabric = Some(snapshot.status);
+            status.jobs.extend(snapshot.jobs);
+            for PlannedJob { id, trees, broken } in snapshot.planned {
                 if let Some(job) = status.jobs.iter_mut().find(|job| job.id == Some(id)) {
                     (job.trees, job.broken) = (trees, broken);
                 }
@@ -110,19 +113,19 @@ impl Viewer {
     }
 
     /// The data for monitoring.
-    pub async fn scene(&self) -> Scene {
-        let account = self.plane.account(&self.plane.sightings().await);
-        Scene { status: self.status().await, history: self.history(), account }
+    pub async fn metrics_input(&self) -> MetricsInput {
+        let totals = self.plane.totals(&self.plane.samples().await);
+        MetricsInput { status: self.status().await, history: self.history(), totals, started_at_s: self.started_at_s }
     }
 
     async fn own_status(&self) -> SwitchStatus {
-        let sightings = self.plane.sightings().await;
+        let samples = self.plane.samples().await;
         let now = self.plane.now();
         let (views, servers, memory_bytes, memory_used_bytes, max_jobs) = self.plane.with_control(|control| {
             let limits = control.limits();
             (control.jobs(), control.server_views(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
         });
-        let shards = self.plane.shard_addrs().into_iter().zip(&sightings.shards).enumerate();
+        let shards = self.plane.shard_addrs().into_iter().zip(&samples.shards).enumerate();
         SwitchStatus {
             switch: SwitchInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -133,20 +136,20 @@ impl Viewer {
                 memory_bytes,
                 memory_used_bytes,
                 max_jobs,
-                shards: shards.map(|(shard, (udp, sighting))| shard_status(shard as u16, udp, sighting)).collect(),
-                strangers: strangers(&sightings),
+                shards: shards.map(|(shard, (udp, sample))| shard_status(shard as u16, udp, sample)).collect(),
+                rejected_packets: rejected_packets(&samples),
                 servers: servers.into_iter().map(|server| server_status(now, server)).collect(),
-                shared: first_shard(&sightings).map(shared).unwrap_or_default(),
+                shared: first_shard(&samples).map(shared).unwrap_or_default(),
                 fabric: None,
             },
-            jobs: views.into_iter().map(|view| job_status(now, view, &sightings, self.identity.listen)).collect(),
+            jobs: views.into_iter().map(|view| job_status(now, view, &samples, self.identity.listen)).collect(),
         }
     }
 }
 
 /// The first shard's report. All packets of jobs that share memory go to the first shard.
-fn first_shard(sightings: &Sightings) -> Option<&ShardReport> {
-    sightings.shards.first().and_then(|sighting| sighting.report.as_ref())
+fn first_shard(samples: &ShardSamples) -> Option<&ShardReport> {
+    samples.shards.first().and_then(|sample| sample.report.as_ref())
 }
 
 /// What jobs share in a shard, by protocol.
@@ -164,32 +167,32 @@ pub(crate) fn shared(report: &ShardReport) -> Vec<SharedStatus> {
     report.shared.iter().filter_map(status).collect()
 }
 
-fn shard_status(shard: u16, udp: std::net::SocketAddr, sighting: &Sighting) -> ShardStatus {
+fn shard_status(shard: u16, udp: std::net::SocketAddr, sample: &ShardSample) -> ShardStatus {
     const BITS_PER_GBIT: f64 = 1e9;
-    let socket = sighting.report.as_ref().map(|report| report.socket).unwrap_or_default();
+    let socket = sample.report.as_ref().map(|report| report.socket).unwrap_or_default();
     ShardStatus {
         shard,
         udp,
-        alive: sighting.alive,
+        alive: sample.alive,
         rx_packets: socket.rx_packets,
         rx_bytes: socket.rx_bytes,
         tx_packets: socket.tx_packets,
         tx_bytes: socket.tx_bytes,
-        rx_packets_per_s: sighting.rx_packets_per_s,
-        rx_gbps: sighting.rx_bytes_per_s * 8.0 / BITS_PER_GBIT,
-        tx_gbps: sighting.tx_bytes_per_s * 8.0 / BITS_PER_GBIT,
+        rx_packets_per_s: sample.rx_packets_per_s,
+        rx_gbps: sample.rx_bytes_per_s * 8.0 / BITS_PER_GBIT,
+        tx_gbps: sample.tx_bytes_per_s * 8.0 / BITS_PER_GBIT,
         rx_overflows: socket.rx_overflows,
         tx_failures: socket.tx_no_buffers + socket.tx_too_long + socket.tx_errors,
-        unroutable: sighting.report.as_ref().map_or(0, |report| report.unroutable),
+        unroutable: sample.report.as_ref().map_or(0, |report| report.unroutable),
         receive_buffer_bytes: socket.receive_buffer as u64,
         segmentation_offload: socket.segmentation_offload,
         receive_coalescing: socket.receive_coalescing,
     }
 }
 
-fn strangers(sightings: &Sightings) -> BTreeMap<String, u64> {
-    let reports = sightings.shards.iter().filter_map(|sighting| sighting.report.as_ref());
-    by_reason(reports.map(|report| &report.strangers))
+fn rejected_packets(samples: &ShardSamples) -> BTreeMap<String, u64> {
+    let reports = samples.shards.iter().filter_map(|sample| sample.report.as_ref());
+    by_reason(reports.map(|report| &report.rejected_packets))
 }
 
 pub(crate) fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) -> BTreeMap<String, u64> {
@@ -200,29 +203,25 @@ pub(crate) fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) ->
     sum
 }
 
-fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAddr) -> JobStatus {
-    let reports = sightings.shards.iter().filter_map(|sighting| sighting.report.as_ref());
-    let parts: Vec<&ShardJob> = reports.flat_map(|report| &report.jobs).filter(|job| Some(job.id) == view.id).collect();
-    let machines = || parts.iter().filter_map(|part| part.report.machine.as_ref());
+fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAddr) -> JobStatus {
+    let reports = samples.shards.iter().filter_map(|sample| sample.report.as_ref());
+    let shard_jobs: Vec<&ShardJob> =
+        reports.flat_map(|report| &report.jobs).filter(|job| Some(job.id) == view.id).collect();
+    let machines = || shard_jobs.iter().filter_map(|job| job.report.machine.as_ref());
     let elements = u64::from(view.elements_per_packet);
     let blocks: u64 = machines().map(|machine| machine.blocks_completed).sum();
     // The sum of no floats would be -0.0, which looks odd in a table.
-    let total = |rate: fn(&ShardJob) -> f64| parts.iter().fold(0.0, |total, part| total + rate(part));
-    let ate_per_s = total(|part| part.blocks_per_s) * elements as f64;
+    let total = |rate: fn(&ShardJob) -> f64| shard_jobs.iter().fold(0.0, |total, job| total + rate(job));
+    let ate_per_s = total(|job| job.blocks_per_s) * elements as f64;
     let waiting_for = waiting_for(&view, machines());
-    let (collectives, operation) = operation::current(sightings.said_of(view.id));
-    let trees = machines().flat_map(|machine| &machine.orders).map(|order| own_tree(&view, order, listen)).collect();
+    let (collectives, operation) = operation::current(samples.progress_of(view.id));
+    let trees = machines().flat_map(|machine| &machine.orders).map(|order| tree_node(&view, order, listen)).collect();
     let ago = |heard: Option<Time>| heard.map(|heard| now.since(heard).as_secs_f64());
-    let below = view.switches.iter().map(|switch| SwitchBelowStatus {
+    let below = view.switches.iter().map(|switch| ChildSwitchStatus {
         addr: switch.addr,
         ranks: switch.ranks.clone(),
         state: switch.state.name().to_owned(),
-        heard_s_ago: ago(switch.last_seen),
-    });
-    let servers = view.servers.iter().map(|server| JobServerStatus {
-        server: server.server.server,
-        addr: server.server.addr,
-        state: server.state.name().to_owned(),
+        last_seen_s_ago: ago(switch.last_seen),
     });
     JobStatus {
         name: view.name.as_str().to_owned(),
@@ -234,10 +233,11 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
         world: view.world_size,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),
         switches: below.collect(),
-        servers: servers.collect(),
-        above: view
-            .parent
-            .map(|above| AboveStatus { state: above.state.name().to_owned(), heard_s_ago: ago(above.last_seen) }),
+        servers: view.servers.iter().map(job_server_status).collect(),
+        parent: view.parent.map(|parent| ParentStatus {
+            state: parent.state.name().to_owned(),
+            last_seen_s_ago: ago(parent.last_seen),
+        }),
         missing: view.missing,
         slots: view.slots,
         slots_waiting: machines().map(|machine| machine.slots_waiting).sum(),
@@ -247,18 +247,22 @@ fn job_status(now: Time, view: JobView, sightings: &Sightings, listen: SocketAdd
         operation,
         elements_per_packet: view.elements_per_packet,
         memory_bytes: view.memory_bytes,
-        packets: parts.iter().map(|part| part.report.packets).sum(),
-        packets_per_s: total(|part| part.packets_per_s),
+        packets: shard_jobs.iter().map(|job| job.report.packets).sum(),
+        packets_per_s: total(|job| job.packets_per_s),
         blocks,
         contributions: machines().map(|machine| machine.contributions).sum(),
         metrics: metrics(machines()),
         goodput_bytes: blocks * elements * 4,
         goodput_gbps: ate_per_s * 32.0 / 1e9,
         ate_per_s,
-        drops: by_reason(parts.iter().map(|part| &part.report.drops)),
+        drops: by_reason(shard_jobs.iter().map(|job| &job.report.drops)),
         trees,
         broken: None,
     }
+}
+
+fn job_server_status(server: &JobServerView) -> JobServerStatus {
+    JobServerStatus { server: server.server.server, addr: server.server.addr, state: server.state.name().to_owned() }
 }
 
 /// The ranks that some incomplete sum waits for, ascending.
@@ -268,8 +272,8 @@ fn waiting_for<'a>(view: &JobView, machines: impl Iterator<Item = &'a SwitchRepo
     children.into_iter().flat_map(ranks_of).collect::<BTreeSet<u16>>().into_iter().collect()
 }
 
-/// This switch's part of a tree whose packets are summed in their order: its children, and the packets that it holds.
-fn own_tree(view: &JobView, order: &OrderReport, listen: SocketAddr) -> TreeStatus {
+/// This switch as a node of a tree whose packets are summed in their order: its children, and the packets that it holds.
+fn tree_node(view: &JobView, order: &OrderReport, listen: SocketAddr) -> TreeStatus {
     let child = |ranks: &Vec<u16>| {
         let worker = view.members.iter().find(|member| *ranks == [member.rank]).map(|member| member.addr);
         let below = || view.switches.iter().find(|switch| switch.ranks == *ranks).and_then(|switch| switch.addr);
@@ -293,7 +297,7 @@ fn server_status(now: Time, server: ServerView) -> ServerStatus {
     ServerStatus {
         addr: server.addr,
         state: server.state.name().to_owned(),
-        heard_s_ago: now.since(server.last_seen).as_secs_f64(),
+        last_seen_s_ago: now.since(server.last_seen).as_secs_f64(),
         jobs: server.jobs.iter().map(|job| job.as_str().to_owned()).collect(),
     }
 }
@@ -303,6 +307,6 @@ fn member_status(now: Time, member: &MemberView) -> MemberStatus {
         rank: member.rank,
         addr: member.addr,
         state: member.state.name().to_owned(),
-        heard_s_ago: member.last_seen.map(|heard| now.since(heard).as_secs_f64()),
+        last_seen_s_ago: member.last_seen.map(|heard| now.since(heard).as_secs_f64()),
     }
 }

@@ -13,7 +13,7 @@ use self::exposition::{Exposition, Series};
 pub use self::exposition::{Kind, PREFIX};
 use self::job_families::JOBS;
 use self::switch_families::SWITCH;
-use crate::control_plane::Account;
+use crate::control_plane::Totals;
 use crate::history::History;
 use crate::status::{JobStatus, MetricNumber, MetricStatus, SwitchStatus};
 
@@ -21,10 +21,12 @@ use crate::status::{JobStatus, MetricNumber, MetricStatus, SwitchStatus};
 const STATES: [&str; 3] = ["present", "left", "lost"];
 
 /// The data from which the series are made.
-pub(crate) struct Scene {
+pub(crate) struct MetricsInput {
     pub status: SwitchStatus,
     pub history: History,
-    pub account: Account,
+    pub totals: Totals,
+    /// When the switch started, in seconds since 1970.
+    pub started_at_s: f64,
 }
 
 /// A family of series.
@@ -37,7 +39,7 @@ pub struct Family {
     pub labels: &'static [&'static str],
     /// One sentence that says what the family means.
     pub help: &'static str,
-    read: fn(&Scene) -> Vec<Series>,
+    read: fn(&MetricsInput) -> Vec<Series>,
 }
 
 impl Family {
@@ -46,14 +48,17 @@ impl Family {
         kind: Kind,
         labels: &'static [&'static str],
         help: &'static str,
-        read: fn(&Scene) -> Vec<Series>,
+        read: fn(&MetricsInput) -> Vec<Series>,
     ) -> Family {
         Family { name, kind, labels, help, read }
     }
 
-    /// The family's name.
+    /// The family's name. That of the process has no prefix, as Prometheus's own clients name it.
     pub fn name(&self) -> String {
-        format!("{PREFIX}_{}", self.name)
+        match self.name.starts_with("process_") {
+            true => self.name.to_owned(),
+            false => format!("{PREFIX}_{}", self.name),
+        }
     }
 }
 
@@ -68,14 +73,14 @@ pub fn of_jobs() -> &'static [Family] {
 }
 
 /// The text of `/metrics`.
-pub(crate) fn switch_text(scene: &Scene) -> String {
+pub(crate) fn switch_text(input: &MetricsInput) -> String {
     let mut text = Exposition::default();
-    families(&mut text, SWITCH, scene);
-    let shared = scene.status.switch.shared.iter().flat_map(|part| {
-        part.metrics.iter().map(|metric| (own_name(&part.protocol, "", &metric.name), Vec::new(), metric.clone()))
+    families(&mut text, SWITCH, input);
+    let shared = input.status.switch.shared.iter().flat_map(|shared| {
+        shared.metrics.iter().map(|metric| (own_name(&shared.protocol, "", &metric.name), Vec::new(), metric.clone()))
     });
     protocols_own(&mut text, &[], shared);
-    let totals = scene.account.protocols.iter().flat_map(|(protocol, totals)| {
+    let totals = input.totals.protocols.iter().flat_map(|(protocol, totals)| {
         let metrics = MetricStatus::all(&totals.metrics);
         metrics.into_iter().map(|metric| (own_name(protocol, "jobs_", &metric.name), Vec::new(), metric))
     });
@@ -84,10 +89,10 @@ pub(crate) fn switch_text(scene: &Scene) -> String {
 }
 
 /// The text of `/metrics/jobs`.
-pub(crate) fn jobs_text(scene: &Scene) -> String {
+pub(crate) fn jobs_text(input: &MetricsInput) -> String {
     let mut text = Exposition::default();
-    families(&mut text, JOBS, scene);
-    let own = scene.status.jobs.iter().flat_map(|job| {
+    families(&mut text, JOBS, input);
+    let own = input.status.jobs.iter().flat_map(|job| {
         let name = |metric: &MetricStatus| own_name(&job.protocol, "job_", &metric.name);
         job.metrics.iter().map(move |metric| (name(metric), job_families::with(job, &[]), metric.clone()))
     });
@@ -95,9 +100,9 @@ pub(crate) fn jobs_text(scene: &Scene) -> String {
     text.text()
 }
 
-fn families(text: &mut Exposition, families: &[Family], scene: &Scene) {
+fn families(text: &mut Exposition, families: &[Family], input: &MetricsInput) {
     for family in families {
-        text.family(&family.name(), family.kind, family.help, family.labels, (family.read)(scene));
+        text.family(&family.name(), family.kind, family.help, family.labels, (family.read)(input));
     }
 }
 
@@ -131,8 +136,8 @@ fn one(value: f64) -> Vec<Series> {
 }
 
 /// The number of jobs' members, or of jobs' servers or switches, in each state.
-fn by_state(scene: &Scene, states: fn(&JobStatus) -> Vec<&str>) -> Vec<Series> {
-    let found: Vec<&str> = scene.status.jobs.iter().flat_map(states).collect();
+fn by_state(input: &MetricsInput, states: fn(&JobStatus) -> Vec<&str>) -> Vec<Series> {
+    let found: Vec<&str> = input.status.jobs.iter().flat_map(states).collect();
     let count = |state| found.iter().filter(|&&other| other == state).count() as f64;
     STATES.map(|state| (vec![state.to_owned()], count(state))).into()
 }
@@ -167,10 +172,10 @@ mod tests {
     #[test]
     fn names_say_once_what_they_count() {
         let names: Vec<String> = SWITCH.iter().chain(JOBS).map(Family::name).collect();
-        for (place, (family, name)) in SWITCH.iter().chain(JOBS).zip(&names).enumerate() {
+        for (index, (family, name)) in SWITCH.iter().chain(JOBS).zip(&names).enumerate() {
             assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
             assert!(family.help.ends_with('.'), "{name}");
-            assert!(!names[..place].contains(name), "{name} is there twice");
+            assert!(!names[..index].contains(name), "{name} is there twice");
             assert!(!family.labels.iter().any(|label| ["job", "instance"].contains(label)), "{name}: Prometheus's own");
         }
     }

@@ -5,8 +5,8 @@ use tributary_proto::contract::drop_reason::DropReason;
 
 use super::exposition::Kind::{Counter, Gauge};
 use super::exposition::Series;
-use super::{Family, STATES, Scene, by_state, one};
-use crate::control_plane::Totals;
+use super::{Family, MetricsInput, STATES, by_state, one};
+use crate::control_plane::ProtocolTotals;
 use crate::status::{JobStatus, PortStatus, ShardStatus, SharedStatus};
 
 /// Codes of errors that are there from the start, so that the first error is seen as an increase.
@@ -28,60 +28,54 @@ const WATCHED_ERRORS: [&str; 13] = [
 
 /// The families of the switch and of all its jobs together.
 pub(super) const SWITCH: &[Family] = &[
-    Family::new("build_info", Gauge, &["version"], "The program's version, as a label.", |scene| {
-        vec![(vec![scene.status.switch.version.clone()], 1.0)]
+    Family::new("build_info", Gauge, &["version"], "The program's version, as a label.", |input| {
+        vec![(vec![input.status.switch.version.clone()], 1.0)]
     }),
-    Family::new("uptime_seconds", Gauge, &[], "Time since the switch started.", |scene| {
-        one(scene.status.switch.uptime_s)
+    Family::new("process_start_time_seconds", Gauge, &[], "When the switch started, in seconds since 1970.", |input| {
+        one(input.started_at_s)
     }),
-    Family::new("memory_bytes", Gauge, &[], "Memory for all jobs, and for what they share.", |scene| {
-        one(scene.status.switch.memory_bytes as f64)
+    Family::new("memory_bytes", Gauge, &[], "Memory for all jobs, and for what they share.", |input| {
+        one(input.status.switch.memory_bytes as f64)
     }),
-    Family::new("memory_used_bytes", Gauge, &[], "Memory that jobs hold, and what they share.", |scene| {
-        one(scene.status.switch.memory_used_bytes as f64)
+    Family::new("memory_used_bytes", Gauge, &[], "Memory that jobs hold, and what they share.", |input| {
+        one(input.status.switch.memory_used_bytes as f64)
     }),
-    Family::new("operators", Gauge, &[], "Operators of jobs' own that are compiled and in use.", |scene| {
-        one(scene.account.operators as f64)
+    Family::new("operators", Gauge, &[], "Custom operators of jobs that are compiled and in use.", |input| {
+        one(input.totals.operators as f64)
     }),
-    Family::new("jobs", Gauge, &["state"], "Jobs by state.", |scene| {
-        let count = |state: &str| scene.status.jobs.iter().filter(|job| job.state == state).count() as f64;
+    Family::new("jobs", Gauge, &["state"], "Jobs by state.", |input| {
+        let count = |state: &str| input.status.jobs.iter().filter(|job| job.state == state).count() as f64;
         Phase::ALL.iter().map(|phase| (vec![phase.name().to_owned()], count(phase.name()))).collect()
     }),
-    Family::new("jobs_limit", Gauge, &[], "Jobs that may be there at a time.", |scene| {
-        one(scene.status.switch.max_jobs.into())
+    Family::new("jobs_limit", Gauge, &[], "Jobs that may be there at a time.", |input| {
+        one(input.status.switch.max_jobs.into())
     }),
-    Family::new("jobs_formed_total", Counter, &[], "Jobs all of whose ranks have come.", |scene| {
-        one(scene.account.formed as f64)
+    Family::new("jobs_formed_total", Counter, &[], "Jobs all of whose ranks have come.", |input| {
+        one(input.totals.formed as f64)
     }),
-    Family::new(
-        "jobs_ended_total",
-        Counter,
-        &["end"],
-        "Jobs that hold no memory any more, by how they ended.",
-        |scene| {
-            let count = |end| scene.account.ended.get(&end).copied().unwrap_or_default() as f64;
-            End::ALL.map(|end| (vec![end.name().to_owned()], count(end))).into()
-        },
-    ),
-    Family::new("jobs_members", Gauge, &["state"], "Workers of all jobs, by state.", |scene| {
-        by_state(scene, |job| job.members.iter().map(|member| member.state.as_str()).collect())
+    Family::new("jobs_ended_total", Counter, &["end"], "Jobs that have ended, by how they ended.", |input| {
+        let count = |end| input.totals.ended.get(&end).copied().unwrap_or_default() as f64;
+        End::ALL.map(|end| (vec![end.name().to_owned()], count(end))).into()
     }),
-    Family::new("jobs_members_lost_total", Counter, &[], "Members that fell silent without a word.", |scene| {
-        one(scene.account.lost as f64)
+    Family::new("jobs_members", Gauge, &["state"], "Workers of all jobs, by state.", |input| {
+        by_state(input, |job| job.members.iter().map(|member| member.state.as_str()).collect())
     }),
-    Family::new("jobs_missing", Gauge, &[], "Ranks that have not come or fell silent.", |scene| {
-        sum(scene, |job| job.missing.len() as f64)
+    Family::new("jobs_members_lost_total", Counter, &[], "Members that fell silent without leaving.", |input| {
+        one(input.totals.lost as f64)
     }),
-    Family::new("jobs_waiting_for", Gauge, &[], "Ranks that some sum waits for.", |scene| {
-        sum(scene, |job| job.waiting_for.len() as f64)
+    Family::new("jobs_missing", Gauge, &[], "Ranks that have not come or fell silent.", |input| {
+        sum(input, |job| job.missing.len() as f64)
+    }),
+    Family::new("jobs_awaited_ranks", Gauge, &[], "Ranks that some sum waits for.", |input| {
+        sum(input, |job| job.waiting_for.len() as f64)
     }),
     Family::new(
         "jobs_lag_blocks",
         Gauge,
         &[],
         "Blocks that the slowest rank of any job is behind its first.",
-        |scene| {
-            one(scene.status.jobs.iter().filter_map(|job| job.lag).map(|lag| f64::from(lag.blocks)).fold(0.0, f64::max))
+        |input| {
+            one(input.status.jobs.iter().filter_map(|job| job.lag).map(|lag| f64::from(lag.blocks)).fold(0.0, f64::max))
         },
     ),
     Family::new(
@@ -89,37 +83,37 @@ pub(super) const SWITCH: &[Family] = &[
         Gauge,
         &[],
         "Time for which sums of some job have waited without any becoming complete, where that is longest.",
-        |scene| one(scene.account.stalled_s),
+        |input| one(input.totals.stalled_s),
     ),
-    Family::new("jobs_slots", Gauge, &[], "Slots of all jobs.", |scene| sum(scene, |job| job.slots.into())),
-    Family::new("jobs_slots_waiting", Gauge, &[], "Slots with a sum that is not complete.", |scene| {
-        sum(scene, |job| job.slots_waiting.into())
+    Family::new("jobs_slots", Gauge, &[], "Slots of all jobs.", |input| sum(input, |job| job.slots.into())),
+    Family::new("jobs_slots_waiting", Gauge, &[], "Slots with a sum that is not complete.", |input| {
+        sum(input, |job| job.slots_waiting.into())
     }),
-    Family::new("jobs_switches_below", Gauge, &["state"], "Switches below, once for each job, by state.", |scene| {
-        by_state(scene, |job| job.switches.iter().map(|switch| switch.state.as_str()).collect())
+    Family::new("jobs_child_switches", Gauge, &["state"], "Child switches, once for each job, by state.", |input| {
+        by_state(input, |job| job.switches.iter().map(|switch| switch.state.as_str()).collect())
     }),
-    Family::new("jobs_cut_off", Gauge, &[], "Jobs that do not hear the switch above.", |scene| {
-        let is_cut_off = |job: &JobStatus| job.above.as_ref().is_some_and(|above| above.state != "present");
-        one(scene.status.jobs.iter().filter(|job| is_cut_off(job)).count() as f64)
+    Family::new("jobs_cut_off", Gauge, &[], "Jobs that receive nothing from the parent switch.", |input| {
+        let is_cut_off = |job: &JobStatus| job.parent.as_ref().is_some_and(|parent| parent.state != "present");
+        one(input.status.jobs.iter().filter(|job| is_cut_off(job)).count() as f64)
     }),
-    Family::new("jobs_packets_total", Counter, &["protocol"], "Packets of jobs' members.", |scene| {
-        by_protocol(scene, |totals| totals.packets)
+    Family::new("jobs_packets_total", Counter, &["protocol"], "Packets of jobs' members.", |input| {
+        by_protocol(input, |totals| totals.packets)
     }),
-    Family::new("jobs_blocks_total", Counter, &["protocol"], "Sums completed.", |scene| {
-        by_protocol(scene, |totals| totals.blocks)
+    Family::new("jobs_blocks_total", Counter, &["protocol"], "Sums completed.", |input| {
+        by_protocol(input, |totals| totals.blocks)
     }),
-    Family::new("jobs_contributions_total", Counter, &["protocol"], "Contributions added.", |scene| {
-        by_protocol(scene, |totals| totals.contributions)
+    Family::new("jobs_contributions_total", Counter, &["protocol"], "Contributions added.", |input| {
+        by_protocol(input, |totals| totals.contributions)
     }),
-    Family::new("jobs_goodput_bytes_total", Counter, &["protocol"], "Bytes of tensor summed.", |scene| {
-        by_protocol(scene, |totals| totals.goodput_bytes)
+    Family::new("jobs_goodput_bytes_total", Counter, &["protocol"], "Bytes of tensor summed.", |input| {
+        by_protocol(input, |totals| totals.goodput_bytes)
     }),
-    Family::new("jobs_drops_total", Counter, &["reason"], "Packets of jobs that were of no use.", |scene| {
-        let drops = scene.account.drops.iter();
+    Family::new("jobs_drops_total", Counter, &["reason"], "Packets of jobs that were dropped.", |input| {
+        let drops = input.totals.drops.iter();
         drops.map(|(reason, count)| (vec![reason.name().to_owned()], count as f64)).collect()
     }),
-    Family::new("strangers_total", Counter, &["reason"], "Packets that belonged to no job.", |scene| {
-        let count = |name: &str| scene.status.switch.strangers.get(name).copied().unwrap_or_default() as f64;
+    Family::new("rejected_packets_total", Counter, &["reason"], "Packets that belonged to no job.", |input| {
+        let count = |name: &str| input.status.switch.rejected_packets.get(name).copied().unwrap_or_default() as f64;
         DropReason::ALL.map(|reason| (vec![reason.name().to_owned()], count(reason.name()))).into()
     }),
     Family::new(
@@ -127,134 +121,134 @@ pub(super) const SWITCH: &[Family] = &[
         Counter,
         &["code"],
         "Requests to the control API that were answered with an error: joins that were refused among them.",
-        |scene| {
-            let mut counts = scene.account.errors.clone();
+        |input| {
+            let mut counts = input.totals.errors.clone();
             for code in WATCHED_ERRORS {
                 counts.entry(code.to_owned()).or_default();
             }
             counts.into_iter().map(|(code, count)| (vec![code], count as f64)).collect()
         },
     ),
-    Family::new("servers", Gauge, &["state"], "Servers that have offered themselves, by state.", |scene| {
-        let servers = &scene.status.switch.servers;
+    Family::new("servers", Gauge, &["state"], "Servers that have offered themselves, by state.", |input| {
+        let servers = &input.status.switch.servers;
         let count = |state| servers.iter().filter(|server| server.state == state).count() as f64;
         STATES.map(|state| (vec![state.to_owned()], count(state))).into()
     }),
-    Family::new("shard_up", Gauge, &["shard"], "1 while the shard's thread runs.", |scene| {
-        shards(scene, |shard| u64::from(shard.alive))
+    Family::new("shard_up", Gauge, &["shard"], "1 while the shard's thread runs.", |input| {
+        shards(input, |shard| u64::from(shard.alive))
     }),
-    Family::new("received_packets_total", Counter, &["shard"], "Packets received.", |scene| {
-        shards(scene, |shard| shard.rx_packets)
+    Family::new("received_packets_total", Counter, &["shard"], "Packets received.", |input| {
+        shards(input, |shard| shard.rx_packets)
     }),
-    Family::new("received_bytes_total", Counter, &["shard"], "UDP payload bytes received.", |scene| {
-        shards(scene, |shard| shard.rx_bytes)
+    Family::new("received_bytes_total", Counter, &["shard"], "UDP payload bytes received.", |input| {
+        shards(input, |shard| shard.rx_bytes)
     }),
-    Family::new("sent_packets_total", Counter, &["shard"], "Packets sent.", |scene| {
-        shards(scene, |shard| shard.tx_packets)
+    Family::new("sent_packets_total", Counter, &["shard"], "Packets sent.", |input| {
+        shards(input, |shard| shard.tx_packets)
     }),
-    Family::new("sent_bytes_total", Counter, &["shard"], "UDP payload bytes sent.", |scene| {
-        shards(scene, |shard| shard.tx_bytes)
+    Family::new("sent_bytes_total", Counter, &["shard"], "UDP payload bytes sent.", |input| {
+        shards(input, |shard| shard.tx_bytes)
     }),
-    Family::new("receive_overflows_total", Counter, &["shard"], "Packets lost to a full receive buffer.", |scene| {
-        shards(scene, |shard| shard.rx_overflows)
+    Family::new("receive_overflows_total", Counter, &["shard"], "Packets lost to a full receive buffer.", |input| {
+        shards(input, |shard| shard.rx_overflows)
     }),
-    Family::new("send_failures_total", Counter, &["shard"], "Packets that could not be sent.", |scene| {
-        shards(scene, |shard| shard.tx_failures)
+    Family::new("send_failures_total", Counter, &["shard"], "Packets that could not be sent.", |input| {
+        shards(input, |shard| shard.tx_failures)
     }),
-    Family::new("unroutable_total", Counter, &["shard"], "Packets that led to no port.", |scene| {
-        shards(scene, |shard| shard.unroutable)
+    Family::new("unroutable_total", Counter, &["shard"], "Packets that led to no port.", |input| {
+        shards(input, |shard| shard.unroutable)
     }),
     Family::new(
         "port_up",
         Gauge,
         &["port", "peer"],
-        "In a fabric: 1 while the switch at the other end is heard; hosts count as there.",
-        |scene| ports(scene, |port| u64::from(port.up)),
+        "In a fabric: 1 while the switch at the other end sends hellos; hosts count as up.",
+        |input| ports(input, |port| u64::from(port.up)),
     ),
-    Family::new("port_queued_bytes", Gauge, &["port", "peer"], "Bytes that wait at a port, as on the wire.", |scene| {
-        ports(scene, |port| port.queued_bytes)
+    Family::new("port_queued_bytes", Gauge, &["port", "peer"], "Bytes that wait at a port, as on the wire.", |input| {
+        ports(input, |port| port.queued_bytes)
     }),
-    Family::new("port_sent_packets_total", Counter, &["port", "peer"], "Packets that left a port.", |scene| {
-        ports(scene, |port| port.tx_packets)
+    Family::new("port_sent_packets_total", Counter, &["port", "peer"], "Packets that left a port.", |input| {
+        ports(input, |port| port.tx_packets)
     }),
-    Family::new("port_sent_bytes_total", Counter, &["port", "peer"], "UDP payload bytes that left a port.", |scene| {
-        ports(scene, |port| port.tx_bytes)
+    Family::new("port_sent_bytes_total", Counter, &["port", "peer"], "UDP payload bytes that left a port.", |input| {
+        ports(input, |port| port.tx_bytes)
     }),
-    Family::new("port_drops_total", Counter, &["port", "peer"], "Packets that did not fit a port's queue.", |scene| {
-        ports(scene, |port| port.tx_drops)
+    Family::new("port_drops_total", Counter, &["port", "peer"], "Packets that did not fit a port's queue.", |input| {
+        ports(input, |port| port.tx_drops)
     }),
-    Family::new("port_marks_total", Counter, &["port", "peer"], "Packets that were marked at a port (ECN).", |scene| {
-        ports(scene, |port| port.tx_marks)
+    Family::new("port_marks_total", Counter, &["port", "peer"], "Packets that were marked at a port (ECN).", |input| {
+        ports(input, |port| port.tx_marks)
     }),
     Family::new(
         "port_pauses_given_total",
         Counter,
         &["port", "peer"],
-        "In a lossless fabric: how often the other end of a port was told to pause.",
-        |scene| ports(scene, |port| port.pauses_given),
+        "In a lossless fabric: how often the other end of a port was paused.",
+        |input| ports(input, |port| port.pauses_given),
     ),
     Family::new(
         "port_pauses_taken_total",
         Counter,
         &["port", "peer"],
-        "In a lossless fabric: how often a port paused because the other end said so.",
-        |scene| ports(scene, |port| port.pauses_taken),
+        "In a lossless fabric: how often a port paused for the other end.",
+        |input| ports(input, |port| port.pauses_taken),
     ),
     Family::new(
         "port_held_bytes",
         Gauge,
         &["port", "peer"],
         "In a lossless fabric: bytes that came in by a port and wait in the switch.",
-        |scene| ports(scene, |port| port.held_bytes),
+        |input| ports(input, |port| port.held_bytes),
     ),
     Family::new(
         "port_received_packets_total",
         Counter,
         &["port", "peer"],
         "Packets that came in by a port.",
-        |scene| ports(scene, |port| port.rx_packets),
+        |input| ports(input, |port| port.rx_packets),
     ),
     Family::new(
         "port_received_bytes_total",
         Counter,
         &["port", "peer"],
         "UDP payload bytes that came in by a port.",
-        |scene| ports(scene, |port| port.rx_bytes),
+        |input| ports(input, |port| port.rx_bytes),
     ),
-    Family::new("shared_slots", Gauge, &["protocol"], "Slots that a protocol's jobs share.", |scene| {
-        shared(scene, |part| part.slots.into())
+    Family::new("shared_slots", Gauge, &["protocol"], "Slots that a protocol's jobs share.", |input| {
+        shared(input, |shared| shared.slots.into())
     }),
-    Family::new("shared_slots_held", Gauge, &["protocol"], "Those that some job holds.", |scene| {
-        shared(scene, |part| part.slots_held.into())
+    Family::new("shared_slots_held", Gauge, &["protocol"], "Those that some job holds.", |input| {
+        shared(input, |shared| shared.slots_held.into())
     }),
-    Family::new("shared_slots_peak", Gauge, &["protocol"], "The most that were held at once.", |scene| {
-        shared(scene, |part| part.slots_peak.into())
+    Family::new("shared_slots_peak", Gauge, &["protocol"], "The most that were held at once.", |input| {
+        shared(input, |shared| shared.slots_peak.into())
     }),
-    Family::new("shared_memory_bytes", Gauge, &["protocol"], "Bytes of what a protocol's jobs share.", |scene| {
-        shared(scene, |part| part.bytes as f64)
+    Family::new("shared_memory_bytes", Gauge, &["protocol"], "Bytes of what a protocol's jobs share.", |input| {
+        shared(input, |shared| shared.bytes as f64)
     }),
 ];
 
-fn sum(scene: &Scene, value: fn(&JobStatus) -> f64) -> Vec<Series> {
+fn sum(input: &MetricsInput, value: fn(&JobStatus) -> f64) -> Vec<Series> {
     // The sum of no floats would be -0.0, which looks odd in a text.
-    one(scene.status.jobs.iter().fold(0.0, |sum, job| sum + value(job)))
+    one(input.status.jobs.iter().fold(0.0, |sum, job| sum + value(job)))
 }
 
-fn by_protocol(scene: &Scene, value: fn(&Totals) -> u64) -> Vec<Series> {
-    let totals = scene.account.protocols.iter();
+fn by_protocol(input: &MetricsInput, value: fn(&ProtocolTotals) -> u64) -> Vec<Series> {
+    let totals = input.totals.protocols.iter();
     totals.map(|(&protocol, totals)| (vec![protocol.to_owned()], value(totals) as f64)).collect()
 }
 
-fn shards(scene: &Scene, value: fn(&ShardStatus) -> u64) -> Vec<Series> {
-    let shards = scene.status.switch.shards.iter();
+fn shards(input: &MetricsInput, value: fn(&ShardStatus) -> u64) -> Vec<Series> {
+    let shards = input.status.switch.shards.iter();
     shards.map(|shard| (vec![shard.shard.to_string()], value(shard) as f64)).collect()
 }
 
-fn ports(scene: &Scene, value: fn(&PortStatus) -> u64) -> Vec<Series> {
-    let ports = scene.status.switch.fabric.iter().flat_map(|fabric| &fabric.ports);
+fn ports(input: &MetricsInput, value: fn(&PortStatus) -> u64) -> Vec<Series> {
+    let ports = input.status.switch.fabric.iter().flat_map(|fabric| &fabric.ports);
     ports.map(|port| (vec![port.port.to_string(), port.peer.clone()], value(port) as f64)).collect()
 }
 
-fn shared(scene: &Scene, value: fn(&SharedStatus) -> f64) -> Vec<Series> {
-    scene.status.switch.shared.iter().map(|part| (vec![part.protocol.clone()], value(part))).collect()
+fn shared(input: &MetricsInput, value: fn(&SharedStatus) -> f64) -> Vec<Series> {
+    input.status.switch.shared.iter().map(|shared| (vec![shared.protocol.clone()], value(shared))).collect()
 }

@@ -14,7 +14,7 @@ use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
 use crate::api::{ServedBody, from_hex};
-use crate::outbox::Addresses;
+use crate::transmit::Addresses;
 use crate::udp::{Reassembly, UdpPort, key_of};
 
 /// The most elements that a datagram holds.
@@ -32,14 +32,14 @@ pub struct Job {
     pub senders: HashMap<(IpAddr, u16), Addr>,
     /// The address of each receiver.
     pub addresses: Addresses,
-    /// How often each worker has recently asked with pings.
+    /// How often each worker has pinged recently.
     pub asked: HashMap<Addr, Asked>,
-    /// Packets that came in pieces, and the packet that was put together last.
-    pub pieces: Reassembly<Addr>,
-    pub whole: Vec<u8>,
+    /// Packets that arrive in fragments, and the packet that was reassembled last.
+    pub fragments: Reassembly<Addr>,
+    pub reassembled: Vec<u8>,
 }
 
-/// Where the job's members and servers are, if packets pass switches; `None` if the description makes no sense.
+/// Where the job's members and servers are, if packets pass switches; `None` if the description is inconsistent.
 fn plan(body: &ServedBody, world: u16, passes_switch: bool) -> Option<FabricPlan> {
     let Some(fabric) = &body.fabric else {
         return Some(match passes_switch {
@@ -47,21 +47,21 @@ fn plan(body: &ServedBody, world: u16, passes_switch: bool) -> Option<FabricPlan
             false => FabricPlan::default(),
         });
     };
-    let seats = usize::from(world) + usize::from(body.servers);
-    let whole = passes_switch && fabric.hosts.len() == seats && fabric.leaves.len() == seats;
+    let endpoints = usize::from(world) + usize::from(body.servers);
+    let is_complete = passes_switch && fabric.hosts.len() == endpoints && fabric.leaves.len() == endpoints;
     let nodes = |numbers: &[u32]| numbers.iter().copied().map(NodeId).collect();
-    whole.then(|| FabricPlan { hosts: nodes(&fabric.hosts), switches: nodes(&fabric.leaves), roots: [].into() })
+    is_complete.then(|| FabricPlan { hosts: nodes(&fabric.hosts), switches: nodes(&fabric.leaves), roots: [].into() })
 }
 
 impl Job {
-    /// The job's machine, made from the description that the switch at an address has sent. `None` if this build cannot
-    /// make sense of the description.
+    /// The job's machine, from the description that the switch at this address has sent. `None` if this build cannot
+    /// interpret it.
     pub fn new(body: &ServedBody, switch: SocketAddr) -> Option<Job> {
         let world = u16::try_from(body.workers.len()).ok()?;
         JobName::new(&body.name).ok()?;
         let protocol = protocols::named(&body.protocol)?;
         let make = protocol.server_machine()?;
-        // Each server owns a part of the slots. This does not hold if packets pass a switch whose memory jobs share.
+        // Each server owns a shard of the slots, unless packets pass a switch whose memory jobs share.
         let passes_switch = protocol.shared.is_some();
         let shared = body.server < body.servers && (passes_switch || body.slots.is_multiple_of(body.servers));
         let bounded = (1..=Limits::MAX_SLOTS).contains(&body.slots)
@@ -82,7 +82,7 @@ impl Job {
             options: protocol.options.read(&body.options).ok()?,
         };
         let header = job.common();
-        // A server is no worker, so this number is no rank of the job.
+        // The number of a server must differ from the ranks.
         let rank = Rank(world + body.server);
         let config = HostConfig {
             job,
@@ -95,15 +95,15 @@ impl Job {
         let host = make(Values::Elements, &config);
         let workers = body.workers.clone();
         let (senders, addresses) = (HashMap::new(), Addresses::new());
-        let (pieces, whole) = (Reassembly::default(), Vec::new());
+        let (fragments, reassembled) = (Reassembly::default(), Vec::new());
         let asked = HashMap::new();
-        // The first shard of one that stands alone, which has the memory that jobs share, receives where the control API is.
+        // In a standalone switch, shard 0 has the shared memory, and its UDP address is that of the control API.
         let switch = passes_switch.then(|| body.fabric.as_ref().map_or(switch, |fabric| fabric.leaf));
-        Some(Job { header, host, workers, switch, senders, addresses, asked, pieces, whole })
+        Some(Job { header, host, workers, switch, senders, addresses, asked, fragments, reassembled })
     }
 
-    /// Finds the ways to the job's workers, and to the switch between them.
-    pub fn settle_at(&mut self, udp: &UdpPort) {
+    /// Resolves the addresses of the job's workers and of the switch between them.
+    pub fn resolve_addresses(&mut self, udp: &UdpPort) {
         let workers = || (0..).zip(&self.workers).map(|(rank, &at)| (Addr::Worker(Rank(rank)), at));
         let known = || workers().chain(self.switch.map(|at| (Addr::Switch(TreeId(0)), at)));
         self.senders = known().map(|(addr, at)| (key_of(at), addr)).collect();

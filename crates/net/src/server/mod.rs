@@ -1,6 +1,6 @@
 //! A process that offers itself to a switch's jobs as a server, and runs one machine for each job that it is given.
 //!
-//! `offer` keeps the connection to the control plane and hears of jobs. `job` is one of these jobs. `thread` is the one
+//! `offer` keeps the connection to the control plane and learns of jobs. `job` is one of these jobs. `thread` is the one
 //! thread that receives and sends for all jobs, at one UDP port.
 
 mod job;
@@ -14,13 +14,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 use self::offer::Offering;
-use self::thread::{Order, ServerThread};
+use self::thread::{Command, ServerThread};
 use crate::api::OfferBody;
+use crate::client::Token;
 use crate::client::{ClientError, ServerClient};
-use crate::token::Token;
+use crate::os::Waker;
 use crate::udp::UdpPort;
 use crate::udp::path::Path;
-use crate::wake::Waker;
 
 /// How a server is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,15 +76,15 @@ pub enum ServerError {
 
 /// The channel to the thread that serves.
 #[derive(Clone)]
-struct Desk {
-    orders: Sender<Order>,
+struct ThreadHandle {
+    commands: Sender<Command>,
     waker: Arc<Waker>,
 }
 
-impl Desk {
-    fn order(&self, order: Order) {
+impl ThreadHandle {
+    fn send(&self, command: Command) {
         // The call fails only if the thread has ended.
-        let _ = self.orders.send(order);
+        let _ = self.commands.send(command);
         self.waker.wake();
     }
 }
@@ -101,7 +101,7 @@ fn of_this_machine(options: &ServerOptions) -> Result<SocketAddr, ServerError> {
 /// A server that runs until it is stopped or dropped.
 pub struct RunningServer {
     udp: SocketAddr,
-    desk: Desk,
+    thread_handle: ThreadHandle,
     offering: Arc<Offering>,
     thread: Option<JoinHandle<()>>,
 }
@@ -116,14 +116,14 @@ impl RunningServer {
         let incarnation = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         let body = OfferBody::new(incarnation, addr, udp.counters().receive_buffer as u64);
         let token = Token::of_this_process().map_err(ServerError::Token)?;
-        let (orders, received) = channel();
-        let desk = Desk { orders, waker: Arc::new(Waker::new()?) };
-        let state = ServerThread::new(udp, incarnation, received, Arc::clone(&desk.waker));
-        let offering = Arc::new(Offering::new(ServerClient::new(options.switch, token), body, desk.clone()));
+        let (commands, received) = channel();
+        let thread_handle = ThreadHandle { commands, waker: Arc::new(Waker::new()?) };
+        let state = ServerThread::new(udp, incarnation, received, Arc::clone(&thread_handle.waker));
+        let offering = Arc::new(Offering::new(ServerClient::new(options.switch, token), body, thread_handle.clone()));
         // The thread must run before the offer, because the switch asks at the socket whether it is ours.
         let thread = Builder::new().name("server".into()).spawn(move || state.run())?;
         // From here on, dropping the value takes the offer back.
-        let server = RunningServer { udp: addr, desk, offering, thread: Some(thread) };
+        let server = RunningServer { udp: addr, thread_handle, offering, thread: Some(thread) };
         server.offering.ask()?;
         let offering = Arc::clone(&server.offering);
         Builder::new().name("offer".into()).spawn(move || offering.run())?;
@@ -142,7 +142,7 @@ impl RunningServer {
 impl Drop for RunningServer {
     fn drop(&mut self) {
         self.offering.stop();
-        self.desk.order(Order::Stop);
+        self.thread_handle.send(Command::Stop);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

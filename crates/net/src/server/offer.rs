@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use tributary_proto::contract::ids::JobId;
 
-use super::Desk;
+use super::ThreadHandle;
 use super::job::Job;
-use super::thread::Order;
+use super::thread::Command;
 use crate::api::{OfferBody, OfferReply};
 use crate::client::{ClientError, ServerClient};
 
-/// The pause after a question that failed. A switch that was started again gets its servers back by this.
+/// The pause after a request that failed. A restarted switch gets its servers back by the next request.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The offer, and the jobs that the switch has given the server.
 pub struct Offering {
     client: ServerClient,
-    desk: Desk,
+    thread_handle: ThreadHandle,
     state: Mutex<State>,
     stopping: AtomicBool,
 }
@@ -33,13 +33,13 @@ struct State {
 }
 
 impl Offering {
-    /// An offer to a switch. The thread behind the desk serves.
-    pub fn new(client: ServerClient, body: OfferBody, desk: Desk) -> Offering {
+    /// An offer to a switch; the jobs go to this thread.
+    pub fn new(client: ServerClient, body: OfferBody, thread_handle: ThreadHandle) -> Offering {
         let state = Mutex::new(State { body, jobs: BTreeMap::new() });
-        Offering { client, desk, state, stopping: AtomicBool::new(false) }
+        Offering { client, thread_handle, state, stopping: AtomicBool::new(false) }
     }
 
-    /// Asks again and again until the server ends. No thread waits for this thread.
+    /// Renews the offer until the server ends. No thread waits for this thread.
     pub fn run(&self) {
         let mut answered = true;
         while !self.stopping.load(Ordering::Acquire) {
@@ -58,7 +58,7 @@ impl Offering {
         }
     }
 
-    /// Asks one question and takes its answer.
+    /// Makes one request and takes its answer.
     pub fn ask(&self) -> Result<(), ClientError> {
         let body = self.state().body.clone();
         let answer = self.client.offer(&body);
@@ -75,7 +75,7 @@ impl Offering {
             let stays = stays(id, key);
             if !stays {
                 tracing::info!(id = id.0, "a job is over");
-                self.desk.order(Order::End(*id));
+                self.thread_handle.send(Command::End(*id));
             }
             stays
         });
@@ -88,10 +88,10 @@ impl Offering {
                 Some(job) => {
                     let (name, server) = (&body.name, body.server);
                     tracing::info!(job = %name, id = id.0, server, workers = body.workers.len(), "a job to serve");
-                    self.desk.order(Order::Serve(Box::new(job)));
+                    self.thread_handle.send(Command::Serve(Box::new(job)));
                     state.jobs.insert(id, body.key);
                 }
-                None => tracing::error!(job = %body.name, "the switch gave a job that makes no sense here"),
+                None => tracing::error!(job = %body.name, "the switch assigned a job that this build cannot interpret"),
             }
         }
     }
@@ -101,7 +101,7 @@ impl Offering {
         self.stopping.store(true, Ordering::Release);
         let incarnation = self.state().body.incarnation.clone();
         if let Err(error) = self.client.retire(incarnation) {
-            tracing::debug!(%error, "the switch did not hear that the server ends; it notices the closed connection");
+            tracing::debug!(%error, "the switch did not receive the end of the offer; it notices the closed connection");
         }
     }
 

@@ -18,20 +18,19 @@ use tributary_proto::contract::wire::{Common, kind};
 
 use super::job::Job;
 use crate::challenge;
-use crate::clock::{self, Clock};
-use crate::outbox::{Addresses, Outbox};
-use crate::udp::probe;
+use crate::os::{self, Clock, Waker};
+use crate::transmit::{Addresses, Outbox};
+use crate::udp::path;
 use crate::udp::{Inbox, Message, Reassembly, Segments, UdpPort, key_of};
-use crate::wake::{self, Waker};
 
-/// The most batches that are received before orders and timers get their turn again.
+/// The most batches that are received before commands and timers get their turn again.
 const BATCHES_IN_A_TURN: usize = 16;
 /// The number of workers whose runs are gathered at the same time. Results go to all workers in turn.
-const LANES: usize = 64;
+const RECEIVERS: usize = 64;
 
-/// An order to the thread.
-pub enum Order {
-    /// Serves a job, in place of any job with its id.
+/// A command to the thread.
+pub enum Command {
+    /// Serves a job, in range of any job with its id.
     Serve(Box<Job>),
     /// Ends a job.
     End(JobId),
@@ -44,30 +43,30 @@ pub struct ServerThread {
     clock: Clock,
     udp: UdpPort,
     inbox: Inbox,
-    outbox: Outbox<LANES>,
+    outbox: Outbox<RECEIVERS>,
     jobs: BTreeMap<JobId, Job>,
     /// The incarnation in the switch's questions to this process.
     incarnation: u64,
-    orders: Receiver<Order>,
+    commands: Receiver<Command>,
     waker: Arc<Waker>,
 }
 
 impl ServerThread {
     /// A server without jobs.
-    pub fn new(udp: UdpPort, incarnation: u64, orders: Receiver<Order>, waker: Arc<Waker>) -> ServerThread {
+    pub fn new(udp: UdpPort, incarnation: u64, commands: Receiver<Command>, waker: Arc<Waker>) -> ServerThread {
         let (inbox, outbox, jobs) = (Inbox::new(), Outbox::new(), BTreeMap::new());
-        ServerThread { clock: Clock::start(), udp, inbox, outbox, jobs, incarnation, orders, waker }
+        ServerThread { clock: Clock::start(), udp, inbox, outbox, jobs, incarnation, commands, waker }
     }
 
-    /// Runs until the thread is told to stop.
+    /// Runs until [`Command::Stop`].
     pub fn run(mut self) {
         loop {
             let due = self.jobs.values().filter_map(|job| job.host.poll_timeout()).min();
-            let timeout = due.map(|due| clock::duration(due.since(self.clock.now())));
-            let ready = wake::wait(self.udp.as_fd(), &self.waker, timeout);
+            let timeout = due.map(|due| os::to_duration(due.since(self.clock.now())));
+            let ready = os::wait(self.udp.as_fd(), &self.waker, timeout);
             if ready.woken {
                 self.waker.clear();
-                if !self.obey() {
+                if !self.handle_commands() {
                     return;
                 }
             }
@@ -78,16 +77,16 @@ impl ServerThread {
         }
     }
 
-    /// Carries out the orders. False if the thread must end.
-    fn obey(&mut self) -> bool {
+    /// Handles the commands. False if the thread must end.
+    fn handle_commands(&mut self) -> bool {
         loop {
-            match self.orders.try_recv() {
-                Ok(Order::Serve(mut job)) => {
-                    job.settle_at(&self.udp);
+            match self.commands.try_recv() {
+                Ok(Command::Serve(mut job)) => {
+                    job.resolve_addresses(&self.udp);
                     self.jobs.insert(job.header.job, *job);
                 }
-                Ok(Order::End(id)) => drop(self.jobs.remove(&id)),
-                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Ok(Command::End(id)) => drop(self.jobs.remove(&id)),
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
@@ -110,97 +109,109 @@ impl ServerThread {
     /// turn of its machine.
     fn handle_message(&mut self, now: Time, message: Message) {
         let mut left = message.segments().peekable();
-        while let Some(place) = left.peek().cloned() {
-            let common = Common::parse(&self.inbox.memory[place.clone()]);
-            if let Some(answer) = challenge::answer(&self.inbox.memory[place.clone()], self.incarnation) {
+        while let Some(range) = left.peek().cloned() {
+            let common = Common::parse(&self.inbox.memory[range.clone()]);
+            if let Some(answer) = challenge::answer(&self.inbox.memory[range.clone()], self.incarnation) {
                 let to = self.udp.destination(message.from);
                 self.udp.send(&to, &[IoSlice::new(&answer)], answer.len(), Ecn::NotCapable);
             }
-            // The packet may belong to a job that is over, or come from a stranger.
+            // The packet may belong to a job that is over, or come from an address of no job.
             let job = common.ok().and_then(|common| self.jobs.get_mut(&common.job));
             let sender = job.as_ref().and_then(|job| job.senders.get(&key_of(message.from))).copied();
             let (Some(job), Some(from)) = (job, sender) else {
                 left.next();
                 continue;
             };
-            let Job { header, host, addresses, asked, pieces, whole, .. } = job;
+            let Job { header, host, addresses, asked, fragments, reassembled, .. } = job;
             let ServerThread { udp, inbox, outbox, .. } = self;
             let (header, ecn) = (*header, message.ecn);
-            let mut turn =
-                Turn { now, udp, inbox, outbox, addresses, asked, pieces, whole, header, from, ecn, left: &mut left };
-            drive::host::receive(&mut **host, &mut turn);
-            drive::host::settle(&mut **host, &mut turn);
+            let mut io = ServerIo {
+                now,
+                udp,
+                inbox,
+                outbox,
+                addresses,
+                asked,
+                fragments,
+                reassembled,
+                header,
+                from,
+                ecn,
+                left: &mut left,
+            };
+            drive::host::receive(&mut **host, &mut io);
+            drive::host::settle(&mut **host, &mut io);
         }
     }
 
     fn handle_timeouts(&mut self) {
         let now = self.clock.now();
         let ServerThread { udp, inbox, outbox, jobs, .. } = self;
-        for Job { header, host, addresses, asked, pieces, whole, .. } in jobs.values_mut() {
+        for Job { header, host, addresses, asked, fragments, reassembled, .. } in jobs.values_mut() {
             if drive::host::handle_timeout(&mut **host, now) {
                 let mut none = Segments::default().peekable();
                 let (header, from, ecn) = (*header, Addr::Switch(Default::default()), Ecn::NotCapable);
                 let (inbox, outbox) = (&mut *inbox, &mut *outbox);
-                let mut turn = Turn {
+                let mut io = ServerIo {
                     now,
                     udp,
                     inbox,
                     outbox,
                     addresses,
                     asked,
-                    pieces,
-                    whole,
+                    fragments,
+                    reassembled,
                     header,
                     from,
                     ecn,
                     left: &mut none,
                 };
-                drive::host::settle(&mut **host, &mut turn);
+                drive::host::settle(&mut **host, &mut io);
             }
         }
     }
 }
 
-/// A machine's surroundings for packets of one sender.
-struct Turn<'a> {
+/// The I/O of a machine for packets of one sender.
+struct ServerIo<'a> {
     now: Time,
     udp: &'a mut UdpPort,
     inbox: &'a mut Inbox,
-    outbox: &'a mut Outbox<LANES>,
+    outbox: &'a mut Outbox<RECEIVERS>,
     addresses: &'a mut Addresses,
     asked: &'a mut HashMap<Addr, Asked>,
-    pieces: &'a mut Reassembly<Addr>,
-    whole: &'a mut Vec<u8>,
+    fragments: &'a mut Reassembly<Addr>,
+    reassembled: &'a mut Vec<u8>,
     header: Common,
     from: Addr,
     ecn: Ecn,
     left: &'a mut std::iter::Peekable<Segments>,
 }
 
-impl Turn<'_> {
-    /// Handles a packet of a kind that all protocols share: it gives a member the sign of life that it asks for, and
-    /// returns the packet that a last piece completes.
-    fn handle_shared(&mut self, common: Common, place: Range<usize>) -> Option<Vec<u8>> {
-        let packet = &mut self.inbox.memory[place];
+impl ServerIo<'_> {
+    /// Handles a packet of a kind that all protocols share: answers a member's ping, or returns the packet that a last
+    /// fragment completes.
+    fn handle_shared(&mut self, common: Common, range: Range<usize>) -> Option<Vec<u8>> {
+        let packet = &mut self.inbox.memory[range];
         match common.kind {
-            // The questions of one member must not become a load for other jobs.
+            // The pings of one member must not become a load for other jobs.
             kind::PING if !self.asked.entry(self.from).or_default().again(self.now) => None,
             kind::PING => {
                 let to = self.addresses.get_mut(&self.from)?;
-                if let Some(limit) = probe::said(packet) {
+                if let Some(limit) = path::advertised_limit(packet) {
                     to.set_limit(limit);
                 }
                 Common { kind: kind::PONG, ..common }.emit(packet);
                 self.udp.send(to, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
                 None
             }
-            kind::PIECE => self.pieces.add(self.from, packet),
+            kind::PIECE => self.fragments.add(self.from, packet),
             _ => None,
         }
     }
 }
 
-impl HostIo for Turn<'_> {
+impl HostIo for ServerIo<'_> {
     fn now(&self) -> Time {
         self.now
     }
@@ -210,21 +221,24 @@ impl HostIo for Turn<'_> {
         loop {
             let bytes = &self.inbox.memory[self.left.peek()?.clone()];
             let common = Common::parse(bytes).ok().filter(|common| common.job == self.header.job)?;
-            let place = self.left.next()?;
+            let range = self.left.next()?;
             if common.kind < kind::FIRST_OWN {
                 let is_ours = Common { kind: 0, ..common } == self.header;
-                let Some(whole) = is_ours.then(|| self.handle_shared(common, place)).flatten() else { continue };
-                *self.whole = whole;
-                return Some((self.from, Packet { bytes: self.whole, wire_len: self.whole.len(), ecn: self.ecn }));
+                let Some(reassembled) = is_ours.then(|| self.handle_shared(common, range)).flatten() else { continue };
+                *self.reassembled = reassembled;
+                return Some((
+                    self.from,
+                    Packet { bytes: self.reassembled, wire_len: self.reassembled.len(), ecn: self.ecn },
+                ));
             }
-            let bytes = &self.inbox.memory[place];
+            let bytes = &self.inbox.memory[range];
             return Some((self.from, Packet { bytes, wire_len: bytes.len(), ecn: self.ecn }));
         }
     }
 
     #[inline]
     fn room(&mut self, longest: usize) -> &mut [u8] {
-        self.outbox.room(longest, self.addresses, self.udp)
+        self.outbox.buffer(longest, self.addresses, self.udp)
     }
 
     #[inline]

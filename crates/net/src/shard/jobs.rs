@@ -1,14 +1,18 @@
-//! The data of a shard's installed jobs besides their machines: rates, and the progress of ranks.
+//! What a shard keeps of its jobs besides their machines: rates, the progress of ranks, and the totals of the machines that
+//! jobs share.
+
+use std::collections::BTreeMap;
 
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::{JobId, JobKey};
-use tributary_proto::contract::pipeline::Pipeline;
-use tributary_proto::contract::time::Time;
+use tributary_proto::contract::metric::{self, Metric, MetricValue};
+use tributary_proto::contract::pipeline::{JobReport, Pipeline};
+use tributary_proto::contract::switch::SharedReport;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::Common;
 
 use super::ShardJob;
-use super::rates::Rates;
-use crate::progress::{OfRanks, Progress};
+use crate::progress::{Progress, RankProgress};
 
 /// Installed jobs, by ascending id.
 #[derive(Default)]
@@ -18,14 +22,14 @@ struct Job {
     id: JobId,
     key: JobKey,
     rates: Rates,
-    progress: OfRanks,
+    progress: RankProgress,
 }
 
 impl Jobs {
     /// Adds a job that was not installed before.
     pub fn begin(&mut self, id: JobId, key: JobKey, world: u16) {
         let at = self.0.partition_point(|other| other.id < id);
-        self.0.insert(at, Job { id, key, rates: Rates::default(), progress: OfRanks::new(world) });
+        self.0.insert(at, Job { id, key, rates: Rates::default(), progress: RankProgress::new(world) });
     }
 
     /// Removes a job.
@@ -33,13 +37,13 @@ impl Jobs {
         self.0.retain(|job| job.id != id);
     }
 
-    /// Notes what a member of a job says of a rank's progress.
-    pub fn hear(&mut self, now: Time, common: &Common, progress: Progress) -> Result<(), DropReason> {
+    /// Records a member's report of a rank's progress.
+    pub fn on_progress(&mut self, now: Time, common: &Common, progress: Progress) -> Result<(), DropReason> {
         let job = self.0.iter_mut().find(|job| job.id == common.job).ok_or(DropReason::UnknownJob)?;
         if job.key != common.key {
             return Err(DropReason::WrongKey);
         }
-        job.progress.hear(now, progress)
+        job.progress.record(now, progress)
     }
 
     /// Each job as an operator sees it.
@@ -52,5 +56,100 @@ impl Jobs {
             Some(ShardJob { id: *id, packets_per_s, blocks_per_s, report, absent, progress })
         };
         self.0.iter_mut().filter_map(of).collect()
+    }
+}
+
+/// Samples that follow each other faster than this share one interval.
+const INTERVAL: Span = Span::from_millis(500);
+
+/// Rates over the last interval.
+#[derive(Default)]
+pub struct Rates {
+    /// Members' packets per second.
+    pub packets_per_s: f64,
+    /// Completed sums per second.
+    pub blocks_per_s: f64,
+    last: Option<Sample>,
+}
+
+struct Sample {
+    at: Time,
+    packets: u64,
+    blocks: u64,
+}
+
+impl Rates {
+    /// Takes the present counters.
+    pub fn update(&mut self, now: Time, report: &JobReport) {
+        let blocks = report.machine.as_ref().map_or(0, |machine| machine.blocks_completed);
+        let sample = Sample { at: now, packets: report.packets, blocks };
+        if let Some(last) = &self.last {
+            let interval = now.since(last.at);
+            if interval < INTERVAL {
+                return;
+            }
+            let per_s = |count: u64| count as f64 / interval.as_secs_f64();
+            self.packets_per_s = per_s(sample.packets.saturating_sub(last.packets));
+            self.blocks_per_s = per_s(sample.blocks.saturating_sub(last.blocks));
+        }
+        self.last = Some(sample);
+    }
+}
+
+/// The machines that jobs share, as operators see them: what a machine has counted stays counted when it is removed
+/// because other jobs need its memory. By protocol code, the counters of removed machines.
+#[derive(Default)]
+pub struct SharedMachines(BTreeMap<u8, Vec<Metric>>);
+
+impl SharedMachines {
+    /// Removes the machine that the jobs of a protocol share, after the last of these jobs; false if there is none.
+    pub fn remove(&mut self, pipeline: &mut Pipeline, protocol: u8) -> bool {
+        if let Some(report) = pipeline.shared(protocol) {
+            let past = self.0.entry(protocol).or_default();
+            metric::combine(past, &report.metrics);
+            // Gauges of a removed machine are zero.
+            for metric in past {
+                if let MetricValue::Gauge(value) = &mut metric.value {
+                    *value = 0.0;
+                }
+            }
+        }
+        pipeline.unshare(protocol)
+    }
+
+    /// Code, state and bytes of each machine; a removed one has no bytes.
+    pub fn report(&self, pipeline: &Pipeline) -> Vec<(u8, SharedReport, usize)> {
+        let mut all: BTreeMap<u8, (SharedReport, usize)> = BTreeMap::new();
+        for (&code, past) in &self.0 {
+            all.insert(code, (SharedReport { metrics: past.clone(), ..SharedReport::default() }, 0));
+        }
+        for (code, report, bytes) in pipeline.all_shared() {
+            let mut metrics = self.0.get(&code).cloned().unwrap_or_default();
+            metric::combine(&mut metrics, &report.metrics);
+            all.insert(code, (SharedReport { metrics, ..report }, bytes));
+        }
+        all.into_iter().map(|(code, (report, bytes))| (code, report, bytes)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_proto::contract::drop_reason::DropCounters;
+
+    fn report(packets: u64) -> JobReport {
+        let (drops, last_seen) = (DropCounters::default(), Vec::new());
+        JobReport { machine: None, fault: None, memory_bytes: 0, packets, drops, last_seen, others_last_seen: None }
+    }
+
+    #[test]
+    fn a_rate_is_the_difference_over_the_interval_between_two_samples() {
+        let mut rates = Rates::default();
+        rates.update(Time::ZERO, &report(100));
+        assert_eq!(rates.packets_per_s, 0.0);
+        rates.update(Time::ZERO + Span::from_millis(2_000), &report(500));
+        assert_eq!(rates.packets_per_s, 200.0);
+        rates.update(Time::ZERO + Span::from_millis(2_001), &report(900));
+        assert_eq!(rates.packets_per_s, 200.0, "one millisecond is too short an interval");
     }
 }

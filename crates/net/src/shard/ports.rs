@@ -1,11 +1,19 @@
-//! The ports of a shard: remote UDP addresses that some job has named, and the groups to which jobs multicast.
+//! The ports of a shard: remote UDP addresses that jobs have named, and the groups to which jobs multicast ([`Ports`]).
+//! [`Forwarder`] sends to them in runs, and [`Uplinks`] exchanges keepalives with parent switches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
-use tributary_proto::contract::ids::{GroupId, PortId};
+use tributary_proto::contract::ids::{GroupId, JobId, PortId};
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::switch::Verdict;
+use tributary_proto::contract::time::Time;
+use tributary_proto::contract::wire::Common;
 
-use crate::udp::{Destination, key_of};
+use crate::udp::path::{self, MtuProbe};
+use crate::udp::{Batches, Destination, Run, UdpPort, key_of};
 
 /// The owner of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +27,7 @@ pub enum Owner {
 struct Port {
     key: (IpAddr, u16),
     owner: Owner,
-    /// The way to the address; `None` once the address belongs to another owner.
+    /// The destination; `None` once the address belongs to another owner.
     destination: Option<Destination>,
     /// Jobs that name this address.
     jobs: usize,
@@ -39,16 +47,16 @@ pub struct Member {
 #[derive(Default)]
 pub struct Ports {
     ports: Vec<Option<Port>>,
-    /// The lowest free port is taken first, because some machines tell only the first ports apart.
+    /// The lowest free port is taken first, because some machines distinguish only the first ports.
     free: BTreeSet<PortId>,
     by_address: HashMap<(IpAddr, u16), PortId>,
     groups: BTreeMap<GroupId, Vec<PortId>>,
-    /// The ports to the switches above, by the group of their job.
+    /// The ports to parent switches, by the group of their job.
     uplinks: BTreeMap<GroupId, PortId>,
 }
 
 impl Ports {
-    /// The port of a remote address; [`PortId::UNKNOWN`] for strangers.
+    /// The port of a remote address; [`PortId::UNKNOWN`] for unknown addresses.
     pub fn of(&self, address: SocketAddr) -> PortId {
         self.by_address.get(&key_of(address)).copied().unwrap_or(PortId::UNKNOWN)
     }
@@ -58,7 +66,7 @@ impl Ports {
         self.ports.get(port.index())?.as_ref()?.destination.as_ref()
     }
 
-    /// Sets the longest packet that reaches the remote behind a port, as that remote says.
+    /// Sets the longest packet that reaches the remote behind a port, as that remote reports.
     pub fn set_limit(&mut self, port: PortId, limit: Option<usize>) {
         let entry = self.ports.get_mut(port.index()).and_then(Option::as_mut);
         if let Some(destination) = entry.and_then(|port| port.destination.as_mut()) {
@@ -71,12 +79,12 @@ impl Ports {
         self.groups.get(&group).map_or(&[], Vec::as_slice)
     }
 
-    /// The switch above a group, if there is one.
-    pub fn above(&self, group: GroupId) -> Option<&Destination> {
+    /// The parent switch of a group, if there is one.
+    pub fn parent(&self, group: GroupId) -> Option<&Destination> {
         self.destination(*self.uplinks.get(&group)?)
     }
 
-    /// Names the members of a group, by rank; `None` if no ports are left, and then nothing has changed.
+    /// Adds the members of a group, by rank; `None` if no ports are left, and then nothing has changed.
     pub fn add_group(&mut self, group: GroupId, members: Vec<Member>) -> Option<Vec<PortId>> {
         self.remove_group(group);
         if members.len() > PortId::UNKNOWN.index() - self.used() {
@@ -91,17 +99,17 @@ impl Ports {
         Some(ports)
     }
 
-    /// Names the switch above a group; `None` if no ports are left.
-    pub fn add_uplink(&mut self, group: GroupId, above: SocketAddr, destination: Destination) -> Option<PortId> {
+    /// Adds the parent switch of a group; `None` if no ports are left.
+    pub fn add_uplink(&mut self, group: GroupId, parent: SocketAddr, destination: Destination) -> Option<PortId> {
         if self.used() >= PortId::UNKNOWN.index() {
             return None;
         }
-        let port = self.add(above, Owner::Switch, destination);
+        let port = self.add(parent, Owner::Switch, destination);
         self.uplinks.insert(group, port);
         Some(port)
     }
 
-    /// Forgets a group and its uplink, and their addresses if no other group names them; returns the ports of these
+    /// Removes a group and its uplink, and their addresses if no other group names them; returns the ports of these
     /// addresses.
     pub fn remove_group(&mut self, group: GroupId) -> Vec<PortId> {
         let mut gone = Vec::new();
@@ -133,9 +141,8 @@ impl Ports {
         if let Some(&port) = self.by_address.get(&key) {
             let used = self.ports[port.index()].as_mut().expect("a named port is in use");
             if used.owner == owner {
-                // A switch has one socket, and asks from it at the address that it uses now. The way there is the same
-                // as before.
-                let destination = destination.along(used.destination.as_ref());
+                // A switch has one socket, and the path to it is the same as before.
+                let destination = destination.with_limit_of(used.destination.as_ref());
                 (used.jobs, used.destination) = (used.jobs + 1, Some(destination));
                 return port;
             }
@@ -148,6 +155,124 @@ impl Ports {
         self.ports[port.index()] = Some(Port { key, owner, destination: Some(destination), jobs: 1 });
         self.by_address.insert(key, port);
         port
+    }
+}
+
+/// The number of verdicts whose runs are gathered at the same time: one for all members, and those for single members.
+const VERDICTS: usize = 16;
+
+/// Sends the packets of verdicts. Packets of one length with the same verdict leave in one call for each receiver, straight
+/// from the memory into which they were received.
+pub struct Forwarder {
+    batches: Batches<Verdict, VERDICTS>,
+    /// The number of packets for which there was no port.
+    unroutable: u64,
+}
+
+impl Forwarder {
+    /// Nothing gathered.
+    pub fn new() -> Forwarder {
+        Forwarder { batches: Batches::new(Verdict::Consume), unroutable: 0 }
+    }
+
+    /// The number of packets for which there was no port.
+    pub fn unroutable(&self) -> u64 {
+        self.unroutable
+    }
+
+    /// True if nothing is gathered.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Takes the packet at `range` in `memory`. Sends a run if the packet does not continue it, or needs its batch.
+    pub fn push(
+        &mut self,
+        range: Range<usize>,
+        ecn: Ecn,
+        verdict: Verdict,
+        memory: &[u8],
+        ports: &Ports,
+        udp: &mut UdpPort,
+    ) {
+        let unroutable = &mut self.unroutable;
+        self.batches.push(verdict, range, ecn, |to, run| *unroutable += send_run(to, run, memory, ports, udp));
+    }
+
+    /// Sends all packets that were gathered. Their memory is free after that.
+    pub fn flush(&mut self, memory: &[u8], ports: &Ports, udp: &mut UdpPort) {
+        let unroutable = &mut self.unroutable;
+        self.batches.flush(|to, run| *unroutable += send_run(to, run, memory, ports, udp));
+    }
+}
+
+/// Sends a run to the receivers of its verdict. Returns the number of packets for which there was no port.
+fn send_run(verdict: Verdict, run: &Run, memory: &[u8], ports: &Ports, udp: &mut UdpPort) -> u64 {
+    let mut reached = 0;
+    let mut send = |port| run.send(ports.destination(port).inspect(|_| reached += 1).into_iter(), memory, udp);
+    match verdict {
+        Verdict::Port(port) => send(port),
+        Verdict::Multicast(set) => set.iter().for_each(send),
+        Verdict::Group(group) => ports.group(group).iter().for_each(|&port| send(port)),
+        // A star knows only the nodes of its own jobs.
+        Verdict::Route(_) | Verdict::Consume | Verdict::Drop(_) => {}
+    }
+    if reached == 0 { run.packets() as u64 } else { 0 }
+}
+
+struct Uplink {
+    common: Common,
+    port: PortId,
+    mtu: MtuProbe,
+}
+
+/// The paths to parent switches, for all jobs of one shard. The child pings and the parent answers. By this each knows that
+/// the other is alive, and how long a packet the path between them holds.
+#[derive(Default)]
+pub struct Uplinks {
+    uplinks: Vec<Uplink>,
+}
+
+impl Uplinks {
+    /// Adds a job's path to the parent switch, with its longest packet; the first ping is due at once.
+    pub fn add(&mut self, port: PortId, common: Common, full: usize) {
+        self.uplinks.push(Uplink { common, port, mtu: MtuProbe::new(full, full) });
+    }
+
+    /// Removes a job that is gone.
+    pub fn remove(&mut self, job: JobId) {
+        self.uplinks.retain(|uplink| uplink.common.job != job);
+    }
+
+    /// When to ping next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.uplinks.iter().map(|uplink| uplink.mtu.due()).min()
+    }
+
+    /// Handles a pong on this port, which may answer one of this switch's pings.
+    pub fn on_pong(&mut self, ingress: PortId, pong: &[u8], ports: &mut Ports) {
+        let Ok(common) = Common::parse(pong) else { return };
+        let ours = |uplink: &&mut Uplink| uplink.port == ingress && uplink.common == Common { kind: 0, ..common };
+        for uplink in self.uplinks.iter_mut().filter(ours) {
+            uplink.mtu.on_pong(pong.len());
+            ports.set_limit(uplink.port, uplink.mtu.limit());
+        }
+    }
+
+    /// Pings the parent switches, if it is time.
+    pub fn ping(&mut self, now: Time, ports: &mut Ports, udp: &mut UdpPort) {
+        for Uplink { common, port, mtu } in &mut self.uplinks {
+            let lengths = mtu.poll(now);
+            if lengths.is_empty() {
+                continue;
+            }
+            ports.set_limit(*port, mtu.limit());
+            let Some(parent) = ports.destination(*port) else { continue };
+            for len in lengths {
+                let ping = path::ping(*common, len, mtu.limit());
+                udp.send(parent, &[IoSlice::new(&ping)], ping.len(), Ecn::NotCapable);
+            }
+        }
     }
 }
 
@@ -197,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_gets_no_port_and_a_mapped_address_is_the_same_as_the_plain_one() {
+    fn an_unknown_address_gets_no_port_and_a_mapped_address_is_the_same_as_the_plain_one() {
         let mut ports = Ports::default();
         let member = add(&mut ports, 1, &[address(5)], false)[0];
         assert_eq!(ports.of("[::ffff:127.0.0.1]:5".parse().unwrap()), member);

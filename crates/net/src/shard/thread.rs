@@ -1,4 +1,4 @@
-//! A star: the shard of a software switch, which knows the addresses of its jobs' members and of the switches above.
+//! A star: the shard of a standalone switch, which knows the addresses of its jobs' members and of parent switches.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -20,17 +20,14 @@ use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{Common, kind};
 use tributary_proto::switch_options::SwitchOptions;
 
-use super::forward::Forwarder;
-use super::jobs::Jobs;
-use super::ports::{Member, Ports};
-use super::uplink::Uplinks;
+use super::jobs::{Jobs, SharedMachines};
+use super::ports::{Forwarder, Member, Ports, Uplinks};
 use super::{JobInstall, ShardError, ShardReport};
 use crate::challenge::{self, Challenges};
 use crate::event_loop::{Core, Origin, Site};
 use crate::pool_size::{longest_elements, packet_bytes};
 use crate::progress::Progress;
-use crate::sharers::Sharers;
-use crate::udp::probe;
+use crate::udp::path;
 use crate::udp::{Message, Reassembly, UdpPort};
 
 /// A command from a handle to the thread, with the channel for the answer.
@@ -40,44 +37,44 @@ pub enum Command {
     Remove(JobId, oneshot::Sender<bool>),
     Unshare(&'static Protocol, oneshot::Sender<bool>),
     Report(oneshot::Sender<ShardReport>),
-    Challenge { whom: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
+    Challenge { peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
 }
 
 /// What a shard of a star adds to the loop.
 pub struct Star {
     shard: TreeId,
-    /// The incarnation by which switches above know us.
+    /// The incarnation by which parent switches know us.
     incarnation: Option<u64>,
     ports: Ports,
     jobs: Jobs,
     forwarder: Forwarder,
     uplinks: Uplinks,
     challenges: Challenges,
-    /// The pieces of packets that have come in this burst.
-    cut: Vec<(PortId, Ecn, Vec<u8>)>,
-    pieces: Reassembly<PortId>,
+    /// The fragments that have come in this burst.
+    fragments: Vec<(PortId, Ecn, Vec<u8>)>,
+    reassembly: Reassembly<PortId>,
     /// The operator's options for the machines that jobs share.
     switch_options: SwitchOptions,
-    sharers: Sharers,
+    shared_machines: SharedMachines,
 }
 
 impl Site for Star {
     type Command = Command;
     type Ports<'a> = NoQueues;
 
-    fn obey(&mut self, command: Command, core: &mut Core) {
+    fn handle_command(&mut self, command: Command, core: &mut Core) {
         // Sending an answer fails only if nobody waits for it any more.
         match command {
             Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
             Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
             Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
             Command::Unshare(protocol, reply) => {
-                let _ = reply.send(self.sharers.give_up(&mut core.pipeline, protocol.code));
+                let _ = reply.send(self.shared_machines.remove(&mut core.pipeline, protocol.code));
             }
             Command::Report(reply) => drop(reply.send(self.report(core))),
-            Command::Challenge { whom, asked_at, incarnation, questions, reply } => {
-                let to = core.udp.destination_from(asked_at, whom);
-                self.challenges.ask(core.clock.now(), whom, to, incarnation, questions, reply);
+            Command::Challenge { peer, asked_at, incarnation, questions, reply } => {
+                let to = core.udp.destination_from(asked_at, peer);
+                self.challenges.ask(core.clock.now(), peer, to, incarnation, questions, reply);
             }
         }
     }
@@ -98,20 +95,20 @@ impl Site for Star {
         udp: &mut UdpPort,
     ) -> bool {
         // These packets are rare. Packets of jobs have other lengths and kinds.
-        if packet.len() == challenge::LEN && self.converse(from, packet, udp) {
+        if packet.len() == challenge::LEN && self.handle_challenge(from, packet, udp) {
             return false;
         }
         match packet.get(4) {
             Some(&kind::PIECE) => {
-                self.cut.push((ingress, ecn, packet.to_vec()));
+                self.fragments.push((ingress, ecn, packet.to_vec()));
                 false
             }
             Some(&kind::PONG) => {
-                self.uplinks.hear(ingress, packet, &mut self.ports);
+                self.uplinks.on_pong(ingress, packet, &mut self.ports);
                 true
             }
             // If the packet is wrong, the pipeline counts why.
-            Some(&kind::PROGRESS) => self.hear_progress(now, ingress, packet, udp).is_err(),
+            Some(&kind::PROGRESS) => self.on_progress(now, ingress, packet, udp).is_err(),
             _ => true,
         }
     }
@@ -124,20 +121,20 @@ impl Site for Star {
     fn carry_out(
         &mut self,
         verdict: Verdict,
-        place: Range<usize>,
+        range: Range<usize>,
         ecn: Ecn,
         _origin: Origin,
         memory: &[u8],
         udp: &mut UdpPort,
     ) -> bool {
-        // The answer to a ping tells how long a packet reaches the sender of the ping.
-        if let (Verdict::Port(port), Some(&kind::PONG)) = (verdict, memory.get(place.start + 4))
-            && let Some(limit) = probe::said(&memory[place.clone()])
+        // The answer to a ping says how long a packet reaches the sender of the ping.
+        if let (Verdict::Port(port), Some(&kind::PONG)) = (verdict, memory.get(range.start + 4))
+            && let Some(limit) = path::advertised_limit(&memory[range.clone()])
         {
             self.ports.set_limit(port, limit);
         }
-        let verdict = self.way(verdict, &memory[place.clone()]);
-        self.forwarder.push(place, ecn, verdict, memory, &self.ports, udp);
+        let verdict = self.resolve(verdict, &memory[range.clone()]);
+        self.forwarder.push(range, ecn, verdict, memory, &self.ports, udp);
         !self.forwarder.is_empty()
     }
 
@@ -146,20 +143,22 @@ impl Site for Star {
         self.forwarder.flush(memory, &self.ports, udp);
     }
 
-    /// Handles packets that came in pieces, after those that came whole.
+    /// Handles packets that came in fragments, after the others.
     fn after(&mut self, now: Time, core: &mut Core) -> bool {
-        let cut = std::mem::take(&mut self.cut);
-        for (ingress, ecn, piece) in &cut {
-            let admitted = core.pipeline.admits(now, *ingress, piece);
-            let Some(mut whole) = admitted.then(|| self.pieces.add(*ingress, piece)).flatten() else { continue };
-            let mut packet = PacketMut::new(&mut whole, *ecn);
+        let fragments = std::mem::take(&mut self.fragments);
+        for (ingress, ecn, fragment) in &fragments {
+            let admitted = core.pipeline.admits(now, *ingress, fragment);
+            let Some(mut reassembled) = admitted.then(|| self.reassembly.add(*ingress, fragment)).flatten() else {
+                continue;
+            };
+            let mut packet = PacketMut::new(&mut reassembled, *ecn);
             let verdict = core.pipeline.process(now, *ingress, &mut packet, &NoQueues);
             let (len, ecn) = (packet.len, packet.ecn);
-            let verdict = self.way(verdict, &whole[..len]);
-            self.forwarder.push(0..len, ecn, verdict, &whole, &self.ports, &mut core.udp);
-            self.forwarder.flush(&whole, &self.ports, &mut core.udp);
+            let verdict = self.resolve(verdict, &reassembled[..len]);
+            self.forwarder.push(0..len, ecn, verdict, &reassembled, &self.ports, &mut core.udp);
+            self.forwarder.flush(&reassembled, &self.ports, &mut core.udp);
         }
-        !cut.is_empty()
+        !fragments.is_empty()
     }
 
     fn due(&self) -> Option<Time> {
@@ -183,17 +182,17 @@ impl Star {
             forwarder: Forwarder::new(),
             uplinks: Uplinks::default(),
             challenges: Challenges::default(),
-            cut: Vec::new(),
-            pieces: Reassembly::default(),
+            fragments: Vec::new(),
+            reassembly: Reassembly::default(),
             switch_options,
-            sharers: Sharers::default(),
+            shared_machines: SharedMachines::default(),
         }
     }
 
     /// Turns a node into a port, since a star knows only ports. The node's number is that of a member of the packet's
     /// job, or of the server.
     #[inline]
-    fn way(&self, verdict: Verdict, packet: &[u8]) -> Verdict {
+    fn resolve(&self, verdict: Verdict, packet: &[u8]) -> Verdict {
         let Verdict::Route(node) = verdict else { return verdict };
         let Ok(common) = Common::parse(packet) else { return verdict };
         let rank = FabricPlan::rank_in_star(node);
@@ -201,13 +200,13 @@ impl Star {
         port.map_or(verdict, |&port| Verdict::Port(port))
     }
 
-    /// Answers a question of a switch above, or takes an answer to a question of ours. False if the packet is neither.
-    fn converse(&mut self, from: SocketAddr, packet: &[u8], udp: &mut UdpPort) -> bool {
+    /// Answers the challenge of a parent switch, or takes the answer to one of ours. False if the packet is neither.
+    fn handle_challenge(&mut self, from: SocketAddr, packet: &[u8], udp: &mut UdpPort) -> bool {
         let answer = self.incarnation.and_then(|incarnation| challenge::answer(packet, incarnation));
         if let Some(answer) = &answer {
             udp.send(&udp.destination(from), &[IoSlice::new(answer)], answer.len(), Ecn::NotCapable);
         }
-        answer.is_some() || self.challenges.hear(from, packet)
+        answer.is_some() || self.challenges.on_response(from, packet)
     }
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
@@ -229,19 +228,19 @@ impl Star {
         if let Some(shared) = &protocol.shared {
             return self.install_shared(protocol, shared, config, members, core);
         }
-        let mut above = None;
+        let mut uplink = None;
         if let Some((addr, child)) = parent {
             let Some(port) = self.ports.add_uplink(group, addr, core.udp.destination(addr)) else {
                 self.ports.remove_group(group);
                 return Err(no_ports);
             };
-            above = Some(Parent { port, child });
+            uplink = Some(Parent { port, child });
             let common = Common { protocol: protocol.code, kind: 0, job: id, key };
             self.uplinks.add(port, common, packet_bytes(protocol, config.elements_per_packet));
         }
-        let others = above.iter().map(|parent| parent.port).collect();
+        let others = uplink.iter().map(|parent| parent.port).collect();
         let config =
-            SwitchConfig { job: config, tree: self.shard, members: members.clone(), below, group, parent: above };
+            SwitchConfig { job: config, tree: self.shard, members: members.clone(), below, group, parent: uplink };
         let machine: Option<Box<dyn Switch>> = protocol.switch(Values::Elements, &config);
         let job = InstalledJob { protocol: protocol.code, key, members, others, machine };
         core.pipeline.install(id, job);
@@ -249,8 +248,8 @@ impl Star {
         Ok(())
     }
 
-    /// A job that uses the machine that its protocol's jobs share. The first one brings the machine. It then stays until others
-    /// need its memory: what it has counted is of all jobs.
+    /// Installs a job that uses its protocol's shared machine. The first such job installs the machine, which then stays
+    /// until other jobs need its memory.
     fn install_shared(
         &mut self,
         protocol: &'static Protocol,
@@ -282,22 +281,16 @@ impl Star {
         Ok(())
     }
 
-    /// Notes the progress of a rank, which may be the sender or a rank below it. The switch above hears it too.
-    fn hear_progress(
-        &mut self,
-        now: Time,
-        ingress: PortId,
-        packet: &[u8],
-        udp: &mut UdpPort,
-    ) -> Result<(), DropReason> {
+    /// Records the progress of a rank, which may be the sender or a rank below it, and forwards it to the parent switch.
+    fn on_progress(&mut self, now: Time, ingress: PortId, packet: &[u8], udp: &mut UdpPort) -> Result<(), DropReason> {
         let common = Common::parse(packet)?;
         let group = group_of(common.job);
         if !self.ports.group(group).contains(&ingress) {
             return Err(DropReason::NotAMember);
         }
-        self.jobs.hear(now, &common, Progress::parse(packet)?)?;
-        if let Some(above) = self.ports.above(group) {
-            udp.send(above, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
+        self.jobs.on_progress(now, &common, Progress::parse(packet)?)?;
+        if let Some(parent) = self.ports.parent(group) {
+            udp.send(parent, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
         }
         Ok(())
     }
@@ -306,7 +299,7 @@ impl Star {
         self.jobs.remove(job);
         self.uplinks.remove(job);
         for port in self.ports.remove_group(group_of(job)) {
-            self.pieces.forget(port);
+            self.reassembly.remove(port);
         }
         core.pipeline.remove(job)
     }
@@ -314,9 +307,9 @@ impl Star {
     fn report(&mut self, core: &Core) -> ShardReport {
         let now = core.clock.now();
         let jobs = self.jobs.report(now, &core.pipeline);
-        let (strangers, socket) = (core.pipeline.strangers().clone(), *core.udp.counters());
-        let shared = self.sharers.report(&core.pipeline);
-        ShardReport { now, jobs, strangers, unroutable: self.forwarder.unroutable(), socket, shared }
+        let (rejected_packets, socket) = (core.pipeline.strangers().clone(), *core.udp.counters());
+        let shared = self.shared_machines.report(&core.pipeline);
+        ShardReport { now, jobs, rejected_packets, unroutable: self.forwarder.unroutable(), socket, shared }
     }
 }
 
@@ -330,7 +323,7 @@ mod tests {
     use tributary_proto::contract::options::Defaults;
 
     use super::*;
-    use crate::event_loop::talker::{heard, socket, talk};
+    use crate::event_loop::testing::{received, socket, transmit_all};
     use crate::udp::MAX_RUN;
 
     const JOB: JobId = JobId(1);
@@ -352,9 +345,9 @@ mod tests {
     fn what_a_machine_makes_for_all_members_leaves_in_one_run_for_each() {
         let (mut star, mut members, mut udp) = star(3);
         let verdicts = vec![Verdict::Group(group_of(JOB)); 40];
-        assert_eq!(talk(&mut star, &mut udp, &[(JOB, LEN, verdicts)]), (120, 3));
+        assert_eq!(transmit_all(&mut star, &mut udp, &[(JOB, LEN, verdicts)]), (120, 3));
         for member in &mut members {
-            assert!(heard(member).into_iter().eq(0..40));
+            assert!(received(member).into_iter().eq(0..40));
         }
     }
 
@@ -362,9 +355,9 @@ mod tests {
     fn what_a_machine_makes_for_members_in_turn_leaves_in_one_run_for_each() {
         let (mut star, mut members, mut udp) = star(8);
         let verdicts = (0..80).map(|number| Verdict::Port(PortId(number % 8))).collect();
-        assert_eq!(talk(&mut star, &mut udp, &[(JOB, LEN, verdicts)]), (80, 8));
+        assert_eq!(transmit_all(&mut star, &mut udp, &[(JOB, LEN, verdicts)]), (80, 8));
         for (first, member) in (0..).zip(&mut members) {
-            assert!(heard(member).into_iter().eq((first..80).step_by(8)));
+            assert!(received(member).into_iter().eq((first..80).step_by(8)));
         }
     }
 
@@ -374,19 +367,19 @@ mod tests {
         // Full runs leave at once, and their memory is free again.
         let packets = 6 * MAX_RUN - 10;
         let verdicts = vec![Verdict::Port(PortId(0)); packets];
-        assert_eq!(talk(&mut star, &mut udp, &[(JOB, 1_400, verdicts)]), (packets as u64, 6));
-        assert!(heard(&mut members[0]).into_iter().eq((0..packets).map(|number| number as u8)));
+        assert_eq!(transmit_all(&mut star, &mut udp, &[(JOB, 1_400, verdicts)]), (packets as u64, 6));
+        assert!(received(&mut members[0]).into_iter().eq((0..packets).map(|number| number as u8)));
     }
 
     #[test]
     fn no_packet_is_overwritten_where_many_runs_wait_and_the_memory_is_full() {
         let (mut star, mut members, mut udp) = star(12);
         let verdicts = (0..252).map(|number| Verdict::Port(PortId(number % 12))).collect();
-        let (packets, runs) = talk(&mut star, &mut udp, &[(JOB, 1_400, verdicts)]);
+        let (packets, runs) = transmit_all(&mut star, &mut udp, &[(JOB, 1_400, verdicts)]);
         // The packets have 353 kB. They go through a memory that is flushed when it holds 196 kB.
         assert_eq!((packets, runs), (252, 24));
         for (first, member) in (0..).zip(&mut members) {
-            assert!(heard(member).into_iter().eq((first..252).step_by(12)));
+            assert!(received(member).into_iter().eq((first..252).step_by(12)));
         }
     }
 
@@ -395,6 +388,6 @@ mod tests {
         let (mut star, _members, mut udp) = star(2);
         let to = |port| vec![Verdict::Port(PortId(port)); 10];
         let jobs = [(JOB, LEN, to(0)), (JobId(2), 200, to(1))];
-        assert_eq!(talk(&mut star, &mut udp, &jobs), (20, 2));
+        assert_eq!(transmit_all(&mut star, &mut udp, &jobs), (20, 2));
     }
 }

@@ -34,12 +34,12 @@ pub struct OperationStatus {
     /// The rank that gets the result, or whose data all ranks get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<u16>,
-    /// Seconds that some rank had been in the collective when it last said so: half a second ago at most, if that rank
+    /// Seconds that some rank had been in the collective when it last reports so: half a second ago at most, if that rank
     /// is alive.
     pub for_s: f64,
     /// Ranks that have begun it, ascending.
     pub begun: Vec<u16>,
-    /// Ranks that have not begun it, ascending. Ranks that said nothing to this switch are in neither list.
+    /// Ranks that have not begun it, ascending. Ranks that reports nothing to this switch are in neither list.
     pub not_begun: Vec<u16>,
 }
 
@@ -71,10 +71,10 @@ impl OperationStatus {
 
 /// How many collectives are over on the rank that is furthest ahead, and the collective that ranks are in. Each report
 /// of a rank comes with its age.
-pub(crate) fn current(said: impl Iterator<Item = (Span, Progress)> + Clone) -> (u64, Option<OperationStatus>) {
-    let over = said.clone().map(|(_, progress)| progress.completed).max().unwrap_or(0);
+pub(crate) fn current(reports: impl Iterator<Item = (Span, Progress)> + Clone) -> (u64, Option<OperationStatus>) {
+    let over = reports.clone().map(|(_, progress)| progress.completed).max().unwrap_or(0);
     // If a rank has left or is gone, nobody knows which collective it is in.
-    let alive = said.clone().filter(|&(ago, _)| ago <= SILENT);
+    let alive = reports.clone().filter(|&(ago, _)| ago <= SILENT);
     let behind =
         alive.clone().filter(|(_, progress)| progress.oldest.is_some()).map(|(_, progress)| progress.completed);
     // If no rank has begun the next collective, some rank may still wait for the result of one that is over elsewhere.
@@ -90,7 +90,7 @@ pub(crate) fn current(said: impl Iterator<Item = (Span, Progress)> + Clone) -> (
     // A report from before the others began does not count.
     let is_news = move |ago: Span| ago <= lasts || lasts >= OVERDUE;
     let ranks = |chosen: &dyn Fn(Span, &Progress) -> bool| {
-        let chosen = said.clone().filter(|(ago, progress)| chosen(*ago, progress));
+        let chosen = reports.clone().filter(|(ago, progress)| chosen(*ago, progress));
         let mut ranks: Vec<u16> = chosen.map(|(_, progress)| progress.rank.0).collect();
         ranks.sort_unstable();
         ranks
@@ -130,30 +130,30 @@ mod tests {
     /// The result for these reports. Each has its age in milliseconds, the number of collectives that the rank has
     /// begun, the number that are over, and the milliseconds for which the rank has been in the oldest one that is not
     /// over.
-    fn look(said: &[(u64, u64, u64, u64)]) -> (u64, Option<OperationStatus>) {
+    fn current_of(reports: &[(u64, u64, u64, u64)]) -> (u64, Option<OperationStatus>) {
         let spec = Spec::allreduce(100, DType::F32, ReduceOp::Sum);
         let of = |(rank, &(ago, submitted, completed, age)): (usize, &(u64, u64, u64, u64))| {
             let oldest = (submitted > completed).then(|| (spec, Span::from_millis(age)));
             (Span::from_millis(ago), Progress { rank: Rank(rank as u16), submitted, completed, oldest })
         };
-        current(said.iter().enumerate().map(of))
+        current(reports.iter().enumerate().map(of))
     }
 
-    fn ranks(said: &[(u64, u64, u64, u64)]) -> (u64, Vec<u16>, Vec<u16>) {
-        let operation = look(said).1.expect("somebody is in one");
+    fn ranks(reports: &[(u64, u64, u64, u64)]) -> (u64, Vec<u16>, Vec<u16>) {
+        let operation = current_of(reports).1.expect("somebody is in one");
         (operation.number, operation.begun, operation.not_begun)
     }
 
     #[test]
     fn who_has_not_begun_what_others_wait_in_is_named() {
-        let (over, operation) = look(&[(100, 42, 41, 2_900), (300, 41, 41, 0), (200, 42, 41, 2_000)]);
+        let (over, operation) = current_of(&[(100, 42, 41, 2_900), (300, 41, 41, 0), (200, 42, 41, 2_000)]);
         let operation = operation.expect("two ranks are in one");
         assert_eq!((over, operation.number, operation.for_s), (41, 42, 2.9));
         assert_eq!((&operation.begun[..], &operation.not_begun[..]), (&[0, 2][..], &[1][..]));
         let sentence = "train: rank 1 has not begun allreduce 42, sum of 100 f32 elements; ranks 0, 2 have, 2.9 s ago";
         assert_eq!(operation.who_lacks("train").as_deref(), Some(sentence));
-        assert_eq!(look(&[]), (0, None));
-        assert_eq!(look(&[(0, 7, 7, 0), (400, 7, 7, 0)]), (7, None));
+        assert_eq!(current_of(&[]), (0, None));
+        assert_eq!(current_of(&[(0, 7, 7, 0), (400, 7, 7, 0)]), (7, None));
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn who_has_left_in_the_middle_of_its_words_is_in_nothing() {
-        assert_eq!(look(&[(10, 7, 7, 0), (5_000, 7, 6, 3)]), (7, None));
+        assert_eq!(current_of(&[(10, 7, 7, 0), (5_000, 7, 6, 3)]), (7, None));
         // The others wait for a rank that has stopped.
         assert_eq!(ranks(&[(10, 8, 7, 4_000), (5_000, 7, 7, 0)]), (8, vec![0], vec![1]));
     }

@@ -1,8 +1,9 @@
-//! The trees of a job for people and programs: which nodes are below which, and, if packets are summed in their order,
-//! what a switch holds.
+//! What a job waits for, for people and programs: the trees with what a switch holds of them, if packets are summed in their
+//! order, and the rank that lags.
 
 use serde::{Deserialize, Serialize};
-use tributary_proto::contract::switch::OrderReport;
+use tributary_proto::contract::ids::Rank;
+use tributary_proto::contract::switch::{Lag, OrderReport};
 
 /// A static tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ pub struct OrderStatus {
     pub expected_vid: u32,
     /// How often the tree went back, modulo 2^16.
     pub epoch: u16,
-    /// Packets for which the switch has room at each child's port.
+    /// Packets that the switch can hold at each child's port.
     pub wnd_cap: u16,
     /// Packets that wait, by child.
     pub held: Vec<u16>,
@@ -73,4 +74,26 @@ pub struct TreeChildStatus {
     pub node: String,
     /// The ranks that the child is, or that are below it.
     pub ranks: Vec<u16>,
+}
+
+/// A rank that is behind the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LagStatus {
+    /// The rank.
+    pub rank: u16,
+    /// Blocks by which it is behind the first rank.
+    pub blocks: u32,
+}
+
+impl From<Lag> for LagStatus {
+    fn from(Lag { rank, blocks }: Lag) -> LagStatus {
+        LagStatus { rank: rank.0, blocks }
+    }
+}
+
+impl From<LagStatus> for Lag {
+    fn from(LagStatus { rank, blocks }: LagStatus) -> Lag {
+        Lag { rank: Rank(rank), blocks }
+    }
 }

@@ -70,27 +70,27 @@ pub struct Inbox {
     /// The number of packets that the kernel has dropped for want of buffer, as it last reported.
     pub(super) overflows: u32,
     /// The number of messages that the next call asks for, at most [`BATCH`].
-    room: usize,
+    batch_len: usize,
 }
 
 impl Inbox {
     /// An empty inbox with all its memory.
     pub fn new() -> Inbox {
         let memory = vec![0; BATCH * MESSAGE_LEN].into_boxed_slice();
-        Inbox { memory, messages: Vec::with_capacity(BATCH), overflows: 0, room: BATCH }
+        Inbox { memory, messages: Vec::with_capacity(BATCH), overflows: 0, batch_len: BATCH }
     }
 
     /// The number of messages that the next call asks for, at most [`BATCH`].
-    pub(super) fn room(&self) -> usize {
-        self.room
+    pub(super) fn batch_len(&self) -> usize {
+        self.batch_len
     }
 
     /// Notes how many messages a call has received. True if it received as many as it asked for, so that there may be
     /// more.
     pub(super) fn note_batch(&mut self) -> bool {
-        let is_full = self.messages.len() == self.room;
+        let is_full = self.messages.len() == self.batch_len;
         let long = self.messages.iter().any(|message| message.len >= LONG);
-        self.room = if long { 1 } else { BATCH };
+        self.batch_len = if long { 1 } else { BATCH };
         is_full
     }
 }
@@ -120,11 +120,11 @@ mod tests {
         let mut inbox = Inbox::new();
         inbox.messages.push(message(44 * 1472, 1472));
         assert!(!inbox.note_batch(), "one of {BATCH}");
-        assert_eq!(inbox.room(), 1);
+        assert_eq!(inbox.batch_len(), 1);
         assert!(inbox.note_batch(), "one of one");
         inbox.messages = vec![message(100, 100)];
         assert!(inbox.note_batch());
-        assert_eq!(inbox.room(), BATCH);
+        assert_eq!(inbox.batch_len(), BATCH);
     }
 
     #[test]

@@ -8,17 +8,16 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use tributary_proto::contract::packet::Ecn;
 
-use super::counters::SocketCounters;
 use super::inbox::Inbox;
-use super::{key_of, pieces, sys};
-use crate::wake;
+use super::{SocketCounters, key_of, sys};
+use crate::os;
 
 /// The most packets in one run. At 1,472 bytes each, 44 packets fill a UDP message.
 pub const MAX_RUN: usize = 44;
 /// The most bytes in one run. It is less than UDP's 65,507, so that the headers fit too.
 pub const MAX_RUN_BYTES: usize = 65_000;
 
-/// How long a send waits for room in the socket's buffer before the packets count as lost.
+/// How long a send waits for space in the socket's buffer before the packets count as lost.
 const SEND_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A remote address in the form that one socket needs for sending to it.
@@ -28,7 +27,7 @@ pub struct Destination {
     pub(super) v4: bool,
     /// The source address of our packets, if the socket has several addresses.
     pub(super) from: Option<IpAddr>,
-    /// Bytes of the longest packet that the way there holds, if the way is known to be narrow.
+    /// Bytes of the longest packet that the path holds, if it is known to be narrow.
     limit: Option<usize>,
 }
 
@@ -39,12 +38,12 @@ impl Destination {
         Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
     }
 
-    /// Sets the longest packet that the way to the remote is known to hold. Longer packets leave in pieces.
+    /// Sets the longest packet that the path to the remote is known to hold. Longer packets leave in fragments.
     pub fn set_limit(&mut self, limit: Option<usize>) {
         let before = std::mem::replace(&mut self.limit, limit);
         match (before, limit, self.remote()) {
             (before, Some(bytes), Some(peer)) if before.is_none_or(|before| bytes < before) => {
-                tracing::warn!(%peer, bytes, "path shrunk: longer packets to this peer travel in pieces");
+                tracing::warn!(%peer, bytes, "path shrunk: longer packets to this peer travel in fragments");
             }
             (Some(before), _, Some(peer)) if limit.is_none_or(|limit| limit > before) => {
                 tracing::info!(%peer, bytes = limit, "path widened: longer packets reach this peer again");
@@ -53,13 +52,13 @@ impl Destination {
         }
     }
 
-    /// The longest packet that the way to the remote holds, if the way is known to be narrow.
+    /// The longest packet that the path to the remote holds, if it is known to be narrow.
     pub fn limit(&self) -> Option<usize> {
         self.limit
     }
 
-    /// Copies the limit of another destination on the same way.
-    pub fn along(mut self, known: Option<&Destination>) -> Destination {
+    /// Copies the limit of another destination on the same path.
+    pub fn with_limit_of(mut self, known: Option<&Destination>) -> Destination {
         self.limit = known.and_then(Destination::limit);
         self
     }
@@ -71,8 +70,8 @@ pub struct UdpPort {
     local: SocketAddr,
     counters: SocketCounters,
     overflows_seen: u32,
-    /// The number of the next packet that leaves in pieces.
-    cut: u16,
+    /// The id of the next packet that leaves in fragments.
+    next_fragment_id: u16,
 }
 
 impl UdpPort {
@@ -104,7 +103,7 @@ impl UdpPort {
             send_buffer: socket.send_buffer_size()?,
             ..SocketCounters::default()
         };
-        Ok(UdpPort { socket, local, counters, overflows_seen: 0, cut: 0 })
+        Ok(UdpPort { socket, local, counters, overflows_seen: 0, next_fragment_id: 0 })
     }
 
     /// The address that the socket is bound to.
@@ -139,7 +138,7 @@ impl UdpPort {
 
     /// Sleeps until a packet has come, or the time is over.
     pub fn wait(&self, timeout: Duration) {
-        wake::wait_readable(self.as_fd(), timeout);
+        os::wait_readable(self.as_fd(), timeout);
     }
 
     /// Receives the packets that are there, without waiting. True if there may be more.
@@ -167,46 +166,47 @@ impl UdpPort {
         inbox.note_batch()
     }
 
-    /// Sends a run: the bytes of `pieces`, packets of `segment` bytes each, except the last, which may be shorter.
+    /// Sends a run: the bytes of `slices`, packets of `segment` bytes each, except the last, which may be shorter.
     /// Packets that cannot be sent are counted and treated as lost on the way.
-    pub fn send(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
+    pub fn send(&mut self, to: &Destination, slices: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
         match to.limit.filter(|&limit| limit < segment) {
-            None => self.send_run(to, pieces, segment, ecn),
-            Some(limit) => self.send_cut(to, pieces, segment, limit, ecn),
+            None => self.send_run(to, slices, segment, ecn),
+            Some(limit) => self.send_fragmented(to, slices, segment, limit, ecn),
         }
     }
 
-    /// Sends a run on a way that is too narrow for its packets. This copies the packets, which matters little because
-    /// such a way is not fast.
-    fn send_cut(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, limit: usize, ecn: Ecn) {
-        let run: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+    /// Sends a run on a path that is too narrow for its packets. This copies the packets, which costs little because such
+    /// a path is not fast.
+    fn send_fragmented(&mut self, to: &Destination, slices: &[IoSlice<'_>], segment: usize, limit: usize, ecn: Ecn) {
+        let run: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         for packet in run.chunks(segment) {
-            let mut parts = Vec::with_capacity(2 * segment);
-            self.cut = self.cut.wrapping_add(1);
-            match packet.len() > limit && pieces::cut(packet, limit, self.cut, &mut parts) {
-                true => self.send_run(to, &[IoSlice::new(&parts)], limit, ecn),
+            let mut fragments = Vec::with_capacity(2 * segment);
+            self.next_fragment_id = self.next_fragment_id.wrapping_add(1);
+            match packet.len() > limit && super::fragments::split(packet, limit, self.next_fragment_id, &mut fragments)
+            {
+                true => self.send_run(to, &[IoSlice::new(&fragments)], limit, ecn),
                 false => self.send_run(to, &[IoSlice::new(packet)], packet.len(), ecn),
             }
         }
     }
 
-    fn send_run(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
-        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+    fn send_run(&mut self, to: &Destination, slices: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
         if bytes <= segment {
-            self.send_whole(to, pieces, bytes, None, ecn);
+            self.send_whole(to, slices, bytes, None, ecn);
         } else if !self.counters.segmentation_offload {
-            self.send_singly(to, pieces, segment, ecn);
-        } else if self.send_whole(to, pieces, bytes, Some(segment), ecn) == Outcome::Refused {
+            self.send_singly(to, slices, segment, ecn);
+        } else if self.send_whole(to, slices, bytes, Some(segment), ecn) == Outcome::Refused {
             // EINVAL and EIO mean one of two things: this kernel or device does not cut segments, or a segment is too
             // long for the path. Only in the first case do single packets pass.
             let before = self.counters.tx_packets;
-            self.send_singly(to, pieces, segment, ecn);
+            self.send_singly(to, slices, segment, ecn);
             self.counters.segmentation_offload = self.counters.tx_packets == before;
         }
     }
 
-    fn send_singly(&mut self, to: &Destination, pieces: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
-        let run: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+    fn send_singly(&mut self, to: &Destination, slices: &[IoSlice<'_>], segment: usize, ecn: Ecn) {
+        let run: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         for packet in run.chunks(segment) {
             self.send_whole(to, &[IoSlice::new(packet)], packet.len(), None, ecn);
         }
@@ -215,7 +215,7 @@ impl UdpPort {
     fn send_whole(
         &mut self,
         to: &Destination,
-        pieces: &[IoSlice<'_>],
+        slices: &[IoSlice<'_>],
         bytes: usize,
         segment: Option<usize>,
         ecn: Ecn,
@@ -224,7 +224,7 @@ impl UdpPort {
         let mut patience = 2;
         loop {
             let segment = segment.map(|segment| segment as u16);
-            let result = sys::send(self.socket.as_raw_fd(), to, pieces, segment, ecn);
+            let result = sys::send(self.socket.as_raw_fd(), to, slices, segment, ecn);
             let Err(error) = result else {
                 self.counters.tx_runs += 1;
                 self.counters.tx_packets += packets;
@@ -235,7 +235,7 @@ impl UdpPort {
                 Some(libc::EINTR) => {}
                 Some(libc::EAGAIN | libc::ENOBUFS) if patience > 0 => {
                     patience -= 1;
-                    wake::wait_writable(self.as_fd(), SEND_PATIENCE);
+                    os::wait_writable(self.as_fd(), SEND_PATIENCE);
                 }
                 Some(libc::EAGAIN | libc::ENOBUFS) => {
                     self.counters.tx_no_buffers += packets;
@@ -297,24 +297,24 @@ mod tests {
         let bytes: Vec<u8> = (0..250).collect();
         sender.send(&to, &[IoSlice::new(&bytes[..30]), IoSlice::new(&bytes[30..])], 100, Ecn::Capable);
         assert_eq!((sender.counters.tx_runs, sender.counters.tx_packets, sender.counters.tx_bytes), (3, 3, 250));
-        let (mut inbox, mut came) = (Inbox::new(), Vec::new());
+        let (mut inbox, mut received) = (Inbox::new(), Vec::new());
         // The loopback interface delivers a packet before the call that sends it returns.
         loop {
             let more = receiver.receive(&mut inbox);
-            for place in inbox.messages.iter().flat_map(|message| message.segments()) {
-                came.push(inbox.memory[place].to_vec());
+            for range in inbox.messages.iter().flat_map(|message| message.segments()) {
+                received.push(inbox.memory[range].to_vec());
             }
             if !more {
                 break;
             }
         }
-        assert!(came.iter().map(Vec::as_slice).eq(bytes.chunks(100)));
+        assert!(received.iter().map(Vec::as_slice).eq(bytes.chunks(100)));
     }
 
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Written {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -327,16 +327,16 @@ mod tests {
 
     #[test]
     fn a_path_that_shrinks_or_widens_is_a_line_of_the_log_and_one_that_stays_is_none() {
-        let written = Written::default();
+        let written = LogBuffer::default();
         let writer = written.clone();
         let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         let socket = UdpPort::open("127.0.0.1:0".parse().unwrap(), 1 << 16, 1 << 16).unwrap();
-        let mut way = socket.destination("127.0.0.1:9".parse().unwrap());
+        let mut path = socket.destination("127.0.0.1:9".parse().unwrap());
         tracing::subscriber::with_default(log, || {
             for limit in [None, Some(1_452), Some(1_452), Some(524), Some(1_452), None] {
-                way.set_limit(limit);
+                path.set_limit(limit);
             }
-            let _same = socket.destination("127.0.0.1:9".parse().unwrap()).along(Some(&way));
+            let _same = socket.destination("127.0.0.1:9".parse().unwrap()).with_limit_of(Some(&path));
         });
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();

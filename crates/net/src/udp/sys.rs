@@ -14,26 +14,26 @@ use super::port::Destination;
 use super::{ecn_from_tos, tos_from_ecn};
 use tributary_proto::contract::packet::Ecn;
 
-/// Room for the control messages of one datagram: segment size, TOS or traffic class, own address or overflow counter.
+/// Space for the control messages of one datagram: segment size, TOS or traffic class, own address or overflow counter.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 128]);
 
-/// Sends the bytes of `pieces`, cut into segments of `segment` bytes if that is given, in one call.
-pub fn send(fd: RawFd, to: &Destination, pieces: &[IoSlice<'_>], segment: Option<u16>, ecn: Ecn) -> io::Result<()> {
+/// Sends the bytes of `slices`, cut into segments of `segment` bytes if that is given, in one call.
+pub fn send(fd: RawFd, to: &Destination, slices: &[IoSlice<'_>], segment: Option<u16>, ecn: Ecn) -> io::Result<()> {
     let mut control = Control([0; 128]);
     // SAFETY: all zeros is a valid msghdr.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     header.msg_name = to.address.as_ptr().cast_mut().cast();
     header.msg_namelen = to.address.len();
     // IoSlice has the layout of iovec; the kernel only reads.
-    header.msg_iov = pieces.as_ptr().cast_mut().cast();
-    header.msg_iovlen = pieces.len() as _;
+    header.msg_iov = slices.as_ptr().cast_mut().cast();
+    header.msg_iovlen = slices.len() as _;
     if segment.is_some() || ecn != Ecn::NotCapable || to.from.is_some() {
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = control.0.len() as _;
         let mut used = 0;
-        // SAFETY: the header points to a control buffer with room for all three messages, which CMSG_FIRSTHDR and
+        // SAFETY: the header points to a control buffer with space for all three messages, which CMSG_FIRSTHDR and
         // CMSG_NXTHDR stay inside of.
         unsafe {
             let mut next = libc::CMSG_FIRSTHDR(&header);
@@ -72,7 +72,7 @@ pub fn send(fd: RawFd, to: &Destination, pieces: &[IoSlice<'_>], segment: Option
 /// Writes one control message; returns the bytes it takes.
 ///
 /// # Safety
-/// `at` points to an aligned control message header with room for a `T` behind it.
+/// `at` points to an aligned control message header with space for a `T` behind it.
 unsafe fn write_control<T>(at: *mut libc::cmsghdr, level: i32, kind: i32, value: T) -> usize {
     // SAFETY: as the caller promises.
     unsafe {
@@ -84,7 +84,7 @@ unsafe fn write_control<T>(at: *mut libc::cmsghdr, level: i32, kind: i32, value:
     }
 }
 
-/// Receives as many messages as the inbox has room for, without waiting.
+/// Receives as many messages as the inbox asks for, without waiting.
 pub fn receive(fd: RawFd, inbox: &mut Inbox) -> io::Result<()> {
     inbox.messages.clear();
     let mut controls = [const { MaybeUninit::<Control>::uninit() }; BATCH];
@@ -104,9 +104,9 @@ pub fn receive(fd: RawFd, inbox: &mut Inbox) -> io::Result<()> {
         header.msg_control = controls[i].as_mut_ptr().cast();
         header.msg_controllen = mem::size_of::<Control>() as _;
     }
-    let room = inbox.room().min(headers.len()) as u32;
+    let batch_len = inbox.batch_len().min(headers.len()) as u32;
     // SAFETY: every header points to its own buffers, which outlive the call.
-    let n = unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), room, libc::MSG_DONTWAIT as _, ptr::null_mut()) };
+    let n = unsafe { libc::recvmmsg(fd, headers.as_mut_ptr(), batch_len, libc::MSG_DONTWAIT as _, ptr::null_mut()) };
     if n < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -188,8 +188,8 @@ pub fn get_option(fd: RawFd, level: i32, option: i32) -> io::Result<i32> {
 pub fn interface_mtu(fd: RawFd, name: &str) -> io::Result<u32> {
     // SAFETY: all zeros is a valid ifreq.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    let room = request.ifr_name.len() - 1;
-    for (to, &from) in request.ifr_name.iter_mut().zip(name.as_bytes().iter().take(room)) {
+    let capacity = request.ifr_name.len() - 1;
+    for (to, &from) in request.ifr_name.iter_mut().zip(name.as_bytes().iter().take(capacity)) {
         *to = from as libc::c_char;
     }
     // SAFETY: the request outlives the call; the kernel reads the name and writes the MTU.

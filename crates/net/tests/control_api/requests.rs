@@ -22,9 +22,9 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
     let http = switch.http_addr().unwrap();
     eventually("member and strangers are seen", || {
         let status = client::status(http).unwrap();
-        status.jobs[0].members[0].heard_s_ago.is_some() && status.switch.strangers.values().sum::<u64>() == 3
+        status.jobs[0].members[0].last_seen_s_ago.is_some() && status.switch.rejected_packets.values().sum::<u64>() == 3
     });
-    let strangers = client::status(http).unwrap().switch.strangers;
+    let strangers = client::status(http).unwrap().switch.rejected_packets;
     assert_eq!(strangers.keys().collect::<Vec<_>>(), ["bad_magic", "bad_version", "truncated"]);
     for addr in [switch.listen_addr(), http] {
         for path in "/ /status /history /switch /jobs /jobs/a /metrics /metrics/jobs /healthz".split(' ') {

@@ -25,7 +25,7 @@ fn a_switch_that_cannot_start_says_why_and_leaves_nothing_behind() {
     let error = start(SwitchOptions::new(udp.local_addr().unwrap()));
     assert!(matches!(error, StartError::InUse { transport: "UDP", .. }), "{error}");
     let error = start(SwitchOptions::new("192.0.2.1:0".parse().unwrap()));
-    assert!(error.to_string().starts_with("192.0.2.1 is no address of this machine"), "{error}");
+    assert!(error.to_string().starts_with("192.0.2.1 is not an address of this machine"), "{error}");
     assert!(matches!(start(SwitchOptions { shards: 0, ..SwitchOptions::new(any_port()) }), StartError::Shards(0)));
     let free = UdpSocket::bind(alone).unwrap().local_addr().unwrap();
     let error = start(SwitchOptions { http: Some(taken), ..SwitchOptions::new(free) });
@@ -60,6 +60,6 @@ fn a_client_says_what_is_wrong_with_the_address() {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").unwrap();
     });
     let sentence = client::status(addr).unwrap_err().to_string();
-    assert!(sentence.contains("is no Tributary switch"), "{sentence}");
+    assert!(sentence.contains("is not a Tributary switch"), "{sentence}");
     server.join().unwrap();
 }

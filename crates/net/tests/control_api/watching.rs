@@ -84,7 +84,7 @@ fn stall_while_a_watch_is_answered(cut: bool) {
     let member = || client::status(addr).unwrap().jobs[0].members[1].clone();
     eventually("the rank has been silent for long", || {
         workers[0].ping(&answer);
-        member().heard_s_ago.is_some_and(|silent| silent > STALL_S)
+        member().last_seen_s_ago.is_some_and(|silent| silent > STALL_S)
     });
     assert_eq!(member().state, "present");
     drop(watch);

@@ -123,7 +123,7 @@ fn a_rack_that_vanishes_frees_the_slots_at_both_levels() {
     let racks = [start(Some(&root)), start(Some(&root))];
     let groups = on_ranks(&[Some(&racks[0]), Some(&racks[1])], "vanish", PATIENCE, |_| (), |group, _| group.unwrap());
     assert!(jobs(&root)[0].switches.iter().all(|switch| switch.state == "present"));
-    assert_eq!(jobs(&racks[1])[0].above.as_ref().unwrap().state, "present");
+    assert_eq!(jobs(&racks[1])[0].parent.as_ref().unwrap().state, "present");
     let [a, b] = racks;
     a.stop();
     until_empty(&[&b, &root]);

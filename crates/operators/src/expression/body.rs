@@ -12,7 +12,7 @@ use crate::error::OperatorError;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Single,
-    /// Vectors that begin so many bytes behind the place of the operands.
+    /// Vectors that begin this many bytes behind the address of the operands.
     Vector {
         offset: usize,
     },
@@ -146,9 +146,9 @@ impl Body {
 
     fn operand(&self, side: &str, number: usize) -> Value {
         let Field { scalar, offset, .. } = self.fields[number];
-        let (place, of) = (if side == "a" { "$acc" } else { "$with" }, Type::of(scalar).expect("it was checked"));
+        let (base, of) = (if side == "a" { "$acc" } else { "$with" }, Type::of(scalar).expect("it was checked"));
         if let Shape::Vector { offset } = self.shape {
-            return Value { code: format!("(v128.load offset={offset} (local.get {place}))"), of };
+            return Value { code: format!("(v128.load offset={offset} (local.get {base}))"), of };
         }
         let load = match scalar {
             Scalar::Int { bytes: 1, signed: true } => "i32.load8_s",
@@ -161,7 +161,7 @@ impl Body {
             Scalar::F64 => "f64.load",
             _ => "i64.load",
         };
-        Value { code: format!("({load} offset={offset} (local.get {place}))"), of }
+        Value { code: format!("({load} offset={offset} (local.get {base}))"), of }
     }
 
     /// Converts a value to the type in which a field is stored.
@@ -256,7 +256,7 @@ impl Body {
         self.shape != Shape::Single
     }
 
-    /// The first part of the names of a type's instructions.
+    /// The prefix of the names of a type's instructions.
     pub(super) fn prefix(&self, of: Type) -> Result<&'static str, OperatorError> {
         match self.shape {
             Shape::Single => Ok(of.wasm()),

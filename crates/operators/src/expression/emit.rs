@@ -10,7 +10,7 @@ use super::value::Type;
 use crate::element::{Element, Field};
 use crate::error::OperatorError;
 
-/// How many vectors one turn of the loop takes, at most: a turn's own instructions (places, count, fuel) take as long as one vector's
+/// How many vectors one turn of the loop takes, at most: a turn's own instructions (addresses, count, fuel) take as long as one vector's
 /// sum.
 const UNROLLED: usize = 8;
 /// The same where an element takes more instructions than this: the module would grow, and a turn's own instructions weigh less.
@@ -62,7 +62,7 @@ fn instructions(code: &str) -> usize {
     code.matches('(').count()
 }
 
-/// A loop that takes so many bytes, which are so many elements, of both operands each turn, until it is over.
+/// A loop that takes this many bytes, or elements, of both operands each turn, until it is over.
 fn repeated(name: &str, is_over: &str, body: &str, bytes: usize, elements: usize) -> String {
     format!(
         "    (block $after_{name} (loop ${name}
@@ -74,7 +74,7 @@ fn repeated(name: &str, is_over: &str, body: &str, bytes: usize, elements: usize
     )
 }
 
-/// The body of a loop over so many vectors, if vector instructions can do all that the lines do.
+/// The body of a loop over this many vectors, if vector instructions can do all that the lines do.
 fn vectors(lines: &[Line], element: &Element, number: usize) -> Option<Body> {
     let [Field { scalar, .. }] = element.fields() else { return None };
     let is_stored_as_computed = Type::of(*scalar)?.lanes().is_some() && Type::of(*scalar)?.wasm() == scalar.to_string();

@@ -57,7 +57,7 @@ fn words(mut rest: &str, tokens: &mut Vec<Token>) -> Result<(), OperatorError> {
 }
 
 fn number(text: &str) -> Result<(Token, &str), OperatorError> {
-    let wrong = |text: &str| error(format!("\"{text}\" is no number"));
+    let wrong = |text: &str| error(format!("\"{text}\" is not a number"));
     if let Some(digits) = text.strip_prefix("0x") {
         let len = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
         let value = i128::from(u64::from_str_radix(&digits[..len], 16).map_err(|_| wrong(&text[..len + 2]))?);

@@ -7,7 +7,7 @@ use crate::error::OperatorError;
 /// The greatest depth of an expression.
 const MOST_DEPTH: usize = 64;
 
-/// The parts of an expression.
+/// An expression after parsing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     Int(i128),
@@ -251,6 +251,6 @@ mod tests {
         assert_eq!(sentence("a @ b"), "\"@\" has no meaning in an expression");
         assert!(sentence(&"(".repeat(1000)).ends_with("levels deep"));
         assert!(sentence(&"a + ".repeat(1000)).contains("operands in a row"));
-        assert!(sentence("1e").contains("is no number"));
+        assert!(sentence("1e").contains("is not a number"));
     }
 }

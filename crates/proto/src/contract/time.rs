@@ -84,7 +84,7 @@ const UNITS: [(&str, u64); 5] =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
     /// The text has no number, or no unit.
-    #[error("\"{0}\" is no quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"")]
+    #[error("\"{0}\" is not a quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"")]
     Form(String),
     /// The number is negative or too large for a span.
     #[error("\"{0}\" is negative or too much")]
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn what_is_no_span_is_refused_with_a_sentence() {
         let sentence = |text: &str| text.parse::<Span>().unwrap_err().to_string();
-        let form = "is no quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"";
+        let form = "is not a quantity: write a number and one of ps, ns, us, ms, s, as in \"1.5 us\"";
         assert_eq!(sentence("4 parsec"), format!("\"4 parsec\" {form}"));
         assert_eq!(sentence("4"), format!("\"4\" {form}"));
         assert_eq!(sentence("-1 s"), "\"-1 s\" is negative or too much");

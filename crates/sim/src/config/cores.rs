@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::quantity::Bytes;
+use super::Bytes;
 use super::{ConfigError, invalid};
 use crate::cores::prices::Code;
 use crate::cores::{Fetching, Shape, Subset};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::node::NodeName;
-use super::quantity::{DataRate, Duration, Share};
+use super::{DataRate, Duration, Share};
 
 /// `[[fault]]`: a fault that begins at some time and may end at another.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

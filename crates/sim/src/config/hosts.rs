@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::quantity::Share;
+use super::Share;
 
 /// Hosts in the file: a number, a share, a list, `"all"` or `"rest"`.
 #[derive(Clone, Debug, Default, PartialEq)]

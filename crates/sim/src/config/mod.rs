@@ -8,7 +8,6 @@ mod hosts;
 mod keys;
 mod network;
 mod node;
-mod quantity;
 mod report;
 mod shape;
 mod training;
@@ -26,10 +25,10 @@ pub use hosts::{Hosts, Placement};
 pub use keys::{overlay, set_key};
 pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing};
 pub use node::{NodeName, SwitchName, Tier};
-pub use quantity::{Bytes, DataRate, Duration, Share};
 pub use report::{ReportSection, Sample, SampleWord};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, StarShape};
 pub use training::{SmallModels, TrainingSection};
+pub use tributary_control::quantity::{Bytes, DataRate, Duration, Share};
 pub use work::{
     CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, Pattern, RootChoice, ServerWord,
     StragglerSection, Timeouts, TrafficSection, Transport, TransportSection,
@@ -108,7 +107,7 @@ pub(crate) fn other_kind(table: &toml::Table) -> Option<&'static str> {
     }
     (has("parameters") && has("published")).then_some(
         "this file holds published results and is for `tributary reproduce ID`: the id is the file's name without \
-         .toml, and `tributary reproduce --list` shows all of them",
+         .toml, and `tributary reproduce list` shows all of them",
     )
 }
 

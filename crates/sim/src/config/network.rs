@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
-use super::quantity::{Bytes, DataRate, Duration, Share};
 use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, StarShape};
+use super::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
 use crate::driver::Holds;
 use crate::net::{Charges, Framing, LosslessSpec, headroom};

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
+use super::Duration;
 use super::fault::{LinkSet, Links};
-use super::quantity::Duration;
 use super::{ConfigError, invalid};
 
 /// `[report]`: queues, links and switches over time. Nothing is sampled if `sample` is left out.

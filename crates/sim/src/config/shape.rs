@@ -5,7 +5,7 @@ use tributary_proto::contract::time::Span;
 
 use super::network::LinkOverride;
 use super::node::NodeName;
-use super::quantity::{Bytes, DataRate, Duration};
+use super::{Bytes, DataRate, Duration};
 use super::{ConfigError, invalid};
 use crate::topology::LinkSpec;
 use crate::topology::{Clos, Graph};

@@ -8,8 +8,8 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::protocol::Protocol;
 
 use super::hosts::{Hosts, Placement};
-use super::quantity::{Bytes, Duration, Share};
 use super::work::{CollectiveKind, JobSection, RootChoice, Timeouts, op_name, protocol_name};
+use super::{Bytes, Duration, Share};
 
 /// Jobs of one kind.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

@@ -12,7 +12,7 @@ use tributary_proto::protocols;
 
 use super::hosts::{Hosts, Placement};
 use super::node::SwitchName;
-use super::quantity::{Bytes, DataRate, Duration, Share};
+use super::{Bytes, DataRate, Duration, Share};
 use crate::driver::Data;
 use crate::workload::FlowSizes;
 

@@ -1,5 +1,6 @@
 //! Cables: their numbers, and the properties of their links.
 
+use tributary_control::quantity::Rate;
 use tributary_proto::contract::time::Span;
 
 /// One direction of a cable. The other direction is [`LinkId::reverse`].
@@ -45,26 +46,5 @@ impl MarkBytes {
     /// One length decides.
     pub fn threshold(bytes: u64) -> MarkBytes {
         MarkBytes { above: bytes, all_above: bytes }
-    }
-}
-
-/// Bits per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(pub u64);
-
-impl Rate {
-    /// The slowest rate at which the longest packet's time still fits: 10 kbit/s.
-    pub const MIN: Rate = Rate(10_000);
-    /// The fastest rate that the fixed point resolves to 0.02 %: 100 Tbit/s.
-    pub const MAX: Rate = Rate(100_000_000_000_000);
-
-    /// Picoseconds for a byte with 16 bits of fraction, rounded up so that no link exceeds its rate.
-    pub fn ps_per_byte(self) -> u64 {
-        ((8_000_000_000_000u128 << 16).div_ceil(u128::from(self.0))) as u64
-    }
-
-    /// The time that so many bytes take.
-    pub fn time_of(self, bytes: u64) -> Span {
-        Span(((u128::from(bytes) * u128::from(self.ps_per_byte())) >> 16).min(u128::from(u64::MAX)) as u64)
     }
 }

@@ -7,5 +7,6 @@ mod link;
 mod shapes;
 
 pub use graph::{Edge, Graph, GraphError};
-pub use link::{LinkId, LinkSpec, MarkBytes, Rate};
+pub use link::{LinkId, LinkSpec, MarkBytes};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};
+pub use tributary_control::quantity::Rate;

@@ -28,13 +28,13 @@ pub struct Expected {
 impl Expected {
     /// The promise of a protocol. Switches have accumulators for 16-bit floats; hosts need not have them.
     pub fn of(plan: Plan, protocol: &Protocol, options: &Options) -> Expected {
-        let quorum = protocol.options.quorum(options, plan.world);
+        let quorum = protocol.options.quorum(options, plan.world_size);
         Expected { plan, numbers: (protocol.numbers)(options), quorum, rounds_once: protocol.sums_in_network() }
     }
 
     /// Compares a result with the sum of the ranks' arrays; the error is a sentence about the first wrong element.
     pub fn check(&self, result: &Data) -> Result<(), String> {
-        self.check_at(result, |place| (place, 0..self.plan.world))
+        self.check_at(result, |index| (index, 0..self.plan.world_size))
     }
 
     /// The same for a result that has only some elements: `at` returns for each place the number of the element, and
@@ -52,9 +52,9 @@ impl Expected {
         values: &[T],
         at: impl Fn(usize) -> (usize, R),
     ) -> Result<(), String> {
-        let mut inputs = Vec::with_capacity(usize::from(self.plan.world));
-        for (place, &value) in values.iter().enumerate() {
-            let (index, ranks) = at(place);
+        let mut inputs = Vec::with_capacity(usize::from(self.plan.world_size));
+        for (position, &value) in values.iter().enumerate() {
+            let (index, ranks) = at(position);
             inputs.clear();
             inputs.extend(ranks.map(|rank| T::made_up(&self.plan, rank, index)));
             value.check(self, &inputs).map_err(|expected| {
@@ -89,7 +89,7 @@ macro_rules! integers {
                 let all = all.expect("a job has ranks");
                 // In 128 bits, because a byte cannot count all ranks.
                 let is_avg = op == ReduceOp::Avg;
-                let right = if is_avg { (i128::from(all) / i128::from(expected.plan.world)) as $type } else { all };
+                let right = if is_avg { (i128::from(all) / i128::from(expected.plan.world_size)) as $type } else { all };
                 if self == right { Ok(()) } else { Err(right.to_string()) }
             }
         })*
@@ -127,8 +127,8 @@ floats!(
 fn is_between(average: f64, inputs: &mut [f64], least: u16, bound: f64) -> Result<(), String> {
     inputs.sort_by(f64::total_cmp);
     let mean = |inputs: &[f64]| inputs.iter().sum::<f64>() / f64::from(least);
-    let few = usize::from(least).min(inputs.len());
-    let (low, high) = (mean(&inputs[..few]), mean(&inputs[inputs.len() - few..]));
+    let quorum = usize::from(least).min(inputs.len());
+    let (low, high) = (mean(&inputs[..quorum]), mean(&inputs[inputs.len() - quorum..]));
     let is_right = average >= low - bound && average <= high + bound;
     if is_right { Ok(()) } else { Err(format!("between {low:e} and {high:e}, an average of {least} ranks or more")) }
 }
@@ -139,7 +139,7 @@ const UNIT_32: f64 = f32::EPSILON as f64 / 2.0;
 /// The right value and the bound of a result's error, for a type with this unit of rounding and this least number above
 /// zero.
 fn bounded(expected: &Expected, inputs: &[f64], unit: f64, least: f64) -> (f64, f64) {
-    let ranks = f64::from(expected.plan.world);
+    let ranks = f64::from(expected.plan.world_size);
     // The error of each step, doubled because the right value is rounded too as it is computed here.
     let steps = 2.0 * ranks * if expected.rounds_once { unit.min(UNIT_32) } else { unit };
     let last = 2.0 * unit;
@@ -175,7 +175,7 @@ mod tests {
 
     const ELEMENTS: usize = 1000;
 
-    /// What hosts compute that combine the arrays of so many ranks one after the other.
+    /// What hosts compute that combine the arrays of this many ranks one after the other.
     fn combined(dtype: DType, plan: &Plan, ranks: u16) -> Data {
         of_type!(dtype, combined_as(plan, ranks))
     }
@@ -189,7 +189,7 @@ mod tests {
             codec::accumulate_native_in_place(plan.op, &mut result, &bytes);
         }
         if plan.op == ReduceOp::Avg {
-            codec::divide(&mut result, plan.world);
+            codec::divide(&mut result, plan.world_size);
         }
         result
     }
@@ -201,17 +201,17 @@ mod tests {
             .flat_map(|dtype| ReduceOp::ALL.into_iter().filter(move |op| op.takes(dtype)).map(move |op| (dtype, op)))
     }
 
-    fn expected(world: u16, op: ReduceOp) -> Expected {
-        Expected { plan: Plan { world, op }, numbers: Numbers::Float, quorum: None, rounds_once: false }
+    fn expected(world_size: u16, op: ReduceOp) -> Expected {
+        Expected { plan: Plan { world_size, op }, numbers: Numbers::Float, quorum: None, rounds_once: false }
     }
 
     #[test]
-    fn the_right_result_passes_for_every_type_operator_and_world() {
+    fn the_right_result_passes_for_every_type_operator_and_world_size() {
         for (dtype, op) in all() {
-            for world in [1, 2, 8, 32, 300] {
-                let expected = expected(world, op);
-                let result = combined(dtype, &expected.plan, world);
-                assert_eq!(expected.check(&result), Ok(()), "{op} of {dtype} over {world}");
+            for world_size in [1, 2, 8, 32, 300] {
+                let expected = expected(world_size, op);
+                let result = combined(dtype, &expected.plan, world_size);
+                assert_eq!(expected.check(&result), Ok(()), "{op} of {dtype} over {world_size}");
             }
         }
     }
@@ -219,16 +219,16 @@ mod tests {
     #[test]
     fn a_lost_contribution_does_not_pass() {
         for (dtype, op) in all() {
-            for world in [2, 8] {
-                let expected = expected(world, op);
-                let wrong = expected.check(&combined(dtype, &expected.plan, world - 1));
-                assert!(wrong.is_err_and(|text| text.contains("should be")), "{op} of {dtype} over {world}");
+            for world_size in [2, 8] {
+                let expected = expected(world_size, op);
+                let wrong = expected.check(&combined(dtype, &expected.plan, world_size - 1));
+                assert!(wrong.is_err_and(|text| text.contains("should be")), "{op} of {dtype} over {world_size}");
             }
         }
     }
 
     #[test]
-    fn a_lost_contribution_to_floats_that_are_rounded_once_does_not_pass_in_large_worlds() {
+    fn a_lost_contribution_to_floats_that_are_rounded_once_does_not_pass_with_many_ranks() {
         for dtype in [DType::F16, DType::BF16] {
             let expected = Expected { rounds_once: true, ..expected(32, ReduceOp::Sum) };
             assert!(expected.check(&combined(dtype, &expected.plan, 31)).is_err(), "{dtype}");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_point_is_held_to_theorem_1() {
+    fn fixed_point_must_keep_theorem_1() {
         let fixed = Expected { numbers: Numbers::Fixed, ..expected(4, ReduceOp::Sum) };
         // A sum in floats would be rounded more often than a sum in fixed point.
         let exact = |index| (0..4).map(|rank| f64::from(f32::made_up(&fixed.plan, rank, index))).sum::<f64>();

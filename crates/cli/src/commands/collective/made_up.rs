@@ -10,7 +10,7 @@ use crate::npy::{Data, Stored, of_type};
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Number of ranks.
-    pub world: u16,
+    pub world_size: u16,
     /// The operator of the collective.
     pub op: ReduceOp,
 }
@@ -36,7 +36,7 @@ pub fn check_copy(plan: &Plan, rank: u16, result: &Data) -> Result<(), String> {
     }
 }
 
-/// A float in [-1, 1]. For a product it is near 1 or -1, above it on even ranks and below it on odd ones, so that the
+/// A float in [-1, 1]. For a product it is near 1 or -1, larger it on even ranks and below it on odd ones, so that the
 /// products of many ranks neither vanish nor overflow.
 fn float(plan: &Plan, rank: u16, index: usize) -> f64 {
     let random = random(rank, index);
@@ -44,8 +44,8 @@ fn float(plan: &Plan, rank: u16, index: usize) -> f64 {
     if plan.op != ReduceOp::Prod {
         return fraction;
     }
-    let above = 1.0 + fraction.abs() / 4.0;
-    let magnitude = if rank.is_multiple_of(2) { above } else { 1.0 / above };
+    let larger = 1.0 + fraction.abs() / 4.0;
+    let magnitude = if rank.is_multiple_of(2) { larger } else { 1.0 / larger };
     if random & 1 == 0 { magnitude } else { -magnitude }
 }
 
@@ -53,7 +53,7 @@ fn float(plan: &Plan, rank: u16, index: usize) -> f64 {
 /// zero. For *and* and *or* one rank decides each element, and the other ranks leave it unchanged.
 fn integer(plan: &Plan, rank: u16, index: usize) -> u64 {
     let random = random(rank, index);
-    let decides = index % usize::from(plan.world) == usize::from(rank);
+    let decides = index % usize::from(plan.world_size) == usize::from(rank);
     match plan.op {
         ReduceOp::Prod => random | 1,
         ReduceOp::Band if !decides => u64::MAX,
@@ -104,7 +104,7 @@ mod tests {
     fn ranks_bring_different_values() {
         for dtype in DType::ALL {
             for op in ReduceOp::ALL.into_iter().filter(|op| op.takes(dtype)) {
-                let plan = Plan { world: 2, op };
+                let plan = Plan { world_size: 2, op };
                 assert_ne!(array(dtype, &plan, 0, 64), array(dtype, &plan, 1, 64), "{op} of {dtype}");
             }
         }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_the_roots_array_to_the_bit() {
-        let plan = Plan { world: 2, op: ReduceOp::Sum };
+        let plan = Plan { world_size: 2, op: ReduceOp::Sum };
         for dtype in DType::ALL {
             let result = array(dtype, &plan, 1, 100);
             assert_eq!(check_copy(&plan, 1, &result), Ok(()));

@@ -13,8 +13,8 @@ use tributary_proto::contract::protocol::Protocol;
 use super::design;
 use super::made_up::{self, Plan};
 use super::protocol::{options_help, protocol, protocols_help, read_options};
-use crate::address::parse_switch;
 use crate::failure::Failure;
+use crate::flags::{parse_switch, parse_timeout};
 use crate::npy::{Array, Header};
 
 /// One worker and its array.
@@ -33,7 +33,7 @@ pub struct Member {
     pub rank: u16,
     /// Number of workers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(JobConfig::MAX_WORLD)))]
-    pub world: u16,
+    pub world_size: u16,
     /// This worker's array
     #[arg(long, value_name = "FILE.npy")]
     pub input: Option<PathBuf>,
@@ -49,8 +49,8 @@ pub struct Member {
     /// Do the same K times; times are medians
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub iters: u32,
-    /// Seconds until the other workers, or a result, are given up
-    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_seconds)]
+    /// Time after which other workers, or a result, are given up
+    #[arg(long, value_name = "TIME", default_value = "30 s", value_parser = parse_timeout)]
     pub timeout: Duration,
     #[arg(long, value_name = "NAME", default_value = "switchml", value_parser = protocol, help = protocols_help())]
     pub protocol: &'static Protocol,
@@ -64,19 +64,19 @@ pub struct Member {
     /// Print one JSON object as the last line
     #[arg(long)]
     pub json: bool,
-    /// Print a line every so many milliseconds, too: time, blocks that are summed, packets, the protocol's window
-    #[arg(long, value_name = "MS", requires = "json", value_parser = clap::value_parser!(u64).range(1..))]
-    pub watch: Option<u64>,
+    /// Also print a line at this interval: time, blocks that are summed, packets, the protocol's window
+    #[arg(long, value_name = "TIME", requires = "json", value_parser = parse_timeout)]
+    pub watch: Option<Duration>,
 }
 
 impl Member {
     /// Refuses a rank that the job does not have.
     pub fn check_rank(&self, flag: &str, rank: u16) -> Result<(), Failure> {
-        if rank < self.world {
+        if rank < self.world_size {
             return Ok(());
         }
-        let highest = self.world - 1;
-        Err(Failure::usage(format!("{flag} {rank} is not in 0 to {highest} (--world {})", self.world)))
+        let highest = self.world_size - 1;
+        Err(Failure::usage(format!("{flag} {rank} is not in 0 to {highest} (--world-size {})", self.world_size)))
     }
 
     /// Loads or makes up this worker's array.
@@ -108,7 +108,7 @@ impl Member {
             switch: self.switch.clone(),
             job: self.job.clone(),
             rank: self.rank,
-            world: self.world,
+            world: self.world_size,
             timeout: self.timeout,
             protocol: self.protocol,
             options,
@@ -116,13 +116,6 @@ impl Member {
             slots: None,
             trees: self.trees,
         })
-    }
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
-        Some(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("it is a number of seconds above 0, for example 30 or 0.5".to_string()),
     }
 }
 
@@ -136,22 +129,22 @@ pub fn reduce_op(text: &str) -> Result<ReduceOp, String> {
     ReduceOp::from_name(text).ok_or_else(|| one_of(ReduceOp::ALL.map(ReduceOp::name)))
 }
 
-/// A built-in operator, or the place of a person's own.
+/// A built-in operator, or where a custom one is.
 #[derive(Clone, Debug)]
 pub enum ChosenOp {
     /// Built in.
     Known(ReduceOp),
     /// A file, or the name of a ready-made operator.
-    Own(String),
+    Custom(String),
 }
 
 /// Reads either kind.
 pub fn chosen_op(text: &str) -> Result<ChosenOp, String> {
     match ReduceOp::from_name(text) {
         Some(op) => Ok(ChosenOp::Known(op)),
-        None if text.contains('.') || shipped::named(text).is_some() => Ok(ChosenOp::Own(text.to_owned())),
+        None if text.contains('.') || shipped::named(text).is_some() => Ok(ChosenOp::Custom(text.to_owned())),
         None => Err(format!(
-            "{}, or a file of your own: tributary operator --help",
+            "{}, or the file of a custom one: tributary operator --help",
             one_of(ReduceOp::ALL.map(ReduceOp::name))
         )),
     }

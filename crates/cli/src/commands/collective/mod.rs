@@ -4,11 +4,11 @@
 //! `made_up.rs` makes data that can be checked, `expected.rs` checks it, and `sparse.rs` does the same at some indices
 //! only. `watch.rs` reports meanwhile, and `report.rs` at the end.
 
+mod custom;
 pub mod design;
 mod expected;
 mod made_up;
 mod member;
-mod own;
 mod protocol;
 mod report;
 mod sparse;
@@ -22,10 +22,10 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::tensor::Spec;
 
+use crate::cluster::cpu;
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Destination, Stored, each};
 use crate::output;
-use crate::stage::cpu;
 
 use expected::Expected;
 use made_up::Plan;
@@ -40,13 +40,13 @@ const ALLREDUCE_HELP: &str = "\
 Examples:
   export TRIBUTARY_SWITCH=10.0.0.1
   Sum four files; every rank gets the same sum, bit for bit:
-    tributary allreduce --job sum --rank 0 --world 4 --input mine.npy --output sum.npy
+    tributary allreduce --job sum --rank 0 --world-size 4 --input mine.npy --output sum.npy
   Measure, with data that checks itself:
-    tributary allreduce --job speed --rank 0 --world 4 --elements 6553600 --iters 20
+    tributary allreduce --job speed --rank 0 --world-size 4 --elements 6553600 --iters 20
   The same, summed by the hosts:
-    tributary allreduce --job speed --rank 0 --world 4 --elements 6553600 --protocol ring
+    tributary allreduce --job speed --rank 0 --world-size 4 --elements 6553600 --protocol ring
 
-All ranks need the same --job, --world, --op, --protocol, number of elements and type. Element i
+All ranks need the same --job, --world-size, --op, --protocol, number of elements and type. Element i
 in C order is added to element i in C order, whatever the files' orders. The output has the
 input's shape, order and type. --dtype converts floats before they are summed and back
 afterwards; bf16 in a file is two raw bytes (V2), as numpy with ml_dtypes writes it.
@@ -63,7 +63,7 @@ the time. Extra traffic are the elements that this rank's switch sent on, again 
 because they had collided in its table, over those of the result. With --json also: density, seed,
 elements_brought, elements_of_result, extra_traffic.
 
-With --json the last line is one object: collective, protocol, job, rank, world, elements, dtype,
+With --json the last line is one object: collective, protocol, job, rank, world_size, elements, dtype,
 op, iters, seconds (median), goodput_gbps (bits of tensor over seconds), ate_per_s, packets_sent,
 retransmissions, in_network (fraction), blocks_at_hosts, order (of the sum, as a
 hash, where there is one), contributed (fraction of the ranks that averages are over, where they
@@ -73,26 +73,26 @@ const REDUCE_HELP: &str = "\
 Examples:
   export TRIBUTARY_SWITCH=10.0.0.1
   Sum four files for rank 2, which alone writes the sum; the others give no --output:
-    tributary reduce --root 2 --job sum --rank 2 --world 4 --input mine.npy --output sum.npy
-    tributary reduce --root 2 --job sum --rank 0 --world 4 --input mine.npy
+    tributary reduce --root 2 --job sum --rank 2 --world-size 4 --input mine.npy --output sum.npy
+    tributary reduce --root 2 --job sum --rank 0 --world-size 4 --input mine.npy
   Over a fabric, where no sum comes back to the others, with data that the root checks:
-    tributary reduce --root 2 --job sum --rank 0 --world 4 --elements 1000000 --protocol canary
+    tributary reduce --root 2 --job sum --rank 0 --world-size 4 --elements 1000000 --protocol canary
 
-All ranks need the same --root, and whatever `tributary allreduce` needs: ranks that differ are
-told at once who brings what. Under switchml and ring the sum still travels to every rank, which
-looks away. With --json: as `tributary allreduce`, and root.";
+All ranks need the same --root, and whatever `tributary allreduce` needs: where ranks
+differ, all fail at once with who brings what. Under switchml and ring the sum still travels to
+every rank, which ignores it. With --json: as `tributary allreduce`, and root.";
 
 const BROADCAST_HELP: &str = "\
 Examples:
   export TRIBUTARY_SWITCH=10.0.0.1
   Bring rank 0's file to all; the others' say shape and type only:
-    tributary broadcast --root 0 --job weights --rank 0 --world 4 --input mine.npy
-    tributary broadcast --root 0 --job weights --rank 1 --world 4 --input old.npy --output new.npy
+    tributary broadcast --root 0 --job weights --rank 0 --world-size 4 --input mine.npy
+    tributary broadcast --root 0 --job weights --rank 1 --world-size 4 --input old.npy --output new.npy
   Over a fabric, with data that every other rank checks:
-    tributary broadcast --root 0 --job weights --rank 0 --world 4 --elements 1000000 --protocol canary
+    tributary broadcast --root 0 --job weights --rank 0 --world-size 4 --elements 1000000 --protocol canary
 
-All ranks need the same --root, --job, --world, --protocol and number of bytes: ranks that differ
-are told at once. Every bit arrives as it was, infinities included. Under canary the root sends
+All ranks need the same --root, --job, --world-size, --protocol and number of bytes: where ranks
+differ, all fail at once. Every bit arrives as it was, infinities included. Under canary the root sends
 each word once, and the others headers; under switchml and ring the others send zeros, which are
 added. With --json: as `tributary allreduce`, with root and without op.";
 
@@ -102,7 +102,7 @@ added. With --json: as `tributary allreduce`, with root and without op.";
 pub struct AllreduceArgs {
     #[command(flatten)]
     pub member: Member,
-    /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor; or an operator of your own, as
+    /// How elements become one, sum | avg | min | max | prod, and for integers band | bor | bxor; or a custom operator, as
     /// `tributary operator --help` has it
     #[arg(long, value_name = "OP|FILE", default_value = "sum", value_parser = chosen_op)]
     pub op: ChosenOp,
@@ -170,8 +170,8 @@ impl Work {
     }
 
     /// For which collective arrays are made up.
-    fn plan(self, world: u16) -> Plan {
-        Plan { world, op: self.op().unwrap_or(ReduceOp::Sum) }
+    fn plan(self, world_size: u16) -> Plan {
+        Plan { world_size, op: self.op().unwrap_or(ReduceOp::Sum) }
     }
 
     /// The collective, as the protocol knows it.
@@ -205,8 +205,10 @@ pub fn allreduce(AllreduceArgs { member, op, sparse, seed }: AllreduceArgs) -> R
     match (op, sparse) {
         (ChosenOp::Known(op), Some(density)) => sparse::run(&member, op, Drawn { density, seed }),
         (ChosenOp::Known(op), None) => run(member, Work::Allreduce(op)),
-        (ChosenOp::Own(place), None) => own::run(&member, &place),
-        (ChosenOp::Own(_), Some(_)) => Err(Failure::usage("own operators are for dense arrays: leave --sparse out")),
+        (ChosenOp::Custom(path), None) => custom::run(&member, &path),
+        (ChosenOp::Custom(_), Some(_)) => {
+            Err(Failure::usage("custom operators are for dense arrays: leave --sparse out"))
+        }
     }
 }
 
@@ -238,16 +240,16 @@ pub fn broadcast(BroadcastArgs { root, member }: BroadcastArgs) -> Result<(), Fa
 fn run(member: Member, work: Work) -> Result<(), Failure> {
     member.check_rank("rank", member.rank)?;
     // Everything that can be wrong here is found before other ranks wait for this one.
-    let array = member.load(&work.plan(member.world))?;
+    let array = member.load(&work.plan(member.world_size))?;
     let spec = work.spec(array.data.len(), array.data.dtype());
     (member.protocol.can)(&spec, &member.protocol_options()?).map_err(Failure::usage)?;
     let destination = member.output.as_deref().map(Destination::open).transpose()?;
     let group = Group::connect(&member.options()?)?;
     let cpu_start = cpu::own_seconds();
-    let every = member.watch.map(Duration::from_millis);
+    let every = member.watch;
     let worked = watch::watched(&group, every, || work_on(&group, &array.data, &member, work));
-    if worked.is_err() && group.is_bereft() {
-        // The others have heard it too, and need nothing of this rank any more.
+    if worked.is_err() && group.peer_lost() {
+        // The others know it too, and need nothing from this rank any more.
         group.abandon();
         return worked.map(drop);
     }
@@ -272,7 +274,7 @@ fn run(member: Member, work: Work) -> Result<(), Failure> {
 
 /// Compares the result of made-up data with the right one; false on ranks that get no result.
 fn check(member: &Member, work: Work, result: &Data) -> Result<bool, Failure> {
-    let plan = work.plan(member.world);
+    let plan = work.plan(member.world_size);
     let is_root = work.root() == Some(member.rank);
     match work {
         Work::Reduce(..) if !is_root => return Ok(false),

@@ -11,7 +11,7 @@ use tributary_numeric::{DType, ReduceOp};
 use super::Work;
 use super::member::Member;
 use super::sparse::SparseReport;
-use crate::address::resolve;
+use crate::flags::resolve;
 
 /// The measures of one worker.
 #[derive(Debug, Serialize)]
@@ -28,7 +28,7 @@ pub struct Report {
     /// The rank of this worker.
     pub rank: u16,
     /// Number of workers.
-    pub world: u16,
+    pub world_size: u16,
     /// Elements of the tensor.
     pub elements: usize,
     /// Type of its elements.
@@ -112,7 +112,7 @@ fn static_trees(member: &Member) -> Vec<TreeStatus> {
 }
 
 impl Report {
-    /// A worker's report of a tensor of so many elements, not checked yet.
+    /// A worker's report of a tensor of this many elements, not checked yet.
     pub fn of(member: &Member, work: Work, (elements, dtype): (usize, DType), measured: &Measured) -> Report {
         let Measured { stats, seconds, cpu_seconds, elements_per_packet, slots, servers, where_summed, trees } =
             measured;
@@ -122,7 +122,7 @@ impl Report {
             protocol: member.protocol.name,
             job: member.job.clone(),
             rank: member.rank,
-            world: member.world,
+            world_size: member.world_size,
             elements,
             dtype: dtype.name(),
             op: work.op().map(ReduceOp::name),
@@ -149,7 +149,7 @@ impl Report {
 
     /// The table for people.
     pub fn table(&self) -> String {
-        let job = format!("{} (rank {} of {}, {})", self.job, self.rank, self.world, self.protocol);
+        let job = format!("{} (rank {} of {}, {})", self.job, self.rank, self.world_size, self.protocol);
         let what = match (self.op, self.root) {
             (Some(op), None) => op.to_string(),
             (Some(op), Some(root)) => format!("{op} for rank {root}"),
@@ -186,7 +186,8 @@ impl Report {
 impl Report {
     /// How many of the ranks are in the results, if some may be left out.
     fn who_contributed(&self) -> String {
-        let in_words = |share: f64| format!("{:.2} of {} in each average", share * f64::from(self.world), self.world);
+        let in_words =
+            |share: f64| format!("{:.2} of {} in each average", share * f64::from(self.world_size), self.world_size);
         self.contributed.map_or(String::new(), in_words)
     }
 

@@ -17,11 +17,11 @@ use super::made_up::{self, Plan, Sample};
 use super::member::Member;
 use super::report::{Measured, Report, median};
 use super::{Work, progress};
-use crate::address::resolve;
+use crate::cluster::cpu;
 use crate::failure::Failure;
+use crate::flags::resolve;
 use crate::npy::{Data, of_type};
 use crate::output;
-use crate::stage::cpu;
 
 /// The help of `--sparse`.
 pub fn help() -> String {
@@ -111,7 +111,7 @@ pub fn run(member: &Member, op: ReduceOp, drawn: Drawn) -> Result<(), Failure> {
     let elements = u32::try_from(size).map_err(|_| Failure::usage(format!("--elements {size} is too many")))?;
     member.protocol.can_sparse(&Spec::allreduce(elements, dtype, op), &options).map_err(Failure::usage)?;
     let group = Group::connect(&ConnectOptions { options: options.clone(), ..member.options()? })?;
-    let plan = Plan { world: member.world, op };
+    let plan = Plan { world_size: member.world_size, op };
     let cpu_start = cpu::own_seconds();
     let outcome = repeat_as(dtype, &group, member, &plan, &drawn, size)?;
     let cpu_seconds = cpu::own_seconds() - cpu_start;
@@ -188,8 +188,8 @@ fn repeat<T: Sample>(
 
 /// Compares a result with the elements of the ranks that bring each index.
 fn check(expected: &Expected, drawn: &Drawn, size: usize, outcome: &Outcome) -> Result<(), Failure> {
-    let world = expected.plan.world;
-    let ranks_at = |index: usize| (0..world).filter(move |&rank| drawn.has(rank, index));
+    let world_size = expected.plan.world_size;
+    let ranks_at = |index: usize| (0..world_size).filter(move |&rank| drawn.has(rank, index));
     let union = (0..size).filter(|&index| ranks_at(index).next().is_some()).map(|index| index as u32);
     let union: Vec<u32> = union.collect();
     let indices = &outcome.indices;
@@ -198,8 +198,8 @@ fn check(expected: &Expected, drawn: &Drawn, size: usize, outcome: &Outcome) -> 
         let (is, should) = (word(indices.get(at)), word(union.get(at)));
         return Err(Failure::new(format!("the result is wrong: index number {at} is {is} and should be {should}")));
     }
-    let at_place = |place: usize| (indices[place] as usize, ranks_at(indices[place] as usize));
-    expected.check_at(&outcome.values, at_place).map_err(Failure::new)
+    let at_position = |position: usize| (indices[position] as usize, ranks_at(indices[position] as usize));
+    expected.check_at(&outcome.values, at_position).map_err(Failure::new)
 }
 
 /// How many elements this worker's switch has sent for each element of a result, less 1; `None` if the switch does not
@@ -233,10 +233,12 @@ mod tests {
 
     const DRAWN: Drawn = Drawn { density: 0.1, seed: 7 };
 
-    fn outcome(world: u16, size: usize) -> (Expected, Outcome) {
-        let plan = Plan { world, op: ReduceOp::Sum };
+    fn outcome(world_size: u16, size: usize) -> (Expected, Outcome) {
+        let plan = Plan { world_size, op: ReduceOp::Sum };
         let mut sums = BTreeMap::new();
-        for (rank, index) in (0..world).flat_map(|rank| DRAWN.indices(rank, size).into_iter().map(move |i| (rank, i))) {
+        for (rank, index) in
+            (0..world_size).flat_map(|rank| DRAWN.indices(rank, size).into_iter().map(move |i| (rank, i)))
+        {
             let sum = sums.entry(index as u32).or_insert(0i32);
             *sum = sum.wrapping_add(i32::made_up(&plan, rank, index as usize));
         }

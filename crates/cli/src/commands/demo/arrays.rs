@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use tributary_numeric::DType;
 
+use crate::cluster::Random;
 use crate::failure::Failure;
 use crate::npy::{Array, Data, Header};
-use crate::stage::Random;
 
-/// How the values of a part are made.
+/// How the values of a section are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Section {
     /// Normal with variance 1, as gradients nearly are.
     Normal,
     /// A few values are thousands of times as large as the typical ones.
@@ -24,34 +24,34 @@ pub enum Part {
     Mixed,
 }
 
-impl Part {
+impl Section {
     /// All parts, in their order in an array.
-    pub const ALL: [Part; 5] = [Part::Normal, Part::HeavyTailed, Part::Tiny, Part::Huge, Part::Mixed];
+    pub const ALL: [Section; 5] = [Section::Normal, Section::HeavyTailed, Section::Tiny, Section::Huge, Section::Mixed];
 
     /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Normal => "normal",
-            Part::HeavyTailed => "heavy-tailed",
-            Part::Tiny => "tiny (1e-30)",
-            Part::Huge => "huge (1e30)",
-            Part::Mixed => "another on each rank",
+            Section::Normal => "normal",
+            Section::HeavyTailed => "heavy-tailed",
+            Section::Tiny => "tiny (1e-30)",
+            Section::Huge => "huge (1e30)",
+            Section::Mixed => "another on each rank",
         }
     }
 
-    /// The place of the part in an array of `elements`.
+    /// The place of the section in an array of `elements`.
     pub fn range(self, elements: usize) -> Range<usize> {
         let index = self as usize;
-        elements * index / Part::ALL.len()..elements * (index + 1) / Part::ALL.len()
+        elements * index / Section::ALL.len()..elements * (index + 1) / Section::ALL.len()
     }
 
     fn pair(self, rank: usize, random: &mut Random) -> [f64; 2] {
         match self {
-            Part::Normal => random.normal_pair(),
-            Part::HeavyTailed => random.heavy_tailed_pair(),
-            Part::Tiny => random.normal_pair().map(|value| value * 1e-30),
-            Part::Huge => random.normal_pair().map(|value| value * 1e30),
-            Part::Mixed => Part::ALL[rank % 4].pair(rank, random),
+            Section::Normal => random.normal_pair(),
+            Section::HeavyTailed => random.heavy_tailed_pair(),
+            Section::Tiny => random.normal_pair().map(|value| value * 1e-30),
+            Section::Huge => random.normal_pair().map(|value| value * 1e30),
+            Section::Mixed => Section::ALL[rank % 4].pair(rank, random),
         }
     }
 }
@@ -60,10 +60,10 @@ impl Part {
 pub fn array(rank: usize, elements: usize) -> Vec<f32> {
     let mut random = Random::new(rank as u64 + 1);
     let mut values = Vec::with_capacity(elements + 1);
-    for part in Part::ALL {
-        let end = part.range(elements).end;
+    for section in Section::ALL {
+        let end = section.range(elements).end;
         while values.len() < end {
-            values.extend(part.pair(rank, &mut random).map(|value| value as f32));
+            values.extend(section.pair(rank, &mut random).map(|value| value as f32));
         }
         values.truncate(end);
     }
@@ -93,10 +93,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_cover_an_array_of_any_length() {
+    fn the_sections_cover_an_array_of_any_length() {
         for elements in [0, 1, 4, 7, 1000] {
-            let ends: Vec<usize> = Part::ALL.iter().map(|part| part.range(elements).end).collect();
-            assert_eq!(Part::Normal.range(elements).start, 0);
+            let ends: Vec<usize> = Section::ALL.iter().map(|section| section.range(elements).end).collect();
+            assert_eq!(Section::Normal.range(elements).start, 0);
             assert_eq!(ends[4], elements);
             assert!(ends.is_sorted());
             assert_eq!(array(0, elements).len(), elements);
@@ -108,7 +108,7 @@ mod tests {
         let (a, b) = (array(0, 10_000), array(1, 10_000));
         assert!(a.iter().chain(&b).all(|value| value.is_finite()));
         assert_ne!(a, b);
-        assert!(a[Part::Huge.range(10_000)].iter().any(|value| value.abs() > 1e29));
-        assert!(a[Part::Tiny.range(10_000)].iter().all(|value| value.abs() < 1e-28));
+        assert!(a[Section::Huge.range(10_000)].iter().any(|value| value.abs() > 1e29));
+        assert!(a[Section::Tiny.range(10_000)].iter().all(|value| value.abs() < 1e-28));
     }
 }

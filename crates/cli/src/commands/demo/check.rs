@@ -3,12 +3,12 @@
 use serde::Serialize;
 use tributary_numeric::BlockExponent;
 
-use super::arrays::Part;
+use super::arrays::Section;
 
 /// How far a sum may be from the exact sum.
 #[derive(Clone, Copy, Debug)]
 pub enum Allowed {
-    /// SwitchML's Theorem 1: `n/f` for each block of so many elements, plus the rounding of the result to float32.
+    /// SwitchML's Theorem 1: `n/f` for each block of this many elements, plus the rounding of the result to float32.
     Theorem1 {
         /// Elements that share a scaling factor.
         block: usize,
@@ -17,7 +17,7 @@ pub enum Allowed {
     FloatSum,
 }
 
-/// The element of a part that came nearest to its bound, or crossed it.
+/// The element of a section that came nearest to its bound, or crossed it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Extreme {
     /// Distance from the float64 sum.
@@ -33,7 +33,7 @@ pub struct Extreme {
 pub struct Verdict {
     /// All ranks wrote the same bits.
     pub identical: bool,
-    /// The extreme of each part, in the order of [`Part::ALL`].
+    /// The extreme of each section, in the order of [`Section::ALL`].
     pub extremes: Vec<Extreme>,
 }
 
@@ -55,7 +55,7 @@ pub fn judge(inputs: &[Vec<f32>], outputs: &[Vec<f32>], allowed: Allowed) -> Ver
     let bits = |output: &Vec<f32>| output.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let first = outputs.first().map(bits).unwrap_or_default();
     let identical = first.len() == elements && outputs.iter().skip(1).all(|output| bits(output) == first);
-    let mut extremes = vec![Extreme::default(); Part::ALL.len()];
+    let mut extremes = vec![Extreme::default(); Section::ALL.len()];
     let block = match allowed {
         Allowed::Theorem1 { block } => block,
         Allowed::FloatSum => elements.max(1),
@@ -68,8 +68,8 @@ pub fn judge(inputs: &[Vec<f32>], outputs: &[Vec<f32>], allowed: Allowed) -> Ver
         };
         for index in start..end {
             let got = outputs.first().and_then(|output| output.get(index)).copied().unwrap_or(f32::NAN);
-            let part = Part::ALL.iter().position(|part| part.range(elements).contains(&index)).unwrap_or(0);
-            extremes[part].take(inputs, index, got, of_block);
+            let section = Section::ALL.iter().position(|section| section.range(elements).contains(&index)).unwrap_or(0);
+            extremes[section].take(inputs, index, got, of_block);
         }
     }
     Verdict { identical, extremes }
@@ -122,11 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_contribution_is_seen_in_every_part() {
+    fn a_missing_contribution_is_seen_in_every_section() {
         let inputs = inputs();
         let outputs = vec![sums(&inputs[..3]); 4];
         let verdict = judge(&inputs, &outputs, Allowed::Theorem1 { block: 64 });
-        // Rank 3 brings the huge values of the mixed part.
+        // Rank 3 brings the huge values of the mixed section.
         assert!(verdict.identical && verdict.extremes.iter().all(|extreme| extreme.share > 1000.0), "{verdict:?}");
     }
 

@@ -15,12 +15,12 @@ use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_testbed::{Shaping, Star, StarOptions};
 
+use crate::cluster::job::Data;
+use crate::cluster::{Cluster, Hosts, Interrupt, JobRun, WorkerReport, job};
 use crate::failure::Failure;
 use crate::npy::Array;
 use crate::output;
 use crate::program::Program;
-use crate::stage::job::Data;
-use crate::stage::{Interrupt, JobRun, Place, Stage, WorkerReport, job};
 
 use check::{Allowed, Verdict};
 use report::{Line, Report, Setting};
@@ -63,14 +63,14 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let interrupt = Interrupt::on_signals()?;
     let protocols: Vec<&Protocol> = job::protocols().collect();
     let progress = progress(protocols.len());
-    let (place, setting) = place(args.loopback)?;
+    let (hosts, setting) = hosts(args.loopback)?;
     let folder = tempfile::Builder::new().prefix("tributary-demo-").tempdir()?;
 
     progress.set_message("making an array for each worker");
     let inputs = arrays::write(folder.path(), WORKERS, args.elements as usize)?;
     progress.inc(1);
 
-    let mut stage = Stage::open(program, place, 1, &interrupt)?;
+    let mut cluster = Cluster::open(program, hosts, 1, &interrupt)?;
     let mut report = Report::new(setting, WORKERS, args.elements as usize, args.iters);
     for protocol in protocols {
         progress.set_message(format!("{WORKERS} workers sum {} times with {}", args.iters, protocol.name));
@@ -83,38 +83,38 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             iters: args.iters,
             timeout: TIMEOUT,
         };
-        let workers = stage.allreduce(&job)?;
+        let workers = cluster.allreduce(&job)?;
         progress.inc(1);
         progress.set_message(format!("comparing {}'s result with a float64 sum", protocol.name));
         let verdict = judge(&inputs, &job, &workers)?;
         report.lines.push(Line::new(protocol, &workers, verdict));
         progress.inc(1);
     }
-    stage.close()?;
+    cluster.close()?;
     progress.finish_and_clear();
     match args.json {
         true => output::json(&report)?,
         false => output::line(&report.render())?,
     }
-    match report.complaint() {
-        Some(complaint) => Err(Failure::new(complaint)),
+    match report.error() {
+        Some(error) => Err(Failure::new(error)),
         None => Ok(()),
     }
 }
 
 /// A star if possible, else loopback; and a sentence that says which, and why.
-fn place(loopback: bool) -> Result<(Place, Setting), Failure> {
+fn hosts(loopback: bool) -> Result<(Hosts, Setting), Failure> {
     if loopback {
-        return Ok((Place::Loopback, Setting { sentence: "on loopback, as asked".into(), has_links: false }));
+        return Ok((Hosts::Loopback, Setting { sentence: "on loopback, as requested".into(), has_links: false }));
     }
     match Star::build(StarOptions::new(WORKERS, Shaping::gbps(LINK_GBPS)?)) {
         Ok(star) => {
             let sentence = format!("in network namespaces with links of {LINK_GBPS} Gbit/s each way");
-            Ok((Place::Star(star), Setting { sentence, has_links: true }))
+            Ok((Hosts::Star(star), Setting { sentence, has_links: true }))
         }
         Err(reason) => {
             let sentence = format!("on loopback, since {reason}");
-            Ok((Place::Loopback, Setting { sentence, has_links: false }))
+            Ok((Hosts::Loopback, Setting { sentence, has_links: false }))
         }
     }
 }

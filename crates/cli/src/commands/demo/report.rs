@@ -4,10 +4,10 @@ use serde::Serialize;
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::protocol::Protocol;
 
-use super::arrays::Part;
+use super::arrays::Section;
 use super::check::Verdict;
+use crate::cluster::WorkerReport;
 use crate::output::Table;
-use crate::stage::WorkerReport;
 
 /// One protocol's run.
 #[derive(Debug, Serialize)]
@@ -95,7 +95,7 @@ pub struct Report {
 
 /// What a figure of the loopback interface means.
 pub const LOOPBACK_CAVEAT: &str = "\
-Without links a figure tells how much work the processors have, and nothing of a network. The ring's hosts
+Without links a figure shows how much work the processors have, and nothing about a network. The ring's hosts
 send each tensor almost twice, which costs nothing here, and the switch is one more process that shares the
 processors with the workers: the ring may well be ahead. As root, `make demo` measures on links of 1 Gbit/s.
 ";
@@ -108,7 +108,7 @@ impl Report {
     }
 
     /// The error, if there is one.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn error(&self) -> Option<String> {
         self.lines.iter().find(|line| !line.verdict.holds()).map(|line| {
             let worst = line.verdict.worst();
             match line.verdict.identical {
@@ -149,19 +149,19 @@ impl Report {
         table
     }
 
-    /// The errors of each part, with the bound for each protocol's numbers.
+    /// The errors of each section, with the bound for each protocol's numbers.
     fn errors(&self) -> Table {
         let headings = self
             .lines
             .iter()
             .flat_map(|line| [format!("{}: error", line.protocol), "bound".to_string(), "error / bound".to_string()]);
         let mut table = Table::new(std::iter::once("values".to_string()).chain(headings));
-        for (index, part) in Part::ALL.iter().enumerate() {
+        for (index, section) in Section::ALL.iter().enumerate() {
             let cells = self.lines.iter().flat_map(|line| {
                 let extreme = &line.verdict.extremes[index];
                 [format!("{:.1e}", extreme.error), format!("{:.1e}", extreme.bound), format!("{:.2}", extreme.share)]
             });
-            table.row(std::iter::once(part.name().to_string()).chain(cells));
+            table.row(std::iter::once(section.name().to_string()).chain(cells));
         }
         table
     }
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     fn protocol() -> &'static Protocol {
-        crate::stage::job::protocols().next().expect("a protocol")
+        crate::cluster::job::protocols().next().expect("a protocol")
     }
 
     fn report(share: f64, identical: bool) -> Report {
@@ -190,7 +190,7 @@ mod tests {
             cpu_seconds: 0.1,
             trees: Vec::new(),
         };
-        let extremes = vec![Extreme { error: share, bound: 1.0, share }; Part::ALL.len()];
+        let extremes = vec![Extreme { error: share, bound: 1.0, share }; Section::ALL.len()];
         let setting = Setting { sentence: "somewhere".to_string(), has_links: true };
         let mut report = Report::new(setting, 2, 1_000_000, 5);
         let verdict = Verdict { identical, extremes };
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_right_result_is_said_to_be_right() {
         let report = report(0.5, true);
-        assert_eq!(report.complaint(), None);
+        assert_eq!(report.error(), None);
         assert_eq!(report.lines[0].packets_sent, 20);
         assert_eq!(report.lines[0].goodput_gbps, 0.064);
         assert!(report.render().contains(&format!("{}: right.", protocol().name)));
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_wrong_one_is_a_failure_with_a_sentence() {
-        assert!(report(1.5, true).complaint().is_some_and(|text| text.contains("where 1.0e0 is allowed")));
-        assert!(report(0.5, false).complaint().is_some_and(|text| text.contains("differ")));
+        assert!(report(1.5, true).error().is_some_and(|text| text.contains("where 1.0e0 is allowed")));
+        assert!(report(0.5, false).error().is_some_and(|text| text.contains("differ")));
     }
 }

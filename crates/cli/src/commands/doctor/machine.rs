@@ -21,7 +21,7 @@ fn versions() -> Check {
 
 fn kernel() -> Check {
     let release = read("/proc/sys/kernel/osrelease");
-    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().ok());
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
         (Some(major), Some(minor)) if (major, minor) >= GRO_KERNEL => Check::ok("kernel", release),
         (Some(_), Some(_)) => {

@@ -5,13 +5,13 @@
 
 mod machine;
 mod network;
+mod path_probe;
 mod smoke;
-mod way;
 
 use serde::Serialize;
 
-use crate::address::parse_switch;
 use crate::failure::Failure;
+use crate::flags::parse_switch;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -109,7 +109,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             add(reach)?;
             if reached {
                 add(vec![smoke::at(switch)])?;
-                add(way::checks(switch))?;
+                add(path_probe::checks(switch))?;
             }
         }
     }
@@ -119,7 +119,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         output::json(&serde_json::json!({ "ok": failed.is_empty(), "checks": checks }))?;
     }
     if !failed.is_empty() {
-        return Err(Failure::Told(format!(
+        return Err(Failure::Reported(format!(
             "{} of {} checks failed: {}",
             failed.len(),
             checks.len(),

@@ -9,7 +9,7 @@ use tributary_net::udp::path::Path;
 
 use super::Check;
 use super::machine::read;
-use crate::address::resolve;
+use crate::flags::resolve;
 
 /// The receive buffer that a worker or a shard asks for: it holds a burst of a pool's results while the thread does not
 /// run.

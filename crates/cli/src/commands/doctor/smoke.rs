@@ -9,7 +9,7 @@ use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 
 use super::Check;
-use crate::stage;
+use crate::cluster;
 
 const NAME: &str = "smoke test";
 const ELEMENTS: usize = 100_000;
@@ -34,13 +34,14 @@ pub fn job() -> String {
 }
 
 /// The options of a rank in one of the doctor's jobs.
-pub fn options(switch: &str, job: &str, rank: u16, world: u16) -> Result<ConnectOptions, String> {
-    let protocol = stage::job::protocols().next().ok_or("this build has no protocol for one switch and its workers")?;
+pub fn options(switch: &str, job: &str, rank: u16, world_size: u16) -> Result<ConnectOptions, String> {
+    let protocol =
+        cluster::job::protocols().next().ok_or("this build has no protocol for one switch and its workers")?;
     Ok(ConnectOptions {
         switch: switch.to_string(),
         job: job.to_string(),
         rank,
-        world,
+        world: world_size,
         timeout: TIMEOUT,
         protocol,
         options: protocol.options.defaults(),

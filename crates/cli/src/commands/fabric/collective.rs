@@ -3,31 +3,32 @@
 use std::time::{Duration, Instant};
 
 use tributary_control::fabric::FabricLayout;
+use tributary_control::quantity::{self, DataRate};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 
+use super::cluster::FabricCluster;
 use super::report::{Death, Report};
-use super::stage::FabricStage;
 use super::{Args, protocol};
+use crate::cluster::{Process, WorkerReport};
 use crate::commands::collective::{design, read_options};
 use crate::failure::Failure;
-use crate::stage::{Process, WorkerReport};
 
 /// Time for processes to start and find each other on a busy machine, on top of what a sum may take.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the program checks whether it is time to kill a switch.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long switches may take to free what they hold for sums that are over.
-const SETTLE: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `--traffic`: other packets from one host to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     from: String,
     to: String,
-    mbps: u32,
+    rate: DataRate,
     via: Option<String>,
 }
 
@@ -39,30 +40,29 @@ pub struct Kill {
     back: Option<Duration>,
 }
 
-/// Reads `FROM:TO:MBPS[:VIA]`.
+/// Reads `FROM:TO:RATE[:VIA]`.
 pub fn parse_stream(text: &str) -> Result<Stream, String> {
-    let wrong = || "write FROM:TO:MBPS or FROM:TO:MBPS:VIA, for example host3:host7:150:spine0".to_string();
-    let parts: Vec<&str> = text.split(':').collect();
-    let (from, to, mbps, via) = match parts[..] {
-        [from, to, mbps] => (from, to, mbps, None),
-        [from, to, mbps, via] => (from, to, mbps, Some(via.to_string())),
+    let wrong = || "write FROM:TO:RATE or FROM:TO:RATE:VIA, for example host3:host7:150Mbit/s:spine0".to_string();
+    let fields: Vec<&str> = text.split(':').collect();
+    let (from, to, rate, via) = match fields[..] {
+        [from, to, rate] => (from, to, rate, None),
+        [from, to, rate, via] => (from, to, rate, Some(via.to_string())),
         _ => return Err(wrong()),
     };
-    let mbps = mbps.parse().ok().filter(|&mbps| mbps > 0).ok_or_else(wrong)?;
-    Ok(Stream { from: from.to_string(), to: to.to_string(), mbps, via })
+    Ok(Stream { from: from.to_string(), to: to.to_string(), rate: rate.parse()?, via })
 }
 
-/// Reads `SWITCH:SECONDS[:SECONDS]`.
+/// Reads `SWITCH:TIME[:BACK]`.
 pub fn parse_kill(text: &str) -> Result<Kill, String> {
-    let wrong = || "write SWITCH:SECONDS or SWITCH:SECONDS:SECONDS, for example spine1:0.5:2".to_string();
-    let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let parts: Vec<&str> = text.split(':').collect();
-    let (switch, after, back) = match parts[..] {
+    let wrong = || "write SWITCH:TIME or SWITCH:TIME:BACK, for example spine1:500ms:2s".to_string();
+    let time = |text: &str| text.parse::<quantity::Duration>().map(Duration::from);
+    let fields: Vec<&str> = text.split(':').collect();
+    let (switch, after, back) = match fields[..] {
         [switch, after] => (switch, after, None),
-        [switch, after, back] => (switch, after, Some(seconds(back).ok_or_else(wrong)?)),
+        [switch, after, back] => (switch, after, Some(time(back)?)),
         _ => return Err(wrong()),
     };
-    Ok(Kill { switch: switch.to_string(), after: seconds(after).ok_or_else(wrong)?, back })
+    Ok(Kill { switch: switch.to_string(), after: time(after)?, back })
 }
 
 /// The plan for the hosts.
@@ -114,7 +114,7 @@ impl Plan {
             elements,
             dtype: args.dtype,
             iters: args.iters,
-            timeout: Duration::from_secs(args.timeout),
+            timeout: args.timeout,
             workers,
             streams,
             kill,
@@ -130,16 +130,16 @@ impl Plan {
 }
 
 /// Runs the plan to its end.
-pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
-    let before = stage.all_status()?;
-    let streams = plan.streams.iter().map(|(from, stream)| start_stream(stage, *from, stream));
+pub fn run(cluster: &mut FabricCluster, plan: &Plan) -> Result<Report, Failure> {
+    let before = cluster.all_status()?;
+    let streams = plan.streams.iter().map(|(from, stream)| start_stream(cluster, *from, stream));
     // The streams end when they are dropped, with this function.
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
     let mut workers = Vec::new();
     for (rank, &host) in plan.workers.iter().enumerate() {
-        workers.push(start_worker(stage, plan, rank, host)?);
+        workers.push(start_worker(cluster, plan, rank, host)?);
     }
-    let death = plan.kill.as_ref().map(|(switch, kill)| die(stage, &mut workers, *switch, kill)).transpose()?;
+    let death = plan.kill.as_ref().map(|(switch, kill)| die(cluster, &mut workers, *switch, kill)).transpose()?;
     let deadline = Instant::now() + START_TIMEOUT + plan.timeout * plan.iters;
     let mut ranks = Vec::new();
     for worker in workers {
@@ -150,23 +150,23 @@ pub fn run(stage: &mut FabricStage, plan: &Plan) -> Result<Report, Failure> {
         ranks.push(report);
     }
     drop(streams);
-    let names = plan.workers.iter().map(|&host| stage.fabric.name(host).to_string()).collect();
-    Ok(Report::new(plan, names, ranks, &before, settled(stage)?, death))
+    let names = plan.workers.iter().map(|&host| cluster.fabric.name(host).to_string()).collect();
+    Ok(Report::new(plan, names, ranks, &before, drained(cluster)?, death))
 }
 
 /// Kills the switch when it is time, unless all hosts have their sums by then.
-fn die(stage: &mut FabricStage, workers: &mut [Process], switch: NodeId, kill: &Kill) -> Result<Death, Failure> {
-    await_first_blocks(stage, workers)?;
-    pause(stage, kill.after)?;
+fn die(cluster: &mut FabricCluster, workers: &mut [Process], switch: NodeId, kill: &Kill) -> Result<Death, Failure> {
+    await_first_blocks(cluster, workers)?;
+    pause(cluster, kill.after)?;
     let in_time = !all_ended(workers)?;
     if in_time {
-        stage.kill(switch);
+        cluster.kill(switch);
         if let Some(back) = kill.back {
-            pause(stage, back)?;
-            stage.restart(switch)?;
+            pause(cluster, back)?;
+            cluster.restart(switch)?;
         }
     }
-    Ok(Death { switch: stage.fabric.name(switch).to_string(), in_time })
+    Ok(Death { switch: cluster.fabric.name(switch).to_string(), in_time })
 }
 
 fn all_ended(workers: &mut [Process]) -> Result<bool, Failure> {
@@ -178,69 +178,69 @@ fn all_ended(workers: &mut [Process]) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn pause(stage: &FabricStage, pause: Duration) -> Result<(), Failure> {
+fn pause(cluster: &FabricCluster, pause: Duration) -> Result<(), Failure> {
     let until = Instant::now() + pause;
     while Instant::now() < until {
-        stage.interrupt.check()?;
-        std::thread::sleep(LOOK);
+        cluster.interrupt.check()?;
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
 /// The state of all switches once jobs hold no shared memory any more, or when that takes too long.
-fn settled(stage: &FabricStage) -> Result<Vec<tributary_net::status::SwitchStatus>, Failure> {
-    let deadline = Instant::now() + SETTLE;
+fn drained(cluster: &FabricCluster) -> Result<Vec<tributary_net::status::SwitchStatus>, Failure> {
+    let deadline = Instant::now() + DRAIN_TIMEOUT;
     loop {
-        let all = stage.all_status()?;
-        let held: u32 = all.iter().flat_map(|status| &status.switch.shared).map(|shared| shared.slots_held).sum();
-        if held == 0 || Instant::now() >= deadline {
+        let all = cluster.all_status()?;
+        let in_use: u32 = all.iter().flat_map(|status| &status.switch.shared).map(|shared| shared.slots_held).sum();
+        if in_use == 0 || Instant::now() >= deadline {
             return Ok(all);
         }
-        std::thread::sleep(LOOK * 10);
+        std::thread::sleep(POLL_INTERVAL * 10);
     }
 }
 
-fn start_worker(stage: &FabricStage, plan: &Plan, rank: usize, host: NodeId) -> Result<Process, Failure> {
-    let leaf = stage.fabric.udp(stage.fabric.leaf_of(host));
-    let mut command = stage.command(host)?;
+fn start_worker(cluster: &FabricCluster, plan: &Plan, rank: usize, host: NodeId) -> Result<Process, Failure> {
+    let leaf = cluster.fabric.udp(cluster.fabric.leaf_of(host));
+    let mut command = cluster.command(host)?;
     command
         .args(["allreduce", "--json", "--job", "fabric", "--switch", &leaf.to_string()])
         .args(["--protocol", plan.protocol.name, "--dtype", plan.dtype.name()])
-        .args(["--rank", &rank.to_string(), "--world", &plan.workers.len().to_string()])
+        .args(["--rank", &rank.to_string(), "--world-size", &plan.workers.len().to_string()])
         .args(["--elements", &plan.elements.to_string(), "--iters", &plan.iters.to_string()])
-        .args(["--timeout", &plan.timeout.as_secs().to_string()]);
+        .args(["--timeout", &format!("{}s", plan.timeout.as_secs_f64())]);
     for (name, value) in &plan.options {
         command.args(["--option", &format!("{name}={value}")]);
     }
     if let Some(trees) = plan.trees {
         command.args(["--trees", &trees.to_string()]);
     }
-    Process::spawn(format!("rank {rank} on {}", stage.fabric.name(host)), command, &stage.interrupt)
+    Process::spawn(format!("rank {rank} on {}", cluster.fabric.name(host)), command, &cluster.interrupt)
 }
 
-fn start_stream(stage: &FabricStage, from: NodeId, stream: &Stream) -> Result<Process, Failure> {
-    let mut command = stage.command(from)?;
-    command.arg("traffic").arg("--fabric").arg(stage.file());
-    command.args(["--from", &stream.from, "--to", &stream.to, "--rate-mbps", &stream.mbps.to_string()]);
+fn start_stream(cluster: &FabricCluster, from: NodeId, stream: &Stream) -> Result<Process, Failure> {
+    let mut command = cluster.command(from)?;
+    command.args(["lab", "traffic", "--fabric"]).arg(cluster.file());
+    command.args(["--from", &stream.from, "--to", &stream.to, "--rate", &stream.rate.to_string()]);
     if let Some(via) = &stream.via {
         command.args(["--via", via]);
     }
-    Process::spawn(format!("traffic from {}", stream.from), command, &stage.interrupt)
+    Process::spawn(format!("traffic from {}", stream.from), command, &cluster.interrupt)
 }
 
 /// Waits until the job runs and its first contributions were added, or until it is over.
-fn await_first_blocks(stage: &FabricStage, workers: &mut [Process]) -> Result<(), Failure> {
+fn await_first_blocks(cluster: &FabricCluster, workers: &mut [Process]) -> Result<(), Failure> {
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
-        stage.interrupt.check()?;
-        let seat = stage.status(stage.fabric.controller)?;
-        if seat.jobs.iter().any(|job| job.contributions > 0) || all_ended(workers)? {
+        cluster.interrupt.check()?;
+        let controller = cluster.status(cluster.fabric.controller)?;
+        if controller.jobs.iter().any(|job| job.contributions > 0) || all_ended(workers)? {
             return Ok(());
         }
         if Instant::now() >= deadline {
             return Err(Failure::new("the hosts have not begun to sum"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -284,15 +284,22 @@ mod tests {
 
     #[test]
     fn traffic_and_deaths_are_read_as_they_are_written() {
-        let stream = parse_stream("host3:host7:150:spine0").unwrap();
-        assert_eq!((stream.from.as_str(), stream.mbps, stream.via.as_deref()), ("host3", 150, Some("spine0")));
-        assert_eq!(parse_stream("a:b:1").unwrap().via, None);
-        let kill = parse_kill("spine1:0.5:2").unwrap();
+        let stream = parse_stream("host3:host7:150Mbit/s:spine0").unwrap();
+        assert_eq!(
+            (stream.from.as_str(), stream.rate.0.0, stream.via.as_deref()),
+            ("host3", 150_000_000, Some("spine0"))
+        );
+        assert_eq!(parse_stream("a:b:1 Mbit/s").unwrap().via, None);
+        let kill = parse_kill("spine1:500ms:2 s").unwrap();
         assert_eq!((kill.after, kill.back), (Duration::from_millis(500), Some(Duration::from_secs(2))));
-        assert_eq!(parse_kill("spine1:1").unwrap().back, None);
-        for wrong in ["", "a:b", "a:b:0", "a:b:x", "a:b:1:c:d"] {
+        assert_eq!(parse_kill("spine1:1s").unwrap().back, None);
+        for wrong in ["", "a:b", "a:b:0bit/s", "a:b:x", "a:b:1", "a:b:1Mbit/s:c:d"] {
             assert!(parse_stream(wrong).is_err(), "{wrong}");
         }
-        assert!(["spine1", "spine1:-1", "spine1:1:x", "spine1:1:1:1"].iter().all(|wrong| parse_kill(wrong).is_err()));
+        assert!(
+            ["spine1", "spine1:-1s", "spine1:1", "spine1:1s:x", "spine1:1s:1s:1s"]
+                .iter()
+                .all(|wrong| parse_kill(wrong).is_err())
+        );
     }
 }

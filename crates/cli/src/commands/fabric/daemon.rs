@@ -32,7 +32,7 @@ pub fn start(file: &ChosenFile, node: &str, operators: Option<Allowed>) -> Resul
 }
 
 /// Prints that the switch listens, and where.
-pub fn tell_ready(switch: &RunningFabricSwitch, node: &str, json: bool) -> Result<(), Failure> {
+pub fn print_ready(switch: &RunningFabricSwitch, node: &str, json: bool) -> Result<(), Failure> {
     let (udp, control) = (switch.udp_addr(), switch.control_addrs());
     if json {
         let pid = std::process::id();

@@ -1,14 +1,14 @@
 //! `tributary fabric`: a whole fabric of switches and hosts on this machine, or the commands for real machines.
 //!
-//! `stage.rs` builds the fabric of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows the
+//! `cluster.rs` builds the fabric of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows the
 //! results, and `print.rs` prints the commands for real machines. `daemon.rs` is one switch, which each of the
 //! processes runs.
 
+mod cluster;
 mod collective;
 pub mod daemon;
 mod print;
 mod report;
-mod stage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,14 +24,15 @@ use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::{self, SwitchOptionError};
 
+use crate::cluster::Interrupt;
 use crate::commands::collective::{design, dtype, options_help, protocols_help};
 use crate::failure::Failure;
+use crate::flags::parse_timeout;
 use crate::output;
 use crate::program::Program;
-use crate::stage::Interrupt;
 
+pub use cluster::FabricCluster;
 use collective::{Kill, Plan, Stream};
-pub use stage::FabricStage;
 
 /// The protocol of a job that names none.
 const PROTOCOL: &str = "canary";
@@ -40,9 +41,9 @@ const EXAMPLES: &str = "\
 Examples:
   tributary fabric examples/fabric.toml         start it, say where everything is, until Ctrl-C
   tributary fabric examples/fabric.toml --allreduce 1000000
-  tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150:spine0
-  tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine0:0.5      nobody notices
-  tributary fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:0.5       every rank is told
+  tributary fabric examples/fabric.toml --allreduce 1000000 --traffic host3:host7:150Mbit/s:spine0
+  tributary fabric examples/fabric.toml --allreduce 4000000 --kill spine0:500ms    nobody notices
+  tributary fabric examples/fabric.toml --allreduce 4000000 --kill leaf1:500ms     every rank fails
   tributary fabric examples/fabric.toml --allreduce 4000000 --protocol switchml --trees 2
   tributary fabric examples/fabric.toml --run 'ip netns exec $NS_host0 ping -c 1 10.77.128.1'
   tributary fabric fabric.toml --print          the command for each machine of a real one
@@ -86,14 +87,14 @@ pub struct Args {
     /// Sum the same array K times; times are medians
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "allreduce")]
     pub iters: u32,
-    /// Seconds until a sum is given up
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600), requires = "allreduce")]
-    pub timeout: u64,
+    /// Time after which a sum is given up
+    #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = parse_timeout, requires = "allreduce")]
+    pub timeout: Duration,
     /// Other traffic meanwhile, over one switch if VIA is given; its hosts do not sum
-    #[arg(long, value_name = "FROM:TO:MBPS[:VIA]", value_parser = collective::parse_stream, requires = "allreduce")]
+    #[arg(long, value_name = "FROM:TO:RATE[:VIA]", value_parser = collective::parse_stream, requires = "allreduce")]
     pub traffic: Vec<Stream>,
-    /// Kill a switch (SIGKILL) so many seconds after the hosts have begun; start it again so many later, if BACK is given
-    #[arg(long, value_name = "SWITCH:SECONDS[:BACK]", value_parser = collective::parse_kill, requires = "allreduce")]
+    /// Kill a switch (SIGKILL) this long after the hosts have begun; start it again after BACK, if it is given
+    #[arg(long, value_name = "SWITCH:TIME[:BACK]", value_parser = collective::parse_kill, requires = "allreduce")]
     pub kill: Option<Kill>,
     /// Print JSON: one object when ready, and one at the end
     #[arg(long)]
@@ -111,35 +112,35 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let interrupt = Interrupt::on_signals()?;
     let progress = progress();
     progress.set_message(format!("starting {} switches in namespaces", fabric.cabling.switches));
-    let mut stage = FabricStage::open(program, Arc::clone(&fabric), file, &interrupt)?;
-    progress.set_message("waiting until the switches hear each other");
-    stage.wait_ready()?;
-    stage.start_servers()?;
+    let mut cluster = FabricCluster::open(program, Arc::clone(&fabric), file, &interrupt)?;
+    progress.set_message("waiting until the switches receive from each other");
+    cluster.wait_ready()?;
+    cluster.start_servers()?;
     let outcome = match (&args.run, plan) {
         (Some(command), _) => {
             progress.finish_and_clear();
-            run_command(&stage, command)
+            run_command(&cluster, command)
         }
         (None, Some(plan)) => {
             progress.set_message(plan.sentence());
-            let report = collective::run(&mut stage, &plan)?;
+            let report = collective::run(&mut cluster, &plan)?;
             progress.finish_and_clear();
             match args.json {
                 true => output::json(&report)?,
                 false => output::line(&report.render())?,
             }
-            report.complaint().map_or(Ok(()), |complaint| Err(Failure::new(complaint)))
+            report.error().map_or(Ok(()), |error| Err(Failure::new(error)))
         }
         (None, None) => {
             progress.finish_and_clear();
             match args.json {
-                true => output::json(&stage.describe())?,
-                false => output::line(&stage.describe().render())?,
+                true => output::json(&cluster.describe())?,
+                false => output::line(&cluster.describe().render())?,
             }
-            stage.wait_for_the_end(&interrupt)
+            cluster.wait_for_the_end(&interrupt)
         }
     };
-    stage.close()?;
+    cluster.close()?;
     outcome
 }
 
@@ -177,9 +178,9 @@ pub fn switch_option(text: &str) -> Result<String, SwitchOptionError> {
     switch_options::add(&mut switch_options::Given::new(), text).map(|()| text.to_owned())
 }
 
-fn run_command(stage: &FabricStage, command: &str) -> Result<(), Failure> {
+fn run_command(cluster: &FabricCluster, command: &str) -> Result<(), Failure> {
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).envs(stage.namespaces());
+    shell.args(["-c", command]).envs(cluster.namespaces());
     let status = shell.status()?;
     match status.success() {
         true => Ok(()),

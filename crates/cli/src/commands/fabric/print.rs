@@ -16,10 +16,10 @@ pub fn commands(fabric: &FabricLayout, chosen: &ChosenFile) -> String {
     for node in fabric.switches() {
         let plan = &fabric.nodes[node.index()];
         let neighbours: Vec<&str> = fabric.ports[node.index()].iter().map(|port| fabric.name(port.to)).collect();
-        let seat = if node == fabric.controller { "; jobs are formed here" } else { "" };
+        let controller = if node == fabric.controller { "; jobs are formed here" } else { "" };
         let control = plan.control.map(|control| control.to_string()).unwrap_or_default();
         lines.push(format!(
-            "# {}: {}, control {control}, next to {}{seat}",
+            "# {}: {}, control {control}, next to {}{controller}",
             plan.name,
             plan.address,
             neighbours.join(" ")
@@ -43,7 +43,7 @@ pub fn commands(fabric: &FabricLayout, chosen: &ChosenFile) -> String {
         let plan = &fabric.nodes[host.index()];
         lines.push(format!("# {}: {}", plan.name, plan.address));
         lines.push(format!(
-            "tributary allreduce --protocol {PROTOCOL} --switch {} --job sum --rank {rank} --world {} --elements 1000000",
+            "tributary allreduce --protocol {PROTOCOL} --switch {} --job sum --rank {rank} --world-size {} --elements 1000000",
             fabric.udp(fabric.leaf_of(host)),
             workers.len()
         ));
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(commands.matches("--switch-option 'pigeon.rest=1 ms'").count(), 4, "the same at every switch");
         let count = |what: &str| commands.lines().filter(|line| line.starts_with(what)).count();
         assert_eq!((count("tributary switch --fabric f.toml"), count("tributary allreduce")), (4, 4));
-        assert!(commands.contains("--switch 10.77.128.2:17777 --job sum --rank 2 --world 4"));
+        assert!(commands.contains("--switch 10.77.128.2:17777 --job sum --rank 2 --world-size 4"));
         assert_eq!(commands.matches("jobs are formed here").count(), 1);
     }
 
@@ -76,6 +76,6 @@ mod tests {
         let commands = commands(&FabricFile::parse(text).unwrap(), &file);
         assert!(commands.contains("# host1: 10.77.0.2\ntributary ps --switch 10.77.128.1:17777\n"), "{commands}");
         assert_eq!(commands.matches("tributary allreduce").count(), 3);
-        assert!(commands.contains("--switch 10.77.128.2:17777 --job sum --rank 1 --world 3"), "{commands}");
+        assert!(commands.contains("--switch 10.77.128.2:17777 --job sum --rank 1 --world-size 3"), "{commands}");
     }
 }

@@ -6,9 +6,9 @@ use serde::Serialize;
 use tributary_net::status::{FabricStatus, MetricNumber, SharedStatus, SwitchStatus, TreeStatus};
 
 use super::collective::Plan;
+use crate::cluster::WorkerReport;
 use crate::commands::status::trees;
 use crate::output::Table;
-use crate::stage::WorkerReport;
 
 /// The result of `--kill`.
 pub struct Death {
@@ -94,7 +94,7 @@ impl Report {
             in_network: report.in_network,
         };
         let then = |node: &str| {
-            before.iter().filter_map(|status| status.switch.fabric.as_ref()).find(|part| part.node == node)
+            before.iter().filter_map(|status| status.switch.fabric.as_ref()).find(|fabric| fabric.node == node)
         };
         let switches = after.into_iter().filter_map(|status| Some((status.switch.fabric?, status.switch.shared)));
         Report {
@@ -108,17 +108,16 @@ impl Report {
             spared: death.filter(|death| !death.in_time).map(|death| death.switch),
             trees,
             ranks: hosts.into_iter().zip(ranks).map(rank).collect(),
-            switches: switches.map(|(part, shared)| Switch::new(then(&part.node), &part, shared)).collect(),
+            switches: switches.map(|(fabric, shared)| Switch::new(then(&fabric.node), &fabric, shared)).collect(),
         }
     }
 
     /// The error, if there is one. Every rank has checked its own sum.
-    pub fn complaint(&self) -> Option<String> {
-        let held = |switch: &Switch| switch.shared.iter().map(|shared| shared.slots_held).sum::<u32>();
-        self.switches
-            .iter()
-            .find(|switch| held(switch) > 0)
-            .map(|switch| format!("switch {} still holds {} slots although no job is left", switch.node, held(switch)))
+    pub fn error(&self) -> Option<String> {
+        let in_use = |switch: &Switch| switch.shared.iter().map(|shared| shared.slots_held).sum::<u32>();
+        self.switches.iter().find(|switch| in_use(switch) > 0).map(|switch| {
+            format!("switch {} still holds {} slots although no job is left", switch.node, in_use(switch))
+        })
     }
 
     /// The tables for people.

@@ -10,13 +10,13 @@ use std::time::Duration;
 use serde::Deserialize;
 use tributary_sim::sweep::{Finished, Store, SweepPoint, WorkOrder};
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::program::Program;
 use crate::python::Module;
-use crate::stage::Interrupt;
 
 /// How often a wait checks whether it must end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Deserialize)]
 struct Answer {
@@ -43,7 +43,7 @@ pub fn run(
     // In its own process group, so that Ctrl-C reaches only this program, which then ends the child.
     command.arg(address).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| Failure::new(module.not_started(&error)))?;
-    let (Some(mut orders), Some(answers), Some(mut complaints)) =
+    let (Some(mut orders), Some(answers), Some(mut errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         unreachable!("all three are pipes")
@@ -62,9 +62,9 @@ pub fn run(
         scope.spawn(move || {
             BufReader::new(answers).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let complaints = scope.spawn(move || {
+        let errors = scope.spawn(move || {
             let mut text = String::new();
-            let _ = complaints.read_to_string(&mut text);
+            let _ = errors.read_to_string(&mut text);
             text
         });
         let kept = keep(&lines, points, store, done, interrupt);
@@ -73,7 +73,7 @@ pub fn run(
             let _ = child.kill();
         }
         let status = child.wait()?;
-        let said = complaints.join().unwrap_or_default();
+        let said = errors.join().unwrap_or_default();
         match kept {
             Ok(()) if status.success() || interrupt.is_set() => Ok(()),
             Ok(()) => Err(Failure::new(module.failed(&said))),
@@ -91,7 +91,7 @@ fn keep(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     while !interrupt.is_set() {
-        match lines.recv_timeout(LOOK) {
+        match lines.recv_timeout(POLL_INTERVAL) {
             Ok(line) => {
                 let foreign = || Failure::new(format!("the cluster's program said what it should not: {line}"));
                 let answer: Answer = serde_json::from_str(&line).map_err(|_| foreign())?;

@@ -11,10 +11,10 @@ use tributary_proto::contract::options::name_and_value;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::switch_options;
 
+use crate::cluster::Interrupt;
 use crate::commands::collective::{dtype, protocol, read_options};
 use crate::failure::Failure;
 use crate::output;
-use crate::stage::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
   tributary sim explore --protocol NAME --replay \"s0 s1 d0 l0 t0\"
 
 Any packet on its way may arrive next, be lost or arrive twice, as often as the flags say; any rank may
-be late; any timer may run out early. In each state every sum that a rank was told must be right, and
+be late; any timer may run out early. In each state every sum that a rank received must be right, and
 the run must come to an end once nothing goes wrong any more. A run that must not be is printed step by
 step, with the flag that shows it again.
 
@@ -74,7 +74,7 @@ pub struct Args {
     /// An option of switches; where none is given they have 8 of what is counted
     #[arg(long = "switch-option", value_name = "PROTOCOL.NAME=VALUE")]
     switch_options: Vec<String>,
-    /// Stop after so many states
+    /// Stop after this many states
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     most_states: u64,
     /// Run this run of the world instead, step by step
@@ -131,20 +131,20 @@ pub fn run(args: Args) -> Result<(), Failure> {
         if interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     bar.finish_and_clear();
-    tell(&bounds, &exploration, begun.elapsed(), args.json)?;
+    print(&bounds, &exploration, begun.elapsed(), args.json)?;
     match exploration.counterexample {
-        Some(Counterexample { found: Found::Wrong(wrong), .. }) => Err(Failure::Told(wrong)),
+        Some(Counterexample { found: Found::Wrong(wrong), .. }) => Err(Failure::Reported(wrong)),
         Some(Counterexample { found: Found::NoEnd, .. }) => {
-            Err(Failure::Told("a run does not come to an end, though nothing goes wrong any more".to_owned()))
+            Err(Failure::Reported("a run does not come to an end, though nothing goes wrong any more".to_owned()))
         }
         None if exploration.is_complete => Ok(()),
-        None => Err(Failure::Told(
+        None => Err(Failure::Reported(
             "the states found so far are right, and there are more: make the world smaller".to_owned(),
         )),
     }
 }
 
-fn tell(bounds: &Bounds, exploration: &Exploration, took: Duration, json: bool) -> Result<(), Failure> {
+fn print(bounds: &Bounds, exploration: &Exploration, took: Duration, json: bool) -> Result<(), Failure> {
     let Exploration { progress, is_complete, counterexample } = exploration;
     let story = counterexample.as_ref().map(|counterexample| story(bounds, counterexample));
     if json {
@@ -203,5 +203,5 @@ fn again(bounds: &Bounds, text: &str, json: bool) -> Result<(), Failure> {
         let end = if run.has_ended { "all ranks have their sums" } else { "not all ranks have their sums" };
         output::line(run.wrong.as_deref().unwrap_or(end))?;
     }
-    run.wrong.map_or(Ok(()), |wrong| Err(Failure::Told(wrong)))
+    run.wrong.map_or(Ok(()), |wrong| Err(Failure::Reported(wrong)))
 }

@@ -13,11 +13,11 @@ use tributary_sim::experiment::{Progress, RunError};
 use tributary_sim::report::{Report, write_whole};
 use tributary_sim::table::Format;
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
 use crate::python::draw;
-use crate::stage::Interrupt;
 
 /// The flags of `tributary sim run`.
 #[derive(clap::Args)]
@@ -66,7 +66,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     // The report is printed by now, even if its files cannot be written.
     let kept = args.out.as_deref().map_or(Ok(()), |directory| keep(&args, &report, directory, program));
     let wrong: Vec<String> = report.failure().into_iter().chain(kept.err()).collect();
-    if wrong.is_empty() { Ok(()) } else { Err(Failure::Told(wrong.join("; "))) }
+    if wrong.is_empty() { Ok(()) } else { Err(Failure::Reported(wrong.join("; "))) }
 }
 
 /// Adds the file's name to an error about its content.

@@ -6,9 +6,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tributary_sim::swarm::{self, Outcome};
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
-use crate::stage::Interrupt;
 
 /// The flags of `tributary sim swarm`.
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("\"{text}\" is no range of seeds: write it as in 0..1000");
+    let wrong = || format!("\"{text}\" is not a range of seeds: write it as in 0..1000");
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
     let (from, to) = (from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?);
     if from < to { Ok(from..to) } else { Err(format!("\"{text}\" is an empty range of seeds")) }
@@ -37,9 +37,9 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
 /// Runs the seeds; fails if any world does.
 pub fn run(args: Args) -> Result<(), Failure> {
     if args.show {
-        let world = swarm::world(args.seeds.start);
-        let file = toml::to_string(&world.config)?;
-        return Ok(output::line(&format!("# Seed {}, ending {:?}.\n{file}", args.seeds.start, world.ending))?);
+        let scenario = swarm::world(args.seeds.start);
+        let file = toml::to_string(&scenario.config)?;
+        return Ok(output::line(&format!("# Seed {}, ending {:?}.\n{file}", args.seeds.start, scenario.ending))?);
     }
     let threads = args.threads.map_or_else(cores, usize::from);
     let interrupt = Interrupt::on_signals()?;
@@ -61,11 +61,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.json {
         output::json(&json!({ "worlds": ran, "events": events, "failed": failed }))?;
     } else {
-        output::line(&format!("{ran} worlds, {events} events, {} failed", failed.len()))?;
+        output::line(&format!("{ran} scenarios, {events} events, {} failed", failed.len()))?;
     }
     match failed.first() {
-        Some(seed) => Err(Failure::Told(format!("{} worlds failed, the first is {}", failed.len(), replay(*seed)))),
-        None if interrupt.is_set() => Err(Failure::Told(format!("stopped after {ran} worlds, none of which failed"))),
+        Some(seed) => {
+            Err(Failure::Reported(format!("{} scenarios failed, the first is {}", failed.len(), replay(*seed))))
+        }
+        None if interrupt.is_set() => {
+            Err(Failure::Reported(format!("stopped after {ran} scenarios, none of which failed")))
+        }
         None => Ok(()),
     }
 }

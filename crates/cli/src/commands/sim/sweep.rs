@@ -9,10 +9,10 @@ use tributary_sim::config::ConfigError;
 use tributary_sim::sweep::{self, Finished, Line, Store, Sweep, SweepPoint, summarise, write_tables};
 
 use super::cluster;
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
 use crate::program::Program;
-use crate::stage::Interrupt;
 
 /// The flags of `tributary sim sweep`.
 #[derive(clap::Args)]
@@ -63,9 +63,9 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         for line in failures(&sweep.keys, &lines) {
             output::line(&line)?;
         }
-        let place = folder.display();
+        let shown = folder.display();
         output::line(&format!(
-            "{} of {} runs are in {place}, {kept} of them from before",
+            "{} of {} runs are in {shown}, {kept} of them from before",
             finished.len(),
             sweep.points.len()
         ))?;
@@ -74,14 +74,14 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     written.map_err(|error| Failure::new(error.to_string()))?;
     if interrupt.is_set() {
         let rest = sweep.points.len() - finished.len();
-        return Err(Failure::Told(format!("interrupted with {rest} runs left; the same command goes on")));
+        return Err(Failure::Reported(format!("interrupted with {rest} runs left; the same command goes on")));
     }
     match finished.iter().find(|run| run.failure.is_some()) {
         None => Ok(()),
         Some(run) => {
             let why = run.failure.as_deref().unwrap_or_default();
             let failed: usize = lines.iter().map(|line| line.failed).sum();
-            Err(Failure::Told(format!("{failed} runs failed; the first, with seed {}: {why}", run.seed)))
+            Err(Failure::Reported(format!("{failed} runs failed; the first, with seed {}: {why}", run.seed)))
         }
     }
 }
@@ -100,7 +100,7 @@ fn render(keys: &[String], lines: &[Line]) -> String {
             |value: Option<f64>, factor: f64| value.map_or("-".into(), |value| format!("{:.2}", factor * value));
         let mut cells = line.values.clone();
         cells.extend([line.runs.to_string(), line.failed.to_string()]);
-        cells.extend([0, 1, 2].map(|place| number(line.goodput_gbps.map(|goodput| goodput[place]), 1.0)));
+        cells.extend([0, 1, 2].map(|index| number(line.goodput_gbps.map(|goodput| goodput[index]), 1.0)));
         cells.extend([line.seconds, line.flow_seconds].map(|figure| number(figure.map(|figure| figure[0]), 1e6)));
         table.row(cells);
     }

@@ -12,9 +12,9 @@ use tributary_sim::driver::Simulation;
 use tributary_sim::experiment;
 use tributary_sim::swarm;
 
+use crate::cluster::Interrupt;
 use crate::failure::Failure;
 use crate::output;
-use crate::stage::Interrupt;
 
 /// The flags of `tributary sim trace`.
 #[derive(clap::Args)]
@@ -62,8 +62,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut simulation = experiment::build(&config).map_err(|error| Failure::new(format!("{file}{error}")))?;
     let end = args.to.map_or(config.end, |to| to.min(config.end));
     let end = Time::ZERO + end.0;
-    let is_part = args.from.is_some() || args.to.is_some() || args.node.is_some() || args.packet.is_some();
-    if let Some(path) = args.pcapng.as_ref().filter(|_| !is_part) {
+    let is_filtered = args.from.is_some() || args.to.is_some() || args.node.is_some() || args.packet.is_some();
+    if let Some(path) = args.pcapng.as_ref().filter(|_| !is_filtered) {
         output::complain(&how_large(path, &config, end)?);
     }
     let outcome = attach(&args, &mut simulation)?;

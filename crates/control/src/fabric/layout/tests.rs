@@ -30,9 +30,9 @@ fn a_leaf_spine_has_names_numbers_addresses_and_roots() {
 
 #[test]
 fn a_graph_names_its_own_nodes_and_one_link_may_differ() {
-    let text = "rate_mbps = 100\n[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\n\
+    let text = "rate = \"100 Mbit/s\"\n[graph]\nhosts = [\"a\", \"b\"]\nswitches = [\"x\", \"y\"]\n\
                 links = [[\"a\", \"x\"], [\"b\", \"y\"], [\"x\", \"y\"]]\n\
-                [[link]]\nbetween = [\"y\", \"x\"]\nrate_mbps = 40\nqueue_kib = 16\n\
+                [[link]]\nbetween = [\"y\", \"x\"]\nrate = \"40 Mbit/s\"\nqueue = \"16 KiB\"\n\
                 [addresses]\nx = \"192.168.0.1\"\n";
     let fabric = parse(text).unwrap();
     assert_eq!(fabric.cables[2], Cable { bits_per_s: Some(40_000_000), queue_bytes: 16 << 10 });
@@ -69,9 +69,9 @@ fn a_wrong_file_is_one_sentence_that_names_the_place() {
         ("colour = 1".to_string(), "line 2: unknown field `colour`"),
         (format!("controller = \"host0\"\n{SMALL}"), "'host0' is a host"),
         (format!("controller = \"leaf9\"\n{SMALL}"), "no node 'leaf9'"),
-        (format!("rate_mbps = 0\n{SMALL}"), "rate_mbps = 0"),
+        (format!("rate = \"0 bit/s\"\n{SMALL}"), "\"0 bit/s\" is not the rate of a link"),
         (format!("{SMALL}[switches.pigeon]\nwings = 2"), "switches have no options for \"pigeon\", but for"),
-        (format!("queue_kib = 1\n{SMALL}"), "queue_kib = 1"),
+        (format!("queue = \"1 KiB\"\n{SMALL}"), "queue = 1 KiB: it may be 4 KiB to 1 GiB"),
         (format!("{SMALL}[addresses]\nleaf0 = \"10.77.0.1\"\n"), "both have the address"),
         (format!("{SMALL}[addresses]\nleaf7 = \"10.77.0.1\"\n"), "no node 'leaf7'"),
         (format!("{SMALL}[control]\nhost0 = \"10.77.0.1:1\"\n"), "is a host, and only switches"),
@@ -99,42 +99,43 @@ fn marks(keys: &str) -> Result<Option<Marks>, String> {
 
 #[test]
 fn a_lossless_fabric_pauses_at_half_of_its_smallest_queue_unless_it_says_otherwise() {
-    assert_eq!(parse_small("rate_mbps = 200").unwrap().lossless, None);
-    let usual = parse_small("rate_mbps = 200\nlossless = true").unwrap().lossless.unwrap();
+    assert_eq!(parse_small("rate = \"200 Mbit/s\"").unwrap().lossless, None);
+    let usual = parse_small("rate = \"200 Mbit/s\"\nlossless = true").unwrap().lossless.unwrap();
     assert_eq!((usual.pause_above, usual.go_on_at), (128 << 10, (128 << 10) - 3_084));
-    let own = parse_small("rate_mbps = 200\nlossless = true\npause_above_kib = 32").unwrap().lossless.unwrap();
+    let own =
+        parse_small("rate = \"200 Mbit/s\"\nlossless = true\npause_above = \"32 KiB\"").unwrap().lossless.unwrap();
     assert_eq!(own.pause_above, 32 << 10);
 }
 
 #[test]
 fn a_file_whose_queues_would_drop_all_the_same_is_refused_with_a_sentence() {
     for (text, expected) in [
-        ("lossless = true", "every link needs a rate_mbps"),
-        ("pause_above_kib = 64", "is for fabrics with lossless = true"),
-        ("lossless = true\nrate_mbps = 200\npause_above_kib = 3", "less than two packets"),
-        ("lossless = true\nrate_mbps = 1000", "give queue_kib = 1230 or more"),
-        ("lossless = true\nrate_mbps = 200\npause_above_kib = 200", "give queue_kib = 327 or more"),
+        ("lossless = true", "every link needs a rate"),
+        ("pause_above = \"64 KiB\"", "is for fabrics with lossless = true"),
+        ("lossless = true\nrate = \"200 Mbit/s\"\npause_above = \"3 KiB\"", "less than two packets"),
+        ("lossless = true\nrate = \"1 Gbit/s\"", "give queue = \"1230 KiB\" or more"),
+        ("lossless = true\nrate = \"200 Mbit/s\"\npause_above = \"200 KiB\"", "give queue = \"327 KiB\" or more"),
     ] {
         let error = parse_small(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
     }
-    assert!(parse_small("lossless = true\nrate_mbps = 1000\nqueue_kib = 1230").is_ok());
+    assert!(parse_small("lossless = true\nrate = \"1 Gbit/s\"\nqueue = \"1230 KiB\"").is_ok());
 }
 
 #[test]
 fn a_fabric_marks_nothing_by_default_and_beyond_one_length_unless_the_file_has_two() {
     assert_eq!(marks(""), Ok(None));
-    assert_eq!(marks("mark_above_kib = 64"), Ok(Some(Marks { above: 64 << 10, all_above: 64 << 10 })));
-    let both = marks("mark_above_kib = 64\nmark_all_above_kib = 512");
+    assert_eq!(marks("mark_above = \"64 KiB\""), Ok(Some(Marks { above: 64 << 10, all_above: 64 << 10 })));
+    let both = marks("mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"");
     assert_eq!(both, Ok(Some(Marks { above: 64 << 10, all_above: 512 << 10 })));
 }
 
 #[test]
 fn lengths_that_make_no_sense_are_refused_in_a_sentence() {
     let error = |text| marks(text).unwrap_err();
-    assert!(error("mark_all_above_kib = 64").contains("is for fabrics with mark_above_kib"));
-    let sentence = error("mark_above_kib = 64\nmark_all_above_kib = 63");
-    assert!(sentence.contains("mark_all_above_kib = 63: it is at least mark_above_kib, which is 64"), "{sentence}");
+    assert!(error("mark_all_above = \"64 KiB\"").contains("is for fabrics with mark_above"));
+    let sentence = error("mark_above = \"64 KiB\"\nmark_all_above = \"63 KiB\"");
+    assert!(sentence.contains("mark_all_above = 63 KiB: it is at least mark_above, which is 64 KiB"), "{sentence}");
 }
 
 #[test]
@@ -143,7 +144,7 @@ fn a_file_that_chooses_more_for_jobs_to_share_than_there_is_memory_is_refused_wi
         let Some(shared) = &protocol.shared else { continue };
         let chosen = format!("[switches.{}]\n{} = 65536\n", protocol.name, shared.options.specs[0].name);
         let parse = |keys: &str| parse(&format!("{keys}{ONE_LEAF}{chosen}"));
-        let error = parse("memory_mib = 64\n").unwrap_err();
+        let error = parse("memory = \"64 MiB\"\n").unwrap_err();
         assert!(error.contains(&format!("the jobs of {protocol} would share")), "{error}");
         let limits = parse("").unwrap().limits();
         assert!(limits.shared.bytes(protocol) > 64 << 20 && limits.planned_trees == Some(2));
@@ -152,13 +153,13 @@ fn a_file_that_chooses_more_for_jobs_to_share_than_there_is_memory_is_refused_wi
 
 #[test]
 fn a_switch_has_the_memory_that_the_file_gives_it_or_else_that_of_all() {
-    let parse = |more: &str| parse(&format!("memory_mib = 2\nmemory_mib_at = {{ {more} }}\n{ONE_LEAF}"));
-    let fabric = parse("spine0 = 0, spine1 = 9").unwrap();
+    let parse = |more: &str| parse(&format!("memory = \"2 MiB\"\nmemory_at = {{ {more} }}\n{ONE_LEAF}"));
+    let fabric = parse("spine0 = 0, spine1 = \"9 MiB\"").unwrap();
     let memory = fabric.switches().map(|switch| (fabric.name(switch), fabric.memory_of(switch) >> 20));
     assert!(memory.eq([("leaf0", 2), ("spine0", 0), ("spine1", 9)]));
-    for (at, error) in [("pigeon", "there is no node 'pigeon'"), ("host0", "'host0' is a host, not a switch")] {
-        let refused = parse(&format!("{at} = 1")).unwrap_err();
-        assert!(refused.contains(&format!("memory_mib_at: {error}")), "{refused}");
+    for (at, error) in [("pigeon", "there is no node 'pigeon'"), ("host0", "'host0' is a host, and not a switch")] {
+        let refused = parse(&format!("{at} = \"1 MiB\"")).unwrap_err();
+        assert!(refused.contains(&format!("memory_at: {error}")), "{refused}");
     }
 }
 
@@ -171,7 +172,7 @@ fn the_file_names_the_hosts_where_servers_may_be() {
     for (keys, error) in [
         ("servers = [\"pigeon\"]", "servers: there is no node 'pigeon'"),
         ("servers = [\"leaf0\"]", "servers: 'leaf0' is a switch, and servers are on hosts"),
-        ("servers = [\"host1\"]\nrate_mbps = 100\nlossless = true", "leave out servers or lossless"),
+        ("servers = [\"host1\"]\nrate = \"100 Mbit/s\"\nlossless = true", "leave out servers or lossless"),
     ] {
         let refused = parse(keys).unwrap_err();
         assert!(refused.contains(error), "{refused}");
@@ -185,7 +186,7 @@ fn a_switch_serves_what_the_file_says_of_it_or_else_of_all() {
     let fabric = parse("[operators]\nallow = \"any\"\nat = { spine0 = \"none\" }\n").unwrap();
     let served = fabric.switches().map(|node| (fabric.name(node), fabric.operators[&node].as_str()));
     assert!(served.eq([("leaf0", "any"), ("spine0", "none"), ("spine1", "any")]));
-    for (at, error) in [("pigeon", "there is no node 'pigeon'"), ("host0", "'host0' is a host, not a switch")] {
+    for (at, error) in [("pigeon", "there is no node 'pigeon'"), ("host0", "'host0' is a host, and no switch")] {
         let refused = parse(&format!("[operators]\nallow = \"any\"\nat = {{ {at} = \"none\" }}\n")).unwrap_err();
         assert!(refused.contains(&format!("[operators] at: {error}")), "{refused}");
     }

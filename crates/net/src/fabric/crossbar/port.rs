@@ -12,19 +12,18 @@ use tributary_proto::contract::wire::Common;
 
 use super::{Crossbar, DEAD_AFTER};
 use crate::fabric::egress::{Egress, EgressCounters, Receiver};
-use crate::fabric::rooms::RoomReport;
+use crate::fabric::ingress_buffers::IngressReport;
 use crate::fabric::wire::pause;
 use crate::udp::{Destination, UdpPort, key_of};
 
-/// The number of a host's sockets, other than members' sockets, that are told to pause. The port keeps those that it
-/// heard last.
+/// The most sockets of a host, besides those of members, that get PAUSE packets: those that were seen last.
 const CARRIERS: usize = 8;
 
 /// A member of a job on one of our hosts.
 pub struct Member {
     pub key: (IpAddr, u16),
     pub destination: Destination,
-    pub heard: Option<Time>,
+    pub last_seen: Option<Time>,
     /// The header with which packets of the job begin.
     pub header: Common,
 }
@@ -39,8 +38,8 @@ pub struct Port {
     /// The sockets of that host that send other traffic. The newest is the last.
     carriers: Vec<((IpAddr, u16), Destination)>,
     pub egress: Egress<Receiver>,
-    /// When the switch at the other end last said that it is alive and ready.
-    pub heard: Option<Time>,
+    /// When the switch at the other end last sent a hello and was ready.
+    pub last_seen: Option<Time>,
     pub rx_packets: u64,
     pub rx_bytes: u64,
 }
@@ -61,11 +60,11 @@ pub struct PortReport {
     /// UDP payload bytes that came in.
     pub rx_bytes: u64,
     /// Bytes that came in and have not left, in a lossless fabric.
-    pub room: RoomReport,
+    pub ingress: IngressReport,
 }
 
 impl Port {
-    /// A port that has not heard anything yet.
+    /// A port that has received nothing yet.
     pub fn new(peer: NodeId, switch: Option<Destination>, egress: Egress<Receiver>) -> Port {
         Port {
             peer,
@@ -73,7 +72,7 @@ impl Port {
             members: BTreeMap::new(),
             carriers: Vec::new(),
             egress,
-            heard: None,
+            last_seen: None,
             rx_packets: 0,
             rx_bytes: 0,
         }
@@ -92,8 +91,8 @@ impl Port {
         self.carriers.push((key, udp.destination(from)));
     }
 
-    /// Tells the other end to pause for this time, or to go on. A host has one cable, so each of its sockets is told.
-    pub fn order(&self, span: Span, fabric: Common, udp: &mut UdpPort) {
+    /// Pauses the other end for this time, or resumes it. A host has one cable, so each of its sockets gets the packet.
+    pub fn send_pause(&self, span: Span, fabric: Common, udp: &mut UdpPort) {
         let own = self.switch.iter().chain(self.carriers.iter().map(|(_, to)| to)).map(|to| (to, fabric));
         let members = self.members.values().map(|member| (&member.destination, member.header));
         for (to, header) in own.chain(members) {
@@ -104,11 +103,11 @@ impl Port {
 
     /// True if the other end is alive, as far as this switch knows.
     pub fn is_up(&self, now: Time) -> bool {
-        self.switch.is_none() || self.heard.is_some_and(|heard| now.since(heard) < DEAD_AFTER)
+        self.switch.is_none() || self.last_seen.is_some_and(|seen| now.since(seen) < DEAD_AFTER)
     }
 
     /// The port's state.
-    pub fn report(&self, now: Time, room: RoomReport) -> PortReport {
+    pub fn report(&self, now: Time, ingress: IngressReport) -> PortReport {
         PortReport {
             peer: self.peer,
             up: self.is_up(now),
@@ -116,7 +115,7 @@ impl Port {
             egress: *self.egress.counters(),
             rx_packets: self.rx_packets,
             rx_bytes: self.rx_bytes,
-            room,
+            ingress,
         }
     }
 }

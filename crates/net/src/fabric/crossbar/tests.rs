@@ -18,8 +18,8 @@ const FAR: NodeId = NodeId(2);
 
 fn fabric(balancing: &str) -> Arc<FabricLayout> {
     let text = format!(
-        "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nbalancing = \"{balancing}\"\nqueue_kib = 8\n\
-         rate_mbps = 1\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
+        "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nbalancing = \"{balancing}\"\nqueue = \"8 KiB\"\n\
+         rate = \"1 Mbit/s\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
     );
     Arc::new(FabricFile::parse(&text).unwrap())
 }
@@ -37,13 +37,13 @@ fn hello(node: NodeId, adverts: Vec<Advert>) -> Hello {
 fn greeted(balancing: &str) -> (Crossbar, UdpPort) {
     let (mut crossbar, udp) = leaf(balancing);
     for (spine, port) in SPINES.into_iter().zip(UP) {
-        crossbar.hear(Time::ZERO, port, &hello(spine, Vec::new()));
+        crossbar.on_hello(Time::ZERO, port, &hello(spine, Vec::new()));
     }
     (crossbar, udp)
 }
 
 fn route(crossbar: &mut Crossbar, to: NodeId, packets: usize) {
-    (0..packets).for_each(|_| crossbar.carry_out(Verdict::Route(to), &PACKET, Ecn::NotCapable, Origin::Own, JOB));
+    (0..packets).for_each(|_| crossbar.carry_out(Verdict::Route(to), &PACKET, Ecn::NotCapable, Origin::Switch, JOB));
 }
 
 fn queued(crossbar: &Crossbar) -> [u64; 2] {
@@ -80,12 +80,12 @@ fn a_silent_spine_is_avoided_and_what_waits_for_it_is_dropped() {
     let (mut crossbar, _udp) = greeted("default-unless-half-full");
     route(&mut crossbar, FAR, 2);
     let later = Time::ZERO + Span::from_millis(400);
-    crossbar.hear(later, UP[1], &hello(SPINES[1], Vec::new()));
-    crossbar.look(later, false);
+    crossbar.on_hello(later, UP[1], &hello(SPINES[1], Vec::new()));
+    crossbar.update_links(later, false);
     route(&mut crossbar, FAR, 3);
     assert_eq!(queued(&crossbar), [0, 3]);
-    crossbar.hear(later, UP[0], &hello(SPINES[0], Vec::new()));
-    crossbar.look(later, false);
+    crossbar.on_hello(later, UP[0], &hello(SPINES[0], Vec::new()));
+    crossbar.update_links(later, false);
     route(&mut crossbar, FAR, 1);
     assert_eq!(queued(&crossbar), [1, 3], "it is back");
 }
@@ -97,7 +97,7 @@ fn a_spine_that_has_lost_the_other_leaf_is_not_used_for_its_hosts() {
     assert!(down.insert(PortId(1)));
     // Switch 2 is the first spine. Its second port leads to the second leaf.
     let lost = Advert { switch: 2, seq: 9, down };
-    crossbar.hear(Time::ZERO, UP[0], &hello(SPINES[0], vec![lost]));
+    crossbar.on_hello(Time::ZERO, UP[0], &hello(SPINES[0], vec![lost]));
     route(&mut crossbar, FAR, 2);
     route(&mut crossbar, OTHER_LEAF, 1);
     assert_eq!(queued(&crossbar), [0, 3]);
@@ -108,9 +108,9 @@ fn a_spine_that_has_lost_the_other_leaf_is_not_used_for_its_hosts() {
 #[test]
 fn a_spine_that_does_not_know_the_jobs_or_speaks_for_another_is_not_alive() {
     let (mut crossbar, _udp) = leaf("default-unless-half-full");
-    crossbar.hear(Time::ZERO, UP[0], &Hello { ready: false, ..hello(SPINES[0], Vec::new()) });
-    crossbar.hear(Time::ZERO, UP[1], &hello(SPINES[0], Vec::new()));
-    crossbar.look(Time::ZERO, false);
+    crossbar.on_hello(Time::ZERO, UP[0], &Hello { ready: false, ..hello(SPINES[0], Vec::new()) });
+    crossbar.on_hello(Time::ZERO, UP[1], &hello(SPINES[0], Vec::new()));
+    crossbar.update_links(Time::ZERO, false);
     assert!(crossbar.report(Time::ZERO).iter().filter(|port| SPINES.contains(&port.peer)).all(|port| !port.up));
 }
 
@@ -122,7 +122,7 @@ fn only_the_members_own_socket_may_speak_for_a_host() {
     let port = crossbar.ingress(member, 1, 100);
     assert_eq!(port, PortId(0));
     assert!(crossbar.accepts(Time(5), port, member, JOB));
-    assert_eq!((crossbar.heard(JOB, NodeId(0)), crossbar.heard(JOB, FAR)), (Some(Time(5)), None));
+    assert_eq!((crossbar.last_seen(JOB, NodeId(0)), crossbar.last_seen(JOB, FAR)), (Some(Time(5)), None));
     assert!(!crossbar.accepts(Time(6), port, "127.77.0.1:4001".parse().unwrap(), JOB), "another socket there");
     assert!(!crossbar.accepts(Time(6), port, member, JobId(8)), "another job");
     assert_eq!(crossbar.ingress("127.77.0.3:4000".parse().unwrap(), 1, 1), PortId::UNKNOWN, "no host of this leaf");
@@ -138,11 +138,11 @@ fn a_group_of_nodes_gets_a_copy_each_and_ends_with_its_job() {
     let group = crossbar.add_group(JOB, [NodeId(0), SPINES[1], FAR].into_iter()).unwrap();
     let other = crossbar.add_group(JobId(8), std::iter::once(SPINES[1])).unwrap();
     assert_ne!(group, other);
-    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, Origin::Own, JOB);
+    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, Origin::Switch, JOB);
     assert_eq!((queued(&crossbar), crossbar.queued_bytes(PortId(0)) / 1_042), ([1, 1], 1));
     crossbar.remove_job(JOB);
-    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, Origin::Own, JOB);
-    crossbar.carry_out(Verdict::Group(other), &PACKET, Ecn::NotCapable, Origin::Own, JobId(8));
+    crossbar.carry_out(Verdict::Group(group), &PACKET, Ecn::NotCapable, Origin::Switch, JOB);
+    crossbar.carry_out(Verdict::Group(other), &PACKET, Ecn::NotCapable, Origin::Switch, JobId(8));
     assert_eq!((queued(&crossbar), crossbar.unroutable()), ([1, 2], 1));
 }
 
@@ -152,7 +152,7 @@ fn what_names_no_node_or_ourselves_goes_nowhere() {
     for to in [LEAF, NodeId(8), NodeId(u32::MAX)] {
         route(&mut crossbar, to, 1);
     }
-    crossbar.carry_out(Verdict::Port(PortId(77)), &PACKET, Ecn::NotCapable, Origin::Own, JOB);
+    crossbar.carry_out(Verdict::Port(PortId(77)), &PACKET, Ecn::NotCapable, Origin::Switch, JOB);
     assert_eq!(crossbar.unroutable(), 4);
 }
 

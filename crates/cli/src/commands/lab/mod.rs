@@ -1,0 +1,50 @@
+//! `tributary lab`: experiments with real packets on one machine, over network namespaces with shaped links.
+
+pub mod bench;
+mod fair;
+mod star;
+pub mod traffic;
+
+use crate::failure::Failure;
+use crate::program::Program;
+
+/// The flags of `tributary lab`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Measure ours against host-based all-reduce over the same links
+    Bench(bench::Args),
+    /// Run any program on every host of a star of shaped links, with a switch in the middle
+    Star(star::Args),
+    /// Load a fabric's links with packets that its switches only forward
+    Traffic(traffic::Args),
+    /// Compare the shares that a job and a flow under DCTCP get of one cable
+    Fair(fair::Args),
+}
+
+impl Args {
+    /// True if a script reads the output.
+    pub fn json(&self) -> bool {
+        match &self.command {
+            Command::Bench(args) => args.json,
+            Command::Star(_) => false,
+            Command::Traffic(args) => args.json,
+            Command::Fair(args) => args.json,
+        }
+    }
+}
+
+/// Runs the experiment.
+pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
+    match args.command {
+        Command::Bench(args) => bench::run(args, program),
+        Command::Star(args) => star::run(&args, program),
+        Command::Traffic(args) => traffic::run(args),
+        Command::Fair(args) => fair::run(args, program),
+    }
+}

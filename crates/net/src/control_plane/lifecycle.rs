@@ -1,0 +1,119 @@
+//! Jobs and the switch itself begin and end: jobs are installed, adopted and removed, an operator renews the limits, and the
+//! switch ends after the collectives under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tributary_control::{Limits, Plan};
+use tributary_proto::contract::ids::JobId;
+
+use super::{ControlPlane, shards};
+use crate::os::to_duration;
+
+/// The work of the shards must not change for this time, because ranks ask again for results that were lost.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// What the shards have done, and what waits in them.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Work {
+    jobs: usize,
+    waiting: u32,
+    contributions: u64,
+}
+
+impl ControlPlane {
+    pub(super) async fn install(&self, plan: Arc<Plan>) {
+        let id = plan.config.job;
+        let outcome = shards::install(&self.shards, &plan).await.map_err(|error| error.to_string());
+        if let Err(why) = &outcome {
+            tracing::error!(job = %plan.name, id = id.0, %why, "job not installed");
+        }
+        // The last samples were taken before this job was installed. From now on, requests get figures that include it.
+        self.samples.lock().await.at = None;
+        self.charge(id).await;
+        self.state().control.installed(self.now(), id, outcome);
+    }
+
+    /// Takes over the jobs that outlived an earlier control plane. No request may be answered before this is done.
+    pub async fn begin(&self) {
+        let mut adopted = 0;
+        for shard in &self.shards {
+            for (name, job) in shard.installed_jobs().receive().await.unwrap_or_default() {
+                let id = job.config.job;
+                self.state().control.adopt(self.now(), shards::adopted(name, job));
+                self.charge(id).await;
+                adopted += 1;
+            }
+        }
+        if adopted > 0 || self.shards.iter().any(|shard| shard.outlives()) {
+            self.sample_shards(Duration::ZERO).await;
+        }
+    }
+
+    /// Charges a job what it holds of a fabric's switches, if it has trees of its own there.
+    pub(super) async fn charge(&self, id: JobId) {
+        for shard in &self.shards {
+            if let Ok(Some(charge)) = shard.tree_charge(id).receive().await {
+                self.state().control.trees_planned(id, charge);
+            }
+        }
+    }
+
+    pub(super) async fn remove(&self, id: JobId) {
+        let last = self.sample_shards(Duration::ZERO).await;
+        self.job_totals().close(self.now(), id, &last);
+        shards::remove(&self.shards, id).await;
+        self.faults().remove(&id);
+    }
+
+    /// Takes over limits that operators have changed.
+    pub fn renew(&self, limits: Limits) {
+        self.state().control.renew(limits);
+    }
+
+    /// Refuses joins from now on. Returns true once nothing is being summed any more, and false when the time for that
+    /// is over or `hurry` returns true.
+    pub async fn finish(&self, mut hurry: impl FnMut() -> bool) -> bool {
+        self.state().control.stop_joining();
+        self.changed.notify_one();
+        let end = Instant::now() + to_duration(self.with_control(|control| control.limits().timers.finish));
+        let mut before = self.work().await;
+        while before.jobs > 0 {
+            if hurry() || Instant::now() >= end {
+                return false;
+            }
+            tokio::time::sleep(QUIET.min(end.saturating_duration_since(Instant::now()))).await;
+            let now = self.work().await;
+            if now.waiting == 0 && now == before {
+                break;
+            }
+            before = now;
+        }
+        true
+    }
+
+    /// Refuses pending joins, and removes every job except those that outlive this process. The task then ends by
+    /// itself.
+    pub async fn stop(&self) {
+        match self.shards.iter().any(|shard| shard.outlives()) {
+            true => self.state().control.stop_joining(),
+            false => self.state().control.stop(),
+        }
+        self.carry_out().await;
+        if let Some(parent) = &self.parent_client {
+            parent.drain().await;
+        }
+    }
+
+    async fn work(&self) -> Work {
+        let samples = self.sample_shards(Duration::ZERO).await;
+        let jobs = samples.shards.iter().filter_map(|shard| shard.report.as_ref()).flat_map(|report| &report.jobs);
+        // A job without a machine here sums elsewhere.
+        jobs.filter_map(|job| job.report.machine.as_ref()).fold(Work::default(), |work, machine| Work {
+            jobs: work.jobs + 1,
+            waiting: work.waiting + machine.slots_waiting,
+            contributions: work.contributions + machine.contributions,
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! Watches at the parent switch, one for each job that runs there too. By a watch the parent learns who is gone below this
+//! switch, and this switch learns who is gone elsewhere. The connections show both switches that the other is alive.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tributary_control::{Control, Departed, Plan};
+use tributary_proto::contract::ids::{JobId, JobKey};
+
+use crate::api::call;
+use crate::api::{ErrorBody, GoneMembers, SwitchWatchBody, hex};
+use crate::client::Token;
+
+/// The time between a change below and the next request. Ranks often end together, and one request then reports them all.
+const GATHER: Duration = Duration::from_millis(20);
+/// The pause after a call that failed.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The pause after a call that was refused, unless the reason is that the job is unknown.
+const LONG_PAUSE: Duration = Duration::from_secs(10);
+/// Time for an answer. The parent answers after 30 s at the latest.
+const WATCH: Duration = Duration::from_secs(35);
+
+/// What a watch reports.
+pub(crate) enum ParentEvent {
+    /// True if the connection to the parent is open.
+    Connected(bool),
+    /// The members and switches that are gone elsewhere.
+    Departed(Departed),
+    /// The job has failed at the parent or elsewhere, for this reason.
+    Broken(String),
+    /// The parent no longer has this job.
+    Forgotten,
+}
+
+/// All watches of this switch at its parent.
+pub(crate) struct ParentWatches {
+    parent: SocketAddr,
+    token: Option<Token>,
+    events: UnboundedSender<(JobId, ParentEvent)>,
+    jobs: Mutex<BTreeMap<JobId, Watch>>,
+}
+
+/// The report to the parent: who is gone below, and why the job has failed here, if it has.
+type Below = (Departed, Option<String>);
+
+/// One watch. Dropping it ends it.
+struct Watch {
+    key: JobKey,
+    /// The number of the last report.
+    reported: u32,
+    below: watch::Sender<Below>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ParentWatches {
+    /// No watches. `parent` is the control API of the parent switch, and calls show it the token.
+    pub fn new(
+        parent: SocketAddr,
+        token: Option<Token>,
+        events: UnboundedSender<(JobId, ParentEvent)>,
+    ) -> ParentWatches {
+        ParentWatches { parent, token, events, jobs: Mutex::default() }
+    }
+
+    /// Begins and ends watches as jobs come and go, and reports changes below.
+    pub fn keep(&self, control: &Control, faults: &BTreeMap<JobId, String>) {
+        let mut jobs = self.jobs.lock().expect("no call panics while it holds the watches");
+        let now: BTreeMap<JobId, (&Plan, u32)> =
+            control.jobs_at_parent().map(|(plan, number)| (plan.config.job, (plan, number))).collect();
+        jobs.retain(|id, watch| now.get(id).is_some_and(|(plan, _)| plan.config.key == watch.key));
+        for (id, (plan, number)) in now {
+            let watch = jobs.entry(id).or_insert_with(|| self.begin(plan));
+            let fault = faults.get(&id).cloned();
+            if watch.reported != number || watch.below.borrow().1 != fault {
+                watch.reported = number;
+                let below = (control.gone_below(id).unwrap_or_default(), fault);
+                watch.below.send_if_modified(|reported| std::mem::replace(reported, below.clone()) != below);
+            }
+        }
+    }
+
+    fn begin(&self, plan: &Plan) -> Watch {
+        let (below, news_below) = watch::channel(Below::default());
+        let body = SwitchWatchBody {
+            job_id: plan.config.job.0,
+            key: hex(plan.config.key.0),
+            wid: plan.uplink.as_ref().map_or(0, |uplink| uplink.wid.0),
+            below: GoneMembers::default(),
+            gone: GoneMembers::default(),
+        };
+        let path = format!("/jobs/{}/switches/watch", plan.name);
+        let (token, events) = (self.token.clone(), self.events.clone());
+        let task = WatchTask { parent: self.parent, token, path, job: plan.config.job, events };
+        Watch { key: plan.config.key, reported: 0, below, task: tokio::spawn(task.run(body, news_below)) }
+    }
+}
+
+/// The task of one watch.
+struct WatchTask {
+    parent: SocketAddr,
+    token: Option<Token>,
+    path: String,
+    job: JobId,
+    events: UnboundedSender<(JobId, ParentEvent)>,
+}
+
+impl WatchTask {
+    async fn run(self, mut body: SwitchWatchBody, mut below: watch::Receiver<Below>) {
+        loop {
+            {
+                let (gone, broken) = &*below.borrow_and_update();
+                body.below = GoneMembers { broken: broken.clone(), ..GoneMembers::new(gone) };
+            }
+            let answer = tokio::select! {
+                changed = below.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    // If the job is over, its ranks learn the reason, they leave, and this watch ends. So the report
+                    // must not wait.
+                    if below.borrow().1.is_none() {
+                        tokio::time::sleep(GATHER).await;
+                    }
+                    continue;
+                }
+                answer = tokio::time::timeout(WATCH, self.request(&body)) => answer,
+            };
+            match answer {
+                Ok(Ok(Ok(GoneMembers { broken: Some(sentence), .. }))) => {
+                    body.gone.broken = Some(sentence.clone());
+                    self.emit(ParentEvent::Broken(sentence));
+                }
+                Ok(Ok(Ok(mut gone))) if gone != body.gone => {
+                    gone.broken = body.gone.broken.take();
+                    self.emit(ParentEvent::Departed(gone.clone().table(self.parent.ip())));
+                    body.gone = gone;
+                }
+                Ok(Ok(Ok(_))) => {}
+                Ok(Ok(Err(error))) if matches!(error.code.as_str(), "unknown_job" | "wrong_key") => {
+                    return self.emit(ParentEvent::Forgotten);
+                }
+                Ok(Ok(Err(error))) => {
+                    tracing::warn!(parent = %self.parent, error = error.error, "the parent switch refuses a watch");
+                    tokio::time::sleep(LONG_PAUSE).await;
+                }
+                Ok(Err(_)) | Err(_) => {
+                    self.emit(ParentEvent::Connected(false));
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn request(&self, body: &SwitchWatchBody) -> std::io::Result<Result<GoneMembers, ErrorBody>> {
+        let bytes = serde_json::to_vec(body)?;
+        let headers: Vec<_> = self.token.iter().map(|token| ("Authorization", token.header())).collect();
+        let call = call::post(self.parent, &self.path, &bytes, &headers).await?;
+        self.emit(ParentEvent::Connected(true));
+        let answer = call.answer().await?;
+        Ok(match answer.status {
+            200 => Ok(serde_json::from_slice(&answer.body)?),
+            _ => Err(serde_json::from_slice(&answer.body)?),
+        })
+    }
+
+    fn emit(&self, events: ParentEvent) {
+        // The call fails only if the control plane is gone.
+        let _ = self.events.send((self.job, events));
+    }
+}

@@ -1,0 +1,147 @@
+//! What the driver asks of the operating system: the time, sleep until there is work, the process that owns a value, and
+//! how the heap returns memory.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::process;
+use std::time::{Duration, Instant};
+
+use tributary_proto::contract::time::{Span, Time};
+
+/// Turns the monotonic clock into a driver's [`Time`]; each driver has its own origin.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that starts at [`Time::ZERO`] now.
+    pub fn start() -> Clock {
+        Clock { origin: Instant::now() }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Time {
+        Time::ZERO + to_span(self.origin.elapsed())
+    }
+}
+
+/// A duration in picoseconds; saturates at 213 days.
+pub fn to_span(duration: Duration) -> Span {
+    Span(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1_000))
+}
+
+/// A span for the operating system, rounded up to a nanosecond, so that a sleep is never too short.
+pub fn to_duration(span: Span) -> Duration {
+    Duration::from_nanos(span.0.div_ceil(1_000))
+}
+
+/// Ends another thread's [`wait`]: an eventfd.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    event: File,
+}
+
+/// Why a wait ended. If both are false, the timeout has passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// The socket has packets, or an error to report.
+    pub packets: bool,
+    /// True if [`Waker::wake`] was called.
+    pub woken: bool,
+}
+
+impl Waker {
+    /// A waker that has not been called.
+    pub fn new() -> io::Result<Waker> {
+        // SAFETY: the call has no pointers. If it succeeds, the descriptor belongs to us alone.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        Ok(Waker { event: unsafe { File::from_raw_fd(fd) } })
+    }
+
+    /// Ends the current wait, or the next one if there is none.
+    pub fn wake(&self) {
+        // The call fails only if the counter is full. Then the other thread is about to wake up anyway.
+        let _ = (&self.event).write_all(&1u64.to_ne_bytes());
+    }
+
+    /// Forgets the calls so far.
+    pub fn clear(&self) {
+        // The call fails only if there were no calls.
+        let _ = (&self.event).read(&mut [0; 8]);
+    }
+}
+
+/// Sleeps until the socket is readable, the waker is called, or the timeout has passed. `None` waits without a limit.
+pub(crate) fn wait(socket: BorrowedFd<'_>, waker: &Waker, timeout: Option<Duration>) -> Ready {
+    let mut fds = [entry(socket, libc::POLLIN), entry(waker.event.as_fd(), libc::POLLIN)];
+    // An interruption by a signal looks like a timeout. The caller reads its clock anyway.
+    poll(&mut fds, timeout);
+    Ready { packets: fds[0].revents != 0, woken: fds[1].revents != 0 }
+}
+
+/// Sleeps until the socket is readable, or the timeout has passed.
+pub(crate) fn wait_readable(socket: BorrowedFd<'_>, timeout: Duration) {
+    poll(&mut [entry(socket, libc::POLLIN)], Some(timeout));
+}
+
+/// Sleeps until the socket can send, or the timeout has passed.
+pub(crate) fn wait_writable(socket: BorrowedFd<'_>, timeout: Duration) {
+    poll(&mut [entry(socket, libc::POLLOUT)], Some(timeout));
+}
+
+fn entry(fd: BorrowedFd<'_>, events: i16) -> libc::pollfd {
+    libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }
+}
+
+fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) {
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| &raw const *timeout);
+    // SAFETY: the descriptors and the timeout outlive the call; no signal mask is given.
+    unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, std::ptr::null()) };
+}
+
+/// The process that made a value with threads. A fork has the memory of its parent and none of its threads, so the child
+/// must not wait for these threads, nor send packets in its parent's name.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnerProcess(u32);
+
+impl OwnerProcess {
+    /// This process.
+    pub fn current() -> OwnerProcess {
+        OwnerProcess(process::id())
+    }
+
+    /// True if this process is the owner, and not a fork of it.
+    pub fn is_current(self) -> bool {
+        self.0 == process::id()
+    }
+}
+
+/// An allocation of this many bytes comes from the kernel and goes back to it. This is glibc's own limit when a process
+/// starts.
+#[cfg(target_env = "gnu")]
+const LARGE_BYTES: libc::c_int = 128 * 1024;
+
+/// Makes the slots of every job come from the kernel, and return to it when the job ends. Only the daemon calls this:
+/// it changes the whole process, so a program that embeds a switch decides for itself.
+///
+/// Without this, glibc raises its limit to the size of any such block that is freed, up to 32 MiB. From then on it
+/// keeps freed blocks of that size in its arenas, up to twice as much in each. Every shard has an arena, which would
+/// keep the slots of the largest job that the shard ever had.
+pub fn return_slots_to_the_kernel() {
+    // SAFETY: the call has no pointers. It takes effect for later allocations.
+    #[cfg(target_env = "gnu")]
+    let accepted = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
+    #[cfg(target_env = "gnu")]
+    debug_assert_eq!(accepted, 1, "glibc takes any limit below its own largest");
+}
