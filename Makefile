@@ -172,9 +172,9 @@ explore: ## All runs of longer small worlds of every protocol: an hour or two; m
 mutants: ## Plant the faults of tests/mutants.txt, one at a time, and see that the tests notice each
 	scripts/mutants
 
-handlers: ## Build the handlers of dataplanes/pspin anew, which are committed, with Debian's compiler for their cores
+handlers: ## Build the handlers of dataplanes/pspin again, which are committed, with Debian's compiler for their cores
 	scripts/apt-install gcc-riscv64-unknown-elf
-	$(MAKE) -C dataplanes/pspin
+	$(MAKE) -C dataplanes/pspin/handlers
 
 soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and strangers on a star: is all of it flat? target/soak.png (root)
 	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'

@@ -27,11 +27,11 @@ const GATHER: Duration = Duration::from_millis(5);
 /// The interval at which this switch asks its parent which ranks are missing.
 const ASK_EVERY: Duration = Duration::from_millis(1_000);
 
-/// A message from the switch parent.
+/// A message from the parent switch.
 pub(crate) enum ParentMessage {
     /// The answer to a join.
     Answer { name: JobName, question: u64, outcome: Result<ParentAnswer, Refusal> },
-    /// The ranks that are missing at the switch parent.
+    /// The ranks that are missing at the parent switch.
     Missing { name: JobName, ranks: Vec<u16> },
 }
 
@@ -73,7 +73,7 @@ impl ParentClient {
         )
     }
 
-    /// The control API of the switch parent.
+    /// The control API of the parent switch.
     pub fn parent(&self) -> SocketAddr {
         self.parent.addr()
     }
@@ -200,7 +200,7 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
     RankBody { join, udp: request.addr, waited_s: waited.as_secs_f64() }
 }
 
-/// Sums of this rank also cross the path to the switch parent. If that path is known, packets may have no more elements
+/// Sums of this rank also cross the path to the parent switch. If that path is known, packets may have no more elements
 /// than fit there.
 fn capped(request: JoinRequest, path_up: Option<Path>) -> JoinRequest {
     let Some(path) = path_up else { return request };
@@ -221,7 +221,7 @@ fn refusal(parent: &ParentApi, error: ClientError) -> Refusal {
             rank: None,
         },
         ClientError::Refused { error, code, rank } if SWITCH_CODES.contains(&code.as_str()) => {
-            Refusal::Parent { sentence: format!("the switch parent, {addr}, says: {error}"), code, rank }
+            Refusal::Parent { sentence: format!("the switch above, {addr}, says: {error}"), code, rank }
         }
         ClientError::Refused { error, code, rank } => Refusal::Parent { sentence: error, code, rank },
     }

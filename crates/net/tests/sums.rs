@@ -108,7 +108,7 @@ fn each_rank_gets_its_part_of_the_sum_and_all_parts_come_together() {
                 check(3, round as u32, &whole);
             }
             let error = group.reduce_scatter(&[1, 2, 3, 4], &mut [0], ReduceOp::Sum, PATIENCE).unwrap_err();
-            let text = "4 elements are not those of 3 ranks with 1 each; all parts are of one length";
+            let text = "4 elements are not those of 3 ranks with 1 each; all chunks are of one length";
             assert_eq!(error.to_string(), text);
             assert!(group.all_gather(&[1], &mut [0; 4], PATIENCE).is_err());
         });

@@ -7,8 +7,7 @@ use tributary_sim::config::{overlay, set_key};
 use crate::ReproduceError;
 use crate::goodput::Goodput;
 use crate::judge::Published;
-use crate::paper::{Experiment, Paper, Read, read};
-use crate::settings::{Change, Setting};
+use crate::paper::{Change, Experiment, Paper, Read, Setting, read};
 
 /// The papers whose results are reproduced, in the order in which they are listed.
 const PAPERS: &[&Paper] = &[
@@ -32,7 +31,7 @@ pub struct Entry {
     pub title: String,
     /// Where it was published.
     pub source: String,
-    /// Its setup, and what the paper does not tell.
+    /// Its setup, and what the paper does not say.
     pub about: String,
     /// The published values.
     pub published: Vec<Published>,
@@ -160,9 +159,9 @@ impl Entry {
     /// Changes a parameter: `network.queue=64 KiB`, `lines.2.slots=64`, in both sizes of the experiment. A value is
     /// TOML, or else text.
     pub fn change(&mut self, setting: &str) -> Result<(), ReproduceError> {
-        let (key, value) = setting
-            .split_once('=')
-            .ok_or_else(|| ReproduceError::Bad(format!("\"{setting}\" is no KEY=VALUE, as in network.queue=64 KiB")))?;
+        let (key, value) = setting.split_once('=').ok_or_else(|| {
+            ReproduceError::Bad(format!("\"{setting}\" is not KEY=VALUE, as in network.queue=64 KiB"))
+        })?;
         let value = toml::from_str(&format!("value = {value}"))
             .ok()
             .and_then(|mut table: toml::Table| table.remove("value"))

@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for Finding {
         let KeptFinding { low, median, high, over } = KeptFinding::deserialize(deserializer)?;
         let known = |word: String| RANGES.into_iter().find(|known| *known == word).ok_or(word);
         let over = over.map(known).transpose();
-        let over = over.map_err(|word| serde::de::Error::custom(format!("\"{word}\" is no range")))?;
+        let over = over.map_err(|word| serde::de::Error::custom(format!("\"{word}\" is not a range")))?;
         Ok(Finding { low, median, high, over })
     }
 }

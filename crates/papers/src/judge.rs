@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::finding::{Figure, Finding, Findings};
-use crate::settings::{Change, Setting};
+use crate::paper::{Change, Setting};
 
 /// How a measured number is compared with a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -11,7 +11,7 @@ use crate::settings::{Change, Setting};
 pub enum Rule {
     /// The same number.
     Exact,
-    /// The same when rounded to so many decimals, as it was printed.
+    /// The same when rounded to this many decimals, as it was printed.
     Rounded(u32),
     /// Within this share of the published number.
     Within(f64),
@@ -39,7 +39,7 @@ pub struct Published {
     pub says: Option<String>,
     /// The rule by which ours agrees.
     pub rule: Rule,
-    /// The limit is ours, because the paper's words give none. (A share that a number may be off is always ours.)
+    /// The limit is ours, because the paper's words give none. (A tolerance is always ours.)
     #[serde(default)]
     pub own_limit: bool,
     /// Why the row follows from a formula of the paper or from the choice of parameters, if it does.
@@ -68,8 +68,8 @@ pub enum Basis {
 pub enum Verdict {
     /// All of our range keeps the rule.
     Agrees,
-    /// A part of our range keeps the rule.
-    Part,
+    /// Some of our range keeps the rule.
+    Partial,
     /// None of our range keeps the rule.
     Differs,
 }
@@ -101,7 +101,7 @@ impl Rule {
         };
         match (keeps(ours.low) && keeps(ours.high), ours.low <= most && ours.high >= least) {
             (true, _) => Verdict::Agrees,
-            (false, true) => Verdict::Part,
+            (false, true) => Verdict::Partial,
             (false, false) => Verdict::Differs,
         }
     }
@@ -289,9 +289,9 @@ impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kinds = ["published and measured", "by construction", "our own questions"];
         let texts = kinds.iter().zip(&self.0).filter(|(_, counts)| counts.iter().sum::<usize>() > 0).map(
-            |(kind, counts @ [agree, part, differ])| {
+            |(kind, counts @ [agree, partial, differ])| {
                 let all = counts.iter().sum::<usize>();
-                format!("{kind}: {agree} of {all} agree, {part} in part, {differ} differ")
+                format!("{kind}: {agree} of {all} agree, {partial} in part, {differ} differ")
             },
         );
         write!(f, "{}", texts.collect::<Vec<_>>().join("; "))
@@ -315,20 +315,20 @@ mod tests {
     }
 
     #[test]
-    fn a_range_agrees_as_a_whole_or_in_part() {
+    fn a_range_agrees_as_a_whole_or_partially() {
         let range = Finding::over("seeds", &[1.0, 2.0]);
         for (rule, published, verdict) in [
             (Rule::Within(0.5), 1.5, Verdict::Agrees),
-            (Rule::Within(0.05), 1.5, Verdict::Part),
-            (Rule::Within(0.05), 2.05, Verdict::Part),
+            (Rule::Within(0.05), 1.5, Verdict::Partial),
+            (Rule::Within(0.05), 2.05, Verdict::Partial),
             (Rule::Within(0.05), 2.5, Verdict::Differs),
             (Rule::AtLeast, 1.0, Verdict::Agrees),
-            (Rule::AtLeast, 1.5, Verdict::Part),
+            (Rule::AtLeast, 1.5, Verdict::Partial),
             (Rule::AtLeast, 2.5, Verdict::Differs),
-            (Rule::AtMost, 1.5, Verdict::Part),
+            (Rule::AtMost, 1.5, Verdict::Partial),
             (Rule::AtMost, 0.5, Verdict::Differs),
-            (Rule::Exact, 2.0, Verdict::Part),
-            (Rule::Rounded(0), 1.0, Verdict::Part),
+            (Rule::Exact, 2.0, Verdict::Partial),
+            (Rule::Rounded(0), 1.0, Verdict::Partial),
             (Rule::Rounded(0), 3.0, Verdict::Differs),
         ] {
             assert_eq!(rule.judge(published, range), verdict, "{rule:?} of {published}");

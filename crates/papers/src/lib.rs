@@ -27,7 +27,6 @@ mod memory;
 mod paper;
 mod parallel;
 mod run;
-mod settings;
 
 mod canary;
 mod flare;
@@ -39,9 +38,8 @@ pub use catalogue::{Entry, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
 pub use judge::{Basis, Elsewhere, Outcome, Published, Row, Rule, Tally, Verdict};
 pub use memory::Memory;
-pub use paper::Experiment;
+pub use paper::{Change, Experiment, Other, Setting};
 pub use parallel::Watch;
-pub use settings::{Change, Other, Setting};
 
 /// Why an experiment could not be run, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,5 @@
 //! The results of earlier runs. Figures of one paper share runs (Canary's 7b shows the links of 7a's), and each run is
-//! made once. In a folder, results outlive the program, so that a stopped experiment goes on with the missing runs.
+//! made once. In a folder, results outlive the program, so that a stopped experiment resumes with the missing runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,21 +31,21 @@ struct Kept {
 const SOURCES: &str = env!("TRIBUTARY_SOURCES");
 
 impl Memory {
-    /// A memory that also keeps everything in a folder, and knows the folder's results.
+    /// A memory that also keeps every result in a folder, and starts with the folder's results.
     pub fn in_folder(folder: &Path) -> io::Result<Memory> {
         fs::create_dir_all(folder)?;
         Ok(Memory { found: Mutex::default(), folder: Some(folder.to_owned()) })
     }
 
     /// How many results it holds.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub fn len(&self) -> usize {
-        self.found.lock().expect("nobody panics while it holds the lock").len()
+        self.found.lock().expect("no thread panics while it holds the lock").len()
     }
 
     /// The answer to a question that this program has answered before.
     pub(super) fn get<A: DeserializeOwned>(&self, question: &str) -> Option<A> {
-        let known = self.found.lock().expect("nobody panics while it holds the lock").get(question).cloned();
+        let known = self.found.lock().expect("no thread panics while it holds the lock").get(question).cloned();
         let answer = known.or_else(|| {
             // A damaged file, or a file of another program, counts as missing.
             let text = fs::read(self.path(question)?).ok()?;
@@ -60,13 +60,14 @@ impl Memory {
         let Ok(answer) = serde_json::to_value(answer) else { return };
         if let Some(path) = self.path(question) {
             let kept = Kept { sources: SOURCES.into(), question: question.into(), answer: answer.clone() };
-            let part = path.with_extension("part");
-            let written = serde_json::to_vec(&kept).map_err(io::Error::from).and_then(|text| fs::write(&part, text));
-            if written.and_then(|()| fs::rename(&part, &path)).is_err() {
-                let _ = fs::remove_file(&part);
+            let unfinished = path.with_extension("part");
+            let written =
+                serde_json::to_vec(&kept).map_err(io::Error::from).and_then(|text| fs::write(&unfinished, text));
+            if written.and_then(|()| fs::rename(&unfinished, &path)).is_err() {
+                let _ = fs::remove_file(&unfinished);
             }
         }
-        self.found.lock().expect("nobody panics while it holds the lock").insert(question.into(), answer);
+        self.found.lock().expect("no thread panics while it holds the lock").insert(question.into(), answer);
     }
 
     /// The known answer, or else the answer that `ask` finds.
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_folder_is_not_asked_again_to_the_last_bit() {
+    fn results_in_a_folder_are_reused_to_the_last_bit() {
         let folder = folder("again");
         let values = [0.1 + 0.2, 1.0 / 3.0, f64::MIN_POSITIVE, f64::from_bits(10_000)];
         Memory::in_folder(&folder).unwrap().once("a", || Ok::<_, ()>(values.to_vec())).unwrap();

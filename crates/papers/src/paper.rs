@@ -1,6 +1,8 @@
-//! The parts of a paper's experiments: its files, and the kinds of experiments that they name.
+//! What a paper's experiments consist of: files, kinds of experiments that they name, and the settings that the paper leaves
+//! open.
 
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use crate::{Context, Findings, ReproduceError};
@@ -45,3 +47,38 @@ macro_rules! embedded {
     };
 }
 pub(crate) use embedded;
+
+/// Parameters that the paper leaves open and that were chosen together: `fitted` if the rows were in view, because
+/// they then agree, and `open` if not.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// The parameters that were chosen.
+    pub what: String,
+    /// What the paper says about them, and what decided.
+    pub because: String,
+    /// Other values that may be just as right.
+    pub others: Vec<Other>,
+}
+
+/// Other values of a setting.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Other {
+    /// A short description of them.
+    pub name: String,
+    /// The parameters, by key.
+    #[serde(skip_serializing)]
+    pub set: toml::Table,
+}
+
+/// A parameter that differs from the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The key, such as `network.queue`.
+    pub key: String,
+    /// The present value.
+    pub value: String,
+    /// The file's value, if it has one.
+    pub file: Option<String>,
+}

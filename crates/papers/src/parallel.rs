@@ -14,7 +14,7 @@ use crate::ReproduceError;
 
 /// The callbacks of a progress bar, and the stop flag of Ctrl-C.
 pub struct Watch<'a> {
-    /// Called when so many more points are to be run.
+    /// Called with the number of further points to be run.
     pub expect: &'a (dyn Fn(usize) + Sync),
     /// Called when a point is done.
     pub done: &'a (dyn Fn() + Sync),
@@ -23,13 +23,13 @@ pub struct Watch<'a> {
     pub traced: &'a (dyn Fn(&str) + Sync),
     /// No point begins once this is true.
     pub stop: &'a AtomicBool,
-    /// How many threads run one simulation, at least 1. Results are the same with any number. So many fewer points are run
-    /// at the same time.
+    /// How many threads run one simulation, at least 1. Results are the same with any number. Fewer points are
+    /// then run at the same time.
     pub threads: u16,
 }
 
 impl<'a> Watch<'a> {
-    /// One that tells nobody, with one thread for a simulation.
+    /// A watch that reports nothing, with one thread for each simulation.
     pub fn silent(stop: &'a AtomicBool) -> Watch<'a> {
         Watch { expect: &|_| {}, done: &|| {}, traced: &|_| {}, stop, threads: 1 }
     }
@@ -39,7 +39,7 @@ impl<'a> Watch<'a> {
         if self.stop.load(Ordering::Relaxed) { Err(ReproduceError::Stopped) } else { Ok(()) }
     }
 
-    /// Runs one simulation to its end; its result must be right. `what` names it in errors.
+    /// Runs one simulation to its end and checks its result. `what` names it in errors.
     pub fn simulate(&self, config: &Config, what: &str) -> Result<Report, ReproduceError> {
         let watched = run_on_threads(config, self.threads, &mut |_| match self.stop.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),

@@ -48,8 +48,8 @@ impl Entry {
         self.others().iter().map(|(_, entry)| entry.runs(quick, seeds)).sum()
     }
 
-    /// Runs the experiment with each of the other values, and notes what each row says then. Where values do not let
-    /// the experiment come to its end, a note says why.
+    /// Runs the experiment with each of the other values, and adds the result to each row. If the experiment
+    /// fails with some values, a note says why.
     pub fn vary(
         &self,
         outcome: &mut Outcome,

@@ -69,7 +69,7 @@ fn a_run_is_the_same_each_time() {
 }
 
 #[test]
-fn who_stops_a_run_gets_no_result() {
+fn a_stopped_run_has_no_result() {
     let stop = AtomicBool::new(true);
     let watch = Watch::silent(&stop);
     assert_eq!(find("switchml-fig6").unwrap().run(true, 1, &watch, &Memory::default()), Err(ReproduceError::Stopped));
@@ -92,24 +92,24 @@ fn wrong_files_are_refused_with_the_experiments_name() {
 /// Counts the runs that are made.
 fn counted(entry: &Entry, memory: &Memory) -> (Outcome, usize) {
     let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let tell = || {
+    let count = || {
         done.fetch_add(1, Ordering::Relaxed);
     };
-    let watch = Watch { done: &tell, ..Watch::silent(&stop) };
+    let watch = Watch { done: &count, ..Watch::silent(&stop) };
     let outcome = entry.run(true, 1, &watch, memory).unwrap();
     (outcome, done.into_inner())
 }
 
 #[test]
-fn a_changed_parameter_is_told_with_what_the_file_says() {
+fn a_changed_parameter_is_reported_with_the_files_value() {
     let mut entry = find("canary-fig6").unwrap();
     entry.change("network.delay=100 ns").unwrap();
     entry.change("slots=16").unwrap();
     let changed = run(&entry, true).unwrap();
-    let told: Vec<(&str, &str, Option<&str>)> =
+    let changes: Vec<(&str, &str, Option<&str>)> =
         changed.changes.iter().map(|change| (&*change.key, &*change.value, change.file.as_deref())).collect();
-    assert_eq!(told[0], ("network.delay", "100 ns", Some("150 ns")));
-    assert_eq!(told[1], ("slots", "16", None));
+    assert_eq!(changes[0], ("network.delay", "100 ns", Some("150 ns")));
+    assert_eq!(changes[1], ("slots", "16", None));
     assert_ne!(changed.rows[0].ours, outcome("canary-fig6").rows[0].ours);
     assert!(outcome("canary-fig6").changes.is_empty());
 }
@@ -141,7 +141,7 @@ fn rows_that_a_change_leaves_unmeasured_are_left_out_and_named() {
 }
 
 #[test]
-fn rows_of_each_kind_are_counted_apart() {
+fn rows_of_each_kind_are_counted_separately() {
     let mut tally = Tally::default();
     for id in ["switchml-s3", "switchml-s7", "switchml-appA"] {
         tally.add(&outcome(id));
@@ -169,7 +169,7 @@ fn figures_that_share_runs_make_them_once() {
 }
 
 #[test]
-fn who_was_stopped_goes_on_with_what_is_missing() {
+fn a_stopped_experiment_resumes_with_the_missing_runs() {
     let folder = std::env::temp_dir().join(format!("tributary-reproduce-{}", std::process::id()));
     let is_long = |entry: &Entry| entry.clone().make_full();
     let entry = catalogue().into_iter().find(is_long).unwrap();
@@ -193,8 +193,8 @@ fn who_was_stopped_goes_on_with_what_is_missing() {
     assert_eq!(first + second, all, "each run was made once");
     let (again, third) = attempt(usize::MAX);
     assert_eq!((again, third), (complete, 0), "an experiment that is complete makes none");
-    let apart = counted(&entry, &Memory::default());
-    assert_eq!(apart.0, attempt(usize::MAX).0.unwrap(), "the same as in one go");
+    let uninterrupted = counted(&entry, &Memory::default());
+    assert_eq!(uninterrupted.0, attempt(usize::MAX).0.unwrap(), "the same as in one go");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -6,7 +6,6 @@ mod canary_jobs;
 mod capture;
 mod checkers;
 mod closed_forms;
-mod contended;
 mod dctcp;
 mod documented;
 mod event_order;

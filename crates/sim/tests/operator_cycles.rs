@@ -1,81 +1,20 @@
-//! Operators of jobs' own on cores: their cycles are counted on programs made of their modules, which give what the modules give;
-//! where nobody has counted them they are estimated, and everything says so.
+//! Custom operators on cores: a packet costs what the table of cycles says, and where nobody has counted an operator's cycles they
+//! are estimated, and everything says so. `dataplanes/pspin` counts them.
 
-use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use tributary_operators::shipped::{self, Shipped};
+use tributary_operators::shipped;
 use tributary_operators::{Sandbox, UserOperator, source};
 use tributary_proto::contract::operator::Operator;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
-use tributary_sim::cores::operators::build::{self, NotBuilt};
-use tributary_sim::cores::operators::{HEADER, OperatorCycles, Table, count, line};
+use tributary_sim::cores::operators::{HEADER, OperatorCycles, Table};
 use tributary_sim::experiment::run;
 use tributary_sim::report::Report;
 use tributary_sim::table::Format;
 
-/// Set to write programs and table instead.
-const BLESS: &str = "TRIBUTARY_BLESS";
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn operator(place: &str) -> UserOperator {
-    source::operator(&Sandbox::new(), place, None).unwrap()
-}
-
-fn committed(shipped: &Shipped) -> PathBuf {
-    repository().join(format!("dataplanes/pspin/operators/bin/{}.elf", shipped.name))
-}
-
-/// The program of a module where the tools are here; what is left out is said.
-fn built(shipped: &Shipped) -> Option<Vec<u8>> {
-    match build::program(&source::module_without_vectors(shipped.name, None).unwrap()) {
-        Ok(program) => Some(program),
-        Err(NotBuilt::NoTool(tool)) => {
-            eprintln!("left out: {tool} is not installed (Debian's wabt and gcc-riscv64-unknown-elf)");
-            None
-        }
-        Err(error) => panic!("{}: {error}", shipped.name),
-    }
-}
-
-#[test]
-fn programs_of_operators_give_what_their_modules_give_in_the_cycles_of_the_committed_table() {
-    let bless = env::var_os(BLESS).is_some();
-    let mut table = format!("{HEADER}\n");
-    for shipped in shipped::ALL {
-        if bless && let Some(program) = built(&shipped) {
-            fs::write(committed(&shipped), program).unwrap();
-        }
-        let (operator, program) = (operator(shipped.name), fs::read(committed(&shipped)).unwrap());
-        let cycles = count::count(&operator, &program).unwrap_or_else(|why| panic!("{}: {why}", shipped.name));
-        table += &format!("{}\n", line(&operator, &cycles));
-    }
-    let file = repository().join("experiments/operator-cycles.csv");
-    if bless {
-        fs::write(&file, &table).unwrap();
-    }
-    assert_eq!(fs::read_to_string(&file).unwrap(), table, "{BLESS}=1 with the tools writes programs and table anew");
-}
-
-#[test]
-fn the_tools_make_the_committed_programs() {
-    for shipped in shipped::ALL {
-        let Some(program) = built(&shipped) else { return };
-        assert!(program == fs::read(committed(&shipped)).unwrap(), "{} is built to another program", shipped.name);
-    }
-}
-
-#[test]
-fn a_program_that_computes_something_else_is_refused() {
-    let program = fs::read(committed(shipped::named("xor").unwrap())).unwrap();
-    let other = operator("complex-product");
-    assert_eq!(other.element_size(), operator("xor").element_size());
-    let why = count::count(&other, &program).unwrap_err();
-    assert!(why.contains("other elements than in the sandbox"), "{why}");
+fn operator(source: &str) -> UserOperator {
+    tributary_operators::source::operator(&Sandbox::new(), source, None).unwrap()
 }
 
 /// The protocol whose switches take operators of jobs' own.
@@ -136,7 +75,8 @@ fn a_file_of_counted_cycles_ends_the_estimate() {
     let module = source::module("xor", None).unwrap();
     let file = env::temp_dir().join(format!("tributary-cycles-{}.csv", std::process::id()));
     let counted = OperatorCycles { per_call: 7.0, per_element: 11.0, estimated: false };
-    fs::write(&file, format!("{HEADER}\n{}\n", line(&Sandbox::new().load(&module).unwrap(), &counted))).unwrap();
+    let hash = Sandbox::new().load(&module).unwrap().hash();
+    fs::write(&file, format!("{HEADER}\n{hash},xor,\"u8\",8,7,11,1\n")).unwrap();
     assert_eq!(cycles(&ran("xor", &format!("operators = {file:?}"))), counted);
     fs::write(&file, "something,else\n").unwrap();
     let protocol = protocol();

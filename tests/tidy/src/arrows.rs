@@ -5,21 +5,27 @@ use std::path::Path;
 
 use crate::{Offences, Source};
 
-/// Each crate with those that it may use. `testbed` may be used by every crate's tests.
+/// Folders of crates.
+const FOLDERS_OF_CRATES: [&str; 2] = ["crates", "dataplanes"];
+
+/// Each crate with those that it may use.
 const CRATES: [(&str, &[&str]); 12] = [
     ("numeric", &[]),
-    ("riscv", &[]),
     ("proto", &["numeric"]),
     ("control", &["numeric", "proto"]),
     ("operators", &["proto"]),
+    ("pspin", &["proto", "operators"]),
     ("net", &["numeric", "proto", "control", "operators"]),
-    ("sim", &["numeric", "proto", "control", "riscv", "operators"]),
+    ("sim", &["numeric", "proto", "control", "operators"]),
     ("papers", &["numeric", "proto", "control", "sim"]),
     ("explore", &["numeric", "proto", "control"]),
     ("testbed", &[]),
-    ("cli", &["numeric", "proto", "control", "net", "sim", "papers", "explore", "testbed", "operators"]),
+    ("cli", &["numeric", "proto", "control", "net", "sim", "papers", "pspin", "explore", "testbed", "operators"]),
     ("python", &["numeric", "proto", "control", "net", "sim", "cli", "operators"]),
 ];
+
+/// What tests may use besides: crate, and whose tests; `*` for all.
+const IN_TESTS: [(&str, &str); 3] = [("testbed", "*"), ("numeric", "pspin"), ("sim", "pspin")];
 
 /// The folders of `crates/proto/src` that are no protocols, each with those that it may use.
 const FOLDERS: [(&str, &[&str]); 5] = [
@@ -35,8 +41,8 @@ const PROTO: &str = "crates/proto/src/";
 
 /// Notes dependencies that no crate may have, and crates that no rule is known for.
 pub fn check_crates(root: &Path, offences: &mut Offences) {
-    let Ok(entries) = fs::read_dir(root.join("crates")) else { return };
-    for entry in entries.flatten() {
+    let folders = FOLDERS_OF_CRATES.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
+    for entry in folders.flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let manifest =
             fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -48,7 +54,8 @@ fn check_manifest(name: &str, manifest: &str, offences: &mut Offences) {
     let known = CRATES.iter().find(|(known, _)| *known == name);
     let allowed = known.map_or(&[][..], |(_, allowed)| allowed);
     for (section, other) in dependencies(manifest) {
-        let in_tests = section == "dev-dependencies" && other == "testbed";
+        let allows = |(used, user): &(&str, &str)| *used == other && (*user == name || *user == "*");
+        let in_tests = section == "dev-dependencies" && IN_TESTS.iter().any(allows);
         if !allowed.contains(&other) && !in_tests {
             offences.insert(format!("crate {name} -> {other}"), 1);
         }

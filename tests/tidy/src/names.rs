@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::{Offences, Source};
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
-const ROOMS: [&str; 13] = [
+const ROOMS: [&str; 14] = [
     "crates/proto/src/*/",
     "crates/proto/tests/*",
     "crates/proto/tests/fuzz/*.rs",
@@ -16,6 +16,7 @@ const ROOMS: [&str; 13] = [
     "crates/proto/benches/switches/*.rs",
     "crates/net/tests/*",
     "crates/sim/tests/*",
+    "dataplanes/pspin/tests/*/",
     "fuzz/fuzz_targets/*",
     "fuzz/src/machines/*.rs",
     "python/tributary/*.py",

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// Folders whose files must keep the rules, and the endings of those files.
-const FOLDERS: [&str; 7] = ["crates", "fuzz", "python", "tests", "examples", "experiments", "benches"];
+const FOLDERS: [&str; 8] = ["crates", "dataplanes", "fuzz", "python", "tests", "examples", "experiments", "benches"];
 
 /// One file of Rust or Python.
 pub struct Source {

@@ -123,7 +123,7 @@ const UNREAD: [&str; 2] = ["tests/tidy/", "docs/glossary.md"];
 /// Where a use stands: what programs are made of, what people read, and all other files.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Uses {
-    /// In `crates/*/src` and `python`.
+    /// In `crates/*/src`, `dataplanes/*/src` and `python`.
     pub src: usize,
     /// In pages, `*.md`.
     pub pages: usize,
@@ -138,7 +138,8 @@ impl Uses {
     }
 
     fn add(&mut self, path: &str, uses: usize) {
-        let is_src = path.starts_with("python/") || path.starts_with("crates/") && path.contains("/src/");
+        let is_src = path.starts_with("python/")
+            || ["crates/", "dataplanes/"].iter().any(|folder| path.starts_with(folder)) && path.contains("/src/");
         match () {
             () if path.ends_with(".md") => self.pages += uses,
             () if is_src => self.src += uses,

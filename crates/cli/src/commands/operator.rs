@@ -12,7 +12,7 @@ use tributary_operators::source::{self, Language};
 use tributary_operators::{Sandbox, UserOperator, shipped};
 use tributary_proto::contract::operator::{Needs, Operator, Room};
 use tributary_proto::protocols;
-use tributary_sim::cores::operators::{self, OperatorCycles, build, count};
+use tributary_pspin::operators::{self, OperatorCycles, build};
 
 use crate::failure::Failure;
 use crate::output;
@@ -232,7 +232,7 @@ fn cycles(of: &Source, to: Option<&Path>) -> Result<(), Failure> {
     let wrong = |why: String| Failure::new(format!("{}: {why}", operator.name()));
     let module = source::module_without_vectors(&of.file, of.element()?.as_ref()).map_err(Failure::new)?;
     let program = build::program(&module).map_err(|error| wrong(error.to_string()))?;
-    let counted = count::count(&operator, &program).map_err(wrong)?;
+    let counted = operators::count(&operator, &program).map_err(wrong)?;
     if let Some(path) = to {
         let unwritten = |error| Failure::new(format!("cannot write {}: {error}", path.display()));
         let row = operators::line(&operator, &counted);
@@ -243,7 +243,7 @@ fn cycles(of: &Source, to: Option<&Path>) -> Result<(), Failure> {
         };
         fs::write(path, format!("{known}{row}\n")).map_err(unwritten)?;
     }
-    let OperatorCycles { per_call, per_element, .. } = counted;
+    let OperatorCycles { per_call, per_element } = counted;
     let (name, hash) = (operator.name(), operator.hash());
     match of.json {
         true => output::json(&json!({

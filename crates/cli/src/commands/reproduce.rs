@@ -254,7 +254,7 @@ fn render(outcome: &Outcome) -> String {
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Agrees => "agrees",
-        Verdict::Part => "in part",
+        Verdict::Partial => "in part",
         Verdict::Differs => "differs",
     }
 }

@@ -205,13 +205,12 @@ pub(crate) fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) ->
 
 fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAddr) -> JobStatus {
     let reports = samples.shards.iter().filter_map(|sample| sample.report.as_ref());
-    let shard_jobs: Vec<&ShardJob> =
-        reports.flat_map(|report| &report.jobs).filter(|job| Some(job.id) == view.id).collect();
-    let machines = || shard_jobs.iter().filter_map(|job| job.report.machine.as_ref());
+    let jobs: Vec<&ShardJob> = reports.flat_map(|report| &report.jobs).filter(|job| Some(job.id) == view.id).collect();
+    let machines = || jobs.iter().filter_map(|job| job.report.machine.as_ref());
     let elements = u64::from(view.elements_per_packet);
     let blocks: u64 = machines().map(|machine| machine.blocks_completed).sum();
     // The sum of no floats would be -0.0, which looks odd in a table.
-    let total = |rate: fn(&ShardJob) -> f64| shard_jobs.iter().fold(0.0, |total, job| total + rate(job));
+    let total = |rate: fn(&ShardJob) -> f64| jobs.iter().fold(0.0, |total, job| total + rate(job));
     let ate_per_s = total(|job| job.blocks_per_s) * elements as f64;
     let waiting_for = waiting_for(&view, machines());
     let (collectives, operation) = operation::current(samples.progress_of(view.id));
@@ -247,7 +246,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         operation,
         elements_per_packet: view.elements_per_packet,
         memory_bytes: view.memory_bytes,
-        packets: shard_jobs.iter().map(|job| job.report.packets).sum(),
+        packets: jobs.iter().map(|job| job.report.packets).sum(),
         packets_per_s: total(|job| job.packets_per_s),
         blocks,
         contributions: machines().map(|machine| machine.contributions).sum(),
@@ -255,7 +254,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         goodput_bytes: blocks * elements * 4,
         goodput_gbps: ate_per_s * 32.0 / 1e9,
         ate_per_s,
-        drops: by_reason(shard_jobs.iter().map(|job| &job.report.drops)),
+        drops: by_reason(jobs.iter().map(|job| &job.report.drops)),
         trees,
         broken: None,
     }

@@ -35,9 +35,9 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
     }
     let metrics = get(http, "/metrics") + &get(http, "/metrics/jobs");
     for line in [
-        r#"tributary_job_world{name="a",id="1"} 1"#,
+        r#"tributary_job_world_size{name="a",id="1"} 1"#,
         r#"tributary_job_members{name="a",id="1",state="present"} 1"#,
-        r#"tributary_strangers_total{reason="truncated"} 1"#,
+        r#"tributary_rejected_packets_total{reason="truncated"} 1"#,
         r#"tributary_shard_up{shard="0"} 1"#,
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");

@@ -1,4 +1,4 @@
-//! Figures 7, 10 and 11 and the rule of §6.4: how much a switch of so many cores sums, and how much memory that takes,
+//! Figures 7, 10 and 11 and the rule of §6.4: how much a switch sums for its number of cores, and how much memory that takes,
 //! by design and by the size of the data. Each is computed by the equations and by the processor, whose packets arrive
 //! at random.
 
@@ -12,7 +12,7 @@ use tributary_sim::cores::model::{Costs, Design, Handling};
 use tributary_sim::cores::prices::{Code, Prices};
 
 use super::bench::{Bench, Stream, shape};
-use super::service::{Case, block_apart, equation_1, equation_2};
+use super::service::{Case, block_gap, equation_1, equation_2};
 use super::timelines::DesignName;
 use crate::{Context, Experiment, Figure, Finding, Findings, ReproduceError, Series};
 
@@ -63,14 +63,15 @@ pub struct Line {
     /// The type of elements, if costs are counted.
     #[serde(default = "words")]
     pub r#type: String,
-    /// The part of the clusters that is simulated, with an equal part of the blocks; the result is scaled to all.
+    /// The clusters are divided by this, and one share of them and of the blocks is simulated; the result is scaled to
+    /// all.
     #[serde(default = "one")]
-    pub part: u32,
+    pub divisor: u32,
 }
 
 impl Line {
     fn dtype(&self) -> Result<DType, ReproduceError> {
-        let unknown = || ReproduceError::Bad(format!("{}: {} is no type", self.name, self.r#type));
+        let unknown = || ReproduceError::Bad(format!("{}: {} is not a type", self.name, self.r#type));
         DType::from_name(&self.r#type).ok_or_else(unknown)
     }
 }
@@ -108,7 +109,7 @@ pub struct Ratio {
 /// A cycle is a nanosecond, so that gigabits a second are bits a cycle.
 const TERA: f64 = 1e-3;
 const MIB: f64 = (1u64 << 20) as f64;
-/// When queues are measured, packets arrive at this part of the switch's measured rate.
+/// When queues are measured, packets arrive at this share of the switch's measured rate.
 const LOADED: f64 = 0.95;
 
 /// The results of one run, in Tbit/s and MiB.
@@ -166,12 +167,13 @@ impl Bandwidth {
         Case {
             name: line.name.clone(),
             design: line.design,
-            cores: self.cores / line.part,
+            cores: self.cores / line.divisor,
             subset: line.subset,
             children: self.children,
             // For the line rate: a packet arrives whenever the cores together can take one more.
-            apart: f64::from(line.part) / f64::from(self.cores),
-            staggered: (size * 1024 / self.payload).min(self.most_staggered.unwrap_or(u64::MAX)) / u64::from(line.part),
+            gap: f64::from(line.divisor) / f64::from(self.cores),
+            staggered: (size * 1024 / self.payload).min(self.most_staggered.unwrap_or(u64::MAX))
+                / u64::from(line.divisor),
             rest: 0.0,
             steady: self.steady,
         }
@@ -179,12 +181,12 @@ impl Bandwidth {
 
     /// The result of the equations, for a line at a size.
     fn model(&self, line: &Line, size: u64, printed: bool) -> Measured {
-        let case = self.case(&Line { part: 1, ..line.clone() }, size);
+        let case = self.case(&Line { divisor: 1, ..line.clone() }, size);
         let (children, cores) = (self.children as f64, f64::from(self.cores));
         let service = equation_2(&case, self.cluster, printed);
-        let rate = (cores / service).min(1.0 / case.apart);
+        let rate = (cores / service).min(1.0 / case.gap);
         let queue = equation_1(&case, service);
-        let latency = (children - 1.0) * block_apart(&case) + (queue + 1.0) * service;
+        let latency = (children - 1.0) * block_gap(&case) + (queue + 1.0) * service;
         let buffers = match line.design {
             DesignName::Buffers(buffers) => buffers.into(),
             DesignName::Tree => (children - 1.0) / children.log2(),
@@ -236,13 +238,13 @@ impl Bandwidth {
         let costs = self.costs_of(line)?;
         let mut case = self.case(line, size);
         case.staggered = case.staggered.max(1);
-        if line.part == 0 || !(self.cores / self.cluster).is_multiple_of(line.part) {
-            return Err(ReproduceError::Bad(format!("{}: clusters do not come in {} parts", line.name, line.part)));
+        if line.divisor == 0 || !(self.cores / self.cluster).is_multiple_of(line.divisor) {
+            return Err(ReproduceError::Bad(format!("{}: clusters cannot be divided by {}", line.name, line.divisor)));
         }
         let shape = Shape { cold_start: self.cold.unwrap_or(0), ..shape(case.cores, self.cluster, line.subset)? };
         let service = (costs.start + costs.combine) as f64;
-        let at_rate = self.feed(line, &case, shape, case.apart * service, seed)?;
-        let packet = self.payload as f64 * f64::from(line.part);
+        let at_rate = self.feed(line, &case, shape, case.gap * service, seed)?;
+        let packet = self.payload as f64 * f64::from(line.divisor);
         let rate = self.rate(&at_rate);
         let loaded = match self.cold {
             Some(_) => at_rate,
@@ -266,23 +268,17 @@ impl Bandwidth {
         let (from, to) = (last / 4, last - last / 4);
         let middle = finished.iter().filter(|one| (from..to).contains(&one.ended)).count();
         if middle == 0 {
-            // There are so few packets that all end after the last has come.
+            // There are few packets, and all end after the last one has arrived.
             return finished.len() as f64 / bench.end().max(1) as f64;
         }
         middle as f64 / (to - from).max(1) as f64
     }
 
-    fn feed(&self, line: &Line, case: &Case, shape: Shape, apart: f64, seed: u64) -> Result<Bench, ReproduceError> {
-        // As many for a part of the clusters, since chance plays no greater role there.
+    fn feed(&self, line: &Line, case: &Case, shape: Shape, gap: f64, seed: u64) -> Result<Bench, ReproduceError> {
+        // The same number of blocks for a share of the clusters: results vary no more there.
         let blocks = if self.cold.is_some() { case.staggered } else { self.blocks.next_multiple_of(case.staggered) };
-        let stream = Stream {
-            blocks,
-            children: self.children,
-            staggered: case.staggered,
-            apart,
-            random: !self.steady,
-            rest: 0.0,
-        };
+        let stream =
+            Stream { blocks, children: self.children, staggered: case.staggered, gap, random: !self.steady, rest: 0.0 };
         let (design, costs) = (Design::from(line.design), self.costs_of(line)?);
         let handling = Handling { design, children: self.children as u32, buffer_bytes: 1, costs };
         let mut bench = Bench::plain(shape, handling);

@@ -17,7 +17,7 @@ pub struct Packet {
     pub bytes: u64,
 }
 
-/// A processor of so many cores in clusters; a block's subset is one core or a cluster.
+/// A processor with this many cores, in clusters; a block's subset is one core or a cluster.
 pub fn shape(cores: u32, cluster: u32, subset: u32) -> Result<Shape, ReproduceError> {
     let bad = |why: &str| Err(ReproduceError::Bad(why.into()));
     if cluster == 0 || cores == 0 || !cores.is_multiple_of(cluster) {
@@ -28,7 +28,7 @@ pub fn shape(cores: u32, cluster: u32, subset: u32) -> Result<Shape, ReproduceEr
         all if all == cluster => Subset::Cluster,
         _ => return bad("a subset is one core, or a cluster"),
     };
-    // There is more memory than any of these experiments fills, since they ask how much is needed.
+    // There is more memory than any of these experiments fills, because they measure how much is needed.
     Ok(Shape::ideal(cores / cluster, cluster, subset))
 }
 
@@ -38,9 +38,9 @@ pub const FEWER_PACKETS: &str =
 
 /// Equation 1: the packets that wait for a core. There are K cores in subsets of S, and P packets a block, which arrive
 /// δ apart, and δ_c apart within their block, and are served in τ each.
-pub fn equation_1([cores, subset, children]: [f64; 3], [apart, block_apart, service]: [f64; 3]) -> f64 {
-    let core_apart = (subset * block_apart).min(cores * apart);
-    (children / subset * (1.0 - core_apart / service)).max(0.0)
+pub fn equation_1([cores, subset, children]: [f64; 3], [gap, block_gap, service]: [f64; 3]) -> f64 {
+    let core_gap = (subset * block_gap).min(cores * gap);
+    (children / subset * (1.0 - core_gap / service)).max(0.0)
 }
 
 /// A processor, and the handlers that have ended.
@@ -96,7 +96,7 @@ pub struct Stream {
     /// How many blocks take turns.
     pub staggered: u64,
     /// Cycles from packet to packet, on average.
-    pub apart: f64,
+    pub gap: f64,
     /// True if these times are random, with an exponential distribution.
     pub random: bool,
     /// Additional cycles between one group and the next.
@@ -106,17 +106,17 @@ pub struct Stream {
 impl Stream {
     /// All packets and their times.
     pub fn arrivals(&self, seed: u64) -> Vec<(u64, Packet)> {
-        let Stream { blocks, children, staggered, apart, random, rest } = *self;
+        let Stream { blocks, children, staggered, gap, random, rest } = *self;
         let (mut rng, mut at) = (Rng::new(seed, Purpose::Arrivals, 0), 0.0);
         let turns = children * staggered;
         let packet = |number: u64| {
-            let (group, place) = (number / turns, number % turns);
+            let (group, turn) = (number / turns, number % turns);
             if number > 0 {
-                at += apart * if random { rng.exponential() } else { 1.0 };
-                at += if place == 0 { rest } else { 0.0 };
+                at += gap * if random { rng.exponential() } else { 1.0 };
+                at += if turn == 0 { rest } else { 0.0 };
             }
-            let block = group * staggered + place % staggered;
-            (at as u64, Packet { block, child: (place / staggered) as u32, bytes: 1 })
+            let block = group * staggered + turn % staggered;
+            (at as u64, Packet { block, child: (turn / staggered) as u32, bytes: 1 })
         };
         (0..blocks.div_ceil(staggered) * turns).map(packet).collect()
     }

@@ -3,8 +3,7 @@
 
 mod bandwidth;
 mod bench;
-mod buffers;
-mod memory;
+mod network;
 mod packets;
 mod promises;
 mod queues;
@@ -15,7 +14,6 @@ mod sums;
 mod tests;
 mod timelines;
 mod traffic;
-mod world;
 
 use crate::paper::{Paper, embedded, read};
 
@@ -55,9 +53,9 @@ pub static PAPER: Paper = Paper {
         ("bits", read::<promises::Bits>),
         ("queues", read::<queues::Queues>),
         ("handlers", read::<timelines::Timeline>),
-        ("buffers", read::<buffers::Buffers>),
+        ("buffers", read::<queues::Buffers>),
         ("service", read::<service::Service>),
-        ("working_memory", read::<memory::WorkingMemory>),
+        ("working_memory", read::<service::WorkingMemory>),
         ("area", read::<sums::Area>),
         ("cycles", read::<sums::Cycles>),
         ("bandwidth", read::<bandwidth::Bandwidth>),

@@ -6,7 +6,7 @@ use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::flare::sparse::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::tensors::SparseElements;
 
-use super::world::{Setting, World};
+use super::network::{Network, Setting};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
 /// The figure's data.
@@ -17,7 +17,7 @@ pub struct Packets {
     pub hosts: Vec<Vec<i16>>,
     /// Elements that a block spans.
     pub span: u32,
-    /// Elements of four bytes in a packet, which then has room for as many pairs of an index and a two-byte element.
+    /// Elements of four bytes in a packet, which then holds as many pairs of an index and a two-byte element.
     pub elements_per_packet: u16,
 }
 
@@ -37,12 +37,12 @@ impl Experiment for Packets {
         let span = self.span.to_string();
         let options = [("sparse", "array"), ("span", span.as_str())];
         let elements_per_packet = self.elements_per_packet;
-        let mut world =
-            World::new(&Setting { racks: &racks, options: &options, elements_per_packet, loss: 0.0, seed: 1 })?;
+        let mut network =
+            Network::new(&Setting { racks: &racks, options: &options, elements_per_packet, loss: 0.0, seed: 1 })?;
         let tensors = self.hosts.iter().map(|host| tensor(host)).collect::<Result<_, _>>()?;
-        let results = world.run(tensors)?;
+        let results = network.run(tensors)?;
         let mut findings = Findings::default();
-        for (host, sent) in world.sent.iter().enumerate() {
+        for (host, sent) in network.sent.iter().enumerate() {
             describe(host, sent, &mut findings)?;
         }
         let sum: Vec<i16> = (0..size).map(|index| self.hosts.iter().map(|host| host[index]).sum()).collect();

@@ -11,7 +11,7 @@ use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::tensors::{ElementTensor, SparseElements, VecStorage};
 use tributary_sim::rng::{Purpose, Rng};
 
-use super::world::{Setting, World};
+use super::network::{Network, Setting};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
 /// Elements of four bytes in a packet.
@@ -23,7 +23,7 @@ const ELEMENTS_PER_PACKET: u16 = 16;
 pub struct Bits {
     /// The ranks of each rack, in each placement; the first placement has one rack, in which arrivals and losses vary.
     pub placements: Vec<Vec<Vec<u16>>>,
-    /// Elements of float32 that each rank brings.
+    /// Elements of float32 that each rank contributes.
     pub elements: u32,
     /// How many runs of each kind there are.
     pub runs: u64,
@@ -37,7 +37,7 @@ pub struct Bits {
 pub struct Features {
     /// Ranks around one switch.
     pub ranks: u16,
-    /// Elements that each brings.
+    /// Elements that each contributes.
     pub elements: u32,
     /// Shares of elements that are present, for sparse data.
     pub densities: Vec<f64>,
@@ -97,23 +97,24 @@ impl Experiment for Bits {
         let of_switches = stated(&SumTree::Switch(racks.iter().map(of_racks).collect()));
         let mut findings = Findings::default();
         let mut as_stated = 0;
-        let mut count = |key: &str, asked: [(&str, &str); 1], loss: f64, where_: &[Vec<Vec<u16>>], expected: &[u8]| {
-            let mut different = BTreeSet::new();
-            for seed in 0..self.runs {
-                let racks = &where_[seed as usize % where_.len()];
-                let mut world = World::new(&setting(racks, &asked, loss, seed))?;
-                let results = world.run(inputs.iter().map(|input| dense(input, ReduceOp::Sum)).collect())?;
-                let results: Vec<Vec<u8>> = results.iter().map(|tensor| output(&**tensor, DType::F32)).collect();
-                let result = agreed(&results)?;
-                as_stated += u32::from(result == expected);
-                different.insert(result);
-                if context.watch.stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    return Err(ReproduceError::Stopped);
+        let mut count =
+            |key: &str, options: [(&str, &str); 1], loss: f64, where_: &[Vec<Vec<u16>>], expected: &[u8]| {
+                let mut different = BTreeSet::new();
+                for seed in 0..self.runs {
+                    let racks = &where_[seed as usize % where_.len()];
+                    let mut network = Network::new(&setting(racks, &options, loss, seed))?;
+                    let results = network.run(inputs.iter().map(|input| dense(input, ReduceOp::Sum)).collect())?;
+                    let results: Vec<Vec<u8>> = results.iter().map(|tensor| output(&**tensor, DType::F32)).collect();
+                    let result = agreed(&results)?;
+                    as_stated += u32::from(result == expected);
+                    different.insert(result);
+                    if context.watch.stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        return Err(ReproduceError::Stopped);
+                    }
                 }
-            }
-            findings.value(key, different.len() as f64);
-            Ok(())
-        };
+                findings.value(key, different.len() as f64);
+                Ok(())
+            };
         let tree = [("reproducible", "tree")];
         count("arrivals", tree, 0.0, std::slice::from_ref(star), &over_ranks)?;
         count("losses", tree, self.loss, std::slice::from_ref(star), &over_ranks)?;
@@ -177,8 +178,8 @@ impl Features {
         let mut right = Vec::new();
         for op in ReduceOp::ALL.into_iter().filter(|op| op.takes(T::DTYPE)) {
             let (racks, options) = (self.racks(), [("reproducible", "tree")]);
-            let mut world = World::new(&setting(&racks, &options, self.loss, 1))?;
-            let results = world.run(inputs.iter().map(|input| dense(input, op)).collect())?;
+            let mut network = Network::new(&setting(&racks, &options, self.loss, 1))?;
+            let results = network.run(inputs.iter().map(|input| dense(input, op)).collect())?;
             let results: Vec<Vec<u8>> = results.iter().map(|tensor| output(&**tensor, T::DTYPE)).collect();
             let expected = reference(T::DTYPE, op, &vectors, &SumTree::star(self.ranks));
             right.push(Some(agreed(&results)?) == expected);
@@ -205,9 +206,9 @@ impl Features {
             tensors.push(Box::new(elements.map_err(|error| ReproduceError::Bad(error.to_string()))?));
         }
         let (racks, options) = (self.racks(), [("sparse", "hash"), ("hash_slots", "16")]);
-        let mut world = World::new(&setting(&racks, &options, self.loss, 1))?;
+        let mut network = Network::new(&setting(&racks, &options, self.loss, 1))?;
         let expected: (Vec<u32>, Vec<i32>) = expected.into_iter().unzip();
-        let results = world.run(tensors)?;
+        let results = network.run(tensors)?;
         let is_right = |tensor: Box<dyn Tensor>| {
             SparseElements::<i32>::from_tensor(tensor).is_some_and(|elements| elements.result().take() == expected)
         };

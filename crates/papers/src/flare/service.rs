@@ -1,5 +1,7 @@
-//! Equations 1 and 2: the time of a handler if others want the same buffer, and the queues that follow from it. Each is
-//! compared with the processor, whose packets arrive at random.
+//! Equations 1 and 2: the time of a handler if others want the same buffer, and the queues that follow from it; and §4.3: the
+//! working memory by Little's law. Each is compared with the processor, whose packets arrive at random.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use tributary_sim::cores::model::{Costs, Design, Handling};
@@ -55,7 +57,7 @@ pub struct Case {
     /// P: packets of a block.
     pub children: u64,
     /// δ / L: the time from packet to packet.
-    pub apart: f64,
+    pub gap: f64,
     /// Blocks whose packets take turns: δ_c / δ.
     pub staggered: u64,
     /// The additional time between blocks that take turns and the next ones, in L.
@@ -67,7 +69,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Runs so many blocks on clusters of so many cores, which each take `combine` cycles to combine.
+    /// Runs `blocks` blocks on clusters of `cluster` cores, which each take `combine` cycles to combine.
     pub fn run(&self, combine: u64, cluster: u32, blocks: u64, seed: u64) -> Result<Bench, ReproduceError> {
         if self.staggered == 0 || self.children == 0 || combine == 0 || blocks == 0 {
             return Err(ReproduceError::Bad(format!("{}: numbers are one at least", self.name)));
@@ -77,7 +79,7 @@ impl Case {
             blocks,
             children: self.children,
             staggered: self.staggered,
-            apart: self.apart * length,
+            gap: self.gap * length,
             random: !self.steady,
             rest: self.rest * length,
         };
@@ -102,21 +104,21 @@ pub fn equation_2(case: &Case, cluster: u32, printed: bool) -> f64 {
         DesignName::Tree => (children - 1.0) / children,
         DesignName::Buffers(buffers) => {
             let buffers = f64::from(buffers);
-            let is_free = case.subset == 1 || buffers * block_apart(case) >= 1.0;
+            let is_free = case.subset == 1 || buffers * block_gap(case) >= 1.0;
             (if is_free { 1.0 } else { contended }) + (buffers - 1.0) / children
         }
     }
 }
 
 /// δ_c in L, which never exceeds K δ.
-pub fn block_apart(case: &Case) -> f64 {
-    case.apart * (case.staggered as f64).min(case.cores.into())
+pub fn block_gap(case: &Case) -> f64 {
+    case.gap * (case.staggered as f64).min(case.cores.into())
 }
 
-/// Equation 1: the packets that wait for a core whose service time is so many L.
+/// Equation 1: the packets that wait for a core, from its service time in L.
 pub fn equation_1(case: &Case, service: f64) -> f64 {
     let [cores, subset, children] = [case.cores.into(), case.subset.into(), case.children as f64];
-    bench::equation_1([cores, subset, children], [case.apart, block_apart(case), service])
+    bench::equation_1([cores, subset, children], [case.gap, block_gap(case), service])
 }
 
 /// Equation 2 and its consequences, for each case.
@@ -157,7 +159,7 @@ impl Experiment for Service {
             let queue = equation_1(case, right);
             value("equation-queue", queue.into());
             value("equation-packets", ((queue + 1.0) * f64::from(case.cores)).into());
-            value("equation-rate", (1.0 / printed).min(1.0 / (case.apart * f64::from(case.cores))).into());
+            value("equation-rate", (1.0 / printed).min(1.0 / (case.gap * f64::from(case.cores))).into());
             explain(case, over(&|one| one.wait).median, right, &mut findings);
         }
         Ok(findings)
@@ -195,4 +197,98 @@ impl Service {
             rate: packets * length / bench.end() as f64 / f64::from(case.cores),
         })
     }
+}
+
+/// The buffers that each case has in use.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct WorkingMemory(Cases);
+
+/// The counts of one run: mean buffers, and buffers by Little's law with the measured latency and with the model's
+/// latency.
+struct MemoryCounts {
+    in_use: f64,
+    law: f64,
+    model: f64,
+    /// The measured latency divided by the model's.
+    latency: f64,
+    /// The mean buffers of a block.
+    buffers: f64,
+}
+
+/// M: the buffers of a block.
+fn buffers_of(design: DesignName, children: f64) -> f64 {
+    match design {
+        DesignName::Buffers(count) => count.into(),
+        DesignName::Tree => (children - 1.0) / children.log2(),
+    }
+}
+
+impl Experiment for WorkingMemory {
+    /// Findings, for each case: `<case>-buffers`, mean buffers of all blocks divided by M B/P times the mean latency of
+    /// a block, from its first packet's handler to its sum; `<case>-latency`, that latency divided by the model's
+    /// (P - 1) δ_c + (Q + 1) τ; `<case>-model`, mean buffers divided by the model's with its own latency;
+    /// `<case>-of-block`, mean buffers of a block; `<case>-published-of-block`, M.
+    fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
+        let mut findings = Findings::default();
+        for (case, counted) in self.0.each(context, |case, bench| self.count(case, &bench))? {
+            let mut value = |key: &str, of: &dyn Fn(&MemoryCounts) -> f64| {
+                let values: Vec<f64> = counted.iter().map(of).collect();
+                findings.value(format!("{}-{key}", case.name), Finding::over("seeds", &values));
+            };
+            value("buffers", &|one| one.in_use / one.law);
+            value("latency", &|one| one.latency);
+            value("model", &|one| one.in_use / one.model);
+            value("of-block", &|one| one.buffers);
+            value("published-of-block", &|_| buffers_of(case.design, case.children as f64));
+            let cause =
+                "a block has no buffer before its first packet, and the model's latency is that of the worst case";
+            findings.cause(format!("{}-model", case.name), cause);
+            let cause = "how many copies wait for their siblings depends on how far apart packets come and on how many cores a block \
+                         has; the estimate divides sums by levels and knows neither";
+            findings.cause(format!("{}-of-block", case.name), cause);
+        }
+        Ok(findings)
+    }
+}
+
+impl WorkingMemory {
+    fn count(&self, case: &Case, bench: &Bench) -> Result<MemoryCounts, ReproduceError> {
+        if case.children < 2 {
+            return Err(ReproduceError::Bad(format!("{}: children are two at least", case.name)));
+        }
+        let length = self.0.combine as f64;
+        let (begun, sums) = lives(bench);
+        let blocks = sums.len() as f64;
+        let latency = sums.iter().map(|(block, at)| at - begun[block]).sum::<u64>() as f64 / blocks;
+        // Times are in L and packets take L, so the law needs no unit.
+        let (cores, children) = (f64::from(case.cores), case.children as f64);
+        let service = equation_2(case, self.0.cluster, false);
+        let rate = (cores / service).min(1.0 / case.gap) / children;
+        let model_latency = (children - 1.0) * block_gap(case) + (equation_1(case, service) + 1.0) * service;
+        let in_use = bench.processor.counters().working_bytes.mean(bench.end());
+        let buffers = buffers_of(case.design, children);
+        // The rate at which blocks arrived: packets arrive at the given gaps, and few are in flight at the end.
+        let came = 1.0 / (children * case.gap + case.rest / case.staggered as f64);
+        Ok(MemoryCounts {
+            in_use,
+            law: buffers * came * latency / length,
+            model: buffers * rate * model_latency,
+            latency: latency / length / model_latency,
+            buffers: in_use / (blocks * latency / bench.end() as f64),
+        })
+    }
+}
+
+/// When each block's first handler began, and when its sum was sent.
+fn lives(bench: &Bench) -> (BTreeMap<u64, u64>, BTreeMap<u64, u64>) {
+    let (mut begun, mut sums) = (BTreeMap::<u64, u64>::new(), BTreeMap::new());
+    for one in &bench.finished {
+        let block = one.packet.block;
+        begun.entry(block).and_modify(|at| *at = one.started.min(*at)).or_insert(one.started);
+        if one.sent.is_some() {
+            sums.insert(block, one.ended);
+        }
+    }
+    (begun, sums)
 }

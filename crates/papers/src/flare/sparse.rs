@@ -26,7 +26,7 @@ pub struct Sparse {
     pub children: u32,
     /// Pairs of a packet.
     pub pairs: u32,
-    /// Additional pairs that a packet has room for, so that most blocks of a host fit.
+    /// Additional pairs that fit into a packet, so that most blocks of a host fit.
     pub slack: u32,
     /// Slots of a hash table.
     pub hash_slots: u32,
@@ -50,9 +50,9 @@ const KIB: f64 = 1024.0;
 /// One block in a switch.
 #[derive(Default)]
 struct Block {
-    /// Of a hash table: the index at each place, plus one.
+    /// Of a hash table: the index in each slot, plus one.
     table: Vec<u32>,
-    /// A bit for each index that some child has brought.
+    /// A bit for each index that some child has contributed.
     all: Vec<u64>,
     occupied: u32,
     children: u32,
@@ -126,7 +126,7 @@ impl Blocks<'_> {
                 0 => work.inserted += 1,
                 there if there == index + 1 => work.hit += 1,
                 there => {
-                    // The first element to come keeps its place.
+                    // The first element to arrive keeps its slot.
                     block.table[(index % hash_slots) as usize] = there;
                     work.spilled += 1;
                 }
@@ -149,9 +149,9 @@ impl Blocks<'_> {
         let Some(block) = self.open.remove(&number) else { return };
         let kept = u64::from(block.occupied);
         let all = block.all.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        let places = if self.storage == Storage::Hash { hash_slots } else { self.span };
+        let cells = if self.storage == Storage::Hash { hash_slots } else { self.span };
         (work.completed, work.closed) = (1, children.into());
-        (work.scanned_full, work.scanned_empty) = (kept, u64::from(places) - kept);
+        (work.scanned_full, work.scanned_empty) = (kept, u64::from(cells) - kept);
         let rest = kept + u64::from(block.spilled % pairs);
         work.emitted += rest.div_ceil(pairs.into()).max(1);
         work.unfilled += rest % u64::from(pairs);
@@ -296,10 +296,10 @@ impl Sparse {
 
     /// Bytes of a block, in KiB.
     fn block_kib(&self, storage: Storage, span: u32) -> f64 {
-        let held = |places: u32, each: f64| f64::from(places) * each / KIB;
+        let memory = |cells: u32, each: f64| f64::from(cells) * each / KIB;
         match storage {
-            Storage::Hash => held(self.hash_slots, KEY + VALUE) + held(self.pairs, 2.0 + VALUE),
-            _ => held(span, VALUE + 1.0 / 8.0),
+            Storage::Hash => memory(self.hash_slots, KEY + VALUE) + memory(self.pairs, 2.0 + VALUE),
+            _ => memory(span, VALUE + 1.0 / 8.0),
         }
     }
 
@@ -326,7 +326,7 @@ impl Sparse {
             blocks: self.blocks.next_multiple_of(staggered),
             children: self.children.into(),
             staggered,
-            apart: service / f64::from(self.cores),
+            gap: service / f64::from(self.cores),
             random: true,
             rest: 0.0,
         };

@@ -6,13 +6,13 @@ use tributary_sim::cores::prices::{COPIED_PER_CYCLE, Code, Prices, Storage};
 
 use crate::{Context, Experiment, Findings, ReproduceError};
 
-/// How many clusters a chip has room for.
+/// How many clusters fit on a chip.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Area {
     /// Square millimetres for a switch's processing.
     pub budget: f64,
-    /// The area of four clusters of eight cores, with their shared parts.
+    /// The area of four clusters of eight cores, with what they share.
     pub four_clusters: f64,
     /// The area of a cluster without floating point.
     pub cluster: f64,
@@ -23,9 +23,9 @@ pub struct Area {
 }
 
 impl Experiment for Area {
-    /// Findings: `shared`, the part of four clusters' area that belongs to none of them, in mm2, and `-share` of all;
-    /// `clusters` for which there is room beside that, and their `cores`; `room-for-64`, the area of 64 clusters and
-    /// the shared part.
+    /// Findings: `shared`, the share of four clusters' area that belongs to none of them, in mm2, and `-share` of all;
+    /// `clusters` that fit beside that, and their `cores`; `room-for-64`, the area of 64 clusters and
+    /// what is shared.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let mut findings = Findings::default();
         let shared = self.four_clusters - 4.0 * self.cluster;
@@ -42,7 +42,7 @@ impl Experiment for Area {
             "clusters",
             format!("64 clusters leave {left:.1} mm2 free; with budget = {:.0} it is 64", needed.ceil()),
         );
-        findings.cause("cores", "these are the cores of so many clusters");
+        findings.cause("cores", "these are the cores of that number of clusters");
         Ok(findings)
     }
 }

@@ -36,7 +36,7 @@ fn figure_5_has_its_queues_and_equation_1_counts_bursts_that_are_not_at_one_time
 }
 
 #[test]
-fn areas_have_room_for_more_clusters_and_words_take_four_cycles_and_floats_a_little_more() {
+fn areas_fit_more_clusters_and_words_take_four_cycles_and_floats_a_little_more() {
     assert_eq!(others("flare-s3-area"), ["clusters", "cores"]);
     assert_eq!(others("flare-s6-cycles"), ["xpulp-f32-element", "xpulp-f32-packet"]);
 }

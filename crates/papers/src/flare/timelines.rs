@@ -28,7 +28,7 @@ pub struct Timeline {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DesignName {
-    /// §6.1 and §6.2: so many buffers.
+    /// §6.1 and §6.2: this number of buffers.
     Buffers(u32),
     /// §6.3.
     Tree,
@@ -60,7 +60,7 @@ fn words(stretch: &Stretch) -> String {
 }
 
 impl Experiment for Timeline {
-    /// Findings, for child C: `buffer-C`, the buffer that its packet got into; `waits-C`, cycles of waiting;
+    /// Findings, for child C: `buffer-C`, the buffer that took its packet; `waits-C`, cycles of waiting;
     /// `merges-C`; `ends-C`; and `sends-C`, 1 if it sends the sum. `merged-C-N` is the N-th buffer that it merges.
     /// `waits`, `merges` and `end` are of all children.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {

@@ -1,8 +1,11 @@
-//! Findings that follow from several lines, points and states.
+//! Measurements seed by seed, and the findings that follow from several lines, points and states. The same seed draws the
+//! same hosts and roots for every line, so ratios are taken seed by seed too.
 
-use super::samples::Samples;
+use std::collections::BTreeMap;
+
 use super::{Goodput, Line, Point};
 use crate::Findings;
+use crate::finding::Finding;
 
 impl Goodput {
     /// Adds the findings that follow from others.
@@ -17,8 +20,8 @@ impl Goodput {
                 let [idle, congested] = ["idle", "congested"].map(|state| line.key(point, state));
                 if samples.combine(&drop, [&idle, &congested], |idle, congested| 100.0 * (1.0 - congested / idle)) {
                     let [idle, congested] = [idle, congested].map(|key| samples.median(&key).unwrap_or(f64::NAN));
-                    let told = format!("{idle:.1} Gbit/s idle, {congested:.1} congested");
-                    findings.cause(drop, told + &again(samples, &[line], point, "congested"));
+                    let text = format!("{idle:.1} Gbit/s idle, {congested:.1} congested");
+                    findings.cause(drop, text + &again(samples, &[line], point, "congested"));
                 }
                 for state in ["idle", "congested"] {
                     self.compare_with_best(samples, findings, line, point, state);
@@ -37,8 +40,8 @@ impl Goodput {
         let of = [last, first].map(|point| line.key(point, "idle"));
         if samples.combine(&change, [&of[0], &of[1]], |last, first| 100.0 * (last / first - 1.0)) {
             let [last_gbps, first_gbps] = of.map(|key| samples.median(&key).unwrap_or(f64::NAN));
-            let told = format!("{first_gbps:.1} Gbit/s at the first point, {last_gbps:.1} at the last");
-            findings.cause(change, told + &again(samples, &[line], last, "idle"));
+            let text = format!("{first_gbps:.1} Gbit/s at the first point, {last_gbps:.1} at the last");
+            findings.cause(change, text + &again(samples, &[line], last, "idle"));
         }
     }
 
@@ -79,9 +82,9 @@ impl Goodput {
             return;
         }
         let [ours, theirs] = of.map(|key| samples.median(&key).unwrap_or(f64::NAN));
-        let told = format!("{} {ours:.1} Gbit/s, {} {theirs:.1}", line.name, other.name);
-        let told = told + &again(samples, &[line, other], point, state);
-        findings.cause(key, told + &self.steps_of(other, point, theirs));
+        let text = format!("{} {ours:.1} Gbit/s, {} {theirs:.1}", line.name, other.name);
+        let text = text + &again(samples, &[line, other], point, state);
+        findings.cause(key, text + &self.steps_of(other, point, theirs));
     }
 
     /// A line divided by the best of the others of its protocol.
@@ -100,13 +103,13 @@ impl Goodput {
         let of = [line, best].map(|line| line.key(point, state));
         if samples.combine(&key, [&of[0], &of[1]], |ours, theirs| ours / theirs) {
             let ours = samples.median(&of[0]).unwrap_or(f64::NAN);
-            let told =
+            let text =
                 format!("{} {ours:.1} Gbit/s, {} is the best of the others with {theirs:.1}", line.name, best.name);
-            findings.cause(key, told);
+            findings.cause(key, text);
         }
     }
 
-    /// The time of the steps of a line whose hosts pass the tensor's parts around.
+    /// The time of the steps of a line whose hosts pass the tensor's chunks around.
     fn steps_of(&self, line: &Line, point: &Point, goodput_gbps: f64) -> String {
         let Some(per_peer) = line.steps_per_peer else { return String::new() };
         let graph = self.network.build().map_or(0, |graph| graph.hosts());
@@ -135,5 +138,35 @@ fn again(samples: &Samples, lines: &[&Line], point: &Point, state: &str) -> Stri
     match shares.is_empty() {
         true => "; nothing was sent again".into(),
         false => format!("; {} were sent again", shares.join(" and ")),
+    }
+}
+
+/// Numbers by key, one for each seed.
+#[derive(Default)]
+pub(super) struct Samples(BTreeMap<String, Vec<f64>>);
+
+impl Samples {
+    pub fn put(&mut self, key: impl Into<String>, values: Vec<f64>) {
+        self.0.insert(key.into(), values);
+    }
+
+    /// The median over the seeds.
+    pub fn median(&self, key: &str) -> Option<f64> {
+        self.0.get(key).map(|values| Finding::over("seeds", values).median)
+    }
+
+    /// Adds a value that follows from two numbers of each seed; false if one of them is unknown.
+    pub fn combine(&mut self, key: &str, of: [&str; 2], f: impl Fn(f64, f64) -> f64) -> bool {
+        let [Some(a), Some(b)] = of.map(|key| self.0.get(key)) else { return false };
+        let values = a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect();
+        self.put(key, values);
+        true
+    }
+
+    /// Medians and ranges.
+    pub fn report(&self, findings: &mut Findings) {
+        for (key, values) in &self.0 {
+            findings.value(key, Finding::over("seeds", values));
+        }
     }
 }

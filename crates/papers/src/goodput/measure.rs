@@ -40,9 +40,9 @@ pub(super) struct Measured {
     pub background_gbps: Option<f64>,
     /// Contributions that missed their partial sum, for each block; `None` if the protocol does not wait.
     pub stragglers: Option<f64>,
-    /// Bytes of vectors that the fullest switch held at once.
-    pub held_bytes: Option<f64>,
-    /// Packets whose place in a switch was taken.
+    /// The most bytes of vectors in one switch at a time.
+    pub slot_bytes: Option<f64>,
+    /// Packets whose slot in a switch was taken.
     pub collisions: Option<f64>,
     /// Packets that repaired the tree for such packets on the way back.
     pub restorations: Option<f64>,
@@ -89,7 +89,7 @@ impl Goodput {
             core_use: mean_of(false),
             background_gbps: report.background.as_ref().map(|background| background.received_gbps / senders),
             stragglers: report.shared_figure("stragglers").map(|stragglers| stragglers / blocks),
-            held_bytes: report.shared_figure("slots_peak").map(|peak| peak * vector),
+            slot_bytes: report.shared_figure("slots_peak").map(|peak| peak * vector),
             collisions: report.shared_figure("collisions"),
             restorations: report.shared_figure("restorations"),
         }
@@ -104,7 +104,7 @@ impl Goodput {
     pub(super) fn config(&self, run: &Run<'_>) -> Result<Config, ReproduceError> {
         let bad = |error: String| ReproduceError::Bad(error);
         let protocol = protocols::named(&run.line.protocol)
-            .ok_or_else(|| bad(format!("\"{}\" is no protocol", run.line.protocol)))?;
+            .ok_or_else(|| bad(format!("\"{}\" is not a protocol", run.line.protocol)))?;
         let graph = self.network.build().map_err(|error| bad(error.to_string()))?;
         let hosts = (f64::from(graph.hosts()) * run.point.hosts / 100.0).round() as u32 / u32::from(run.point.jobs);
         let section = self.job(run, protocol, hosts);
@@ -180,8 +180,8 @@ impl Goodput {
         }
     }
 
-    /// The network. If the file says how many bytes a packet has around its vector, packets of all protocols have so
-    /// many.
+    /// The network. If the file gives the bytes around a packet's vector, packets of all protocols have
+    /// that many.
     fn network_of(&self, run: &Run<'_>, protocol: &Protocol) -> Result<Network, ReproduceError> {
         let mut network = self.network.clone();
         network.noise = run.point.noise.clone().or(network.noise);

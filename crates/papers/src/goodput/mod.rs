@@ -2,7 +2,6 @@
 
 mod compare;
 mod measure;
-mod samples;
 
 use std::collections::BTreeMap;
 
@@ -10,8 +9,8 @@ use serde::Deserialize;
 use tributary_control::config::OptionTable;
 use tributary_sim::config::{Bytes, Config, Duration, Network, NoiseSection, Timeouts};
 
+use self::compare::Samples;
 use self::measure::{Measured, Run};
-use self::samples::Samples;
 use crate::finding::{Figure, Finding, Series, mean};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
@@ -21,7 +20,7 @@ use crate::{Context, Experiment, Findings, ReproduceError};
 pub struct Goodput {
     /// The network.
     pub network: Network,
-    /// A run fails after so much simulated time.
+    /// A run fails after this much simulated time.
     pub end: Duration,
     /// The tensor of each allreduce.
     pub tensor: Bytes,
@@ -42,7 +41,7 @@ pub struct Goodput {
     pub exchange: bool,
     /// The lines of the figure.
     pub lines: Vec<Line>,
-    /// The places on its x axis.
+    /// The points on its x axis.
     pub points: Vec<Point>,
     /// The name of the x axis.
     pub axis: String,
@@ -79,7 +78,7 @@ pub struct Line {
     /// Its own pool size, if it has one.
     #[serde(default)]
     pub slots: Option<u16>,
-    /// How many steps its hosts take one after another for each other host, if they pass parts of the tensor around.
+    /// How many steps its hosts take one after another for each other host, if they pass chunks of the tensor around.
     #[serde(default)]
     pub steps_per_peer: Option<f64>,
     /// The options of memory that jobs share in switches, by protocol.
@@ -98,7 +97,7 @@ fn one() -> u16 {
     1
 }
 
-/// A place on the x axis.
+/// A point on the x axis.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
@@ -132,7 +131,7 @@ impl Experiment for Goodput {
     /// the best of the other lines of its protocol; `<line>-change` is the last point's idle goodput against the first's,
     /// `<line>-<x>-over-<y>-idle` and so on one point's over another's, `<line>-<x>-over-first-idle-time` and so on its
     /// time over the first point's, `<line>-spread-idle` and `-congested` the greatest over the least of all points.
-    /// Where switches of a line share memory among jobs, there are `-stragglers` (for each block), `-held` (bytes of
+    /// Where switches of a line share memory among jobs, there are `-stragglers` (for each block), `-memory` (bytes of
     /// vectors), `-collisions` and `-restorations` too. Ranges are over seeds.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let runs = self.runs(context.seeds);
@@ -163,7 +162,7 @@ impl Experiment for Goodput {
             }
         }
         self.compare(&mut samples, &mut findings);
-        samples.tell(&mut findings);
+        samples.report(&mut findings);
         Ok(findings)
     }
 
@@ -187,7 +186,7 @@ impl Goodput {
         runs
     }
 
-    /// The results of runs. Runs that another experiment has made are not made again.
+    /// The results of runs. Runs that another experiment has made are reused.
     fn results(&self, context: &Context<'_>, runs: &[Run<'_>]) -> Result<Vec<Measured>, ReproduceError> {
         let described = runs.iter().map(|run| self.config(run)).collect::<Result<Vec<Config>, _>>()?;
         let text = |config| toml::to_string(config).map_err(|error| ReproduceError::Bad(error.to_string()));
@@ -225,7 +224,7 @@ impl Goodput {
         let goodput = Finding::over("seeds", &each(|r| r.goodput));
         let uses = [percent(|r| r.mean_use), percent(|r| r.host_use), percent(|r| r.core_use)];
         let most_use = percent(|r| r.most_use).into_iter().fold(0.0, f64::max);
-        let [all, hosts, core] = [0, 1, 2].map(|place| mean(&uses[place]));
+        let [all, hosts, core] = [0, 1, 2].map(|index| mean(&uses[index]));
         findings.cause(
             format!("{key}-use"),
             format!(
@@ -233,7 +232,7 @@ impl Goodput {
                 goodput.median
             ),
         );
-        let mut told = format!(
+        let mut text = format!(
             "{}, {} {}, {state}: {:.1} Gbit/s ({:.1} to {:.1} over {} seeds), {:.1} us; {:.2} % of packets sent again; \
              links {all:.1} % busy on average, {hosts:.1} % at hosts, {core:.1} % between switches, {most_use:.1} % at \
              most",
@@ -247,8 +246,8 @@ impl Goodput {
             mean(&each(|r| r.runtime_us)),
             mean(&percent(|r| r.again)),
         );
-        told += &rest(found);
-        findings.note(told + ".");
+        text += &rest(found);
+        findings.note(text + ".");
         let time = each(|r| r.runtime_us);
         let bar = if self.shows == Shows::Runtime { Finding::over("seeds", &time) } else { goodput };
         let [all, hosts, core] = uses;
@@ -258,7 +257,7 @@ impl Goodput {
         samples.put(format!("{key}-again"), percent(|r| r.again));
         let of_arrays = [
             ("-stragglers", known(|r| r.stragglers)),
-            ("-held", known(|r| r.held_bytes)),
+            ("-memory", known(|r| r.slot_bytes)),
             ("-collisions", known(|r| r.collisions)),
             ("-restorations", known(|r| r.restorations)),
         ];
@@ -270,23 +269,23 @@ impl Goodput {
     }
 }
 
-/// The additional parts of a note, if they were measured.
+/// The rest of a note, if they were measured.
 fn rest(found: &[&Measured]) -> String {
     let known = |figure: fn(&Measured) -> Option<f64>| found.iter().filter_map(|r| figure(r)).collect::<Vec<_>>();
-    let mut told = String::new();
+    let mut text = String::new();
     let greatest = |values: &[f64]| values.iter().copied().reduce(f64::max);
-    let (stragglers, held) = (known(|r| r.stragglers), known(|r| r.held_bytes));
-    if let (Some(stragglers), Some(held)) = (greatest(&stragglers), greatest(&held)) {
-        told += &format!("; up to {stragglers:.1} stragglers a block, {:.0} kB held in a switch", held / 1e3);
+    let (stragglers, bytes) = (known(|r| r.stragglers), known(|r| r.slot_bytes));
+    if let (Some(stragglers), Some(bytes)) = (greatest(&stragglers), greatest(&bytes)) {
+        text += &format!("; up to {stragglers:.1} stragglers a block, {:.0} kB in use in a switch", bytes / 1e3);
     }
     let [collisions, restorations] = [known(|r| r.collisions), known(|r| r.restorations)];
     if let Some(most) = greatest(&collisions).filter(|&most| most > 0.0) {
         let restored = greatest(&restorations).unwrap_or(0.0);
-        told += &format!("; up to {most:.0} collisions, {restored:.0} packets that restored a subtree");
+        text += &format!("; up to {most:.0} collisions, {restored:.0} packets that restored a subtree");
     }
     let background = known(|r| r.background_gbps);
     if !background.is_empty() {
-        told += &format!("; a background host receives {:.1} Gbit/s", mean(&background));
+        text += &format!("; a background host receives {:.1} Gbit/s", mean(&background));
     }
-    told
+    text
 }

@@ -100,7 +100,7 @@ impl Compare {
     }
 
     /// Adds the finding, and the values that it comes from.
-    pub fn tell(&self, labels: &[String], samples: &Samples, findings: &mut Findings) -> Result<(), ReproduceError> {
+    pub fn report(&self, labels: &[String], samples: &Samples, findings: &mut Findings) -> Result<(), ReproduceError> {
         let points: Vec<&String> = self.at.as_ref().map_or_else(|| labels.iter().collect(), |at| vec![at]);
         let missing = || ReproduceError::Bad(format!("\"{}\" compares what no line has at any point", self.key));
         let pairs = points.iter().map(|at| self.pairs(at, samples)).collect::<Option<Vec<_>>>().ok_or_else(missing)?;
@@ -113,11 +113,11 @@ impl Compare {
         };
         let seeds = pairs.first().map_or(0, Vec::len);
         findings.value(self.key.as_str(), Finding::over("seeds", &(0..seeds).map(chosen).collect::<Vec<f64>>()));
-        let told = points.iter().zip(&pairs).map(|(at, pairs)| {
+        let values = points.iter().zip(&pairs).map(|(at, pairs)| {
             let [of, than] = [0, 1].map(|which| mean(&pairs.iter().map(|pair| pair[which]).collect::<Vec<_>>()));
             format!("{at}: {of:.3} against {than:.3}")
         });
-        findings.cause(self.key.as_str(), told.collect::<Vec<_>>().join("; "));
+        findings.cause(self.key.as_str(), values.collect::<Vec<_>>().join("; "));
         Ok(())
     }
 
@@ -159,20 +159,20 @@ mod tests {
         samples
     }
 
-    fn found(text: &str) -> [f64; 2] {
+    fn range(text: &str) -> [f64; 2] {
         let compare: Compare = toml::from_str(&format!("key = \"k\"\nof = \"a\"\n{text}")).unwrap();
         let mut findings = Findings::default();
-        compare.tell(&["1".into(), "2".into()], &samples(), &mut findings).unwrap();
+        compare.report(&["1".into(), "2".into()], &samples(), &mut findings).unwrap();
         [findings.values["k"].low, findings.values["k"].high]
     }
 
     #[test]
-    fn lines_are_held_against_each_other_seed_by_seed() {
-        assert_eq!(found("than = \"b\"\nat = \"1\""), [0.0, 50.0]);
-        assert_eq!(found("than = \"b\""), [50.0, 75.0], "up to: 75 % and 50 %, both at the second point");
-        assert_eq!(found("than = \"b\"\npick = \"least\""), [0.0, 50.0]);
-        assert_eq!(found("than = \"best\"\nat = \"1\"\nby = \"ratio\""), [0.8, 1.0], "c, and then b");
-        assert_eq!(found("than = \"a\"\nat = \"1\"\nthan_at = \"2\"\nby = \"ratio\""), [1.0, 2.0]);
+    fn lines_are_compared_seed_by_seed() {
+        assert_eq!(range("than = \"b\"\nat = \"1\""), [0.0, 50.0]);
+        assert_eq!(range("than = \"b\""), [50.0, 75.0], "up to: 75 % and 50 %, both at the second point");
+        assert_eq!(range("than = \"b\"\npick = \"least\""), [0.0, 50.0]);
+        assert_eq!(range("than = \"best\"\nat = \"1\"\nby = \"ratio\""), [0.8, 1.0], "c, and then b");
+        assert_eq!(range("than = \"a\"\nat = \"1\"\nthan_at = \"2\"\nby = \"ratio\""), [1.0, 2.0]);
     }
 
     #[test]
@@ -191,6 +191,6 @@ mod tests {
     #[test]
     fn what_no_line_has_is_an_error() {
         let compare: Compare = toml::from_str("key = \"k\"\nof = \"a\"\nthan = \"b\"\nwhat = \"d\"").unwrap();
-        assert!(compare.tell(&["1".into()], &samples(), &mut Findings::default()).is_err());
+        assert!(compare.report(&["1".into()], &samples(), &mut Findings::default()).is_err());
     }
 }

@@ -16,7 +16,7 @@ use crate::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rounds {
-    /// Blocks that the switch has room for.
+    /// Blocks that fit into the switch.
     pub aggregators: u64,
     /// Workers of each job.
     pub workers: Vec<u16>,
@@ -32,9 +32,9 @@ pub struct Rounds {
 pub struct Turn {
     /// The job.
     pub job: usize,
-    /// How many packets it sends, if its windows let it.
+    /// The worker.
     pub worker: u16,
-    /// So many packets, as far as its windows let it.
+    /// How many packets it sends, as far as its windows allow.
     pub packets: u32,
 }
 
@@ -187,7 +187,7 @@ pub struct Edges {
     pub moments: Vec<Moment>,
 }
 
-/// What a worker has heard by a moment.
+/// What a worker has received by a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
@@ -252,7 +252,7 @@ impl Experiment for Edges {
     }
 }
 
-/// The worker hears what it hears by a moment, and sends what it then may; returns the newest number that it has sent.
+/// Delivers what a worker receives by a moment, and lets it send; returns the newest number that it has sent.
 fn progress(
     star: &mut Star,
     worker: Rank,

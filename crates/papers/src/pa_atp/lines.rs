@@ -27,13 +27,13 @@ pub struct Lines {
     pub framing: Bytes,
     /// Blocks that fit into a switch's memory.
     pub aggregators: u64,
-    /// Packets that the longest path holds: BDP.
+    /// Packets in flight on the longest path: BDP.
     pub path: u64,
     /// The name of the axis on which points differ.
     pub axis: String,
     /// The points.
     pub points: Vec<Point>,
-    /// Options of a protocol in all lines that have it. What a line has of its own comes first.
+    /// Options of a protocol in all lines that have it. A line's own options take precedence.
     #[serde(default)]
     pub options: BTreeMap<String, Table>,
     /// The lines of the figure.
@@ -60,7 +60,7 @@ pub struct Line {
     /// Blocks that fit into a switch, if the number differs from other lines.
     #[serde(default)]
     pub aggregators: Option<u64>,
-    /// AWD begins at its share of the threshold of marks, `eta (M + BDP) / N` (eq. 5), as if a job were told the share
+    /// AWD begins at its share of the threshold of marks, `eta (M + BDP) / N` (eq. 5), as if a job learned the share
     /// when it is admitted.
     #[serde(default)]
     pub admitted: bool,
@@ -153,7 +153,7 @@ impl Experiment for Lines {
             findings.note(self.note(line, &label, &samples));
         }
         for compare in &self.compare {
-            compare.tell(&labels, &samples, &mut findings)?;
+            compare.report(&labels, &samples, &mut findings)?;
         }
         if self.scale > 1 {
             findings.note(format!("Tensors are {} times shorter than the paper's.", self.scale));
@@ -174,8 +174,8 @@ impl Lines {
 
     /// Line by line and point by point, with all seeds of a point in a row.
     fn runs(&self, seeds: u64) -> Vec<Run<'_>> {
-        let places = self.lines.iter().flat_map(|line| self.points.iter().map(move |point| (line, point)));
-        places.flat_map(|(line, point)| (1..=seeds).map(move |seed| Run { line, point, seed })).collect()
+        let pairs = self.lines.iter().flat_map(|line| self.points.iter().map(move |point| (line, point)));
+        pairs.flat_map(|(line, point)| (1..=seeds).map(move |seed| Run { line, point, seed })).collect()
     }
 
     fn measure(&self, context: &Context<'_>, run: &Run<'_>) -> Result<BTreeMap<String, f64>, ReproduceError> {
@@ -227,18 +227,18 @@ impl Lines {
         job
     }
 
-    /// Sets the memory that jobs share in switches, beside what the setup says of it; `None` if they share none.
+    /// Sets the memory that jobs share in switches, beside what the setup says about it; `None` if they share none.
     fn set_memory(&self, run: &Run<'_>, table: &mut Table) -> Result<Option<Memory>, String> {
         let shared = run.line.protocol().and_then(|name| Some((name, protocols::named(name)?.shared.as_ref()?)));
         let Some((name, shared)) = shared else { return Ok(None) };
         if !shared.options.specs.iter().any(|spec| spec.name == AGGREGATORS) {
             return Ok(None);
         }
-        let held = Table::from_iter([
+        let memory = Table::from_iter([
             (AGGREGATORS.to_string(), Value::Integer(self.aggregators(run) as i64)),
             (PATH.to_string(), Value::Integer(self.path as i64)),
         ]);
-        let of_protocol = Table::from_iter([(name.to_string(), Value::Table(held))]);
+        let of_protocol = Table::from_iter([(name.to_string(), Value::Table(memory))]);
         overlay(table, Table::from_iter([("switches".to_string(), Value::Table(of_protocol))]));
         let given = OptionTable::deserialize(table["switches"][name].clone()).map_err(|error| error.to_string())?;
         let options = shared.options.read(&texts(&given)).map_err(|error| error.to_string())?;
@@ -269,16 +269,16 @@ impl Lines {
     fn note(&self, line: &str, label: &str, samples: &Samples) -> String {
         let of = |what: &str| samples.get(line, label, what).map_or(f64::NAN, mean);
         let [ajct, goodput, used, core, network] = ["ajct", "goodput", "use", "core", "network"].map(of);
-        let mut told = format!(
+        let mut text = format!(
             "{line}, {} {label}: {ajct:.3} ms an iteration, {goodput:.2} Gbit/s; links {used:.1} % busy, {core:.1} % \
              between switches; {:.2} % of packets sent again",
             self.axis,
             of("again")
         );
         if !network.is_nan() {
-            told += &format!("; {network:.1} % of blocks summed in switches");
+            text += &format!("; {network:.1} % of blocks summed in switches");
         }
-        told + "."
+        text + "."
     }
 
     fn figure(&self, findings: &Findings) -> Figure {

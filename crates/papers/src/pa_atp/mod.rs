@@ -5,7 +5,6 @@ mod compare;
 mod examples;
 mod lines;
 mod model;
-mod sawtooth;
 mod star;
 #[cfg(test)]
 mod tests;
@@ -46,6 +45,6 @@ pub static PAPER: Paper = Paper {
         ("edges", read::<examples::Edges>),
         ("model", read::<model::Model>),
         ("acknowledgements", read::<examples::Acknowledgements>),
-        ("sawtooth", read::<sawtooth::Sawtooth>),
+        ("sawtooth", read::<model::Sawtooth>),
     ],
 };

@@ -28,7 +28,7 @@ pub struct Shape<'a> {
     pub workers: &'a [u16],
     /// Options of the jobs.
     pub options: &'a [(&'a str, String)],
-    /// Blocks that the switch has room for.
+    /// Blocks that fit into the switch.
     pub aggregators: u64,
     /// Elements of a block.
     pub elements_per_packet: u16,
@@ -94,32 +94,32 @@ impl Star {
         Ok(star)
     }
 
-    fn add_job(&mut self, shape: &Shape<'_>, id: u32, world: u16, first_port: u16) -> Result<(), ReproduceError> {
+    fn add_job(&mut self, shape: &Shape<'_>, id: u32, world_size: u16, first_port: u16) -> Result<(), ReproduceError> {
         let mut options = shape.options.to_vec();
         options.push(("served_by", "last_rank".into()));
         let job = JobConfig {
             job: JobId(id as u16),
             key: JobKey(id.into()),
             protocol: PROTOCOL.code,
-            world,
+            world: world_size,
             slots: shape.blocks as u16,
             elements_per_packet: shape.elements_per_packet,
             trees: 1,
             levels: false,
             options: read(&PROTOCOL.options, &options)?,
         };
-        let nodes = (0..world).map(|rank| NodeId(1 + u32::from(first_port + rank)));
+        let nodes = (0..world_size).map(|rank| NodeId(1 + u32::from(first_port + rank)));
         let fabric = FabricPlan {
             hosts: nodes.collect(),
-            switches: (0..world).map(|_| SWITCH).collect(),
+            switches: (0..world_size).map(|_| SWITCH).collect(),
             roots: Default::default(),
         };
-        let ports = (0..world).map(|rank| Some(PortId(first_port + rank))).collect();
+        let ports = (0..world_size).map(|rank| Some(PortId(first_port + rank))).collect();
         let plan = SharedJob { job: job.clone(), fabric: fabric.clone(), ports, trees: Vec::new(), share_bytes: 0 };
         self.pipeline.install_shared(&plan, Vec::new());
         let values = vec![1i32; shape.blocks * usize::from(shape.elements_per_packet)];
         let mut members = Vec::new();
-        for rank in (0..world).map(Rank) {
+        for rank in (0..world_size).map(Rank) {
             let config = HostConfig { fabric: fabric.clone(), ..HostConfig::worker(job.clone(), rank) };
             let mut host = BestEffortHost::new(Values::Elements, shape.rules, &config);
             let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(values.clone()), ReduceOp::Sum));
@@ -144,16 +144,16 @@ impl Star {
         let verdict = self.pipeline.process(NOW, ingress, &mut packet, &NoQueues);
         let (len, wire_len) = (packet.len, packet.wire_len);
         self.leave(job, verdict, &buf[..len], wire_len)?;
-        let mut room = vec![0; buf.len().max(MIN_TRANSMIT_LEN) + usize::from(u8::MAX)];
-        while let Some(made) = self.pipeline.poll_transmit(NOW, &mut room) {
-            self.leave(job, made.verdict, &room[..made.len], made.wire_len)?;
+        let mut made_bytes = vec![0; buf.len().max(MIN_TRANSMIT_LEN) + usize::from(u8::MAX)];
+        while let Some(made) = self.pipeline.poll_transmit(NOW, &mut made_bytes) {
+            self.leave(job, made.verdict, &made_bytes[..made.len], made.wire_len)?;
         }
         Ok(Some((said.0, said.1, transmit.wire_len)))
     }
 
     /// Queues a packet that leaves the switch.
     fn leave(&mut self, job: usize, verdict: Verdict, bytes: &[u8], wire_len: usize) -> Result<(), ReproduceError> {
-        let (first, world) = (self.first_ports[job], self.jobs[job].len() as u16);
+        let (first, world_size) = (self.first_ports[job], self.jobs[job].len() as u16);
         let to: Vec<Rank> = match verdict {
             Verdict::Consume => Vec::new(),
             Verdict::Port(port) => vec![Rank(port.0 - first)],
@@ -162,13 +162,13 @@ impl Star {
             other => return Err(wrong("the switch", format!("{other:?}"))),
         };
         let (kind, seq) = described(bytes)?;
-        for to in to.into_iter().filter(|rank| rank.0 < world) {
+        for to in to.into_iter().filter(|rank| rank.0 < world_size) {
             self.waiting.push(Waiting { job, to, kind, seq, wire_len, bytes: bytes.to_vec() });
         }
         Ok(())
     }
 
-    /// Delivers the waiting packets that `meant` chooses, in their order; the others go on waiting.
+    /// Delivers the waiting packets that `meant` chooses, in their order; the others keep waiting.
     pub fn deliver(&mut self, meant: impl Fn(&Waiting) -> bool) -> Result<(), ReproduceError> {
         let (due, rest) = std::mem::take(&mut self.waiting).into_iter().partition(meant);
         self.waiting = rest;

@@ -16,7 +16,7 @@ const SETTINGS: [&str; 8] = [
     "two levels",
 ];
 
-/// What decides figures and is not in the paper: marks, eta, windows, placement, levels. What is shortened besides.
+/// What decides figures and is not in the paper: marks, eta, windows, placement, levels, and the length of tensors.
 #[test]
 fn what_the_paper_leaves_open_is_varied_in_every_figure_of_training_jobs() {
     let figures = ["fig1", "fig8", "fig9", "fig10", "fig11", "fig12", "fig13", "fig14", "fig15", "idle", "fairness"];
@@ -42,7 +42,7 @@ fn worked_examples_come_out_on_the_machines() {
     }
 }
 
-/// A network of several switches can be shared out among threads.
+/// A network of several switches can be divided among threads.
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let entry = find("pa-atp-fig8").expect("it is one");

@@ -9,8 +9,8 @@ use crate::{Context, Experiment, Findings, ReproduceError};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// Table 2: the cost of one of each part.
-    pub parts: Parts,
+    /// Table 2: the cost of one of each module.
+    pub modules: Modules,
     /// The prototype.
     pub prototype: Prototype,
     /// The chips for which the share is computed.
@@ -39,10 +39,10 @@ impl Cells {
     }
 }
 
-/// What each part of the accelerator costs.
+/// What each module of the accelerator costs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parts {
+pub struct Modules {
     /// A header parser; one for each port.
     pub parser: Cells,
     /// A buffering control; one for each port.
@@ -164,7 +164,7 @@ impl Experiment for Hardware {
 impl Hardware {
     /// The cells of an accelerator.
     fn taken(&self, ports: f64, bus_bits: f64) -> Cells {
-        let Parts { parser, buffering, adder, control } = self.parts;
+        let Modules { parser, buffering, adder, control } = self.modules;
         let by_port = parser.plus(buffering).times(ports);
         by_port.plus(adder.times(adders(bus_bits, ports))).plus(control)
     }

@@ -34,12 +34,12 @@ pub struct Accelerator {
 }
 
 /// A job of packets with one element each.
-fn job(world: u16, trees: u16) -> JobConfig {
+fn job(world_size: u16, trees: u16) -> JobConfig {
     JobConfig {
         job: JobId(1),
         key: JobKey(1),
         protocol: PROTOCOL.code,
-        world,
+        world: world_size,
         slots: 2 * trees,
         elements_per_packet: 1,
         trees,

@@ -22,7 +22,7 @@ const INTERVAL: Span = Span::from_millis(1);
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trees {
-    /// The network and one job, which begins when the flows' windows have settled.
+    /// The network and one job, which begins when the flows' windows are steady.
     pub setup: Config,
     /// How many of the other hosts send a long flow each, run by run.
     pub senders: Vec<usize>,
@@ -62,18 +62,18 @@ impl Experiment for Trees {
         let mut findings = Findings::default();
         let mut series: Vec<Series> = self.lines.iter().map(|line| Series::new(&line.name, Vec::new())).collect();
         for (at, &senders) in self.senders.iter().enumerate() {
-            let mut told = Vec::new();
+            let mut texts = Vec::new();
             for (line, drawn) in series.iter_mut().enumerate() {
                 let found = Finding::over("seeds", times.of(line, at));
                 drawn.points.push([senders as f64, found.median]);
                 drawn.ranges.push([found.low, found.high]);
-                told.push(format!("{} {:.0} us", drawn.name, found.median));
+                texts.push(format!("{} {:.0} us", drawn.name, found.median));
                 findings.value(format!("{}-{senders}", drawn.name), found);
             }
-            let told = format!("{senders} hosts send long flows: {}", told.join(", "));
-            findings.cause(format!("all-over-best-{senders}"), &*told);
+            let cause = format!("{senders} hosts send long flows: {}", texts.join(", "));
+            findings.cause(format!("all-over-best-{senders}"), &*cause);
             findings.value(format!("all-over-best-{senders}"), Finding::over("seeds", &times.all_over_best(at)));
-            findings.note(told + ".");
+            findings.note(cause + ".");
         }
         findings.value("worst-tree-over-ring", times.worst_tree_over_ring());
         findings.figures.push(Figure {
@@ -131,7 +131,7 @@ impl Trees {
             return Err(ReproduceError::Bad("the figure is about one job".into()));
         };
         if let Some(name) = &line.protocol {
-            let unknown = || ReproduceError::Bad(format!("\"{name}\" is no protocol"));
+            let unknown = || ReproduceError::Bad(format!("\"{name}\" is not a protocol"));
             job.protocol = protocols::named(name).ok_or_else(unknown)?;
         }
         job.roots = (!line.roots.is_empty()).then(|| line.roots.clone());
@@ -166,7 +166,7 @@ impl Trees {
     }
 }
 
-/// Starts flows from so many hosts without a rank to other such hosts, the same for every line of a seed.
+/// Starts flows between hosts without a rank, the same for every line of a seed.
 fn start_flows(sim: &mut Simulation, senders: usize, seed: u64) -> Result<(), ReproduceError> {
     let ranks = &sim.traffic.jobs.all()[0].plan.members;
     let mut others: Vec<NodeId> = (0..sim.graph().hosts()).map(NodeId).filter(|host| !ranks.contains(host)).collect();

@@ -29,7 +29,7 @@ const KEY: JobKey = JobKey(0x5eed);
 struct Worker {
     machine: Box<dyn Host>,
     recorder: HostRecorder,
-    /// Its packets that the switch has not got.
+    /// Its packets that have not reached the switch.
     sent: VecDeque<Made<Addr>>,
 }
 
@@ -53,9 +53,9 @@ pub enum Came {
 }
 
 impl Bench {
-    /// All workers of a job around a switch with so many slots; `numbers` says how floats are summed.
+    /// All workers of a job around a switch with `slots` slots; `numbers` says how floats are summed.
     pub fn new(
-        world: u16,
+        world_size: u16,
         slots: u16,
         elements_per_packet: u16,
         numbers: &str,
@@ -70,7 +70,7 @@ impl Bench {
             job: JOB,
             key: KEY,
             protocol: PROTOCOL.code,
-            world,
+            world: world_size,
             slots,
             elements_per_packet,
             trees: 1,
@@ -82,18 +82,18 @@ impl Bench {
             let machine = PROTOCOL.host(Values::Elements, &config);
             Worker { machine, recorder: HostRecorder::default(), sent: VecDeque::new() }
         };
-        let members: Vec<PortId> = (0..world).map(PortId).collect();
-        let (tree, below, group) = (TreeId(0), Below::workers(world), GroupId(0));
+        let members: Vec<PortId> = (0..world_size).map(PortId).collect();
+        let (tree, below, group) = (TreeId(0), Below::workers(world_size), GroupId(0));
         let config = SwitchConfig { job: job.clone(), tree, members: members.clone(), below, group, parent: None };
         let machine = PROTOCOL.switch(Values::Elements, &config);
         let mut pipeline = Pipeline::default();
         let (protocol, others) = (PROTOCOL.code, Vec::new());
         pipeline.install(JOB, InstalledJob { protocol, key: KEY, members, others, machine });
-        let workers = (0..world).map(worker).collect();
+        let workers = (0..world_size).map(worker).collect();
         Ok(Bench { workers, pipeline, switch: SwitchRecorder::default(), now: Time::ZERO, last_sum: Vec::new() })
     }
 
-    /// Gives a worker its part of the next allreduce.
+    /// Gives a worker its tensor for the next allreduce.
     pub fn submit<T: Element>(&mut self, worker: usize, input: Vec<T>, op: ReduceOp) -> Result<(), ReproduceError> {
         let Worker { machine, recorder, sent } = &mut self.workers[worker];
         let tensor = Box::new(ElementTensor::new(VecStorage::new(input), op));

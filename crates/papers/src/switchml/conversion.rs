@@ -44,7 +44,7 @@ pub struct Line {
 impl Line {
     fn elements(&self) -> Result<Elements, ReproduceError> {
         let dtype = DType::from_name(&self.dtype)
-            .ok_or_else(|| ReproduceError::Bad(format!("\"{}\" is no element type", self.dtype)))?;
+            .ok_or_else(|| ReproduceError::Bad(format!("\"{}\" is not an element type", self.dtype)))?;
         Ok(Elements { dtype, fixed_point: self.fixed_point })
     }
 }

@@ -3,7 +3,6 @@
 mod bench;
 mod conversion;
 mod example;
-mod levels;
 mod loss;
 mod payload;
 mod pool;
@@ -11,7 +10,6 @@ mod rack;
 mod replay;
 mod scaling;
 mod theorem;
-mod timeline;
 mod training;
 mod volume;
 
@@ -44,13 +42,13 @@ pub static PAPER: Paper = Paper {
         ("replay", read::<replay::Replay>),
         ("scaling", read::<scaling::Scaling>),
         ("loss", read::<loss::Loss>),
-        ("timeline", read::<timeline::Timeline>),
+        ("timeline", read::<loss::Timeline>),
         ("pool", read::<pool::Pool>),
         ("conversion", read::<conversion::Conversion>),
         ("training", read::<training::Training>),
         ("theorem", read::<theorem::Theorem>),
         ("example", read::<example::Example>),
-        ("levels", read::<levels::Levels>),
+        ("levels", read::<example::Levels>),
     ],
 };
 

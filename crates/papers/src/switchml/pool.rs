@@ -120,15 +120,15 @@ impl Pool {
         findings.value(format!("{name}-rule"), f64::from(knee.slots) / rule);
         findings.value(format!("{name}-flat"), last.tat.0 as f64 / best.0 as f64);
         findings.value(format!("{name}-growth"), last.turn.0 as f64 / knee.turn.0 as f64);
-        let told = format!(
+        let text = format!(
             "{name}: the unloaded round trip is {:.1} us, so BDP / b is {bdp_packets:.0} packets of {packet:.0} bytes, \
              next power of two {rule}; the time is flat from {} slots",
             1e6 * first.turn.as_secs_f64(),
             knee.slots
         );
-        findings.note(format!("{told}."));
-        findings.cause(format!("{name}-knee"), &*told);
-        findings.cause(format!("{name}-rule"), told);
+        findings.note(format!("{text}."));
+        findings.cause(format!("{name}-knee"), &*text);
+        findings.cause(format!("{name}-rule"), text);
     }
 
     fn job(&self, setup: &Setup, slots: u16) -> RackJob {

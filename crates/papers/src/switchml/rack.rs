@@ -20,8 +20,8 @@ use tributary_sim::topology::{LinkId, LinkSpec, Rate};
 use crate::{ReproduceError, Watch};
 
 /// How often a long run checks whether it must stop.
-const LOOK_EVERY: Span = Span::from_millis(1);
-/// A run that has not ended by then never ends.
+const CHECK_EVERY: Span = Span::from_millis(1);
+/// A run that has not ended by then is stuck.
 const LATEST: Time = Time(600_000_000_000_000);
 
 /// The cables and the switch.
@@ -32,7 +32,7 @@ pub struct Rack {
     pub delay_us: f64,
     /// How long a packet is inside the switch.
     pub switch_latency_us: f64,
-    /// The room of each output queue.
+    /// The capacity of each output queue.
     pub queue_kib: u64,
     /// Bytes on a link around each vector: gap, preamble, Ethernet, IP, UDP and the protocol's headers. If left out,
     /// ours.
@@ -46,7 +46,7 @@ pub struct Rack {
 pub enum Servers {
     /// On the workers' hosts.
     Colocated,
-    /// On hosts of their own, which doubles the number of hosts.
+    /// On dedicated hosts, which doubles the number of hosts.
     Dedicated,
 }
 
@@ -77,7 +77,7 @@ pub struct RackJob {
     pub protocol: &'static Protocol,
     /// The servers that sum, if the protocol has any.
     pub servers: Option<Servers>,
-    /// Ranks, each on a host of its own.
+    /// Ranks, one on each host.
     pub workers: u32,
     /// Elements in the tensor.
     pub elements: u32,
@@ -186,9 +186,9 @@ impl RackJob {
         };
         installed.map_err(|error| ReproduceError::Bad(error.to_string()))?;
         if self.loss > 0.0 {
-            let trouble = TroubleSpec { loss: self.loss, ..TroubleSpec::default() };
+            let faults = TroubleSpec { loss: self.loss, ..TroubleSpec::default() };
             for link in 0..2 * hosts {
-                sim.fabric.set_trouble(LinkId(link), Some(LinkTrouble::new(trouble, self.seed, link)));
+                sim.fabric.set_trouble(LinkId(link), Some(LinkTrouble::new(faults, self.seed, link)));
             }
         }
         Ok(sim)
@@ -229,7 +229,7 @@ impl RackJob {
     /// Builds the job and runs it to its end.
     pub fn run(&self, watch: &Watch<'_>) -> Result<RackRun, ReproduceError> {
         let mut sim = self.build()?;
-        while !sim.run_until_finished(sim.fabric.now + LOOK_EVERY) {
+        while !sim.run_until_finished(sim.fabric.now + CHECK_EVERY) {
             watch.check()?;
             if sim.fabric.now > LATEST {
                 break;

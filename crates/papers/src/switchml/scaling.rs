@@ -52,7 +52,7 @@ pub struct Line {
 impl Line {
     fn protocol(&self) -> Result<&'static Protocol, ReproduceError> {
         protocols::named(&self.protocol)
-            .ok_or_else(|| ReproduceError::Bad(format!("\"{}\" is no protocol", self.protocol)))
+            .ok_or_else(|| ReproduceError::Bad(format!("\"{}\" is not a protocol", self.protocol)))
     }
 }
 
@@ -115,13 +115,13 @@ impl Scaling {
     }
 
     fn cause(&self, line: &Line, ratios: &[f64]) -> String {
-        let told = format!("by workers {:?} the ratio is {}", self.workers, listed(ratios));
+        let text = format!("by workers {:?} the ratio is {}", self.workers, listed(ratios));
         if line.servers != Some(Servers::Colocated) {
-            return told;
+            return text;
         }
         let share: Vec<f64> = self.workers.iter().map(|&n| f64::from(n) / f64::from(2 * (n - 1))).collect();
         format!(
-            "{told}: what a worker keeps for its own server never crosses its cable, so n/(2(n-1)) = {} is what the \
+            "{text}: what a worker keeps for its own server never crosses its cable, so n/(2(n-1)) = {} is what the \
              links allow; half is the limit of many workers",
             listed(&share)
         )

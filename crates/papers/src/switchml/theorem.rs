@@ -65,7 +65,7 @@ impl Experiment for Theorem {
         }
         findings.note(format!(
             "Each of {} blocks of {} elements for each number of workers ({:?}) and each of {} seeds went through the \
-             machines; the switch's integers, divided by f, are held against sums in binary64. Ranges are over the numbers \
+             machines; the switch's integers, divided by f, are compared with sums in binary64. Ranges are over the numbers \
              of workers. Of the blocks one in four has every element at the limit B, with the same sign.",
             self.blocks, self.elements_per_packet, self.workers, context.seeds
         ));

@@ -18,7 +18,7 @@ use crate::{Context, Experiment, Findings, ReproduceError};
 
 /// The text: our licence, which does not change.
 const TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../LICENSE"));
-/// The last of so many examples in a row is for the test.
+/// The last of this many examples in a row is for the test.
 const TEST_EVERY: usize = 7;
 
 /// The training.
@@ -68,12 +68,12 @@ impl Experiment for Training {
     /// by that of floats), seed by seed; `fixed` and `float` are the accuracies in percent.
     fn run(&self, context: &Context<'_>) -> Result<Findings, ReproduceError> {
         let (examples, symbols) = examples(self.context);
-        let is_test = |place: usize| place % TEST_EVERY == TEST_EVERY - 1;
-        let part = |test: bool| {
-            let of = examples.iter().enumerate().filter(|(place, _)| is_test(*place) == test);
+        let is_test = |index: usize| index % TEST_EVERY == TEST_EVERY - 1;
+        let subset = |test: bool| {
+            let of = examples.iter().enumerate().filter(|(index, _)| is_test(*index) == test);
             of.map(|(_, example)| example.clone()).collect::<Vec<Example>>()
         };
-        let (learn, test) = (part(false), part(true));
+        let (learn, test) = (subset(false), subset(true));
         let kinds = ["fixed", "float"];
         let points: Vec<(&str, u64)> =
             kinds.iter().flat_map(|&numbers| (1..=context.seeds).map(move |seed| (numbers, seed))).collect();
@@ -108,23 +108,23 @@ impl Training {
             Finding::over("seeds", &fixed.iter().zip(float).map(|(a, b)| of(a, b)).collect::<Vec<_>>())
         };
         let accuracies = |runs: &[Trained]| runs.iter().map(Trained::accuracy).collect::<Vec<_>>();
-        let told = format!(
+        let text = format!(
             "fixed point {:.2} % on average, floats {:.2} %",
             mean(&accuracies(fixed)),
             mean(&accuracies(float))
         );
         findings.value("accuracy", pairs(&|fixed, float| fixed.accuracy() - float.accuracy()));
         findings.value("loss", pairs(&|fixed, float| fixed.loss() / float.loss()));
-        findings.cause("accuracy", &*told);
-        findings.cause("loss", &*told);
-        findings.note(format!("Accuracy at the end: {told}."));
+        findings.cause("accuracy", &*text);
+        findings.cause("loss", &*text);
+        findings.note(format!("Accuracy at the end: {text}."));
         for (name, runs) in [("fixed", fixed), ("float", float)] {
             findings.value(name, Finding::over("seeds", &accuracies(runs)));
         }
         let line = |name: &str, runs: &[Trained]| {
             let mut drawn = Series::new(name, Vec::new());
-            for (place, &(step, ..)) in runs[0].curve.iter().enumerate() {
-                let seeds = Finding::over("seeds", &runs.iter().map(|run| run.curve[place].1).collect::<Vec<_>>());
+            for (index, &(step, ..)) in runs[0].curve.iter().enumerate() {
+                let seeds = Finding::over("seeds", &runs.iter().map(|run| run.curve[index].1).collect::<Vec<_>>());
                 drawn.points.push([step as f64, seeds.median]);
                 drawn.ranges.push([seeds.low, seeds.high]);
             }

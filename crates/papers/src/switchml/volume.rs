@@ -50,7 +50,7 @@ impl Tracer for Meter {
     }
 }
 
-/// True for packets that have a part of the tensor behind their headers.
+/// True for packets that carry elements of the tensor.
 fn carries_vector(payload: &[u8]) -> bool {
     let protocol = Common::parse(payload).ok().and_then(|common| protocols::with_code(common.protocol));
     protocol.is_some_and(|protocol| (protocol.describe)(payload).has_vector)

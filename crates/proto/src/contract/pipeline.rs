@@ -14,7 +14,7 @@ use crate::contract::packet::PacketMut;
 use crate::contract::switch::{Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::{Common, kind};
-use crate::contract::work::{Brought, Claim, Work};
+use crate::contract::work::{Claim, Work};
 
 /// A job as it is installed in one shard.
 pub struct InstalledJob {
@@ -244,13 +244,6 @@ impl Pipeline {
             }
             _ => nothing,
         }
-    }
-
-    /// What a packet of so many bytes on the wire brings to its block: see [`Switch::brings`].
-    pub fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        let common = Common::parse(packet).ok()?;
-        let machine = self.jobs.get_mut(common.job)?.job.machine.as_mut()?;
-        machine.brings(ingress, packet, wire_len)
     }
 
     /// What the machine of a job has done since the last call; `None` if the machine does not count, or there is none.

@@ -11,7 +11,7 @@ use crate::contract::metric::Metric;
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::state::{SharedSwitchState, SwitchState};
 use crate::contract::time::Time;
-use crate::contract::work::{Brought, Claim, Work};
+use crate::contract::work::{Claim, Work};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,11 +153,6 @@ pub trait Switch: Send {
     /// for packets that the pipeline may drop.
     fn claim(&mut self, _ingress: PortId, _packet: &[u8]) -> Claim {
         Claim::ALL
-    }
-    /// What a packet of so many bytes on the wire brings to the block that its handler claims; `None` if it brings
-    /// nothing.
-    fn brings(&mut self, _ingress: PortId, _packet: &[u8], _wire_len: usize) -> Option<Brought> {
-        None
     }
     /// What the machine has done since the last call; `None` if the machine does not count. A driver need not call
     /// this.

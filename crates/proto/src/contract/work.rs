@@ -32,13 +32,6 @@ pub struct Work {
     pub closed: u64,
 }
 
-impl Work {
-    /// True if the block has taken in something that the packet brought.
-    pub fn took_in(&self) -> bool {
-        self.copied + self.combined + self.hit + self.inserted + self.spilled > 0
-    }
-}
-
 /// What a packet's handler claims: handlers with conflicting claims may not run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -76,29 +69,5 @@ impl Claim {
     /// One buffer of a block, or whatever the block has only one of.
     pub fn buffer(block: u64) -> Claim {
         Claim { block, needs: Needs::Buffer(1) }
-    }
-}
-
-/// What a packet brings to its block, for drivers that run handlers of their own beside the machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Brought {
-    /// The child that the packet is from.
-    pub child: u16,
-    /// Elements of a dense block.
-    pub elements: u32,
-    /// The number of a sparse packet among its sender's packets for the block.
-    pub shard: u32,
-    /// In the sender's last packet for the block: how many packets there are; otherwise 0.
-    pub shards: u32,
-    /// Places of the block's table, or the indices that it spans.
-    pub places: u32,
-    /// The indices of the packet's pairs.
-    pub indices: Vec<u32>,
-}
-
-impl Brought {
-    /// True if the packet brings no element.
-    pub fn is_empty(&self) -> bool {
-        self.elements == 0 && self.indices.is_empty()
     }
 }

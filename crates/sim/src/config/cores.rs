@@ -31,17 +31,6 @@ pub enum Full {
     Pause,
 }
 
-/// The costs of handlers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CostMode {
-    /// Counted operations at the prices of `experiments/pspin-cycles.csv`.
-    #[default]
-    Fast,
-    /// Each packet's handler runs in the instruction simulator.
-    Exact,
-}
-
 /// The processor of every switch (Flare §3).
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -75,8 +64,6 @@ pub struct CoresSection {
     pub miss_cycles: u32,
     /// How the handlers' inner loops are written.
     pub handlers: Code,
-    /// How the costs of handlers are found.
-    pub mode: CostMode,
     /// A file with cycles of jobs' own operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operators: Option<PathBuf>,
@@ -100,7 +87,6 @@ impl Default for CoresSection {
             cold_misses: 82,
             miss_cycles: 15,
             handlers: Code::Xpulp,
-            mode: CostMode::Fast,
             operators: None,
         }
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tributary_control::config::OptionTable;
 use tributary_proto::contract::time::Span;
 
-pub use cores::{CoresSection, CostMode, Full, SubsetName};
+pub use cores::{CoresSection, Full, SubsetName};
 pub use fault::{FaultSection, LinkSet, Links};
 pub use hosts::{Hosts, Placement};
 pub use keys::{overlay, set_key};

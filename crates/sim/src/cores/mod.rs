@@ -10,7 +10,6 @@
 //! caller chooses. Not modelled: banks of memory that two cores access, and the network between clusters.
 
 pub mod counters;
-pub mod exact;
 pub mod handlers;
 pub mod model;
 pub mod operators;

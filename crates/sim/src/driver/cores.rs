@@ -20,7 +20,6 @@ use super::seat::Scratch;
 use super::simulation::Simulation;
 use super::switch::SwitchNode;
 use crate::cores::counters::Counters;
-use crate::cores::exact::{Exact, Setup};
 use crate::cores::prices::Prices;
 use crate::cores::steps::{Called, Machine};
 use crate::cores::{self, Processor, Shape};
@@ -41,9 +40,6 @@ pub struct CoresSpec {
     pub pauses: bool,
     /// The costs of each job's handlers.
     pub prices: BTreeMap<JobId, Prices>,
-    /// For each job whose packets' handlers run, in place of counted operations: their parameters, without the number
-    /// of children.
-    pub exact: BTreeMap<JobId, Setup>,
 }
 
 impl Simulation {
@@ -51,27 +47,15 @@ impl Simulation {
     /// a job.
     pub fn set_cores(&mut self, spec: &CoresSpec) -> Result<(), (JobId, String)> {
         for switch in &mut self.switches {
-            switch.cores = Some(Box::new(SwitchCores::new(CoresSpec { exact: BTreeMap::new(), ..spec.clone() })));
+            switch.cores = Some(Box::new(SwitchCores::new(spec.clone())));
         }
         for program in &self.programs {
             let switch = &mut self.switches[program.switch as usize];
-            let job = JobId(program.job().0 + 1);
-            check_counts(switch, job)?;
-            let Some(cores) = &mut switch.cores else { continue };
-            if let Some(setup) = spec.exact.get(&job) {
-                cores.spec.exact.insert(job, Setup { children: program.children() as u32, ..*setup });
-                **cores = SwitchCores::new(cores.spec.clone());
-            }
+            check_counts(switch, JobId(program.job().0 + 1))?;
         }
         let shared = self.traffic.jobs.all().iter().filter(|job| job.plan.protocol.shared.is_some());
         for job in shared.map(|job| JobId(job.index.0 + 1)) {
             self.switches.iter_mut().try_for_each(|switch| check_counts(switch, job))?;
-            if spec.exact.contains_key(&job) {
-                return Err((
-                    job,
-                    "packets of jobs that share memory have no handler: leave mode = \"exact\" out".into(),
-                ));
-            }
         }
         Ok(())
     }
@@ -94,7 +78,6 @@ fn check_counts(switch: &mut SwitchNode, job: JobId) -> Result<(), (JobId, Strin
 /// A switch's processor, and the packets that it has.
 pub struct SwitchCores {
     spec: CoresSpec,
-    exact: BTreeMap<JobId, Exact>,
     processor: Processor,
     held: Vec<Option<Held>>,
     free: Vec<u32>,
@@ -111,8 +94,7 @@ struct Held {
 impl SwitchCores {
     /// A processor without packets.
     pub fn new(spec: CoresSpec) -> SwitchCores {
-        let exact = spec.exact.iter().map(|(&job, &setup)| (job, Exact::new(setup, spec.shape))).collect();
-        SwitchCores { processor: Processor::new(spec.shape), spec, exact, held: Vec::new(), free: Vec::new() }
+        SwitchCores { processor: Processor::new(spec.shape), spec, held: Vec::new(), free: Vec::new() }
     }
 
     /// The next time at which something happens.
@@ -128,12 +110,6 @@ impl SwitchCores {
     /// The processor.
     pub fn processor(&self) -> &Processor {
         &self.processor
-    }
-
-    /// How many packets had no running handler though all should have one, and why.
-    pub fn not_run(&self) -> (u64, Option<&str>) {
-        let why = self.exact.values().find_map(|exact| exact.why.as_deref());
-        (self.exact.values().map(|exact| exact.priced).sum(), why)
     }
 
     /// The common properties of all switches' processors.
@@ -192,9 +168,9 @@ impl SwitchNode {
             tag,
             ..cores::Packet::new(claim.block, ingress.0.into(), packet.bytes.into())
         };
-        let SwitchCores { spec, exact, processor, held, .. } = &mut *cores;
+        let SwitchCores { spec, processor, held, .. } = &mut *cores;
         let node = self.exits.node;
-        let mut caller = Caller { pipelines: &mut self.pipelines, node, fabric, scratch, spec, exact, held };
+        let mut caller = Caller { pipelines: &mut self.pipelines, node, fabric, scratch, spec, held };
         if !room || processor.arrive(now, arrival, &mut caller).is_err() {
             cores.take(tag);
             fabric.lose_in_switch(from, &packet);
@@ -207,9 +183,9 @@ impl SwitchNode {
         let Some(mut cores) = self.cores.take() else { return };
         let now = fabric.now.0;
         while cores.processor.next_time().is_some_and(|next| next <= now) {
-            let SwitchCores { spec, exact, processor, held, .. } = &mut *cores;
+            let SwitchCores { spec, processor, held, .. } = &mut *cores;
             let node = self.exits.node;
-            let mut caller = Caller { pipelines: &mut self.pipelines, node, fabric, scratch, spec, exact, held };
+            let mut caller = Caller { pipelines: &mut self.pipelines, node, fabric, scratch, spec, held };
             for finished in processor.advance(now, &mut caller) {
                 let tag = finished.packet.tag;
                 if cores.spec.pauses
@@ -262,31 +238,21 @@ struct Caller<'a> {
     fabric: &'a mut Fabric,
     scratch: &'a mut Scratch,
     spec: &'a CoresSpec,
-    exact: &'a mut BTreeMap<JobId, Exact>,
     held: &'a mut [Option<Held>],
 }
 
 impl Machine for Caller<'_> {
     fn call(&mut self, _now: u64, packet: &cores::Packet, buffer: u32) -> Called {
-        let Caller { pipelines, node, fabric, scratch, spec, exact, held } = self;
+        let Caller { pipelines, node, fabric, scratch, spec, held } = self;
         let Some(held) = held[packet.tag as usize].as_mut() else { return Called::default() };
         let pipeline = &mut pipelines[usize::from(held.packet.lane)];
-        let (bytes, wire_len) = fabric.payloads.get(held.packet.payload);
+        let (bytes, _) = fabric.payloads.get(held.packet.payload);
         let job = Common::parse(bytes).map_or(JobId(0), |common| common.job);
-        let ingress = PortId(fabric.link(held.from).to_port);
-        let exact = exact.get_mut(&job);
-        let brought = exact.is_some().then(|| pipeline.brings(ingress, bytes, wire_len)).flatten();
         let mut call = Call { node: *node, fabric, scratch, held, fresh: true };
         drive::switch::receive(pipeline, &mut call);
         let work = pipeline.take_work(job).unwrap_or_default();
-        let Some(prices) = spec.prices.get(&job) else { return Called::default() };
-        let called = prices.called(packet.needs, buffer, &work, spec.cycle);
-        // A running handler would accept packets that the machine has refused: stale ones, or ones without room.
-        let taken = brought.filter(|brought| brought.is_empty() || work.took_in());
-        match exact.zip(taken).and_then(|(exact, brought)| exact.run(packet, buffer, &brought)) {
-            Some(cycles) => Exact::corrected(called, packet, cycles * spec.cycle),
-            None => called,
-        }
+        let prices = spec.prices.get(&job);
+        prices.map_or_else(Called::default, |prices| prices.called(packet.needs, buffer, &work, spec.cycle))
     }
 }
 

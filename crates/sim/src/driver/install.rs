@@ -133,11 +133,6 @@ impl Program {
         self.config.tree.index()
     }
 
-    /// How many members and switches are directly below it.
-    pub(super) fn children(&self) -> usize {
-        self.config.members.len()
-    }
-
     /// True if it is the root of its tree.
     pub(super) fn is_root(&self) -> bool {
         self.config.parent.is_none()

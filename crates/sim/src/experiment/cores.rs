@@ -8,8 +8,7 @@ use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::operator::Operator;
 
-use crate::config::{Config, ConfigError, CoresSection, CostMode, Full, invalid};
-use crate::cores::exact::Setup;
+use crate::config::{Config, ConfigError, CoresSection, Full, invalid};
 use crate::cores::operators::Table;
 use crate::cores::prices::Prices;
 use crate::driver::{CoresSpec, Job, JobIndex, Simulation};
@@ -24,10 +23,10 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
         ));
     }
     count_operators(section, simulation)?;
-    let (mut prices, mut exact) = (BTreeMap::new(), BTreeMap::new());
+    let mut prices = BTreeMap::new();
     for job in simulation.traffic.jobs.all().iter().filter(|job| job.plan.protocol.sums_in_network()) {
         let (id, dtype) = (JobId(job.index.0 + 1), handled_as(job));
-        if let Some(of_job) = prices_of_own(section, job)? {
+        if let Some(of_job) = prices_of_own(section, job) {
             prices.insert(id, of_job);
             continue;
         }
@@ -37,19 +36,9 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
             return Err(invalid(format!("{name}: there are no handlers for {dtype}: switches.cores is for {known}")));
         };
         prices.insert(id, of_job);
-        if section.mode == CostMode::Exact {
-            let setup = Setup {
-                code: section.handlers,
-                dtype,
-                children: 0,
-                blocks: job.plan.slots.into(),
-                payload_bytes: 4 * u32::from(job.plan.elements_per_packet),
-            };
-            exact.insert(id, setup);
-        }
     }
     let mark_above = section.mark_above.map(|bytes| bytes.0);
-    let spec = CoresSpec { shape: section.shape()?, cycle: section.cycle(), mark_above, pauses, prices, exact };
+    let spec = CoresSpec { shape: section.shape()?, cycle: section.cycle(), mark_above, pauses, prices };
     simulation.set_cores(&spec).map_err(|(job, why)| {
         let name = &simulation.traffic.jobs.get(JobIndex(job.0 - 1)).plan.name;
         invalid(format!("{name}: {why}; leave [switches.cores] out, or take another protocol"))
@@ -70,16 +59,10 @@ fn count_operators(section: &CoresSection, simulation: &mut Simulation) -> Resul
 }
 
 /// The prices of a job with its own operator.
-fn prices_of_own(section: &CoresSection, job: &Job) -> Result<Option<Prices>, ConfigError> {
-    let Some((own, cycles)) = job.plan.own.as_ref().and_then(|own| Some((own, own.cycles?))) else { return Ok(None) };
-    if section.mode == CostMode::Exact {
-        return Err(invalid(format!(
-            "{}: the handlers of an operator of its own are priced, and do not run: leave mode = \"exact\" out",
-            job.plan.name
-        )));
-    }
-    let size = job.plan.spec.dtype.size() as u64;
-    Ok(Some(Prices::of_operator(section.handlers, size, own.operator.element_size() as u64, cycles)))
+fn prices_of_own(section: &CoresSection, job: &Job) -> Option<Prices> {
+    let own = job.plan.own.as_ref()?;
+    let (size, element) = (job.plan.spec.dtype.size() as u64, own.operator.element_size() as u64);
+    Some(Prices::of_operator(section.handlers, size, element, own.cycles?))
 }
 
 /// The type in which a switch sums a job's elements.

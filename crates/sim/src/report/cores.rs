@@ -41,11 +41,6 @@ pub struct CoresReport {
     pub cycles: Vec<KindCycles>,
     /// True if the cycles of some job's own operator are estimated.
     pub estimated: bool,
-    /// With `mode = "exact"`, packets that got the table's prices because no handler could run.
-    pub not_run: u64,
-    /// Why no handler could run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_run_why: Option<String>,
 }
 
 /// Cycles of one kind of step.
@@ -77,7 +72,6 @@ fn report(switch: u32, cores: &SwitchCores, now: u64) -> CoresReport {
     let (counters, spec) = (cores.counters(), cores.spec());
     let cycles = |picoseconds: u64| picoseconds / spec.cycle;
     let mean = |level: &Level| level.mean(now);
-    let (not_run, why) = cores.not_run();
     let kind = |kind: Kind| KindCycles { kind: kind.name(), cycles: cycles(counters.of(kind)) };
     CoresReport {
         switch,
@@ -96,7 +90,5 @@ fn report(switch: u32, cores: &SwitchCores, now: u64) -> CoresReport {
         lock_waiting_cycles: cycles(counters.lock_waiting),
         cycles: Kind::ALL.into_iter().map(kind).collect(),
         estimated: false,
-        not_run,
-        not_run_why: why.map(str::to_owned),
     }
 }

@@ -110,11 +110,7 @@ fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[CoresReport]) -> fmt::Result
             writeln!(f, "  {count} {what}")?;
         }
     }
-    let why = cores.iter().find_map(|one| one.not_run_why.as_deref());
-    match (sum(|one| one.not_run), why) {
-        (count, Some(why)) => writeln!(f, "  {count} packets NOT RUN but priced by the table: {why}"),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// A protocol's own metrics: of counters the sum over all switches, of gauges the largest value; without counters of

@@ -9,7 +9,7 @@ use tributary_proto::contract::switch::{
     Emission, PortView, SharedReport, SharedSwitch, Switch, SwitchReport, Verdict,
 };
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::work::{Brought, Claim, Work};
+use tributary_proto::contract::work::{Claim, Work};
 
 use super::{Losses, Passage, Shareable, SwitchInput, SwitchTape, lock};
 
@@ -72,10 +72,6 @@ impl<M: Switch + ?Sized> Switch for TapedSwitch<M> {
 
     fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
         self.machine.claim(ingress, packet)
-    }
-
-    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        self.machine.brings(ingress, packet, wire_len)
     }
 
     fn take_work(&mut self) -> Option<Work> {

@@ -7,9 +7,9 @@ use tributary_sim::report::{FlowRow, Report, percentile};
 use super::{Mix, Run, What};
 use crate::{Context, ReproduceError};
 
-/// The part of the traffic that is in the network.
+/// The traffic that is in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Traffic {
     /// All of it.
     All,
     /// Only short flows.
@@ -20,10 +20,10 @@ pub enum Part {
     Jobs,
 }
 
-impl Part {
-    /// The parts that a line runs.
-    pub fn of(apart: bool) -> &'static [Part] {
-        if apart { &[Part::Short, Part::Long, Part::Jobs] } else { &[Part::All] }
+impl Traffic {
+    /// The traffic of each run of a line.
+    pub fn of(separate: bool) -> &'static [Traffic] {
+        if separate { &[Traffic::Short, Traffic::Long, Traffic::Jobs] } else { &[Traffic::All] }
     }
 }
 
@@ -122,21 +122,21 @@ impl Mix {
             load: jobs,
             ..training.clone()
         }];
-        let parts = config.traffic.len().max(1) as f64;
+        let kinds = config.traffic.len().max(1) as f64;
         for traffic in &mut config.traffic {
             traffic.scale = self.scale;
-            traffic.load = Share(self.flow_load.0 / parts);
-            traffic.between = match run.part {
-                Part::Short => Some([Bytes(0), self.long]),
-                Part::Long => Some([self.long, Bytes(u64::MAX >> 1)]),
-                Part::All | Part::Jobs => None,
+            traffic.load = Share(self.flow_load.0 / kinds);
+            traffic.between = match run.carries {
+                Traffic::Short => Some([Bytes(0), self.long]),
+                Traffic::Long => Some([self.long, Bytes(u64::MAX >> 1)]),
+                Traffic::All | Traffic::Jobs => None,
             };
         }
-        match run.part {
-            Part::All if jobs.0 == 0.0 => config.trainings.clear(),
-            Part::All => {}
-            Part::Jobs => config.traffic.clear(),
-            Part::Short | Part::Long => config.trainings.clear(),
+        match run.carries {
+            Traffic::All if jobs.0 == 0.0 => config.trainings.clear(),
+            Traffic::All => {}
+            Traffic::Jobs => config.traffic.clear(),
+            Traffic::Short | Traffic::Long => config.trainings.clear(),
         }
         Ok(config)
     }

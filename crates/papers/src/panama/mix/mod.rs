@@ -8,7 +8,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_sim::config::{Bytes, Config, Share};
 
-use self::measure::{Measured, Part};
+use self::measure::{Measured, Traffic};
 use crate::finding::{Figure, Finding, Series};
 use crate::{Context, Experiment, Findings, ReproduceError};
 
@@ -24,9 +24,9 @@ pub struct Mix {
     pub flow_load: Share,
     /// The load of flows and jobs together in percent, run by run.
     pub loads: Vec<f64>,
-    /// Flows of at least so many bytes, before the division, are long.
+    /// Flows of at least this many bytes, before the division, are long.
     pub long: Bytes,
-    /// The part of the time of arrivals in which flows and jobs must begin to be judged.
+    /// The period of arrivals in which flows and jobs must begin to be judged.
     pub judged: [Share; 2],
     /// The lines of the figure.
     pub lines: Vec<Line>,
@@ -58,7 +58,7 @@ pub struct Line {
     pub slots: Option<u16>,
     /// Short flows, long flows and jobs each have a network of their own.
     #[serde(default)]
-    pub apart: bool,
+    pub separate: bool,
 }
 
 /// A figure of one line divided by another line's, at one load, seed by seed.
@@ -117,7 +117,7 @@ impl What {
 struct Run<'a> {
     line: &'a Line,
     load: f64,
-    part: Part,
+    carries: Traffic,
     seed: u64,
 }
 
@@ -143,12 +143,12 @@ impl Experiment for Mix {
         for ratio in &self.ratios {
             let Ratio { what, of, over, load } = ratio;
             let key = format!("{}-{of}-over-{over}-{load}", what.key());
-            let [above, below] = [found.of(*what, self.line(of)?, *load), found.of(*what, self.line(over)?, *load)];
-            let ratios: Vec<f64> = above.iter().zip(&below).map(|(above, below)| above / below).collect();
+            let [dividends, divisors] =
+                [found.of(*what, self.line(of)?, *load), found.of(*what, self.line(over)?, *load)];
+            let ratios: Vec<f64> =
+                dividends.iter().zip(&divisors).map(|(dividend, divisor)| dividend / divisor).collect();
             if ratios.is_empty() {
-                return Err(ReproduceError::Bad(format!(
-                    "{key}: nothing of the kind began in the part that is judged"
-                )));
+                return Err(ReproduceError::Bad(format!("{key}: nothing of the kind began in the judged period")));
             }
             findings.cause(&*key, found.cause(ratio));
             findings.value(key, Finding::over("seeds", &ratios));
@@ -177,18 +177,18 @@ impl Mix {
         match &line.protocol {
             None => Ok(self.setup.trainings.first().ok_or_else(|| ReproduceError::Bad("no training".into()))?.protocol),
             Some(name) => {
-                protocols::named(name).ok_or_else(|| ReproduceError::Bad(format!("\"{name}\" is no protocol")))
+                protocols::named(name).ok_or_else(|| ReproduceError::Bad(format!("\"{name}\" is not a protocol")))
             }
         }
     }
 
-    /// Line by line, load by load, part by part, with all seeds in a row.
+    /// Line by line, load by load, with all seeds in a row.
     fn runs(&self, seeds: u64) -> Vec<Run<'_>> {
         let mut runs = Vec::new();
         for line in &self.lines {
             for &load in &self.loads {
-                for &part in Part::of(line.apart) {
-                    runs.extend((1..=seeds).map(|seed| Run { line, load, part, seed }));
+                for &carries in Traffic::of(line.separate) {
+                    runs.extend((1..=seeds).map(|seed| Run { line, load, carries, seed }));
                 }
             }
         }

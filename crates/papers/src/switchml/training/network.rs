@@ -23,17 +23,17 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The place of the hidden units' biases; before them, there is a weight for each unit, for each place and symbol.
+    /// The index of the hidden units' biases; before them, there is a weight for each unit, for each index and symbol.
     fn hidden_biases(self) -> usize {
         self.context * self.symbols * self.hidden
     }
 
-    /// The place of the output's weights: a weight for each unit, for each symbol.
+    /// The index of the output's weights: a weight for each unit, for each symbol.
     fn outputs(self) -> usize {
         self.hidden_biases() + self.hidden
     }
 
-    /// The place of the output's biases.
+    /// The index of the output's biases.
     fn output_biases(self) -> usize {
         self.outputs() + self.symbols * self.hidden
     }
@@ -54,17 +54,17 @@ impl Network {
         Network { shape, parameters }
     }
 
-    /// The place of the weights of a seen symbol.
-    fn row(&self, place: usize, symbol: u8) -> usize {
-        (place * self.shape.symbols + usize::from(symbol)) * self.shape.hidden
+    /// The index of the weights of a seen symbol.
+    fn row(&self, index: usize, symbol: u8) -> usize {
+        (index * self.shape.symbols + usize::from(symbol)) * self.shape.hidden
     }
 
     /// The hidden units.
     fn hidden(&self, example: &Example) -> Vec<f32> {
         let Shape { hidden, .. } = self.shape;
         let mut units = self.parameters[self.shape.hidden_biases()..][..hidden].to_vec();
-        for (place, &symbol) in example.seen.iter().enumerate() {
-            let weights = &self.parameters[self.row(place, symbol)..][..hidden];
+        for (index, &symbol) in example.seen.iter().enumerate() {
+            let weights = &self.parameters[self.row(index, symbol)..][..hidden];
             units.iter_mut().zip(weights).for_each(|(unit, weight)| *unit += weight);
         }
         units.iter_mut().for_each(|unit| *unit = unit.max(0.0));
@@ -102,7 +102,7 @@ impl Network {
                 }
             }
             back.iter_mut().zip(&units).filter(|(_, unit)| **unit == 0.0).for_each(|(back, _)| *back = 0.0);
-            let rows = example.seen.iter().enumerate().map(|(place, &symbol)| self.row(place, symbol));
+            let rows = example.seen.iter().enumerate().map(|(index, &symbol)| self.row(index, symbol));
             for at in rows.chain([self.shape.hidden_biases()]) {
                 gradient[at..at + hidden].iter_mut().zip(&back).for_each(|(gradient, back)| *gradient += back);
             }
@@ -146,15 +146,15 @@ mod tests {
         let examples = [Example { seen: vec![0, 2], next: 1 }, Example { seen: vec![1, 1], next: 0 }];
         let gradient = network.gradient(&examples.iter().collect::<Vec<_>>());
         let step = 1e-3f32;
-        for (place, &gradient) in gradient.iter().enumerate() {
+        for (index, &gradient) in gradient.iter().enumerate() {
             let mut loss = |by: f32| {
-                network.parameters[place] += by;
+                network.parameters[index] += by;
                 let loss = network.test(&examples).1;
-                network.parameters[place] -= by;
+                network.parameters[index] -= by;
                 loss
             };
             let slope = (loss(step) - loss(-step)) / f64::from(2.0 * step);
-            assert!((slope - f64::from(gradient)).abs() < 1e-2, "{place}: {slope} and {}", gradient);
+            assert!((slope - f64::from(gradient)).abs() < 1e-2, "{index}: {slope} and {}", gradient);
         }
     }
 }

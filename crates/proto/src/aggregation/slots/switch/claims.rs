@@ -1,13 +1,11 @@
 //! Which part of a block a packet's handler needs for itself, where handlers run on cores.
 
 use super::SlotSwitch;
-use crate::aggregation::missing_ranks::Neighbour;
 use crate::aggregation::ordered::Arrangement;
 use crate::aggregation::slots::wire::{Header, Kind};
 use crate::aggregation::slots::{Dialect, Word};
-use crate::aggregation::vector_format::Form;
 use crate::contract::ids::PortId;
-use crate::contract::work::{Brought, Claim, Needs};
+use crate::contract::work::{Claim, Needs};
 
 impl<D: Dialect> SlotSwitch<D> {
     /// The versions of a slot follow each other and count as one block here. Only contributions need the block: a
@@ -33,19 +31,5 @@ impl<D: Dialect> SlotSwitch<D> {
                 Claim::nothing(block)
             }
         }
-    }
-
-    /// What a contribution brings.
-    pub(super) fn brought_by(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        let mut header = Header::<D::Word>::BLANK;
-        header.read(packet).ok()?;
-        let is_from_above = self.parent.is_some_and(|parent| parent.port == ingress);
-        if is_from_above || !matches!(Kind::of(packet), Ok(Kind::Update | Kind::Probe)) {
-            return None;
-        }
-        let form = if self.inquiry.is_switch(Neighbour::Child(header.wid)) { Form::Partial } else { Form::Host };
-        let element = form.wire_len(&self.sizes.of(&header.spec).ok()?.encoding, 1);
-        let elements = wire_len.checked_sub(Self::HEADER_LEN)? / element.max(1);
-        Some(Brought { child: header.wid.0, elements: elements as u32, ..Brought::default() })
     }
 }

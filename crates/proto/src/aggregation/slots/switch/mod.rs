@@ -37,7 +37,7 @@ use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict}
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
-use crate::contract::work::{Brought, Claim, Work};
+use crate::contract::work::{Claim, Work};
 use crate::heap::heap_bytes;
 use crate::reliability::layout;
 
@@ -324,10 +324,6 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
 
     fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
         self.claim_of(ingress, packet)
-    }
-
-    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        self.brought_by(ingress, packet, wire_len)
     }
 
     fn take_work(&mut self) -> Option<Work> {

@@ -30,7 +30,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
-use crate::contract::work::{Brought, Claim, Work};
+use crate::contract::work::{Claim, Work};
 use crate::heap::heap_bytes;
 use crate::reliability::layout;
 
@@ -318,10 +318,6 @@ impl Switch for SparseSwitch {
 
     fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
         self.claim_of(packet)
-    }
-
-    fn brings(&mut self, ingress: PortId, packet: &[u8], wire_len: usize) -> Option<Brought> {
-        self.brought_by(ingress, packet, wire_len)
     }
 
     fn take_work(&mut self) -> Option<Work> {

@@ -1,9 +1,0 @@
-//! What every class of instructions does, and what it costs.
-
-mod asm;
-mod faults;
-mod floats;
-mod integers;
-mod memory;
-mod timing;
-mod xpulp;
