@@ -1,7 +1,7 @@
 //! The size of a job's packets, and the number of packets for which a switch has room: the pool size `s` (SwitchML,
 //! appendix C).
 //!
-//! The pool is room, not a rate: hosts measure how many packets the path needs (`aggregation/slots/host/window.rs` in
+//! The pool is room, not a rate: hosts measure how many packets the path needs (`congestion/measured.rs` in
 //! `tributary-proto`), and so does every protocol with congestion control. A worker proposes [`suggested`]; the switch
 //! grants no more than [`largest`].
 

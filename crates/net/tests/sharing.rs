@@ -12,6 +12,7 @@ use tributary_net::shard::JobInstall;
 use tributary_net::status::{MetricNumber, SwitchStatus};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
+use tributary_proto::congestion;
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{JobId, JobKey, PortSet};
 use tributary_proto::contract::options::Defaults;
@@ -112,6 +113,33 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stay
             on_ranks(&switch, protocol, protocol.name, world, |group, rank| {
                 for len in [0, 1, 351, 352, 353, 60_007, 0, 200_003, 5] {
                     sum(group, rank, world, len);
+                }
+            });
+        }
+    }
+    until(&switch, "the end", nothing_held);
+}
+
+#[test]
+fn integers_sum_exactly_under_every_congestion_controller() {
+    let switch = switch_with(with_aggregators(), 256);
+    let kind = congestion::option("").kind;
+    let has_choice = |protocol: &&Protocol| protocol.options.specs.iter().any(|spec| spec.kind == kind);
+    for protocol in sharing().filter(has_choice) {
+        for name in congestion::NAMES {
+            let chosen = [(congestion::OPTION.to_owned(), (*name).to_owned())].into_iter().collect();
+            let choose = |options: ConnectOptions| ConnectOptions {
+                options: protocol.options.read(&chosen).unwrap(),
+                ..options
+            };
+            thread::scope(|scope| {
+                for rank in 0..3 {
+                    let options = choose(options(&switch, protocol, &format!("{}-{name}", protocol.name), rank, 3));
+                    scope.spawn(move || {
+                        let group = Group::connect(&options).expect("the rank joins");
+                        sum(&group, rank, 3, 200_003);
+                        group.close();
+                    });
                 }
             });
         }

@@ -6,6 +6,7 @@ mod canary_jobs;
 mod capture;
 mod checkers;
 mod closed_forms;
+mod congestion;
 mod dctcp;
 mod documented;
 mod event_order;

@@ -31,7 +31,7 @@ const IN_TESTS: [(&str, &str); 3] = [("testbed", "*"), ("numeric", "pspin"), ("s
 const FOLDERS: [(&str, &[&str]); 5] = [
     ("contract", &["splitmix"]),
     ("tensors", &["splitmix", "contract"]),
-    ("congestion", &["contract"]),
+    ("congestion", &["splitmix", "contract"]),
     ("reliability", &["splitmix", "heap", "contract", "congestion"]),
     ("aggregation", &["splitmix", "heap", "contract", "tensors", "congestion", "reliability"]),
 ];

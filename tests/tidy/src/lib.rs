@@ -44,7 +44,17 @@ pub fn offences(root: &Path) -> Offences {
     orphans::check(root, &sources, &mut offences);
     dependencies::check(root, &mut offences);
     versions::check(root, &mut offences);
+    sources.iter().for_each(|source| note_conflicts(&source.path, &source.text, &mut offences));
+    source::pages(root).iter().for_each(|(path, text)| note_conflicts(path, text, &mut offences));
     offences
+}
+
+/// Notes what a merge left of both sides.
+fn note_conflicts(path: &str, text: &str, offences: &mut Offences) {
+    let marks = text.lines().filter(|line| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ")).count();
+    if marks > 0 {
+        offences.insert(format!("merge {path}"), marks);
+    }
 }
 
 /// The circles of modules inside of crates, a folder a line.
@@ -88,6 +98,7 @@ pub fn advice(offence: &str) -> &'static str {
              prints them with `cargo test -p tributary-tidy circles_inside -- --nocapture`"
         }
         "orphan" => "nothing compiles this file: declare it (`mod NAME;`), in tests in their main.rs, or delete it",
+        "merge" => "a merge left both sides: choose",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
         "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
         "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",

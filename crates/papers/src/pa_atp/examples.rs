@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 use tributary_proto::aggregation::best_effort::Rules;
-use tributary_proto::aggregation::best_effort::windows::{self, Ack, Windows as _};
 use tributary_proto::aggregation::best_effort::wire::Kind;
-use tributary_proto::contract::config::JobConfig;
+use tributary_proto::congestion::fixed::Fixed;
+use tributary_proto::congestion::lead_limit::LeadLimit;
+use tributary_proto::congestion::progress_aware::{CutRule, ProgressAware};
+use tributary_proto::congestion::{Ack, Controller, Limits, Progress, Settings};
 use tributary_proto::contract::ids::Rank;
-use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::pa_atp::windows::{Choices, Progress, Windows};
 
 use super::star::{Shape, Star};
 use crate::{Context, Experiment, Findings, ReproduceError};
@@ -143,35 +143,29 @@ impl Experiment for Cuts {
 
 impl Cuts {
     fn cut(&self, own: f64) -> (u64, u64) {
-        let choices = Choices {
-            progress: Progress::Printed,
-            limit: true,
-            initial_window: 2,
-            increase: 1,
-            always_doubles: false,
-            initial_ahead: self.ahead,
-            aecn_weight_permille: 125,
-        };
-        let mut windows = Windows::new(choices, u16::MAX);
-        let (mut sent, progress) = (0, windows::Progress { own, average: own.max(1.0) });
-        let mut round = |windows: &mut Windows, marked: bool| {
-            let packets = windows.packets();
+        let limits = Limits { initial: 2, min: 2, max: u16::MAX.into() };
+        let settings = Settings { cut_rule: CutRule::Printed, ..Settings::new(limits) };
+        let mut controller = ProgressAware::new(&settings);
+        let (mut sent, progress) = (0, Progress { own, average: own.max(1.0), limit: self.ahead as f64 });
+        let mut round = |controller: &mut ProgressAware, is_marked: bool| {
+            let packets = controller.window();
             sent += packets;
             (sent - packets..sent).for_each(|transmission| {
                 // All but the last belong to the round before: a round ends with the first ACK of a packet that was
                 // sent in it.
-                windows.on_ack(&Ack { transmission, next: sent, marked, progress });
+                let (newest, next, marked) = (transmission, sent, is_marked.into());
+                controller.on_ack(&Ack { packets: 1, newest, next, marked, progress, ..Ack::default() });
             });
         };
-        (0..self.marked).for_each(|_| round(&mut windows, true));
-        (0..self.clear).for_each(|_| round(&mut windows, false));
-        let before = windows.packets();
+        (0..self.marked).for_each(|_| round(&mut controller, true));
+        (0..self.clear).for_each(|_| round(&mut controller, false));
+        let before = controller.window();
         let mut rounds = 0;
-        while windows.packets() >= before && rounds < 4 {
-            round(&mut windows, true);
+        while controller.window() >= before && rounds < 4 {
+            round(&mut controller, true);
             rounds += 1;
         }
-        (before, windows.packets())
+        (before, controller.window())
     }
 }
 
@@ -197,38 +191,16 @@ pub struct Moment {
     pub results: u32,
 }
 
-/// Windows that never change.
-#[derive(Clone, Hash)]
-struct Fixed {
-    window: u64,
-    ahead: u64,
-}
-
-impl windows::Windows for Fixed {
-    fn packets(&self) -> u64 {
-        self.window
-    }
-    fn ahead(&self) -> u64 {
-        self.ahead
-    }
-    fn on_ack(&mut self, _: &Ack) {}
-    fn on_mark(&mut self) {}
-    fn on_result(&mut self, _: Time, _: bool, _: Span) {}
-    fn on_loss(&mut self, _: u64, _: u64) {}
-    fn on_silence(&mut self) {}
-    fn on_verdict(&mut self, _: bool) {}
-}
-
-fn fixed(job: &JobConfig) -> Box<dyn windows::Windows> {
-    Box::new(Fixed { window: job.options.count("initial_window"), ahead: job.options.count("initial_ahead") })
-}
-
 impl Experiment for Edges {
     /// Findings `moment-0` and so on: the sequence number of the last packet that the worker has sent by then.
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         let options = [("initial_window", self.window.to_string()), ("initial_ahead", self.ahead.to_string())];
         let mut star = Star::new(&Shape {
-            rules: Rules { acknowledges: true, windows: fixed },
+            rules: Rules {
+                acknowledges: true,
+                congestion: |job| Box::new(Fixed { packets: job.options.count("initial_window") }),
+                lead_limit: |job| Some(LeadLimit::new(0, job.options.count("initial_ahead") as u16, 125, true)),
+            },
             workers: &[2],
             options: &options,
             aggregators: 1024,

@@ -113,14 +113,14 @@ impl Inquiry {
         (*about == question).then_some(report)
     }
 
-    /// The report to a neighbour: all that is known, except about ranks behind that neighbour. `above_is_done`: the sum
+    /// The report to a neighbour: all that is known, except about ranks behind that neighbour. `parent_is_done`: the sum
     /// has come down.
     pub fn report(
         &self,
         to: Neighbour,
         question: Question,
         has_contributed: impl Fn(ChildId) -> bool,
-        above_is_done: bool,
+        parent_is_done: bool,
     ) -> Report {
         let mut report = Report::NOBODY;
         for (wid, below) in self.below.iter().enumerate() {
@@ -137,7 +137,7 @@ impl Inquiry {
                 },
             }
         }
-        if self.has_parent && to != Neighbour::Parent && !above_is_done {
+        if self.has_parent && to != Neighbour::Parent && !parent_is_done {
             report.extend_from_above(self.said(Neighbour::Parent, question));
         }
         report

@@ -240,7 +240,7 @@ impl OrderedAccumulator {
             return if self.is_complete(block) { 1 } else { self.count(block).min(buffers.into()) };
         }
         if self.forest.is_some() {
-            return self.branches_held(block);
+            return self.branches_in_use(block);
         }
         let root = Node { level: self.children.next_power_of_two().ilog2(), start: 0 };
         self.held_below(block, root)

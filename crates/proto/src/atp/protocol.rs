@@ -1,14 +1,15 @@
 //! ATP as a value of the registry.
 
-use super::window::{Choices, Marks, Window};
 use crate::aggregation::best_effort::dedicated_server::ServerHost;
 use crate::aggregation::best_effort::host::BestEffortHost;
 use crate::aggregation::best_effort::options::{
-    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option,
+    LEVELS_OPTION, SERVED_BY_OPTION, SIMULATED_SWITCH, SWITCH, can, elsewhere, increase, increase_option, packet_bytes,
 };
 use crate::aggregation::best_effort::switch::BestEffortSwitch;
 use crate::aggregation::best_effort::switch::job::Job;
 use crate::aggregation::best_effort::{Rules, wire};
+use crate::congestion::aimd::HalveOn;
+use crate::congestion::{self, Algorithm, Limits, Settings};
 use crate::contract::config::JobConfig;
 use crate::contract::numbers::Numbers;
 use crate::contract::options::{Kind, OptionSet, OptionSpec};
@@ -18,7 +19,14 @@ use crate::contract::time::Span;
 const NAME: &str = "atp";
 
 /// ATP's rule: results are the only acknowledgements.
-const RULES: Rules = Rules { acknowledges: false, windows: |job| Box::new(Window::new(choices(job), job.slots)) };
+const RULES: Rules = Rules {
+    acknowledges: false,
+    congestion: |job| (Algorithm::chosen(&job.options).make)(&settings(job)),
+    lead_limit: |_| None,
+};
+
+/// The smallest window: a worker never stops altogether.
+const LEAST_WINDOW: u32 = 1;
 
 /// ATP (Lao et al., NSDI 2021).
 pub static PROTOCOL: Protocol = Protocol {
@@ -29,26 +37,31 @@ pub static PROTOCOL: Protocol = Protocol {
     placement: Placement::EveryHop,
     passes_results_on: false,
     spares_others: false,
-    options: OptionSet::new(
-        NAME,
-        &[
-            LEVELS_OPTION,
-            SERVED_BY_OPTION,
-            OptionSpec {
-                name: "initial_window",
-                kind: Kind::Count { least: 1, most: u16::MAX as u64 },
-                default: "200",
-                help: "packets that a worker may have under way at first",
-            },
-            increase_option("0"),
-            OptionSpec {
-                name: "marks",
-                kind: Kind::Choice(&["one", "any"]),
-                default: "one",
-                help: "a window is halved by the mark of one result in a round trip, as in the public program, or of any",
-            },
-        ],
-    ),
+    options: OptionSet {
+        simulated: congestion::SIMULATED,
+        ..OptionSet::new(
+            NAME,
+            &[
+                LEVELS_OPTION,
+                SERVED_BY_OPTION,
+                congestion::option("aimd"),
+                congestion::TARGET_DELAY,
+                OptionSpec {
+                    name: "initial_window",
+                    kind: Kind::Count { least: 1, most: u16::MAX as u64 },
+                    default: "200",
+                    help: "packets that a worker may have under way at first",
+                },
+                increase_option("0"),
+                OptionSpec {
+                    name: "marks",
+                    kind: Kind::Choice(&["one", "any"]),
+                    default: "one",
+                    help: "aimd halves the window at the mark of one result in a round trip, as in the public program, or of any",
+                },
+            ],
+        )
+    },
     numbers: |_| Numbers::Fixed,
     can: |spec, _| can(NAME, spec),
     can_sparse: None,
@@ -72,7 +85,15 @@ pub static PROTOCOL: Protocol = Protocol {
     tree_of: |_, _| None,
 };
 
-fn choices(job: &JobConfig) -> Choices {
-    let marks = if job.options.choice("marks") == "any" { Marks::Any } else { Marks::One };
-    Choices { initial: job.options.count("initial_window"), increase: increase(job), marks }
+fn settings(job: &JobConfig) -> Settings {
+    let options = &job.options;
+    let max = u32::from(job.slots.max(1));
+    let limits = Limits { initial: (options.count("initial_window") as u32).min(max), min: LEAST_WINDOW, max };
+    Settings {
+        increase: increase(job) as u32,
+        packet_bytes: packet_bytes(job),
+        target_delay: options.time(congestion::TARGET_DELAY.name),
+        halve_on: if options.choice("marks") == "any" { HalveOn::Any } else { HalveOn::OneInRound },
+        ..Settings::new(limits)
+    }
 }

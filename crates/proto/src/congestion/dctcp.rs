@@ -1,200 +1,141 @@
-//! The congestion window: how many packets may be on their way. Slow start, then additive increase; halved on loss, and
-//! cut in proportion to the share of marked packets where the network marks (DCTCP, RFC 8257).
+//! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257): slow start, then one packet more in a round trip; cut in proportion to
+//! the share of marked packets, and halved on loss.
 //!
-//! It counts packets, not bytes, since every protocol here sends packets of one size. The caller numbers transmissions
-//! in the order of sending; a *round* ends when a transmission that was sent after the round's start is acknowledged.
+//! A *round* ends when a transmission that was sent after the round's start is acknowledged.
 
-use std::hash::{Hash, Hasher};
+use super::bookkeeping::{CutGuard, MarkedShare, Real};
+use super::{Ack, Algorithm, Controller, Limits, Loss};
+use crate::contract::time::{Span, Time};
 
-use crate::contract::time::Span;
-
-/// Bounds of a window, in packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WindowLimits {
-    /// The window at the start.
-    pub initial: u32,
-    /// The smallest window, also the window after a timeout.
-    pub min: u32,
-    /// The largest window.
-    pub max: u32,
-}
-
-/// What one acknowledgement says.
-#[derive(Clone, Copy, Debug, Hash)]
-pub struct Acked {
-    /// Packets that it acknowledges for the first time.
-    pub packets: u32,
-    /// Packets that it reports as marked for the first time.
-    pub marked: u32,
-    /// The newest transmission that is known to have arrived.
-    pub newest: u64,
-    /// The number of the next transmission.
-    pub next: u64,
-    /// A round trip that the acknowledgement measures.
-    pub rtt: Option<Span>,
-    /// The window, and not a lack of data, held the sender back. A window that is not used does not grow (RFC 7661).
-    pub limited: bool,
-}
+/// DCTCP as a value.
+pub const ALGORITHM: Algorithm = Algorithm { name: "dctcp", make: |settings| Box::new(Dctcp::new(settings.limits)) };
 
 /// The gain `g` with which the estimate of the marked share moves (RFC 8257 §3.3).
 pub const MARK_GAIN: f64 = 1.0 / 16.0;
+/// While the window may double, it leaves twice as fast as acknowledgements come.
+const SLOW_START_PACE: u64 = 200;
+const PACE: u64 = 125;
 
-/// A congestion window.
-#[derive(Clone, Debug)]
-pub struct CongestionWindow {
-    limits: WindowLimits,
-    packets: f64,
+/// The controller of one sender.
+#[derive(Clone, Debug, Hash)]
+pub struct Dctcp {
+    limits: Limits,
+    window: Real,
     /// The window at which slow start ends.
-    threshold: f64,
-    /// The share of packets that the network marks.
-    marked_share: f64,
+    threshold: Real,
+    marks: MarkedShare,
     round_end: u64,
-    round_acked: u32,
-    round_marked: u32,
     round_rtt: Option<Span>,
     base_rtt: Option<Span>,
-    /// Losses and marks of transmissions before this one have cut the window already.
-    answered_before: u64,
-    /// The window and its threshold before a silence of which nobody knows yet whether anything was lost.
-    before_silence: Option<(f64, f64)>,
+    guard: CutGuard,
+    /// Window and threshold, saved at a timeout and restored if the timeout proves spurious.
+    before_timeout: Option<(Real, Real)>,
 }
 
-impl Hash for CongestionWindow {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let CongestionWindow {
+impl Dctcp {
+    /// The controller of a sender that has sent nothing.
+    pub fn new(limits: Limits) -> Dctcp {
+        Dctcp {
             limits,
-            packets,
-            threshold,
-            marked_share,
-            round_end,
-            round_acked,
-            round_marked,
-            round_rtt,
-            base_rtt,
-            answered_before,
-            before_silence,
-        } = self;
-        (
-            limits,
-            packets.to_bits(),
-            threshold.to_bits(),
-            marked_share.to_bits(),
-            round_end,
-            round_acked,
-            round_marked,
-            round_rtt,
-            base_rtt,
-            answered_before,
-            before_silence.map(|(packets, threshold)| (packets.to_bits(), threshold.to_bits())),
-        )
-            .hash(state);
-    }
-}
-
-impl CongestionWindow {
-    /// A window that knows nothing of the path.
-    pub fn new(limits: WindowLimits) -> CongestionWindow {
-        CongestionWindow {
-            limits,
-            packets: f64::from(limits.initial),
-            threshold: f64::INFINITY,
-            marked_share: 1.0,
+            window: Real(limits.initial.into()),
+            threshold: Real(f64::INFINITY),
+            marks: MarkedShare::new(1.0),
             round_end: 0,
-            round_acked: 0,
-            round_marked: 0,
             round_rtt: None,
             base_rtt: None,
-            answered_before: 0,
-            before_silence: None,
+            guard: CutGuard::default(),
+            before_timeout: None,
         }
-    }
-
-    /// Packets that may be on their way.
-    pub fn packets(&self) -> usize {
-        self.packets as usize
     }
 
     /// True until the first loss, mark or long queue.
     pub fn in_slow_start(&self) -> bool {
-        self.packets < self.threshold
+        self.window < self.threshold
     }
 
-    /// The estimated share of packets that the network marks: `alpha` of DCTCP.
+    /// The estimated share of packets that the network marks: `alpha`.
     pub fn marked_share(&self) -> f64 {
-        self.marked_share
-    }
-
-    /// Takes in an acknowledgement.
-    pub fn on_ack(&mut self, acked: Acked) {
-        self.round_acked += acked.packets;
-        self.round_marked += acked.marked;
-        if let Some(rtt) = acked.rtt {
-            self.round_rtt = Some(self.round_rtt.map_or(rtt, |least| least.min(rtt)));
-            self.base_rtt = Some(self.base_rtt.map_or(rtt, |least| least.min(rtt)));
-        }
-        if acked.marked > 0 && acked.newest >= self.answered_before {
-            self.answered_before = acked.next;
-            self.shrink_to(self.packets * (1.0 - self.marked_share / 2.0));
-        } else if acked.limited && acked.newest >= self.answered_before {
-            self.grow(acked.packets);
-        }
-        if acked.newest >= self.round_end {
-            self.end_round(acked.next);
-        }
-    }
-
-    /// A packet was lost; its last transmission had the number `transmission`, and `next` is the number of the next
-    /// transmission. True if the window is cut for this loss; false if it was cut for another loss in the same round.
-    pub fn on_loss(&mut self, transmission: u64, next: u64) -> bool {
-        if transmission < self.answered_before {
-            return false;
-        }
-        self.answered_before = next;
-        self.shrink_to(self.packets / 2.0);
-        true
-    }
-
-    /// Nothing was heard for several timeouts. The window doubles again up to half of what it was before the first of
-    /// them (RFC 5681, section 3.1).
-    pub fn on_silence(&mut self) {
-        let (before, _) = *self.before_silence.get_or_insert((self.packets, self.threshold));
-        self.threshold = (before / 2.0).max(f64::from(self.limits.min));
-        self.packets = f64::from(self.limits.min);
-    }
-
-    /// A packet that was sent again was acknowledged: its last transmission has arrived (`was_lost`), or an earlier one,
-    /// which was merely late. A timeout that was too short must not cost a window (the Eifel response, RFC 4015).
-    pub fn on_verdict(&mut self, was_lost: bool) {
-        if let Some((packets, threshold)) = self.before_silence.take().filter(|_| !was_lost) {
-            self.packets = self.packets.max(packets);
-            self.threshold = threshold;
-        }
+        self.marks.average()
     }
 
     fn grow(&mut self, acked: u32) {
-        let acked = f64::from(acked);
-        let grown = if self.in_slow_start() { self.packets + acked } else { self.packets + acked / self.packets };
-        self.packets = grown.min(f64::from(self.limits.max));
+        let (acked, window) = (f64::from(acked), self.window.0);
+        let grown = if self.in_slow_start() { window + acked } else { window + acked / window };
+        self.window.0 = grown.min(self.limits.max.into());
     }
 
     fn shrink_to(&mut self, packets: f64) {
-        self.packets = packets.max(f64::from(self.limits.min));
-        self.threshold = self.packets;
-        self.before_silence = None;
+        self.window.0 = packets.max(self.limits.min.into());
+        self.threshold = self.window;
+        self.before_timeout = None;
     }
 
     fn end_round(&mut self, next: u64) {
-        let share = f64::from(self.round_marked.min(self.round_acked)) / f64::from(self.round_acked.max(1));
-        self.marked_share += MARK_GAIN * (share - self.marked_share);
+        self.marks.end_round(MARK_GAIN);
         // The queue is as long as the path itself: slow start has filled the path, even if the network marks no packet.
         let queued = matches!((self.round_rtt, self.base_rtt), (Some(round), Some(base)) if round >= base.times(2));
         if queued && self.in_slow_start() {
-            self.threshold = self.packets;
+            self.threshold = self.window;
         }
-        self.round_end = next;
-        self.round_acked = 0;
-        self.round_marked = 0;
-        self.round_rtt = None;
+        (self.round_end, self.round_rtt) = (next, None);
+    }
+}
+
+impl Controller for Dctcp {
+    fn window(&self) -> u64 {
+        self.window.0 as u64
+    }
+
+    fn pace_percent(&self) -> u64 {
+        if self.in_slow_start() { SLOW_START_PACE } else { PACE }
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.marks.count(ack.packets, ack.marked);
+        if let Some(rtt) = ack.rtt {
+            self.round_rtt = Some(self.round_rtt.map_or(rtt, |least| least.min(rtt)));
+            self.base_rtt = Some(self.base_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
+        if self.guard.should_cut(ack.newest, ack.marked > 0) {
+            self.guard.on_cut(ack.next);
+            self.shrink_to(self.window.0 * (1.0 - self.marks.average() / 2.0));
+        } else if ack.limited && self.guard.covers(ack.newest) {
+            self.grow(ack.packets);
+        }
+        if ack.newest >= self.round_end {
+            self.end_round(ack.next);
+        }
+    }
+
+    fn on_late_mark(&mut self) {
+        self.marks.count(0, 1);
+        self.guard.on_late_mark();
+    }
+
+    fn on_loss(&mut self, loss: Loss) -> bool {
+        let is_fresh = self.guard.covers(loss.transmission);
+        if is_fresh {
+            self.guard.on_cut(loss.next);
+            self.shrink_to(self.window.0 / 2.0);
+        }
+        is_fresh
+    }
+
+    /// The window doubles again up to half of what it was before the first of several timeouts (RFC 5681, section 3.1).
+    fn on_timeout(&mut self, _now: Time) {
+        let (before, _) = *self.before_timeout.get_or_insert((self.window, self.threshold));
+        let min = f64::from(self.limits.min);
+        (self.threshold.0, self.window.0) = ((before.0 / 2.0).max(min), min);
+    }
+
+    fn on_spurious(&mut self) {
+        if let Some((window, threshold)) = self.before_timeout.take() {
+            (self.window.0, self.threshold) = (self.window.0.max(window.0), threshold);
+        }
+    }
+
+    fn on_loss_confirmed(&mut self) {
+        self.before_timeout = None;
     }
 }
 
@@ -202,25 +143,36 @@ impl CongestionWindow {
 mod tests {
     use super::*;
 
-    const LIMITS: WindowLimits = WindowLimits { initial: 10, min: 2, max: 200 };
+    const LIMITS: Limits = Limits { initial: 10, min: 2, max: 200 };
 
     /// A path that is acknowledged a whole window at a time.
     struct Path {
-        window: CongestionWindow,
+        controller: Dctcp,
         sent: u64,
     }
 
     impl Path {
         fn new() -> Path {
-            Path { window: CongestionWindow::new(LIMITS), sent: 0 }
+            Path { controller: Dctcp::new(LIMITS), sent: 0 }
         }
 
         fn round(&mut self, marked: u32, rtt: Span) {
-            let packets = self.window.packets() as u32;
+            let packets = self.controller.window() as u32;
             self.sent += u64::from(packets);
-            let acked =
-                Acked { packets, marked, newest: self.sent - 1, next: self.sent, rtt: Some(rtt), limited: true };
-            self.window.on_ack(acked);
+            let (newest, next) = (self.sent - 1, self.sent);
+            let ack = Ack { packets, marked, newest, next, rtt: Some(rtt), limited: true, ..Ack::default() };
+            self.controller.on_ack(&ack);
+        }
+    }
+
+    fn loss(transmission: u64, next: u64) -> Loss {
+        Loss { now: Time::ZERO, transmission, next }
+    }
+
+    fn verdict(controller: &mut Dctcp, was_lost: bool) {
+        match was_lost {
+            true => controller.on_loss_confirmed(),
+            false => controller.on_spurious(),
         }
     }
 
@@ -229,7 +181,7 @@ mod tests {
         let mut path = Path::new();
         for expected in [20, 40, 80, 160, 200, 200] {
             path.round(0, Span::from_micros(50));
-            assert_eq!(path.window.packets(), expected);
+            assert_eq!(path.controller.window(), expected);
         }
     }
 
@@ -238,13 +190,13 @@ mod tests {
         let mut path = Path::new();
         (0..3).for_each(|_| path.round(0, Span::from_micros(50)));
         let next = path.sent + 80;
-        let cuts: Vec<bool> = (0..5).map(|packet| path.window.on_loss(path.sent + packet, next)).collect();
+        let cuts: Vec<bool> = (0..5).map(|packet| path.controller.on_loss(loss(path.sent + packet, next))).collect();
         assert_eq!(cuts, [true, false, false, false, false]);
-        assert_eq!(path.window.packets(), 40);
+        assert_eq!(path.controller.window(), 40);
         path.sent = next;
         for expected in [41, 42, 43] {
             path.round(0, Span::from_micros(50));
-            assert_eq!(path.window.packets(), expected);
+            assert_eq!(path.controller.window(), expected);
         }
     }
 
@@ -253,12 +205,12 @@ mod tests {
         let mut path = Path::new();
         (0..3).for_each(|_| path.round(0, Span::from_micros(50)));
         (0..100).for_each(|_| path.round(0, Span::from_micros(50)));
-        let before = path.window.packets();
+        let before = path.controller.window();
         path.round(1, Span::from_micros(50));
-        assert!(path.window.packets() >= before * 9 / 10, "{} of {before}", path.window.packets());
-        (0..200).for_each(|_| path.round(path.window.packets() as u32, Span::from_micros(50)));
-        assert!(path.window.marked_share() > 0.99);
-        assert_eq!(path.window.packets(), LIMITS.min as usize);
+        assert!(path.controller.window() >= before * 9 / 10, "{} of {before}", path.controller.window());
+        (0..200).for_each(|_| path.round(path.controller.window() as u32, Span::from_micros(50)));
+        assert!(path.controller.marked_share() > 0.99);
+        assert_eq!(path.controller.window(), u64::from(LIMITS.min));
     }
 
     #[test]
@@ -266,42 +218,42 @@ mod tests {
         let mut path = Path::new();
         path.round(0, Span::from_micros(50));
         path.round(0, Span::from_micros(110));
-        assert!(!path.window.in_slow_start());
+        assert!(!path.controller.in_slow_start());
     }
 
     #[test]
-    fn a_silence_in_which_nothing_was_lost_is_taken_back_unless_a_mark_or_a_loss_came_meanwhile() {
-        let silent = || {
+    fn a_spurious_timeout_is_taken_back_unless_a_mark_or_a_loss_came_meanwhile() {
+        let timed_out = || {
             let mut path = Path::new();
             (0..3).for_each(|_| path.round(0, Span::from_micros(50)));
-            (0..3).for_each(|_| path.window.on_silence());
+            (0..3).for_each(|_| path.controller.on_timeout(Time::ZERO));
             path
         };
         for (was_lost, after, later) in [(false, 80, 160), (true, 2, 4)] {
-            let mut path = silent();
-            path.window.on_verdict(was_lost);
-            assert_eq!(path.window.packets(), after);
-            path.window.on_verdict(false);
-            assert_eq!(path.window.packets(), after, "the first word counts");
+            let mut path = timed_out();
+            verdict(&mut path.controller, was_lost);
+            assert_eq!(path.controller.window(), after);
+            path.controller.on_spurious();
+            assert_eq!(path.controller.window(), after, "only the first verdict counts");
             path.sent += 100;
             path.round(0, Span::from_micros(50));
-            assert_eq!(path.window.packets(), later);
+            assert_eq!(path.controller.window(), later);
         }
-        let mut path = silent();
-        path.window.on_loss(path.sent, path.sent + 10);
-        path.window.on_verdict(false);
-        assert_eq!(path.window.packets(), 2);
+        let mut path = timed_out();
+        path.controller.on_loss(loss(path.sent, path.sent + 10));
+        path.controller.on_spurious();
+        assert_eq!(path.controller.window(), 2);
     }
 
     #[test]
-    fn does_not_grow_while_it_is_not_used_and_falls_to_the_minimum_in_silence() {
+    fn does_not_grow_while_it_is_not_used_and_falls_to_the_minimum_at_a_timeout() {
         let mut path = Path::new();
-        let idle = Acked { packets: 5, marked: 0, newest: 4, next: 5, rtt: None, limited: false };
-        path.window.on_ack(idle);
-        assert_eq!(path.window.packets(), 10);
-        path.window.on_silence();
-        assert_eq!(path.window.packets(), 2);
+        let idle = Ack { packets: 5, newest: 4, next: 5, ..Ack::default() };
+        path.controller.on_ack(&idle);
+        assert_eq!(path.controller.window(), 10);
+        path.controller.on_timeout(Time::ZERO);
+        assert_eq!(path.controller.window(), 2);
         path.round(0, Span::from_micros(50));
-        assert_eq!(path.window.packets(), 4);
+        assert_eq!(path.controller.window(), 4);
     }
 }

@@ -1,3 +1,320 @@
-//! How much a sender may have under way: one file for each controller.
+//! Congestion control: how much a sender may have under way. A new algorithm is one file here, and one line in
+//! [`ALGORITHMS`]; then it can be chosen by name, in jobs and for the simulator's background flows.
+//!
+//! | file | algorithm | who uses it by default |
+//! |---|---|---|
+//! | [`dctcp`] | additive increase, cuts in proportion to the share of marks (RFC 8257) | ring, SparCML, background flows |
+//! | [`aimd`] | additive increase, halved by marks and losses | ATP |
+//! | [`progress_aware`] | DCTCP whose cuts depend on how far a rank is ahead | PA-ATP (its CWD) |
+//! | [`lead_limit`] | not a [`Controller`]: how far a rank may be ahead of the last result | PA-ATP (its AWD) |
+//! | [`rank_synchronous::result_clocked`] | a DCTCP that follows results alone, so that all ranks have the same window | PANAMA |
+//! | [`measured`] | as much as the measured rate and round trip need | SwitchML, Flare |
+//! | [`fixed`] | a constant window | nobody |
+//! | [`swift`] | keeps the delay near a target (Swift, SIGCOMM 2020) | nobody |
+//!
+//! A sender tells its [`Controller`] what happens to its packets, and the controller answers with a window and a pace. It
+//! counts packets, not bytes, since each sender here sends packets of one size. Senders number their *transmissions* in the
+//! order of sending, so that a packet that is sent twice has two numbers.
+//!
+//! A protocol whose ranks must all have the same window takes a [`RankSynchronous`] controller instead, whose inputs have
+//! neither a clock nor a round trip.
 
+pub mod aimd;
+mod bookkeeping;
 pub mod dctcp;
+pub mod fixed;
+pub mod lead_limit;
+pub mod measured;
+pub mod progress_aware;
+pub mod rank_synchronous;
+pub mod swift;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use self::aimd::HalveOn;
+use self::progress_aware::CutRule;
+pub use self::rank_synchronous::result_clocked::ResultClocked;
+pub use self::rank_synchronous::{RankSynchronous, ResultAck};
+use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::time::{Span, Time};
+
+/// Every algorithm that can be chosen by name.
+pub const ALGORITHMS: &[Algorithm] = &[
+    aimd::ALGORITHM,
+    dctcp::ALGORITHM,
+    fixed::ALGORITHM,
+    measured::ALGORITHM,
+    progress_aware::ALGORITHM,
+    swift::ALGORITHM,
+];
+
+/// The names of [`ALGORITHMS`], for the values of an option.
+pub const NAMES: &[&str] = &names();
+
+const fn names() -> [&'static str; ALGORITHMS.len()] {
+    let mut names = [""; ALGORITHMS.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ALGORITHMS[index].name;
+        index += 1;
+    }
+    names
+}
+
+/// What a sender tells, and what it asks. All methods take constant time.
+pub trait Controller: ControllerState + fmt::Debug + Send {
+    /// How many packets may be under way, rounded down.
+    fn window(&self) -> u64;
+
+    /// How fast the window may leave, in per cent of a window per round trip. Senders that pace should not be slower than
+    /// acknowledgements come, so that the window and not the pace decides (Linux has the same numbers).
+    fn pace_percent(&self) -> u64 {
+        125
+    }
+
+    /// An acknowledgement has come, perhaps with marks.
+    fn on_ack(&mut self, ack: &Ack);
+
+    /// A packet that was acknowledged before turns out to have met a long queue, as the result says in protocols that
+    /// acknowledge contributions.
+    fn on_late_mark(&mut self) {}
+
+    /// A packet was lost. True if the window is cut for it; false if a cut has already answered losses of this window.
+    fn on_loss(&mut self, loss: Loss) -> bool;
+
+    /// Nothing was acknowledged for a retransmission timeout.
+    fn on_timeout(&mut self, now: Time);
+
+    /// A packet that was sent again is acknowledged, and the acknowledgement shows that the earlier transmission had not been
+    /// lost but was late (the Eifel response, RFC 4015).
+    fn on_spurious(&mut self) {}
+
+    /// The same, and it shows that the earlier transmission had been lost indeed.
+    fn on_loss_confirmed(&mut self) {}
+}
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ack {
+    /// When it came.
+    pub now: Time,
+    /// The round trip that it measures, if it measures one.
+    pub rtt: Option<Span>,
+    /// How many packets it acknowledges for the first time.
+    pub packets: u32,
+    /// How many packets it reports as marked for the first time.
+    pub marked: u32,
+    /// The newest transmission that is known to have arrived.
+    pub newest: u64,
+    /// The number of the next transmission.
+    pub next: u64,
+    /// The window, and not a lack of data, held the sender back. A window that is not used does not grow (RFC 7661).
+    pub limited: bool,
+    /// How far ranks are, in protocols that know.
+    pub progress: Progress,
+}
+
+/// How far ranks are beyond the last result, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// This rank: the paper's `p_l` (PA-ATP, section III-B2).
+    pub own: f64,
+    /// All ranks on average: the paper's `p_avg`.
+    pub average: f64,
+    /// How far this rank may be: AWD.
+    pub limit: f64,
+}
+
+/// A lost packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// When the sender found out.
+    pub now: Time,
+    /// The packet's last transmission.
+    pub transmission: u64,
+    /// The number of the next transmission.
+    pub next: u64,
+}
+
+/// Bounds of a window, in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// The window at the start.
+    pub initial: u32,
+    /// The smallest window, also the window after a timeout.
+    pub min: u32,
+    /// The largest window.
+    pub max: u32,
+}
+
+/// What a sender chooses about its controller. An algorithm reads what it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// Bounds of the window.
+    pub limits: Limits,
+    /// How many packets the window grows by in a round trip, once it no longer doubles.
+    pub increase: u32,
+    /// The length of a packet.
+    pub packet_bytes: usize,
+    /// The round trip that controllers aim for which measure delay.
+    pub target_delay: Span,
+    /// Which marks halve [`aimd`]'s window.
+    pub halve_on: HalveOn,
+    /// How [`progress_aware`] cuts.
+    pub cut_rule: CutRule,
+    /// [`progress_aware`] doubles after the first mark, too.
+    pub always_doubles: bool,
+}
+
+impl Settings {
+    /// One packet more in a round trip, packets of 1,500 bytes, and round trips as in a simulated data centre.
+    pub const fn new(limits: Limits) -> Settings {
+        Settings {
+            limits,
+            increase: 1,
+            packet_bytes: 1500,
+            target_delay: SIMULATED_TARGET_DELAY,
+            halve_on: HalveOn::Any,
+            cut_rule: CutRule::Plain,
+            always_doubles: false,
+        }
+    }
+}
+
+/// An algorithm as a value.
+#[derive(Clone, Copy)]
+pub struct Algorithm {
+    /// Its name in options and files.
+    pub name: &'static str,
+    /// Makes the controller of one sender.
+    pub make: fn(&Settings) -> Box<dyn Controller>,
+}
+
+impl Algorithm {
+    /// The algorithm with this name.
+    pub fn named(name: &str) -> Option<&'static Algorithm> {
+        ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
+    }
+
+    /// The algorithm that a job's members have chosen with [`option`].
+    pub fn chosen(options: &Options) -> &'static Algorithm {
+        Algorithm::named(options.choice(OPTION)).expect("the option's values are the algorithms' names")
+    }
+}
+
+impl PartialEq for Algorithm {
+    fn eq(&self, other: &Algorithm) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Algorithm {}
+
+impl fmt::Debug for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The name of the option that chooses the algorithm.
+pub const OPTION: &str = "congestion_control";
+
+/// The option that chooses the algorithm.
+pub const fn option(default: &'static str) -> OptionSpec {
+    OptionSpec {
+        name: OPTION,
+        kind: Kind::Choice(NAMES),
+        default,
+        help: "the algorithm that decides how many packets are under way",
+    }
+}
+
+/// The option for [`Settings::target_delay`].
+pub const TARGET_DELAY: OptionSpec = OptionSpec {
+    name: "target_delay",
+    kind: Kind::Time { least: Span::from_nanos(100), most: Span::from_millis(10_000) },
+    default: "2 ms",
+    help: "the round trip that swift aims for, which must be longer than the path",
+};
+
+/// The round trip to aim for where links and switches are as fast as in the papers ...
+pub const SIMULATED_TARGET_DELAY: Span = Span::from_micros(50);
+/// ... also as the default of the option in simulations.
+pub const SIMULATED: &[(&str, &str)] = &[(TARGET_DELAY.name, "50 us")];
+
+/// Controllers can be copied and hashed, as the machines that have them.
+pub trait ControllerState {
+    /// A copy of the controller.
+    fn fork(&self) -> Box<dyn Controller>;
+    /// Feeds the state to a hasher.
+    fn hash_state(&self, hasher: &mut dyn Hasher);
+}
+
+impl<T: Controller + Clone + Hash + 'static> ControllerState for T {
+    fn fork(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
+        self.hash(&mut hasher);
+    }
+}
+
+impl Clone for Box<dyn Controller> {
+    fn clone(&self) -> Box<dyn Controller> {
+        // `fork` of the controller in the box: the box itself is not a controller.
+        ControllerState::fork(&**self)
+    }
+}
+
+impl Hash for dyn Controller {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash_state(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { initial: 16, min: 2, max: 100 };
+
+    #[test]
+    fn every_algorithm_keeps_within_its_limits_whatever_comes() {
+        for algorithm in ALGORITHMS {
+            let mut controller = (algorithm.make)(&Settings::new(LIMITS));
+            let mut now = Time::ZERO;
+            for step in 0..20_000u64 {
+                now += Span::from_micros(7);
+                let ack = Ack {
+                    now,
+                    rtt: Some(Span::from_micros(50 + step % 1000)),
+                    packets: 1,
+                    marked: u32::from(step % 13 == 0),
+                    newest: step,
+                    next: step + controller.window(),
+                    limited: true,
+                    progress: Progress::default(),
+                };
+                match step % 101 {
+                    7 => drop(controller.on_loss(Loss { now, transmission: step, next: ack.next })),
+                    20 => controller.on_timeout(now),
+                    30 => controller.on_spurious(),
+                    40 => controller.on_late_mark(),
+                    _ => controller.on_ack(&ack),
+                }
+                let window = controller.window();
+                assert!((1..=u64::from(LIMITS.max)).contains(&window), "{algorithm:?}: {window} packets");
+            }
+        }
+    }
+
+    #[test]
+    fn an_algorithm_is_found_by_its_name() {
+        for algorithm in ALGORITHMS {
+            assert_eq!(Algorithm::named(algorithm.name), Some(algorithm));
+        }
+        assert_eq!(Algorithm::named("hope"), None);
+        assert_eq!(NAMES.len(), ALGORITHMS.len());
+    }
+}

@@ -1,5 +1,6 @@
 //! What a job's members may choose.
 
+use crate::congestion::rank_synchronous::{self, RankSynchronousAlgorithm};
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 
 const CONGESTION_CONTROL: &str = "congestion_control";
@@ -15,7 +16,7 @@ pub const SET: OptionSet = OptionSet {
 const SPECS: &[OptionSpec] = &[
     OptionSpec {
         name: CONGESTION_CONTROL,
-        kind: Kind::Choice(&["on", "off"]),
+        kind: Kind::Choice(rank_synchronous::NAMES),
         default: "on",
         help: "windows follow marks, or are constant: the room in accelerators",
     },
@@ -36,8 +37,8 @@ const SPECS: &[OptionSpec] = &[
 /// What was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choices {
-    /// Windows follow marks (figure 5).
-    pub congestion_control: bool,
+    /// What decides how many packets of a tree are without a result (figure 5).
+    pub congestion_control: &'static RankSynchronousAlgorithm,
     /// A packet leaves only after all before it have left, on other trees too (§4.1).
     pub strict: bool,
     /// The part of the ranks that averages wait for, if not all (§7).
@@ -48,7 +49,8 @@ impl Choices {
     /// Reads a job's options.
     pub fn of(options: &Options) -> Choices {
         Choices {
-            congestion_control: options.choice(CONGESTION_CONTROL) == "on",
+            congestion_control: RankSynchronousAlgorithm::named(options.choice(CONGESTION_CONTROL))
+                .expect("the option's values are the algorithms' names"),
             strict: options.choice(ROUND_ROBIN) == "strict",
             quorum: Quorum::of(options),
         }

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::congestion::dctcp::{Acked, CongestionWindow, WindowLimits};
+use tributary_proto::congestion::dctcp::Dctcp;
+use tributary_proto::congestion::{Ack, Controller, Limits, RankSynchronous, ResultAck, ResultClocked};
 use tributary_proto::marking::Marking;
-use tributary_proto::panama::host::Window;
 
 /// Packets, each of which takes the cable for a tick; the way back takes as many ticks.
 const BACK: u64 = 5;
@@ -23,8 +23,8 @@ struct Trains {
 }
 
 enum Sender {
-    Job(Window),
-    Flow(CongestionWindow),
+    Job(ResultClocked),
+    Flow(Dctcp),
 }
 
 /// One of the two, with the acknowledgements that its process has yet to handle.
@@ -52,23 +52,18 @@ impl End {
         for (packet, is_marked) in std::mem::take(&mut self.waiting) {
             self.acked = packet + 1;
             match &mut self.sender {
-                Sender::Job(window) => window.on_result(packet, is_marked, u16::MAX),
-                Sender::Flow(window) => {
-                    let marked = is_marked.into();
-                    window.on_ack(Acked {
-                        packets: 1,
-                        marked,
-                        newest: packet,
-                        next: self.next,
-                        rtt: None,
-                        limited: true,
-                    });
+                Sender::Job(window) => {
+                    window.on_result(ResultAck { vid: packet, is_marked, capacity: u16::MAX });
+                }
+                Sender::Flow(flow) => {
+                    let (marked, newest, next) = (is_marked.into(), packet, self.next);
+                    flow.on_ack(&Ack { packets: 1, marked, newest, next, limited: true, ..Ack::default() });
                 }
             }
         }
         let window = match &self.sender {
             Sender::Job(window) => window.packets(),
-            Sender::Flow(window) => window.packets() as u64,
+            Sender::Flow(flow) => flow.window(),
         };
         (self.acked + window).saturating_sub(self.next)
     }
@@ -76,10 +71,10 @@ impl End {
 
 /// What the job has over the last half, in parts of half of the cable. The flow is there first.
 fn share(trains: Trains, (above, all_above): (u64, u64)) -> f64 {
-    let limits = WindowLimits { initial: 2, min: 2, max: u32::MAX };
+    let limits = Limits { initial: 2, min: 2, max: u32::MAX };
     let mut ends = [
-        End::new(Sender::Job(Window::new(u16::MAX, true)), trains.job),
-        End::new(Sender::Flow(CongestionWindow::new(limits)), trains.flow),
+        End::new(Sender::Job(ResultClocked::new(u16::MAX)), trains.job),
+        End::new(Sender::Flow(Dctcp::new(limits)), trains.flow),
     ];
     let mut marking = Marking::new(above, all_above, 1);
     let (mut queue, mut back) = (VecDeque::new(), VecDeque::new());

@@ -290,6 +290,12 @@ pub struct TransportSection {
     /// The first window of a flow in packets; 10 if left out (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
+    /// The algorithm that decides how many packets of a flow are under way; DCTCP if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// The round trip that controllers aim for which measure delay; 50 us if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_delay: Option<Duration>,
     /// Retransmission timeouts; if left out, 10 ms at first and at least, as in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto: Option<Timeouts>,

@@ -1,5 +1,6 @@
 //! Builds the traffic beside the jobs.
 
+use tributary_proto::congestion::{self, Algorithm};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
@@ -31,13 +32,22 @@ pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
     if initial_window == 0 || section.reordering == Some(0) {
         return Err(invalid("transport: initial_window and reordering must be at least 1"));
     }
+    let congestion_control = match &section.congestion_control {
+        None => defaults.congestion_control,
+        Some(name) => Algorithm::named(name).ok_or_else(|| {
+            let known = congestion::NAMES.join(", ");
+            invalid(format!("transport: there is no congestion_control \"{name}\"; there are {known}"))
+        })?,
+    };
+    let target_delay = section.target_delay.map_or(defaults.target_delay, |delay| delay.0);
     let reordering = section.reordering.unwrap_or(match config.network.routing {
         Routing::Ecmp | Routing::Flowlet => defaults.reordering,
         Routing::RoundRobin | Routing::Random | Routing::LeastQueued | Routing::DefaultUnlessHalfFull => {
             SPRAYED_REORDERING
         }
     });
-    Ok(TransportSettings { packet_bytes: packet_bytes as u16, initial_window, timers, reordering })
+    let packet_bytes = packet_bytes as u16;
+    Ok(TransportSettings { packet_bytes, initial_window, congestion_control, target_delay, timers, reordering })
 }
 
 /// The senders and the receivers; the same hosts if a section does not name two sets.

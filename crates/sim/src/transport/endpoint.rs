@@ -256,7 +256,7 @@ impl Endpoint {
     }
 
     /// The window in packets of a flow that is not done.
-    pub fn window(&self, flow: u32) -> Option<usize> {
+    pub fn window(&self, flow: u32) -> Option<u64> {
         self.senders.get(flow as usize)?.as_ref().map(|sender| sender.window())
     }
 

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::congestion::dctcp::{Acked, CongestionWindow, WindowLimits};
+use tributary_proto::congestion::{Ack, Controller, Limits, Loss, Progress, Settings};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 use tributary_proto::reliability::rtt::RttEstimator;
 
 use super::TransportSettings;
-use super::wire::{Body, Segment};
+use super::wire::{BEYOND_UDP, Body, Segment};
 
-/// DCTCP's least window (RFC 8257 leaves it to the sender's TCP; Linux keeps two packets).
+/// The least window (RFC 8257 leaves it to the sender's TCP; Linux keeps two packets).
 const LEAST_WINDOW: u32 = 2;
 /// The receiver sets no limit.
 const MOST_WINDOW: u32 = 1 << 20;
@@ -55,7 +55,7 @@ pub(super) struct Sender {
     next_transmission: u64,
     newest_arrived: Option<u64>,
     reordering: u64,
-    window: CongestionWindow,
+    congestion: Box<dyn Controller>,
     rtt: RttEstimator,
     /// Timeouts since the last progress.
     timeouts: u32,
@@ -69,7 +69,9 @@ impl Sender {
     /// A flow of so many bytes, at least one; `None` if it has more packets than there are numbers.
     pub fn new(settings: &TransportSettings, number: u32, to: NodeId, bytes: u64, awaited: bool) -> Option<Sender> {
         let packets = u32::try_from(bytes.div_ceil(u64::from(settings.packet_bytes))).ok()?.max(1);
-        let limits = WindowLimits { initial: settings.initial_window, min: LEAST_WINDOW, max: MOST_WINDOW };
+        let limits = Limits { initial: settings.initial_window, min: LEAST_WINDOW, max: MOST_WINDOW };
+        let packet_bytes = BEYOND_UDP + usize::from(settings.packet_bytes);
+        let controls = Settings { packet_bytes, target_delay: settings.target_delay, ..Settings::new(limits) };
         Some(Sender {
             to,
             awaited,
@@ -86,7 +88,7 @@ impl Sender {
             next_transmission: 0,
             newest_arrived: None,
             reordering: u64::from(settings.reordering),
-            window: CongestionWindow::new(limits),
+            congestion: (settings.congestion_control.make)(&controls),
             rtt: RttEstimator::new(settings.timers),
             timeouts: 0,
             timer_start: Time::ZERO,
@@ -100,8 +102,8 @@ impl Sender {
     }
 
     /// The window, in packets.
-    pub fn window(&self) -> usize {
-        self.window.packets()
+    pub fn window(&self) -> u64 {
+        self.congestion.window()
     }
 
     /// True if there is a packet to send and the window allows it.
@@ -110,7 +112,7 @@ impl Sender {
             self.lost.pop_front();
         }
         let any = !self.lost.is_empty() || self.next_new() < self.packets;
-        any && (self.on_its_way as usize) < self.window.packets()
+        any && u64::from(self.on_its_way) < self.congestion.window()
     }
 
     /// The next packet; call only after [`Sender::may_send`].
@@ -145,7 +147,7 @@ impl Sender {
         if next > self.next_new() || packet >= self.next_new() {
             return false;
         }
-        let limited = (self.on_its_way + SLACK) as usize >= self.window.packets();
+        let limited = u64::from(self.on_its_way + SLACK) >= self.congestion.window();
         let echoed = self.entry(packet).filter(|sent| sent.transmission as u32 == transmission).copied();
         let rtt = echoed.map(|sent| now.since(sent.sent_at));
         if let (Some(sent), Some(rtt)) = (echoed, rtt) {
@@ -167,9 +169,10 @@ impl Sender {
         if fresh > 0 || marked {
             let newest = self.newest_arrived.unwrap_or(0);
             let (marked, next) = (u32::from(marked), self.next_transmission);
-            self.window.on_ack(Acked { packets: fresh, marked, newest, next, rtt, limited });
+            let progress = Progress::default();
+            self.congestion.on_ack(&Ack { now, packets: fresh, marked, newest, next, rtt, limited, progress });
         }
-        self.find_losses();
+        self.find_losses(now);
         true
     }
 
@@ -182,7 +185,7 @@ impl Sender {
     pub fn handle_timeout(&mut self, now: Time) {
         self.timeouts += 1;
         self.timer_start = now;
-        self.window.on_silence();
+        self.congestion.on_timeout(now);
         self.order.clear();
         self.lost.clear();
         self.on_its_way = 0;
@@ -216,7 +219,7 @@ impl Sender {
     }
 
     /// Fast retransmit: packets that were sent well before a packet that has arrived count as lost.
-    fn find_losses(&mut self) {
+    fn find_losses(&mut self, now: Time) {
         let Some(newest) = self.newest_arrived else { return };
         while let Some(&(transmission, packet)) = self.order.front() {
             let current = self.entry(packet).filter(|sent| sent.transmission == transmission);
@@ -227,7 +230,7 @@ impl Sender {
                 self.sent[(packet - self.base) as usize].state = State::Lost;
                 self.on_its_way -= 1;
                 self.lost.push_back(packet);
-                self.window.on_loss(transmission, self.next_transmission);
+                self.congestion.on_loss(Loss { now, transmission, next: self.next_transmission });
             }
             self.order.pop_front();
         }

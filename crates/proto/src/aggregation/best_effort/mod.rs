@@ -7,7 +7,7 @@
 //! goes on unsummed.
 //!
 //! Start with [`wire`], then [`switch`] and [`host`]; the server is in [`server`]. Protocols differ in [`Rules`]:
-//! whether switches acknowledge gradients, and how far windows reach.
+//! whether switches acknowledge gradients, and how far a worker may send ahead.
 
 pub mod dedicated_server;
 pub mod form;
@@ -17,10 +17,10 @@ pub mod plan;
 pub mod seq;
 pub mod server;
 pub mod switch;
-pub mod windows;
 pub mod wire;
 
-use self::windows::Windows;
+use crate::congestion::Controller;
+use crate::congestion::lead_limit::LeadLimit;
 use crate::contract::config::JobConfig;
 
 /// How protocols of this family differ.
@@ -28,6 +28,8 @@ use crate::contract::config::JobConfig;
 pub struct Rules {
     /// Switches and servers acknowledge a contribution at once (`GACK`), whatever other ranks have sent.
     pub acknowledges: bool,
-    /// Makes a worker's windows, which never hold more packets than the job has slots.
-    pub windows: fn(&JobConfig) -> Box<dyn Windows>,
+    /// Makes a worker's controller, whose window is never larger than the job has slots.
+    pub congestion: fn(&JobConfig) -> Box<dyn Controller>,
+    /// Makes the limit of how far a worker may be ahead of the last result. `None`: the controller's window limits that, too.
+    pub lead_limit: fn(&JobConfig) -> Option<LeadLimit>,
 }

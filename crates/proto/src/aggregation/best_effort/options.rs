@@ -49,11 +49,15 @@ pub const fn increase_option(default: &'static str) -> OptionSpec {
     }
 }
 
+/// The length of this job's packets, with the headers of UDP and IP.
+pub fn packet_bytes(job: &JobConfig) -> usize {
+    IPV4_AND_UDP_LEN + wire::HEADER_LEN + job.payload_bytes()
+}
+
 /// How many packets a window of this job grows by in a round trip.
 pub fn increase(job: &JobConfig) -> u64 {
-    let packet = IPV4_AND_UDP_LEN + wire::HEADER_LEN + job.payload_bytes();
     match job.options.count(INCREASE) {
-        0 => (FULL_PACKET / packet).max(1) as u64,
+        0 => (FULL_PACKET / packet_bytes(job)).max(1) as u64,
         packets => packets,
     }
 }

@@ -174,7 +174,7 @@ impl OrderedAccumulator {
     }
 
     /// How many branches of the block wait for another, or are complete.
-    pub(super) fn branches_held(&self, block: usize) -> usize {
+    pub(super) fn branches_in_use(&self, block: usize) -> usize {
         let forest = self.forest();
         let waits = |branch: &usize| {
             let parent = forest.branches[*branch].meets.map(|meets| meets.parent);

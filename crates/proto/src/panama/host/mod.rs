@@ -4,17 +4,16 @@ mod kept;
 mod results;
 mod tree;
 mod trouble;
-mod window;
 
 use std::collections::VecDeque;
 
 use self::tree::Tree;
-pub use self::window::Window;
 use super::options::Choices;
 use super::vid::{epoch, near};
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, put_top};
 use crate::aggregation::report::Report;
 use crate::aggregation::stream::{Op, Stream};
+use crate::congestion::RankSynchronous;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -89,9 +88,9 @@ impl PanamaHost {
         }
     }
 
-    /// The window of a tree, and the first VID of the tree whose result has never come.
-    pub fn window(&self, tree: TreeId) -> Option<(&Window, u64)> {
-        self.trees.get(tree.index()).map(|tree| (&tree.window, tree.done()))
+    /// The controller of a tree, and the first VID of the tree whose result has never come.
+    pub fn window(&self, tree: TreeId) -> Option<(&dyn RankSynchronous, u64)> {
+        self.trees.get(tree.index()).map(|tree| (&*tree.window, tree.done()))
     }
 
     /// The number of the block that a VID of a tree stands for (§4.1).
@@ -309,7 +308,7 @@ impl Host for PanamaHost {
         let (in_step, tree) = (self.stirred_at == Some(now), &mut self.trees[index]);
         self.stats.retransmissions += u64::from(tree.on_sent(now, in_step));
         self.stats.packets_sent += 1;
-        let ecn = if self.choices.congestion_control { Ecn::Capable } else { Ecn::NotCapable };
+        let ecn = if self.choices.congestion_control.follows_marks { Ecn::Capable } else { Ecn::NotCapable };
         Some(Transmit { to: Addr::Switch(tree.id), len, wire_len, ecn })
     }
 

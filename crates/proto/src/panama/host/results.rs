@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::tree::Arrival;
 use super::{PanamaHost, lengths, read};
 use crate::aggregation::stream::Op;
+use crate::congestion::ResultAck;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::contract::ids::Rank;
@@ -37,7 +38,8 @@ impl PanamaHost {
         }
         let tree = &mut self.trees[index];
         tree.on_result(now, vid);
-        tree.window.on_result(vid, packet.ecn == Ecn::CongestionExperienced, header.wnd_cap);
+        let is_marked = packet.ecn == Ecn::CongestionExperienced;
+        tree.window.on_result(ResultAck { vid, is_marked, capacity: header.wnd_cap });
         self.stirred_at = Some(now);
         self.settle(now);
         Ok(())

@@ -1,8 +1,8 @@
 //! A worker's part in one tree: what it may send, what has come, and the notices that it has to send.
 
 use super::kept::Kept;
-use super::window::Window;
 use crate::aggregation::report::Heard;
+use crate::congestion::RankSynchronous;
 use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
@@ -23,7 +23,7 @@ pub struct Tree {
     /// A new epoch begins: nothing may be sent until its first VID is known.
     pub is_syncing: bool,
     /// How many VIDs may be without a result in this epoch.
-    pub window: Window,
+    pub window: Box<dyn RankSynchronous>,
     /// The vectors that may be sent again.
     pub kept: Kept,
     /// Sums need not wait for this worker: results come for VIDs that it has not sent, and those are not sent any more.
@@ -96,7 +96,7 @@ impl Tree {
             child,
             epoch: 0,
             is_syncing: false,
-            window: Window::new(room as u16, choices.congestion_control),
+            window: (choices.congestion_control.make)(room as u16),
             kept: Kept::new(span, stride),
             may_lack,
             room: room as u64,

@@ -13,7 +13,8 @@ use super::Numbers;
 use super::receiver::PACKETS_PER_ACK;
 use super::seq::{SeqSet, WINDOW};
 use super::wire::MAX_ATTEMPT;
-use crate::congestion::dctcp::{CongestionWindow, WindowLimits};
+use crate::congestion::dctcp::Dctcp;
+use crate::congestion::{Controller, Limits};
 use crate::contract::config::TimerConfig;
 use crate::contract::time::{Span, Time};
 use crate::reliability::pacer::Pacer;
@@ -24,17 +25,13 @@ const LATER_ARRIVALS: u64 = 3;
 /// How often in a window the receiver is asked to acknowledge; it is asked at least once in `PACKETS_PER_ACK` packets.
 const ACKS_PER_WINDOW: usize = 4;
 
-/// The pace in per cent of a window per round trip: twice as fast while the window may double. Later a bit faster than
-/// acknowledgements come, so that the window and not the pace decides (as Linux does).
-const SLOW_START_PACE: u64 = 200;
-const PACE: u64 = 125;
 /// A window leaves in so many bursts. The next two are the bounds of a burst in packets.
 const BURSTS_PER_WINDOW: u64 = 4;
 const LEAST_BURST: u64 = 4;
 const MOST_BURST: u64 = 32;
 
 /// The window is never so small that later arrivals could not show a lost packet.
-const LIMITS: WindowLimits = WindowLimits { initial: 16, min: 1 + LATER_ARRIVALS as u32, max: WINDOW as u32 };
+const LIMITS: Limits = Limits { initial: 16, min: 1 + LATER_ARRIVALS as u32, max: WINDOW as u32 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
@@ -79,7 +76,7 @@ pub struct Sender<I> {
     /// The first packet for which the receiver has no place.
     limit: u64,
     marks: u16,
-    window: CongestionWindow,
+    congestion: Dctcp,
     rtt: RttEstimator,
     pacer: Pacer,
     /// Timeouts since the last progress.
@@ -108,7 +105,7 @@ impl<I> Sender<I> {
             unasked: 0,
             limit: WINDOW,
             marks: 0,
-            window: CongestionWindow::new(LIMITS),
+            congestion: Dctcp::new(LIMITS),
             rtt: RttEstimator::new(timers),
             pacer: Pacer::default(),
             timeouts: 0,
@@ -123,7 +120,7 @@ impl<I> Sender<I> {
     }
 
     fn window_is_open(&self) -> bool {
-        self.probe || self.on_its_way < self.window.packets()
+        self.probe || (self.on_its_way as u64) < self.congestion.window()
     }
 
     /// True if a lost packet waits to be sent again.
@@ -179,7 +176,7 @@ impl<I> Sender<I> {
             state: State::OnItsWay,
         });
         self.unasked += 1;
-        let enough = (self.window.packets() / ACKS_PER_WINDOW).clamp(1, PACKETS_PER_ACK as usize);
+        let enough = (self.congestion.window() as usize / ACKS_PER_WINDOW).clamp(1, PACKETS_PER_ACK as usize);
         // A full window has several times `enough` packets, so one of them asks for an acknowledgement.
         let ack_now = self.unasked >= enough || !more;
         if ack_now {
@@ -193,10 +190,9 @@ impl<I> Sender<I> {
             self.timer_start = now;
         }
         if let Some(rtt) = self.rtt.smoothed() {
-            let window = self.window.packets() as u64;
-            let gain = if self.window.in_slow_start() { SLOW_START_PACE } else { PACE };
+            let (window, pace) = (self.congestion.window(), self.congestion.pace_percent());
             let burst = (window / BURSTS_PER_WINDOW).clamp(LEAST_BURST, MOST_BURST);
-            self.pacer.on_sent(now, Span(rtt.0 * 100 / (window * gain)), burst as u32);
+            self.pacer.on_sent(now, Span(rtt.0 * 100 / (window * pace)), burst as u32);
         }
         self.order.push_back((self.next_transmission, seq));
         self.next_transmission += 1;

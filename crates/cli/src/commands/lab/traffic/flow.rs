@@ -46,7 +46,7 @@ pub struct Sample {
     /// Packets that the receiver has acknowledged.
     pub packets: u64,
     /// The congestion window, in packets.
-    pub window_packets: usize,
+    pub window_packets: u64,
 }
 
 /// Processes are late by milliseconds, unlike the simulator's hosts, so the least timeout is longer.

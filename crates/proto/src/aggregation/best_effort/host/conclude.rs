@@ -72,7 +72,7 @@ impl BestEffortHost {
         }
         self.window.send_again(block, false);
         if !was_acked {
-            self.tell_windows(transmission, false);
+            self.note_ack(now, transmission, false, None);
         }
         self.heard(now);
     }
@@ -92,9 +92,10 @@ impl BestEffortHost {
             place.index = header.index;
             place.base = if tells { Some(header.exponent) } else { place.base };
         }
-        if !self.rules.acknowledges && sends == 1 {
-            self.rtt.sample(now.since(sent_at));
-            self.recovery.sample(now.since(sent_at));
+        let rtt = (!self.rules.acknowledges && sends == 1).then(|| now.since(sent_at));
+        if let Some(rtt) = rtt {
+            self.rtt.sample(rtt);
+            self.recovery.sample(rtt);
         }
         self.window.ack(block);
         self.window.conclude(block);
@@ -102,12 +103,14 @@ impl BestEffortHost {
         self.stats.blocks_at_hosts += u64::from(at_hosts);
         self.stats.blocks_in_network += u64::from(!at_hosts);
         match was_acked {
-            false => self.tell_windows(transmission, marked),
-            true if marked => self.windows.on_mark(),
+            false => self.note_ack(now, transmission, marked, rtt),
+            true if marked => self.congestion.on_late_mark(),
             true => {}
         }
         let round_trip = self.rtt.smoothed().unwrap_or(self.config.timers.initial_rto);
-        self.windows.on_result(now, header.flags.has(Flags::AECN), round_trip);
+        if let Some(limit) = &mut self.lead_limit {
+            limit.on_result(now, header.flags.has(Flags::AECN), round_trip);
+        }
         self.heard(now);
         self.settle();
     }

@@ -20,12 +20,13 @@ use self::window::Window;
 use super::Rules;
 use super::plan::Places;
 use super::server::Server;
-use super::windows::{Progress, Windows};
 use super::wire::{HEADER_LEN, bitmap_len};
 use crate::aggregation::life::Life;
 use crate::aggregation::report::Report;
 use crate::aggregation::shutdown::Farewell;
 use crate::aggregation::stream::Stream;
+use crate::congestion::lead_limit::LeadLimit;
+use crate::congestion::{Controller, Progress};
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -52,7 +53,9 @@ pub struct BestEffortHost {
     /// How many blocks all collectives so far have.
     submitted: u64,
     window: Window,
-    windows: Box<dyn Windows>,
+    congestion: Box<dyn Controller>,
+    /// `None`: the congestion window also limits how far this worker may be ahead.
+    lead_limit: Option<LeadLimit>,
     /// The newest PROG, if any has come.
     prog: Option<u32>,
     rtt: RttEstimator,
@@ -85,7 +88,8 @@ impl BestEffortHost {
             life: Life::new(Stream::new(values, Numbers::Fixed, NarrowBlocks::Half, job)),
             submitted: 0,
             window: Window::new(job.slots),
-            windows: (rules.windows)(job),
+            congestion: (rules.congestion)(job),
+            lead_limit: (rules.lead_limit)(job),
             prog: None,
             rtt: RttEstimator::new(config.timers),
             recovery: Recovery::new(config.timers),
@@ -101,7 +105,7 @@ impl BestEffortHost {
     }
 
     /// How far this worker and the other ranks are beyond the last result, as far as this host knows (section III-B2).
-    pub fn progress(&self) -> Progress {
+    fn progress(&self) -> Progress {
         let (world, last) = (u32::from(self.config.job.world), self.window.first as u32);
         let ahead = self.prog.map_or(0, |prog| {
             let ahead = prog.wrapping_sub(world.wrapping_mul(last)) & super::wire::PROG_MASK;
@@ -109,12 +113,13 @@ impl BestEffortHost {
             if ahead > super::wire::PROG_MASK / 2 { 0 } else { ahead }
         });
         let own = (self.window.acked - self.window.first) as f64;
-        Progress { own, average: f64::from(ahead) / f64::from(world) }
+        let limit = self.lead_limit.as_ref().map_or_else(|| self.congestion.window() as f64, LeadLimit::size);
+        Progress { own, average: f64::from(ahead) / f64::from(world), limit }
     }
 
-    /// The worker's windows.
-    pub fn windows(&self) -> &dyn Windows {
-        &*self.windows
+    /// How many blocks beyond the last result may be sent.
+    fn reach(&self) -> u64 {
+        self.lead_limit.as_ref().map_or_else(|| self.congestion.window(), LeadLimit::blocks)
     }
 
     fn own(&self) -> Rank {
@@ -205,8 +210,8 @@ impl Host for BestEffortHost {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        let Progress { own, average } = self.progress();
-        let (packets, ahead) = (self.windows.packets() as f64, self.windows.ahead() as f64);
+        let Progress { own, average, .. } = self.progress();
+        let (packets, ahead) = (self.congestion.window() as f64, self.reach() as f64);
         vec![
             Metric::gauge("window_packets", packets, "Packets that may be without any acknowledgement: CWD."),
             Metric::gauge("ahead_blocks", ahead, "Blocks beyond the last result that may be sent: AWD."),

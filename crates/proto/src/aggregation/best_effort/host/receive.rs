@@ -3,16 +3,19 @@
 
 use super::BestEffortHost;
 use crate::aggregation::best_effort::seq;
-use crate::aggregation::best_effort::windows::Ack;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, PROG_MASK};
 use crate::aggregation::mismatch::Mismatch;
 use crate::aggregation::report::Report;
 use crate::aggregation::shutdown::Word;
+use crate::congestion::{Ack, Loss};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
 use crate::contract::packet::{Ecn, Packet};
-use crate::contract::time::Time;
+use crate::contract::time::{Span, Time};
 use crate::contract::wire::Common;
+
+/// The window holds a worker back if no more packets than this would still fit.
+const LIMITED_SLACK: u64 = 4;
 
 impl BestEffortHost {
     pub(super) fn receive(&mut self, now: Time, packet: Packet<'_>) -> Result<(), DropReason> {
@@ -107,24 +110,44 @@ impl BestEffortHost {
         let counted_as_lost = place.resend;
         self.stirred(now);
         if counted_as_lost {
-            self.windows.on_verdict(is_resent);
+            match is_resent {
+                true => self.congestion.on_loss_confirmed(),
+                false => self.congestion.on_spurious(),
+            }
         }
         // Which transmission has arrived is known, so that a timeout that was too short is measured too (RFC 3522).
-        if !is_resent {
+        let rtt = (!is_resent).then_some(rtt);
+        if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
             self.recovery.sample(rtt);
         }
         self.window.ack(block);
-        self.tell_windows(transmission, header.flags.has(Flags::ECN));
+        self.note_ack(now, transmission, header.flags.has(Flags::ECN), rtt);
         if is_resent {
             self.resend_overdue(now);
         }
         Ok(())
     }
 
-    pub(super) fn tell_windows(&mut self, transmission: u64, marked: bool) {
-        let (next, progress) = (self.window.transmissions, self.progress());
-        self.windows.on_ack(&Ack { transmission, next, marked, progress });
+    /// A gradient was acknowledged for the first time, by itself or by its block's result.
+    pub(super) fn note_ack(&mut self, now: Time, transmission: u64, is_marked: bool, rtt: Option<Span>) {
+        let ack = Ack {
+            now,
+            rtt,
+            packets: 1,
+            marked: is_marked.into(),
+            newest: transmission,
+            next: self.window.transmissions,
+            limited: self.window.flying + LIMITED_SLACK >= self.congestion.window(),
+            progress: self.progress(),
+        };
+        self.congestion.on_ack(&ack);
+    }
+
+    /// A transmission was lost.
+    pub(super) fn note_loss(&mut self, now: Time, transmission: u64) {
+        let next = self.window.transmissions;
+        self.congestion.on_loss(Loss { now, transmission, next });
     }
 
     /// The result of a block, or the message that there is none yet.

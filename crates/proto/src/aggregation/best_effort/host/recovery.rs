@@ -126,7 +126,7 @@ impl BestEffortHost {
         if self.resend_due(now) {
             self.window.resent = (now, 0);
         }
-        self.window.resent.1 < self.windows.packets()
+        self.window.resent.1 < self.congestion.window()
     }
 
     fn resend_due(&self, now: Time) -> bool {
@@ -135,7 +135,7 @@ impl BestEffortHost {
 
     /// When a waiting packet may be sent again.
     pub(super) fn pace_due(&self) -> Option<Time> {
-        let is_held = self.window.has_again() && self.window.resent.1 >= self.windows.packets();
+        let is_held = self.window.has_again() && self.window.resent.1 >= self.congestion.window();
         is_held.then(|| self.window.resent.0 + self.recovery.timeout())
     }
 
@@ -149,10 +149,9 @@ impl BestEffortHost {
         let (block, transmission) = (place.block, place.transmission);
         self.recovery.stirred = (now, self.recovery.stirred.1 + 1);
         self.window.send_again(block, true);
-        let next = self.window.transmissions;
-        self.windows.on_loss(transmission, next);
+        self.note_loss(now, transmission);
         if self.window.waiting(block).is_some_and(|place| place.sends > 1) {
-            self.windows.on_silence();
+            self.congestion.on_timeout(now);
         }
     }
 
@@ -164,7 +163,7 @@ impl BestEffortHost {
         {
             let transmission = place.transmission;
             self.window.lose_oldest();
-            self.windows.on_loss(transmission, self.window.transmissions);
+            self.note_loss(now, transmission);
         }
     }
 
@@ -297,7 +296,7 @@ impl BestEffortHost {
             self.recovery.patience = (2 * self.recovery.patience).min(MOST_PATIENCE);
         }
         let step = u64::from(self.places.servers());
-        let (first, patience, next) = (self.window.first, self.recovery.patience, self.window.transmissions);
+        let (first, patience) = (self.window.first, self.recovery.patience);
         let mut earlier = block;
         while let Some(other) = earlier.checked_sub(step).filter(|&other| other >= first) {
             earlier = other;
@@ -316,7 +315,7 @@ impl BestEffortHost {
             }
             let transmission = place.transmission;
             self.window.send_again(other, true);
-            self.windows.on_loss(transmission, next);
+            self.note_loss(now, transmission);
         }
     }
 
@@ -359,8 +358,7 @@ impl BestEffortHost {
         }
         let transmission = place.transmission;
         self.window.send_again(block, true);
-        let next = self.window.transmissions;
-        self.windows.on_loss(transmission, next);
+        self.note_loss(now, transmission);
         self.recovery.lossy_up_to = self.window.next + u64::from(self.config.job.slots);
         if self.questions.is_empty() {
             self.ask_more(now);

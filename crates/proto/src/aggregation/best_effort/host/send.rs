@@ -34,7 +34,7 @@ impl BestEffortHost {
             return Some(question);
         }
         let next = self.window.next;
-        if self.window.flying >= self.windows.packets() || !self.may_begin(next) {
+        if self.window.flying >= self.congestion.window() || !self.may_begin(next) {
             return None;
         }
         self.begin();
@@ -43,7 +43,7 @@ impl BestEffortHost {
 
     /// True if the next block was submitted and the last result allows it to be sent.
     pub(super) fn may_begin(&self, next: u64) -> bool {
-        let reach = self.windows.ahead().clamp(1, self.config.job.slots.max(1).into());
+        let reach = self.reach().clamp(1, self.config.job.slots.max(1).into());
         next < self.submitted && next < self.window.first + reach && self.life.broken().is_none()
     }
 

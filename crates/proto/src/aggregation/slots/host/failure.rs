@@ -27,8 +27,8 @@ impl<D: Dialect> SlotHost<D> {
             self.recovery.forget(idx as u16);
         }
         self.queue.clear();
-        if let Some(window) = &mut self.window {
-            window.clear();
+        if let Some(gate) = &mut self.gate {
+            gate.clear();
         }
         self.question = None;
     }

@@ -10,12 +10,12 @@
 mod epochs;
 mod failure;
 mod prefetch;
+mod send_gate;
 mod transmit;
-mod window;
 
 pub use self::epochs::Epochs;
-pub use self::window::SendWindow;
-use self::window::Window;
+use self::send_gate::SendGate;
+pub use self::send_gate::SendWindow;
 use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
@@ -63,8 +63,8 @@ pub struct SlotHost<D: Dialect> {
     queue: SendQueue,
     /// The host's own order, if it does not send blocks in the order of the tensor.
     epochs: Option<Box<Epochs>>,
-    /// The window, if fewer blocks may be under way than the pool has slots.
-    window: Option<Box<Window>>,
+    /// Holds blocks back, if fewer may be under way than the pool has slots.
+    gate: Option<Box<SendGate>>,
     recovery: Recovery,
     /// The slot that the host asks about.
     question: Option<u16>,
@@ -102,7 +102,7 @@ impl<D: Dialect> SlotHost<D> {
             slots: (0..job.slots).map(slot).collect(),
             dialect,
             epochs,
-            window: measures.then(|| Box::new(Window::new(job, Self::HEADER_LEN))),
+            gate: measures.then(|| Box::new(SendGate::new(job, Self::HEADER_LEN))),
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
@@ -122,7 +122,7 @@ impl<D: Dialect> SlotHost<D> {
         };
         slot.stage = slot.agreement.begin(op, slot.block, pool);
         slot.in_step = in_step;
-        let may_go = self.window.as_mut().is_none_or(|window| window.begin(slot.block));
+        let may_go = self.gate.as_mut().is_none_or(|gate| gate.begin(slot.block));
         if may_go {
             self.queue.push(idx);
         }
@@ -130,8 +130,8 @@ impl<D: Dialect> SlotHost<D> {
 
     /// Sends blocks that no longer need to wait for the answers to others.
     fn release(&mut self) {
-        let (pool, Some(window)) = (self.slots.len() as u64, &mut self.window) else { return };
-        while let Some(block) = window.release() {
+        let (pool, Some(gate)) = (self.slots.len() as u64, &mut self.gate) else { return };
+        while let Some(block) = gate.release() {
             self.queue.push((block % pool) as u16);
         }
     }
@@ -139,9 +139,9 @@ impl<D: Dialect> SlotHost<D> {
     /// A lost packet is not under way (RFC 6675's pipe), whether it was lost here or at the rank that others wait for.
     /// In a quiet tree perhaps nothing was lost and some rank is only late.
     fn be_late(&mut self, idx: u16) {
-        let Some(window) = self.window.as_mut().filter(|_| !self.recovery.is_quiet(idx)) else { return };
+        let Some(gate) = self.gate.as_mut().filter(|_| !self.recovery.is_quiet(idx)) else { return };
         if !std::mem::replace(&mut self.slots[usize::from(idx)].is_late, true) {
-            window.ended();
+            gate.on_end();
             self.release();
         }
     }
@@ -151,11 +151,11 @@ impl<D: Dialect> SlotHost<D> {
         let slot = &mut self.slots[usize::from(idx)];
         slot.in_flight = false;
         let was_late = std::mem::take(&mut slot.is_late);
-        let (pool, Some(window)) = (self.slots.len() as u64, &mut self.window) else { return };
+        let (pool, Some(gate)) = (self.slots.len() as u64, &mut self.gate) else { return };
         if !was_late {
-            window.ended();
+            gate.on_end();
         }
-        window.advance(|block| self.slots[(block % pool) as usize].block > block);
+        gate.advance(|block| self.slots[(block % pool) as usize].block > block);
     }
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
@@ -222,8 +222,8 @@ impl<D: Dialect> SlotHost<D> {
         }
         slot.phase = slot.phase.wrapping_add(1);
         let took = self.recovery.answered(now, header.idx, &mut self.queue);
-        if let Some(window) = &mut self.window {
-            window.answered(now, took);
+        if let Some(gate) = &mut self.gate {
+            gate.on_answer(now, took);
         }
         self.end_phase(header.idx);
         self.go_on(header.idx);
@@ -360,8 +360,8 @@ impl<D: Dialect> Host for SlotHost<D> {
 
     fn metrics(&self) -> Vec<Metric> {
         let blocks =
-            |window: &Window| Metric::gauge("window_blocks", window.blocks().into(), "Blocks that may be under way.");
-        self.window.as_deref().map(blocks).into_iter().collect()
+            |gate: &SendGate| Metric::gauge("window_blocks", gate.window() as f64, "Blocks that may be under way.");
+        self.gate.as_deref().map(blocks).into_iter().collect()
     }
 
     fn state(&self) -> Option<&dyn HostState> {

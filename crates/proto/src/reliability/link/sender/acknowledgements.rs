@@ -3,7 +3,7 @@
 use super::super::seq::{WINDOW, expand};
 use super::super::wire::Ack;
 use super::{LATER_ARRIVALS, Sender, State};
-use crate::congestion::dctcp::Acked;
+use crate::congestion::{Ack as Acked, Controller, Loss, Progress};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::time::{Span, Time};
 
@@ -26,7 +26,7 @@ impl<I> Sender<I> {
         }
         self.limit = self.limit.max(limit);
         self.heard = true;
-        let full = self.on_its_way + LATER_ARRIVALS as usize >= self.window.packets();
+        let full = self.on_its_way as u64 + LATER_ARRIVALS >= self.congestion.window();
         let limited = full || !self.pacer.is_open(now);
         let rtt = self.handle_echo(now, ack);
         let mut fresh = 0;
@@ -55,9 +55,10 @@ impl<I> Sender<I> {
         if fresh > 0 {
             let newest = self.newest_arrived.map_or(0, |(transmission, _)| transmission);
             let next = self.next_transmission;
-            self.window.on_ack(Acked { packets: fresh, marked, newest, next, rtt, limited });
+            let progress = Progress::default();
+            self.congestion.on_ack(&Acked { now, packets: fresh, marked, newest, next, rtt, limited, progress });
         }
-        self.find_losses();
+        self.find_losses(now);
         Ok(())
     }
 
@@ -76,7 +77,10 @@ impl<I> Sender<I> {
             self.patience = (2 * self.patience).min(MAX_PATIENCE);
         }
         if sent_again {
-            self.window.on_verdict(last);
+            match last {
+                true => self.congestion.on_loss_confirmed(),
+                false => self.congestion.on_spurious(),
+            }
         }
         if last {
             self.note_arrival(transmission, sent_at);
@@ -117,7 +121,7 @@ impl<I> Sender<I> {
     }
 
     /// Finds lost packets: those sent so many transmissions, or a round trip, before a transmission that has arrived.
-    fn find_losses(&mut self) {
+    fn find_losses(&mut self, now: Time) {
         let Some((newest, newest_sent_at)) = self.newest_arrived else { return };
         while let Some(&(transmission, seq)) = self.order.front() {
             let current = self.entry(seq).filter(|sent| sent.transmission == transmission);
@@ -130,7 +134,7 @@ impl<I> Sender<I> {
                 }
                 self.lose(seq);
                 // The first packet in a series of losses is sent at once, though the window has just been cut.
-                self.probe |= self.window.on_loss(transmission, self.next_transmission);
+                self.probe |= self.congestion.on_loss(Loss { now, transmission, next: self.next_transmission });
             }
             self.order.pop_front();
         }

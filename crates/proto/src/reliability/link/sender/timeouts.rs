@@ -1,6 +1,7 @@
 //! What a sending end does when acknowledgements stay away.
 
 use super::{Sender, State};
+use crate::congestion::Controller;
 use crate::contract::time::Time;
 
 impl<I> Sender<I> {
@@ -44,7 +45,7 @@ impl<I> Sender<I> {
         self.forget(spent);
         let heard = std::mem::take(&mut self.heard);
         if self.timeouts > 1 && !heard {
-            self.window.on_silence();
+            self.congestion.on_timeout(now);
         }
     }
 

@@ -1,123 +1,64 @@
-//! The congestion window of one tree: figure 5, with its seven defects mended (`docs/protocols/panama.md`, *Windows*).
+//! A DCTCP that results alone clock, so that every rank has the same window: PANAMA's figure 5, with its seven defects
+//! mended (`docs/protocols/panama.md`, *Windows*).
 
-use std::hash::{Hash, Hasher};
-
+use super::{LEAST, RankSynchronous, RankSynchronousAlgorithm, ResultAck};
+use crate::congestion::bookkeeping::{CutGuard, MarkedShare, Real};
 use crate::congestion::dctcp::MARK_GAIN;
 
-/// The packets of a new window, and the least that marks leave of a window: a smaller window would never grow again.
-const FEWEST: f64 = 2.0;
+/// The algorithm as a value.
+pub const ALGORITHM: RankSynchronousAlgorithm = RankSynchronousAlgorithm {
+    name: "on",
+    follows_marks: true,
+    make: |capacity| Box::new(ResultClocked::new(capacity)),
+};
+
 /// The first threshold at which slow start ends.
 const THRESHOLD: f64 = 64.0;
 
 /// How many packets of one tree may be without a result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Window {
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub struct ResultClocked {
     /// `cwnd`.
-    packets: f64,
+    window: Real,
     /// `ssthresh`.
-    threshold: f64,
-    /// `alpha`: the moving average of the share of marked results.
-    marked_share: f64,
-    /// `rcvd_agg_packets`.
-    received: u32,
-    /// `ecn_count`.
-    marked: u32,
+    threshold: Real,
+    /// `alpha`, `rcvd_agg_packets` and `ecn_count`.
+    marks: MarkedShare,
     /// Results without a mark for which the window has not grown yet. Only packets sent after the last cut count.
     clean: u32,
-    /// VIDs below this one were sent before the last cut.
-    cut_before: u64,
-    /// The room of the accelerators, according to the last result.
-    cap: u16,
-    follows_marks: bool,
+    guard: CutGuard,
+    /// The capacity of the accelerators, according to the last result.
+    capacity: u16,
 }
 
-impl Hash for Window {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Window { packets, threshold, marked_share, received, marked, clean, cut_before, cap, follows_marks } = self;
-        (
-            packets.to_bits(),
-            threshold.to_bits(),
-            marked_share.to_bits(),
-            received,
-            marked,
-            clean,
-            cut_before,
-            cap,
-            follows_marks,
-        )
-            .hash(state);
-    }
-}
-
-impl Window {
-    /// The window of a tree that has sent nothing; accelerators have room for `cap`.
-    pub fn new(cap: u16, follows_marks: bool) -> Window {
-        let cap = cap.max(1);
-        let mut window = Window {
-            // Also without congestion control, since no result has told yet how much room accelerators have.
-            packets: FEWEST,
-            threshold: THRESHOLD,
-            marked_share: 1.0,
-            received: 0,
-            marked: 0,
+impl ResultClocked {
+    /// The window of a tree that has sent nothing.
+    pub fn new(capacity: u16) -> ResultClocked {
+        let mut window = ResultClocked {
+            window: Real(LEAST),
+            threshold: Real(THRESHOLD),
+            marks: MarkedShare::new(1.0),
             clean: 0,
-            cut_before: 0,
-            cap,
-            follows_marks,
+            guard: CutGuard::default(),
+            capacity: capacity.max(1),
         };
         window.bound();
         window
     }
 
-    /// The window in whole packets, at least 1.
-    pub fn packets(&self) -> u64 {
-        self.packets as u64
-    }
-
     /// The moving average of the share of marked results.
     pub fn marked_share(&self) -> f64 {
-        self.marked_share
-    }
-
-    /// The window, unrounded.
-    pub fn size(&self) -> f64 {
-        self.packets
-    }
-
-    /// The result of a VID has come: an implicit acknowledgement (§4.2.2).
-    pub fn on_result(&mut self, vid: u64, is_marked: bool, cap: u16) {
-        self.cap = cap.max(1);
-        if !self.follows_marks {
-            self.packets = self.cap.into();
-            return;
-        }
-        let is_fresh = vid >= self.cut_before;
-        self.received += 1;
-        self.marked += u32::from(is_marked);
-        self.clean += u32::from(is_fresh && !is_marked);
-        // The figure has `==`: then a round would never end if the window is fractional or a cap has cut it.
-        if u64::from(self.received) >= self.packets() {
-            self.end_round();
-        }
-        if is_marked && is_fresh {
-            self.cut(vid);
-        } else if is_fresh && self.packets >= self.threshold && u64::from(self.clean) >= self.packets() {
-            self.packets += 1.0;
-            self.clean = 0;
-        }
-        self.bound();
+        self.marks.average()
     }
 
     /// Ends a round: as many results as the window holds have come.
     fn end_round(&mut self) {
-        let share = f64::from(self.marked) / f64::from(self.received);
-        self.marked_share = self.marked_share * (1.0 - MARK_GAIN) + MARK_GAIN * share;
-        if self.marked == 0 && self.packets < self.threshold {
-            self.packets *= 2.0;
+        // The figure keeps `ecn_count`: then one mark would shrink every later window.
+        let was_marked = self.marks.end_round(MARK_GAIN) > 0.0;
+        if !was_marked && self.window < self.threshold {
+            self.window.0 *= 2.0;
             self.clean = 0;
         }
-        // The figure keeps `ecn_count`: then one mark would shrink every later window.
-        (self.received, self.marked) = (0, 0);
     }
 
     /// Cuts at the first mark of a queue. The figure waits for the end of the round, and does not grow in a round with
@@ -126,49 +67,74 @@ impl Window {
     fn cut(&mut self, vid: u64) {
         // A window's worth of packets is under way, and its marks belong to the queue that this cut answers. All ranks
         // see the same marks.
-        self.cut_before = vid + 1 + self.packets();
-        self.packets = (self.packets * (1.0 - self.marked_share / 2.0)).max(FEWEST);
-        self.threshold = self.packets;
+        self.guard.on_cut(vid + 1 + self.packets());
+        self.window.0 = (self.window.0 * (1.0 - self.marks.average() / 2.0)).max(LEAST);
+        self.threshold = self.window;
     }
 
-    /// The tree begins again at its first VID, so no network was filled: the window is as new, on all ranks.
-    pub fn begin(&mut self) {
-        *self = Window::new(self.cap, self.follows_marks);
+    /// The capacity may be smaller than `LEAST`, but a tree never stops.
+    fn bound(&mut self) {
+        self.window.0 = self.window.0.min(self.capacity.into()).max(1.0);
+    }
+}
+
+impl RankSynchronous for ResultClocked {
+    fn size(&self) -> f64 {
+        self.window.0
     }
 
-    /// The tree goes back: the window does what DCTCP's does after a timeout. Accelerators may have less room than
-    /// before.
-    pub fn on_rewind(&mut self) {
-        self.threshold = (self.packets / 2.0).max(FEWEST);
-        (self.packets, self.received, self.marked, self.clean, self.cut_before) = (FEWEST, 0, 0, 0, 0);
+    fn on_result(&mut self, result: ResultAck) {
+        let ResultAck { vid, is_marked, capacity } = result;
+        self.capacity = capacity.max(1);
+        let is_fresh = self.guard.covers(vid);
+        self.marks.count(1, is_marked.into());
+        self.clean += u32::from(is_fresh && !is_marked);
+        // The figure has `==`: then a round would never end if the window is fractional or the capacity has cut it.
+        if u64::from(self.marks.packets()) >= self.packets() {
+            self.end_round();
+        }
+        if is_marked && is_fresh {
+            self.cut(vid);
+        } else if is_fresh && self.window >= self.threshold && u64::from(self.clean) >= self.packets() {
+            self.window.0 += 1.0;
+            self.clean = 0;
+        }
         self.bound();
     }
 
-    /// The cap may lie below `FEWEST`, but a tree never stops.
-    fn bound(&mut self) {
-        self.packets = self.packets.min(self.cap.into()).max(1.0);
+    fn begin(&mut self) {
+        *self = ResultClocked::new(self.capacity);
+    }
+
+    /// The window does what DCTCP's does after a timeout. Accelerators may have less capacity than before.
+    fn on_rewind(&mut self) {
+        self.threshold.0 = (self.window.0 / 2.0).max(LEAST);
+        (self.window, self.clean, self.guard) = (Real(LEAST), 0, CutGuard::default());
+        self.marks.forget_round();
+        self.bound();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::dctcp::{Acked, CongestionWindow, WindowLimits};
+    use crate::congestion::dctcp::Dctcp;
+    use crate::congestion::{Ack, Controller, Limits};
     use crate::splitmix::splitmix64;
 
     /// A window, and the VID whose result is next.
     struct Bench {
-        window: Window,
+        window: ResultClocked,
         vid: u64,
     }
 
     impl Bench {
-        fn new(cap: u16) -> Bench {
-            Bench { window: Window::new(cap, true), vid: 0 }
+        fn new(capacity: u16) -> Bench {
+            Bench { window: ResultClocked::new(capacity), vid: 0 }
         }
 
-        fn result(&mut self, is_marked: bool, cap: u16) {
-            self.window.on_result(self.vid, is_marked, cap);
+        fn result(&mut self, is_marked: bool, capacity: u16) {
+            self.window.on_result(ResultAck { vid: self.vid, is_marked, capacity });
             self.vid += 1;
         }
 
@@ -240,21 +206,21 @@ mod tests {
     /// D7: §4.2.2 wants the window to match DCTCP's, so that both get the same share of a link. Here both see the same
     /// marks.
     #[test]
-    fn is_as_large_as_the_window_of_a_flow_under_dctcp_that_hears_the_same_marks() {
-        let limits = WindowLimits { initial: 2, min: 2, max: u32::MAX };
+    fn is_as_large_as_the_window_of_a_flow_under_dctcp_that_gets_the_same_marks() {
+        let limits = Limits { initial: 2, min: 2, max: u32::MAX };
         for (seed, one_in) in [(1u64, 500), (2, 200), (3, 100), (4, 50), (5, 20), (6, 10)] {
-            let (mut bench, mut flow) = (Bench::new(u16::MAX), CongestionWindow::new(limits));
+            let (mut bench, mut flow) = (Bench::new(u16::MAX), Dctcp::new(limits));
             let (mut job, mut peer) = (0.0, 0.0);
             for packet in 0..40_000u64 {
                 // Both stay in slow start until the first mark. In slow start they differ: the figure's window doubles
                 // once a window.
                 let is_marked = packet == 100 || packet > 100 && splitmix64(seed << 32 | packet).is_multiple_of(one_in);
                 bench.result(is_marked, u16::MAX);
-                let next = packet + 1 + flow.packets() as u64;
+                let next = packet + 1 + flow.window();
                 let marked = is_marked.into();
-                flow.on_ack(Acked { packets: 1, marked, newest: packet, next, rtt: None, limited: true });
+                flow.on_ack(&Ack { packets: 1, marked, newest: packet, next, limited: true, ..Ack::default() });
                 if packet > 10_000 {
-                    (job, peer) = (job + bench.window.size(), peer + flow.packets() as f64);
+                    (job, peer) = (job + bench.window.size(), peer + flow.window() as f64);
                 }
             }
             let share = job / peer;
@@ -263,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_cuts_at_once_also_below_what_was_received_and_the_window_goes_on() {
+    fn a_smaller_capacity_cuts_at_once_also_below_what_was_received_and_the_window_goes_on() {
         let mut bench = Bench::new(u16::MAX);
         bench.clear(62 + 20);
         bench.result(false, 5);
@@ -274,15 +240,15 @@ mod tests {
         }
         bench.result(false, u16::MAX);
         bench.clear(10);
-        assert!(bench.window.packets() > 5, "a cap that is lifted");
+        assert!(bench.window.packets() > 5, "a capacity that is lifted");
     }
 
     #[test]
-    fn a_cap_below_two_and_a_forged_one_of_nothing_leave_one_packet() {
-        for cap in [0, 1] {
-            let mut bench = Bench::new(cap);
+    fn a_capacity_below_two_and_a_forged_one_of_nothing_leave_one_packet() {
+        for capacity in [0, 1] {
+            let mut bench = Bench::new(capacity);
             assert_eq!(bench.window.packets(), 1);
-            bench.result(true, cap);
+            bench.result(true, capacity);
             assert_eq!(bench.window.packets(), 1);
         }
     }
@@ -295,17 +261,5 @@ mod tests {
         assert_eq!(bench.window.packets(), 2);
         bench.clear(2 + 4 + 8 + 16 + 32);
         assert_eq!(bench.window.packets(), 33, "from 32 on by one");
-    }
-
-    #[test]
-    fn without_congestion_control_the_window_is_the_cap() {
-        let mut window = Window::new(40, false);
-        assert_eq!(window.packets(), 2, "nobody has told yet what there is room for");
-        window.on_result(0, true, 30);
-        assert_eq!(window.packets(), 30);
-        window.on_rewind();
-        assert_eq!(window.packets(), 2, "there may be less room in the new epoch");
-        window.on_result(1, true, 20);
-        assert_eq!(window.packets(), 20);
     }
 }

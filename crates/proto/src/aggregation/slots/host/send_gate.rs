@@ -1,0 +1,215 @@
+//! Which blocks of a host are under way: as many as its window allows. The window is [`Measured`], because a pool that is right
+//! for a fast link fills the queues of a slow one.
+//!
+//! Blocks that must wait go in their order, and the oldest block without a result never waits. Each rank measures for
+//! itself. So the oldest block of the rank that is behind is under way at every rank that has not got its result, and
+//! no two ranks wait for each other.
+
+use std::collections::BTreeSet;
+
+use crate::congestion::measured::Measured;
+use crate::congestion::{Ack, Controller};
+use crate::contract::config::JobConfig;
+use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::time::{Span, Time};
+
+/// How many blocks hosts have under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendWindow {
+    /// As many as the path needs. The host measures that.
+    Measured,
+    /// The whole pool, as in the paper.
+    Pool,
+}
+
+impl SendWindow {
+    /// The option of protocols with slots.
+    pub const OPTION: OptionSpec = OptionSpec {
+        name: "window",
+        kind: Kind::Choice(&["measured", "pool"]),
+        default: "measured",
+        help: "a host has as many blocks under way as it measures that the path needs, or the whole pool as in the paper",
+    };
+    /// Simulations use pools that are chosen for their links, as in the paper.
+    pub const SIMULATED: (&str, &str) = (SendWindow::OPTION.name, "pool");
+
+    /// What was chosen.
+    pub fn chosen(options: &Options) -> SendWindow {
+        match options.choice(SendWindow::OPTION.name) {
+            "pool" => SendWindow::Pool,
+            _ => SendWindow::Measured,
+        }
+    }
+}
+
+/// The gate of one host, through which blocks go when the window allows it.
+#[derive(Clone, Hash)]
+pub struct SendGate {
+    controller: Measured,
+    under_way: u32,
+    /// The blocks that wait.
+    waiting: BTreeSet<u64>,
+    /// The oldest block without a result.
+    oldest: u64,
+}
+
+impl SendGate {
+    /// The gate of a job whose packets have headers of this length.
+    pub fn new(job: &JobConfig, header_len: usize) -> SendGate {
+        SendGate {
+            controller: Measured::new(header_len + job.payload_bytes(), job.slots.into()),
+            under_way: 0,
+            waiting: BTreeSet::new(),
+            oldest: 0,
+        }
+    }
+
+    /// Blocks that may be under way now.
+    pub fn window(&self) -> u64 {
+        self.controller.window()
+    }
+
+    fn is_open(&self) -> bool {
+        u64::from(self.under_way) < self.controller.window()
+    }
+
+    /// Begins a block that is ready to be sent. False if it must wait until [`SendGate::release`] names it.
+    pub fn begin(&mut self, block: u64) -> bool {
+        if block == self.oldest || (self.waiting.is_empty() && self.is_open()) {
+            self.under_way += 1;
+            return true;
+        }
+        self.waiting.insert(block);
+        self.controller.on_limited();
+        false
+    }
+
+    /// The next block that no longer needs to wait.
+    pub fn release(&mut self) -> Option<u64> {
+        let first = *self.waiting.first()?;
+        if !self.is_open() && first != self.oldest {
+            return None;
+        }
+        self.under_way += 1;
+        self.waiting.pop_first()
+    }
+
+    /// Notes that a block is no longer under way: it has its answer, or it was lost.
+    pub fn on_end(&mut self) {
+        self.under_way -= 1;
+        if self.under_way == 0 {
+            self.controller.on_idle();
+        }
+    }
+
+    /// Moves on to the oldest block that has no result.
+    pub fn advance(&mut self, has_result: impl Fn(u64) -> bool) {
+        while has_result(self.oldest) {
+            self.oldest += 1;
+        }
+    }
+
+    /// Notes an answer. `rtt` is the time since its packet was sent, if the packet was sent only once.
+    pub fn on_answer(&mut self, now: Time, rtt: Option<Span>) {
+        let limited = !self.waiting.is_empty();
+        self.controller.on_ack(&Ack { now, rtt, packets: 1, limited, ..Ack::default() });
+    }
+
+    /// Nothing is under way any more, and nothing waits.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+        self.under_way = 0;
+        self.controller.on_idle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::ids::{JobId, JobKey};
+
+    /// The gate of 1,000 slots of packets of 1,500 bytes. Its least is 64 blocks, and a queue has 500.
+    fn gate() -> SendGate {
+        let job = JobConfig {
+            job: JobId(1),
+            key: JobKey(1),
+            protocol: 1,
+            world: 2,
+            slots: 1000,
+            elements_per_packet: 367,
+            trees: 1,
+            levels: false,
+            options: Options::default(),
+        };
+        SendGate::new(&job, 32)
+    }
+
+    /// A path that answers after `trip`, or later if it gets more than `rate` packets a second.
+    fn send(gate: &mut SendGate, start: Time, packets: u64, trip: Span, rate: u64) -> Time {
+        let mut under_way = std::collections::VecDeque::new();
+        let (mut now, mut free_at) = (start, start);
+        for block in gate.oldest..gate.oldest + packets {
+            if gate.begin(block) {
+                free_at = free_at.max(now) + Span(1_000_000_000_000 / rate);
+                under_way.push_back((block, now, free_at + trip));
+            }
+        }
+        while let Some((block, sent_at, answer_at)) = under_way.pop_front() {
+            now = answer_at;
+            gate.on_answer(now, Some(now.since(sent_at)));
+            gate.on_end();
+            gate.advance(|oldest| oldest == block);
+            while let Some(next) = gate.release() {
+                free_at = free_at.max(now) + Span(1_000_000_000_000 / rate);
+                under_way.push_back((next, now, free_at + trip));
+            }
+        }
+        now
+    }
+
+    #[test]
+    fn begins_with_little_and_has_a_short_queue_at_most_on_short_paths() {
+        let mut gate = gate();
+        assert_eq!(gate.window(), 64);
+        let now = send(&mut gate, Time::ZERO, 10_000, Span::from_micros(50), 1_000_000);
+        assert_eq!(gate.window(), 500, "750 kB on a fast link");
+        let now = send(&mut gate, now, 10_000, Span::from_micros(50), 80_000);
+        assert!((300..=340).contains(&gate.window()), "4 ms of 1 Gbit/s, not {}", gate.window());
+        send(&mut gate, now, 10_000, Span::from_micros(50), 8_000);
+        assert!(gate.window() <= 128, "{} are enough at 0.1 Gbit/s", gate.window());
+    }
+
+    #[test]
+    fn has_two_round_trips_under_way_on_long_paths_also_where_the_path_grew_longer() {
+        let mut gate = gate();
+        let now = send(&mut gate, Time::ZERO, 10_000, Span::from_micros(50), 20_000);
+        assert!(gate.window() < 100);
+        send(&mut gate, now, 60_000, Span::from_millis(20), 20_000);
+        assert!(gate.window() >= 700, "40 ms of 20,000 packets a second, not {}", gate.window());
+    }
+
+    #[test]
+    fn what_waits_goes_in_the_order_of_blocks_and_the_oldest_never_waits() {
+        let mut gate = gate();
+        for block in (0..64).map(|block| block + 100) {
+            assert!(gate.begin(block));
+        }
+        assert!(!gate.begin(300) && !gate.begin(200));
+        assert_eq!(gate.release(), None, "no answer has come");
+        assert!(gate.begin(0), "the oldest");
+        gate.on_end();
+        gate.on_end();
+        assert_eq!((gate.release(), gate.release()), (Some(200), None));
+        gate.advance(|block| block < 300);
+        assert_eq!(gate.release(), Some(300), "now it is the oldest");
+    }
+
+    #[test]
+    fn a_small_tensor_changes_nothing() {
+        let mut gate = gate();
+        let now = send(&mut gate, Time::ZERO, 10_000, Span::from_micros(50), 1_000_000);
+        let now = send(&mut gate, now, 10, Span::from_micros(50), 1_000_000);
+        send(&mut gate, now, 100, Span::from_millis(10), 1_000);
+        assert_eq!(gate.window(), 500);
+    }
+}
