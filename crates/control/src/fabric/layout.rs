@@ -11,7 +11,7 @@ use super::file::{Balancing, FabricFile, FabricOperators};
 use super::queues::{Cable, Marks, Thresholds, cables};
 use super::topology::{Node, Shape, check_addresses, check_cabling, levels, node, number};
 use crate::admission::{JoinRequest, Limits, MAX_ELEMENTS_PER_PACKET, SharedMemory, SharedTooLarge};
-use crate::config::{ConfigError, OptionText, of_switches};
+use crate::config::{ConfigError, OptionText, SwitchConfigFile, of_switches};
 use crate::quantity::Bytes;
 use crate::routes::{Cabling, Port};
 use crate::trees::TreePlanner;
