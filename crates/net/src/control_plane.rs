@@ -342,7 +342,7 @@ impl ControlPlane {
                         for (request, _) in &mut ranks {
                             request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, here));
                         }
-                        let join = ParentJoin { name, number: question, ranks, most_slots, switches };
+                        let join = ParentJoin { name, number: sequence, ranks, most_slots, switches };
                         parent_client.join(join, self.shard_addrs());
                     }
                 }

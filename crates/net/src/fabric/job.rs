@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
-use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::ids::NodeId;
 
 use crate::shard::JobInstall;
 
