@@ -11,7 +11,6 @@ use tributary_proto::protocols;
 use tributary_proto::switch_options::SwitchOptions;
 
 use crate::admission::job_shape::JobShape;
-use crate::admission::limits::Limits;
 use crate::trees::Tree;
 use crate::wording::HumanBytes;
 
@@ -99,11 +98,16 @@ impl UsedMemory {
         self.everywhere.saturating_add(self.divided).saturating_add(most.unwrap_or(0))
     }
 
-    /// Memory and what is used of it: of the fullest of the switches that are like most, and of each other switch.
-    pub(crate) fn by_switch<'a>(&'a self, limits: &'a Limits) -> impl Iterator<Item = (u64, u64)> + 'a {
-        let usual = (limits.memory_bytes, self.most_of(|node| !limits.memory_at.contains_key(node)));
-        let other = |(&node, &memory)| (memory, self.of(node, memory < limits.memory_bytes));
-        [usual].into_iter().chain(limits.memory_at.iter().map(other))
+    /// Memory and what is used of it: of the fullest of the switches with the usual memory, and of each switch with other
+    /// memory.
+    pub(crate) fn by_switch<'a>(
+        &'a self,
+        usual: u64,
+        other: &'a BTreeMap<NodeId, u64>,
+    ) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let fullest = (usual, self.most_of(|node| !other.contains_key(node)));
+        let others = other.iter().map(move |(&node, &memory)| (memory, self.of(node, memory < usual)));
+        [fullest].into_iter().chain(others)
     }
 }
 

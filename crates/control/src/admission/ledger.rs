@@ -126,7 +126,7 @@ impl<'a> Ledger<'a> {
         // A machine that jobs share is at every switch. Other jobs do without the small ones.
         let counts = |(memory, _): &(u64, u64)| protocol.shared.is_some() || *memory >= self.limits.memory_bytes;
         let left = |(memory, used): (u64, u64)| (memory.saturating_sub(used.saturating_add(shared)), memory);
-        let lefts = used.by_switch(self.limits).filter(counts).map(left);
+        let lefts = used.by_switch(self.limits.memory_bytes, &self.limits.memory_at).filter(counts).map(left);
         let (switch, total) = lefts.min().expect("most switches are like most");
         let quota = self.limits.quota(who.name).and_then(|quota| {
             let same = self.jobs.iter().filter(|job| job.name.matches(&quota.jobs));
@@ -198,7 +198,9 @@ impl<'a> Ledger<'a> {
         let (mut stay, mut evicted) = (installed.clone(), Vec::new());
         let is_full = |stay: &SharedMachines| {
             let shared = self.limits.shared.bytes_of(stay.values());
-            later.by_switch(self.limits).any(|(memory, used)| used.saturating_add(shared) > memory)
+            later
+                .by_switch(self.limits.memory_bytes, &self.limits.memory_at)
+                .any(|(memory, used)| used.saturating_add(shared) > memory)
         };
         while is_full(&stay) {
             let is_idle = |protocol: &&&'static Protocol| newcomer != Some(**protocol) && !self.uses(protocol);
