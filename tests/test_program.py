@@ -202,7 +202,7 @@ WRONG_CALLS = {
     "wrong type": [*ONE_RANK, "--elements", "1", "--dtype", "f128"],
     "wrong operator": [*ONE_RANK, "--elements", "1", "--op", "norm"],
     "wrong timeout": [*ONE_RANK, "--elements", "1", "--timeout", "0s"],
-    "timeout without a unit": [*ONE_RANK, "--elements", "1", "--timeout", "30s"],
+    "timeout without a unit": [*ONE_RANK, "--elements", "1", "--timeout", "30"],
     "wrong port": ["status", "--switch", "127.0.0.1:99999"],
     "wrong address": ["switch", "--listen", "everywhere"],
 }

@@ -110,7 +110,7 @@ def test_queues_links_and_switches_are_seen_over_time() -> None:
     sent = result.frame("samples").groupby("link")["utilisation"].sum() * 2e-6
     np.testing.assert_allclose(sent, result.links["utilisation"] * result.seconds, atol=2e-6)
     titles = [axis.get_title() for axis in result.plot().axes]
-    assert "Fullest queue of each place over time" in titles
+    assert "Fullest queue of each group of links over time" in titles
 
 
 def test_parquet_is_what_pandas_reads(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_worker_that_is_hit_in_the_middle_is_named_on_every_other_rank(
 ) -> None:
     place = (4, daemon.address, job, 200_000, protocol, timeout)
     others = [workers.submit(rank.bereaved, number, *place) for number in (0, 2)]
-    flags = ("--protocol", protocol, "--timeout", str(timeout))
+    flags = ("--protocol", protocol, "--timeout", f"{timeout}s")
     victim, shell = (worker(daemon, job, number, 4, *flags) for number in (1, 3))
     # The ring does not pass through the switch: it sees only that the job runs.
     program.await_job(daemon, job, lambda entry: entry["state"] == "running")

@@ -30,7 +30,7 @@ use tributary_proto::switch_options::SwitchOptions;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 use tributary_sim::config::Config;
 use tributary_sim::experiment;
-use tributary_sim::net::{Happening, TraceEvent, Tracer};
+use tributary_sim::net::{PacketEvent, TraceEvent, Tracer};
 
 const SLOTS: u16 = 16;
 const ELEMENTS_PER_PACKET: u16 = 64;
@@ -298,7 +298,7 @@ struct Noted(Arc<Mutex<Uses>>, usize);
 
 impl Tracer for Noted {
     fn record(&mut self, event: &TraceEvent, payload: &[u8]) {
-        let from_host = event.what == Happening::Made && event.packet.src.index() < self.1;
+        let from_host = event.kind == PacketEvent::Created && event.packet.src.index() < self.1;
         if from_host && payload.len() >= HEADER_LEN && payload[4] >= 16 {
             note(&mut self.0.lock().unwrap(), event.packet.src.index(), payload, usize::from(event.packet.bytes));
         }

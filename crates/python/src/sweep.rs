@@ -160,8 +160,7 @@ impl Sweep {
 #[pyfunction]
 pub fn run_point(py: Python<'_>, order: &str) -> PyResult<String> {
     let order: WorkOrder = serde_json::from_str(order).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let finished =
-        py.detach(|| order.carry_out()).map_err(|sentence| errors::of_simulation(py, sentence.to_string()))?;
+    let finished = py.detach(|| order.run()).map_err(|sentence| errors::of_simulation(py, sentence.to_string()))?;
     json(&finished)
 }
 

@@ -9,7 +9,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
-use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::engine::{JobPlan, Settings, Simulation};
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
 
@@ -30,7 +30,7 @@ fn main() {
     let mut sim = Simulation::new(leaf_spine(32, 32, 32, spec, spec, Span::from_nanos(300)), Settings::default());
     let installed = sim.install(JobPlan {
         density_ppm: None,
-        own: None,
+        custom_op: None,
         name: "allreduce".into(),
         protocol,
         options: protocol.options.defaults(),
@@ -58,7 +58,7 @@ fn main() {
         sim.fabric.hops(),
         cpu,
         resident_kib(),
-        job.is_complete() && job.complaints.is_empty(),
+        job.is_complete() && job.errors.is_empty(),
         end * 1e6,
         f64::from(1 << 25) / end / 1e9,
     );

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_sim::driver::{Settings, Simulation};
+use tributary_sim::engine::{Settings, Simulation};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};

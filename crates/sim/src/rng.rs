@@ -1,5 +1,5 @@
 //! Random numbers whose streams never change: xoshiro256++ (Blackman and Vigna, 2019), with one generator for each
-//! purpose and thing, so that no draw shifts another's sequence.
+//! purpose and subject, so that no draw shifts another's sequence.
 
 /// The purpose of a generator. The numbers are part of the streams: never change one, and add new ones at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub enum Purpose {
     LinkFaults = 5,
     /// The permutation of a permutation workload.
     Permutation = 6,
-    /// The worlds of swarm tests.
-    World = 7,
-    /// A host's own delays (operating system noise, start offsets).
+    /// The scenarios of swarm tests.
+    Scenario = 7,
+    /// Operating system noise and start offsets of a host.
     HostNoise = 8,
     /// A job's key.
     Keys = 9,
@@ -38,7 +38,7 @@ pub enum Purpose {
 pub struct Rng([u64; 4]);
 
 impl Rng {
-    /// The generator of one purpose for one thing (a node, a link, a job).
+    /// The generator of one purpose for one subject (a node, a link, a job).
     pub fn new(seed: u64, purpose: Purpose, which: u64) -> Rng {
         let mut state = seed ^ mix(purpose as u64 ^ mix(which));
         Rng(std::array::from_fn(|_| {
@@ -110,7 +110,7 @@ impl Rng {
         }
     }
 
-    /// A permutation of `0..n` that leaves no number at its place (Sattolo); `n` is at least 2.
+    /// A permutation of `0..n` without fixed points (Sattolo); `n` is at least 2.
     pub fn derangement(&mut self, n: usize) -> Vec<u32> {
         let mut items: Vec<u32> = (0..n as u32).collect();
         for end in (1..n).rev() {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn things_have_streams_of_their_own() {
+    fn subjects_have_independent_streams() {
         let first = |purpose, which| Rng::new(7, purpose, which).bits();
         assert_ne!(first(Purpose::Paths, 0), first(Purpose::Paths, 1));
         assert_ne!(first(Purpose::Paths, 0), first(Purpose::Placement, 0));
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn a_derangement_moves_every_number() {
         let mut rng = Rng::new(3, Purpose::Permutation, 0);
-        let mut places = rng.derangement(100);
-        assert!(places.iter().enumerate().all(|(place, &number)| place != number as usize));
-        places.sort_unstable();
-        assert_eq!(places, (0..100).collect::<Vec<_>>());
+        let mut permuted = rng.derangement(100);
+        assert!(permuted.iter().enumerate().all(|(index, &number)| index != number as usize));
+        permuted.sort_unstable();
+        assert_eq!(permuted, (0..100).collect::<Vec<_>>());
     }
 }

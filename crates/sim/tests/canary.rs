@@ -2,7 +2,7 @@
 
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::config::Config;
-use tributary_sim::driver::Simulation;
+use tributary_sim::engine::Simulation;
 use tributary_sim::experiment::build;
 
 /// A leaf-spine fabric with a job on all of its hosts.
@@ -27,13 +27,13 @@ fn adaptive(least: &str, most: &str) -> String {
 
 const SMALL: &str = "{ leaves = 4, spines = 4, hosts_per_leaf = 4 }";
 
-/// Runs a file to its end; every sum must be right, and once all leases are over nothing may be held.
+/// Runs a file to its end; every sum must be right, and once all leases are over no slot may be in use.
 fn run(text: &str) -> Simulation {
     let config = Config::parse(text).unwrap();
     let mut sim = build(&config).unwrap();
     assert!(sim.run_until_finished(Time::ZERO + config.end.0), "not finished\n{text}");
     for job in sim.traffic.jobs.all() {
-        assert!(job.is_complete() && job.complaints.is_empty(), "{:?}\n{text}", job.complaints);
+        assert!(job.is_complete() && job.errors.is_empty(), "{:?}\n{text}", job.errors);
     }
     sim.run(sim.fabric.now + Span::from_millis(20));
     for (switch, shared) in sim.shared() {
@@ -43,7 +43,7 @@ fn run(text: &str) -> Simulation {
 }
 
 fn sent_again(sim: &Simulation) -> u64 {
-    sim.traffic.seats.iter().map(|seat| seat.machine.stats().retransmissions).sum()
+    sim.traffic.endpoints.iter().map(|endpoint| endpoint.machine.stats().retransmissions).sum()
 }
 
 #[test]
@@ -81,11 +81,11 @@ fn losses_doubles_and_strays_change_nothing() {
 }
 
 #[test]
-fn switches_that_die_and_come_back_cost_only_what_they_held() {
+fn switches_that_die_and_come_back_cost_only_their_own_state() {
     for switch in [0, 3, 4, 7] {
         let faults = format!("[[fault]]\nat = \"30 us\"\nuntil = \"2 ms\"\ndead = \"switch {switch}\"");
         let sim = run(&file(SMALL, "", "tensor = \"1 MiB\"\ntype = \"i32\"\nslots = 64", &faults));
-        let reissues: u64 = sim.traffic.seats.iter().map(|seat| seat.machine.stats().reissues).sum();
+        let reissues: u64 = sim.traffic.endpoints.iter().map(|endpoint| endpoint.machine.stats().reissues).sum();
         // A window, issued again a few times while the switch is dead.
         assert!(reissues <= 64 * 4, "{reissues} of 1024 blocks");
     }

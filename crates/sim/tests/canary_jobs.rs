@@ -13,11 +13,11 @@ use tributary_proto::contract::switch::{
 };
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::engine::{JobPlan, Settings, Simulation};
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, Rate};
 
-/// Canary, with switches that write down which jobs they were told of.
+/// Canary, with switches that write down which jobs were installed.
 static SPY: Protocol = Protocol {
     code: PROTOCOL.code,
     name: PROTOCOL.name,
@@ -30,7 +30,7 @@ static SPY: Protocol = Protocol {
     numbers: PROTOCOL.numbers,
     can: PROTOCOL.can,
     can_sparse: None,
-    // What a job is admitted with: so that it can be told apart from nothing.
+    // What a job is admitted with: a value that differs from the default.
     memory: |shape| 100 * u64::from(shape.children) + u64::from(shape.slots),
     host: PROTOCOL.host,
     switch: None,
@@ -51,7 +51,7 @@ static SPY: Protocol = Protocol {
     tree_of: |_, _| None,
 };
 
-static TOLD: Mutex<Vec<(NodeId, SharedJob)>> = Mutex::new(Vec::new());
+static INSTALLED: Mutex<Vec<(NodeId, SharedJob)>> = Mutex::new(Vec::new());
 
 struct Spy {
     node: NodeId,
@@ -81,7 +81,7 @@ impl Switch for Spy {
 
 impl SharedSwitch for Spy {
     fn add_job(&mut self, plan: &SharedJob) {
-        TOLD.lock().unwrap().push((self.node, plan.clone()));
+        INSTALLED.lock().unwrap().push((self.node, plan.clone()));
         self.canary.add_job(plan);
     }
     fn remove_job(&mut self, job: JobId) {
@@ -97,7 +97,7 @@ impl SharedSwitch for Spy {
 
 fn plan(members: [u32; 3], roots: Vec<u32>) -> JobPlan {
     JobPlan {
-        own: None,
+        custom_op: None,
         density_ppm: None,
         name: "job".into(),
         protocol: &SPY,
@@ -116,7 +116,7 @@ fn plan(members: [u32; 3], roots: Vec<u32>) -> JobPlan {
 }
 
 #[test]
-fn every_switch_is_told_of_each_job_once_with_its_members_ports_trees_and_share() {
+fn every_switch_gets_each_job_once_with_its_members_ports_trees_and_share() {
     let spec =
         LinkSpec { rate: Rate(100_000_000_000), delay: Span::from_micros(1), queue_bytes: 1 << 20, mark_bytes: None };
     // Hosts 0 to 3, two on each of the leaves 4 and 5 (switches 0 and 1); above them the spines 6 and 7.
@@ -124,12 +124,13 @@ fn every_switch_is_told_of_each_job_once_with_its_members_ports_trees_and_share(
     sim.install(plan([0, 1, 2], Vec::new())).unwrap();
     sim.install(plan([3, 0, 2], vec![3])).unwrap();
     assert!(!sim.run(Time(u64::MAX)), "nothing is left to happen");
-    assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.complaints.is_empty()));
+    assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.errors.is_empty()));
 
-    let told = TOLD.lock().unwrap();
-    let whom: Vec<(u32, u16)> = told.iter().map(|(node, plan)| (node.0, plan.job.job.0)).collect();
-    assert_eq!(whom, [(4, 1), (5, 1), (6, 1), (7, 1), (4, 2), (5, 2), (6, 2), (7, 2)]);
-    let at = |node: u32, job: u16| &told.iter().find(|(told, plan)| (told.0, plan.job.job.0) == (node, job)).unwrap().1;
+    let installed = INSTALLED.lock().unwrap();
+    let jobs_at: Vec<(u32, u16)> = installed.iter().map(|(node, plan)| (node.0, plan.job.job.0)).collect();
+    assert_eq!(jobs_at, [(4, 1), (5, 1), (6, 1), (7, 1), (4, 2), (5, 2), (6, 2), (7, 2)]);
+    let at =
+        |node: u32, job: u16| &installed.iter().find(|(at, plan)| (at.0, plan.job.job.0) == (node, job)).unwrap().1;
     let first = at(4, 1);
     assert_eq!((first.job.world, first.job.slots), (3, 16));
     assert_eq!(*first.fabric.hosts, [0, 1, 2].map(NodeId));

@@ -120,8 +120,8 @@ fn the_size_of_a_capture_is_known_before_it_is_written() {
     let file = capture();
     let size = pcapng_size(simulation(), Time(u64::MAX), u64::MAX).unwrap();
     assert_eq!(size, PcapngSize { bytes: file.len() as u64, packets: read(&file).1.len() as u64, until: None });
-    let part = pcapng_size(simulation(), Time(u64::MAX), 100).unwrap();
-    assert!(part.until.is_some() && part.packets > 10 && part.bytes < size.bytes, "{part:?}");
+    let partial = pcapng_size(simulation(), Time(u64::MAX), 100).unwrap();
+    assert!(partial.until.is_some() && partial.packets > 10 && partial.bytes < size.bytes, "{partial:?}");
 }
 
 #[test]

@@ -7,9 +7,9 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
-use tributary_sim::driver::{Complaint, Settings, Simulation, Wrong};
+use tributary_sim::engine::{JobError, JobErrorKind, Settings, Simulation};
 use tributary_sim::experiment::build;
-use tributary_sim::net::{Happening, LossCause, Packet, PayloadId, TraceEvent, Tracer};
+use tributary_sim::net::{LossCause, Packet, PacketEvent, PayloadId, TraceEvent, Tracer};
 use tributary_sim::topology::{Graph, star};
 use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
 
@@ -63,12 +63,12 @@ fn checkers_accept_what_is_right() {
 
 #[test]
 fn checkers_find_a_packet_that_appears_from_nowhere() {
-    let without: Vec<TraceEvent> = trace().into_iter().filter(|event| event.what != Happening::Made).collect();
+    let without: Vec<TraceEvent> = trace().into_iter().filter(|event| event.kind != PacketEvent::Created).collect();
     assert!(judge(&without)[0].contains("was not where this happened"));
 }
 
 #[test]
-fn checkers_find_a_packet_that_is_taken_twice() {
+fn checkers_find_a_packet_that_is_delivered_twice() {
     let mut twice = trace();
     twice.push(*twice.last().unwrap());
     assert!(judge(&twice)[0].contains("was not where this happened"));
@@ -77,7 +77,7 @@ fn checkers_find_a_packet_that_is_taken_twice() {
 #[test]
 fn checkers_find_a_link_that_is_too_fast() {
     let fast = changed(|_, event| {
-        if let Happening::Joined { link: LinkId(0), end, .. } = &mut event.what {
+        if let PacketEvent::Enqueued { link: LinkId(0), end, .. } = &mut event.kind {
             end.0 -= 1000;
         }
     });
@@ -87,13 +87,13 @@ fn checkers_find_a_link_that_is_too_fast() {
 #[test]
 fn checkers_find_packets_that_overtake() {
     let arrivals: Vec<usize> = (0..trace().len())
-        .filter(|&index| matches!(trace()[index].what, Happening::Arrived { link: LinkId(0) }))
+        .filter(|&index| matches!(trace()[index].kind, PacketEvent::Arrived { link: LinkId(0) }))
         .collect();
     let packets: Vec<Packet> = arrivals.iter().map(|&index| trace()[index].packet).collect();
     let swapped = changed(|index, event| {
-        if let Some(place) = arrivals.iter().position(|&arrival| arrival == index) {
+        if let Some(index) = arrivals.iter().position(|&arrival| arrival == index) {
             let arrival = event.packet.arrival;
-            event.packet = Packet { arrival, ..packets[[1, 0, 2][place]] };
+            event.packet = Packet { arrival, ..packets[[1, 0, 2][index]] };
         }
     });
     assert!(judge(&swapped).iter().any(|what| what.contains("overtakes")), "{:?}", judge(&swapped));
@@ -107,22 +107,22 @@ fn checkers_find_a_queue_that_is_too_full() {
     for serial in 0..5 {
         let packet = Packet { src: NodeId(2), serial, ..first };
         let start = Time(u64::from(serial) * 800_000);
-        let at = TraceEvent { time: Time(0), node: NodeId(2), what: Happening::Made, packet };
+        let at = TraceEvent { time: Time(0), node: NodeId(2), kind: PacketEvent::Created, packet };
         full.push(at);
         let end = start + Span(800_000);
-        full.push(TraceEvent { what: Happening::Joined { link: LinkId(3), start, end }, ..at });
+        full.push(TraceEvent { kind: PacketEvent::Enqueued { link: LinkId(3), start, end }, ..at });
     }
     assert!(judge(&full)[0].contains("the queue holds 3000"), "{:?}", judge(&full));
 }
 
 #[test]
 fn checkers_find_a_packet_that_vanishes() {
-    let kept: Vec<TraceEvent> = trace().into_iter().filter(|event| event.what != Happening::Taken).collect();
+    let kept: Vec<TraceEvent> = trace().into_iter().filter(|event| event.kind != PacketEvent::Delivered).collect();
     assert_eq!(judge_whole(&graph(), &kept), (vec![], 3));
 }
 
 #[test]
-fn checkers_find_a_packet_that_is_made_in_anothers_name() {
+fn checkers_find_a_packet_that_is_created_in_anothers_name() {
     let forged = changed(|index, event| {
         if index == 0 {
             event.node = NodeId(1);
@@ -137,7 +137,7 @@ fn checkers_find_two_packets_on_one_link_at_a_time() {
     let both: Vec<TraceEvent> = trace()
         .into_iter()
         .map(|mut event| {
-            if let Happening::Joined { link: LinkId(0), start, end } = &mut event.what {
+            if let PacketEvent::Enqueued { link: LinkId(0), start, end } = &mut event.kind {
                 second += 1;
                 if second == 2 {
                     (start.0, end.0) = (start.0 - 400_000, end.0 - 400_000);
@@ -152,7 +152,7 @@ fn checkers_find_two_packets_on_one_link_at_a_time() {
 #[test]
 fn checkers_find_a_packet_that_comes_out_too_early() {
     let early = changed(|_, event| {
-        if matches!(event.what, Happening::Arrived { link: LinkId(0) }) {
+        if matches!(event.kind, PacketEvent::Arrived { link: LinkId(0) }) {
             (event.time.0, event.packet.arrival.0) = (event.time.0 - 10, event.packet.arrival.0 - 10);
         }
     });
@@ -160,13 +160,13 @@ fn checkers_find_a_packet_that_comes_out_too_early() {
 }
 
 #[test]
-fn checkers_find_a_loss_where_there_is_room() {
+fn checkers_find_a_loss_at_a_queue_that_is_not_full() {
     let mut lost = trace();
-    let arrival = lost.iter().position(|event| matches!(event.what, Happening::Arrived { link: LinkId(0) })).unwrap();
+    let arrival = lost.iter().position(|event| matches!(event.kind, PacketEvent::Arrived { link: LinkId(0) })).unwrap();
     let cause = LossCause::QueueFull;
-    let what = Happening::Lost { link: Some(LinkId(3)), cause };
-    lost.insert(arrival + 1, TraceEvent { what, ..lost[arrival] });
-    assert!(judge(&lost)[0].contains("lost for want of room where 1000 bytes fit"), "{:?}", judge(&lost));
+    let kind = PacketEvent::Lost { link: Some(LinkId(3)), cause };
+    lost.insert(arrival + 1, TraceEvent { kind, ..lost[arrival] });
+    assert!(judge(&lost)[0].contains("lost to a full queue that holds only 1000 bytes"), "{:?}", judge(&lost));
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn checkers_find_a_mark_that_is_missing() {
     for serial in 0..3 {
         let packet = Packet { src: NodeId(2), serial, ..first };
         let (start, end) = (Time(u64::from(serial) * 800_000), Time(u64::from(serial + 1) * 800_000));
-        let at = TraceEvent { time: Time(0), node: NodeId(2), what: Happening::Made, packet };
-        unmarked.extend([at, TraceEvent { what: Happening::Joined { link: LinkId(3), start, end }, ..at }]);
+        let at = TraceEvent { time: Time(0), node: NodeId(2), kind: PacketEvent::Created, packet };
+        unmarked.extend([at, TraceEvent { kind: PacketEvent::Enqueued { link: LinkId(3), start, end }, ..at }]);
     }
     assert_eq!(judge_whole(&graph, &unmarked).0, ["2000 bytes wait, and it is not marked"]);
 }
@@ -204,7 +204,7 @@ struct First(Arc<Mutex<Option<PayloadId>>>);
 impl Tracer for First {
     fn record(&mut self, event: &TraceEvent, _payload: &[u8]) {
         // Shorter ones carry no vector.
-        if event.what == Happening::Made && event.packet.bytes > 1000 {
+        if event.kind == PacketEvent::Created && event.packet.bytes > 1000 {
             self.0.lock().unwrap().get_or_insert(event.packet.payload);
         }
     }
@@ -228,7 +228,7 @@ fn fingerprints_find_a_contribution_that_is_not_what_was_sent() {
         bytes[last] ^= 1;
         simulation.run_until_finished(Time(1_000_000_000_000));
         let job = &simulation.traffic.jobs.all()[0];
-        let wrong = |complaint: &&Complaint| matches!(complaint.what, Wrong::Sum(_));
-        assert!(job.complaints.iter().filter(wrong).count() > 0, "{protocol}: {:?}", job.complaints);
+        let wrong = |error: &&JobError| matches!(error.kind, JobErrorKind::WrongSum(_));
+        assert!(job.errors.iter().filter(wrong).count() > 0, "{protocol}: {:?}", job.errors);
     }
 }

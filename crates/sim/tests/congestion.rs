@@ -48,7 +48,7 @@ fn two_flows_under_swift_share_a_link_and_hold_the_queue_at_the_target_delay() {
     sim.start_flow(NodeId(1), NodeId(3), 1 << 40).unwrap();
     sim.run(Time::ZERO + Span::from_millis(200));
     let middle = LinkId(8);
-    let sent = |sim: &tributary_sim::driver::Simulation| {
+    let sent = |sim: &tributary_sim::engine::Simulation| {
         [NodeId(0), NodeId(1)].map(|host| sim.fabric.counters(sim.fabric.port(host, 0)).bytes as f64)
     };
     let before = sent(&sim);

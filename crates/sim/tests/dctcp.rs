@@ -2,7 +2,7 @@
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_sim::driver::{Settings, Simulation};
+use tributary_sim::engine::{Settings, Simulation};
 use tributary_sim::net::LossCause;
 use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
 use tributary_sim::topology::{dumbbell, leaf_spine, star};
@@ -104,7 +104,7 @@ fn one_flows_window_is_a_sawtooth_of_the_papers_height_and_period() {
     let (mut windows, mut falls) = (Vec::new(), 0);
     for _ in 0..10_000 {
         net.advance(Span::from_micros(10));
-        let window = net.sim.endpoint(NodeId(0)).unwrap().window(0).unwrap() as f64;
+        let window = net.sim.transport(NodeId(0)).unwrap().window(0).unwrap() as f64;
         falls += u32::from(windows.last().is_some_and(|&last| window < last - 2.0));
         windows.push(window);
     }
@@ -128,11 +128,11 @@ fn one_flow_fills_the_bottleneck() {
     let bytes = 500_000_000;
     net.sim.start_flow(NodeId(0), NodeId(1), bytes);
     assert!(net.sim.run_until_finished(Time(u64::MAX)));
-    let seconds = net.sim.endpoint(NodeId(1)).unwrap().arrived()[0].at.as_secs_f64();
+    let seconds = net.sim.transport(NodeId(1)).unwrap().arrived()[0].at.as_secs_f64();
     let ideal = bytes as f64 / DATA * PACKET as f64 * 8.0 / 10e9 + 50e-6;
     println!("500 MB in {seconds:.6} s, at full rate {ideal:.6} s");
     assert!((seconds / ideal - 1.0).abs() < 0.01, "{seconds} s, {ideal} s at full rate");
-    assert_eq!(net.sim.endpoint(NodeId(0)).unwrap().retransmissions(), 0);
+    assert_eq!(net.sim.transport(NodeId(0)).unwrap().retransmissions(), 0);
 }
 
 #[test]
@@ -182,9 +182,9 @@ fn an_incast_that_overflows_the_queue_arrives_whole() {
     assert!(sim.run_until_finished(Time(u64::MAX)));
     let into = sim.fabric.port(NodeId(0), 0).reverse();
     let lost = sim.fabric.counters(into).losses[LossCause::QueueFull as usize];
-    let again: u64 = (1..=40).map(|host| sim.endpoint(NodeId(host)).unwrap().retransmissions()).sum();
+    let again: u64 = (1..=40).map(|host| sim.transport(NodeId(host)).unwrap().retransmissions()).sum();
     assert!(lost > 0 && again >= lost, "{lost} lost, {again} sent again");
-    assert_eq!(sim.endpoint(NodeId(0)).unwrap().arrived().len(), 40);
+    assert_eq!(sim.transport(NodeId(0)).unwrap().arrived().len(), 40);
     assert_eq!(sim.fabric.payloads.in_use(), 0, "nothing is left in the network");
 }
 
@@ -211,7 +211,7 @@ fn poisson_arrivals_finish_after_their_end_and_repeat_with_their_seed() {
         };
         group.sources(seed, 0).into_iter().for_each(|(host, source)| sim.add_flow_source(host, source));
         assert!(sim.run_until_finished(Time(u64::MAX)));
-        let ends = || (0..16).filter_map(|host| sim.endpoint(NodeId(host)));
+        let ends = || (0..16).filter_map(|host| sim.transport(NodeId(host)));
         let started: usize = ends().map(|end| end.started().len()).sum();
         let arrived: usize = ends().map(|end| end.arrived().len()).sum();
         assert_eq!(started, arrived);

@@ -68,11 +68,11 @@ fn config(table: &Table) -> Result<Config, String> {
     Config::parse(&toml::to_string(table).unwrap()).map_err(|error| error.to_string())
 }
 
-fn place<'a>(table: &'a mut Table, path: &[&str]) -> &'a mut Table {
+fn table_at<'a>(table: &'a mut Table, path: &[&str]) -> &'a mut Table {
     let Some((first, rest)) = path.split_first() else { return table };
     match table.get_mut(*first) {
-        Some(Value::Table(inner)) => place(inner, rest),
-        Some(Value::Array(list)) => place(list[0].as_table_mut().unwrap(), &rest[1..]),
+        Some(Value::Table(inner)) => table_at(inner, rest),
+        Some(Value::Array(list)) => table_at(list[0].as_table_mut().unwrap(), &rest[1..]),
         _ => panic!("{path:?} leads nowhere"),
     }
 }
@@ -80,7 +80,7 @@ fn place<'a>(table: &'a mut Table, path: &[&str]) -> &'a mut Table {
 /// The keys that the program takes in a section: it names them when it refuses another.
 fn keys(section: &str, path: &[&str]) -> BTreeSet<String> {
     let mut table = minimal(section);
-    place(&mut table, path).insert("no such key".into(), Value::Integer(1));
+    table_at(&mut table, path).insert("no such key".into(), Value::Integer(1));
     let refusal = config(&table).unwrap_err();
     let (_, expected) = refusal.split_once("expected").unwrap_or_else(|| panic!("{refusal}"));
     expected.split('`').skip(1).step_by(2).map(str::to_string).collect()
@@ -119,7 +119,7 @@ fn the_defaults_on_the_page_are_those_of_the_program() {
             let Some(value) = default.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) else { continue };
             let Ok(value) = toml::from_str::<Table>(&format!("value = {value}")) else { continue };
             let mut written = left_out.clone();
-            place(&mut written, path).insert(key.clone(), value["value"].clone());
+            table_at(&mut written, path).insert(key.clone(), value["value"].clone());
             assert_eq!(config(&written), config(&left_out), "{heading}: {key} = {default}");
             checked += 1;
         }
@@ -203,8 +203,8 @@ fn the_page_names_every_column_of_the_tables_and_no_other() {
     let mut listed: Vec<&str> = files.lines().filter(|line| line.starts_with("| `")).collect();
     for table in report.tables().into_iter().chain(of_sweeps) {
         let start = format!("| `{}` |", table.name);
-        let place = listed.iter().position(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {start}"));
-        let row = listed.remove(place);
+        let index = listed.iter().position(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no {start}"));
+        let row = listed.remove(index);
         let (_, columns) = row.rsplit_once(" | ").unwrap();
         let named: Vec<&str> = columns.split('`').skip(1).step_by(2).collect();
         let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();

@@ -73,16 +73,16 @@ fn kinds_of_one_instant_go_in_their_order() {
         EventId::new(EventKind::Nic, 0),
         EventId::new(EventKind::Arrival, 9),
         EventId::new(EventKind::Arrival, 2),
-        EventId::new(EventKind::Plan, 7),
+        EventId::new(EventKind::Action, 7),
     ];
     for id in ids {
         queue.push(Time(500), id);
     }
     let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|event| (event.id.kind(), event.id.number())).collect();
-    assert_eq!(order, [(EventKind::Plan, 7), (EventKind::Arrival, 2), (EventKind::Arrival, 9), (EventKind::Nic, 0)]);
+    assert_eq!(order, [(EventKind::Action, 7), (EventKind::Arrival, 2), (EventKind::Arrival, 9), (EventKind::Nic, 0)]);
 }
 
 #[test]
-fn an_event_has_room_in_sixteen_bytes() {
+fn an_event_fits_into_sixteen_bytes() {
     assert_eq!(size_of::<Event>(), 16);
 }

@@ -52,7 +52,7 @@ fn a_small_file_runs_and_its_report_has_what_people_ask() {
 
 /// Whatever a protocol counts in switches is in the text, the JSON and the tables, under its own names.
 #[test]
-fn what_a_protocol_counts_in_switches_is_told_under_its_own_names() {
+fn what_a_protocol_counts_in_switches_is_reported_under_its_own_names() {
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.sums_in_network()) {
         let job = format!("protocol = \"{protocol}\"\nhosts = \"all\"\ntensor = \"100 kB\"\nname = \"train\"");
         let report =
@@ -163,7 +163,7 @@ fn leaves_and_spines_have_names_wherever_a_node_is_named() {
     assert_eq!(by_number.trace_hash, by_name.trace_hash);
     assert_eq!(by_name.jobs[0].roots, [5]);
     for (root, sentence) in
-        [("host 1", "host 1 is no switch"), ("core 0", "\"core 0\" names no node: only the shape clos")]
+        [("host 1", "host 1 is not a switch"), ("core 0", "\"core 0\" is not a node here: only the shape clos")]
     {
         let file = format!(
             "[network]\nleaf_spine = {{ leaves = 4, spines = 2, hosts_per_leaf = 2 }}\n[[job]]\n\
@@ -232,8 +232,8 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (format!("{star}rate = 100"), "has no unit"),
         (format!("{star}rate = \"1 bit/s\""), "no rate of a link"),
         (format!("{star}delay = \"11 s\""), "a link's delay of 11 s is longer than the whole run: end = 10 s"),
-        (format!("{star}queue = -1"), "line 3: -1 is no number of bytes"),
-        (format!("{star}queue = 1.5"), "line 3: 1.5 is no number of bytes"),
+        (format!("{star}queue = -1"), "line 3: -1 is not a number of bytes"),
+        (format!("{star}queue = 1.5"), "line 3: 1.5 is not a number of bytes"),
         (format!("{star}[[job]]\nprotocol = \"ring\"\ntensor = \"1000000 GiB\""), "more than 2^32 - 1 elements"),
         (with("type = \"f64\"\noptions = { numbers = \"fixed\" }"), "in fixed point: choose numbers=float"),
         (with("options = { windows = 3 }"), "switchml has no option \"windows\"; it has numbers"),
@@ -248,7 +248,7 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         ),
         (
             "[network]\ngraph = { hosts = 1, switches = 1, link = [{ between = [\"host 0\", \"leaf 0\"] }] }".into(),
-            "\"leaf 0\" names no node",
+            "\"leaf 0\" is not a node here",
         ),
         (
             "[network]\ngraph = { hosts = 2, switches = 2, link = [{ between = [\"host 0\", \"switch 0\"] }, \
@@ -267,8 +267,8 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (with("elements_per_packet = 0"), "1 to 16,000"),
         (with("iterations = 0"), "nothing to do"),
         (with("rto = { min = \"2 ms\", max = \"1 ms\" }"), "at most rto.max"),
-        (with("op = \"mul\""), "\"mul\" is no operator: there are sum, avg"),
-        (format!("{star}[[job]]\nprotocol = \"smoke\"\ntensor = 4"), "\"smoke\" is no protocol: there are switchml"),
+        (with("op = \"mul\""), "\"mul\" is not an operator: there are sum, avg"),
+        (format!("{star}[[job]]\nprotocol = \"smoke\"\ntensor = 4"), "\"smoke\" is not a protocol: there are switchml"),
         (
             format!("{star}[[job]]\nprotocol = \"switchml\"\ntensor = 7"),
             "no whole number of f32 elements, which have 4 bytes",

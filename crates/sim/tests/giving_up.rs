@@ -68,13 +68,13 @@ fn a_cable_of_a_tree_a_rank_and_a_way_out_are_missed_as_well() {
         (
             job(Hosts, "placement = 'packed'"),
             "links = [['host 2', 'switch 0']]\ndown = true",
-            "the cable between host 2 and switch 0 broke at 250.000 us and does not come back, so that no way leads \
+            "the cable between host 2 and switch 0 broke at 250.000 us and does not come back, so that no path leads \
              from host 0 to host 2;",
         ),
         (
             job(EveryHop, "placement = 'packed'"),
             "dead = 'leaf 1'",
-            "switch 1 died at 250.000 us and does not come back, so that no way leads from host 0 to host 4;",
+            "switch 1 died at 250.000 us and does not come back, so that no path leads from host 0 to host 4;",
         ),
     ];
     for (job, fault, sentence) in cases {

@@ -31,7 +31,7 @@ fn blocks_that_are_sent_again_for_their_scale_make_nobody_take_others_for_lost()
             );
             let report = run(&Config::parse(&text).unwrap()).unwrap();
             let job = &report.jobs[0];
-            assert!(job.complete, "{protocol}, {served_by}: {:?}", job.complaints);
+            assert!(job.complete, "{protocol}, {served_by}: {:?}", job.errors);
             let what = format!(
                 "{protocol}, {served_by}: {} again, {:.3} Gbit/s",
                 job.retransmissions,

@@ -7,7 +7,7 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
-use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::engine::{JobPlan, Settings, Simulation};
 use tributary_sim::experiment::build;
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
@@ -24,7 +24,7 @@ fn spec(gbit: u64) -> LinkSpec {
 fn plan(protocol: &'static Protocol, members: impl Iterator<Item = u32>, elements: u32) -> JobPlan {
     JobPlan {
         density_ppm: None,
-        own: None,
+        custom_op: None,
         name: "job".into(),
         protocol,
         options: protocol.options.defaults(),
@@ -47,7 +47,7 @@ fn run(graph: Graph, plan: JobPlan) -> Simulation {
     let job = sim.install(plan).unwrap();
     assert!(!sim.run(END), "nothing is left to happen");
     let job = sim.traffic.jobs.get(job);
-    assert_eq!(job.complaints, []);
+    assert_eq!(job.errors, []);
     assert!(job.is_complete());
     assert_eq!(sim.fabric.payloads.in_use(), 0, "no payload is left behind");
     sim
@@ -115,7 +115,7 @@ fn least_loaded_trees_of_two_jobs_have_no_cable_in_common() {
         let mut roots: Vec<u32> = sim.traffic.jobs.all().iter().flat_map(|job| job.plan.roots.clone()).collect();
         roots.sort_unstable();
         assert_eq!(roots, [2, 3, 4, 5], "each spine is the root of one tree");
-        assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.complaints.is_empty()));
+        assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.errors.is_empty()));
     }
 }
 
@@ -139,7 +139,7 @@ fn several_jobs_share_hosts_and_switches() {
         sim.install(JobPlan { name: format!("job {job}"), roots: vec![2 + job % 2], ..plan }).unwrap();
     }
     assert!(!sim.run(END));
-    assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.complaints.is_empty()));
+    assert!(sim.traffic.jobs.all().iter().all(|job| job.is_complete() && job.errors.is_empty()));
 }
 
 /// Eight packets of a burst meet a queue for one. Probes that always began with the same slot kept all others out.

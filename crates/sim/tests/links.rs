@@ -46,7 +46,7 @@ const TIMERS: &str = "rto = { initial = '20 ms', min = '1 ms', max = '200 ms' }"
 
 fn run(network: &str, jobs: &str) -> Vec<Had> {
     let had = |job: &JobReport| {
-        assert!(job.complete, "{:?}", job.complaints);
+        assert!(job.complete, "{:?}", job.errors);
         let again = job.retransmissions as f64 / job.packets_sent as f64;
         Had { mbit: job.goodput_gbps.unwrap() * 1e3, again }
     };
@@ -114,7 +114,7 @@ fn a_link_with_20_ms_of_delay_is_filled_once_its_round_trip_is_known() {
 /// Four jobs with a rank on each side of one cable, whose queue holds 8 ms of it. Whole pools are 6 MB together. Something is
 /// lost with windows too: the job that ends last has measured the cable as its own, and begins its next collective so.
 #[test]
-fn jobs_with_large_pools_leave_room_in_a_queue_that_they_share() {
+fn jobs_with_large_pools_share_a_queue_without_filling_it() {
     for protocol in measuring() {
         let network = "[network]
         dumbbell = { left = 4, right = 4 }
@@ -130,9 +130,9 @@ fn jobs_with_large_pools_leave_room_in_a_queue_that_they_share() {
     }
 }
 
-/// What was lost waits for timers, not in a queue: it takes no room of the window.
+/// What was lost waits for timers, not in a queue: it takes nothing of the window.
 #[test]
-fn blocks_that_were_lost_leave_room_for_others() {
+fn lost_blocks_do_not_take_the_window_of_others() {
     for protocol in measuring() {
         let loss = "[[fault]]\nat = '0 s'\nuntil = '400 s'\nlinks = 'all'\nloss = '5 %'";
         let of_pool = |delay| {

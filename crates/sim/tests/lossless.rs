@@ -8,7 +8,7 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::check::Checker;
 use tributary_sim::config::Config;
-use tributary_sim::driver::{Action, JobPlan, Settings, Simulation};
+use tributary_sim::engine::{Action, JobPlan, Settings, Simulation};
 use tributary_sim::net::{LosslessSpec, headroom};
 use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Graph, dumbbell, leaf_spine, star};
@@ -69,8 +69,8 @@ fn an_incast_loses_nothing_and_keeps_its_link_busy() {
 
 #[test]
 fn the_checkers_accept_a_lossless_incast_and_find_a_drop() {
-    let violations = |room: u64| {
-        let link = LinkSpec { queue_bytes: room, ..spec() };
+    let violations = |buffer_bytes: u64| {
+        let link = LinkSpec { queue_bytes: buffer_bytes, ..spec() };
         let mut sim = simulation(&star(16, link, Span::ZERO), true);
         let (checker, findings) = Checker::lossless(sim.graph());
         sim.fabric.set_tracer(Some(Box::new(checker)));
@@ -106,24 +106,24 @@ fn the_checkers_find_what_comes_down_and_goes_up() {
     };
     assert_eq!(violations(false), []);
     let found = violations(true);
-    assert!(found.iter().any(|violation| violation.what.contains("ports can wait in a circle")), "{found:?}");
+    assert!(found.iter().any(|violation| violation.what.contains("ports can wait in a cycle")), "{found:?}");
 }
 
 #[test]
 fn what_comes_in_after_the_order_needs_the_headroom_and_no_more() {
-    let most_held = |room: u64| {
-        let link = LinkSpec { queue_bytes: room, ..spec() };
+    let max_ingress = |buffer_bytes: u64| {
+        let link = LinkSpec { queue_bytes: buffer_bytes, ..spec() };
         let mut sim = simulation(&star(16, link, Span::ZERO), true);
         incast(&mut sim);
         sim.run(END);
-        let held = links(&sim).map(|link| sim.fabric.counters(link).max_held_bytes).max().unwrap();
-        (held, losses(&sim))
+        let buffered = links(&sim).map(|link| sim.fabric.counters(link).max_ingress_bytes).max().unwrap();
+        (buffered, losses(&sim))
     };
-    let (held, lost) = most_held(spec().queue_bytes);
+    let (buffered, lost) = max_ingress(spec().queue_bytes);
     assert_eq!(lost, 0);
     // Two delays at 100 Gbit/s alone are 25 kB.
-    assert!(held > XOFF + 25_000 && held <= spec().queue_bytes, "{held} of {}", spec().queue_bytes);
-    let (_, lost) = most_held(XOFF + 20_000);
+    assert!(buffered > XOFF + 25_000 && buffered <= spec().queue_bytes, "{buffered} of {}", spec().queue_bytes);
+    let (_, lost) = max_ingress(XOFF + 20_000);
     assert!(lost > 0, "too little headroom shows");
 }
 
@@ -202,7 +202,7 @@ fn a_job_beside_uncontrolled_traffic_loses_nothing() {
 
 fn plan(elements: u32) -> JobPlan {
     JobPlan {
-        own: None,
+        custom_op: None,
         density_ppm: None,
         name: "job".into(),
         protocol: protocols::named("switchml").unwrap(),
@@ -222,7 +222,7 @@ fn plan(elements: u32) -> JobPlan {
 
 /// Leaves send sums into links a tenth as fast as their hosts': more of them than a queue holds wait for their turn.
 #[test]
-fn sums_take_the_room_of_what_they_are_made_of() {
+fn sums_are_charged_like_the_packets_they_are_made_of() {
     let core = LinkSpec { rate: Rate(10_000_000_000), ..spec() };
     let graph = leaf_spine(4, 2, 4, spec(), core, Span::ZERO);
     let mut sim = simulation(&graph, true);
@@ -235,10 +235,10 @@ fn sums_take_the_room_of_what_they_are_made_of() {
     assert_eq!(findings.violations(), []);
     assert!(sim.traffic.jobs.all()[0].is_complete());
     sim.run(END);
-    assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
+    assert_eq!(sim.fabric.buffered_bytes(), 0, "all buffers are released");
 }
 
-/// Orders to stop that leaves give their hosts in a reduce into links a tenth as fast, if this takes room.
+/// Orders to stop that leaves give their hosts in a reduce into links a tenth as fast, if these are charged.
 fn stops(protocol: &str, hosts_per_leaf: u32, charges: &str) -> u64 {
     let text = format!(
         r#"
@@ -266,12 +266,12 @@ fn stops(protocol: &str, hosts_per_leaf: u32, charges: &str) -> u64 {
 const BY_TIMERS: &str = "canary";
 
 #[test]
-fn sums_that_a_timer_sends_take_the_room_of_what_they_are_made_of() {
+fn sums_that_a_timer_sends_are_charged_like_the_packets_they_are_made_of() {
     assert!(stops(BY_TIMERS, 1, "all") > 0);
 }
 
 #[test]
-fn whether_sums_take_room_in_ports_can_be_chosen() {
+fn whether_sums_are_charged_to_ports_can_be_chosen() {
     assert_eq!(stops(BY_TIMERS, 1, "all_but_timers"), 0);
     let of_trees = ["all", "all_but_timers", "forwarded"].map(|charges| stops("switchml", 2, charges));
     assert_eq!(of_trees[0], of_trees[1], "the last contribution's packet carries a tree's");
@@ -279,12 +279,12 @@ fn whether_sums_take_room_in_ports_can_be_chosen() {
     assert_eq!(of_trees[2], 0);
 }
 
-/// Results wait for one host's link, which other traffic fills, and so for room where the last contributions came in. Nobody
-/// is told to stop in time: the results are dropped, and counted at the links of all that they were for.
+/// Results wait for one host's link, which other traffic fills, and so for space where the last contributions came in. No sender
+/// is ordered to stop in time: the results are dropped, and counted at the links of all that they were for.
 #[test]
-fn results_that_find_no_room_are_dropped_and_counted_like_everything_else() {
-    let run = |room: u64| {
-        let link = LinkSpec { queue_bytes: room, ..spec() };
+fn results_that_find_a_full_buffer_are_dropped_and_counted_like_everything_else() {
+    let run = |buffer_bytes: u64| {
+        let link = LinkSpec { queue_bytes: buffer_bytes, ..spec() };
         let lossless = Some(LosslessSpec::new(1 << 20, 1 << 20));
         let mut sim = Simulation::new(star(16, link, Span::ZERO), Settings { lossless, ..Settings::default() });
         let members = (0..8).map(NodeId).collect();
@@ -294,7 +294,7 @@ fn results_that_find_no_room_are_dropped_and_counted_like_everything_else() {
         }
         sim.run(Time::ZERO + Span::from_millis(1_000));
         assert!(sim.traffic.jobs.all()[0].is_complete(), "lost results are asked for again");
-        assert_eq!(sim.fabric.held_bytes(), 0, "all room is given back");
+        assert_eq!(sim.fabric.buffered_bytes(), 0, "all buffers are released");
         // Only results go there.
         let to_third = sim.fabric.port(NodeId(3), 0).reverse();
         sim.fabric.counters(to_third).losses.iter().sum::<u64>()

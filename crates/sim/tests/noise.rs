@@ -3,7 +3,7 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::check::Checker;
-use tributary_sim::driver::{Action, Holds, Noise, Settings, Simulation};
+use tributary_sim::engine::{Action, Holds, Noise, Settings, Simulation};
 use tributary_sim::net::LosslessSpec;
 use tributary_sim::rng::{Purpose, Rng};
 use tributary_sim::topology::star;
@@ -14,7 +14,7 @@ const PACKET: u16 = 1250;
 const PACKETS: u64 = 1000;
 const DELAY: Span = Span::from_micros(1);
 
-/// Two hosts of which the first sends a message; so many of its packets are held up.
+/// Two hosts of which the first sends a message; some of its packets are delayed.
 fn simulation(probability: f64, holds: Holds, lossless: bool) -> Simulation {
     let link =
         LinkSpec { rate: Rate(100_000_000_000), delay: Span::from_micros(1), queue_bytes: 1 << 20, mark_bytes: None };
@@ -53,7 +53,7 @@ fn packets_that_come_late_cost_the_message_no_more_than_one_delay() {
 }
 
 #[test]
-fn noise_that_never_strikes_changes_nothing() {
+fn noise_with_probability_zero_changes_nothing() {
     for lossless in [false, true] {
         assert_eq!(run(0.0, Holds::Packet, lossless), run(0.0, Holds::Nic, lossless));
     }

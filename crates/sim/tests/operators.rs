@@ -1,4 +1,4 @@
-//! Jobs with operators of their own: the module that real switches run is called by the simulated ones, and says at home what must
+//! Custom operators: the module that real switches run is called by the simulated ones, and computes in the test what must
 //! come out.
 
 use std::ops::ControlFlow;
@@ -15,9 +15,9 @@ use tributary_sim::swarm::ORDERED;
 const ONE_SWITCH: &str = "star = { hosts = 5 }";
 const LEVELS: &str = "leaf_spine = { leaves = 3, spines = 2, hosts_per_leaf = 3 }";
 
-/// The first protocol that takes operators of jobs' own, or that takes none.
-fn protocol(takes_own: bool) -> &'static str {
-    let is_such = |protocol: &&&'static Protocol| protocol.options.own.is_some() == takes_own;
+/// The first protocol that takes custom operators, or that takes none.
+fn protocol(takes_custom_ops: bool) -> &'static str {
+    let is_such = |protocol: &&&'static Protocol| protocol.options.own.is_some() == takes_custom_ops;
     protocols::ALL.iter().find(is_such).expect("there are both").name
 }
 
@@ -107,16 +107,16 @@ fn failing(name: &str) -> (std::path::PathBuf, String) {
     (path, job)
 }
 
-fn assert_told(report: &Report, ranks: usize) {
+fn assert_all_ranks_fail(report: &Report, ranks: usize) {
     let bad = &report.jobs[0];
-    assert_eq!(bad.complaints.len(), ranks, "{report}");
-    for complaint in &bad.complaints {
-        let whole = complaint.contains(": the operator tributary-sim-")
-            && complaint.contains("(SHA-256 ")
-            && complaint.contains("has trapped: wasm `unreachable`")
-            && complaint.contains(", at switch ")
-            && complaint.ends_with("; the job is over");
-        assert!(whole, "{complaint}");
+    assert_eq!(bad.errors.len(), ranks, "{report}");
+    for error in &bad.errors {
+        let whole = error.contains(": the operator tributary-sim-")
+            && error.contains("(SHA-256 ")
+            && error.contains("has trapped: wasm `unreachable`")
+            && error.contains(", at switch ")
+            && error.ends_with("; the job is over");
+        assert!(whole, "{error}");
     }
     let fault = bad.fault.as_ref().unwrap();
     assert!(fault.starts_with("switch ") && fault.contains(": the operator"), "{fault}");
@@ -132,33 +132,33 @@ fn a_module_that_fails_in_a_switch_fails_its_job_on_every_rank_with_its_name_and
     let both = format!("{job}\nhosts = 'all'\ntimeout = '5 s'\n[[job]]\nprotocol = '{protocol}'\n{good}");
     let report = run(&experiment(ONE_SWITCH, &both)).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_told(&report, 5);
+    assert_all_ranks_fail(&report, 5);
     assert!(report.seconds < 5.0, "nobody waits for a deadline: {report}");
     let good = &report.jobs[1];
     assert!(good.complete && good.fault.is_none(), "{report}");
 }
 
-/// A rank that computes, and waits for nothing, is told too; and a run on two threads is the same.
+/// A rank that computes, and waits for nothing, fails too; and a run on two threads is the same.
 #[test]
-fn in_levels_ranks_of_all_racks_are_told_at_one_moment_on_any_number_of_threads() {
+fn in_levels_ranks_of_all_racks_fail_at_one_moment_on_any_number_of_threads() {
     let (path, job) = failing("levels");
     let job = format!("{job}\nstragglers = {{ ranks = [8], late = '20 ms' }}");
     let config = experiment(LEVELS, &job);
     let [one, two] =
         [1, 2].map(|threads| run_on_threads(&config, threads, &mut |_| ControlFlow::Continue(())).unwrap());
     std::fs::remove_file(&path).unwrap();
-    assert_told(&one, 9);
-    assert_eq!((&one.jobs[0].complaints, &one.trace_hash), (&two.jobs[0].complaints, &two.trace_hash));
+    assert_all_ranks_fail(&one, 9);
+    assert_eq!((&one.jobs[0].errors, &one.trace_hash), (&two.jobs[0].errors, &two.trace_hash));
 }
 
 #[test]
 fn what_goes_together_with_no_operator_is_said() {
     for (job, said) in [
-        ("data = 'real'\ntensor = 4", "data = \"real\" is for jobs with an operator of their own"),
+        ("data = 'real'\ntensor = 4", "data = \"real\" is for jobs with a custom operator"),
         ("operator = 'xor'\nop = 'max'\ntensor = 8", "op = \"max\" beside operator: a job has one of the two"),
-        ("operator = 'xor'\ntensor = 12", "a tensor of 12 B is no whole number of xor's elements of 8 bytes"),
+        ("operator = 'xor'\ntensor = 12", "a tensor of 12 B is not a whole number of xor's elements of 8 bytes"),
         ("operator = 'xor'\ntensor = 8\nelements_per_packet = 1", "elements_per_packet = 2 at least"),
-        ("operator = 'zor'\ntensor = 8", "operator = \"zor\" is no expression"),
+        ("operator = 'zor'\ntensor = 8", "operator = \"zor\" is not an expression"),
         ("operator = 'there-is-none.expr'\ntensor = 8", "cannot read there-is-none.expr"),
         ("operator = 'xor'\ndensity = 0.1\ntensor = 8", "own operators are for dense tensors"),
     ] {
@@ -168,6 +168,6 @@ fn what_goes_together_with_no_operator_is_said() {
     let other =
         format!("[network]\nstar = {{ hosts = 2 }}\n[[job]]\nprotocol = '{none}'\noperator = 'xor'\ntensor = 8");
     let error = run(&Config::parse(&other).unwrap()).unwrap_err().to_string();
-    let said = format!("{none} takes no operators of a job's own; take {}", protocol(true));
+    let said = format!("{none} takes no custom operators; take {}", protocol(true));
     assert!(error.contains(&said), "{error}");
 }

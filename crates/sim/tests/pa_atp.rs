@@ -2,7 +2,7 @@
 
 use tributary_proto::contract::ids::Rank;
 use tributary_sim::config::Config;
-use tributary_sim::report::{HeldReport, JobReport, Report};
+use tributary_sim::report::{JobReport, Report, SlotsReport};
 use tributary_sim::run;
 
 /// A job whose first rank has a slow link: its leaders' windows and what switches hold are there step by
@@ -29,8 +29,8 @@ fn windows_of_ranks_and_what_switches_hold_for_jobs_are_sampled() {
     let config = Config::parse(text).unwrap();
     let report = run(&config).unwrap();
     assert_eq!(report.failure(), None, "{report}");
-    let held = report.jobs[0].slots_held.expect("samples were asked for");
-    assert!(held.most > 100.0 && held.mean > 0.0 && held.mean < held.most, "{held:?}");
+    let slots = report.jobs[0].slots_in_use.expect("samples were asked for");
+    assert!(slots.most > 100.0 && slots.mean > 0.0 && slots.mean < slots.most, "{slots:?}");
     let samples = report.samples.as_ref().unwrap();
     let of = |rank: u16, name: &str| -> Vec<f64> {
         let rank = Some(Rank(rank));
@@ -44,7 +44,7 @@ fn windows_of_ranks_and_what_switches_hold_for_jobs_are_sampled() {
     assert_eq!(last.columns[0].values.len(), samples.steps * (1 + 4 * 4), "the job, and four figures of each rank");
 }
 
-/// `experiments/tenants.toml`: job A has a slow rank, job B is well, and the switch has room for 208 blocks.
+/// `experiments/tenants.toml`: job A has a slow rank, job B is well, and the switch has slots for 208 blocks.
 fn tenants() -> Report {
     let path = format!("{}/../../experiments/tenants.toml", env!("CARGO_MANIFEST_DIR"));
     let report = run(&Config::parse(&std::fs::read_to_string(path).unwrap()).unwrap()).unwrap();
@@ -65,8 +65,8 @@ fn job(report: &Report, line: Line, tenant: usize) -> &JobReport {
     &report.jobs[2 * line as usize + tenant]
 }
 
-fn held(report: &Report, line: Line, tenant: usize) -> HeldReport {
-    job(report, line, tenant).slots_held.expect("the file asks for samples")
+fn slots(report: &Report, line: Line, tenant: usize) -> SlotsReport {
+    job(report, line, tenant).slots_in_use.expect("the file asks for samples")
 }
 
 const A: usize = 0;
@@ -77,11 +77,11 @@ fn two_tenants_share_a_switch_as_each_protocol_lets_them() {
     let report = tenants();
     let unsummed = |line, tenant| 1.0 - job(&report, line, tenant).in_network.unwrap();
     // 52 slots of two blocks each are A's, whatever it does with them, and B has no more.
-    assert!([A, B].iter().all(|&tenant| held(&report, Line::Static, tenant).most <= 52.0), "{report}");
+    assert!([A, B].iter().all(|&tenant| slots(&report, Line::Static, tenant).most <= 52.0), "{report}");
     // B has of the memory what A leaves: more than half of it at times.
-    assert!(held(&report, Line::ByResults, B).most > 104.0, "{report}");
+    assert!(slots(&report, Line::ByResults, B).most > 104.0, "{report}");
     // A's leaders fill the memory, and blocks of B go to servers.
-    assert!(held(&report, Line::Straw, A).most > 0.9 * 208.0 && unsummed(Line::Straw, B) > 0.3, "{report}");
+    assert!(slots(&report, Line::Straw, A).most > 0.9 * 208.0 && unsummed(Line::Straw, B) > 0.3, "{report}");
     // A's leaders go as far as AWD lets them, and hardly anything of either goes to servers.
     assert!([A, B].iter().all(|&tenant| unsummed(Line::Limited, tenant) < 0.05), "{report}");
     assert!(unsummed(Line::ByResults, A) > 0.1 && unsummed(Line::ByResults, B) > 0.1, "{report}");

@@ -1,11 +1,11 @@
-//! PANAMA on simulated fabrics: every sum is proven, over any number of trees; no packet finds its port full; marks and room
+//! PANAMA on simulated fabrics: every sum is proven, over any number of trees; no packet finds its port full; marks and slots
 //! hold the windows, without which a flow under DCTCP starves.
 
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::config::Config;
-use tributary_sim::driver::Simulation;
+use tributary_sim::engine::Simulation;
 use tributary_sim::experiment::build;
 use tributary_sim::topology::LinkId;
 
@@ -15,7 +15,7 @@ fn run(text: &str) -> Simulation {
     let mut sim = build(&config).unwrap();
     assert!(sim.run_until_finished(Time::ZERO + config.end.0), "not finished\n{text}");
     for job in sim.traffic.jobs.all() {
-        assert!(job.is_complete() && job.complaints.is_empty(), "{:?}\n{text}", job.complaints);
+        assert!(job.is_complete() && job.errors.is_empty(), "{:?}\n{text}", job.errors);
         assert_eq!(sim.drops_in_switches(job).get(DropReason::Overflow), 0, "{text}");
     }
     sim
@@ -31,7 +31,7 @@ fn file(job: &str, rest: &str) -> String {
 }
 
 fn sent_again(sim: &Simulation) -> u64 {
-    sim.traffic.seats.iter().map(|seat| seat.machine.stats().retransmissions).sum()
+    sim.traffic.endpoints.iter().map(|endpoint| endpoint.machine.stats().retransmissions).sum()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn four_trees_are_used_evenly_and_at_line_rate() {
 }
 
 #[test]
-fn every_type_and_any_number_of_trees_with_little_room() {
+fn every_type_and_any_number_of_trees_with_few_slots() {
     for dtype in ["f32", "f16", "i32", "f64"] {
         for (trees, slots) in [(1, 1), (1, 3), (3, 12), (4, 64)] {
             run(&file(
@@ -74,15 +74,15 @@ fn loss_on_all_links_is_survived() {
 /// §4.2.1, R4: "several packets need to be retransmitted". All ranks go back to what was lost, in its tree alone. If one rank lacks
 /// the result of a VID, others may have the results of a window from there on, and have sent another window.
 #[test]
-fn a_loss_costs_each_rank_at_most_twice_the_room_of_one_tree() {
+fn a_loss_costs_each_rank_at_most_twice_the_window_of_one_tree() {
     let (ranks, trees) = (16, 4);
-    for room in [4, 16, 64] {
-        let slots = trees * room;
+    for depth in [4, 16, 64] {
+        let slots = trees * depth;
         let fault = "[[fault]]\nlinks = \"all\"\nloss = \"0.01 %\"";
         let sim = run(&file(&format!("tensor = \"4 MiB\"\ntrees = {trees}\nslots = {slots}"), fault));
         let (lost, again) = (drops_and_pauses(&sim).0, sent_again(&sim));
         assert!(lost > 3 && again > 0, "{lost} lost, {again} sent again");
-        assert!(again <= 2 * lost * ranks * room, "{lost} lost, {again} sent again, room for {room}");
+        assert!(again <= 2 * lost * ranks * depth, "{lost} lost, {again} sent again, {depth} slots a tree");
     }
 }
 
@@ -203,7 +203,7 @@ fn averages_do_not_wait_for_the_slowest_ranks() {
              stragglers = {{ ranks = 1, late = \"5 ms\" }}"
         );
         let sim = run(&file(&job, fault));
-        sim.traffic.seats.iter().filter_map(|seat| seat.machine.stats().contributed()).reduce(f64::max)
+        sim.traffic.endpoints.iter().filter_map(|endpoint| endpoint.machine.stats().contributed()).reduce(f64::max)
     };
     assert_eq!(contributed("", ""), None);
     let contributed_of_15 = contributed("options = { partial = \"15/16\" }", "");

@@ -166,7 +166,7 @@ fn threads_see_the_same() {
 #[test]
 fn steps_that_lead_nowhere_and_links_that_are_not_there_are_refused_with_a_sentence() {
     for (keys, sentence) in [
-        ("sample = 0", "sample = 0 is no step of time"),
+        ("sample = 0", "sample = 0 is not a step of time"),
         ("sample = 'often'", "expected a step of time, as in \"10 us\", or \"auto\""),
         ("sample = '1 us'\nlinks = 'some'", "expected links"),
         ("sample = '1 us'\nlinks = [['host 0', 'host 1']]", "report: no link joins host 0 and host 1"),

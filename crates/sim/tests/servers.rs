@@ -7,8 +7,8 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
-use tributary_sim::driver::{InstallError, JobPlan, Settings, Simulation};
-use tributary_sim::net::{LinkTrouble, TroubleSpec};
+use tributary_sim::engine::{InstallError, JobPlan, Settings, Simulation};
+use tributary_sim::net::{ImpairmentSpec, LinkImpairment};
 use tributary_sim::report::Report;
 use tributary_sim::topology::star;
 use tributary_sim::topology::{LinkId, LinkSpec, Rate};
@@ -19,7 +19,7 @@ fn plan(dtype: DType, iterations: u32) -> JobPlan {
     JobPlan {
         name: "job".into(),
         density_ppm: None,
-        own: None,
+        custom_op: None,
         protocol: protocols::named("ps").unwrap(),
         options: protocols::named("ps").unwrap().options.defaults(),
         members: (0..WORKERS).map(NodeId).collect(),
@@ -46,16 +46,16 @@ fn network_of(hosts: u32, settings: Settings) -> Simulation {
 }
 
 /// Runs a job with so many dedicated servers, colocated ones if none; gives its seconds.
-fn run(dedicated: u32, plan: JobPlan, trouble: TroubleSpec) -> f64 {
+fn run(dedicated: u32, plan: JobPlan, impairment: ImpairmentSpec) -> f64 {
     let mut sim = network(WORKERS + dedicated);
     for link in 0..2 * (WORKERS + dedicated) {
-        sim.fabric.set_trouble(LinkId(link), Some(LinkTrouble::new(trouble, 7, link)));
+        sim.fabric.set_impairment(LinkId(link), Some(LinkImpairment::new(impairment, 7, link)));
     }
     let servers: Vec<NodeId> = (WORKERS..WORKERS + dedicated).map(NodeId).collect();
     let job = sim.install_served(plan, &servers).unwrap();
     assert!(sim.run_until_finished(Time(10_000_000_000_000)), "the job ends");
     let job = sim.traffic.jobs.get(job);
-    assert_eq!(job.complaints, []);
+    assert_eq!(job.errors, []);
     assert!(job.is_complete());
     job.iterations.last().unwrap().end.unwrap().as_secs_f64()
 }
@@ -64,7 +64,7 @@ fn run(dedicated: u32, plan: JobPlan, trouble: TroubleSpec) -> f64 {
 fn every_contribution_is_summed_once_wherever_the_servers_are() {
     for dedicated in [0, 1, 2, 4] {
         for dtype in [DType::I32, DType::F32] {
-            run(dedicated, plan(dtype, 3), TroubleSpec::default());
+            run(dedicated, plan(dtype, 3), ImpairmentSpec::default());
         }
     }
 }
@@ -83,7 +83,7 @@ fn a_single_rank_sums_for_itself() {
 /// Rank 1 brings the last contribution to rank 0's own server, whose NIC is full: rank 0 finds out that its sum is complete
 /// only when it may send again, and no packet comes after that.
 #[test]
-fn a_rank_hears_of_a_sum_that_it_finds_while_it_sends() {
+fn a_rank_reports_a_sum_that_it_completes_while_it_sends() {
     let mut sim = network_of(2, Settings { nic_bytes: 1, ..Settings::default() });
     let spec = Spec { elements: 256, ..plan(DType::I32, 1).spec };
     let plan = JobPlan { members: vec![NodeId(0), NodeId(1)], spec, slots: 2, ..plan(DType::I32, 1) };
@@ -96,22 +96,22 @@ fn a_rank_hears_of_a_sum_that_it_finds_while_it_sends() {
 
 #[test]
 fn losses_duplicates_and_overtaking_change_no_sum() {
-    let trouble = TroubleSpec {
+    let impairment = ImpairmentSpec {
         loss: 0.02,
         duplication: 0.02,
         reordering: 0.02,
         longest_delay: Span::from_micros(100),
-        ..TroubleSpec::default()
+        ..ImpairmentSpec::default()
     };
     for dedicated in [0, 4] {
-        run(dedicated, plan(DType::F32, 2), trouble);
+        run(dedicated, plan(DType::F32, 2), impairment);
     }
 }
 
 #[test]
-fn colocated_servers_take_their_part_of_the_workers_links() {
+fn colocated_servers_take_their_share_of_the_workers_links() {
     let long = || JobPlan { spec: Spec { elements: 2_000_000, ..plan(DType::I32, 1).spec }, ..plan(DType::I32, 1) };
-    let ratio = run(4, long(), TroubleSpec::default()) / run(0, long(), TroubleSpec::default());
+    let ratio = run(4, long(), ImpairmentSpec::default()) / run(0, long(), ImpairmentSpec::default());
     // n / (2 (n - 1)): each worker sends to three servers and, as a server, to three workers.
     let expected = 4.0 / 6.0;
     assert!((ratio / expected - 1.0).abs() < 0.1, "{ratio} and not {expected}");
@@ -131,7 +131,7 @@ fn of_file(keys: &str) -> Result<Report, String> {
     tributary_sim::run(&Config::parse(&format!("{FILE}{keys}")).unwrap()).map_err(|error| error.to_string())
 }
 
-/// The same with servers in the switch's place.
+/// The same with servers instead of the switch.
 fn of_served(keys: &str) -> Result<Report, String> {
     let file = format!("{FILE}{keys}").replace("'switchml'", "'ps'");
     tributary_sim::run(&Config::parse(&file).unwrap()).map_err(|error| error.to_string())
@@ -176,7 +176,7 @@ fn stragglers_are_late_each_time() {
     let seconds = |keys: &str| of_file(&format!("iterations = 3\n{keys}")).unwrap().jobs[0].seconds.unwrap();
     let late = seconds("stragglers = { ranks = [2], late = '300 us' }") - seconds("");
     assert!((late / 300e-6 - 1.0).abs() < 0.01, "{late} s");
-    for (ranks, sentence) in [("[4]", "rank 4 is no straggler: it has 4 ranks"), ("'rest'", "a list of ranks")] {
+    for (ranks, sentence) in [("[4]", "stragglers name rank 4: it has 4 ranks"), ("'rest'", "a list of ranks")] {
         let refusal = of_file(&format!("stragglers = {{ ranks = {ranks}, late = '1 us' }}")).unwrap_err();
         assert!(refusal.contains(sentence), "{refusal}");
     }

@@ -1,4 +1,4 @@
-//! A few hundred worlds from seeds; tests/checkers.rs shows that the checkers find what is wrong.
+//! A few hundred scenarios from seeds; tests/checkers.rs shows that the checkers find what is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use tributary_proto::contract::options::Kind;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::protocols;
 use tributary_sim::config::{Config, OperatorSource};
-use tributary_sim::swarm::{Ending, ORDERED, World, run_seed, run_seeds, run_world, world};
+use tributary_sim::swarm::{Ending, ORDERED, Scenario, run_scenario, run_seed, run_seeds, scenario};
 
 #[test]
 fn nothing_wrong_comes_out_and_everything_ends() {
@@ -25,33 +25,33 @@ fn nothing_wrong_comes_out_and_everything_ends() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// PAUSE, and trees with roots at both ends of a cable: sums and results that cross it waited for each other's room.
+/// PAUSE, and trees with roots at both ends of a cable: sums and results that cross it waited for each other's buffers.
 #[test]
-fn lossless_worlds_with_trees_that_turn_at_both_ends_of_a_cable_end() {
+fn lossless_scenarios_with_trees_rooted_at_both_ends_of_a_cable_end() {
     for seed in [74, 1553, 2059] {
         assert_eq!(run_seed(seed).failures, [""; 0], "seed {seed}");
     }
 }
 
-/// Best-effort aggregation over queues of one gradient: questions came before what was sent again, and took its room; a
-/// burst was sent again at once; one block at a time was asked about, after longer and longer waits; and ranks that asked at one
-/// moment were answered at one moment.
+/// Best-effort aggregation over queues of one gradient: queries were sent before retransmissions, and filled the queue; a
+/// burst was retransmitted at once; one block at a time was queried, after longer and longer waits; and ranks that queried at
+/// the same time were answered at the same time.
 #[test]
-fn worlds_whose_queues_have_room_for_one_gradient_end() {
+fn scenarios_whose_queues_hold_one_gradient_end() {
     for seed in [190, 404, 1006, 1496, 4023, 4682, 7036, 8497] {
         assert_eq!(run_seed(seed).failures, [""; 0], "seed {seed}");
     }
 }
 
-/// Questions between switches brought a shard each: a burst of them took all of a queue that has room for one shard that was lost.
+/// Queries between switches carried a shard each: a burst of them filled a queue that holds one shard, and that was lost.
 #[test]
-fn a_sparse_world_whose_queues_have_room_for_one_shard_ends() {
+fn a_sparse_scenario_whose_queues_hold_one_shard_ends() {
     assert_eq!(run_seed(7427).failures, [""; 0]);
 }
 
-/// A question waited to be sent until its collective was over, and then nothing knew of its block.
+/// A query waited to be sent until its collective was over, when its block was unknown.
 #[test]
-fn a_question_that_is_too_late_is_not_asked() {
+fn a_query_that_is_too_late_is_not_sent() {
     assert_eq!(run_seed(7525).failures, [""; 0]);
 }
 
@@ -63,7 +63,7 @@ fn a_seed_gives_the_same_trace_again() {
 }
 
 #[test]
-fn a_world_that_does_not_come_to_an_end_fails() {
+fn a_scenario_that_does_not_end_fails() {
     let broken = "
         end = '1 s'
         [network]
@@ -76,26 +76,26 @@ fn a_world_that_does_not_come_to_an_end_fails() {
         links = [['host 1', 'switch 0']]
         down = true
     ";
-    let world = World { config: Config::parse(broken).unwrap(), ending: Ending::AllHeals };
-    let failures = run_world(1, &world).failures;
+    let scenario = Scenario { config: Config::parse(broken).unwrap(), ending: Ending::AllHeals };
+    let failures = run_scenario(1, &scenario).failures;
     assert!(failures[0].contains("3 ranks or flows did not end by"), "{failures:?}");
     assert!(failures.contains(&"job 0 is not complete".to_string()), "{failures:?}");
 }
 
-/// Types, operators, sparse tensors, designs and whatever else protocols let people choose: a swarm that never drew one would say nothing of it.
+/// Types, operators, sparse tensors, designs and whatever else protocols let people choose: a swarm that never drew one would not test it.
 #[test]
 fn every_type_operator_and_choice_of_every_protocol_is_drawn() {
     let mut drawn = BTreeSet::new();
-    for job in (0..10_000).flat_map(|seed| world(seed).config.jobs) {
+    for job in (0..10_000).flat_map(|seed| scenario(seed).config.jobs) {
         let kind = if job.density.is_some() { "sparse" } else { "dense" };
-        let mut see = |what: String| drawn.insert(format!("{}: {what}", job.protocol));
-        see(format!("{kind} {}", job.dtype));
-        see(format!("{kind} {}", job.op));
+        let mut add = |what: String| drawn.insert(format!("{}: {what}", job.protocol));
+        add(format!("{kind} {}", job.dtype));
+        add(format!("{kind} {}", job.op));
         if let Some(OperatorSource::Text(operator)) = &job.operator {
-            see(format!("operator {operator} of {:?}", job.data));
+            add(format!("operator {operator} of {:?}", job.data));
         }
         for (name, value) in &job.options {
-            see(format!("{name}={}", value.0));
+            add(format!("{name}={}", value.0));
         }
     }
     let mut wanted = BTreeSet::new();

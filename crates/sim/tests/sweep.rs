@@ -39,7 +39,7 @@ fn kept(sweep: &Sweep, store: &Store) -> Vec<Finished> {
 }
 
 #[test]
-fn every_point_runs_once_and_is_found_again() {
+fn every_point_runs_once_and_is_kept() {
     let folder = Folder::new("all");
     let (sweep, store) = (Sweep::parse(TEXT).unwrap(), Store::open(&folder.0).unwrap());
     let count = AtomicUsize::new(0);
@@ -86,7 +86,7 @@ fn a_damaged_or_foreign_file_counts_as_none() {
 }
 
 #[test]
-fn a_point_that_cannot_be_run_is_told_before_any_runs() {
+fn a_point_that_cannot_be_run_is_refused_before_any_runs() {
     let text = format!("{TEXT}\"job.0.hosts\" = [2, 5]\n");
     let sweep = Sweep::parse(&text).unwrap();
     let refusal = check(&sweep.keys, &sweep.points, &AtomicBool::new(false)).unwrap_err().to_string();

@@ -17,7 +17,7 @@ fn on_threads(file: &str, threads: u16) -> Report {
 }
 
 /// All that a report says but how fast it was, as text.
-fn told(report: &Report) -> String {
+fn without_speed(report: &Report) -> String {
     let mut value = serde_json::to_value(report).unwrap();
     value.as_object_mut().unwrap().remove("speed");
     value.to_string()
@@ -28,7 +28,7 @@ fn is_the_same_on_threads(file: &str) -> Report {
     for threads in [2, 4] {
         let several = on_threads(file, threads);
         assert_eq!(several.trace_hash, one.trace_hash, "{threads} threads: {file}");
-        assert_eq!(told(&several), told(&one), "{threads} threads: {file}");
+        assert_eq!(without_speed(&several), without_speed(&one), "{threads} threads: {file}");
         assert_eq!(several.speed.events, one.speed.events, "{threads} threads: {file}");
     }
     one

@@ -18,9 +18,9 @@ fn traffic_from_some_hosts_to_others_that_cannot_be_is_refused_with_a_sentence()
     for (traffic, sentence) in [
         (stream.to_string(), "a stream needs a rate"),
         (format!("{stream}\nrate = \"1 Gbit/s\"\nload = \"10 %\""), "neither load nor message"),
-        (format!("{stream}\nrate = \"1 Gbit/s\"\nhosts = [2]"), "say twice who sends"),
+        (format!("{stream}\nrate = \"1 Gbit/s\"\nhosts = [2]"), "both name the senders"),
         ("pattern = \"stream\"\nfrom = [0, 1]\nto = [2]\nrate = \"1 Gbit/s\"".into(), "lists of as many hosts"),
-        ("pattern = \"stream\"\nfrom = [0, 1]\nto = [2, 1]\nrate = \"1 Gbit/s\"".into(), "no two at one place"),
+        ("pattern = \"stream\"\nfrom = [0, 1]\nto = [2, 1]\nrate = \"1 Gbit/s\"".into(), "differ pair by pair"),
         ("pattern = \"poisson\"\nfrom = [0]\nsizes = \"hadoop\"\nload = 0.1".into(), "from and to go together"),
         ("pattern = \"poisson\"\nfrom = [0]\nto = [0]\nsizes = \"hadoop\"\nload = 0.1".into(), "nobody to send to"),
         ("pattern = \"uniform\"\nfrom = [0]\nto = [1]\nmessage = 9999".into(), "from and to are for"),
@@ -72,7 +72,7 @@ fn a_nic_whose_rate_changes_neither_drops_nor_marks_what_its_host_hands_it() {
                 load = \"50 %\"\nuntil = \"5 ms\"\n[[fault]]\nlinks = [[\"host 0\", \"switch 0\"]]\nat = \"1 ms\"\n\
                 until = \"2 ms\"\nrate = \"5 Gbit/s\"";
     let report = run(&Config::parse(text).unwrap()).unwrap();
-    let own = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters;
-    assert!(own.max_queue_bytes > 9_000, "more waits there than a switch's queue holds: {own:?}");
-    assert_eq!((own.marks, own.losses.iter().sum::<u64>()), (0, 0), "{own:?}");
+    let counters = report.link_rows.iter().find(|row| row.from == "host 0").unwrap().counters;
+    assert!(counters.max_queue_bytes > 9_000, "more waits there than a switch's queue holds: {counters:?}");
+    assert_eq!((counters.marks, counters.losses.iter().sum::<u64>()), (0, 0), "{counters:?}");
 }

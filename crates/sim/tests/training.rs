@@ -9,15 +9,15 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
-use tributary_sim::driver::Simulation;
+use tributary_sim::engine::Simulation;
 use tributary_sim::experiment::build;
-use tributary_sim::report::{JobReport, Report, StayReport};
+use tributary_sim::report::{JobReport, LifetimeReport, Report};
 use tributary_sim::{run, run_on_threads};
 
 const NETWORK: &str = "end = '20 s'\nnetwork = { clos = { ports = 4 }, rate = '10 Gbit/s', delay = '1 us', mark_above = '130730 B', \
                        queue = '1 MiB', switch_memory = '1 MB' }\n";
 
-/// Many small jobs, of which several have room on a host.
+/// Many small jobs, several of which fit on a host.
 fn file(protocol: &Protocol, more: &str) -> String {
     format!(
         "{NETWORK}[[training]]\nprotocol = '{protocol}'\nworkers = [2, 9]\nworkers_per_host = 2\nscale = 2000\niterations = 3\n\
@@ -58,8 +58,8 @@ fn report(file: &str) -> Report {
     run(&Config::parse(file).unwrap()).unwrap()
 }
 
-fn stays(report: &Report) -> impl Iterator<Item = (&JobReport, &StayReport)> {
-    report.jobs.iter().filter_map(|job| Some((job, job.stay.as_ref()?)))
+fn stays(report: &Report) -> impl Iterator<Item = (&JobReport, &LifetimeReport)> {
+    report.jobs.iter().filter_map(|job| Some((job, job.lifetime.as_ref()?)))
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn every_sum_is_proven_and_everything_is_given_back_under_every_protocol() {
         assert_eq!(report.failure(), None, "{protocol}: {report}");
         let training = report.training.as_ref().unwrap();
         assert!(training.jobs > 8 && training.left == training.jobs, "{training:?}");
-        assert_eq!((training.workers_left, training.forgotten_bytes), (0, 0));
+        assert_eq!((training.workers_left, training.leaked_bytes), (0, 0));
         assert!(training.most_at_a_time > 2, "{training:?}");
         assert!(report.jobs.iter().all(|job| job.complete && job.completed == 3));
     }
@@ -80,7 +80,7 @@ fn one_to_four_threads_come_to_the_same() {
     for protocol in [resized(), at_hosts()] {
         let config = Config::parse(&file(protocol, &format!("{}{FLOWS}", keys(protocol)))).unwrap();
         let on_threads = |threads| run_on_threads(&config, threads, &mut |_| ControlFlow::Continue(())).unwrap();
-        let told = |report: &Report| {
+        let without_speed = |report: &Report| {
             let mut value = serde_json::to_value(report).unwrap();
             value.as_object_mut().unwrap().remove("speed");
             value.to_string()
@@ -89,7 +89,7 @@ fn one_to_four_threads_come_to_the_same() {
         assert_eq!(one.failure(), None);
         for threads in [2, 4] {
             let several = on_threads(threads);
-            assert_eq!(told(&several), told(&one), "{protocol} on {threads} threads");
+            assert_eq!(without_speed(&several), without_speed(&one), "{protocol} on {threads} threads");
             assert_eq!(several.speed.events, one.speed.events);
         }
     }
@@ -156,15 +156,19 @@ fn what_cannot_be_is_a_sentence() {
     let good = file(at_hosts(), "");
     assert_eq!(sentence(&good), None);
     let served = protocols::ALL.iter().find(|protocol| protocol.server.is_some()).unwrap();
-    let (own, other) = (format!("protocol = '{}'", at_hosts()), format!("protocol = '{served}'"));
+    let (main, other) = (format!("protocol = '{}'", at_hosts()), format!("protocol = '{served}'"));
     for (from, to, says) in [
         ("[2, 9]", "[2, 17]", "training 0: workers = [2, 17]: it has 16 hosts"),
         ("[2, 9]", "[9, 2]", "training 0: workers = [9, 2] are the fewest"),
         ("[2, 9]", "[1, 1]", "training 0: workers = [1, 1] send nothing"),
         ("scale = 2000", "scale = 0", "training 0: workers_per_host, scale and iterations are at least 1"),
-        ("scale = 2000", "scale = 2000\nmodels = { bert = 1 }", "training 0: \"bert\" is no model: there are alexnet"),
+        (
+            "scale = 2000",
+            "scale = 2000\nmodels = { bert = 1 }",
+            "training 0: \"bert\" is not a model: there are alexnet",
+        ),
         ("scale = 2000", "scale = 2000\ntrees = 2", "has no trees"),
-        (&own, &other, "needs servers, which jobs that come and go do not have"),
+        (&main, &other, "needs servers, which jobs that come and go do not have"),
         ("until = '6 ms'", "until = '0 ms'", "training 0: until is not after start"),
     ] {
         assert!(good.contains(from), "{from}");

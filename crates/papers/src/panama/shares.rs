@@ -5,7 +5,7 @@ use tributary_control::config::OptionTable;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::config::{Bytes, Config, Duration};
-use tributary_sim::driver::Simulation;
+use tributary_sim::engine::Simulation;
 use tributary_sim::experiment::build;
 
 use crate::finding::{Figure, Series};
@@ -126,8 +126,8 @@ impl Shares {
     fn check(&self, line: &Line, sim: &Simulation) -> Result<(), ReproduceError> {
         let job = &sim.traffic.jobs.all()[0];
         let wrong = |why: String| Err(ReproduceError::Wrong { what: line.name.clone(), why });
-        match job.complaints.first() {
-            Some(complaint) => wrong(format!("{complaint:?}")),
+        match job.errors.first() {
+            Some(error) => wrong(format!("{error:?}")),
             None if job.is_complete() => wrong("the job ends before the run: its tensor is too short".into()),
             None => Ok(()),
         }

@@ -6,7 +6,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 use tributary_sim::config::{Config, SwitchName};
-use tributary_sim::driver::Simulation;
+use tributary_sim::engine::Simulation;
 use tributary_sim::experiment::build;
 use tributary_sim::rng::{Purpose, Rng};
 
@@ -155,8 +155,8 @@ impl Trees {
             let what = format!("{} beside {senders} flows, seed {seed}", line.name);
             ReproduceError::Wrong { what, why }
         };
-        if let Some(complaint) = job.complaints.first() {
-            return Err(wrong(complaint.sentence(job)));
+        if let Some(error) = job.errors.first() {
+            return Err(wrong(job.sentence(error)));
         }
         let mut spans = job.iterations.iter().filter_map(|iteration| Some(iteration.end?.since(iteration.start?)));
         match spans.next_back() {

@@ -234,7 +234,7 @@ impl Timeline {
         loop {
             until += Span::from_micros(self.interval_us);
             let finished = sim.run_until_finished(until);
-            let sent = sim.traffic.seats[0].machine.stats().packets_sent;
+            let sent = sim.traffic.endpoints[0].machine.stats().packets_sent;
             packets.push(sent - before);
             before = sent;
             if finished {

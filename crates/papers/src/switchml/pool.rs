@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
-use tributary_sim::net::{Happening, TraceEvent, Tracer};
+use tributary_sim::net::{PacketEvent, TraceEvent, Tracer};
 
 use super::rack::{Elements, Rack, RackJob};
 use crate::finding::{Figure, Series};
@@ -62,7 +62,7 @@ struct Clock(Arc<Mutex<Turns>>);
 
 impl Tracer for Clock {
     fn record(&mut self, event: &TraceEvent, payload: &[u8]) {
-        if event.node != NodeId(0) || event.what != Happening::Taken {
+        if event.node != NodeId(0) || event.kind != PacketEvent::Delivered {
             return;
         }
         let Some(slot) = (PROTOCOL.describe)(payload).slot else { return };

@@ -11,9 +11,9 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switchml::PROTOCOL;
-use tributary_sim::driver::{JobPlan, Settings, Simulation};
+use tributary_sim::engine::{JobPlan, Settings, Simulation};
 use tributary_sim::net::Framing;
-use tributary_sim::net::{LinkTrouble, TroubleSpec};
+use tributary_sim::net::{ImpairmentSpec, LinkImpairment};
 use tributary_sim::topology::star;
 use tributary_sim::topology::{LinkId, LinkSpec, Rate};
 
@@ -186,9 +186,9 @@ impl RackJob {
         };
         installed.map_err(|error| ReproduceError::Bad(error.to_string()))?;
         if self.loss > 0.0 {
-            let faults = TroubleSpec { loss: self.loss, ..TroubleSpec::default() };
+            let faults = ImpairmentSpec { loss: self.loss, ..ImpairmentSpec::default() };
             for link in 0..2 * hosts {
-                sim.fabric.set_trouble(LinkId(link), Some(LinkTrouble::new(faults, self.seed, link)));
+                sim.fabric.set_impairment(LinkId(link), Some(LinkImpairment::new(faults, self.seed, link)));
             }
         }
         Ok(sim)
@@ -198,7 +198,7 @@ impl RackJob {
         let fixed = |rto| TimerConfig { initial_rto: rto, min_rto: rto, max_rto: rto };
         Ok(JobPlan {
             density_ppm: None,
-            own: None,
+            custom_op: None,
             name: self.name(),
             protocol: self.protocol,
             members: (0..self.workers).map(NodeId).collect(),
@@ -243,13 +243,13 @@ impl RackJob {
         (watch.traced)(&format!("{:016x}", sim.fabric.trace_hash()));
         let job = &sim.traffic.jobs.all()[0];
         let wrong = |why: String| ReproduceError::Wrong { what: self.name(), why };
-        if let Some(complaint) = job.complaints.first() {
-            return Err(wrong(format!("{:?}", complaint.what)));
+        if let Some(error) = job.errors.first() {
+            return Err(wrong(format!("{:?}", error.kind)));
         }
         match (job.iterations[0].start, job.iterations[0].end) {
             (Some(start), Some(end)) if job.is_complete() => Ok(RackRun {
                 tat: end.since(start),
-                stats: sim.traffic.seats.iter().map(|seat| seat.machine.stats().clone()).collect(),
+                stats: sim.traffic.endpoints.iter().map(|endpoint| endpoint.machine.stats().clone()).collect(),
             }),
             _ => Err(wrong("it never ended".into())),
         }

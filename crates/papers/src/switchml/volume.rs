@@ -8,7 +8,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 use tributary_proto::switchml::PROTOCOL;
-use tributary_sim::net::{Happening, TraceEvent, Tracer};
+use tributary_sim::net::{PacketEvent, TraceEvent, Tracer};
 
 use super::rack::{Elements, Rack, RackJob};
 use super::ring;
@@ -43,7 +43,7 @@ impl Tracer for Meter {
     fn record(&mut self, event: &TraceEvent, payload: &[u8]) {
         let mut bytes = self.bytes.lock().expect("nobody else holds it while the simulation runs");
         // A star's cables: both directions of cable `w` lead to or from worker `w`.
-        let Happening::Joined { link, .. } = event.what else { return };
+        let PacketEvent::Enqueued { link, .. } = event.kind else { return };
         if carries_vector(payload) {
             bytes[link.index() / 2] += u64::from(event.packet.bytes) - self.framing_bytes;
         }

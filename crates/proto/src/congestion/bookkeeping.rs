@@ -44,8 +44,19 @@ impl MarkedShare {
 
     /// Ends a round, which counts with this weight; returns the round's share. Late marks may be more than the packets.
     pub fn end_round(&mut self, weight: f64) -> f64 {
-        let share = f64::from(self.marked.min(self.packets)) / f64::from(self.packets.max(1));
+        let share = self.take_round();
         self.average.0 = (1.0 - weight) * self.average.0 + weight * share;
+        share
+    }
+
+    /// The same as RFC 8257 writes it. The two round differently, and traces are compared bit by bit.
+    pub fn end_round_by_gain(&mut self, gain: f64) {
+        let share = self.take_round();
+        self.average.0 += gain * (share - self.average.0);
+    }
+
+    fn take_round(&mut self) -> f64 {
+        let share = f64::from(self.marked.min(self.packets)) / f64::from(self.packets.max(1));
         self.forget_round();
         share
     }

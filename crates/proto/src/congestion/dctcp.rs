@@ -71,7 +71,7 @@ impl Dctcp {
     }
 
     fn end_round(&mut self, next: u64) {
-        self.marks.end_round(MARK_GAIN);
+        self.marks.end_round_by_gain(MARK_GAIN);
         // The queue is as long as the path itself: slow start has filled the path, even if the network marks no packet.
         let queued = matches!((self.round_rtt, self.base_rtt), (Some(round), Some(base)) if round >= base.times(2));
         if queued && self.in_slow_start() {

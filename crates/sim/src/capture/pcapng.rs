@@ -1,20 +1,25 @@
-//! The trace as pcapng (IETF draft-ietf-opsawg-pcapng): one packet for every link that a packet joins, with the
-//! Ethernet, IP and UDP headers that it would have, in the order of sending. Times are in nanoseconds: Wireshark shows
-//! these, and finer ones overflow in it after 18 ms. An interface is a node.
+//! The trace as pcapng (IETF draft-ietf-opsawg-pcapng), and the size of the file before it is written.
 //!
-//! Host `h` is 10.h and switch `s` is 172.16.s in dotted numbers; the lane is added to port 17777. A fingerprint in
-//! place of a vector is shorter in the file than on the wire; the file keeps the wire's length.
+//! There is one packet for every link that a packet joins, with the Ethernet, IP and UDP headers that it would have, in the
+//! order of sending. Times are in nanoseconds: Wireshark shows these, and finer ones overflow in it after 18 ms. An
+//! interface is a node.
+//!
+//! Host `h` is 10.h and switch `s` is 172.16.s in dotted numbers; the channel is added to port 17777. A fingerprint instead
+//! of a vector is shorter in the file than on the wire; the file keeps the wire's length.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::Time;
 
-use super::Capture;
-use crate::net::{Happening, Packet, TraceEvent};
+use super::{Capture, Filter, Recorder};
+use crate::engine::Simulation;
+use crate::net::{Packet, PacketEvent, TraceEvent};
 use crate::topology::Graph;
 
 const SECTION_HEADER: u32 = 0x0A0D_0D0A;
@@ -105,7 +110,7 @@ impl<W: Write> PcapngCapture<W> {
 
 impl<W: Write + Send> Capture for PcapngCapture<W> {
     fn write(&mut self, event: &TraceEvent, payload: &[u8]) -> io::Result<()> {
-        let Happening::Joined { start, .. } = event.what else { return Ok(()) };
+        let PacketEvent::Enqueued { start, .. } = event.kind else { return Ok(()) };
         let on_wire = u32::from(event.packet.bytes).saturating_sub(NOT_CAPTURED);
         let mut frame = self.frame(&event.packet, payload, on_wire);
         frame.truncate(on_wire as usize);
@@ -140,8 +145,8 @@ impl<W: Write> PcapngCapture<W> {
 }
 
 /// Bytes that an event takes in the file; `None` if the file has no packet for it.
-pub(super) fn block_len(event: &TraceEvent, payload: usize) -> Option<u64> {
-    let Happening::Joined { .. } = event.what else { return None };
+fn block_len(event: &TraceEvent, payload: usize) -> Option<u64> {
+    let PacketEvent::Enqueued { .. } = event.kind else { return None };
     let on_wire = u32::from(event.packet.bytes).saturating_sub(NOT_CAPTURED) as usize;
     let body = PACKET_HEAD + (HEADERS + payload).min(on_wire);
     Some((BLOCK_ENDS + body.next_multiple_of(4)) as u64)
@@ -169,4 +174,64 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
 fn checksum(header: &[u8]) -> u16 {
     let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
     !((sum & 0xFFFF) + (sum >> 16)) as u16
+}
+
+/// The size of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PcapngSize {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Packets in it, one for each link that a packet joins.
+    pub packets: u64,
+    /// The time up to which packets were counted, if the run goes on after it.
+    pub until: Option<Time>,
+}
+
+/// Runs a simulation up to `end` or for at most `most_events`, and counts the size of a capture of all of it.
+pub fn pcapng_size(mut simulation: Simulation, end: Time, most_events: u64) -> io::Result<PcapngSize> {
+    let counts = Counts::default();
+    // The head of the file, which names every node.
+    drop(PcapngCapture::new(simulation.graph(), counts.clone())?);
+    let (recorder, _) = Recorder::new(counts.clone(), Filter::default());
+    simulation.fabric.set_tracer(Some(Box::new(recorder)));
+    let mut left = most_events;
+    while left > 0 && simulation.open() > 0 && simulation.step(end) {
+        left -= 1;
+    }
+    let goes_on = left == 0 && simulation.open() > 0;
+    Ok(PcapngSize {
+        bytes: counts.bytes.load(Ordering::Relaxed),
+        packets: counts.packets.load(Ordering::Relaxed),
+        until: goes_on.then_some(simulation.fabric.now),
+    })
+}
+
+/// A writer that counts bytes and keeps none.
+#[derive(Clone, Default)]
+struct Counts {
+    bytes: Arc<AtomicU64>,
+    packets: Arc<AtomicU64>,
+}
+
+impl Write for Counts {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Capture for Counts {
+    fn write(&mut self, event: &TraceEvent, payload: &[u8]) -> io::Result<()> {
+        if let Some(len) = block_len(event, payload.len()) {
+            self.bytes.fetch_add(len, Ordering::Relaxed);
+            self.packets.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

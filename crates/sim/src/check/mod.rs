@@ -4,13 +4,11 @@
 //! [`Tracer`](crate::net::Tracer), and can be used in any run.
 
 mod links;
-mod lossless;
 mod packets;
 
 use std::sync::{Arc, Mutex};
 
-use self::links::LinkChecker;
-use self::lossless::LosslessChecker;
+use self::links::{LinkChecker, LosslessChecker};
 use self::packets::PacketChecker;
 use crate::net::{TraceEvent, Tracer};
 use crate::topology::Graph;
@@ -42,7 +40,7 @@ pub struct Checker {
     last: tributary_proto::contract::time::Time,
 }
 
-/// The findings of the checkers, which can be read during a run or after it.
+/// What the checkers have found; can be read during a run or after it.
 #[derive(Clone, Default)]
 pub struct Findings(Arc<Mutex<State>>);
 
@@ -67,7 +65,7 @@ impl Findings {
         self.lock().events
     }
 
-    /// How many packets were made and neither taken nor lost.
+    /// How many packets were created and neither delivered nor lost.
     pub fn alive(&self) -> usize {
         self.lock().alive
     }
@@ -105,7 +103,7 @@ impl Tracer for Checker {
             sentences.push("time ran backwards".to_string());
         }
         self.last = event.time;
-        // The packet's place must be known before its step is taken.
+        // The links need the packet's location before this event moves it.
         self.links.check(event, &self.packets, &mut sentences);
         self.packets.check(event, &mut sentences);
         if let Some(lossless) = &mut self.lossless {
@@ -114,7 +112,7 @@ impl Tracer for Checker {
         let mut state = self.findings.lock();
         state.events += 1;
         state.alive = self.packets.alive();
-        let room = MOST_VIOLATIONS.saturating_sub(state.violations.len());
-        state.violations.extend(sentences.into_iter().take(room).map(|what| Violation { event: *event, what }));
+        let left = MOST_VIOLATIONS.saturating_sub(state.violations.len());
+        state.violations.extend(sentences.into_iter().take(left).map(|what| Violation { event: *event, what }));
     }
 }

@@ -1,23 +1,23 @@
-//! Conservation: every packet is made once, is at one place at a time, and ends once.
+//! Conservation: every packet is created once, is in one location at a time, and ends once.
 
 use std::collections::BTreeMap;
 
 use tributary_proto::contract::ids::NodeId;
 
-use crate::net::{Happening, Packet, TraceEvent};
+use crate::net::{Packet, PacketEvent, TraceEvent};
 use crate::topology::LinkId;
 
-/// The place of one packet.
+/// Where one packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// In a node.
     At(NodeId),
     /// In a node, waiting to leave over a lossless link.
     Waiting(LinkId),
     /// In a link's queue or on its wire.
     On(LinkId),
-    /// Delayed behind a link's order, and not yet arrived.
-    Astray(LinkId),
+    /// Delayed out of its link's order, and not yet arrived.
+    Delayed(LinkId),
 }
 
 /// A packet's name.
@@ -34,13 +34,13 @@ pub fn in_order(event: &TraceEvent) -> bool {
     event.packet.arrival == event.time
 }
 
-/// All packets that were made and have not ended. A packet that a fault has doubled is in several places.
+/// All packets that were created and have not ended. A packet that a fault has duplicated is in several locations.
 #[derive(Default)]
 pub struct PacketChecker {
-    places: BTreeMap<Name, Vec<Place>>,
-    /// How many places there are.
+    locations: BTreeMap<Name, Vec<Location>>,
+    /// How many locations there are.
     alive: usize,
-    /// For each maker, the serial of its last packet.
+    /// For each source, the serial of its last packet.
     last: BTreeMap<u32, u32>,
 }
 
@@ -50,72 +50,77 @@ impl PacketChecker {
         self.alive
     }
 
-    /// True if the packet or a copy of it is at this place.
-    pub fn is_at(&self, packet: &Packet, place: Place) -> bool {
-        self.places.get(&name(packet)).is_some_and(|places| places.contains(&place))
+    /// True if the packet or a copy of it is there.
+    pub fn is_at(&self, packet: &Packet, location: Location) -> bool {
+        self.locations.get(&name(packet)).is_some_and(|locations| locations.contains(&location))
     }
 
-    /// Takes one step.
+    /// Checks one event, and moves its packet.
     pub fn check(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
         let packet = &event.packet;
-        let node = Place::At(event.node);
-        let moved = match event.what {
-            Happening::Made => {
-                self.made(event, sentences);
+        let node = Location::At(event.node);
+        let moved = match event.kind {
+            PacketEvent::Created => {
+                self.created(event, sentences);
                 return;
             }
-            Happening::Waits { link } => self.step(packet, &[node], Some(Place::Waiting(link))),
-            Happening::Joined { link, .. } => self.step(packet, &[Place::Waiting(link), node], Some(Place::On(link))),
-            Happening::Arrived { link } if in_order(event) => {
-                self.step(packet, &[Place::On(link), Place::Astray(link)], Some(node))
+            PacketEvent::Waits { link } => self.step(packet, &[node], Some(Location::Waiting(link))),
+            PacketEvent::Enqueued { link, .. } => {
+                self.step(packet, &[Location::Waiting(link), node], Some(Location::On(link)))
             }
-            Happening::Arrived { link } => self.step(packet, &[Place::Astray(link)], Some(node)),
-            Happening::Strayed { link } => self.step(packet, &[Place::On(link)], Some(Place::Astray(link))),
-            Happening::Doubled { link } => {
-                let there = self.is_at(packet, Place::On(link));
-                self.places.entry(name(packet)).or_default().push(Place::Astray(link));
+            PacketEvent::Arrived { link } if in_order(event) => {
+                self.step(packet, &[Location::On(link), Location::Delayed(link)], Some(node))
+            }
+            PacketEvent::Arrived { link } => self.step(packet, &[Location::Delayed(link)], Some(node)),
+            PacketEvent::Reordered { link } => self.step(packet, &[Location::On(link)], Some(Location::Delayed(link))),
+            PacketEvent::Duplicated { link } => {
+                let there = self.is_at(packet, Location::On(link));
+                self.locations.entry(name(packet)).or_default().push(Location::Delayed(link));
                 self.alive += 1;
                 there
             }
             // A packet is in a node only while the node works on it, so this is the packet and no copy.
-            Happening::Lost { .. } if self.is_at(packet, node) => self.step(packet, &[node], None),
-            Happening::Lost { link: Some(link), .. } if in_order(event) => self.step(packet, &[Place::On(link)], None),
-            Happening::Lost { link: Some(link), .. } => self.step(packet, &[Place::Astray(link)], None),
-            Happening::Lost { link: None, .. } | Happening::Taken => self.step(packet, &[node], None),
+            PacketEvent::Lost { .. } if self.is_at(packet, node) => self.step(packet, &[node], None),
+            PacketEvent::Lost { link: Some(link), .. } if in_order(event) => {
+                self.step(packet, &[Location::On(link)], None)
+            }
+            PacketEvent::Lost { link: Some(link), .. } => self.step(packet, &[Location::Delayed(link)], None),
+            PacketEvent::Lost { link: None, .. } | PacketEvent::Delivered => self.step(packet, &[node], None),
         };
         if !moved {
-            sentences.push(format!("the packet was not where this happened, but {:?}", self.places.get(&name(packet))));
+            sentences
+                .push(format!("the packet was not where this happened, but {:?}", self.locations.get(&name(packet))));
         }
     }
 
-    fn made(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
+    fn created(&mut self, event: &TraceEvent, sentences: &mut Vec<String>) {
         let packet = &event.packet;
         if event.node != packet.src {
-            sentences.push("a packet was made in another's name".to_string());
+            sentences.push("a packet was created in another's name".to_string());
         }
         let last = self.last.insert(packet.src.0, packet.serial);
         if last.map_or(packet.serial != 0, |last| packet.serial != last.wrapping_add(1)) {
             sentences.push(format!("the packet before it had the serial {last:?}"));
         }
         self.alive += 1;
-        if let Some(before) = self.places.insert(name(packet), vec![Place::At(event.node)]) {
+        if let Some(before) = self.locations.insert(name(packet), vec![Location::At(event.node)]) {
             self.alive -= before.len();
             sentences.push("a packet of that name is still under way".to_string());
         }
     }
 
-    /// Moves one copy from the first of the places `from` that has one; false if none has one.
-    fn step(&mut self, packet: &Packet, from: &[Place], to: Option<Place>) -> bool {
-        let Some(places) = self.places.get_mut(&name(packet)) else { return false };
-        let found = from.iter().find_map(|from| places.iter().position(|place| place == from));
+    /// Moves one copy from the first of the locations `from` that has one; false if none has.
+    fn step(&mut self, packet: &Packet, from: &[Location], to: Option<Location>) -> bool {
+        let Some(locations) = self.locations.get_mut(&name(packet)) else { return false };
+        let found = from.iter().find_map(|from| locations.iter().position(|location| location == from));
         let Some(index) = found else { return false };
         match to {
-            Some(to) => places[index] = to,
+            Some(to) => locations[index] = to,
             None => {
-                places.swap_remove(index);
+                locations.swap_remove(index);
                 self.alive -= 1;
-                if places.is_empty() {
-                    self.places.remove(&name(packet));
+                if locations.is_empty() {
+                    self.locations.remove(&name(packet));
                 }
             }
         }

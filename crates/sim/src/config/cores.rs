@@ -20,14 +20,14 @@ pub enum SubsetName {
     Cluster,
 }
 
-/// What happens to a packet for which the packet memory has no room.
+/// What happens to a packet that does not fit into the packet memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Full {
     /// The packet is dropped.
     #[default]
     Drop,
-    /// This never happens: packets take room in the ports where they came in, and PAUSE stops senders in time.
+    /// This never happens: packets are charged to the ports where they came in, and PAUSE stops senders in time.
     Pause,
 }
 
@@ -64,7 +64,7 @@ pub struct CoresSection {
     pub miss_cycles: u32,
     /// How the handlers' inner loops are written.
     pub handlers: Code,
-    /// A file with cycles of jobs' own operators.
+    /// A file with cycles of custom operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operators: Option<PathBuf>,
 }
@@ -95,7 +95,7 @@ impl Default for CoresSection {
 /// Picoseconds in a microsecond.
 const PICOSECONDS: u64 = 1_000_000;
 /// More cores than this are probably a mistake.
-const MOST_CORES: u64 = 1 << 16;
+const MAX_CORES: u64 = 1 << 16;
 
 impl CoresSection {
     /// How many picoseconds a cycle takes.
@@ -115,9 +115,9 @@ impl CoresSection {
         if let Some((key, _)) = least.into_iter().find(|(_, value)| *value == 0) {
             return Err(invalid(format!("switches.cores: {key} = 0: a processor has at least one")));
         }
-        if u64::from(self.clusters) * u64::from(self.cores) > MOST_CORES {
+        if u64::from(self.clusters) * u64::from(self.cores) > MAX_CORES {
             return Err(invalid(format!(
-                "switches.cores: {} clusters of {} cores are more than {MOST_CORES} cores",
+                "switches.cores: {} clusters of {} cores are more than {MAX_CORES} cores",
                 self.clusters, self.cores
             )));
         }

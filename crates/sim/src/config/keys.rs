@@ -2,20 +2,20 @@
 
 use toml::{Table, Value};
 
-/// A part of a key that does not exist, and what exists in its place.
+/// A segment of a key that does not exist, and what exists there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no \"{part}\"; {known}")]
+#[error("there is no \"{segment}\"; {known}")]
 pub struct MissingKey {
-    /// The part.
-    pub part: String,
+    /// The segment.
+    pub segment: String,
     /// What exists: "there are: delay, queue", "there are 0 to 3".
     pub known: String,
 }
 
 impl MissingKey {
-    fn new(part: &str, place: Option<&Value>, top: &Table) -> MissingKey {
+    fn new(segment: &str, parent: Option<&Value>, top: &Table) -> MissingKey {
         let names = |table: &Table| table.keys().cloned().collect::<Vec<_>>().join(", ");
-        let known = match place {
+        let known = match parent {
             None => format!("there are: {}", names(top)),
             Some(Value::Table(inner)) if inner.is_empty() => "nothing is in that table".to_string(),
             Some(Value::Table(inner)) => format!("there are: {}", names(inner)),
@@ -24,58 +24,58 @@ impl MissingKey {
             Some(Value::Array(list)) => format!("there are 0 to {}", list.len() - 1),
             Some(_) => "what is before it has no keys".to_string(),
         };
-        MissingKey { part: part.to_string(), known }
+        MissingKey { segment: segment.to_string(), known }
     }
 }
 
-/// Sets one key of a table; returns its previous value. The last part of the key may be new; the first earlier part
-/// that does not exist is the error.
+/// Sets one key of a table; returns its previous value. The last segment of the key may be new; the first earlier
+/// segment that does not exist is the error.
 pub fn set_key(table: &mut Table, key: &str, value: Value) -> Result<Option<Value>, MissingKey> {
     // Checked first, because the error names what exists.
     check_key(table, key)?;
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
-    let mut place: Option<&mut Value> = None;
-    for part in path.split('.').filter(|part| !part.is_empty()) {
-        let inner = match place {
-            None => table.get_mut(part),
-            Some(Value::Table(inner)) => inner.get_mut(part),
-            Some(Value::Array(list)) => part.parse::<usize>().ok().and_then(|index| list.get_mut(index)),
+    let mut parent: Option<&mut Value> = None;
+    for segment in path.split('.').filter(|segment| !segment.is_empty()) {
+        let inner = match parent {
+            None => table.get_mut(segment),
+            Some(Value::Table(inner)) => inner.get_mut(segment),
+            Some(Value::Array(list)) => segment.parse::<usize>().ok().and_then(|index| list.get_mut(index)),
             Some(_) => None,
         };
-        place = inner;
+        parent = inner;
     }
-    match place {
+    match parent {
         Some(Value::Table(inner)) => Ok(inner.insert(last.to_string(), value)),
         _ => Ok(table.insert(last.to_string(), value)),
     }
 }
 
-/// Checks a key up to the table that contains its last part.
+/// Checks a key up to the table that contains its last segment.
 fn check_key(table: &Table, key: &str) -> Result<(), MissingKey> {
     let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
-    let mut place: Option<&Value> = None;
-    for part in path.split('.').filter(|part| !part.is_empty()) {
-        let inner = match place {
-            None => table.get(part),
-            Some(Value::Table(inner)) => inner.get(part),
-            Some(Value::Array(list)) => part.parse::<usize>().ok().and_then(|index| list.get(index)),
+    let mut parent: Option<&Value> = None;
+    for segment in path.split('.').filter(|segment| !segment.is_empty()) {
+        let inner = match parent {
+            None => table.get(segment),
+            Some(Value::Table(inner)) => inner.get(segment),
+            Some(Value::Array(list)) => segment.parse::<usize>().ok().and_then(|index| list.get(index)),
             Some(_) => None,
         };
-        place = Some(inner.ok_or_else(|| MissingKey::new(part, place, table))?);
+        parent = Some(inner.ok_or_else(|| MissingKey::new(segment, parent, table))?);
     }
-    match place {
+    match parent {
         None | Some(Value::Table(_)) => Ok(()),
-        Some(_) => Err(MissingKey::new(last, place, table)),
+        Some(_) => Err(MissingKey::new(last, parent, table)),
     }
 }
 
 /// Lays one table over another: tables are merged key by key, and all other values are replaced.
-pub fn overlay(below: &mut Table, above: Table) {
-    for (key, value) in above {
-        match (below.get_mut(&key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => overlay(below, above),
+pub fn overlay(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(base)), Value::Table(over)) => overlay(base, over),
             (_, value) => {
-                below.insert(key, value);
+                base.insert(key, value);
             }
         }
     }
@@ -101,17 +101,17 @@ mod tests {
     #[test]
     fn a_key_that_leads_nowhere_names_what_is_there() {
         let mut file = table("[[job]]\ntrees = 1\n[network]\nqueue = 9\nstar = { hosts = 4 }\n");
-        let mut said = |key: &str| set_key(&mut file, key, Value::Integer(2)).unwrap_err().to_string();
-        assert_eq!(said("jobs.0.trees"), "there is no \"jobs\"; there are: job, network");
-        assert_eq!(said("job.1.trees"), "there is no \"1\"; there is only 0");
-        assert_eq!(said("network.stars.hosts"), "there is no \"stars\"; there are: queue, star");
-        assert_eq!(said("network.star.hosts.more"), "there is no \"more\"; what is before it has no keys");
+        let mut error = |key: &str| set_key(&mut file, key, Value::Integer(2)).unwrap_err().to_string();
+        assert_eq!(error("jobs.0.trees"), "there is no \"jobs\"; there are: job, network");
+        assert_eq!(error("job.1.trees"), "there is no \"1\"; there is only 0");
+        assert_eq!(error("network.stars.hosts"), "there is no \"stars\"; there are: queue, star");
+        assert_eq!(error("network.star.hosts.more"), "there is no \"more\"; what is before it has no keys");
     }
 
     #[test]
-    fn what_lies_above_hides_values_and_lists_but_not_tables() {
-        let mut below = table("x = 1\nlist = [1, 2]\n[network]\nqueue = 1\n[network.shape]\nhosts = 4\n");
-        overlay(&mut below, table("list = [3]\n[network.shape]\nhosts = 2\n"));
-        assert_eq!(below, table("x = 1\nlist = [3]\n[network]\nqueue = 1\n[network.shape]\nhosts = 2\n"));
+    fn an_overlay_replaces_values_and_lists_but_not_tables() {
+        let mut base = table("x = 1\nlist = [1, 2]\n[network]\nqueue = 1\n[network.shape]\nhosts = 4\n");
+        overlay(&mut base, table("list = [3]\n[network.shape]\nhosts = 2\n"));
+        assert_eq!(base, table("x = 1\nlist = [3]\n[network]\nqueue = 1\n[network.shape]\nhosts = 2\n"));
     }
 }

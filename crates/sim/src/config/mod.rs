@@ -3,15 +3,13 @@
 //! Unknown keys and impossible values are errors of one sentence. `docs/simulator.md` shows every key.
 
 mod cores;
-mod fault;
-mod hosts;
+mod job;
 mod keys;
+mod names;
 mod network;
-mod node;
-mod report;
 mod shape;
+mod traffic;
 mod training;
-mod work;
 
 use std::collections::BTreeMap;
 
@@ -20,19 +18,17 @@ use tributary_control::config::OptionTable;
 use tributary_proto::contract::time::Span;
 
 pub use cores::{CoresSection, Full, SubsetName};
-pub use fault::{FaultSection, LinkSet, Links};
-pub use hosts::{Hosts, Placement};
+pub use job::{
+    CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, RootChoice, ServerWord,
+    StragglerSection, Timeouts,
+};
 pub use keys::{overlay, set_key};
-pub use network::{LinkOverride, LosslessSection, Network, NoiseSection, Routing};
-pub use node::{NodeName, SwitchName, Tier};
-pub use report::{ReportSection, Sample, SampleWord};
-pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, StarShape};
+pub use names::{Hosts, LinkSet, Links, NodeName, Placement, SwitchName, Tier};
+pub use network::{LosslessSection, Network, NoiseSection, Routing};
+pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, StarShape};
+pub use traffic::{Pattern, TrafficSection, Transport, TransportSection};
 pub use training::{SmallModels, TrainingSection};
 pub use tributary_control::quantity::{Bytes, DataRate, Duration, Share};
-pub use work::{
-    CollectiveKind, ExpressionSource, JobSection, OperatorSource, ParameterServers, Pattern, RootChoice, ServerWord,
-    StragglerSection, Timeouts, TrafficSection, Transport, TransportSection,
-};
 
 /// An experiment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -78,6 +74,91 @@ pub struct Switches {
     /// Options of memory that jobs share, by protocol: `[switches.NAME]`.
     #[serde(flatten)]
     pub options: BTreeMap<String, OptionTable>,
+}
+
+/// `[[fault]]`: a fault that begins at some time and may end at another.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FaultSection {
+    /// When it begins.
+    pub at: Duration,
+    /// When it ends; if left out, it never ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Duration>,
+    /// The links that it affects, both ways.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<Links>,
+    /// Each packet is lost with this probability.
+    pub loss: Share,
+    /// Each packet's bits flip with this probability, so that the frame check drops it.
+    pub corruption: Share,
+    /// Each packet arrives twice with this probability.
+    pub duplication: Share,
+    /// Each packet arrives late with this probability, so that others overtake it.
+    pub reordering: Share,
+    /// The most that it is late.
+    pub delay: Duration,
+    /// Packets that join the links' queues meanwhile leave at this rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<DataRate>,
+    /// The links are dead.
+    pub down: bool,
+    /// The links go down and come back alternately, after this time each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flap: Option<Duration>,
+    /// A node that dies. A switch comes back without its programs' state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead: Option<NodeName>,
+}
+
+/// `[report]`: queues, links and switches over time. Nothing is sampled if `sample` is left out.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportSection {
+    /// How often samples are taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+    /// The links that are sampled.
+    #[serde(default = "all_links")]
+    pub links: Links,
+}
+
+fn all_links() -> Links {
+    Links::Set(LinkSet::All)
+}
+
+impl Default for ReportSection {
+    fn default() -> ReportSection {
+        ReportSection { sample: None, links: all_links() }
+    }
+}
+
+/// How often links and switches are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(untagged, expecting = "expected a step of time, as in \"10 us\", or \"auto\"")]
+pub enum Sample {
+    /// A word.
+    Word(SampleWord),
+    /// After each such simulated time.
+    Every(Duration),
+}
+
+/// Words for how often samples are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SampleWord {
+    /// In equal steps, as many as a figure needs.
+    Auto,
+}
+
+impl ReportSection {
+    /// Refuses a step of no time.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        match self.sample {
+            Some(Sample::Every(Duration(Span::ZERO))) => Err(invalid("report: sample = 0 is not a step of time")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Why a file is not an experiment, in one sentence.
@@ -133,7 +214,7 @@ impl Config {
         Config::deserialize(table).map_err(|error| invalid(one_line(error.message())))
     }
 
-    /// Reads a file's text. Whether its parts fit together is checked when it is built.
+    /// Reads a file's text. Whether its sections fit together is checked when it is built.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|error| {
             if let Some(sentence) = toml::from_str(text).ok().and_then(|table: toml::Table| other_kind(&table)) {

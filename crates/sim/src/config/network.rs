@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
-use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, StarShape};
+use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOverride, StarShape};
 use super::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
-use crate::driver::Holds;
+use crate::engine::Holds;
 use crate::net::{Charges, Framing, LosslessSpec, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
@@ -37,7 +37,7 @@ pub struct Network {
     /// Every link's propagation delay.
     #[serde(default = "defaults::delay")]
     pub delay: Duration,
-    /// The room of each output queue of a switch.
+    /// The size of each output queue of a switch.
     #[serde(default = "defaults::queue")]
     pub queue: Bytes,
     /// A packet is marked if it finds more than this in a queue; if left out, no packet is marked.
@@ -79,8 +79,8 @@ pub struct Network {
     pub noise: Option<NoiseSection>,
 }
 
-/// `lossless`: when a switch tells the sender of a port's packets to PAUSE. `queue` is the room of each port for
-/// packets that came in there; it must suffice for packets that still come after the order.
+/// `lossless`: when a switch orders the sender of a port's packets to PAUSE. `queue` is the buffer of each port for
+/// packets that came in there; it must also hold the packets that still arrive after the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LosslessSection {
@@ -90,7 +90,8 @@ pub struct LosslessSection {
     /// The sender goes on when no more than this waits; two packets of 1,538 bytes less than `xoff` if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xon: Option<Bytes>,
-    /// Which packets take room in a port; all if left out. The other choices show what PAUSE does to programs' sums.
+    /// Which packets are charged to a port's buffer; all if left out. The other choices show what PAUSE does to programs'
+    /// sums.
     #[serde(skip_serializing_if = "Charges::is_default")]
     pub charges: Charges,
 }
@@ -106,43 +107,6 @@ pub struct NoiseSection {
     /// What is delayed.
     #[serde(default, skip_serializing_if = "Holds::is_default")]
     pub holds: Holds,
-}
-
-/// `[network.core]`: the properties in which links between switches differ from those of hosts.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LinkOverride {
-    /// Rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<DataRate>,
-    /// Propagation delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Duration>,
-    /// Output queues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Bytes>,
-    /// Where marks begin.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mark_above: Option<Bytes>,
-    /// Where everything is marked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mark_all_above: Option<Bytes>,
-}
-
-impl LinkOverride {
-    fn is_empty(&self) -> bool {
-        *self == LinkOverride::default()
-    }
-
-    /// A link that is like `base` where nothing else is said; marks are its own.
-    pub(super) fn over(&self, base: LinkSpec) -> LinkSpec {
-        LinkSpec {
-            rate: self.rate.map_or(base.rate, |rate| rate.0),
-            delay: self.delay.map_or(base.delay, |delay| delay.0),
-            queue_bytes: self.queue.map_or(base.queue_bytes, |bytes| bytes.0),
-            ..base
-        }
-    }
 }
 
 /// How switches choose among equally short paths.
@@ -198,8 +162,8 @@ fn mark_bytes(above: Option<Bytes>, all_above: Option<Bytes>) -> Option<MarkByte
 const FULL_PACKET: u64 = 1538;
 
 /// More nodes or links than this are probably a mistake.
-const MOST_NODES: u64 = 1 << 21;
-const MOST_LINKS: u64 = 1 << 24;
+const MAX_NODES: u64 = 1 << 21;
+const MAX_LINKS: u64 = 1 << 24;
 
 impl Network {
     /// The graph, checked.
@@ -242,12 +206,12 @@ impl Network {
     pub fn framing(&self) -> Result<Framing, ConfigError> {
         let fits = |bytes: Bytes, what: &str| match u16::try_from(bytes.0) {
             Ok(bytes) if bytes <= 1000 => Ok(bytes),
-            _ => Err(invalid(format!("{what} = {} is no framing: at most 1,000 bytes", bytes.0))),
+            _ => Err(invalid(format!("{what} = {} is too much framing: at most 1,000 bytes", bytes.0))),
         };
         Ok(Framing { overhead: fits(self.overhead, "overhead")?, minimum: fits(self.shortest, "shortest")? })
     }
 
-    /// When switches tell senders to PAUSE.
+    /// When switches order senders to PAUSE.
     pub fn lossless(&self, graph: &Graph) -> Result<Option<LosslessSpec>, ConfigError> {
         let Some(section) = &self.lossless else { return Ok(None) };
         let links = || graph.edges().iter().flat_map(|edge| [edge.a_to_b, edge.b_to_a]);
@@ -339,10 +303,10 @@ impl Network {
         } else {
             (0, 0)
         };
-        if nodes > MOST_NODES || links > MOST_LINKS {
+        if nodes > MAX_NODES || links > MAX_LINKS {
             return Err(invalid(format!(
-                "a network of {nodes} nodes and {links} links is more than this program takes: at most {MOST_NODES} \
-                 and {MOST_LINKS}"
+                "a network of {nodes} nodes and {links} links is more than this program takes: at most {MAX_NODES} \
+                 and {MAX_LINKS}"
             )));
         }
         Ok(())

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
-use super::network::LinkOverride;
-use super::node::NodeName;
+use super::names::NodeName;
 use super::{Bytes, DataRate, Duration};
 use super::{ConfigError, invalid};
 use crate::topology::LinkSpec;
@@ -44,7 +43,7 @@ pub struct LeafSpineShape {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClosShape {
-    /// The fat tree of switches with so many ports (Al-Fares et al., 2008).
+    /// The fat tree of switches with this many ports (Al-Fares et al., 2008).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<u32>,
     /// Pods.
@@ -141,4 +140,41 @@ pub struct GraphLink {
     /// Output queues, if not the network's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Bytes>,
+}
+
+/// `[network.core]`: the properties in which links between switches differ from those of hosts.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkOverride {
+    /// Rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<DataRate>,
+    /// Propagation delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// Output queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Bytes>,
+    /// Where marks begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_above: Option<Bytes>,
+    /// Where everything is marked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_all_above: Option<Bytes>,
+}
+
+impl LinkOverride {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == LinkOverride::default()
+    }
+
+    /// A link with the properties of `base` that are not overridden; marks are set separately.
+    pub(super) fn over(&self, base: LinkSpec) -> LinkSpec {
+        LinkSpec {
+            rate: self.rate.map_or(base.rate, |rate| rate.0),
+            delay: self.delay.map_or(base.delay, |delay| delay.0),
+            queue_bytes: self.queue.map_or(base.queue_bytes, |bytes| bytes.0),
+            ..base
+        }
+    }
 }

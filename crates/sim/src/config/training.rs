@@ -7,8 +7,8 @@ use tributary_control::config::OptionTable;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::protocol::Protocol;
 
-use super::hosts::{Hosts, Placement};
-use super::work::{CollectiveKind, JobSection, RootChoice, Timeouts, op_name, protocol_name};
+use super::job::{CollectiveKind, JobSection, RootChoice, Timeouts, op_name, protocol_name};
+use super::names::{Hosts, Placement};
 use super::{Bytes, Duration, Share};
 
 /// Jobs of one kind.
@@ -24,7 +24,7 @@ pub struct TrainingSection {
     /// Hosts that they may run on.
     #[serde(default = "all_hosts")]
     pub hosts: Hosts,
-    /// How many workers of different jobs one host has room for.
+    /// How many workers of different jobs one host takes.
     #[serde(default = "one")]
     pub workers_per_host: u16,
     /// The fewest and the most workers of a job; all numbers are equally likely.
@@ -65,7 +65,7 @@ pub struct TrainingSection {
     /// Retransmission timeouts.
     #[serde(default)]
     pub rto: Timeouts,
-    /// A collective fails after so much time, as in `[[job]]`.
+    /// A collective fails after this time, as in `[[job]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
 }
@@ -82,10 +82,10 @@ pub struct SmallModels {
 }
 
 impl TrainingSection {
-    /// The section of a job that reduces so many bytes, without its name, hosts and start.
+    /// The section of a job that reduces `tensor` bytes, without its name, hosts and start.
     pub(crate) fn job(&self, protocol: &'static Protocol, tensor: u64, compute: Duration) -> JobSection {
-        let is_own = protocol == self.protocol;
-        let trees = self.trees.filter(|_| is_own || protocol.switch.is_some());
+        let is_main = protocol == self.protocol;
+        let trees = self.trees.filter(|_| is_main || protocol.switch.is_some());
         JobSection {
             name: None,
             protocol,
@@ -102,9 +102,9 @@ impl TrainingSection {
             iterations: self.iterations,
             start: Duration::default(),
             compute,
-            options: if is_own { self.options.clone() } else { OptionTable::new() },
+            options: if is_main { self.options.clone() } else { OptionTable::new() },
             elements_per_packet: self.elements_per_packet,
-            slots: self.slots.filter(|_| is_own),
+            slots: self.slots.filter(|_| is_main),
             trees,
             roots: None,
             root_choice: if trees.is_some() { RootChoice::LeastLoaded } else { RootChoice::Random },

@@ -124,12 +124,12 @@ impl EventQueue {
         kept.drain(..).for_each(|event| self.push(event.time, event.id));
     }
 
-    /// The event that comes `ahead` events after the next one, if it is known without effort.
+    /// The event that comes `ahead` events after the next one, if its bucket is already sorted.
     #[inline]
     pub fn upcoming(&self, ahead: usize) -> Option<EventId> {
         // A wrapped index is out of range.
-        let place = self.current.len().wrapping_sub(1 + ahead);
-        self.current.get(place).map(|event| event.id)
+        let index = self.current.len().wrapping_sub(1 + ahead);
+        self.current.get(index).map(|event| event.id)
     }
 
     /// Number of pending events.
@@ -151,9 +151,9 @@ impl EventQueue {
             (self.nodes.len() - 1) as u32
         } else {
             let index = self.free;
-            let place = &mut self.nodes[index as usize];
-            self.free = place.next;
-            *place = node;
+            let free = &mut self.nodes[index as usize];
+            self.free = free.next;
+            *free = node;
             index
         };
         self.heads[slot] = index;

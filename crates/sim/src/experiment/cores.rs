@@ -11,7 +11,7 @@ use tributary_proto::contract::operator::Operator;
 use crate::config::{Config, ConfigError, CoresSection, Full, invalid};
 use crate::cores::operators::Table;
 use crate::cores::prices::Prices;
-use crate::driver::{CoresSpec, Job, JobIndex, Simulation};
+use crate::engine::{CoresSpec, Job, JobIndex, Simulation};
 
 /// Applies `[switches.cores]`, once all jobs are installed.
 pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigError> {
@@ -26,7 +26,7 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
     let mut prices = BTreeMap::new();
     for job in simulation.traffic.jobs.all().iter().filter(|job| job.plan.protocol.sums_in_network()) {
         let (id, dtype) = (JobId(job.index.0 + 1), handled_as(job));
-        if let Some(of_job) = prices_of_own(section, job) {
+        if let Some(of_job) = custom_op_prices(section, job) {
             prices.insert(id, of_job);
             continue;
         }
@@ -45,7 +45,7 @@ pub fn set(config: &Config, simulation: &mut Simulation) -> Result<(), ConfigErr
     })
 }
 
-/// Finds the cycles of jobs' own operators.
+/// Finds the cycles of jobs' custom operators.
 fn count_operators(section: &CoresSection, simulation: &mut Simulation) -> Result<(), ConfigError> {
     let mut table = Table::shipped();
     if let Some(file) = &section.operators {
@@ -53,16 +53,16 @@ fn count_operators(section: &CoresSection, simulation: &mut Simulation) -> Resul
         let added = text.and_then(|text| table.add(&text));
         added.map_err(|why| invalid(format!("switches.cores: operators = {file:?}: {why}")))?;
     }
-    let own = simulation.traffic.jobs.all_mut().filter_map(|job| job.plan.own.as_mut());
-    own.for_each(|own| own.cycles = Some(table.find(&own.operator)));
+    let ops = simulation.traffic.jobs.all_mut().filter_map(|job| job.plan.custom_op.as_mut());
+    ops.for_each(|op| op.cycles = Some(table.find(&op.operator)));
     Ok(())
 }
 
-/// The prices of a job with its own operator.
-fn prices_of_own(section: &CoresSection, job: &Job) -> Option<Prices> {
-    let own = job.plan.own.as_ref()?;
-    let (size, element) = (job.plan.spec.dtype.size() as u64, own.operator.element_size() as u64);
-    Some(Prices::of_operator(section.handlers, size, element, own.cycles?))
+/// The prices of a job with a custom operator.
+fn custom_op_prices(section: &CoresSection, job: &Job) -> Option<Prices> {
+    let op = job.plan.custom_op.as_ref()?;
+    let (size, element) = (job.plan.spec.dtype.size() as u64, op.operator.element_size() as u64);
+    Some(Prices::of_operator(section.handlers, size, element, op.cycles?))
 }
 
 /// The type in which a switch sums a job's elements.

@@ -3,8 +3,8 @@
 use tributary_proto::contract::time::Time;
 
 use crate::config::{ConfigError, FaultSection, LinkSet, Links, invalid};
-use crate::driver::{Action, Simulation};
-use crate::net::TroubleSpec;
+use crate::engine::{Action, Simulation};
+use crate::net::ImpairmentSpec;
 use crate::topology::Graph;
 use crate::topology::LinkId;
 
@@ -42,7 +42,7 @@ fn link_changes(
     until: Option<Time>,
     changes: &mut Vec<(Time, Action)>,
 ) -> Result<(), ConfigError> {
-    let spec = TroubleSpec {
+    let spec = ImpairmentSpec {
         loss: section.loss.0,
         corruption: section.corruption.0,
         duplication: section.duplication.0,
@@ -50,10 +50,10 @@ fn link_changes(
         longest_delay: section.delay.0,
     };
     let cables = cables(graph, links)?;
-    if spec != (TroubleSpec { longest_delay: spec.longest_delay, ..TroubleSpec::default() }) {
+    if spec != (ImpairmentSpec { longest_delay: spec.longest_delay, ..ImpairmentSpec::default() }) {
         for link in cables.iter().flat_map(|&cable| [cable, cable.reverse()]) {
-            changes.push((at, Action::Trouble(link, Some(spec))));
-            changes.extend(until.map(|until| (until, Action::Trouble(link, None))));
+            changes.push((at, Action::Impair(link, Some(spec))));
+            changes.extend(until.map(|until| (until, Action::Impair(link, None))));
         }
     }
     if let Some(rate) = section.rate {
@@ -71,8 +71,8 @@ fn link_changes(
         return Ok(());
     };
     let Some(until) = until else { return Err(invalid("links that flap need an until")) };
-    if until.since(at).0 / period.0.0.max(1) > MOST_FLAPS {
-        return Err(invalid(format!("links that flap every {period} flap more than {MOST_FLAPS} times")));
+    if until.since(at).0 / period.0.0.max(1) > MAX_FLAPS {
+        return Err(invalid(format!("links that flap every {period} flap more than {MAX_FLAPS} times")));
     }
     let mut time = at;
     while time < until {
@@ -84,7 +84,7 @@ fn link_changes(
     Ok(())
 }
 
-const MOST_FLAPS: u64 = 10_000;
+const MAX_FLAPS: u64 = 10_000;
 
 /// One direction of each cable that the section names.
 pub(super) fn cables(graph: &Graph, links: &Links) -> Result<Vec<LinkId>, ConfigError> {

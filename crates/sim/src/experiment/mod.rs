@@ -1,13 +1,12 @@
 //! From a file to a report: builds the network of a [`Config`], runs it, and measures.
 
-mod barrier;
 mod build;
 mod cores;
+mod custom_op;
 mod faults;
 mod hosts;
-mod own;
+mod plan;
 mod sampling;
-mod servers;
 mod threads;
 mod traffic;
 mod training;
@@ -21,8 +20,9 @@ pub use build::build;
 
 use self::sampling::Sampler;
 use crate::config::{Config, ConfigError};
-use crate::driver::{Simulation, look_ahead, window_end};
+use crate::engine::Simulation;
 use crate::report::{Report, Stop};
+use crate::topology::window_end;
 
 /// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,13 +31,13 @@ pub struct Progress {
     pub now: Time,
     /// How many events there were.
     pub events: u64,
-    /// Messages and ranks of jobs that are not finished.
+    /// How many messages and ranks of jobs are not finished.
     pub open: u64,
     /// How many there were at the beginning.
     pub total: u64,
 }
 
-/// Why there is no report.
+/// Why a run gives no report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// The file is not an experiment.
@@ -58,12 +58,12 @@ pub fn run(config: &Config) -> Result<Report, RunError> {
     run_watched(config, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Runs an experiment. `watch` is told the progress some times a second, and may stop the run.
+/// Runs an experiment. `watch` gets the progress several times a second, and may stop the run.
 pub fn run_watched(config: &Config, watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Result<Report, RunError> {
     run_on_threads(config, 1, watch)
 }
 
-/// Runs an experiment on so many threads, with the same result. A network of one switch, or one with links without
+/// Runs an experiment on several threads, with the same result. A network of one switch, or one with links without
 /// delay, runs on one thread.
 pub fn run_on_threads(
     config: &Config,
@@ -75,9 +75,9 @@ pub fn run_on_threads(
     let mut sampler = Sampler::new(config, &simulation)?;
     let set_up = begun.elapsed();
     let begun = Instant::now();
-    let stop = match look_ahead(simulation.graph()) {
-        Some(look_ahead) if threads > 1 && simulation.open() > 0 => {
-            let whole = threads::advance(config, simulation, sampler, look_ahead, threads, watch)?;
+    let stop = match simulation.graph().lookahead() {
+        Some(lookahead) if threads > 1 && simulation.open() > 0 => {
+            let whole = threads::advance(config, simulation, sampler, lookahead, threads, watch)?;
             (simulation, sampler) = (whole.simulation, whole.sampler);
             whole.stop
         }
@@ -87,8 +87,8 @@ pub fn run_on_threads(
     Ok(Report::new(config, &simulation, stop, set_up, run).with_samples(samples))
 }
 
-/// How many events there are between two calls of the watch: about a tenth of a second.
-const EVENTS_PER_LOOK: u64 = 1 << 20;
+/// Events between two calls of the watch: about a tenth of a second.
+const EVENTS_PER_REPORT: u64 = 1 << 20;
 
 fn advance(
     simulation: &mut Simulation,
@@ -100,13 +100,13 @@ fn advance(
     if total == 0 {
         return Ok(Stop::Finished);
     }
-    let mut look_at = simulation.events() + EVENTS_PER_LOOK;
+    let mut report_at = simulation.events() + EVENTS_PER_REPORT;
     let mut why = Stop::Finished;
     while simulation.open() > 0 {
         let stop = sampler.stop(end);
-        while simulation.open() > 0 && simulation.events() != look_at && simulation.step(stop) {}
-        if simulation.events() == look_at {
-            look_at += EVENTS_PER_LOOK;
+        while simulation.open() > 0 && simulation.events() != report_at && simulation.step(stop) {}
+        if simulation.events() == report_at {
+            report_at += EVENTS_PER_REPORT;
             let (now, events) = (simulation.fabric.now, simulation.events());
             if watch(&Progress { now, events, open: simulation.open(), total }).is_break() {
                 return Err(RunError::Stopped(now.since(Time::ZERO)));
@@ -138,5 +138,5 @@ fn advance(
 /// A run ends with the window in which the last event happened, because other threads may have come so far.
 fn last_moment(simulation: &Simulation) -> Time {
     let now = simulation.fabric.now;
-    look_ahead(simulation.graph()).map_or(now, |look_ahead| Time(window_end(now, look_ahead).0 - 1))
+    simulation.graph().lookahead().map_or(now, |lookahead| Time(window_end(now, lookahead).0 - 1))
 }

@@ -5,16 +5,16 @@ use tributary_proto::contract::time::{Span, Time};
 
 use super::faults::cables;
 use crate::config::{Config, ConfigError, Duration, Sample, SampleWord, invalid};
-use crate::driver::{Gauge, Simulation};
+use crate::engine::{Gauge, Simulation};
 use crate::report::Samples;
 use crate::topology::LinkId;
 
-/// The most steps of a picture, and the length of steps that is tried first.
-const PICTURE_STEPS: usize = 512;
-const PICTURE_STEP: Span = Span(100_000);
+/// The most steps of a figure, and the length of steps that is tried first.
+const FIGURE_STEPS: usize = 512;
+const FIGURE_STEP: Span = Span(100_000);
 
 /// The most values of links that a run keeps: at 16 bytes each, 128 MiB.
-const MOST_VALUES: usize = 8 << 20;
+const MAX_VALUES: usize = 8 << 20;
 
 /// Takes samples while a simulation runs.
 pub struct Sampler {
@@ -36,11 +36,11 @@ impl Sampler {
         let gauges: Vec<Gauge> = simulation.gauges().into_iter().map(|(gauge, _)| gauge).collect();
         let columns = links.len().max(graph.switches() as usize).max(gauges.len()).max(1);
         let (every, most) = match sample {
-            Sample::Word(SampleWord::Auto) => (PICTURE_STEP, PICTURE_STEPS),
+            Sample::Word(SampleWord::Auto) => (FIGURE_STEP, FIGURE_STEPS),
             Sample::Every(Duration(every)) => (every, usize::MAX),
         };
         // An even number, so that half of the steps are left when every other step is dropped.
-        let most_steps = most.min(MOST_VALUES / columns).max(2) & !1;
+        let most_steps = most.min(MAX_VALUES / columns).max(2) & !1;
         Ok(Sampler { samples: Some(Samples::new(every, links, graph.switches() as usize, gauges)), most_steps })
     }
 
@@ -52,7 +52,7 @@ impl Sampler {
         }
     }
 
-    /// Takes the samples that are due by a time before which nothing happens any more.
+    /// Takes the samples that are due by a time before which no event is left.
     pub fn take(&mut self, simulation: &Simulation, until: Time) {
         let Some(samples) = &mut self.samples else { return };
         while samples.next() <= until {
@@ -86,15 +86,15 @@ impl Sampler {
         }
     }
 
-    /// Takes over the samples of another thread's part.
-    pub fn absorb(&mut self, other: &Sampler, part: &Simulation) {
-        let (Some(own), Some(theirs)) = (&mut self.samples, &other.samples) else { return };
-        let graph = part.graph();
-        own.absorb(
+    /// Takes over the samples of another partition.
+    pub fn absorb(&mut self, other: &Sampler, partition: &Simulation) {
+        let (Some(ours), Some(theirs)) = (&mut self.samples, &other.samples) else { return };
+        let graph = partition.graph();
+        ours.absorb(
             theirs,
-            |link| part.fabric.owns(graph.ends(link).0),
-            |switch| part.fabric.owns(graph.switch(switch as u32)),
-            |job, rank| part.fabric.owns(part.traffic.jobs.get(job).members[rank.index()]),
+            |link| partition.fabric.owns(graph.ends(link).0),
+            |switch| partition.fabric.owns(graph.switch(switch as u32)),
+            |job, rank| partition.fabric.owns(partition.traffic.jobs.get(job).members[rank.index()]),
         );
     }
 

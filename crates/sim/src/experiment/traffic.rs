@@ -6,22 +6,22 @@ use tributary_proto::contract::time::{Span, Time};
 
 use super::hosts::Allocation;
 use crate::config::{Bytes, Config, ConfigError, Hosts, Pattern, Routing, TrafficSection, Transport, invalid};
-use crate::driver::{Background, Simulation};
+use crate::engine::{Background, Simulation};
 use crate::transport::TransportSettings;
 use crate::workload::{PoissonGroup, SizeTable, Stream, UniformGroup, permutation};
 
-/// If packets of a flow take several paths, a packet counts as lost only if so many later packets have overtaken it.
+/// The reordering threshold of flows whose packets take several paths.
 const SPRAYED_REORDERING: u16 = 64;
 /// A packet with its headers must fit into 65,535 bytes.
-const MOST_PACKET_BYTES: u64 = 60_000;
+const MAX_PACKET_BYTES: u64 = 60_000;
 
 /// The common settings of flows under DCTCP.
 pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
     let (section, defaults) = (&config.transport, TransportSettings::default());
     let packet_bytes = section.packet.map_or(u64::from(defaults.packet_bytes), |packet| packet.0);
-    if !(1..=MOST_PACKET_BYTES).contains(&packet_bytes) {
+    if !(1..=MAX_PACKET_BYTES).contains(&packet_bytes) {
         return Err(invalid(format!(
-            "transport: packet = {packet_bytes} is no packet: 1 to 60,000 bytes are possible"
+            "transport: packet = {packet_bytes} is not a packet size: 1 to 60,000 bytes are possible"
         )));
     }
     let timers = section.rto.map_or(defaults.timers, |rto| rto.timers());
@@ -51,29 +51,29 @@ pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
 }
 
 /// The senders and the receivers; the same hosts if a section does not name two sets.
-struct Parties {
+struct Peers {
     senders: Vec<NodeId>,
     receivers: Vec<NodeId>,
 }
 
-impl Parties {
-    fn take(index: usize, section: &TrafficSection, hosts: &mut Allocation) -> Result<Parties, ConfigError> {
-        let wrong = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
+impl Peers {
+    fn take(index: usize, section: &TrafficSection, hosts: &mut Allocation) -> Result<Peers, ConfigError> {
+        let error = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
         let mut take = |wanted: &Hosts| hosts.take(&format!("traffic {index}"), wanted, section.placement);
-        let parties = match (&section.from, &section.to) {
+        let peers = match (&section.from, &section.to) {
             (None, None) => {
                 let members = take(&section.hosts)?;
-                Parties { senders: members.clone(), receivers: members }
+                Peers { senders: members.clone(), receivers: members }
             }
             (Some(_), Some(_)) if section.hosts != Hosts::Rest => {
-                return Err(wrong("hosts and from say twice who sends: leave hosts out"));
+                return Err(error("hosts and from both name the senders: leave hosts out"));
             }
-            (Some(from), Some(to)) => Parties { senders: take(from)?, receivers: take(to)? },
-            _ => return Err(wrong("from and to go together")),
+            (Some(from), Some(to)) => Peers { senders: take(from)?, receivers: take(to)? },
+            _ => return Err(error("from and to go together")),
         };
-        match parties.receivers.len() < 2 && parties.senders.iter().any(|host| parties.receivers.contains(host)) {
-            true => Err(wrong("one host has nobody to send to")),
-            false => Ok(parties),
+        match peers.receivers.len() < 2 && peers.senders.iter().any(|host| peers.receivers.contains(host)) {
+            true => Err(error("a single host has no peer to send to")),
+            false => Ok(peers),
         }
     }
 }
@@ -86,48 +86,48 @@ pub fn add_traffic(
     section: &TrafficSection,
     hosts: &mut Allocation,
 ) -> Result<(), ConfigError> {
-    let wrong = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
-    check_keys(config, section).map_err(wrong)?;
-    let parties = Parties::take(index, section, hosts)?;
-    let members = &parties.senders;
+    let error = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
+    check_keys(config, section).map_err(error)?;
+    let peers = Peers::take(index, section, hosts)?;
+    let members = &peers.senders;
     let seed = config.seed ^ index as u64;
-    let which = || u8::try_from(index).map_err(|_| wrong("at most 256 patterns fit"));
-    // No load is a load too, such as the first point of a sweep: its hosts are taken, and send nothing.
+    let pattern = || u8::try_from(index).map_err(|_| error("at most 256 patterns fit"));
+    // A load of 0, such as the first point of a sweep: its hosts are taken, and send nothing.
     let is_silent = section.load.0 == 0.0;
     match (section.pattern, section.transport) {
         (Pattern::Permutation, Some(Transport::Dctcp)) => {
-            let bytes = message(section, 1).map_err(|error| wrong(&error))?;
+            let bytes = message(section, 1).map_err(|why| error(&why))?;
             if section.start.0 > Span::ZERO {
-                return Err(wrong("a permutation under DCTCP begins at once: leave start out"));
+                return Err(error("a permutation under DCTCP begins at once: leave start out"));
             }
             let mut pairs = permutation(members, seed);
             if !pairs.all(|(from, to)| simulation.start_flow(from, to, bytes).is_some()) {
-                return Err(wrong("the message has more than 2^32 - 1 packets"));
+                return Err(error("the message has more than 2^32 - 1 packets"));
             }
         }
         (Pattern::Permutation, _) => {
-            let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
+            let (packet, bytes) = plain(section).map_err(|why| error(&why))?;
             simulation.send_permutation(members, seed, bytes, packet);
         }
         (Pattern::Uniform | Pattern::Stream, Some(Transport::Dctcp)) => {
-            return Err(wrong("such a pattern fills the network whatever it loses: it has no transport"));
+            return Err(error("such a pattern fills the network whatever it loses: it has no transport"));
         }
         (Pattern::Uniform, _) => {
-            let (packet, bytes) = plain(section).map_err(|error| wrong(&error))?;
-            let which = which()?;
+            let (packet, bytes) = plain(section).map_err(|why| error(&why))?;
+            let pattern = pattern()?;
             if !is_silent {
-                uniform(simulation, config, which, section, members, packet, bytes);
+                uniform(simulation, config, pattern, section, members, packet, bytes);
             }
         }
         (Pattern::Stream, _) => {
-            let which = which()?;
-            streams(simulation, which, section, &parties).map_err(|error| wrong(&error))?;
+            let pattern = pattern()?;
+            streams(simulation, pattern, section, &peers).map_err(|why| error(&why))?;
         }
         (Pattern::Poisson, Some(Transport::None)) => {
-            return Err(wrong("flows that arrive at random need transport = \"dctcp\""));
+            return Err(error("flows that arrive at random need transport = \"dctcp\""));
         }
         (Pattern::Poisson, _) => {
-            let group = poisson(config, section, parties).map_err(|error| wrong(&error))?;
+            let group = poisson(config, section, peers).map_err(|why| error(&why))?;
             let sources = if is_silent { Vec::new() } else { group.sources(config.seed, index as u64) };
             for (host, source) in sources {
                 simulation.add_flow_source(host, source);
@@ -137,20 +137,18 @@ pub fn add_traffic(
     Ok(())
 }
 
-/// A stream from each sender to the receiver at its place.
-fn streams(simulation: &mut Simulation, which: u8, section: &TrafficSection, parties: &Parties) -> Result<(), String> {
-    let Parties { senders, receivers } = parties;
+/// A stream from each sender to the receiver with the same index.
+fn streams(simulation: &mut Simulation, pattern: u8, section: &TrafficSection, peers: &Peers) -> Result<(), String> {
+    let Peers { senders, receivers } = peers;
     let packet = packet_of(section)?;
     let Some(rate) = section.rate else { return Err("a stream needs a rate, as in rate = \"1 Gbit/s\"".into()) };
     if section.from.is_none() || senders.len() != receivers.len() || senders.iter().zip(receivers).any(|(a, b)| a == b)
     {
-        return Err(
-            "a stream needs from and to, lists of as many hosts, of which no two at one place are the same".into()
-        );
+        return Err("a stream needs from and to: lists of equal length, whose entries differ pair by pair".into());
     }
     let (start, until) = (Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
     for (&from, &to) in senders.iter().zip(receivers) {
-        let stream = Stream::new(to, which, packet, rate.0.time_of(packet.into()), start, until);
+        let stream = Stream::new(to, pattern, packet, rate.0.time_of(packet.into()), start, until);
         simulation.add_background(from, Background::Stream(stream));
     }
     Ok(())
@@ -208,13 +206,13 @@ fn plain(section: &TrafficSection) -> Result<(u16, u64), String> {
 /// The bytes of a packet on a link.
 fn packet_of(section: &TrafficSection) -> Result<u16, String> {
     let packet = u16::try_from(section.packet.0).ok().filter(|&packet| packet >= 84);
-    packet.ok_or_else(|| format!("packet = {} is no packet: 84 to 65,535 bytes are possible", section.packet))
+    packet.ok_or_else(|| format!("packet = {} is not a packet size: 84 to 65,535 bytes are possible", section.packet))
 }
 
 fn uniform(
     simulation: &mut Simulation,
     config: &Config,
-    which: u8,
+    pattern: u8,
     section: &TrafficSection,
     members: &[NodeId],
     packet: u16,
@@ -227,7 +225,7 @@ fn uniform(
         Span::ZERO
     };
     let packets = bytes.div_ceil(u64::from(packet)).min(u64::from(u32::MAX)) as u32;
-    let mut group = UniformGroup::new(members, config.seed, which, packets, packet, pace);
+    let mut group = UniformGroup::new(members, config.seed, pattern, packets, packet, pace);
     group.exchange = section.exchange;
     for (host, mut source) in group.sources() {
         source.limit(Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
@@ -235,7 +233,7 @@ fn uniform(
     }
 }
 
-fn poisson(config: &Config, section: &TrafficSection, parties: Parties) -> Result<PoissonGroup, String> {
+fn poisson(config: &Config, section: &TrafficSection, peers: Peers) -> Result<PoissonGroup, String> {
     if section.load.0 >= 1.0 {
         return Err("flows that arrive at random need a load below 100 %, as in load = \"50 %\"".to_string());
     }
@@ -245,9 +243,9 @@ fn poisson(config: &Config, section: &TrafficSection, parties: Parties) -> Resul
         _ => return Err("flows need either sizes, as in sizes = \"web_search\", or message".to_string()),
     };
     let (start, until) = (Time::ZERO + section.start.0, section.until.map(|until| Time::ZERO + until.0));
-    let Parties { senders, receivers } = parties;
-    let own = config.network.rate.0.0 as f64;
-    let rate = section.rate.map_or(own, |rate| rate.0.0 as f64 / senders.len() as f64);
+    let Peers { senders, receivers } = peers;
+    let link_rate = config.network.rate.0.0 as f64;
+    let rate = section.rate.map_or(link_rate, |rate| rate.0.0 as f64 / senders.len() as f64);
     let between = section.between.map(|limits| limits.map(|limit| limit.0.div_ceil(section.scale.into())));
     Ok(PoissonGroup { senders, receivers, sizes, between, load: section.load.0, rate, start, until })
 }

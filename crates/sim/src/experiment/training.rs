@@ -3,15 +3,15 @@
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::time::{Span, Time};
 
-use super::build::{pool_size_of, refuse_trees, unplaced};
 use super::hosts::Allocation;
+use super::plan::{plan_without_hosts, pool_size_of, refuse_trees};
 use crate::config::{Config, ConfigError, Duration, TrainingSection, invalid};
-use crate::driver::{Arrival, JobPlan, Simulation, Tenants};
+use crate::engine::{Arrival, HostLimits, JobPlan, Simulation};
 use crate::rng::{Purpose, Rng};
 use crate::workload::Model;
 
 /// A model, with the parameters of one section.
-struct Lesson {
+struct WeightedModel {
     model: Model,
     weight: f64,
     protocol: &'static Protocol,
@@ -20,8 +20,12 @@ struct Lesson {
     compute: Span,
 }
 
-/// Lets the jobs of all sections arrive.
-pub(super) fn expect(simulation: &mut Simulation, config: &Config, hosts: &mut Allocation) -> Result<(), ConfigError> {
+/// Schedules the arrivals of the jobs of all sections.
+pub(super) fn schedule_arrivals(
+    simulation: &mut Simulation,
+    config: &Config,
+    hosts: &mut Allocation,
+) -> Result<(), ConfigError> {
     let mut arrivals = Vec::new();
     for (index, section) in config.trainings.iter().enumerate() {
         let name = section.name.clone().unwrap_or_else(|| format!("training {index}"));
@@ -29,13 +33,13 @@ pub(super) fn expect(simulation: &mut Simulation, config: &Config, hosts: &mut A
     }
     arrivals.sort_by_key(|arrival| arrival.time);
     if !config.trainings.is_empty() {
-        simulation.expect(arrivals, config.network.switch_memory.map(|memory| memory.0));
+        simulation.schedule_arrivals(arrivals, config.network.switch_memory.map(|memory| memory.0));
     }
     Ok(())
 }
 
 /// The most jobs: a job needs a number.
-const MOST_JOBS: usize = 60_000;
+const MAX_JOBS: usize = 60_000;
 
 fn draw(
     simulation: &Simulation,
@@ -45,19 +49,19 @@ fn draw(
     section: &TrainingSection,
     hosts: &mut Allocation,
 ) -> Result<Vec<Arrival>, ConfigError> {
-    let wrong = |sentence: String| invalid(format!("{name}: {sentence}"));
-    check(section).map_err(wrong)?;
+    let error = |sentence: String| invalid(format!("{name}: {sentence}"));
+    check(section).map_err(error)?;
     let members = hosts.take(name, &section.hosts, crate::config::Placement::Packed)?;
     let [least, most] = section.workers;
     if usize::from(most) > members.len() {
-        return Err(wrong(format!("workers = [{least}, {most}]: it has {} hosts", members.len())));
+        return Err(error(format!("workers = [{least}, {most}]: it has {} hosts", members.len())));
     }
     let mut may_use = vec![false; simulation.graph().hosts() as usize];
     members.iter().for_each(|host| may_use[host.index()] = true);
-    let tenants = Tenants { may_use, workers_per_host: section.workers_per_host };
-    let lessons = lessons(section).map_err(wrong)?;
-    let weights: f64 = lessons.iter().map(|lesson| lesson.weight).sum();
-    let gap = section.bytes_of_a_job(&lessons) * 8e12
+    let limits = HostLimits { may_use, workers_per_host: section.workers_per_host };
+    let models = models(section).map_err(error)?;
+    let weights: f64 = models.iter().map(|weighted| weighted.weight).sum();
+    let gap = section.bytes_of_a_job(&models) * 8e12
         / (section.load.0 * config.network.rate.0.0 as f64 * members.len() as f64);
     let mut rng = Rng::new(config.seed, Purpose::Training, index as u64);
     let mut time = Time::ZERO + section.start.0;
@@ -70,20 +74,20 @@ fn draw(
         if time >= Time::ZERO + section.until.0 {
             return Ok(arrivals);
         }
-        if arrivals.len() == MOST_JOBS {
-            return Err(wrong(format!(
-                "more than {MOST_JOBS} jobs arrive: a lower load, larger jobs or less time bring fewer"
+        if arrivals.len() == MAX_JOBS {
+            return Err(error(format!(
+                "more than {MAX_JOBS} jobs arrive: a lower load, larger jobs or less time bring fewer"
             )));
         }
         let workers = least + rng.below(u32::from(most - least) + 1) as u16;
         let mut drawn = rng.unit() * weights;
-        let lesson = lessons.iter().find(|lesson| {
-            drawn -= lesson.weight;
+        let weighted = models.iter().find(|weighted| {
+            drawn -= weighted.weight;
             drawn < 0.0
         });
-        let lesson = lesson.or(lessons.last()).ok_or_else(|| wrong("no model is left".into()))?;
-        let job = format!("{name} {} {}", arrivals.len(), lesson.model.name);
-        arrivals.push(arrival(simulation, config, section, lesson, (job, time, workers), &tenants)?);
+        let weighted = weighted.or(models.last()).ok_or_else(|| error("no model is left".into()))?;
+        let job = format!("{name} {} {}", arrivals.len(), weighted.model.name);
+        arrivals.push(arrival(simulation, config, section, weighted, (job, time, workers), &limits)?);
     }
 }
 
@@ -91,14 +95,14 @@ fn arrival(
     simulation: &Simulation,
     config: &Config,
     section: &TrainingSection,
-    lesson: &Lesson,
+    weighted: &WeightedModel,
     (name, time, workers): (String, Time, u16),
-    tenants: &Tenants,
+    limits: &HostLimits,
 ) -> Result<Arrival, ConfigError> {
-    let job = section.job(lesson.protocol, lesson.bytes, Duration(lesson.compute));
+    let job = section.job(weighted.protocol, weighted.bytes, Duration(weighted.compute));
     refuse_trees(&name, &job)?;
-    let trees = if lesson.protocol.placement == Placement::Trees { job.trees.unwrap_or(1) } else { 0 };
-    let plan = unplaced(config, &name, &job, workers.into(), simulation)?;
+    let trees = if weighted.protocol.placement == Placement::Trees { job.trees.unwrap_or(1) } else { 0 };
+    let plan = plan_without_hosts(config, &name, &job, workers.into(), simulation)?;
     let all = match job.slots {
         Some(slots) => slots,
         None => pool_size_of(config, &job, simulation, (&plan.options, workers.into()), trees.max(1).into())?,
@@ -108,10 +112,10 @@ fn arrival(
         return Err(invalid(format!("{name}: slots = {all} are too few for {trees} trees")));
     }
     // Where switches only forward, there is one root, and it is not used.
-    let roots = if lesson.protocol.placement == Placement::Hosts { vec![0] } else { Vec::new() };
+    let roots = if weighted.protocol.placement == Placement::Hosts { vec![0] } else { Vec::new() };
     let plan = JobPlan { slots, roots, ..plan };
-    let (model, tenants) = (lesson.model.name.to_string(), tenants.clone());
-    Ok(Arrival { time, plan, workers, trees, model, tenants })
+    let (model, limits) = (weighted.model.name.to_string(), limits.clone());
+    Ok(Arrival { time, plan, workers, trees, model, limits })
 }
 
 fn check(section: &TrainingSection) -> Result<(), String> {
@@ -135,11 +139,11 @@ fn check(section: &TrainingSection) -> Result<(), String> {
     Ok(())
 }
 
-fn lessons(section: &TrainingSection) -> Result<Vec<Lesson>, String> {
+fn models(section: &TrainingSection) -> Result<Vec<WeightedModel>, String> {
     let models = Model::all();
     let names: Vec<&str> = models.iter().map(|model| model.name).collect();
     if let Some(unknown) = section.models.keys().find(|name| !names.contains(&name.as_str())) {
-        return Err(format!("\"{unknown}\" is no model: there are {}", names.join(", ")));
+        return Err(format!("\"{unknown}\" is not a model: there are {}", names.join(", ")));
     }
     if section.models.values().any(|&weight| !(weight >= 0.0 && weight.is_finite())) {
         return Err("models: each has a number that says how likely it is, 0 or more".into());
@@ -149,9 +153,9 @@ fn lessons(section: &TrainingSection) -> Result<Vec<Lesson>, String> {
         false => section.models.get(model.name).copied().unwrap_or(0.0),
     };
     let scale = f64::from(section.scale);
-    let lesson = |model: Model| {
+    let weighted = |model: Model| {
         let small = section.small_models.as_ref().filter(|small| model.bytes < small.below.0);
-        Lesson {
+        WeightedModel {
             weight: weight(&model),
             protocol: small.map_or(section.protocol, |small| small.protocol),
             // A whole number of elements of four bytes.
@@ -160,16 +164,17 @@ fn lessons(section: &TrainingSection) -> Result<Vec<Lesson>, String> {
             model,
         }
     };
-    let lessons: Vec<Lesson> = models.into_iter().map(lesson).filter(|lesson| lesson.weight > 0.0).collect();
-    if lessons.is_empty() { Err("models: none has a weight above 0".into()) } else { Ok(lessons) }
+    let models: Vec<WeightedModel> =
+        models.into_iter().map(weighted).filter(|weighted| weighted.weight > 0.0).collect();
+    if models.is_empty() { Err("models: none has a weight above 0".into()) } else { Ok(models) }
 }
 
 impl TrainingSection {
     /// How many bytes a job's workers send on average in a ring, over all iterations: 2 (n - 1) / n of the gradients
     /// each.
-    fn bytes_of_a_job(&self, lessons: &[Lesson]) -> f64 {
-        let weights: f64 = lessons.iter().map(|lesson| lesson.weight).sum();
-        let bytes = lessons.iter().map(|lesson| lesson.weight * lesson.bytes as f64).sum::<f64>() / weights;
+    fn bytes_of_a_job(&self, models: &[WeightedModel]) -> f64 {
+        let weights: f64 = models.iter().map(|weighted| weighted.weight).sum();
+        let bytes = models.iter().map(|weighted| weighted.weight * weighted.bytes as f64).sum::<f64>() / weights;
         let [least, most] = self.workers.map(f64::from);
         f64::from(self.iterations) * 2.0 * ((least + most) / 2.0 - 1.0) * bytes
     }

@@ -8,8 +8,9 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::marking::Marking;
 
-use super::ring::Ring;
-use super::{LossCause, Packet, PacketFlags, PayloadId};
+use super::packet::{Packet, PacketFlags, Ring};
+use super::payload::PayloadId;
+use super::trace::LossCause;
 use crate::topology::LinkSpec;
 
 /// The arrival of a packet that has not begun to leave.
@@ -26,10 +27,10 @@ pub struct LinkCounters {
     pub marks: u64,
     /// The most bytes that ever waited, including the packet in transmission.
     pub max_queue_bytes: u64,
-    /// How often the far end told the near end to PAUSE.
+    /// How often the far end ordered the near end to PAUSE.
     pub pauses: u64,
     /// The most bytes from this link that waited at the far end at a time; counted if PAUSE is used.
-    pub max_held_bytes: u64,
+    pub max_ingress_bytes: u64,
     /// Packets that were lost at this link, by cause.
     pub losses: [u64; LossCause::ALL.len()],
 }
@@ -57,21 +58,22 @@ pub struct Link {
     /// The port at which packets come in there.
     pub to_port: u16,
     /// True if packets need more care than queueing: the link may lose them, or is down.
-    pub troubled: bool,
+    pub faulty: bool,
     /// True if no packet gets through.
     pub down: bool,
     /// True if another thread runs the node at the far end.
     pub(super) crosses: bool,
     marks: u64,
     max_backlog: Span,
-    /// What few links need; it keeps a link within two cache lines.
-    seldom: Option<Box<Seldom>>,
+    /// What few links need, out of line so that a link fits into two cache lines.
+    rare: Option<Box<Rare>>,
 }
 
-/// What most links do without.
+/// State that most links do not need.
 #[derive(Clone, Default)]
-struct Seldom {
-    /// Picoseconds that all bytes so far took more than at today's rate: other rates were slower, or faster.
+struct Rare {
+    /// Picoseconds that all bytes so far took in addition to their time at the present rate, because earlier rates
+    /// differed.
     excess: i64,
     /// Where chance decides about marks: the lengths, as time.
     marking: Option<Marking>,
@@ -102,12 +104,12 @@ impl Link {
             from,
             to,
             to_port,
-            troubled: false,
+            faulty: false,
             down: false,
             crosses: false,
             marks: 0,
             max_backlog: Span::ZERO,
-            seldom: marking.map(|marking| Box::new(Seldom { excess: 0, marking: Some(marking) })),
+            rare: marking.map(|marking| Box::new(Rare { excess: 0, marking: Some(marking) })),
         }
     }
 
@@ -120,36 +122,36 @@ impl Link {
         let excess = taken.0 as i64 - self.transmission(self.bytes).0 as i64;
         let (mark_above, all_above) = marks(spec);
         self.mark_above = mark_above;
-        let seldom = self.seldom.get_or_insert_default();
-        seldom.excess = excess;
-        if let Some(marking) = &mut seldom.marking {
+        let rare = self.rare.get_or_insert_default();
+        rare.excess = excess;
+        if let Some(marking) = &mut rare.marking {
             marking.rescale(mark_above.0, all_above.0);
         }
     }
 
     /// The time that the transmission of all packets takes or has taken that joined the queue.
     fn sending_time(&self) -> Span {
-        let excess = self.seldom.as_ref().map_or(0, |seldom| seldom.excess);
+        let excess = self.rare.as_ref().map_or(0, |rare| rare.excess);
         Span(self.transmission(self.bytes).0.saturating_add_signed(excess))
     }
 
-    /// Counts a packet that finds so much waiting as marked, and marks it, if it is to be.
+    /// Marks a packet that finds this much waiting, if it should be marked, and counts it.
     #[inline]
     fn mark(&mut self, backlog: Span, flags: &mut PacketFlags) {
-        if backlog > self.mark_above && self.strikes(backlog) && flags.mark() {
+        if backlog > self.mark_above && self.should_mark(backlog) && flags.mark() {
             self.marks += 1;
         }
     }
 
     /// Whether a packet is marked that finds more than `mark_above`.
     #[inline]
-    fn strikes(&mut self, backlog: Span) -> bool {
-        let marking = self.seldom.as_mut().and_then(|seldom| seldom.marking.as_mut());
+    fn should_mark(&mut self, backlog: Span) -> bool {
+        let marking = self.rare.as_mut().and_then(|rare| rare.marking.as_mut());
         marking.is_none_or(|marking| marking.strikes(backlog.0))
     }
 
-    /// Puts a packet into the queue, and returns its arrival; `None` if the queue has no room. The far end must be told
-    /// (see [`Link::come`]).
+    /// Puts a packet into the queue, and returns its arrival; `None` if the queue is full. The caller passes it on to
+    /// the far end (see [`Link::push_in_flight`]).
     #[inline]
     pub(super) fn enqueue(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) -> Option<Time> {
         let start = self.busy_until.max(now);
@@ -167,8 +169,8 @@ impl Link {
         Some(self.busy_until + self.delay)
     }
 
-    /// Counts a packet behind those that wait for their departure. PAUSE ensures that there is room. The packet leaves
-    /// at once (see [`Link::begin`] and [`Link::come`]), or it waits ([`Link::wait`]).
+    /// Counts a packet behind those that wait for their departure. PAUSE ensures that it fits. The packet leaves at
+    /// once (see [`Link::begin`] and [`Link::push_in_flight`]), or it waits ([`Link::wait`]).
     #[inline]
     pub(super) fn join_waiting(&mut self, now: Time, bytes: u16, flags: &mut PacketFlags) {
         let backlog = self.backlog(now);
@@ -180,21 +182,21 @@ impl Link {
         self.bytes += u64::from(bytes);
     }
 
-    /// The place of a packet that is on its way to the far end, behind all others.
+    /// A slot for a packet that is on its way to the far end, behind all others.
     #[inline]
-    pub(super) fn come(&mut self) -> &mut Packet {
+    pub(super) fn push_in_flight(&mut self) -> &mut Packet {
         self.ring.push()
     }
 
-    /// Takes over the state of the sender's part of the network.
+    /// Takes over the state of the partition that runs the sender.
     pub(super) fn absorb_near_end(&mut self, other: &Link) {
         self.busy_until = other.busy_until;
         (self.packets, self.bytes, self.marks) = (other.packets, other.bytes, other.marks);
         (self.waiting, self.max_backlog) = (other.waiting, other.max_backlog);
-        self.seldom.clone_from(&other.seldom);
+        self.rare.clone_from(&other.rare);
     }
 
-    /// A packet that was counted does not leave at once. It lies behind the packets under way, where it stays.
+    /// Keeps a packet that was counted and does not leave at once, behind the packets in flight.
     #[inline]
     pub(super) fn wait(&mut self, packet: Packet) {
         *self.ring.push() = Packet { arrival: UNKNOWN, ..packet };
@@ -211,12 +213,12 @@ impl Link {
         (bytes, (index == 0).then_some(arrival))
     }
 
-    /// The last packet under way, behind which so many wait.
+    /// The last packet in flight, with this many waiting behind it.
     pub(super) fn last_begun(&mut self, waiting: usize) -> Packet {
         *self.ring.get_mut(self.ring.len() - 1 - waiting)
     }
 
-    /// A waiting packet begins to leave; returns its arrival. The far end must be told (see [`Link::come`]).
+    /// A waiting packet begins to leave; returns its arrival. The caller passes it on to the far end (see [`Link::push_in_flight`]).
     #[inline]
     pub(super) fn begin(&mut self, now: Time, bytes: u16) -> Time {
         let transmission = self.transmission(u64::from(bytes));
@@ -243,7 +245,7 @@ impl Link {
         self.ring.prefetch_front();
     }
 
-    /// Fetches the memory of the first waiting packet, if so many wait.
+    /// Fetches the memory of the first waiting packet.
     #[inline]
     pub(super) fn prefetch_waiting(&self, waiting: usize) {
         if waiting > 0 {
@@ -251,10 +253,10 @@ impl Link {
         }
     }
 
-    /// Fetches the memory of the next packet's place.
+    /// Fetches the memory of the next free slot.
     #[inline]
-    pub(super) fn prefetch_end(&self) {
-        self.ring.prefetch_end();
+    pub(super) fn prefetch_next_slot(&self) {
+        self.ring.prefetch_next_slot();
     }
 
     /// The payload of the packet that arrives first.
@@ -311,7 +313,7 @@ impl Link {
         }
     }
 
-    /// The time that the transmission of so many bytes takes here.
+    /// The transmission time of a number of bytes.
     pub fn transmission(&self, bytes: u64) -> Span {
         Span(((u128::from(bytes) * u128::from(self.ps_per_byte)) >> 16) as u64)
     }
@@ -329,7 +331,7 @@ impl Link {
             marks: self.marks,
             max_queue_bytes: self.bytes_of(self.max_backlog),
             pauses: 0,
-            max_held_bytes: 0,
+            max_ingress_bytes: 0,
             losses: [0; LossCause::ALL.len()],
         }
     }
@@ -366,7 +368,7 @@ mod tests {
             link.join_waiting(now, 1_000, &mut PacketFlags::default());
         }
         let first = link.begin(now, 1_000);
-        *link.come() = Packet { arrival: first, ..packet(0) };
+        *link.push_in_flight() = Packet { arrival: first, ..packet(0) };
         link.wait(packet(1));
         link.wait(packet(2));
 

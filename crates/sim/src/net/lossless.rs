@@ -1,4 +1,4 @@
-//! Lossless links: each switch tells the sender of a port's packets to PAUSE before the port's buffer overflows (IEEE
+//! Lossless links: each switch orders the sender of a port's packets to PAUSE before the port's buffer overflows (IEEE
 //! 802.3x, and 802.1Qbb with one class).
 //!
 //! A switch counts, for each port where packets come in, the bytes that still wait in its output queues. When they
@@ -12,28 +12,76 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::contract::ids::{NodeId, PortId};
+use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Time;
 
-use super::pause::{Charges, LosslessSpec};
-use super::trace::{Happening, LossCause};
-use super::{Fabric, Packet};
-use crate::events::{EventId, EventKind};
-use crate::topology::{Graph, LinkId};
+use crate::topology::{Graph, LinkId, LinkSpec, Rate};
 
-/// Whose room a packet in a queue takes.
+/// Bytes of a PAUSE frame on a link: the shortest frame, preamble and gap.
+pub const PAUSE_BYTES: u64 = 84;
+
+/// The thresholds for stopping senders, in bytes of each port at which packets come in. The port's whole buffer is its
+/// cable's `queue_bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LosslessSpec {
+    /// The sender must stop when more than this is held.
+    pub xoff: u64,
+    /// The sender may go on when no more than this is held.
+    pub xon: u64,
+    /// Which packets are charged to a port's buffer.
+    pub charges: Charges,
+}
+
+impl LosslessSpec {
+    /// All packets are charged.
+    pub fn new(xoff: u64, xon: u64) -> LosslessSpec {
+        LosslessSpec { xoff, xon, charges: Charges::All }
+    }
+}
+
+/// Which packets are charged to the buffer of the port where they, or the packets that they were made of, came in.
+/// Other packets wait in unbounded memory, and stop no sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Charges {
+    /// All packets.
+    #[default]
+    All,
+    /// All packets except those that a program sends when a timer runs out.
+    AllButTimers,
+    /// Packets that are forwarded, and no packets that a program makes.
+    Forwarded,
+}
+
+impl Charges {
+    /// True for the default.
+    pub fn is_default(&self) -> bool {
+        *self == Charges::default()
+    }
+}
+
+/// How many bytes may still come in after `xoff` is exceeded, over a cable with this link towards the switch and the
+/// same back: a packet that has just begun on the way back, the order, the bytes under way, and the packet that the
+/// sender has just begun; also the packet that exceeded `xoff`.
+pub fn headroom(link: &LinkSpec, longest_packet: u64) -> u64 {
+    let Rate(bits) = link.rate;
+    let round_trip = u128::from(link.delay.0) * 2 * u128::from(bits) / 8_000_000_000_000;
+    round_trip as u64 + PAUSE_BYTES + 3 * longest_packet
+}
+
+/// Where a packet in a queue came from: the port whose buffer is charged for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The node made it by itself: a host, or a program with a packet of its own.
-    Own,
+    Local,
     /// It came over this link.
     Link(LinkId),
     /// A program made it of packets that came over this link.
-    Made(LinkId),
+    Derived(LinkId),
     /// A program made it, when a timer ran out, of packets that it had collected, the last of them from this link.
-    /// Until then the program's own memory held them.
+    /// Until then the program's own memory buffered them.
     Collected(LinkId),
-    /// It is one of several copies of a packet, which hold one packet's room until the last copy has left.
+    /// It is one of several copies of a packet, which are charged as one packet until the last copy has left.
     Copies(CopiesId),
 }
 
@@ -41,7 +89,7 @@ pub enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiesId(u32);
 
-/// The room of one packet, which several copies share.
+/// The charge of one packet that several copies share.
 struct Copies {
     origin: LinkId,
     bytes: u16,
@@ -53,22 +101,22 @@ struct Copies {
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Port {
-    /// The origins of the packets that have not begun to leave. The packets lie in the link's ring, behind those under
-    /// way.
+    /// The origins of the packets that have not begun to leave. The packets are in the link's ring, behind those in
+    /// flight.
     pub waiting: VecDeque<Origin>,
     /// Origin and bytes of the packet that is leaving.
     pub leaving: Option<(Origin, u16)>,
-    /// True if the near end was told to stop.
+    /// True if the near end has been ordered to stop.
     pub paused: bool,
     /// Bytes of the near end's own packets.
-    pub own: u64,
+    pub originated: u64,
 
     /// Bytes that came in over this link and have not left the far end.
-    pub held: u64,
+    pub buffered: u64,
     /// The most of these bytes at any time.
-    pub most_held: u64,
-    /// How many bytes from this link the far end has room for.
-    pub room: u64,
+    pub max_buffered: u64,
+    /// The far end's buffer for packets from this link.
+    pub buffer_bytes: u64,
     /// How often the far end ordered a stop.
     pub pauses: u64,
     /// True if its last order was to stop.
@@ -79,12 +127,12 @@ pub(super) struct Port {
 
 impl Port {
     /// True if a packet may begin to leave.
-    fn is_free(&self) -> bool {
+    pub fn is_free(&self) -> bool {
         !self.paused && self.leaving.is_none()
     }
 
-    /// True if a packet that comes now need not wait.
-    fn is_idle(&self) -> bool {
+    /// True if a packet that arrives now need not wait.
+    pub fn is_idle(&self) -> bool {
         self.is_free() && self.waiting.is_empty()
     }
 }
@@ -108,38 +156,39 @@ impl Lossless {
             graph.edges().iter().flat_map(|edge| [(edge.a, edge.b, edge.a_to_b), (edge.b, edge.a, edge.b_to_a)]);
         let ports = links.map(|(near, far, link)| {
             let (far, near) = (graph.level(far), graph.level(near));
-            (Port { room: link.queue_bytes, ..Port::default() }, (far > near, far < near))
+            (Port { buffer_bytes: link.queue_bytes, ..Port::default() }, (far > near, far < near))
         });
         let (ports, rises) = ports.unzip();
         Lossless { spec, ports, copies: Vec::new(), free_copies: NONE_FREE, rises }
     }
 
-    /// Counts a packet that joins the queue of link `at`. `None` if there is no room for it; else the link whose sender
-    /// must stop, if one must.
-    fn hold(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
+    /// Charges a packet that joins the queue of link `at`. `None` if its port's buffer is full; otherwise the link whose
+    /// sender must stop, if one must.
+    pub fn charge(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<Option<LinkId>> {
         let xoff = self.spec.xoff;
         let origin = match origin {
             Origin::Link(origin) => origin,
             Origin::Copies(_) => return Some(None),
-            Origin::Own | Origin::Made(_) | Origin::Collected(_) => {
-                self.ports[at.index()].own += u64::from(bytes);
+            Origin::Local | Origin::Derived(_) | Origin::Collected(_) => {
+                self.ports[at.index()].originated += u64::from(bytes);
                 return Some(None);
             }
         };
         let port = &mut self.ports[origin.index()];
-        if port.held + u64::from(bytes) > port.room {
+        if port.buffered + u64::from(bytes) > port.buffer_bytes {
             return None;
         }
-        port.held += u64::from(bytes);
-        port.most_held = port.most_held.max(port.held);
-        let stop = port.held > xoff && !port.pausing;
+        port.buffered += u64::from(bytes);
+        port.max_buffered = port.max_buffered.max(port.buffered);
+        let stop = port.buffered > xoff && !port.pausing;
         port.pausing |= stop;
         port.pauses += u64::from(stop);
         Some(stop.then_some(origin))
     }
 
-    /// Counts a packet that has left link `at` or was lost before it; returns the link whose sender may go on.
-    fn free(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
+    /// Releases the charge of a packet that has left link `at` or was lost before it; returns the link whose sender may
+    /// go on.
+    pub fn release(&mut self, at: LinkId, origin: Origin, bytes: u16) -> Option<LinkId> {
         let (origin, bytes) = match origin {
             Origin::Link(origin) => (origin, bytes),
             Origin::Copies(CopiesId(number)) => {
@@ -151,32 +200,32 @@ impl Lossless {
                 copies.left = std::mem::replace(&mut self.free_copies, number);
                 (copies.origin, copies.bytes)
             }
-            Origin::Own | Origin::Made(_) | Origin::Collected(_) => {
-                self.ports[at.index()].own -= u64::from(bytes);
+            Origin::Local | Origin::Derived(_) | Origin::Collected(_) => {
+                self.ports[at.index()].originated -= u64::from(bytes);
                 return None;
             }
         };
         let xon = self.spec.xon;
         let port = &mut self.ports[origin.index()];
-        port.held -= u64::from(bytes);
-        let go_on = port.pausing && port.held <= xon;
-        port.pausing &= !go_on;
-        go_on.then_some(origin)
+        port.buffered -= u64::from(bytes);
+        let resume = port.pausing && port.buffered <= xon;
+        port.pausing &= !resume;
+        resume.then_some(origin)
     }
 
     /// True if packets that came in over `from` may wait there for `over`: on the way up, down, or up and then down. If
-    /// down waited for up, or across for across, ports could wait for each other in a circle.
-    fn may_wait(&self, from: LinkId, over: LinkId) -> bool {
+    /// down waited for up, or across for across, ports could wait for each other in a cycle (deadlock).
+    pub fn may_wait(&self, from: LinkId, over: LinkId) -> bool {
         self.rises[from.index()].0 || self.rises[over.index()].1
     }
 
-    /// Whose room a packet takes that joins the queue of link `over`. A packet that a program had collected is not lost
-    /// for want of room in a port: if the port is full, it stays in the program's memory, and PAUSE has been ordered.
-    fn resolve(&self, origin: Origin, over: LinkId, bytes: u16) -> Origin {
+    /// The port that is charged for a packet that joins the queue of link `over`. A packet that a program had collected
+    /// is not lost if that port's buffer is full: it stays in the program's memory, and PAUSE has been ordered.
+    pub fn resolve(&self, origin: Origin, over: LinkId, bytes: u16) -> Origin {
         match origin {
-            Origin::Made(from) if self.charges_made() && self.may_wait(from, over) => Origin::Link(from),
+            Origin::Derived(from) if self.charges_made() && self.may_wait(from, over) => Origin::Link(from),
             Origin::Collected(from)
-                if self.spec.charges == Charges::All && self.may_wait(from, over) && self.has_room(from, bytes) =>
+                if self.spec.charges == Charges::All && self.may_wait(from, over) && self.fits(from, bytes) =>
             {
                 Origin::Link(from)
             }
@@ -184,18 +233,18 @@ impl Lossless {
         }
     }
 
-    /// True if packets that a program makes of a packet that has just come in take that packet's room.
-    fn charges_made(&self) -> bool {
+    /// True if packets that a program makes of a packet that has just come in are charged like that packet.
+    pub fn charges_made(&self) -> bool {
         self.spec.charges != Charges::Forwarded
     }
 
-    fn has_room(&self, from: LinkId, bytes: u16) -> bool {
+    fn fits(&self, from: LinkId, bytes: u16) -> bool {
         let port = &self.ports[from.index()];
-        port.held + u64::from(bytes) <= port.room
+        port.buffered + u64::from(bytes) <= port.buffer_bytes
     }
 
-    /// Makes several copies share one packet's room.
-    fn share(&mut self, origin: LinkId, bytes: u16, left: u32) -> CopiesId {
+    /// Makes several copies share one packet's charge.
+    pub fn share(&mut self, origin: LinkId, bytes: u16, left: u32) -> CopiesId {
         let copies = Copies { origin, bytes, left };
         if self.free_copies == NONE_FREE {
             self.copies.push(copies);
@@ -204,176 +253,5 @@ impl Lossless {
         let number = self.free_copies;
         self.free_copies = std::mem::replace(&mut self.copies[number as usize], copies).left;
         CopiesId(number)
-    }
-}
-
-impl Fabric {
-    /// Makes all links lossless, before anything is sent.
-    pub fn set_lossless(&mut self, spec: LosslessSpec, graph: &Graph) {
-        self.lossless = Some(Box::new(Lossless::new(spec, graph)));
-    }
-
-    /// True if PAUSE keeps queues from overflowing.
-    #[inline]
-    pub fn is_lossless(&self) -> bool {
-        self.lossless.is_some()
-    }
-
-    #[inline(always)]
-    pub(super) fn send_lossless(&mut self, origin: Origin, id: LinkId, packet: Packet) -> bool {
-        let link = &mut self.links[id.index()];
-        if link.down {
-            self.lose(id, self.near_end(id), self.why_down(id), &{ packet });
-            if let Origin::Copies(_) = origin {
-                self.give_room_back(id, origin, packet.bytes);
-            }
-            return false;
-        }
-        let Some(lossless) = &mut self.lossless else { return false };
-        let origin = lossless.resolve(origin, id, packet.bytes);
-        let Some(stop) = lossless.hold(id, origin, packet.bytes) else {
-            self.lose(id, self.near_end(id), LossCause::QueueFull, &{ packet });
-            return false;
-        };
-        let mut flags = packet.flags;
-        link.join_waiting(self.now, packet.bytes, &mut flags);
-        let packet = Packet { flags, ..packet };
-        let port = &mut lossless.ports[id.index()];
-        let goes_at_once = port.is_idle();
-        if !goes_at_once {
-            port.waiting.push_back(origin);
-            link.wait(packet);
-        }
-        if self.tracer.is_some() {
-            self.record(self.near_end(id), Happening::Waits { link: id }, &{ packet });
-        }
-        if let Some(origin) = stop {
-            self.order(origin, true);
-        }
-        if goes_at_once {
-            self.begin(id, packet, origin);
-        }
-        true
-    }
-
-    /// Room for copies that a program made of packets from a link and that leave a node through these ports; a lossless
-    /// network holds one packet for all of them. `None` if the port where the packets came in has no room: then the
-    /// caller loses the copies, each with [`Fabric::lose_copy`].
-    pub fn copies_of(
-        &mut self,
-        from: LinkId,
-        bytes: u16,
-        node: NodeId,
-        mut ports: impl Iterator<Item = PortId>,
-        count: usize,
-    ) -> Option<Origin> {
-        let first = self.first_port[node.index()] as usize;
-        let links = &self.ports[first..self.first_port[node.index() + 1] as usize];
-        let Some(lossless) = &mut self.lossless else { return Some(Origin::Own) };
-        // This is a rule, and not want of room: see `may_wait`.
-        let mut may_wait =
-            || ports.all(|port| links.get(port.index()).is_none_or(|&over| lossless.may_wait(from, over)));
-        if !lossless.charges_made() || !may_wait() {
-            return Some(Origin::Own);
-        }
-        let count = count as u32;
-        let stop = lossless.hold(from, Origin::Link(from), bytes)?;
-        let copies = lossless.share(from, bytes, count);
-        if let Some(origin) = stop {
-            self.order(origin, true);
-        }
-        Some(Origin::Copies(copies))
-    }
-
-    /// Loses a copy that has no room where it came in, and counts it at the link that it would have left over.
-    pub fn lose_copy(&mut self, over: LinkId, packet: &Packet) {
-        self.lose(over, self.near_end(over), LossCause::QueueFull, packet);
-    }
-
-    /// A packet enters a switch's processor, and takes room in the port where it came in, as packets in output queues
-    /// do; false if there is no room.
-    pub fn enter_switch(&mut self, from: LinkId, bytes: u16) -> bool {
-        let Some(lossless) = &mut self.lossless else { return true };
-        let Some(stop) = lossless.hold(from, Origin::Link(from), bytes) else { return false };
-        if let Some(origin) = stop {
-            self.order(origin, true);
-        }
-        true
-    }
-
-    /// A packet has left the processor.
-    pub fn leave_switch(&mut self, from: LinkId, bytes: u16) {
-        self.give_room_back(from, Origin::Link(from), bytes);
-    }
-
-    /// Bytes that packets take in the ports of lossless switches now.
-    pub fn held_bytes(&self) -> u64 {
-        self.lossless.as_ref().map_or(0, |lossless| lossless.ports.iter().map(|port| port.held + port.own).sum())
-    }
-
-    /// Drops a copy without a way out: releases its payload and its room.
-    pub fn drop_copy(&mut self, origin: Origin, packet: Packet) {
-        if let Origin::Copies(_) = origin {
-            // For shared room the link does not matter.
-            self.give_room_back(LinkId(0), origin, packet.bytes);
-        }
-        self.payloads.release(packet.payload);
-    }
-
-    /// Frees the room of a packet that is no longer in the queue before a link.
-    pub(super) fn give_room_back(&mut self, id: LinkId, origin: Origin, bytes: u16) {
-        let Some(lossless) = &mut self.lossless else { return };
-        if let Some(origin) = lossless.free(id, origin, bytes) {
-            self.order(origin, false);
-        }
-    }
-
-    /// Begins the transmission of the first waiting packet on a lossless link, if none is leaving and no order forbids
-    /// it.
-    pub(super) fn begin_next(&mut self, id: LinkId) {
-        let Some(lossless) = &mut self.lossless else { return };
-        let port = &mut lossless.ports[id.index()];
-        if port.is_free()
-            && let Some(origin) = port.waiting.pop_front()
-        {
-            let (link, more) = (&mut self.links[id.index()], port.waiting.len());
-            let (bytes, next) = link.begin_first(self.now, more);
-            port.leaving = Some((origin, bytes));
-            self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
-            let traced = self.tracer.is_some().then(|| link.last_begun(more));
-            if link.crosses {
-                link.take_first().into_iter().for_each(|packet| self.outgoing = packet);
-                self.cross(id);
-            } else if let Some(arrival) = next {
-                self.queue.push(arrival, EventId::new(EventKind::Arrival, id.0));
-            }
-            if let Some(packet) = traced {
-                self.record_joined(id, &packet);
-            }
-        }
-    }
-
-    /// Begins the transmission of a packet that has not waited.
-    #[inline(always)]
-    fn begin(&mut self, id: LinkId, packet: Packet, origin: Origin) {
-        let Some(lossless) = &mut self.lossless else { return };
-        lossless.ports[id.index()].leaving = Some((origin, packet.bytes));
-        let link = &mut self.links[id.index()];
-        let arrival = link.begin(self.now, packet.bytes);
-        self.queue.push(link.busy_until(), EventId::new(EventKind::Departure, id.0));
-        self.depart_with(id, Packet { arrival, ..packet });
-    }
-
-    /// A lossless link has finished a packet, unless it has paused since this event was set.
-    pub fn depart(&mut self, id: LinkId) {
-        let until = self.links[id.index()].busy_until();
-        if until > self.now {
-            return self.queue.push(until, EventId::new(EventKind::Departure, id.0));
-        }
-        let Some(lossless) = &mut self.lossless else { return };
-        if let Some((origin, bytes)) = lossless.ports[id.index()].leaving.take() {
-            self.give_room_back(id, origin, bytes);
-        }
-        self.begin_next(id);
     }
 }

@@ -2,24 +2,20 @@
 //!
 //! Start with [`Fabric`]; a [`Link`] is one direction of a cable together with the output queue before it.
 
-mod crossing;
 mod fabric;
-mod faults;
 mod link;
 mod lossless;
 mod packet;
-mod pause;
 mod payload;
-mod ring;
 mod trace;
-mod trouble;
 
-pub use crossing::{Outbox, Share};
-pub use fabric::{Fabric, Queues};
+pub use fabric::Fabric;
+pub(crate) use fabric::Queues;
+pub use fabric::faults::{ImpairmentSpec, LinkImpairment};
+pub(crate) use fabric::partition::{Outbox, Partition};
 pub use link::{Link, LinkCounters};
-pub use lossless::Origin;
+pub(crate) use lossless::Origin;
+pub use lossless::{Charges, LosslessSpec, headroom};
 pub use packet::{Framing, Packet, PacketFlags};
-pub use pause::{Charges, LosslessSpec, PAUSE_BYTES, headroom};
 pub use payload::{PayloadId, Payloads};
-pub use trace::{Happening, LossCause, TraceEvent, TraceHash, Tracer};
-pub use trouble::{Fate, LinkTrouble, TroubleSpec};
+pub use trace::{LossCause, PacketEvent, TraceEvent, Tracer};

@@ -1,10 +1,11 @@
-//! A packet of the simulated network.
+//! A packet of the simulated network, and the ring in which a link keeps its packets.
 
+use tributary_numeric::prefetch;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::Time;
 
-use super::PayloadId;
+use super::payload::PayloadId;
 
 /// Congestion bits and priority of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +81,7 @@ pub struct Packet {
     pub src: NodeId,
     /// The host or switch that the packet is for.
     pub dst: NodeId,
-    /// The packet's number among its maker's packets.
+    /// The packet's number among those that its source made.
     pub serial: u32,
     /// The flow or job that the packet belongs to; equal-cost paths are chosen by it.
     pub flow: u32,
@@ -88,14 +89,14 @@ pub struct Packet {
     pub payload: PayloadId,
     /// Bytes of the packet on a link, framing included.
     pub bytes: u16,
-    /// The receiver among several at the destination: a part of a switch, or a tree of a job.
+    /// The receiver among several at the destination: a shard of a switch, or a tree of a job.
     pub lane: u8,
     /// Congestion bits and priority.
     pub flags: PacketFlags,
 }
 
 impl Packet {
-    /// A packet for the empty places of rings.
+    /// A packet for the empty slots of rings.
     pub(super) const BLANK: Packet = Packet {
         arrival: Time(0),
         src: NodeId(0),
@@ -123,10 +124,115 @@ impl Framing {
     /// frame has at least 64 bytes.
     pub const ETHERNET: Framing = Framing { overhead: 8 + 20 + 18 + 20, minimum: 64 + 20 };
 
-    /// Bytes on a link of a packet with a UDP payload of so many bytes.
+    /// Bytes on a link of a packet with a UDP payload of `payload` bytes.
     pub fn bytes_on_link(self, payload: usize) -> u16 {
         let bytes = payload + usize::from(self.overhead);
         u16::try_from(bytes).expect("packets were checked to fit when the job was planned").max(self.minimum)
+    }
+}
+
+/// A queue of packets in one piece of memory that doubles when it is full and never shrinks.
+#[derive(Default)]
+pub(super) struct Ring {
+    /// Empty, or a power of two.
+    slots: Box<[Packet]>,
+    head: u32,
+    len: u32,
+}
+
+impl Ring {
+    const FIRST_SIZE: usize = 4;
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a slot for one more packet, behind all others.
+    #[inline]
+    pub(super) fn push(&mut self) -> &mut Packet {
+        if self.len as usize == self.slots.len() {
+            self.grow();
+        }
+        let slot = self.slot(self.len);
+        self.len += 1;
+        &mut self.slots[slot]
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Packet> {
+        if self.len == 0 {
+            return None;
+        }
+        let packet = self.slots[self.slot(0)];
+        self.head = self.head.wrapping_add(1);
+        self.len -= 1;
+        Some(packet)
+    }
+
+    #[inline]
+    pub(super) fn front(&self) -> Option<&Packet> {
+        if self.len == 0 { None } else { Some(&self.slots[self.slot(0)]) }
+    }
+
+    /// The packet with `index` packets before it.
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Packet {
+        debug_assert!(index < self.len());
+        let slot = self.slot(index as u32);
+        &mut self.slots[slot]
+    }
+
+    /// Fetches the memory of the packet with `behind` packets behind it.
+    #[inline]
+    pub(super) fn prefetch_from_back(&self, behind: usize) {
+        let index = self.len.wrapping_sub(1 + behind as u32);
+        if let Some(packet) = self.slots.get(self.slot(index)) {
+            prefetch::first_line(packet);
+        }
+    }
+
+    /// Fetches the memory of the first packet and of the one behind it, whose arrival is read when the first is taken.
+    #[inline]
+    pub(super) fn prefetch_front(&self) {
+        for index in 0..self.len.min(2) {
+            prefetch::first_line(&self.slots[self.slot(index)]);
+        }
+    }
+
+    /// Fetches the memory of the next free slot.
+    #[inline]
+    pub(super) fn prefetch_next_slot(&self) {
+        if let Some(slot) = self.slots.get(self.slot(self.len)) {
+            prefetch::first_line(slot);
+        }
+    }
+
+    /// Bytes of memory of the ring.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.slots)
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> usize {
+        self.head.wrapping_add(index) as usize & self.slots.len().wrapping_sub(1)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 2).max(Ring::FIRST_SIZE);
+        let mut slots = Vec::with_capacity(size);
+        while let Some(packet) = self.pop() {
+            slots.push(packet);
+        }
+        let len = slots.len();
+        slots.resize(size, Packet::BLANK);
+        *self = Ring { slots: slots.into_boxed_slice(), head: 0, len: len as u32 };
     }
 }
 
@@ -140,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_keep_ecn_and_priority_apart() {
+    fn flags_keep_ecn_and_priority_separate() {
         for ecn in [Ecn::NotCapable, Ecn::Capable, Ecn::CongestionExperienced] {
             for priority in 0..8 {
                 let mut flags = PacketFlags::new(Ecn::Capable, priority);
@@ -149,6 +255,29 @@ mod tests {
                 let flags = flags.with_every_hop(true);
                 assert_eq!((flags.ecn(), flags.priority(), flags.every_hop()), (ecn, priority, true));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod ring_tests {
+    use super::*;
+
+    #[test]
+    fn keeps_order_while_it_grows_and_wraps() {
+        let mut ring = Ring::default();
+        let (mut pushed, mut popped) = (0, 0);
+        for round in 1..40 {
+            for _ in 0..round {
+                *ring.push() = Packet { serial: pushed, ..Packet::BLANK };
+                pushed += 1;
+            }
+            for _ in 0..round / 2 {
+                assert_eq!(ring.pop().map(|packet| packet.serial), Some(popped));
+                popped += 1;
+            }
+            assert_eq!(ring.front().map(|packet| packet.serial), Some(popped));
+            assert_eq!(ring.len(), (pushed - popped) as usize);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Payloads of packets: pieces of memory of two sizes, shared by the copies of a multicast until one is rewritten.
+//! Payloads of packets: buffers of two sizes, shared by the copies of a multicast until one is rewritten.
 //!
 //! With fingerprints nearly all packets are short, but a few notices are long: hence the two sizes.
 
@@ -37,7 +37,7 @@ const NIL: u32 = u32::MAX;
 /// The number of holders of a payload, and its length.
 #[derive(Clone, Copy)]
 struct Header {
-    /// How many packets carry it; in a free piece, the next free piece.
+    /// How many packets carry it; in a free buffer, the next free one.
     holders: u32,
     /// Bytes in use.
     len: u16,
@@ -47,23 +47,23 @@ struct Header {
 
 #[repr(C, align(64))]
 #[derive(Clone)]
-struct ShortPiece([u8; SHORT]);
+struct ShortBuffer([u8; SHORT]);
 
 #[derive(Clone)]
-struct LongPiece(Box<[u8]>);
+struct LongBuffer(Box<[u8]>);
 
-/// A piece of either size.
-trait Piece: Clone {
+/// A buffer of either size.
+trait Buffer: Clone {
     fn new(bytes: &[u8]) -> Self;
     fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-impl Piece for ShortPiece {
-    fn new(bytes: &[u8]) -> ShortPiece {
-        let mut piece = ShortPiece([0; SHORT]);
-        piece.0[..bytes.len()].copy_from_slice(bytes);
-        piece
+impl Buffer for ShortBuffer {
+    fn new(bytes: &[u8]) -> ShortBuffer {
+        let mut buffer = ShortBuffer([0; SHORT]);
+        buffer.0[..bytes.len()].copy_from_slice(bytes);
+        buffer
     }
     fn bytes(&self) -> &[u8] {
         &self.0
@@ -73,9 +73,9 @@ impl Piece for ShortPiece {
     }
 }
 
-impl Piece for LongPiece {
-    fn new(bytes: &[u8]) -> LongPiece {
-        LongPiece(bytes.into())
+impl Buffer for LongBuffer {
+    fn new(bytes: &[u8]) -> LongBuffer {
+        LongBuffer(bytes.into())
     }
     fn bytes(&self) -> &[u8] {
         &self.0
@@ -85,45 +85,45 @@ impl Piece for LongPiece {
     }
 }
 
-/// Payloads of one size. Headers are stored apart from bytes: eight headers fit into a line of the cache.
-struct Pieces<P> {
+/// Payloads of one size. Headers are stored separately from bytes: eight headers fit into a line of the cache.
+struct Pool<B> {
     headers: Vec<Header>,
-    pieces: Vec<P>,
+    buffers: Vec<B>,
     free: u32,
     /// The longest payload so far.
     longest: usize,
 }
 
-impl<P: Piece> Pieces<P> {
-    const EMPTY: Pieces<P> = Pieces { headers: Vec::new(), pieces: Vec::new(), free: NIL, longest: 0 };
+impl<B: Buffer> Pool<B> {
+    const EMPTY: Pool<B> = Pool { headers: Vec::new(), buffers: Vec::new(), free: NIL, longest: 0 };
 
-    /// Stores a payload, in a free place if there is one.
+    /// Stores a payload, in a free buffer if there is one.
     fn store(&mut self, header: Header, bytes: &[u8]) -> u32 {
         self.longest = self.longest.max(bytes.len());
         if self.free == NIL {
             self.headers.push(header);
-            self.pieces.push(P::new(bytes));
-            return self.pieces.len() as u32 - 1;
+            self.buffers.push(B::new(bytes));
+            return self.buffers.len() as u32 - 1;
         }
         let index = self.free;
-        let (place, piece) = (&mut self.headers[index as usize], &mut self.pieces[index as usize]);
-        self.free = std::mem::replace(place, header).holders;
-        match piece.bytes_mut().get_mut(..bytes.len()) {
-            Some(place) => place.copy_from_slice(bytes),
-            None => *piece = P::new(bytes),
+        let (old, buffer) = (&mut self.headers[index as usize], &mut self.buffers[index as usize]);
+        self.free = std::mem::replace(old, header).holders;
+        match buffer.bytes_mut().get_mut(..bytes.len()) {
+            Some(start) => start.copy_from_slice(bytes),
+            None => *buffer = B::new(bytes),
         }
         index
     }
 
     fn get(&self, index: usize) -> (&[u8], usize) {
         let header = self.headers[index];
-        (&self.pieces[index].bytes()[..usize::from(header.len)], usize::from(header.wire_len))
+        (&self.buffers[index].bytes()[..usize::from(header.len)], usize::from(header.wire_len))
     }
 
     fn get_mut(&mut self, index: usize) -> (&mut [u8], usize) {
         let header = self.headers[index];
         debug_assert_eq!(header.holders, 1);
-        (&mut self.pieces[index].bytes_mut()[..usize::from(header.len)], usize::from(header.wire_len))
+        (&mut self.buffers[index].bytes_mut()[..usize::from(header.len)], usize::from(header.wire_len))
     }
 
     /// Releases one hold; true if it was the last.
@@ -141,29 +141,29 @@ impl<P: Piece> Pieces<P> {
     /// Makes a copy with one holder, and releases one hold on the original.
     fn copy(&mut self, index: usize) -> u32 {
         self.headers[index].holders -= 1;
-        let (header, copy) = (Header { holders: 1, ..self.headers[index] }, self.pieces[index].clone());
+        let (header, copy) = (Header { holders: 1, ..self.headers[index] }, self.buffers[index].clone());
         self.store(header, &copy.bytes()[..usize::from(header.len)])
     }
 
     #[inline]
     fn prefetch(&self, index: usize) {
-        if let (Some(header), Some(piece)) = (self.headers.get(index), self.pieces.get(index)) {
+        if let (Some(header), Some(buffer)) = (self.headers.get(index), self.buffers.get(index)) {
             prefetch::first_line(header);
-            piece.bytes().chunks(LINE).take(self.longest.div_ceil(LINE)).for_each(prefetch::first_line);
+            buffer.bytes().chunks(LINE).take(self.longest.div_ceil(LINE)).for_each(prefetch::first_line);
         }
     }
 }
 
 /// All payloads of a network.
 pub struct Payloads {
-    short: Pieces<ShortPiece>,
-    long: Pieces<LongPiece>,
+    short: Pool<ShortBuffer>,
+    long: Pool<LongBuffer>,
     in_use: usize,
 }
 
 impl Default for Payloads {
     fn default() -> Payloads {
-        Payloads { short: Pieces::EMPTY, long: Pieces::EMPTY, in_use: 0 }
+        Payloads { short: Pool::EMPTY, long: Pool::EMPTY, in_use: 0 }
     }
 }
 
@@ -197,7 +197,7 @@ impl Payloads {
     }
 
     /// A payload with the same content that the caller alone holds, in exchange for the caller's hold on `id`.
-    pub fn own(&mut self, id: PayloadId) -> PayloadId {
+    pub fn make_unique(&mut self, id: PayloadId) -> PayloadId {
         if self.header(id).holders == 1 {
             return id;
         }
@@ -227,7 +227,7 @@ impl Payloads {
         self.short.prefetch(id.index());
     }
 
-    /// The same as [`Payloads::get`], mutable. The caller must be the only holder (see [`Payloads::own`]).
+    /// The same as [`Payloads::get`], mutable. The caller must be the only holder (see [`Payloads::make_unique`]).
     pub fn get_mut(&mut self, id: PayloadId) -> (&mut [u8], usize) {
         if id.is_long() { self.long.get_mut(id.index()) } else { self.short.get_mut(id.index()) }
     }
@@ -239,9 +239,9 @@ impl Payloads {
 
     /// Bytes of memory of all payloads.
     pub fn memory_bytes(&self) -> usize {
-        let long: usize = self.long.pieces.iter().map(|piece| size_of::<LongPiece>() + piece.bytes().len()).sum();
+        let long: usize = self.long.buffers.iter().map(|buffer| size_of::<LongBuffer>() + buffer.bytes().len()).sum();
         let headers = (self.short.headers.capacity() + self.long.headers.capacity()) * size_of::<Header>();
-        headers + self.short.pieces.capacity() * size_of::<ShortPiece>() + long
+        headers + self.short.buffers.capacity() * size_of::<ShortBuffer>() + long
     }
 
     fn header(&mut self, id: PayloadId) -> &mut Header {
@@ -259,11 +259,11 @@ mod tests {
             let mut payloads = Payloads::default();
             let first = payloads.store(&vec![7; len], 1000);
             payloads.share(first, 1);
-            let second = payloads.own(first);
+            let second = payloads.make_unique(first);
             payloads.get_mut(second).0[0] = 9;
             assert_eq!(payloads.get(first), (&vec![7; len][..], 1000));
             assert_eq!((payloads.get(second).0[0], payloads.get(second).1), (9, 1000));
-            assert_eq!(payloads.own(first), first, "its only holder keeps it");
+            assert_eq!(payloads.make_unique(first), first, "its only holder keeps it");
             assert_eq!(payloads.in_use(), 2);
         }
     }

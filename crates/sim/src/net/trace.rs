@@ -3,7 +3,7 @@
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 
-use super::Packet;
+use super::packet::Packet;
 use crate::rng::mix;
 use crate::topology::LinkId;
 
@@ -11,7 +11,7 @@ use crate::topology::LinkId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LossCause {
-    /// There was no room in the output queue.
+    /// The output queue was full.
     QueueFull = 0,
     /// The link was down.
     LinkDown = 1,
@@ -53,18 +53,18 @@ impl LossCause {
     }
 }
 
-/// An event of one packet.
+/// What happens to one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
-    /// A node made the packet.
-    Made,
-    /// The packet waits for a lossless link, and it is not known when the link will be free.
+pub enum PacketEvent {
+    /// A node created the packet.
+    Created,
+    /// The packet waits for a lossless link; when the link will be free is not known yet.
     Waits {
         /// The link.
         link: LinkId,
     },
     /// The packet joined a link's queue, or is the next of the packets that waited for it; it leaves during this time.
-    Joined {
+    Enqueued {
         /// The link.
         link: LinkId,
         /// When its first bit leaves.
@@ -78,12 +78,12 @@ pub enum Happening {
         link: LinkId,
     },
     /// A fault made a copy of the packet.
-    Doubled {
+    Duplicated {
         /// The link.
         link: LinkId,
     },
-    /// A fault delayed the packet behind its link's order.
-    Strayed {
+    /// A fault delayed the packet, so that later packets of its link may overtake it.
+    Reordered {
         /// The link.
         link: LinkId,
     },
@@ -95,7 +95,7 @@ pub enum Happening {
         cause: LossCause,
     },
     /// The packet reached its receiver.
-    Taken,
+    Delivered,
 }
 
 /// An entry of the record.
@@ -105,8 +105,8 @@ pub struct TraceEvent {
     pub time: Time,
     /// The node where it happened.
     pub node: NodeId,
-    /// What.
-    pub what: Happening,
+    /// What happened.
+    pub kind: PacketEvent,
     /// The packet at that time.
     pub packet: Packet,
 }
@@ -126,20 +126,20 @@ impl TraceHash {
         TraceHash((0..nodes as u64).map(|node| mix(node + 1)).collect())
     }
 
-    /// Adds an arrival at a node (or a loss, with another `what`).
+    /// Adds an arrival at a node (or a loss, with another `tag`).
     #[inline]
-    pub(super) fn add(&mut self, node: NodeId, time: Time, what: u32, packet: &Packet) {
+    pub(super) fn add(&mut self, node: NodeId, time: Time, tag: u32, packet: &Packet) {
         let chain = &mut self.0[node.index()];
-        let who = u64::from(packet.src.0) << 32 | u64::from(packet.serial);
-        let how = u64::from(what) << 32 | u64::from(packet.bytes) << 8 | u64::from(packet.flags.bits());
-        *chain = fold(*chain ^ time.0, who ^ 0x9e37_79b9_7f4a_7c15) ^ fold(how, 0xd6e8_feb8_6659_fd93);
+        let packet_id = u64::from(packet.src.0) << 32 | u64::from(packet.serial);
+        let details = u64::from(tag) << 32 | u64::from(packet.bytes) << 8 | u64::from(packet.flags.bits());
+        *chain = fold(*chain ^ time.0, packet_id ^ 0x9e37_79b9_7f4a_7c15) ^ fold(details, 0xd6e8_feb8_6659_fd93);
     }
 
     /// Takes over the chains of some nodes.
     pub(super) fn absorb(&mut self, other: &TraceHash, theirs: impl Fn(NodeId) -> bool) {
-        for (node, (own, chain)) in self.0.iter_mut().zip(&other.0).enumerate() {
+        for (node, (ours, chain)) in self.0.iter_mut().zip(&other.0).enumerate() {
             if theirs(NodeId(node as u32)) {
-                *own = *chain;
+                *ours = *chain;
             }
         }
     }

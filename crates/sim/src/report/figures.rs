@@ -1,10 +1,12 @@
-//! A report as pictures: collectives, flows, links and queues.
+//! A report as figures: collectives, flows, links and queues, and the samples over time.
 
-use super::Report;
-use crate::figure::{Figure, Series};
+use super::{CoresSample, LinkSample, Report, Samples};
+use crate::cores::steps::Kind;
+use crate::engine::Occupancy;
+use crate::figure::{Figure, Mark, Series};
 
 /// The points of a line that represents any number of values.
-const MOST_POINTS: usize = 200;
+const MAX_QUANTILES: usize = 200;
 
 impl Report {
     /// The figures for which there is data.
@@ -52,21 +54,21 @@ impl Report {
     }
 
     fn utilisation_figure(&self) -> Figure {
-        let series = self.by_place(|row| 100.0 * row.utilisation);
+        let series = self.by_group(|row| 100.0 * row.utilisation);
         let title = "Share of the run that links spent sending".into();
         let (x, y) = ("links, from the least used, %".into(), "used, %".into());
         Figure { title, x, y, log_x: false, series, marks: Vec::new() }
     }
 
     fn queue_figure(&self) -> Figure {
-        let series = self.by_place(|row| row.counters.max_queue_bytes as f64 / 1024.0);
+        let series = self.by_group(|row| row.counters.max_queue_bytes as f64 / 1024.0);
         let title = "Most that ever waited in output queues".into();
         let (x, y) = ("queues, from the emptiest, %".into(), "KiB".into());
         Figure { title, x, y, log_x: false, series, marks: Vec::new() }
     }
 
     /// For each group of links, the value that a share of them does not exceed.
-    fn by_place(&self, value: impl Fn(&super::LinkRow) -> f64) -> Vec<Series> {
+    fn by_group(&self, value: impl Fn(&super::LinkRow) -> f64) -> Vec<Series> {
         let line = |name: &String| {
             let values = self.link_rows.iter().filter(|row| row.group() == *name).map(&value).collect();
             let points = quantiles(values).into_iter().map(|[share, value]| [100.0 * share, value]).collect();
@@ -79,11 +81,164 @@ impl Report {
 /// Pairs of a share and the value that this share of all does not exceed, from the least value to the greatest.
 fn quantiles(mut values: Vec<f64>) -> Vec<[f64; 2]> {
     values.sort_by(f64::total_cmp);
-    let share = |place: usize| (place + 1) as f64 / values.len() as f64;
-    let step = values.len().div_ceil(MOST_POINTS).max(1);
+    let share = |index: usize| (index + 1) as f64 / values.len() as f64;
+    let step = values.len().div_ceil(MAX_QUANTILES).max(1);
     let last = values.len().checked_sub(1);
-    let places = (0..values.len()).step_by(step).chain(last.filter(|last| !last.is_multiple_of(step)));
-    places.map(|place| [share(place), values[place]]).collect()
+    let indices = (0..values.len()).step_by(step).chain(last.filter(|last| !last.is_multiple_of(step)));
+    indices.map(|index| [share(index), values[index]]).collect()
+}
+
+/// The most points of a line: several steps become one point if there are more.
+const MAX_POINTS: usize = 256;
+
+/// How the values of several steps become one.
+#[derive(Clone, Copy)]
+enum Merge {
+    Max,
+    Mean,
+}
+
+impl Report {
+    /// The figures over time; none without samples.
+    fn timelines(&self) -> Vec<Figure> {
+        let Some(samples) = self.samples.as_ref().filter(|samples| samples.steps > 0) else { return Vec::new() };
+        let scale = Scale::of(samples);
+        let figure = |title: &str, y: &str, series| {
+            let x = format!("simulated time, {}", scale.unit);
+            Figure { title: title.into(), x, y: y.into(), log_x: false, series, marks: self.marks(&scale) }
+        };
+        let queues = self.lines(samples, &scale, Merge::Max, |sample| sample.queued as f64 / 1024.0);
+        let links = self.lines(samples, &scale, Merge::Mean, |sample| 100.0 * sample.utilisation);
+        let mut figures = vec![
+            figure("Fullest queue of each group of links over time", "KiB", queues),
+            figure("Mean use of links over time", "used, %", links),
+        ];
+        let memory = of_switches(samples, &scale, "fullest switch", |occupancy| occupancy.bytes as f64 / 1024.0);
+        if memory.points.iter().any(|point| point[1] > 0.0) {
+            figures.push(figure("Switch memory in use over time", "KiB", vec![memory]));
+        }
+        let waiting = of_switches(samples, &scale, "most in one switch", |occupancy| occupancy.waiting as f64);
+        let input = of_switches(samples, &scale, "packets", |occupancy| occupancy.input_bytes as f64 / 1024.0);
+        let working = of_switches(samples, &scale, "blocks", |occupancy| occupancy.working_bytes as f64 / 1024.0);
+        if [&input, &working].into_iter().flat_map(|line| &line.points).any(|point| point[1] > 0.0) {
+            figures.push(figure("Packets that wait for cores over time", "packets", vec![waiting]));
+            figures.push(figure("Memory of the fullest switch's processor over time", "KiB", vec![input, working]));
+            let [handled, cores] = of_cores(samples, &scale);
+            figures.push(figure("Packets that cores handle over time", "Gbit/s", handled));
+            figures.push(figure("What cores do over time", "cores of all switches", cores));
+        }
+        figures
+    }
+
+    /// The file's faults that begin during the samples.
+    fn marks(&self, scale: &Scale) -> Vec<Mark> {
+        let last = scale.width * scale.bins as f64;
+        let mark = |fault: &super::FaultReport| Mark {
+            name: fault.what.clone(),
+            from: fault.at * scale.factor,
+            to: fault.until.map(|until| until * scale.factor).filter(|&to| to < last),
+        };
+        self.faults.iter().map(mark).filter(|mark| mark.from < last).collect()
+    }
+
+    /// A line for each group of links.
+    fn lines(&self, samples: &Samples, scale: &Scale, merge: Merge, value: impl Fn(&LinkSample) -> f64) -> Vec<Series> {
+        let names: Vec<String> = self.link_rows.iter().map(super::LinkRow::group).collect();
+        let group = |sample: &LinkSample| self.links.iter().position(|group| group.name == names[sample.link.index()]);
+        let group_of: Vec<Option<usize>> =
+            samples.link_samples().take(samples.links.len()).map(|s| group(&s)).collect();
+        let mut points = vec![vec![Bin::default(); scale.bins]; self.links.len()];
+        for (index, sample) in samples.link_samples().enumerate() {
+            let (step, column) = (index / samples.links.len(), index % samples.links.len());
+            if let Some(group) = group_of[column] {
+                points[group][step / scale.steps].add(value(&sample));
+            }
+        }
+        let named = self.links.iter().zip(points);
+        let lines = named.map(|(group, bins)| Series::new(&group.name, scale.points(&bins, merge)));
+        lines.filter(|line| !line.points.is_empty()).collect()
+    }
+}
+
+/// The values of the switch that has the most of something.
+fn of_switches(samples: &Samples, scale: &Scale, name: &str, value: impl Fn(&Occupancy) -> f64) -> Series {
+    let mut bins = vec![Bin::default(); scale.bins];
+    for (index, (.., occupancy)) in samples.switch_samples().enumerate() {
+        bins[index / samples.switch_count / scale.steps].add(value(&occupancy));
+    }
+    Series::new(name, scale.points(&bins, Merge::Max))
+}
+
+/// The packets that all switches' cores handle, and how many cores are in each kind of step.
+fn of_cores(samples: &Samples, scale: &Scale) -> [Vec<Series>; 2] {
+    let line = |name: &str, value: &dyn Fn(&CoresSample) -> f64| {
+        let all: Vec<f64> = samples.cores_samples().map(|sample| value(&sample)).collect();
+        let mut bins = vec![Bin::default(); scale.bins];
+        for (step, switches) in all.chunks(samples.switch_count).enumerate() {
+            bins[step / scale.steps].add(switches.iter().sum());
+        }
+        Series::new(name, scale.points(&bins, Merge::Mean))
+    };
+    let handled = line("all switches", &|sample| sample.handled_gbps);
+    let kinds = Kind::ALL.into_iter().enumerate();
+    let kinds = kinds.map(|(index, kind)| line(kind.name(), &|sample| sample.in_step[index]));
+    let waiting = line("waiting for locks", &|sample| sample.waiting_for_locks);
+    let happens = |line: &Series| line.points.iter().any(|point| point[1] > 0.0);
+    [vec![handled], kinds.chain([waiting]).filter(happens).collect()]
+}
+
+/// Values of some steps.
+#[derive(Clone, Copy, Default)]
+struct Bin {
+    sum: f64,
+    greatest: f64,
+    count: usize,
+}
+
+impl Bin {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.greatest = self.greatest.max(value);
+        self.count += 1;
+    }
+
+    fn value(&self, merge: Merge) -> f64 {
+        match merge {
+            Merge::Max => self.greatest,
+            Merge::Mean => self.sum / self.count as f64,
+        }
+    }
+}
+
+/// How steps of time become points.
+struct Scale {
+    unit: &'static str,
+    /// How many of the unit make a second.
+    factor: f64,
+    /// How many steps make a point.
+    steps: usize,
+    /// The time of these steps, in the unit.
+    width: f64,
+    /// How many points there are.
+    bins: usize,
+}
+
+impl Scale {
+    fn of(samples: &Samples) -> Scale {
+        let steps = samples.steps.div_ceil(MAX_POINTS);
+        let seconds = samples.every.as_secs_f64();
+        let (unit, factor) = match seconds * samples.steps as f64 {
+            length if length < 2e-3 => ("us", 1e6),
+            length if length < 2.0 => ("ms", 1e3),
+            _ => ("s", 1.0),
+        };
+        Scale { unit, factor, steps, width: seconds * factor * steps as f64, bins: samples.steps.div_ceil(steps) }
+    }
+
+    fn points(&self, bins: &[Bin], merge: Merge) -> Vec<[f64; 2]> {
+        let filled = bins.iter().enumerate().filter(|(_, bin)| bin.count > 0);
+        filled.map(|(index, bin)| [(index + 1) as f64 * self.width, bin.value(merge)]).collect()
+    }
 }
 
 #[cfg(test)]
@@ -91,11 +246,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_many_values_are_few_and_end_with_the_greatest() {
+    fn quantiles_of_many_values_are_thinned_and_end_with_the_greatest() {
         assert_eq!(quantiles(vec![]), Vec::<[f64; 2]>::new());
         assert_eq!(quantiles(vec![3.0, 1.0]), [[0.5, 1.0], [1.0, 3.0]]);
         let many = quantiles((0..1_001).map(f64::from).collect());
-        assert!(many.len() <= MOST_POINTS + 1);
+        assert!(many.len() <= MAX_QUANTILES + 1);
         assert_eq!((many[0][1], many[many.len() - 1]), (0.0, [1.0, 1000.0]));
     }
 }

@@ -8,10 +8,10 @@ use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Time;
 
 use super::Samples;
-use super::metrics::{self, MetricReport};
-use super::training::{self, StayReport};
+use super::switches::{self, MetricReport};
+use super::training::{self, LifetimeReport};
 use crate::cores::operators::OperatorCycles;
-use crate::driver::{Data, Iteration, Job, JobIndex, Own, Simulation, SwitchMetrics, Wrong};
+use crate::engine::{CustomOp, Data, Iteration, Job, JobIndex, Simulation, SwitchMetrics};
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,20 +27,20 @@ pub struct JobReport {
     /// How many hosts sum for the job instead of switches; `None` if switches or a ring sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<usize>,
-    /// The job's own operator, if it has one.
+    /// The job's custom operator, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<OperatorReport>,
     /// Bytes of the job's tensor.
     pub tensor_bytes: u64,
     /// The pool's size.
     pub slots: u16,
-    /// When the job came and left, if it is a job that comes and goes.
+    /// When the job arrived and left, if it is a job that comes and goes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stay: Option<StayReport>,
-    /// True if switches sum on the way, wherever the job's packets pass.
+    pub lifetime: Option<LifetimeReport>,
+    /// True if every switch on a packet's path sums, without a planned tree.
     #[serde(skip)]
-    pub sums_on_the_way: bool,
-    /// How many trees it has; 0 if it has none, or makes them as it goes.
+    pub sums_every_hop: bool,
+    /// How many trees it has; 0 if none are planned.
     pub trees: usize,
     /// The switches at the roots of the trees, by number; if all ranks are below a lower switch, that one.
     pub roots: Vec<u32>,
@@ -69,7 +69,7 @@ pub struct JobReport {
     pub contributed: Option<f64>,
     /// Slots that switches held for it, from its first submission to its last completion, if the file asks for samples.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub slots_held: Option<HeldReport>,
+    pub slots_in_use: Option<SlotsReport>,
     /// Packets that its hosts dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
     /// Packets that its programs in switches dropped, by reason.
@@ -77,19 +77,19 @@ pub struct JobReport {
     /// The metrics that only its protocol has, in switches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switch_metrics: Vec<MetricReport>,
-    /// Why and in which switch its own operator has failed, if it has.
+    /// Why and in which switch its custom operator has failed, if it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// Why it can no longer finish, if it cannot: what it has lost, and what is missing.
+    /// Why it can no longer finish, if it cannot: what it has lost, and which results are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
     /// Results that do not contain every contribution exactly once.
     pub wrong_sums: usize,
     /// The errors, a sentence each.
-    pub complaints: Vec<String>,
+    pub errors: Vec<String>,
 }
 
-/// A job's own operator.
+/// A job's custom operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OperatorReport {
     /// Its name.
@@ -106,20 +106,20 @@ pub struct OperatorReport {
 }
 
 impl OperatorReport {
-    fn of(own: &Own) -> OperatorReport {
+    fn of(op: &CustomOp) -> OperatorReport {
         OperatorReport {
-            name: own.operator.name().to_owned(),
-            sha256: own.operator.hash().to_string(),
-            element: own.operator.element().to_string(),
-            data: own.data,
-            cycles: own.cycles,
+            name: op.operator.name().to_owned(),
+            sha256: op.operator.hash().to_string(),
+            element: op.operator.element().to_string(),
+            data: op.data,
+            cycles: op.cycles,
         }
     }
 }
 
 /// How many slots with incomplete sums of a job there were over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct HeldReport {
+pub struct SlotsReport {
     /// On average.
     pub mean: f64,
     /// The most in any sample.
@@ -127,22 +127,22 @@ pub struct HeldReport {
 }
 
 impl JobReport {
-    /// True if its times depend on estimated cycles of its own operator.
+    /// True if its times depend on estimated cycles of its custom operator.
     pub fn has_estimates(&self) -> bool {
-        self.operator.as_ref().and_then(|own| own.cycles).is_some_and(|cycles| cycles.estimated)
+        self.operator.as_ref().and_then(|op| op.cycles).is_some_and(|cycles| cycles.estimated)
     }
 
-    /// How many slots switches held for it while it was there, according to samples.
-    pub(super) fn held(&self, samples: &Samples, job: JobIndex) -> Option<HeldReport> {
+    /// How many slots switches held for it while it ran, according to samples.
+    pub(super) fn slots_in_use(&self, samples: &Samples, job: JobIndex) -> Option<SlotsReport> {
         let from = self.iterations.first()?.start;
         let to = self.iterations.last().and_then(|last| last.end).unwrap_or(f64::INFINITY);
-        let held: Vec<f64> = samples
-            .held_by(job)
+        let slots: Vec<f64> = samples
+            .slots_in_use_by(job)
             .filter(|(time, _)| (from..=to).contains(&time.as_secs_f64()))
-            .map(|(_, held)| held)
+            .map(|(_, slots)| slots)
             .collect();
-        let most = held.iter().copied().reduce(f64::max)?;
-        Some(HeldReport { mean: held.iter().sum::<f64>() / held.len() as f64, most })
+        let most = slots.iter().copied().reduce(f64::max)?;
+        Some(SlotsReport { mean: slots.iter().sum::<f64>() / slots.len() as f64, most })
     }
 }
 
@@ -167,11 +167,15 @@ impl IterationReport {
 
 /// The report of a job at present.
 pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetrics]) -> JobReport {
-    let seats = simulation.traffic.seats.iter().filter(|seat| std::ptr::eq(simulation.traffic.jobs.get(seat.job), job));
+    let endpoints = simulation
+        .traffic
+        .endpoints
+        .iter()
+        .filter(|endpoint| std::ptr::eq(simulation.traffic.jobs.get(endpoint.job), job));
     let mut total = HostStats::default();
     let mut drops = DropCounters::default();
-    for seat in seats {
-        let stats = seat.machine.stats();
+    for endpoint in endpoints {
+        let stats = endpoint.machine.stats();
         total.packets_sent += stats.packets_sent;
         total.retransmissions += stats.retransmissions;
         total.blocks_in_network += stats.blocks_in_network;
@@ -192,16 +196,16 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         ranks: job.plan.members.len(),
         hosts: job.plan.members.iter().map(|host| host.0).collect(),
         servers: (!job.servers.is_empty()).then_some(job.servers.len()),
-        operator: job.plan.own.as_ref().map(OperatorReport::of),
+        operator: job.plan.custom_op.as_ref().map(OperatorReport::of),
         tensor_bytes,
         slots: job.plan.slots,
-        stay: training::stay(job),
-        sums_on_the_way: job.plan.protocol.placement == Placement::EveryHop,
+        lifetime: training::lifetime(job),
+        sums_every_hop: job.plan.protocol.placement == Placement::EveryHop,
         trees: simulation.tree_count(job),
         roots: simulation.tree_roots(job),
         collectives: job.plan.iterations,
         completed,
-        complete: job.is_complete() && job.complaints.is_empty(),
+        complete: job.is_complete() && job.errors.is_empty(),
         iterations: job.iterations.iter().filter_map(IterationReport::of).collect(),
         seconds: median,
         mean_seconds: mean,
@@ -210,18 +214,14 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         retransmissions: total.retransmissions,
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
         contributed: total.contributed(),
-        slots_held: None,
+        slots_in_use: None,
         drops: by_name(&drops),
         switch_drops: by_name(&simulation.drops_in_switches(job)),
-        switch_metrics: metrics::of_job(metrics, job.index),
+        switch_metrics: switches::of_job(metrics, job.index),
         fault: job.failed.as_ref().map(|failure| format!("switch {}: {}", failure.switch, failure.why)),
         stuck: stuck(job),
-        wrong_sums: job
-            .complaints
-            .iter()
-            .filter(|complaint| matches!(complaint.what, Wrong::Sum(_) | Wrong::Differs(_)))
-            .count(),
-        complaints: job.complaints.iter().map(|complaint| complaint.sentence(job)).collect(),
+        wrong_sums: job.errors.iter().filter(|error| error.kind.is_wrong_sum()).count(),
+        errors: job.errors.iter().map(|error| job.sentence(error)).collect(),
     }
 }
 
@@ -247,9 +247,10 @@ fn stuck(job: &Job) -> Option<String> {
     let completed = job.iterations.iter().filter(|iteration| iteration.completed == ranks).count();
     let open = job.iterations.iter().find(|iteration| iteration.completed < ranks)?;
     let at = loss.time.as_secs_f64() * 1e6;
-    let so_that = loss.so_that.as_deref().map_or(String::new(), |so_that| format!(", so that {so_that}"));
+    let consequence =
+        loss.consequence.as_deref().map_or(String::new(), |consequence| format!(", so that {consequence}"));
     Some(format!(
-        "can no longer finish: {} at {at:.3} us and does not come back{so_that}; it has completed {completed} of its \
+        "can no longer finish: {} at {at:.3} us and does not come back{consequence}; it has completed {completed} of its \
          {} collectives, and {} of its {ranks} ranks lack the result of the next one",
         loss.what,
         job.plan.iterations,

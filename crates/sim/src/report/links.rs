@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use crate::driver::Simulation;
+use crate::engine::Simulation;
 use crate::net::{LinkCounters, LossCause};
 use crate::topology::Graph;
 use crate::topology::LinkId;
@@ -31,14 +31,14 @@ pub struct LinkRow {
 impl LinkRow {
     /// The name of its group.
     pub fn group(&self) -> String {
-        match self.place() {
+        match self.position() {
             (0, direction) => format!("host {direction}"),
             (level, direction) => format!("level {level} {direction}"),
         }
     }
 
     /// The lower end's level, and the direction.
-    fn place(&self) -> (u8, &'static str) {
+    fn position(&self) -> (u8, &'static str) {
         match self.from_level.cmp(&self.to_level) {
             Ordering::Less => (self.from_level, "up"),
             Ordering::Equal => (self.from_level, "across"),
@@ -93,7 +93,7 @@ pub fn rows(simulation: &Simulation) -> Vec<LinkRow> {
         .collect()
 }
 
-/// How many packets found no room.
+/// How many packets were lost to full queues.
 pub fn overflows(rows: &[LinkRow]) -> u64 {
     rows.iter().map(|row| row.counters.losses[LossCause::QueueFull as usize]).sum()
 }
@@ -104,7 +104,7 @@ pub fn groups(graph: &Graph, rows: &[LinkRow]) -> Vec<LinkGroup> {
     let mut groups = Vec::new();
     for level in 0..=highest {
         for direction in ["up", "across", "down"] {
-            let rows: Vec<&LinkRow> = rows.iter().filter(|row| row.place() == (level, direction)).collect();
+            let rows: Vec<&LinkRow> = rows.iter().filter(|row| row.position() == (level, direction)).collect();
             groups.extend(rows.first().map(|row| group(row.group(), &rows)));
         }
     }

@@ -1,37 +1,29 @@
 //! The result of a run: text for people, JSON and tables for programs.
 
-mod cores;
-mod faults;
 mod figures;
-mod files;
+mod flows;
 mod jobs;
 mod links;
-mod metrics;
 mod samples;
+mod switches;
 mod tables;
 mod text;
-mod timeline;
 mod training;
-mod transport;
-mod verdict;
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-pub use cores::{CoresReport, KindCycles};
-pub use faults::FaultReport;
-pub use files::{FileError, write_whole};
-pub use jobs::{HeldReport, IterationReport, JobReport, OperatorReport};
+pub use flows::{FlowClass, FlowReport, FlowRow, TransportReport};
+pub use jobs::{IterationReport, JobReport, OperatorReport, SlotsReport};
 pub use links::{LinkGroup, LinkRow};
-pub use metrics::{MetricReport, MetricRow, SharedMetrics};
 pub use samples::{CoresSample, LinkSample, Samples, SamplesReport};
-pub use training::{StayReport, TrainingReport};
-pub use transport::{FlowClass, TransportReport};
-pub use verdict::Stop;
+pub use switches::{CoresReport, KindCycles, MetricReport, MetricRow, SharedMetrics};
+pub use tables::{FileError, write_whole};
+pub use training::{LifetimeReport, TrainingReport};
 
-use crate::config::{Config, Duration as Length};
-use crate::driver::{JobIndex, Simulation};
+use crate::config::{Config, Duration as Length, FaultSection, LinkSet, Links, NodeName};
+use crate::engine::{JobIndex, Simulation};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,7 +34,7 @@ pub struct Report {
     pub hosts: u32,
     /// How many switches the network has.
     pub switches: u32,
-    /// True if nothing is left for which the run waits: messages, flows, and ranks of jobs, which may have failed.
+    /// True if all messages, flows and ranks of jobs have ended; ranks may have failed.
     pub finished: bool,
     /// Why the run ended.
     pub stop: Stop,
@@ -71,7 +63,7 @@ pub struct Report {
     pub faults: Vec<FaultReport>,
     /// Links, by levels and direction.
     pub links: Vec<LinkGroup>,
-    /// Packets that a lossless network lost all the same, for want of room; `None` if PAUSE is not used.
+    /// Packets that a lossless network lost to full queues; `None` if PAUSE is not used.
     pub lossless_drops: Option<u64>,
     /// The most memory that programs took in one switch, in bytes.
     pub switch_memory_bytes: usize,
@@ -100,6 +92,29 @@ pub struct Report {
     pub speed: Speed,
 }
 
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// Nothing is left to wait for.
+    Finished,
+    /// The file's `end` was reached.
+    End,
+    /// No event was left.
+    Idle,
+}
+
+/// One `[[fault]]`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultReport {
+    /// "switch 4 dead", "core links: loss 0.1 %".
+    pub what: String,
+    /// When it begins, in seconds.
+    pub at: f64,
+    /// When it ends; `None` if it never ends.
+    pub until: Option<f64>,
+}
+
 /// The speed of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Speed {
@@ -111,40 +126,6 @@ pub struct Speed {
     pub events: u64,
     /// Packets that came out of links, for each second.
     pub hops_per_second: f64,
-}
-
-/// All messages with an end.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct FlowReport {
-    /// How many there were.
-    pub flows: usize,
-    /// How many were completely received.
-    pub finished: usize,
-    /// Of finished messages, the mean completion time in seconds.
-    pub mean_seconds: f64,
-    /// Median.
-    pub p50_seconds: f64,
-    /// 99th percentile.
-    pub p99_seconds: f64,
-    /// The longest.
-    pub max_seconds: f64,
-}
-
-/// One finished message.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FlowRow {
-    /// "message" or "dctcp".
-    pub kind: &'static str,
-    /// Sender.
-    pub src: u32,
-    /// Receiver.
-    pub dst: u32,
-    /// Bytes: for a message on links, under DCTCP of data.
-    pub bytes: u64,
-    /// When it arose, in seconds.
-    pub start: f64,
-    /// Its completion time.
-    pub seconds: f64,
 }
 
 /// Traffic without end.
@@ -161,10 +142,10 @@ impl Report {
     pub fn new(config: &Config, simulation: &Simulation, stop: Stop, set_up: Duration, run: Duration) -> Report {
         let (fabric, graph) = (&simulation.fabric, simulation.graph());
         let seconds = fabric.now.as_secs_f64();
-        let mut flow_rows = flow_rows(simulation);
-        let flows = flow_report(simulation.traffic.flows.all().len(), &flow_rows);
-        let transport_rows = transport::rows(simulation);
-        let transport = transport::report(simulation, &transport_rows);
+        let mut flow_rows = flows::message_rows(simulation);
+        let messages = flows::message_report(simulation.traffic.flows.all().len(), &flow_rows);
+        let transport_rows = flows::transport_rows(simulation);
+        let transport = flows::transport_report(simulation, &transport_rows);
         flow_rows.extend(transport_rows);
         let background = simulation.traffic.flows.background;
         let link_rows = links::rows(simulation);
@@ -183,23 +164,23 @@ impl Report {
             hops: fabric.hops(),
             training: training::report(simulation, &jobs),
             jobs,
-            flows,
+            flows: messages,
             transport,
             background: (background.packets > 0).then(|| BackgroundReport {
                 packets: background.packets,
                 received_gbps: background.bytes as f64 * 8e-9 / seconds,
             }),
-            faults: faults::reports(config),
+            faults: fault_reports(config),
             links: links::groups(graph, &link_rows),
             lossless_drops: config.network.lossless.map(|_| links::overflows(&link_rows)),
             switch_memory_bytes: simulation.switch_memory_bytes(),
-            cores: cores::reports(simulation),
-            shared: metrics::of_shared(&metrics),
+            cores: switches::cores_reports(simulation),
+            shared: switches::of_shared(&metrics),
             sampled: None,
             samples: None,
             link_rows,
             flow_rows,
-            metric_rows: metrics::rows(simulation, &metrics),
+            metric_rows: switches::metric_rows(simulation, &metrics),
             speed: Speed {
                 set_up_seconds: set_up.as_secs_f64(),
                 run_seconds: run.as_secs_f64(),
@@ -221,44 +202,105 @@ impl Report {
     pub fn with_samples(mut self, samples: Option<Samples>) -> Report {
         if let Some(samples) = &samples {
             for (index, job) in self.jobs.iter_mut().enumerate() {
-                job.slots_held = job.held(samples, JobIndex(index as u16));
+                job.slots_in_use = job.slots_in_use(samples, JobIndex(index as u16));
             }
         }
         Report { sampled: samples.as_ref().map(Samples::summary), samples, ..self }
     }
 }
 
-fn flow_rows(simulation: &Simulation) -> Vec<FlowRow> {
-    let flows = simulation.traffic.flows.all().iter();
-    flows
-        .filter_map(|flow| {
-            let seconds = flow.end?.since(flow.start).as_secs_f64();
-            let start = flow.start.as_secs_f64();
-            Some(FlowRow { kind: "message", src: flow.src.0, dst: flow.dst.0, bytes: flow.bytes, start, seconds })
-        })
-        .collect()
-}
-
-fn flow_report(flows: usize, rows: &[FlowRow]) -> Option<FlowReport> {
-    if flows == 0 {
-        return None;
-    }
-    let mut seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
-    seconds.sort_by(f64::total_cmp);
-    Some(FlowReport {
-        flows,
-        finished: rows.len(),
-        mean_seconds: seconds.iter().sum::<f64>() / seconds.len().max(1) as f64,
-        p50_seconds: percentile(&seconds, 0.5),
-        p99_seconds: percentile(&seconds, 0.99),
-        max_seconds: percentile(&seconds, 1.0),
-    })
-}
-
 /// The smallest value that a share of all values does not exceed; 0 if there are no values.
 pub fn percentile(ascending: &[f64], share: f64) -> f64 {
     let rank = (ascending.len() as f64 * share).ceil() as usize;
     ascending.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+}
+
+impl Report {
+    /// Why the run failed, in a sentence; `None` if every sum is verified and everything finished.
+    pub fn failure(&self) -> Option<String> {
+        self.first_failure().map(|sentence| match self.stop {
+            Stop::End => format!("{sentence}; the run was over at end = {}, which the file may put later", self.end),
+            Stop::Finished | Stop::Idle => sentence,
+        })
+    }
+
+    fn first_failure(&self) -> Option<String> {
+        let of_jobs = |sentence: fn(&JobReport) -> Option<String>| {
+            self.jobs.iter().find_map(|job| Some(format!("{}: {}", job.name, sentence(job)?)))
+        };
+        if let Some(sentence) = of_jobs(|job| job.errors.first().filter(|_| job.wrong_sums > 0).cloned()) {
+            return Some(sentence);
+        }
+        if let Some((job, sentence)) = self.jobs.iter().find_map(|job| Some((job, job.stuck.as_ref()?))) {
+            return Some(format!("{} {sentence}", job.name));
+        }
+        if let Some(sentence) = of_jobs(|job| job.errors.first().cloned()) {
+            return Some(sentence);
+        }
+        if let Some(job) = self.jobs.iter().find(|job| !job.complete) {
+            let (completed, all) = (job.completed, job.collectives);
+            return Some(format!(
+                "{} did not complete in {} s of simulated time: {completed} of its {all} collectives are complete",
+                job.name, self.seconds
+            ));
+        }
+        if let Some(sentence) = self.training.as_ref().and_then(|training| training.failure(self.finished)) {
+            return Some(sentence);
+        }
+        if let Some(lost) = self.lossless_drops.filter(|&lost| lost > 0) {
+            return Some(format!(
+                "the lossless network lost {lost} packets to full queues: its queues need more bytes"
+            ));
+        }
+        if let Some(lost) = self.flows.filter(|flows| flows.finished < flows.flows) {
+            return Some(format!("{} of {} messages were not received whole", lost.flows - lost.finished, lost.flows));
+        }
+        let flows = self.transport.as_ref().filter(|_| !self.finished)?;
+        Some(format!("{} of {} flows under DCTCP did not finish", flows.started - flows.finished, flows.started))
+    }
+}
+
+/// The faults of a file, in its order.
+fn fault_reports(config: &Config) -> Vec<FaultReport> {
+    let report = |fault: &FaultSection| FaultReport {
+        what: describe_fault(fault),
+        at: fault.at.0.as_secs_f64(),
+        until: fault.until.map(|until| until.0.as_secs_f64()),
+    };
+    config.faults.iter().map(report).collect()
+}
+
+fn describe_fault(fault: &FaultSection) -> String {
+    let dead = fault.dead.map(|node| format!("{} dead", String::from(node)));
+    let shares = [
+        ("loss", fault.loss),
+        ("corruption", fault.corruption),
+        ("duplication", fault.duplication),
+        ("reordering", fault.reordering),
+    ];
+    let shares = shares.into_iter().filter(|(_, share)| share.0 > 0.0).map(|(name, share)| format!("{name} {share}"));
+    let down = match (fault.flap, fault.down) {
+        (Some(period), _) => Some(format!("flap every {period}")),
+        (None, true) => Some("down".to_string()),
+        (None, false) => None,
+    };
+    let effects: Vec<String> = shares.chain(down).collect();
+    let links = fault.links.as_ref().filter(|_| !effects.is_empty());
+    let links = links.map(|links| format!("{}: {}", links_name(links), effects.join(", ")));
+    dead.into_iter().chain(links).collect::<Vec<_>>().join("; ")
+}
+
+fn links_name(links: &Links) -> String {
+    let node_name = |node: NodeName| String::from(node);
+    match links {
+        Links::Set(LinkSet::All) => "all links".to_string(),
+        Links::Set(LinkSet::Hosts) => "hosts' links".to_string(),
+        Links::Set(LinkSet::Core) => "core links".to_string(),
+        Links::Between(pairs) => match &pairs[..] {
+            [[a, b]] => format!("{} to {}", node_name(*a), node_name(*b)),
+            pairs => format!("{} links", pairs.len()),
+        },
+    }
 }
 
 #[cfg(test)]

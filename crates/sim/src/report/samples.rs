@@ -5,7 +5,7 @@ use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::cores::steps::Kind;
-use crate::driver::{Gauge, HELD, Handled, JobIndex, Occupancy};
+use crate::engine::{Gauge, Handled, JobIndex, Occupancy, SLOTS_IN_USE};
 use crate::topology::LinkId;
 
 /// The state at each step, before any event of that instant. The first step is one step after the beginning.
@@ -107,8 +107,8 @@ impl Samples {
         self.every = self.every.times(2);
     }
 
-    /// Takes over the samples of another thread's links, switches and ranks. What all switches hold for a job is the
-    /// sum of all threads' values, because the switches of other threads hold nothing in a thread.
+    /// Takes over the samples of another partition's links, switches and ranks. What all switches hold for a job is the
+    /// sum over partitions, because a partition's copies of other partitions' switches hold nothing.
     pub fn absorb(
         &mut self,
         other: &Samples,
@@ -117,24 +117,24 @@ impl Samples {
         owns_rank: impl Fn(JobIndex, Rank) -> bool,
     ) {
         debug_assert_eq!((self.every, self.steps), (other.every, other.steps), "threads take the same steps");
-        for place in 0..self.queued.len() {
-            if owns_link(self.links[place % self.links.len()]) {
-                (self.queued[place], self.busy[place]) = (other.queued[place], other.busy[place]);
+        for index in 0..self.queued.len() {
+            if owns_link(self.links[index % self.links.len()]) {
+                (self.queued[index], self.busy[index]) = (other.queued[index], other.busy[index]);
             }
         }
-        for place in 0..self.switches.len() {
-            if owns_switch(place % self.switch_count) {
-                self.switches[place] = other.switches[place];
-                if let (Some(own), Some(theirs)) = (self.handled.get_mut(place), other.handled.get(place)) {
-                    *own = *theirs;
+        for index in 0..self.switches.len() {
+            if owns_switch(index % self.switch_count) {
+                self.switches[index] = other.switches[index];
+                if let (Some(ours), Some(theirs)) = (self.handled.get_mut(index), other.handled.get(index)) {
+                    *ours = *theirs;
                 }
             }
         }
-        for (place, measure) in self.measures.iter_mut().enumerate() {
-            let gauge = self.gauges[place % self.gauges.len()];
+        for (index, measure) in self.measures.iter_mut().enumerate() {
+            let gauge = self.gauges[index % self.gauges.len()];
             match gauge.rank {
-                None => *measure += other.measures[place],
-                Some(rank) if owns_rank(gauge.job, rank) => *measure = other.measures[place],
+                None => *measure += other.measures[index],
+                Some(rank) if owns_rank(gauge.job, rank) => *measure = other.measures[index],
                 Some(_) => {}
             }
         }
@@ -142,28 +142,28 @@ impl Samples {
 
     /// All gauges of jobs at every step, in the order of time.
     pub fn job_samples(&self) -> impl Iterator<Item = (Time, Gauge, f64)> + '_ {
-        let at = |place: usize| (self.time(place / self.gauges.len()), self.gauges[place % self.gauges.len()]);
-        self.measures.iter().enumerate().map(move |(place, &measure)| (at(place).0, at(place).1, measure))
+        let at = |index: usize| (self.time(index / self.gauges.len()), self.gauges[index % self.gauges.len()]);
+        self.measures.iter().enumerate().map(move |(index, &measure)| (at(index).0, at(index).1, measure))
     }
 
     /// How many slots all switches hold for a job, step by step.
-    pub fn held_by(&self, job: JobIndex) -> impl Iterator<Item = (Time, f64)> + '_ {
-        let of_job = move |gauge: &Gauge| gauge.job == job && gauge.rank.is_none() && gauge.name == HELD;
-        self.job_samples().filter(move |(_, gauge, _)| of_job(gauge)).map(|(time, _, held)| (time, held))
+    pub fn slots_in_use_by(&self, job: JobIndex) -> impl Iterator<Item = (Time, f64)> + '_ {
+        let of_job = move |gauge: &Gauge| gauge.job == job && gauge.rank.is_none() && gauge.name == SLOTS_IN_USE;
+        self.job_samples().filter(move |(_, gauge, _)| of_job(gauge)).map(|(time, _, slots)| (time, slots))
     }
 
     /// All links at every step, in the order of time.
     pub fn link_samples(&self) -> impl Iterator<Item = LinkSample> + '_ {
         let mut counted = vec![Span::ZERO; self.links.len()];
-        (0..self.queued.len()).map(move |place| {
-            let (step, column) = (place / self.links.len(), place % self.links.len());
+        (0..self.queued.len()).map(move |index| {
+            let (step, column) = (index / self.links.len(), index % self.links.len());
             // A NIC that paused counts its pause as sending at once, which is corrected here over the following steps.
             let before = counted[column];
-            counted[column] = self.busy[place].clamp(before, before + self.every);
+            counted[column] = self.busy[index].clamp(before, before + self.every);
             LinkSample {
                 time: self.time(step),
                 link: self.links[column],
-                queued: self.queued[place],
+                queued: self.queued[index],
                 utilisation: (counted[column] - before).0 as f64 / self.every.0 as f64,
             }
         })
@@ -171,17 +171,17 @@ impl Samples {
 
     /// All switches at every step: the time, the switch's number, and its occupancy.
     pub fn switch_samples(&self) -> impl Iterator<Item = (Time, usize, Occupancy)> + '_ {
-        let place = |place: usize| (self.time(place / self.switch_count), place % self.switch_count);
-        self.switches.iter().enumerate().map(move |(at, &occupancy)| (place(at).0, place(at).1, occupancy))
+        let position = |index: usize| (self.time(index / self.switch_count), index % self.switch_count);
+        self.switches.iter().enumerate().map(move |(at, &occupancy)| (position(at).0, position(at).1, occupancy))
     }
 
     /// The cores of all switches at every step, in the order of [`Samples::switch_samples`]; empty if switches have no
     /// cores.
     pub fn cores_samples(&self) -> impl Iterator<Item = CoresSample> + '_ {
         let before =
-            |place: usize| place.checked_sub(self.switch_count).map_or_else(Handled::default, |at| self.handled[at]);
-        let places = self.handled.iter().enumerate();
-        places.map(move |(place, after)| CoresSample::between(&before(place), after, self.every))
+            |index: usize| index.checked_sub(self.switch_count).map_or_else(Handled::default, |at| self.handled[at]);
+        let indexed = self.handled.iter().enumerate();
+        indexed.map(move |(index, after)| CoresSample::between(&before(index), after, self.every))
     }
 
     /// The summary for the report.

@@ -1,10 +1,53 @@
-//! A report as tables, with one row for each job, collective, flow, link, queue, metric, or step of time.
+//! A report as files: one JSON object, and tables with one row for each job, collective, flow, link, queue, metric, or step
+//! of time.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use super::{CoresSample, JobReport, Report, Samples};
 use crate::cores::steps::Kind;
-use crate::driver::Gauge;
+use crate::engine::Gauge;
 use crate::net::LossCause;
-use crate::table::Table;
+use crate::table::{Format, Table};
+
+/// A file that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {why}", .path.display())]
+pub struct FileError {
+    path: PathBuf,
+    why: io::Error,
+}
+
+impl Report {
+    /// Writes `report.json` and a file for each table into a directory, which is made if needed.
+    pub fn write_files(&self, directory: &Path, format: Format) -> Result<(), FileError> {
+        fs::create_dir_all(directory).map_err(|why| FileError { path: directory.into(), why })?;
+        write_whole(directory.join("report.json"), |out| {
+            serde_json::to_writer_pretty(&mut *out, self)?;
+            out.write_all(b"\n")
+        })?;
+        self.tables().iter().try_for_each(|table| {
+            let path = directory.join(table.name).with_extension(format.name());
+            write_whole(path, |out| table.write(format, out))
+        })
+    }
+}
+
+/// Writes a file so that it is either complete or, for example on a full disk, unchanged.
+pub fn write_whole(path: PathBuf, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), FileError> {
+    let mut partial = path.clone().into_os_string();
+    partial.push(".part");
+    let written = File::create(&partial).map(BufWriter::new).and_then(|mut out| {
+        write(&mut out)?;
+        out.flush()?;
+        fs::rename(&partial, &path)
+    });
+    written.map_err(|why| {
+        let _ = fs::remove_file(&partial);
+        FileError { path, why }
+    })
+}
 
 impl Report {
     /// All tables, including those without rows. `docs/simulator.md` explains the columns.
@@ -39,10 +82,10 @@ impl Report {
             .whole("packets_sent", jobs().map(|job| job.packets_sent))
             .whole("retransmissions", jobs().map(|job| job.retransmissions))
             .real("in_network", jobs().map(|job| job.in_network))
-            .text("model", jobs().map(|job| job.stay.as_ref().map_or("", |stay| &stay.model)))
-            .real("arrived_s", jobs().map(|job| Some(job.stay.as_ref()?.arrived)))
-            .real("placed_s", jobs().map(|job| Some(job.stay.as_ref()?.placed)))
-            .real("left_s", jobs().map(|job| job.stay.as_ref()?.left))
+            .text("model", jobs().map(|job| job.lifetime.as_ref().map_or("", |lifetime| &lifetime.model)))
+            .real("arrived_s", jobs().map(|job| Some(job.lifetime.as_ref()?.arrived)))
+            .real("placed_s", jobs().map(|job| Some(job.lifetime.as_ref()?.placed)))
+            .real("left_s", jobs().map(|job| job.lifetime.as_ref()?.left))
             .flag("estimated", jobs().map(JobReport::has_estimates))
     }
 
@@ -94,7 +137,7 @@ impl Report {
             .whole("marks", rows().map(|row| row.counters.marks))
             .whole("lost_queue_full", rows().map(|row| row.counters.losses[LossCause::QueueFull as usize]))
             .whole("pauses", rows().map(|row| row.counters.pauses))
-            .whole("max_held_bytes", rows().map(|row| row.counters.max_held_bytes))
+            .whole("max_ingress_bytes", rows().map(|row| row.counters.max_ingress_bytes))
     }
 
     /// Links and their queues over time; without rows if the file asks for no samples.
@@ -127,19 +170,19 @@ impl Report {
         let table = table
             .real("handled_gbps", cores().map(|cores| cores.handled_gbps))
             .real("cores_waiting", cores().map(|cores| cores.waiting_for_locks));
-        Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
-            table.real(format!("cores_{}", kind.name()), cores().map(|cores| cores.in_step[place]))
+        Kind::ALL.into_iter().enumerate().fold(table, |table, (index, kind)| {
+            table.real(format!("cores_{}", kind.name()), cores().map(|cores| cores.in_step[index]))
         })
     }
 
     /// Jobs over time: the slots that switches hold for them, and the gauges of their ranks' machines.
     fn job_sample_table(&self) -> Table {
         let rows = || self.samples.iter().flat_map(Samples::job_samples);
-        let place = |gauge: Gauge| gauge.rank.map_or("switches".to_string(), |rank| format!("rank {rank}"));
+        let location = |gauge: Gauge| gauge.rank.map_or("switches".to_string(), |rank| format!("rank {rank}"));
         Table::new("job_samples")
             .real("time_s", rows().map(|(time, ..)| time.as_secs_f64()))
             .text("job", rows().map(|(_, gauge, _)| &self.jobs[usize::from(gauge.job.0)].name))
-            .text("place", rows().map(|(_, gauge, _)| place(gauge)))
+            .text("location", rows().map(|(_, gauge, _)| location(gauge)))
             .text("metric", rows().map(|(_, gauge, _)| gauge.name))
             .real("value", rows().map(|(.., value)| value))
     }
@@ -174,8 +217,8 @@ impl Report {
             .whole("working_peak_bytes", rows().map(|row| row.working_peak_bytes))
             .whole("crowded", rows().map(|row| row.crowded))
             .whole("lock_waiting_cycles", rows().map(|row| row.lock_waiting_cycles));
-        let table = Kind::ALL.into_iter().enumerate().fold(table, |table, (place, kind)| {
-            table.whole(format!("{}_cycles", kind.name()), rows().map(|row| row.cycles[place].cycles))
+        let table = Kind::ALL.into_iter().enumerate().fold(table, |table, (index, kind)| {
+            table.whole(format!("{}_cycles", kind.name()), rows().map(|row| row.cycles[index].cycles))
         });
         table.flag("estimated", rows().map(|row| row.estimated))
     }
@@ -189,7 +232,7 @@ impl Report {
     }
 }
 
-/// Numbers of switches, as one word of a table: "4 6".
+/// Numbers of switches as one field of a table: "4 6".
 fn roots(switches: &[u32]) -> String {
     switches.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }

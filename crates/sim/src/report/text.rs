@@ -7,13 +7,13 @@ use super::{
     TransportReport,
 };
 use crate::cores::operators::OperatorCycles;
-use crate::driver::Data;
+use crate::engine::Data;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let right = self.jobs.iter().all(|job| job.complete);
+        let all_complete = self.jobs.iter().all(|job| job.complete);
         let state = match self.stop {
-            Stop::Finished if right => "finished".to_string(),
+            Stop::Finished if all_complete => "finished".to_string(),
             Stop::Finished => "over".to_string(),
             Stop::Idle => "NOT FINISHED".to_string(),
             Stop::End => format!("NOT FINISHED at end = {},", self.end),
@@ -27,7 +27,7 @@ impl fmt::Display for Report {
             time(self.seconds)
         )?;
         // Of many jobs that come and go there is one line for all, and one for each that failed.
-        for job in self.jobs.iter().filter(|job| job.stay.is_none() || !job.complete) {
+        for job in self.jobs.iter().filter(|job| job.lifetime.is_none() || !job.complete) {
             write_job(f, job)?;
         }
         if let Some(training) = &self.training {
@@ -82,7 +82,7 @@ fn write_cores(f: &mut fmt::Formatter<'_>, cores: &[CoresReport]) -> fmt::Result
         .cycles
         .iter()
         .enumerate()
-        .map(|(place, kind)| (kind.kind, each(cores.iter().map(|one| one.cycles[place].cycles).sum())));
+        .map(|(index, kind)| (kind.kind, each(cores.iter().map(|one| one.cycles[index].cycles).sum())));
     let kinds = kinds.chain([("waiting for locks", each(sum(|one| one.lock_waiting_cycles)))]);
     let spent: Vec<String> =
         kinds.filter(|(_, cycles)| *cycles > 0.0).map(|(kind, cycles)| format!("{kind} {cycles:.0}")).collect();
@@ -123,7 +123,7 @@ fn figures(metrics: &[MetricReport]) -> String {
 fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     let trees = match (job.servers, job.trees) {
         (Some(servers), _) => number(servers as u64, "server", "servers"),
-        (None, 0) if job.sums_on_the_way => "dynamic trees".to_string(),
+        (None, 0) if job.sums_every_hop => "dynamic trees".to_string(),
         (None, 0) => "no switch sums".to_string(),
         (None, trees) => {
             let roots = job.roots.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -164,41 +164,41 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
             writeln!(f, "  of no use   {where_to}: {}", counts(drops))?;
         }
     }
-    if let Some(held) = job.slots_held {
-        writeln!(f, "  held        {:.0} slots of switches on average, {} at most", held.mean, held.most)?;
+    if let Some(slots) = job.slots_in_use {
+        writeln!(f, "  slots       {:.0} slots of switches on average, {} at most", slots.mean, slots.most)?;
     }
-    let own = figures(&job.switch_metrics);
-    if !own.is_empty() {
-        writeln!(f, "  in switches {own}")?;
+    let in_switches = figures(&job.switch_metrics);
+    if !in_switches.is_empty() {
+        writeln!(f, "  in switches {in_switches}")?;
     }
-    write_troubles(f, job)
+    write_failures(f, job)
 }
 
 /// Why a job does not finish, and which errors it has.
-fn write_troubles(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
+fn write_failures(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
     if let Some(sentence) = &job.fault {
         writeln!(f, "  FAULT       {sentence}")?;
     }
     if let Some(sentence) = &job.stuck {
         writeln!(f, "  STUCK       {sentence}")?;
     }
-    for sentence in job.complaints.iter().take(MOST_COMPLAINTS) {
+    for sentence in job.errors.iter().take(MAX_ERRORS_SHOWN) {
         writeln!(f, "  WRONG       {sentence}")?;
     }
-    if job.complaints.len() > MOST_COMPLAINTS {
-        writeln!(f, "  WRONG       and {} more", job.complaints.len() - MOST_COMPLAINTS)?;
+    if job.errors.len() > MAX_ERRORS_SHOWN {
+        writeln!(f, "  WRONG       and {} more", job.errors.len() - MAX_ERRORS_SHOWN)?;
     }
     Ok(())
 }
 
-/// The operator, and what is proven about its results.
-fn write_operator(f: &mut fmt::Formatter<'_>, operator: &OperatorReport, is_right: bool) -> fmt::Result {
-    let proven = match (operator.data, is_right) {
+/// The operator, and what the run has verified about its results.
+fn write_operator(f: &mut fmt::Formatter<'_>, operator: &OperatorReport, is_complete: bool) -> fmt::Result {
+    let verified = match (operator.data, is_complete) {
         (Data::Real, true) => "; every result is what the module gives at home",
         (Data::Fingerprints, true) => "; fingerprints in its place: every contribution is there once",
         (_, false) => "",
     };
-    writeln!(f, "  operator    {} {} of {}{proven}", operator.name, &operator.sha256[..8], operator.element)?;
+    writeln!(f, "  operator    {} {} of {}{verified}", operator.name, &operator.sha256[..8], operator.element)?;
     let Some(OperatorCycles { per_call, per_element, estimated }) = operator.cycles else { return Ok(()) };
     let how = match estimated {
         true => "ESTIMATED from its fuel: `tributary operator cycles` counts them",
@@ -207,7 +207,7 @@ fn write_operator(f: &mut fmt::Formatter<'_>, operator: &OperatorReport, is_righ
     writeln!(f, "  on cores    {per_element:.1} cycles an element and {per_call:.0} a call, {how}")
 }
 
-const MOST_COMPLAINTS: usize = 5;
+const MAX_ERRORS_SHOWN: usize = 5;
 
 fn write_flows(f: &mut fmt::Formatter<'_>, flows: &FlowReport) -> fmt::Result {
     writeln!(f, "\nmessages: {} of {} received whole", flows.finished, flows.flows)?;

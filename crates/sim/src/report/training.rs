@@ -7,11 +7,11 @@ use tributary_proto::contract::time::Time;
 
 use super::text::{number, time};
 use super::{JobReport, percentile};
-use crate::driver::{Job, Simulation};
+use crate::engine::{Job, Simulation};
 
 /// The times of a job that comes and goes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StayReport {
+pub struct LifetimeReport {
     /// The model that it trains.
     pub model: String,
     /// When it arrived, in seconds.
@@ -42,8 +42,8 @@ pub struct TrainingReport {
     /// Workers that are still on hosts.
     pub workers_left: u64,
     /// Bytes that programs of jobs that have left still hold in switches.
-    pub forgotten_bytes: usize,
-    /// Jobs for which even an empty network had no room, and why.
+    pub leaked_bytes: usize,
+    /// Jobs that did not fit even into an empty network, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
 }
@@ -57,9 +57,11 @@ impl TrainingReport {
         if self.left < self.jobs {
             return Some(format!("{} of {} jobs that came and went did not leave", self.jobs - self.left, self.jobs));
         }
-        if finished && (self.workers_left > 0 || self.forgotten_bytes > 0) {
-            let (workers, bytes) = (self.workers_left, self.forgotten_bytes);
-            return Some(format!("all jobs have left, and {workers} workers and {bytes} bytes of switches are taken"));
+        if finished && (self.workers_left > 0 || self.leaked_bytes > 0) {
+            let (workers, bytes) = (self.workers_left, self.leaked_bytes);
+            return Some(format!(
+                "all jobs have left, but {workers} workers and {bytes} bytes of switches are still taken"
+            ));
         }
         None
     }
@@ -79,50 +81,50 @@ impl fmt::Display for TrainingReport {
     }
 }
 
-pub(super) fn stay(job: &Job) -> Option<StayReport> {
-    let stay = job.stay.as_ref()?;
-    Some(StayReport {
-        model: stay.model.clone(),
-        arrived: stay.arrived.as_secs_f64(),
-        placed: stay.placed.as_secs_f64(),
-        left: stay.left.map(Time::as_secs_f64),
+pub(super) fn lifetime(job: &Job) -> Option<LifetimeReport> {
+    let lifetime = job.lifetime.as_ref()?;
+    Some(LifetimeReport {
+        model: lifetime.model.clone(),
+        arrived: lifetime.arrived.as_secs_f64(),
+        placed: lifetime.placed.as_secs_f64(),
+        left: lifetime.left.map(Time::as_secs_f64),
     })
 }
 
 pub(super) fn report(simulation: &Simulation, jobs: &[JobReport]) -> Option<TrainingReport> {
     let cluster = simulation.cluster()?;
-    let stays = || jobs.iter().filter_map(|job| Some((job, job.stay.as_ref()?)));
-    let mut seconds: Vec<f64> = stays().filter_map(|(job, stay)| job.training_seconds(stay)).collect();
-    let mut waits: Vec<f64> = stays().map(|(_, stay)| stay.placed - stay.arrived).collect();
+    let lifetimes = || jobs.iter().filter_map(|job| Some((job, job.lifetime.as_ref()?)));
+    let mut seconds: Vec<f64> = lifetimes().filter_map(|(job, lifetime)| job.training_seconds(lifetime)).collect();
+    let mut waits: Vec<f64> = lifetimes().map(|(_, lifetime)| lifetime.placed - lifetime.arrived).collect();
     let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     seconds.sort_by(f64::total_cmp);
     waits.sort_by(f64::total_cmp);
     let max = |values: &[f64]| (!values.is_empty()).then(|| percentile(values, 1.0));
     Some(TrainingReport {
         jobs: cluster.total(),
-        left: stays().filter(|(_, stay)| stay.left.is_some()).count(),
+        left: lifetimes().filter(|(_, lifetime)| lifetime.left.is_some()).count(),
         mean_seconds: mean(&seconds),
         max_seconds: max(&seconds),
         mean_wait_seconds: mean(&waits),
         max_wait_seconds: max(&waits),
-        most_at_a_time: most_at_a_time(stays().map(|(_, stay)| stay)),
+        most_at_a_time: most_at_a_time(lifetimes().map(|(_, lifetime)| lifetime)),
         workers_left: cluster.workers(),
-        forgotten_bytes: simulation.forgotten_bytes(),
+        leaked_bytes: simulation.leaked_bytes(),
         refused: cluster.refused().iter().map(|(name, why)| format!("{name} cannot run: {why}")).collect(),
     })
 }
 
 impl JobReport {
     /// Seconds from getting its hosts to the last rank's last result.
-    pub fn training_seconds(&self, stay: &StayReport) -> Option<f64> {
+    pub fn training_seconds(&self, lifetime: &LifetimeReport) -> Option<f64> {
         let last = self.iterations.last().filter(|_| self.complete)?;
-        Some(last.end? - stay.placed)
+        Some(last.end? - lifetime.placed)
     }
 }
 
-fn most_at_a_time<'a>(stays: impl Iterator<Item = &'a StayReport>) -> usize {
+fn most_at_a_time<'a>(lifetimes: impl Iterator<Item = &'a LifetimeReport>) -> usize {
     let mut changes: Vec<(f64, i32)> =
-        stays.flat_map(|stay| [(stay.placed, 1), (stay.left.unwrap_or(f64::INFINITY), -1)]).collect();
+        lifetimes.flat_map(|lifetime| [(lifetime.placed, 1), (lifetime.left.unwrap_or(f64::INFINITY), -1)]).collect();
     changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let counts = changes.into_iter().scan(0, |count, (_, change)| {
         *count += change;

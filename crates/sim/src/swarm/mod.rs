@@ -1,10 +1,10 @@
-//! Swarm tests: a seed draws a whole world, which first runs with faults and then heals.
+//! Swarm tests: a seed draws a whole scenario, which first runs with faults and then heals.
 //!
-//! While faults last, no result may be wrong. Once they have ended, everything must finish. If a node died for good,
-//! every rank must end, and ranks that cannot finish must be told. The checkers of [`crate::check`] watch the whole
-//! trace. A world is a [`Config`]: a seed that fails can be printed as a file and run again.
+//! While faults last, no result may be wrong. Once they have ended, everything must finish. If a node died permanently,
+//! every rank must end, and ranks that cannot finish must get an error. The checkers of [`crate::check`] watch the whole
+//! trace. A scenario is a [`Config`]: a seed that fails can be printed as a file and run again.
 
-mod world;
+mod scenario;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::time::Time;
 
-pub use world::{Ending, ORDERED, World, world};
+pub use scenario::{Ending, ORDERED, Scenario, scenario};
 
 use crate::check::{Checker, Findings};
 use crate::config::Config;
-use crate::driver::{Simulation, Wrong};
+use crate::engine::{JobErrorKind, Simulation};
 use crate::experiment::build;
 
-/// The result of one world.
+/// The result of one scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Its seed.
@@ -32,11 +32,12 @@ pub struct Outcome {
     pub trace_hash: u64,
 }
 
-/// More events than any world needs: a run with more never ends.
-const MOST_EVENTS: u64 = 30_000_000;
+/// More events than any scenario needs: a run with more does not end.
+const MAX_EVENTS: u64 = 30_000_000;
 
-/// Runs many seeds on several threads, and reports each outcome as soon as it is ready; stops early if told to.
-pub fn run_seeds(seeds: Range<u64>, threads: usize, tell: &mut dyn FnMut(Outcome) -> ControlFlow<()>) {
+/// Runs many seeds on several threads, and reports each outcome as soon as it is ready; `report` may stop the
+/// run.
+pub fn run_seeds(seeds: Range<u64>, threads: usize, report: &mut dyn FnMut(Outcome) -> ControlFlow<()>) {
     let next = AtomicU64::new(seeds.start);
     let (sender, outcomes) = std::sync::mpsc::sync_channel(threads);
     std::thread::scope(|scope| {
@@ -54,7 +55,7 @@ pub fn run_seeds(seeds: Range<u64>, threads: usize, tell: &mut dyn FnMut(Outcome
         }
         drop(sender);
         for outcome in &outcomes {
-            if tell(outcome).is_break() {
+            if report(outcome).is_break() {
                 break;
             }
         }
@@ -62,34 +63,34 @@ pub fn run_seeds(seeds: Range<u64>, threads: usize, tell: &mut dyn FnMut(Outcome
     });
 }
 
-/// Draws the world of a seed, runs it, and checks the result.
+/// Draws the scenario of a seed, runs it, and checks the result.
 pub fn run_seed(seed: u64) -> Outcome {
-    run_world(seed, &world(seed))
+    run_scenario(seed, &scenario(seed))
 }
 
-/// Runs a world and checks the result.
-pub fn run_world(seed: u64, world: &World) -> Outcome {
-    let mut simulation = match build(&world.config) {
+/// Runs a scenario and checks the result.
+pub fn run_scenario(seed: u64, scenario: &Scenario) -> Outcome {
+    let mut simulation = match build(&scenario.config) {
         Ok(simulation) => simulation,
         Err(error) => {
-            let failures = vec![format!("the world is impossible: {error}")];
+            let failures = vec![format!("the scenario is impossible: {error}")];
             return Outcome { seed, failures, events: 0, trace_hash: 0 };
         }
     };
-    // A rank that misses something for good must be told by its machine.
+    // A rank that lacks something permanently must learn it from its machine.
     simulation.never_give_up();
-    let judge_of = if world.config.network.lossless.is_some() { Checker::lossless } else { Checker::new };
-    let (checker, findings) = judge_of(simulation.graph());
+    let new_checker = if scenario.config.network.lossless.is_some() { Checker::lossless } else { Checker::new };
+    let (checker, findings) = new_checker(simulation.graph());
     simulation.fabric.set_tracer(Some(Box::new(checker)));
-    let finished = run_to_end(&mut simulation, &world.config);
+    let finished = run_to_end(&mut simulation, &scenario.config);
     let mut failures = Vec::new();
     if !finished {
         let now = simulation.fabric.now.as_secs_f64();
         failures.push(format!("{} ranks or flows did not end by {now:.6} s", simulation.open()));
     }
-    failures.extend(judge(&simulation, world.ending));
+    failures.extend(check_results(&simulation, scenario.ending));
     if finished {
-        failures.extend(left_behind(&mut simulation, &findings));
+        failures.extend(check_drained(&mut simulation, &findings));
     }
     let violations = findings.violations();
     failures.extend(violations.iter().map(|violation| violation.sentence(simulation.graph())));
@@ -98,18 +99,18 @@ pub fn run_world(seed: u64, world: &World) -> Outcome {
 
 fn run_to_end(simulation: &mut Simulation, config: &Config) -> bool {
     let end = Time::ZERO + config.end.0;
-    while simulation.open() > 0 && simulation.events() < MOST_EVENTS && simulation.step(end) {}
+    while simulation.open() > 0 && simulation.events() < MAX_EVENTS && simulation.step(end) {}
     simulation.open() == 0
 }
 
-/// The errors of what machines reported.
-fn judge(simulation: &Simulation, ending: Ending) -> Vec<String> {
+/// What is wrong with the results that machines reported.
+fn check_results(simulation: &Simulation, ending: Ending) -> Vec<String> {
     let mut failures = Vec::new();
     for job in simulation.traffic.jobs.all() {
-        for complaint in &job.complaints {
-            let allowed = ending == Ending::SomeDie && matches!(complaint.what, Wrong::Failed(_));
+        for error in &job.errors {
+            let allowed = ending == Ending::SomeDie && matches!(error.kind, JobErrorKind::CollectiveFailed(_));
             if !allowed {
-                failures.push(format!("{}: {}", job.plan.name, complaint.sentence(job)));
+                failures.push(format!("{}: {}", job.plan.name, job.sentence(error)));
             }
         }
         if ending == Ending::AllHeals && !job.is_complete() {
@@ -119,18 +120,19 @@ fn judge(simulation: &Simulation, ending: Ending) -> Vec<String> {
         let may_refuse = job.plan.density_ppm.is_some();
         let overflows = simulation.drops_in_switches(job).get(DropReason::Overflow);
         if overflows > 0 && !may_refuse {
-            failures.push(format!("{}: switches had no room for {overflows} packets", job.plan.name));
+            failures
+                .push(format!("{}: switches refused {overflows} packets because their memory was full", job.plan.name));
         }
     }
     failures
 }
 
-/// Packets under way when all ranks have ended must arrive or be lost, and no packet may be left then.
-fn left_behind(simulation: &mut Simulation, findings: &Findings) -> Vec<String> {
+/// Packets in flight when all ranks have ended must arrive or be lost, and no packet may be left then.
+fn check_drained(simulation: &mut Simulation, findings: &Findings) -> Vec<String> {
     simulation.silence();
     let mut failures = Vec::new();
     if simulation.run(Time(u64::MAX - 1)) {
-        failures.push("events are left when nobody sends any more".to_string());
+        failures.push("events are left after all hosts have stopped".to_string());
     }
     for (switch, shared) in simulation.shared().filter(|(_, shared)| shared.slots_held > 0) {
         failures.push(format!("switch {} still holds {} slots", switch, shared.slots_held));

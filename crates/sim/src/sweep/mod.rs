@@ -14,14 +14,11 @@
 //! `[[sweep.together]]` names keys whose values change together: all take their first values, then their second, and so
 //! on.
 //!
-//! [`plan`] makes the points, [`order`] sends one to another machine, [`store`] keeps the finished ones, and
-//! [`summary`] makes the table at the end.
+//! [`Sweep`] makes the points, [`WorkOrder`] sends one to another machine, [`Store`] keeps the finished ones, and
+//! [`summarise`] makes the table at the end.
 
-mod files;
-mod order;
 mod plan;
-mod store;
-mod summary;
+mod results;
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -29,11 +26,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-pub use files::write_tables;
-pub use order::{OrderError, WorkOrder};
+use serde::{Deserialize, Serialize};
+
 pub use plan::{Sweep, SweepPoint};
-pub use store::{Finished, Store, StoreError};
-pub use summary::{Line, run_table, summarise, summary_table};
+pub use results::{Finished, Line, Store, StoreError, run_table, summarise, summary_table, write_tables};
 
 use crate::config::{ConfigError, invalid};
 use crate::experiment::{self, RunError, run_watched};
@@ -42,21 +38,23 @@ use crate::experiment::{self, RunError, run_watched};
 /// `stop` ends the check early, without an error.
 pub fn check(keys: &[String], points: &[SweepPoint], stop: &AtomicBool) -> Result<(), ConfigError> {
     let next = AtomicUsize::new(0);
-    let wrong: Mutex<Option<(usize, ConfigError)>> = Mutex::new(None);
+    let first_error: Mutex<Option<(usize, ConfigError)>> = Mutex::new(None);
     let work = || {
         while !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(point) = points.get(number) else { return };
-            let (Err(error), Ok(mut wrong)) = (experiment::check(&point.config), wrong.lock()) else { continue };
-            if wrong.as_ref().is_none_or(|(first, _)| number < *first) {
-                *wrong = Some((number, error));
+            let (Err(error), Ok(mut first_error)) = (experiment::check(&point.config), first_error.lock()) else {
+                continue;
+            };
+            if first_error.as_ref().is_none_or(|(first, _)| number < *first) {
+                *first_error = Some((number, error));
             }
             // The points before it are being checked by now, and only the first error counts.
             return;
         }
     };
     on_all_cores(points.len(), &work);
-    match wrong.into_inner() {
+    match first_error.into_inner() {
         Ok(Some((number, error))) => {
             let point = &points[number];
             let seed = format!("seed = {}", point.config.seed);
@@ -116,5 +114,45 @@ pub fn run_point(point: &SweepPoint, stop: &AtomicBool) -> Option<Finished> {
         Ok(report) => Some(Finished::new(point, &report)),
         Err(RunError::Config(error)) => Some(Finished::refused(point, error.to_string())),
         Err(RunError::Stopped(_)) => None,
+    }
+}
+
+/// One point, with the version of the program that planned it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkOrder {
+    version: String,
+    values: Vec<String>,
+    config: String,
+}
+
+/// Why an order is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// Another version might give other results.
+    #[error("the sweep was planned by tributary {planned}, and this machine has {VERSION}; install the same on both")]
+    Version {
+        /// The version that planned it.
+        planned: String,
+    },
+    /// The file is not an experiment.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl WorkOrder {
+    /// The order for a point.
+    pub fn new(point: &SweepPoint) -> WorkOrder {
+        WorkOrder { version: VERSION.to_string(), values: point.values.clone(), config: point.text.clone() }
+    }
+
+    /// Runs the point.
+    pub fn run(self) -> Result<Finished, OrderError> {
+        if self.version != VERSION {
+            return Err(OrderError::Version { planned: self.version });
+        }
+        let point = SweepPoint::read(self.values, self.config)?;
+        Ok(run_point(&point, &AtomicBool::new(false)).expect("it cannot be stopped"))
     }
 }

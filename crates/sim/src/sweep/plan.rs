@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::config::{Config, ConfigError, invalid, json_table, other_kind, set_key};
 
 /// More points than this are probably a mistake.
-const MOST_POINTS: usize = 1_000_000;
+const MAX_POINTS: usize = 1_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,14 +73,14 @@ impl Sweep {
         let Section { seeds, over, together } =
             Section::deserialize(section).map_err(|error| invalid(format!("[sweep]: {}", error.message())))?;
         let seeds: Vec<u64> = match seeds {
-            Seeds::Count(count) => (1..=count.min(MOST_POINTS as u64 + 1)).collect(),
+            Seeds::Count(count) => (1..=count.min(MAX_POINTS as u64 + 1)).collect(),
             Seeds::List(list) => list,
         };
         let axes = axes(over, together)?;
         let keys: Vec<String> = axes.iter().flat_map(|axis| axis.keys.iter().cloned()).collect();
         let count = axes.iter().fold(seeds.len(), |count, axis| count.saturating_mul(axis.choices.len()));
-        if count == 0 || count > MOST_POINTS {
-            return Err(invalid(format!("the sweep has {count} runs; 1 to {MOST_POINTS} are possible")));
+        if count == 0 || count > MAX_POINTS {
+            return Err(invalid(format!("the sweep has {count} runs; 1 to {MAX_POINTS} are possible")));
         }
         let mut points = Vec::with_capacity(count);
         for mut number in 0..count / seeds.len() {
@@ -114,7 +114,9 @@ impl SweepPoint {
         let mut config = Config::parse(&text(table)?).map_err(|error| match values.is_empty() {
             true => error,
             // A line number would be misleading, because the text was generated.
-            false => invalid(format!("with {}: {}", setting(keys, &values), error.0.trim_start_matches(is_place))),
+            false => {
+                invalid(format!("with {}: {}", setting(keys, &values), error.0.trim_start_matches(is_line_number)))
+            }
         })?;
         config.seed = seed;
         let text = toml::to_string(&config).map_err(|error| invalid(error.to_string()))?;
@@ -123,7 +125,7 @@ impl SweepPoint {
 }
 
 /// Characters of "line 12: ".
-fn is_place(letter: char) -> bool {
+fn is_line_number(letter: char) -> bool {
     "line :0123456789".contains(letter)
 }
 
@@ -163,7 +165,7 @@ fn grouped(group: Table) -> Result<Axis, ConfigError> {
             axis.choices = vec![Vec::new(); values.len()];
         } else if axis.choices.len() != values.len() {
             return Err(invalid(format!(
-                "[[sweep.together]]: \"{key}\" has {} values and \"{}\" has {}: keys that vary together have as many",
+                "[[sweep.together]]: \"{key}\" has {} values and \"{}\" has {}: keys that vary together have equally many",
                 values.len(),
                 axis.keys[0],
                 axis.choices.len()
@@ -178,10 +180,10 @@ fn grouped(group: Table) -> Result<Axis, ConfigError> {
     Ok(axis)
 }
 
-fn list(place: &str, key: &str, values: Value) -> Result<Vec<Value>, ConfigError> {
+fn list(section: &str, key: &str, values: Value) -> Result<Vec<Value>, ConfigError> {
     match values {
         Value::Array(values) if !values.is_empty() => Ok(values),
-        _ => Err(invalid(format!("{place}: \"{key}\" needs a list of values"))),
+        _ => Err(invalid(format!("{section}: \"{key}\" needs a list of values"))),
     }
 }
 
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_a_sentence() {
+    fn an_invalid_sweep_is_refused_with_a_sentence() {
         assert!(Sweep::parse(BASE).unwrap_err().to_string().contains("has no [sweep]"));
         assert!(sentence("[sweep]\nseed = 4\n").contains("seed"));
         assert!(sentence("[sweep]\nseeds = 0\n").contains("0 runs"));
@@ -245,7 +247,8 @@ mod tests {
         assert!(sentence("[sweep.over]\n\"job.0.trees\" = 1\n").contains("a list of values"));
         assert!(sentence("[sweep.over]\n\"job.0.trees\" = [\"x\"]\n").starts_with("with job.0.trees = x: "));
         let group = "[[sweep.together]]\n\"job.0.trees\" = [1, 2]\n\"job.0.slots\" = [8]\n";
-        let unequal = "\"job.0.trees\" has 2 values and \"job.0.slots\" has 1: keys that vary together have as many";
+        let unequal =
+            "\"job.0.trees\" has 2 values and \"job.0.slots\" has 1: keys that vary together have equally many";
         assert!(sentence(group).ends_with(unequal), "{}", sentence(group));
         let twice = "[sweep.over]\n\"job.0.trees\" = [1]\n[[sweep.together]]\n\"job.0.trees\" = [1]\n";
         assert!(sentence(twice).contains("\"job.0.trees\" is named twice"));

@@ -1,6 +1,5 @@
 //! Tables of results: named columns of one type each, as CSV, as Parquet, or as arrays for Python.
 
-mod csv;
 mod parquet;
 
 use std::io::{self, Write};
@@ -135,7 +134,55 @@ impl Table {
     pub fn write(&self, format: Format, out: &mut (impl Write + Send)) -> io::Result<()> {
         match format {
             Format::Parquet => parquet::write(self, out),
-            Format::Csv => csv::write(self, out),
+            Format::Csv => write_csv(self, out),
         }
+    }
+}
+
+/// Writes CSV (RFC 4180, with plain newlines): a heading, and a line for each row.
+fn write_csv(table: &Table, out: &mut impl Write) -> io::Result<()> {
+    let names = table.columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>();
+    writeln!(out, "{}", names.join(","))?;
+    for row in 0..table.rows() {
+        for (index, column) in table.columns.iter().enumerate() {
+            if index > 0 {
+                out.write_all(b",")?;
+            }
+            match &column.values {
+                Values::Whole(values) => write!(out, "{}", values[row])?,
+                Values::Real(values) if values[row].is_nan() => {}
+                Values::Real(values) => write!(out, "{}", values[row])?,
+                Values::Text(values) => out.write_all(quoted(&values[row]).as_bytes())?,
+                Values::Flag(values) => write!(out, "{}", values[row])?,
+            }
+        }
+        writeln!(out)?;
+    }
+    out.flush()
+}
+
+/// A field, in quotes if it needs them.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_need_it_and_missing_numbers_are_empty() {
+        let table = Table::new("t")
+            .text("name", ["plain", "with, comma", "with \"quotes\""])
+            .real("seconds", [Some(0.5), None, Some(2.0)])
+            .whole("bytes", [1, 2, 3])
+            .flag("complete", [true, false, true]);
+        let mut out = Vec::new();
+        write_csv(&table, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "name,seconds,bytes,complete\nplain,0.5,1,true\n\"with, comma\",,2,false\n\"with \"\"quotes\"\"\",2,3,true\n"
+        );
     }
 }

@@ -1,12 +1,57 @@
-//! A network as a graph.
+//! A network as a graph, and the properties of its links.
 
 use std::collections::VecDeque;
 
+use tributary_control::quantity::Rate;
 use tributary_control::routes::Cabling;
 use tributary_proto::contract::ids::NodeId;
-use tributary_proto::contract::time::Span;
+use tributary_proto::contract::time::{Span, Time};
 
-use super::{LinkId, LinkSpec};
+/// One direction of a cable. The other direction is [`LinkId::reverse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+impl LinkId {
+    /// The other direction of the same cable.
+    pub fn reverse(self) -> LinkId {
+        LinkId(self.0 ^ 1)
+    }
+
+    /// The number as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The properties of a link, in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSpec {
+    /// Bits per second.
+    pub rate: Rate,
+    /// Propagation delay.
+    pub delay: Span,
+    /// Bytes that the output queue holds, including the packet in transmission.
+    pub queue_bytes: u64,
+    /// Which packets the queue marks, if their senders take part in ECN.
+    pub mark_bytes: Option<MarkBytes>,
+}
+
+/// A packet that finds more than `above` bytes in a queue is marked by chance, the more likely the more it finds; one that
+/// finds more than `all_above` is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkBytes {
+    /// Packets that find no more are not marked.
+    pub above: u64,
+    /// Equal to `above` for a single threshold.
+    pub all_above: u64,
+}
+
+impl MarkBytes {
+    /// A single threshold.
+    pub fn threshold(bytes: u64) -> MarkBytes {
+        MarkBytes { above: bytes, all_above: bytes }
+    }
+}
 
 /// A cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +81,8 @@ pub enum GraphError {
     /// A cable connects two hosts directly.
     #[error("a link joins the hosts {0} and {1}; links join hosts to switches, or switches")]
     HostToHost(u32, u32),
-    /// Two parts cannot reach each other.
-    #[error("the network falls apart: no path leads from host 0 to {0}")]
+    /// Some hosts cannot reach each other.
+    #[error("the network is not connected: no path leads from host 0 to {0}")]
     Disconnected(String),
     /// A switch has more ports than there are port numbers.
     #[error("switch {0} has {1} ports; at most 65,534 fit")]
@@ -48,6 +93,11 @@ pub enum GraphError {
     /// A cable ends at a node that does not exist.
     #[error("a link names node {0}, and there are {1}")]
     NoSuchNode(u32, usize),
+}
+
+/// The end of the window in which something happens.
+pub fn window_end(time: Time, lookahead: Span) -> Time {
+    Time((time.0 / lookahead.0 + 1).saturating_mul(lookahead.0))
 }
 
 /// Hosts, switches and cables.
@@ -171,7 +221,7 @@ impl Graph {
         if link.0 & 1 == 0 { edge.a_to_b } else { edge.b_to_a }
     }
 
-    /// What the queue before a link keeps to. That of a host's NIC has no limit and marks nothing, because the host itself
+    /// The limits of the queue before a link. That of a host's NIC has no limit and marks nothing, because the host itself
     /// bounds what it hands to its NIC.
     pub fn queue_spec(&self, link: LinkId) -> LinkSpec {
         let spec = self.spec(link);
@@ -179,7 +229,7 @@ impl Graph {
         if of_host { LinkSpec { queue_bytes: u64::MAX, mark_bytes: None, ..spec } } else { spec }
     }
 
-    /// The outgoing links of all nodes in the order of the cables: the place of each node's first link, and the links.
+    /// The outgoing links of all nodes in the order of the cables: the index of each node's first link, and the links.
     pub fn ports(&self) -> (Vec<u32>, Vec<LinkId>) {
         let mut first = vec![0u32; self.nodes() + 1];
         for edge in &self.edges {
@@ -204,6 +254,16 @@ impl Graph {
     pub fn cabling(&self) -> Cabling {
         let cables = self.edges.iter().map(|edge| (edge.a, edge.b)).collect();
         Cabling { hosts: self.hosts, switches: self.switches(), cables }
+    }
+
+    /// The length of windows: a packet that is sent during one window arrives in a later one, for any partitions. It is the
+    /// shortest delay between switches, because hosts are in the partitions of their switches; `None` if there is only one
+    /// switch, or a link without delay.
+    pub fn lookahead(&self) -> Option<Span> {
+        let between = self.edges().iter().filter(|edge| edge.a.0.min(edge.b.0) >= self.hosts());
+        let delays = between
+            .flat_map(|edge| [edge.a_to_b.delay + self.latency(edge.b), edge.b_to_a.delay + self.latency(edge.a)]);
+        delays.min().filter(|&delay| delay > Span::ZERO)
     }
 
     /// Checks that the graph is a network.

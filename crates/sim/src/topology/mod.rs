@@ -3,10 +3,9 @@
 //! Hosts are the nodes `0..hosts`, switches follow. A host has one cable.
 
 mod graph;
-mod link;
 mod shapes;
 
-pub use graph::{Edge, Graph, GraphError};
-pub use link::{LinkId, LinkSpec, MarkBytes};
+pub(crate) use graph::window_end;
+pub use graph::{Edge, Graph, GraphError, LinkId, LinkSpec, MarkBytes};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};
 pub use tributary_control::quantity::Rate;

@@ -85,14 +85,14 @@ impl Clos {
         }
         for edge in 0..edges {
             for aggregation in 0..self.aggregations {
-                let above = edges + edge / self.edges * self.aggregations + aggregation;
-                graph.connect(graph.switch(edge), graph.switch(above), lower);
+                let upper_switch = edges + edge / self.edges * self.aggregations + aggregation;
+                graph.connect(graph.switch(edge), graph.switch(upper_switch), lower);
             }
         }
         for aggregation in 0..aggregations {
             for core in 0..self.cores {
-                let above = edges + aggregations + aggregation % self.aggregations * self.cores + core;
-                graph.connect(graph.switch(edges + aggregation), graph.switch(above), upper);
+                let upper_switch = edges + aggregations + aggregation % self.aggregations * self.cores + core;
+                graph.connect(graph.switch(edges + aggregation), graph.switch(upper_switch), upper);
             }
         }
         graph

@@ -1,15 +1,20 @@
 //! Traffic of hosts besides jobs.
 
-mod models;
-mod permutation;
+mod background;
 mod poisson;
-mod sizes;
-mod stream;
-mod uniform;
+mod published;
 
-pub use models::Model;
-pub use permutation::permutation;
-pub use poisson::{PoissonGroup, PoissonSource};
-pub use sizes::{FlowSizes, SizeTable};
-pub use stream::Stream;
-pub use uniform::{Uniform, UniformGroup};
+pub(crate) use background::UniformGroup;
+pub use background::{Stream, Uniform};
+pub use poisson::PoissonGroup;
+pub(crate) use poisson::PoissonSource;
+pub use published::{FlowSizes, Model, SizeTable};
+
+use crate::rng::{Purpose, Rng};
+use tributary_proto::contract::ids::NodeId;
+
+/// Senders and receivers of a random permutation of `hosts` without fixed points.
+pub fn permutation(hosts: &[NodeId], seed: u64) -> impl Iterator<Item = (NodeId, NodeId)> {
+    let peers = Rng::new(seed, Purpose::Permutation, 0).derangement(hosts.len());
+    peers.into_iter().zip(hosts).map(|(peer, &host)| (host, hosts[peer as usize]))
+}

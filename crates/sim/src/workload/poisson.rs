@@ -29,19 +29,20 @@ pub struct PoissonGroup {
     pub rate: f64,
     /// No flow begins before this.
     pub start: Time,
-    /// No flow begins from this on. Without it, flows begin for ever.
+    /// No flow begins from this time on; without it, flows begin until the run ends.
     pub until: Option<Time>,
 }
 
 impl PoissonGroup {
-    /// One source for each host. `which` distinguishes groups of one run.
-    pub fn sources(self, seed: u64, which: u64) -> Vec<(NodeId, PoissonSource)> {
+    /// One source for each host. `number` distinguishes the groups of one run.
+    pub fn sources(self, seed: u64, number: u64) -> Vec<(NodeId, PoissonSource)> {
         let gap = self.sizes.mean() * 8e12 / (self.load * self.rate);
         let group = Arc::new(self);
         let source = |host: NodeId| {
-            let rng = Rng::new(seed, Purpose::Arrivals, which << 32 | u64::from(host.0));
-            let own = group.receivers.iter().position(|&receiver| receiver == host);
-            let mut source = PoissonSource { group: group.clone(), own, gap, rng, next: group.start, ended: Ended::No };
+            let rng = Rng::new(seed, Purpose::Arrivals, number << 32 | u64::from(host.0));
+            let self_index = group.receivers.iter().position(|&receiver| receiver == host);
+            let mut source =
+                PoissonSource { group: group.clone(), self_index, gap, rng, next: group.start, ended: Ended::No };
             source.advance();
             (host, source)
         };
@@ -53,15 +54,15 @@ impl PoissonGroup {
 enum Ended {
     No,
     Now,
-    Said,
+    Reported,
 }
 
-/// One host's part.
+/// The source of one host.
 #[derive(Clone, Debug)]
 pub struct PoissonSource {
     group: Arc<PoissonGroup>,
-    /// The sender's own place among the receivers, if it is one.
-    own: Option<usize>,
+    /// The sender's index among the receivers, if it is one.
+    self_index: Option<usize>,
     /// Mean picoseconds from one flow to the next.
     gap: f64,
     rng: Rng,
@@ -79,7 +80,7 @@ impl PoissonSource {
     pub fn next(&self) -> Option<Time> {
         match self.ended {
             Ended::No => Some(self.group.until.map_or(self.next, |until| until.min(self.next))),
-            Ended::Now | Ended::Said => None,
+            Ended::Now | Ended::Reported => None,
         }
     }
 
@@ -104,19 +105,19 @@ impl PoissonSource {
 
     /// Draws the next flow, whether or not it is sent.
     fn draw(&mut self) -> (NodeId, u64) {
-        let others = self.group.receivers.len() as u32 - u32::from(self.own.is_some());
+        let others = self.group.receivers.len() as u32 - u32::from(self.self_index.is_some());
         let other = self.rng.below(others) as usize;
-        let to = self.group.receivers[other + usize::from(self.own.is_some_and(|own| other >= own))];
+        let to = self.group.receivers[other + usize::from(self.self_index.is_some_and(|index| other >= index))];
         let bytes = self.group.sizes.draw(&mut self.rng);
         self.advance();
         (to, bytes)
     }
 
-    /// True once, after the end.
+    /// True once, at the first call after the end.
     pub fn has_just_ended(&mut self) -> bool {
         let now = self.ended == Ended::Now;
         if now {
-            self.ended = Ended::Said;
+            self.ended = Ended::Reported;
         }
         now
     }
@@ -147,22 +148,22 @@ mod tests {
         let (rate, sizes) = (5e9, FlowSizes::WebSearch.table());
         let (between, start, until) = (None, Time::ZERO, Some(end));
         let group = PoissonGroup { senders, receivers, sizes, between, load: 0.6, rate, start, until };
-        let (mut bytes, mut to_whom) = (0, [[0u32; 7]; 2]);
+        let (mut bytes, mut flows_to) = (0, [[0u32; 7]; 2]);
         for (host, mut source) in group.sources(1, 0) {
             while let Some((to, size)) = source.pop(end) {
-                to_whom[host.index()][to.index()] += 1;
+                flows_to[host.index()][to.index()] += 1;
                 bytes += size;
             }
         }
         let load = bytes as f64 * 8.0 / (10e9 * 20.0);
         assert!((load - 0.6).abs() < 0.03, "{load}");
-        let used = to_whom.map(|row| row.map(|flows| flows > 100));
+        let used = flows_to.map(|row| row.map(|flows| flows > 100));
         assert_eq!(used[0], [false, true, false, false, false, true, true], "all receivers, and nobody else");
         assert_eq!(used[1], [false, false, false, false, false, true, true], "a sender sends nothing to itself");
     }
 
     #[test]
-    fn the_load_is_the_one_that_was_asked_for() {
+    fn the_load_is_the_configured_one() {
         let end = Time::ZERO + Span::from_millis(20_000);
         let (mut bytes, mut flows) = (0, 0u64);
         for (host, mut source) in group(0.4, Some(end)) {

@@ -1,4 +1,4 @@
-//! `tributary sim swarm`: random worlds with faults, which must give right results and end.
+//! `tributary sim swarm`: random scenarios with faults, which must give right results and end.
 
 use std::ops::{ControlFlow, Range};
 
@@ -19,7 +19,7 @@ pub struct Args {
     /// Threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Print the world of the first seed as a file for `tributary sim run`, and run nothing
+    /// Print the scenario of the first seed as a file for `tributary sim run`, and run nothing
     #[arg(long)]
     show: bool,
     /// Print one JSON object
@@ -34,16 +34,16 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     if from < to { Ok(from..to) } else { Err(format!("\"{text}\" is an empty range of seeds")) }
 }
 
-/// Runs the seeds; fails if any world does.
+/// Runs the seeds; fails if any scenario does.
 pub fn run(args: Args) -> Result<(), Failure> {
     if args.show {
-        let scenario = swarm::world(args.seeds.start);
+        let scenario = swarm::scenario(args.seeds.start);
         let file = toml::to_string(&scenario.config)?;
         return Ok(output::line(&format!("# Seed {}, ending {:?}.\n{file}", args.seeds.start, scenario.ending))?);
     }
     let threads = args.threads.map_or_else(cores, usize::from);
     let interrupt = Interrupt::on_signals()?;
-    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} worlds, {per_sec}").expect("a fixed template");
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} scenarios, {per_sec}").expect("a fixed template");
     let bar = ProgressBar::new(args.seeds.end - args.seeds.start).with_style(style);
     let (mut ran, mut events, mut failed) = (0u64, 0, Vec::new());
     swarm::run_seeds(args.seeds.clone(), threads, &mut |outcome| {
@@ -59,7 +59,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     bar.finish_and_clear();
     failed.sort_unstable();
     if args.json {
-        output::json(&json!({ "worlds": ran, "events": events, "failed": failed }))?;
+        output::json(&json!({ "scenarios": ran, "events": events, "failed": failed }))?;
     } else {
         output::line(&format!("{ran} scenarios, {events} events, {} failed", failed.len()))?;
     }
@@ -82,7 +82,7 @@ fn replay(seed: u64) -> String {
     format!("tributary sim swarm --seeds {seed}..{}", seed + 1)
 }
 
-/// The errors of one world, and the command that shows the world again.
+/// The errors of one scenario, and the command that shows the scenario again.
 fn story(outcome: &Outcome) -> String {
     let mut lines = vec![format!("seed {}: {} things are wrong", outcome.seed, outcome.failures.len())];
     lines.extend(outcome.failures.iter().take(5).map(|failure| format!("  {failure}")));

@@ -8,7 +8,7 @@ use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
 use tributary_sim::capture::{Capture, Filter, PcapngCapture, Recorder, RecorderOutcome, TextCapture, pcapng_size};
 use tributary_sim::config::{Config, Duration, NodeName};
-use tributary_sim::driver::Simulation;
+use tributary_sim::engine::Simulation;
 use tributary_sim::experiment;
 use tributary_sim::swarm;
 
@@ -22,7 +22,7 @@ pub struct Args {
     /// The experiment's file
     #[arg(value_name = "FILE.toml", required_unless_present = "swarm", conflicts_with = "swarm")]
     file: Option<PathBuf>,
-    /// The world of this swarm seed instead of a file
+    /// The scenario of this swarm seed instead of a file
     #[arg(long, value_name = "SEED")]
     swarm: Option<u64>,
     /// Use this seed instead of the file's
@@ -106,7 +106,7 @@ fn how_large(path: &Path, config: &Config, end: Time) -> Result<String, Failure>
 
 fn config(args: &Args) -> Result<Config, Failure> {
     if let Some(seed) = args.swarm {
-        return Ok(swarm::world(seed).config);
+        return Ok(swarm::scenario(seed).config);
     }
     let path = args.file.as_ref().ok_or_else(|| Failure::usage("name a file, or a seed with --swarm"))?;
     let file = path.display();

@@ -63,7 +63,7 @@ impl Measured {
         let mut short: Vec<f64> = short_ones.iter().map(|flow| 1e3 * flow.seconds).collect();
         short.sort_by(f64::total_cmp);
         let rates: Vec<f64> = long_ones.iter().map(|flow| 8e-9 * flow.bytes as f64 / flow.seconds).collect();
-        let jobs = report.jobs.iter().filter_map(|job| Some((job, job.stay.as_ref()?)));
+        let jobs = report.jobs.iter().filter_map(|job| Some((job, job.lifetime.as_ref()?)));
         let jobs = jobs.filter(|(_, stay)| judged.contains(&stay.arrived));
         let trainings: Vec<f64> = jobs.filter_map(|(job, stay)| Some(1e3 * job.training_seconds(stay)?)).collect();
         let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);

@@ -18,7 +18,7 @@ use tributary_proto::contract::ids::{JobKey, NodeId};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{Common, kind};
-use tributary_sim::transport::{Endpoint, HEADER_LEN, TransportSettings};
+use tributary_sim::transport::{HEADER_LEN, TransportHost, TransportSettings};
 
 use super::{Ends, PAYLOAD};
 use crate::cluster::Interrupt;
@@ -66,7 +66,7 @@ pub struct FlowEnd {
     via: NodeId,
     /// The port for the flow's other end's packets.
     peer_port: u16,
-    machine: Endpoint,
+    machine: TransportHost,
     clock: Clock,
     paused_until: Time,
     acknowledged: u64,
@@ -82,7 +82,7 @@ impl FlowEnd {
             Failure::new(format!("{ip} is not an address of this machine ({error}): is this {name}?"))
         })?;
         let leaf_addr = fabric.udp(fabric.leaf_of(own));
-        let mut machine = Endpoint::new(settings());
+        let mut machine = TransportHost::new(settings());
         let clock = Clock::start();
         if !receives {
             machine.start(clock.now(), ends.to, ENDLESS).ok_or_else(|| Failure::new("a flow of too many packets"))?;

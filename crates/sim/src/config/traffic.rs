@@ -1,0 +1,132 @@
+//! `[[traffic]]` and `[transport]`: the traffic beside jobs in the file.
+
+use serde::{Deserialize, Serialize};
+
+use super::job::Timeouts;
+use super::names::{Hosts, Placement};
+use super::{Bytes, DataRate, Duration, Share};
+use crate::workload::FlowSizes;
+
+/// `[[traffic]]`: other traffic on the network.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficSection {
+    /// The kind of traffic.
+    pub pattern: Pattern,
+    /// The hosts that take part.
+    #[serde(default)]
+    pub hosts: Hosts,
+    /// Which hosts a number or a share of them means.
+    #[serde(default)]
+    pub placement: Placement,
+    /// The senders, if they are not all of `hosts`: for `poisson` and `stream`, instead of `hosts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Hosts>,
+    /// The receivers, with `from`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Hosts>,
+    /// The transport; flows that arrive at random always use DCTCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// Bytes of a message: with framing or, under DCTCP, of data alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<Bytes>,
+    /// The distribution of sizes of flows that arrive at random; without it all have the size of `message`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<FlowSizes>,
+    /// Sizes of flows from `sizes` are divided by this.
+    #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
+    pub scale: u32,
+    /// Flows of `sizes` are sent only if they have at least the first and fewer than the second number of bytes, before
+    /// the division; others are drawn and not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<[Bytes; 2]>,
+    /// Bytes of a packet on a link, with framing; not under DCTCP.
+    #[serde(default = "defaults::packet")]
+    pub packet: Bytes,
+    /// The share of its rate that a host sends, under DCTCP of data; only for patterns without end.
+    #[serde(default = "defaults::full")]
+    pub load: Share,
+    /// For `stream`, the rate of each sender on its link. For `poisson`, the total that `load` is a share of, as the
+    /// rate of the links between racks; if left out, the sum of the senders' rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<DataRate>,
+    /// A host begins its next message when it has received as many bytes as it has sent; only for `uniform` on lossless
+    /// links.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exchange: bool,
+    /// When it begins.
+    #[serde(default)]
+    pub start: Duration,
+    /// When packets or flows end; the run waits for flows that arrived before. If left out, they never end. Only for
+    /// patterns without end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Duration>,
+}
+
+/// The transport of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// None: packets are sent as fast as the NIC sends, and never again.
+    None,
+    /// DCTCP.
+    Dctcp,
+}
+
+/// `[transport]`: the properties of all flows under DCTCP.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransportSection {
+    /// Bytes of data in a packet; 1,460 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet: Option<Bytes>,
+    /// The first window of a flow in packets; 10 if left out (RFC 6928).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// The congestion controller of flows; DCTCP if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// The round trip that delay-based controllers aim for; 50 us if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_delay: Option<Duration>,
+    /// Retransmission timeouts; if left out, 10 ms at first and at least, as in the paper.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rto: Option<Timeouts>,
+    /// Reordering threshold: a packet is lost once a packet sent this many later has arrived. If left out, 3 if a flow
+    /// keeps its path, and 64 if its packets take several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reordering: Option<u16>,
+}
+
+/// The kinds of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Every host sends one message to another and receives one.
+    Permutation,
+    /// Without end, every host sends a message to one peer and receives one from another, and then changes peers
+    /// (random uniform injection, Canary §5.2).
+    Uniform,
+    /// Flows arrive as a Poisson process, each between two random hosts.
+    Poisson,
+    /// Each sender sends packets to one receiver at a fixed rate, whatever losses there are.
+    Stream,
+}
+
+mod defaults {
+    use super::*;
+
+    pub fn one() -> u32 {
+        1
+    }
+    pub fn is_one(number: &u32) -> bool {
+        *number == 1
+    }
+    pub fn packet() -> Bytes {
+        Bytes(1090)
+    }
+    pub fn full() -> Share {
+        Share(1.0)
+    }
+}

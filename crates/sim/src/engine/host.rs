@@ -1,0 +1,339 @@
+//! A host: its senders share the NIC round robin, which holds only a few packets at a time.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::packet::Ecn;
+use tributary_proto::contract::time::{Span, Time};
+
+use super::records::EndpointId;
+use super::traffic::{FlowId, Traffic};
+use crate::events::{EventId, EventKind};
+use crate::net::{Fabric, Packet, PacketFlags, PayloadId};
+use crate::rng::Rng;
+use crate::topology::LinkId;
+use crate::transport::{HEADER_LEN, TransportHost};
+use crate::workload::{Stream, Uniform};
+
+const NEVER: Time = Time(u64::MAX);
+
+/// A host's traffic without a transport and without end.
+#[derive(Clone, Debug)]
+pub enum Background {
+    /// Messages to one peer after the other.
+    Uniform(Uniform),
+    /// Packets to one peer at a fixed rate.
+    Stream(Stream),
+}
+
+impl Background {
+    fn poll(&mut self, now: Time) -> Result<(NodeId, u16), Time> {
+        match self {
+            Background::Uniform(source) => source.poll(now),
+            Background::Stream(source) => source.poll(now),
+        }
+    }
+
+    /// The number of its pattern, which its packets carry as their lane.
+    fn lane(&self) -> u8 {
+        match self {
+            Background::Uniform(source) => source.pattern(),
+            Background::Stream(source) => source.pattern(),
+        }
+    }
+
+    /// The source of a received packet's lane, if this is it.
+    fn of_lane(&mut self, lane: u8) -> Option<&mut Uniform> {
+        match self {
+            Background::Uniform(source) if source.pattern() == lane => Some(source),
+            Background::Uniform(_) | Background::Stream(_) => None,
+        }
+    }
+}
+
+/// A host.
+pub struct HostNode {
+    /// The host.
+    pub node: NodeId,
+    /// Its cable.
+    pub uplink: LinkId,
+    /// Its endpoints in jobs.
+    pub endpoints: Vec<EndpointId>,
+    /// Its sources of background traffic.
+    pub background: Vec<Background>,
+    /// Its flows under DCTCP.
+    pub transport: Option<Box<TransportHost>>,
+    /// It is dead.
+    pub is_silent: bool,
+    /// The noise of its operating system.
+    pub noise: Option<Box<Noise>>,
+    /// While this much waits in the NIC, the host gives it no more packets.
+    nic_limit: Span,
+    /// When the next [`EventKind::Nic`] event comes.
+    armed: Time,
+    /// The next sender, round robin: an endpoint, then the messages, then flows under DCTCP, then background traffic.
+    next_sender: usize,
+    /// Messages that wait to be sent, in their order.
+    flows: VecDeque<FlowId>,
+}
+
+impl HostNode {
+    /// A host at rest, whose NIC holds about `nic_bytes`.
+    pub fn new(node: NodeId, fabric: &Fabric, nic_bytes: u64) -> HostNode {
+        let uplink = fabric.port(node, 0);
+        HostNode {
+            node,
+            uplink,
+            endpoints: Vec::new(),
+            background: Vec::new(),
+            transport: None,
+            is_silent: false,
+            noise: None,
+            nic_limit: fabric.link(uplink).transmission(nic_bytes),
+            armed: NEVER,
+            next_sender: 0,
+            flows: VecDeque::new(),
+        }
+    }
+
+    /// The cable has another rate: the NIC still holds as many bytes.
+    pub fn set_rate(&mut self, fabric: &Fabric, nic_bytes: u64) {
+        self.nic_limit = fabric.link(self.uplink).transmission(nic_bytes);
+    }
+
+    /// A message arose.
+    pub fn start_flow(&mut self, flow: FlowId) {
+        self.flows.push_back(flow);
+    }
+
+    /// The host sends and receives nothing any more. Returns how many flows end with it for which the run waits.
+    pub fn silence(&mut self) -> u64 {
+        self.is_silent = true;
+        self.background.clear();
+        self.flows.clear();
+        self.transport.take().map_or(0, |transport| transport.open())
+    }
+
+    /// A packet of background traffic came; a source that waited for it goes on.
+    pub fn receive_background(&mut self, fabric: &mut Fabric, packet: &Packet) {
+        let source = self.background.iter_mut().find_map(|source| source.of_lane(packet.lane));
+        if source.is_some_and(|source| source.receive(packet.bytes)) {
+            self.wake(fabric);
+        }
+    }
+
+    /// The time for which the NIC was armed, or an earlier time, has come.
+    pub fn nic_ready(&mut self, now: Time) {
+        if self.armed <= now {
+            self.armed = NEVER;
+        }
+    }
+
+    /// Fills the NIC from the senders, and schedules the next call if they may have more.
+    pub fn fill_nic(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
+        self.send_kept(fabric);
+        let again = loop {
+            let link = fabric.link(self.uplink);
+            if link.down {
+                return self.lose_all(fabric, traffic);
+            }
+            if link.backlog(fabric.now) >= self.nic_limit {
+                // A lossless link has an event when it finishes a packet; when that will be is not known before.
+                if fabric.is_lossless() {
+                    return;
+                }
+                break link.busy_until();
+            }
+            match self.next_packet(fabric, traffic) {
+                Ok(packet) => {
+                    fabric.record_created(&packet);
+                    self.send(fabric, packet);
+                }
+                Err(NEVER) => return,
+                Err(wake) => break wake,
+            }
+        };
+        self.arm(fabric, again);
+    }
+
+    /// Gives a packet to the NIC, unless noise delays it.
+    #[inline]
+    fn send(&mut self, fabric: &mut Fabric, packet: Packet) {
+        if let Some(noise) = &mut self.noise
+            && noise.should_delay()
+        {
+            match noise.holds {
+                Holds::Nic => fabric.stall(self.uplink, noise.delay),
+                Holds::Packet => {
+                    let until = noise.keep(fabric.now, packet);
+                    return self.arm(fabric, until);
+                }
+            }
+        }
+        fabric.send(self.uplink, packet);
+    }
+
+    /// Gives the NIC the packets whose delay is over, even if it is full: it has accepted them before.
+    fn send_kept(&mut self, fabric: &mut Fabric) {
+        let Some(noise) = &mut self.noise else { return };
+        while let Some(packet) = noise.release(fabric.now) {
+            fabric.send(self.uplink, packet);
+        }
+        if let Some(next) = noise.next_release() {
+            self.arm(fabric, next);
+        }
+    }
+
+    /// Without a cable, packets of machines are lost, because machines must be drained. Messages wait.
+    #[cold]
+    fn lose_all(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) {
+        let Traffic { endpoints, jobs, scratch, .. } = traffic;
+        for endpoint in &self.endpoints {
+            let endpoint = &mut endpoints[endpoint.0 as usize];
+            while let Some(packet) = endpoint.next_packet(fabric, jobs, scratch) {
+                fabric.record_created(&packet);
+                fabric.send(self.uplink, packet);
+            }
+        }
+    }
+
+    /// Schedules a fill of the NIC now, because there is something new to send.
+    pub fn wake(&mut self, fabric: &mut Fabric) {
+        self.arm(fabric, fabric.now);
+    }
+
+    fn arm(&mut self, fabric: &mut Fabric, time: Time) {
+        if time < self.armed {
+            self.armed = time;
+            fabric.queue.push(time, EventId::new(EventKind::Nic, self.node.0));
+        }
+    }
+
+    /// Takes one packet of the next sender that has any; the error is the time when one will.
+    #[inline]
+    fn next_packet(&mut self, fabric: &mut Fabric, traffic: &mut Traffic) -> Result<Packet, Time> {
+        let (endpoints, senders) = (self.endpoints.len(), self.endpoints.len() + 2 + self.background.len());
+        self.next_sender = if self.next_sender >= senders { 0 } else { self.next_sender };
+        let mut wake = NEVER;
+        for _ in 0..senders {
+            let sender = self.next_sender;
+            self.next_sender = if sender + 1 == senders { 0 } else { sender + 1 };
+            if sender < endpoints {
+                let Traffic { endpoints, jobs, scratch, .. } = traffic;
+                let endpoint = &mut endpoints[self.endpoints[sender].0 as usize];
+                if let Some(packet) = endpoint.next_packet(fabric, jobs, scratch) {
+                    return Ok(packet);
+                }
+            } else if sender == endpoints {
+                if let Some(&id) = self.flows.front() {
+                    let (dst, bytes, last) = traffic.flows.next_packet(id);
+                    if last {
+                        self.flows.pop_front();
+                    }
+                    return Ok(self.plain_packet(fabric, dst, id, bytes));
+                }
+            } else if sender == endpoints + 1 {
+                if let Some(packet) = self.next_segment(fabric) {
+                    return Ok(packet);
+                }
+            } else {
+                let source = &mut self.background[sender - endpoints - 2];
+                match source.poll(fabric.now) {
+                    Ok((dst, bytes)) => {
+                        let lane = source.lane();
+                        return Ok(Packet { lane, ..self.plain_packet(fabric, dst, FlowId::BACKGROUND, bytes) });
+                    }
+                    Err(next) => wake = wake.min(next),
+                }
+            }
+        }
+        Err(wake)
+    }
+
+    fn next_segment(&mut self, fabric: &mut Fabric) -> Option<Packet> {
+        let mut header = [0; HEADER_LEN];
+        let outgoing = self.transport.as_mut()?.poll_transmit(fabric.now, &mut header)?;
+        let flow = FlowId::of_transport(outgoing.flow);
+        let packet = self.plain_packet(fabric, outgoing.to, flow, fabric.framing.bytes_on_link(outgoing.wire_len));
+        let payload = fabric.payloads.store(&header, outgoing.wire_len);
+        Some(Packet { payload, flags: PacketFlags::new(outgoing.ecn, 0), ..packet })
+    }
+
+    #[inline]
+    fn plain_packet(&self, fabric: &mut Fabric, dst: NodeId, flow: FlowId, bytes: u16) -> Packet {
+        Packet {
+            arrival: fabric.now,
+            src: self.node,
+            dst,
+            serial: fabric.next_serial(self.node),
+            flow: flow.0,
+            payload: PayloadId::NONE,
+            bytes,
+            lane: 0,
+            flags: PacketFlags::new(Ecn::Capable, 0),
+        }
+    }
+}
+
+/// What noise delays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holds {
+    /// The NIC: it stops before the packet, and later packets wait too.
+    #[default]
+    Nic,
+    /// The packet: it comes to the NIC later, and other packets pass it meanwhile.
+    Packet,
+}
+
+impl Holds {
+    /// True for the choice that files need not name.
+    pub fn is_default(&self) -> bool {
+        *self == Holds::default()
+    }
+}
+
+/// The noise of one host.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    /// The probability for each packet.
+    pub probability: f64,
+    /// The length of a delay.
+    pub delay: Span,
+    /// What is delayed.
+    pub holds: Holds,
+    rng: Rng,
+    /// Delayed packets, and when their delays end. All delays are equal, so the packets are in order.
+    kept: VecDeque<(Time, Packet)>,
+}
+
+impl Noise {
+    /// Noise that takes its decisions from this generator.
+    pub fn new(probability: f64, delay: Span, holds: Holds, rng: Rng) -> Noise {
+        Noise { probability, delay, holds, rng, kept: VecDeque::new() }
+    }
+
+    /// True if the next packet is delayed.
+    fn should_delay(&mut self) -> bool {
+        self.rng.chance(self.probability)
+    }
+
+    /// Delays a packet; returns when the delay ends.
+    fn keep(&mut self, now: Time, packet: Packet) -> Time {
+        let until = now + self.delay;
+        self.kept.push_back((until, packet));
+        until
+    }
+
+    /// A packet whose delay is over.
+    fn release(&mut self, now: Time) -> Option<Packet> {
+        let due = self.kept.front().is_some_and(|(until, _)| *until <= now);
+        due.then(|| self.kept.pop_front()).flatten().map(|(_, packet)| packet)
+    }
+
+    /// When the next delay ends.
+    fn next_release(&self) -> Option<Time> {
+        self.kept.front().map(|&(until, _)| until)
+    }
+}

@@ -1,0 +1,35 @@
+//! Runs hosts and switches on the fabric: takes the next event, and lets the node of the event act.
+//!
+//! Start with [`Simulation`]. A host's machine in a job is an [`Endpoint`]; a switch's machines are in pipelines, one for
+//! each tree of a job. The files here hold data and what needs no more than that; what a simulation does with all of it is
+//! in `steps`.
+
+mod cluster;
+mod cores;
+mod custom_op;
+mod endpoint;
+mod faults;
+mod host;
+mod job;
+mod program;
+mod records;
+mod simulation;
+mod steps;
+mod switch;
+mod traffic;
+
+pub use cluster::Cluster;
+pub(crate) use cluster::{Arrival, HostLimits};
+pub(crate) use cores::{CoresSpec, SwitchCores};
+pub use custom_op::{CustomOp, Data};
+pub use endpoint::Endpoint;
+pub use faults::{Action, Failure, Loss};
+pub use host::{Background, Holds, Noise};
+pub use job::{Job, Jobs};
+pub use program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SharedSettings, SwitchMetrics};
+pub use records::{
+    EndpointId, InstallError, Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, TooLittleMemory,
+};
+pub use simulation::{Settings, Simulation};
+pub(crate) use steps::assign_partitions;
+pub use traffic::{Flow, FlowId, Flows, Received, Traffic};

@@ -1,0 +1,100 @@
+//! Traffic beside jobs: messages, background traffic, and flows under DCTCP.
+
+use tributary_proto::contract::ids::NodeId;
+
+use crate::engine::host::{Background, Noise};
+use crate::engine::simulation::Simulation;
+use crate::engine::traffic::FlowId;
+use crate::net::Packet;
+use crate::transport::TransportHost;
+use crate::workload::{PoissonSource, permutation};
+
+impl Simulation {
+    /// Starts a message at its sender. `bytes` are those on a link, framing included.
+    pub fn send_message(&mut self, from: NodeId, to: NodeId, bytes: u64, packet_bytes: u16) -> FlowId {
+        let flow = self.traffic.flows.add(from, to, bytes, packet_bytes, self.fabric.now);
+        self.open += 1;
+        let host = &mut self.hosts[from.index()];
+        host.start_flow(flow);
+        host.wake(&mut self.fabric);
+        flow
+    }
+
+    /// The messages of a random permutation of the hosts, all at once: workload W.
+    pub fn send_permutation(&mut self, hosts: &[NodeId], seed: u64, bytes: u64, packet_bytes: u16) {
+        for (from, to) in permutation(hosts, seed) {
+            self.send_message(from, to, bytes, packet_bytes);
+        }
+    }
+
+    /// Gives a host endless background traffic to send.
+    pub fn add_background(&mut self, host: NodeId, source: Background) {
+        let host = &mut self.hosts[host.index()];
+        host.background.push(source);
+        host.wake(&mut self.fabric);
+    }
+
+    /// Sets the noise of a host.
+    pub fn set_noise(&mut self, host: NodeId, noise: Option<Noise>) {
+        self.hosts[host.index()].noise = noise.map(Box::new);
+    }
+
+    /// Starts a flow of `bytes` bytes of data under DCTCP; returns its number at the sender. `None` if it has more packets
+    /// than there are packet numbers.
+    pub fn start_flow(&mut self, from: NodeId, to: NodeId, bytes: u64) -> Option<u32> {
+        let now = self.fabric.now;
+        let flow = self.transport_mut(from).start(now, to, bytes);
+        self.count(from);
+        self.hosts[from.index()].wake(&mut self.fabric);
+        flow
+    }
+
+    /// Gives a host a source of flows under DCTCP.
+    pub fn add_flow_source(&mut self, host: NodeId, source: PoissonSource) {
+        self.transport_mut(host).add_source(source);
+        self.count(host);
+        self.hosts[host.index()].wake(&mut self.fabric);
+    }
+
+    /// A host's flows under DCTCP, if it ever had any.
+    pub fn transport(&self, host: NodeId) -> Option<&TransportHost> {
+        self.hosts[host.index()].transport.as_deref()
+    }
+
+    fn transport_mut(&mut self, host: NodeId) -> &mut TransportHost {
+        let settings = self.settings.transport;
+        self.hosts[host.index()].transport.get_or_insert_with(|| Box::new(TransportHost::new(settings)))
+    }
+
+    pub(crate) fn receive_segment(&mut self, host: NodeId, packet: Packet) {
+        if !self.hosts[host.index()].is_silent {
+            let (now, ecn) = (self.fabric.now, packet.flags.ecn());
+            let settings = self.settings.transport;
+            let transport = &mut self.hosts[host.index()].transport;
+            let transport = transport.get_or_insert_with(|| Box::new(TransportHost::new(settings)));
+            transport.handle_packet(now, packet.src, self.fabric.payloads.get(packet.payload).0, ecn);
+            self.count(host);
+            self.feed(host);
+        }
+        self.fabric.payloads.release(packet.payload);
+    }
+
+    /// Counts the flows that began and ended at a host.
+    pub(crate) fn count(&mut self, host: NodeId) {
+        if let Some(transport) = &mut self.hosts[host.index()].transport {
+            let balance = transport.take_balance();
+            self.open += balance.opened;
+            self.open -= balance.closed;
+        }
+    }
+
+    /// Makes all hosts stop sending and receiving.
+    pub fn silence(&mut self) {
+        for host in &mut self.hosts {
+            self.open -= host.silence();
+        }
+        for endpoint in &mut self.traffic.endpoints {
+            endpoint.silence();
+        }
+    }
+}

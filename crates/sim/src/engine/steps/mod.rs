@@ -1,0 +1,13 @@
+//! What a simulation does, by subject. Each file adds methods to [`Simulation`](super::Simulation), and nothing outside
+//! imports them.
+
+mod endpoints;
+mod faults;
+mod flows;
+mod install;
+mod jobs;
+mod measure;
+mod memory;
+mod partition;
+
+pub use partition::assign_partitions;

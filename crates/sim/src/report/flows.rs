@@ -1,0 +1,168 @@
+//! Messages and flows under DCTCP in a report: completion times, of flows by size.
+
+use serde::Serialize;
+use tributary_proto::contract::ids::NodeId;
+
+use super::percentile;
+use crate::engine::Simulation;
+
+/// All messages with an end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// How many there were.
+    pub flows: usize,
+    /// How many were completely received.
+    pub finished: usize,
+    /// Of finished messages, the mean completion time in seconds.
+    pub mean_seconds: f64,
+    /// Median.
+    pub p50_seconds: f64,
+    /// 99th percentile.
+    pub p99_seconds: f64,
+    /// The longest.
+    pub max_seconds: f64,
+}
+
+/// One finished message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowRow {
+    /// "message" or "dctcp".
+    pub kind: &'static str,
+    /// Sender.
+    pub src: u32,
+    /// Receiver.
+    pub dst: u32,
+    /// Bytes: for a message on links, under DCTCP of data.
+    pub bytes: u64,
+    /// When it arose, in seconds.
+    pub start: f64,
+    /// Its completion time.
+    pub seconds: f64,
+}
+
+/// Every finished message.
+pub(super) fn message_rows(simulation: &Simulation) -> Vec<FlowRow> {
+    let flows = simulation.traffic.flows.all().iter();
+    flows
+        .filter_map(|flow| {
+            let seconds = flow.end?.since(flow.start).as_secs_f64();
+            let start = flow.start.as_secs_f64();
+            Some(FlowRow { kind: "message", src: flow.src.0, dst: flow.dst.0, bytes: flow.bytes, start, seconds })
+        })
+        .collect()
+}
+
+/// `None` if there were no messages.
+pub(super) fn message_report(flows: usize, rows: &[FlowRow]) -> Option<FlowReport> {
+    if flows == 0 {
+        return None;
+    }
+    let mut seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    Some(FlowReport {
+        flows,
+        finished: rows.len(),
+        mean_seconds: seconds.iter().sum::<f64>() / seconds.len().max(1) as f64,
+        p50_seconds: percentile(&seconds, 0.5),
+        p99_seconds: percentile(&seconds, 0.99),
+        max_seconds: percentile(&seconds, 1.0),
+    })
+}
+
+/// All flows under DCTCP.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TransportReport {
+    /// Flows that began.
+    pub started: usize,
+    /// Flows all of whose bytes arrived.
+    pub finished: usize,
+    /// Packets that were sent again.
+    pub retransmissions: u64,
+    /// The finished flows: all, and by size.
+    pub classes: Vec<FlowClass>,
+}
+
+/// Flows of a range of sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowClass {
+    /// The range.
+    pub name: &'static str,
+    /// How many have finished.
+    pub flows: usize,
+    /// Mean time from a flow's beginning to the arrival of its last byte, in seconds.
+    pub mean_seconds: f64,
+    /// Median.
+    pub p50_seconds: f64,
+    /// 99th percentile.
+    pub p99_seconds: f64,
+}
+
+/// The classes that papers have used since pFabric (SIGCOMM 2013): above the first, up to the second number of bytes.
+const CLASSES: [(&str, u64, u64); 4] = [
+    ("all", 0, u64::MAX),
+    ("up to 100 kB", 0, 100_000),
+    ("up to 10 MB", 100_000, 10_000_000),
+    ("above 10 MB", 10_000_000, u64::MAX),
+];
+
+/// Every finished flow, in the order of receivers and of time.
+pub(super) fn transport_rows(simulation: &Simulation) -> Vec<FlowRow> {
+    let hosts = (0..simulation.graph().hosts()).map(NodeId);
+    let ends = hosts.filter_map(|host| Some((host, simulation.transport(host)?)));
+    ends.flat_map(|(host, end)| end.arrived().iter().map(move |arrived| (host, arrived)))
+        .filter_map(|(host, arrived)| {
+            // A sender that died has forgotten its flows.
+            let started = simulation.transport(arrived.from)?.started().get(arrived.flow as usize)?;
+            Some(FlowRow {
+                kind: "dctcp",
+                src: arrived.from.0,
+                dst: host.0,
+                bytes: started.bytes,
+                start: started.at.as_secs_f64(),
+                seconds: arrived.at.since(started.at).as_secs_f64(),
+            })
+        })
+        .collect()
+}
+
+/// `None` if no flow began.
+pub(super) fn transport_report(simulation: &Simulation, rows: &[FlowRow]) -> Option<TransportReport> {
+    let ends = || (0..simulation.graph().hosts()).filter_map(|host| simulation.transport(NodeId(host)));
+    let started = ends().map(|end| end.started().len()).sum();
+    (started > 0).then(|| TransportReport {
+        started,
+        finished: rows.len(),
+        retransmissions: ends().map(|end| end.retransmissions()).sum(),
+        classes: CLASSES.iter().filter_map(|&(name, above, most)| class(name, above, most, rows)).collect(),
+    })
+}
+
+fn class(name: &'static str, above: u64, most: u64, rows: &[FlowRow]) -> Option<FlowClass> {
+    let members = rows.iter().filter(|row| row.bytes > above && row.bytes <= most);
+    let mut seconds: Vec<f64> = members.map(|row| row.seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    (!seconds.is_empty()).then(|| FlowClass {
+        name,
+        flows: seconds.len(),
+        mean_seconds: seconds.iter().sum::<f64>() / seconds.len() as f64,
+        p50_seconds: percentile(&seconds, 0.5),
+        p99_seconds: percentile(&seconds, 0.99),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_classed_by_their_bytes() {
+        let row = |bytes, seconds| FlowRow { kind: "dctcp", src: 0, dst: 1, bytes, start: 0.0, seconds };
+        let rows = [row(1, 1.0), row(100_000, 3.0), row(100_001, 5.0), row(10_000_001, 7.0)];
+        let classes: Vec<(usize, f64)> = CLASSES
+            .iter()
+            .filter_map(|&(name, above, most)| class(name, above, most, &rows))
+            .map(|class| (class.flows, class.mean_seconds))
+            .collect();
+        assert_eq!(classes, [(4, 4.0), (2, 2.0), (1, 5.0), (1, 7.0)]);
+    }
+}

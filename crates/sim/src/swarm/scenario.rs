@@ -1,0 +1,387 @@
+//! Scenarios from seeds: small networks, a few jobs, and everything that may go wrong.
+
+mod options;
+
+pub use self::options::ORDERED;
+use tributary_proto::contract::protocol;
+use tributary_proto::contract::time::Span;
+use tributary_proto::protocols;
+
+use crate::config::{
+    Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape,
+    Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
+    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches, Timeouts,
+    TrafficSection,
+};
+use crate::engine::Holds;
+use crate::rng::{Purpose, Rng};
+use crate::topology::Rate;
+use crate::workload::FlowSizes;
+
+/// How a scenario must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All faults end, so that every collective completes.
+    AllHeals,
+    /// A host or a switch dies: every rank ends, with its sum or with an error.
+    SomeDie,
+}
+
+/// A scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The scenario as a file.
+    pub config: Config,
+    /// How it must end.
+    pub ending: Ending,
+}
+
+/// The scenario of a seed. Each `Draw` has its own stream, so that a new one leaves the others as they were.
+pub fn scenario(seed: u64) -> Scenario {
+    let mut draw = Draw(Rng::new(seed, Purpose::Scenario, 0));
+    let mut late = Draw(Rng::new(seed, Purpose::Scenario, 4));
+    let mut served = Draw(Rng::new(seed, Purpose::Scenario, 6));
+    let (mut network, hosts, switches) = draw.network();
+    let heal = Span::from_micros(draw.between(20, 20_000));
+    let ending = if draw.0.chance(0.2) { Ending::SomeDie } else { Ending::AllHeals };
+    let mut faults = draw.link_faults(heal);
+    if ending == Ending::SomeDie {
+        faults.push(draw.death(heal, hosts, switches));
+    }
+    let mut jobs: Vec<JobSection> = (0..draw.between(1, 3)).map(|_| draw.job(hosts, ending)).collect();
+    jobs.iter_mut().for_each(|job| late.add_stragglers(job));
+    jobs.iter_mut().for_each(|job| served.choose_servers(job, hosts));
+    let mut traffic = if hosts >= 2 && draw.0.chance(0.3) { vec![draw.traffic(heal)] } else { Vec::new() };
+    let mut more = Draw(Rng::new(seed, Purpose::Scenario, 1));
+    more.make_lossless(&mut network);
+    if let Some(noise) = &mut network.noise {
+        noise.holds = Draw(Rng::new(seed, Purpose::Scenario, 3)).of(&[Holds::Nic, Holds::Packet]);
+    }
+    if hosts >= 2 && more.0.chance(0.3) {
+        traffic.push(more.flows(heal, ending));
+    }
+    let switches = Draw(Rng::new(seed, Purpose::Scenario, 2)).switches();
+    let mut collectives = Draw(Rng::new(seed, Purpose::Scenario, 5));
+    jobs.iter_mut().for_each(|job| collectives.choose_collective(job, hosts));
+    let mut chosen = Draw(Rng::new(seed, Purpose::Scenario, 7));
+    jobs.iter_mut().for_each(|job| chosen.choose_options(job));
+    let mut planned = Draw(Rng::new(seed, Purpose::Scenario, 8));
+    jobs.iter_mut().for_each(|job| planned.choose_roots(job));
+    let mut sparse = Draw(Rng::new(seed, Purpose::Scenario, 9));
+    jobs.iter_mut().for_each(|job| sparse.make_sparse(job));
+    let mut partial = Draw(Rng::new(seed, Purpose::Scenario, 10));
+    jobs.iter_mut().for_each(|job| partial.allow_partial(job));
+    let mut custom = Draw(Rng::new(seed, Purpose::Scenario, 12));
+    jobs.iter_mut().for_each(|job| custom.choose_custom_op(job));
+    let mut training = Draw(Rng::new(seed, Purpose::Scenario, 11));
+    let trainings = if ending == Ending::AllHeals { training.trainings(hosts, heal, &network) } else { Vec::new() };
+    Scenario {
+        config: Config {
+            seed,
+            end: END,
+            network,
+            jobs,
+            trainings,
+            traffic,
+            transport: Default::default(),
+            switches: Switches { options: switches, cores: None },
+            faults,
+            report: Default::default(),
+        },
+        ending,
+    }
+}
+
+/// Even pools that are far too large for their queues get a packet or two through in each timeout.
+const END: Duration = Duration(Span::from_millis(120_000));
+
+struct Draw(Rng);
+
+impl Draw {
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.0.bits() % (most - least + 1)
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.0.below(choices.len() as u32) as usize]
+    }
+
+    /// A probability that is often zero, and otherwise up to `most`, with small ones as likely as large ones.
+    fn rarely(&mut self, most: f64) -> Share {
+        if self.0.chance(0.5) { Share(0.0) } else { Share(most * 10f64.powf(-3.0 * self.0.unit())) }
+    }
+
+    /// A network, and how many hosts and switches it has.
+    fn network(&mut self) -> (Network, u32, u32) {
+        let mut network = Network {
+            star: None,
+            dumbbell: None,
+            leaf_spine: None,
+            clos: None,
+            graph: None,
+            rate: DataRate(Rate(self.of(&[1, 10, 25, 100]) * 1_000_000_000)),
+            delay: Duration(Span::from_nanos(self.of(&[0, 50, 300, 1000, 10_000]))),
+            queue: Bytes(self.of(&[9_000, 30_000, 100_000, 1_000_000])),
+            mark_above: self.0.chance(0.5).then_some(Bytes(20_000)),
+            mark_all_above: None,
+            core: Default::default(),
+            switch_memory: None,
+            switch_latency: Duration(Span::from_nanos(self.of(&[0, 1, 300, 2000]))),
+            routing: self.of(&[
+                Routing::Ecmp,
+                Routing::RoundRobin,
+                Routing::Random,
+                Routing::Flowlet,
+                Routing::LeastQueued,
+                Routing::DefaultUnlessHalfFull,
+            ]),
+            flowlet_gap: Duration(Span::from_micros(self.of(&[1, 50]))),
+            overhead: Bytes(66),
+            shortest: Bytes(84),
+            nic_queue: Bytes(self.of(&[1, 2000, 16_000, 1_000_000])),
+            lossless: None,
+            noise: None,
+        };
+        if self.0.chance(0.2) {
+            let delay = Duration(Span::from_micros(1));
+            network.noise = Some(NoiseSection { probability: self.rarely(0.1), delay, holds: Holds::Nic });
+        }
+        if self.0.chance(0.3) {
+            network.core.rate = Some(DataRate(Rate(self.of(&[1, 10, 40]) * 1_000_000_000)));
+        }
+        // Where queues are long enough, marks rise with their length. Drawing this would change all scenarios.
+        let has_ramp = network.mark_above.is_some() && network.queue == Bytes(100_000);
+        network.mark_all_above = has_ramp.then_some(Bytes(60_000));
+        let (hosts, switches) = self.shape(&mut network);
+        (network, hosts, switches)
+    }
+
+    fn shape(&mut self, network: &mut Network) -> (u32, u32) {
+        match self.0.below(5) {
+            0 => {
+                let hosts = self.between(1, 12) as u32;
+                network.star = Some(StarShape { hosts });
+                (hosts, 1)
+            }
+            1 => {
+                let (left, right) = (self.between(1, 5) as u32, self.between(1, 5) as u32);
+                network.dumbbell = Some(DumbbellShape { left, right });
+                (left + right, 2)
+            }
+            2 => {
+                let [leaves, spines, hosts_per_leaf] = [4, 3, 4].map(|most| self.between(1, most) as u32);
+                network.leaf_spine = Some(LeafSpineShape { leaves, spines, hosts_per_leaf });
+                (leaves * hosts_per_leaf, leaves + spines)
+            }
+            3 => {
+                network.clos = Some(ClosShape {
+                    ports: Some(4),
+                    pods: None,
+                    edges: None,
+                    aggregations: None,
+                    cores: None,
+                    hosts_per_edge: None,
+                });
+                (16, 20)
+            }
+            _ => self.any_graph(network),
+        }
+    }
+
+    /// Switches in a random tree with a few more links, and hosts anywhere.
+    fn any_graph(&mut self, network: &mut Network) -> (u32, u32) {
+        let (hosts, switches) = (self.between(2, 10) as u32, self.between(1, 6) as u32);
+        let mut links = Vec::new();
+        let link = |a, b| GraphLink { between: [a, b], rate: None, delay: None, queue: None };
+        for switch in 1..switches {
+            links.push(link(NodeName::Switch(switch), NodeName::Switch(self.0.below(switch))));
+        }
+        if switches > 2 {
+            for _ in 0..self.0.below(3) {
+                let a = self.0.below(switches);
+                let b = (a + 1 + self.0.below(switches - 1)) % switches;
+                links.push(link(NodeName::Switch(a), NodeName::Switch(b)));
+            }
+        }
+        for host in 0..hosts {
+            links.push(link(NodeName::Host(host), NodeName::Switch(self.0.below(switches))));
+        }
+        network.graph = Some(GraphShape { hosts, switches, links });
+        (hosts, switches)
+    }
+
+    fn job(&mut self, hosts: u32, ending: Ending) -> JobSection {
+        let trees = self.between(1, 4) as u16;
+        let elements_per_packet = self.of(&[1, 31, 64, 256, 360, 2048]);
+        let packets = self.between(0, 600);
+        let elements = packets * u64::from(elements_per_packet) + self.between(0, 3) * 17;
+        let protocol = self.of(protocols::ALL);
+        let (options, dtype, op) = self.arithmetic(protocol);
+        JobSection {
+            name: None,
+            protocol,
+            options,
+            hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },
+            placement: self.of(&[Placement::Random, Placement::Packed]),
+            collective: CollectiveKind::Allreduce,
+            root: None,
+            tensor: Bytes(elements.min(200_000) * dtype.size() as u64),
+            density: None,
+            operator: None,
+            data: Default::default(),
+            dtype,
+            op,
+            iterations: self.between(1, 4) as u32,
+            start: Duration(Span::from_nanos(self.of(&[0, 1, 50_000]))),
+            compute: Duration(Span::from_nanos(self.of(&[0, 7, 100_000]))),
+            elements_per_packet,
+            slots: self.0.chance(0.7).then(|| trees * self.between(1, 64) as u16),
+            trees: (protocol.placement == protocol::Placement::Trees).then_some(trees),
+            roots: None,
+            root_choice: Default::default(),
+            servers: None,
+            stragglers: None,
+            rto: Timeouts::default(),
+            timeout: Some(if ending == Ending::SomeDie { Duration(Span::from_millis(200)) } else { END }),
+        }
+    }
+
+    /// Late ranks, in some jobs.
+    fn add_stragglers(&mut self, job: &mut JobSection) {
+        if self.0.chance(0.15) {
+            let late = Duration(Span::from_nanos(self.of(&[1, 3000, 200_000])));
+            job.stragglers = Some(StragglerSection { ranks: Hosts::Share(Share(0.3)), late });
+        }
+    }
+
+    /// Hosts that sum instead of switches: the ranks' own, or a few others.
+    fn choose_servers(&mut self, job: &mut JobSection, hosts: u32) {
+        if job.protocol.server.is_none() {
+            return;
+        }
+        job.servers = Some(ParameterServers::Word(ServerWord::Colocated));
+        if hosts >= 2 && self.0.chance(0.5) {
+            let mut ranks: Vec<u32> = (0..hosts).collect();
+            self.0.shuffle(&mut ranks);
+            let servers = ranks.split_off(self.between(u64::from(hosts / 2), u64::from(hosts) - 1) as usize);
+            job.hosts = Hosts::List(ranks);
+            job.servers = Some(ParameterServers::Dedicated(Hosts::List(servers)));
+        }
+        job.slots = None;
+        // Each host sends to all others at once: in queues of a packet or two, long tensors would never finish.
+        job.elements_per_packet = job.elements_per_packet.min(360);
+        job.tensor = job.tensor.min(Bytes(40_000));
+    }
+
+    /// Another collective than allreduce, for half of all jobs.
+    fn choose_collective(&mut self, job: &mut JobSection, hosts: u32) {
+        let world_size = match &job.hosts {
+            Hosts::List(list) => list.len() as u64,
+            _ => u64::from(hosts),
+        };
+        let root = Some(self.between(0, world_size - 1) as u16);
+        (job.collective, job.root) = match self.between(0, 9) {
+            0..=1 => (CollectiveKind::Reduce, root),
+            2..=3 => (CollectiveKind::Broadcast, root),
+            4 => (CollectiveKind::Barrier, None),
+            _ => (CollectiveKind::Allreduce, None),
+        };
+        if job.collective == CollectiveKind::Barrier {
+            job.tensor = Bytes(0);
+        }
+    }
+
+    fn some_hosts(&mut self, hosts: u32) -> Vec<u32> {
+        let mut all: Vec<u32> = (0..hosts).collect();
+        self.0.shuffle(&mut all);
+        all.truncate(self.between(1, u64::from(hosts)) as usize);
+        all
+    }
+
+    fn traffic(&mut self, heal: Span) -> TrafficSection {
+        TrafficSection {
+            from: None,
+            to: None,
+            rate: None,
+            pattern: Pattern::Uniform,
+            hosts: Hosts::All,
+            placement: Placement::Random,
+            transport: None,
+            message: Some(Bytes(self.of(&[2_000, 64_000]))),
+            sizes: None,
+            scale: 1,
+            between: None,
+            packet: Bytes(1090),
+            load: Share(self.of(&[0.01, 0.1, 0.3])),
+            exchange: false,
+            start: Duration::default(),
+            until: Some(Duration(heal)),
+        }
+    }
+
+    /// PAUSE, where no cycle of queues can wait for itself. The queues hold the packets that arrive after an order.
+    fn make_lossless(&mut self, network: &mut Network) {
+        if network.graph.is_none() && self.0.chance(0.25) {
+            network.queue = Bytes(2_000_000);
+            let xoff = self.of(&[10_000, 100_000, 1_000_000]);
+            network.lossless = Some(LosslessSection { xoff: Some(Bytes(xoff)), ..LosslessSection::default() });
+        }
+    }
+
+    /// Flows under DCTCP. Flows that arrive until the scenario heals must finish, if no node dies.
+    fn flows(&mut self, heal: Span, ending: Ending) -> TrafficSection {
+        let message = self.of(&[Some(1), Some(3_000), Some(100_000), None]);
+        TrafficSection {
+            from: None,
+            to: None,
+            rate: None,
+            pattern: Pattern::Poisson,
+            hosts: Hosts::All,
+            placement: Placement::Random,
+            transport: None,
+            message: message.map(Bytes),
+            sizes: message.is_none().then_some(FlowSizes::Hadoop),
+            scale: 1,
+            between: None,
+            packet: Bytes(1090),
+            load: Share(if message == Some(1) { 1e-5 } else { self.of(&[0.0002, 0.002]) }),
+            exchange: false,
+            start: Duration::default(),
+            until: (ending == Ending::AllHeals).then_some(Duration(heal)),
+        }
+    }
+
+    /// A few faults of links, which all end when the scenario heals.
+    fn link_faults(&mut self, heal: Span) -> Vec<FaultSection> {
+        let count = self.between(0, 3);
+        (0..count)
+            .map(|_| {
+                let at = self.between(0, heal.0 / 2);
+                let until = self.between(at + 1, heal.0);
+                let flap = self.0.chance(0.2);
+                FaultSection {
+                    rate: None,
+                    at: Duration(Span(at)),
+                    until: Some(Duration(Span(until))),
+                    links: Some(Links::Set(self.of(&[LinkSet::All, LinkSet::Hosts, LinkSet::Core]))),
+                    loss: self.rarely(0.3),
+                    corruption: self.rarely(0.1),
+                    duplication: self.rarely(0.3),
+                    reordering: self.rarely(0.3),
+                    delay: Duration(Span::from_nanos(self.of(&[100, 5_000, 100_000, 3_000_000]))),
+                    down: self.0.chance(0.2),
+                    flap: flap.then(|| Duration(Span((until - at) / self.between(2, 20) + 1))),
+                    dead: None,
+                }
+            })
+            .collect()
+    }
+
+    fn death(&mut self, heal: Span, hosts: u32, switches: u32) -> FaultSection {
+        let at = self.between(0, heal.0);
+        let switch = self.0.chance(0.5);
+        let dead = if switch { NodeName::Switch(self.0.below(switches)) } else { NodeName::Host(self.0.below(hosts)) };
+        let until = (switch && self.0.chance(0.5)).then(|| Duration(Span(at + self.between(1, heal.0))));
+        FaultSection { at: Duration(Span(at)), until, dead: Some(dead), ..FaultSection::default() }
+    }
+}

@@ -1,0 +1,368 @@
+//! The two ends of one flow: which packets are in flight, lost or received, and how much the window allows.
+
+use std::collections::VecDeque;
+
+use tributary_proto::congestion::{Ack, Controller, Limits, Loss, Progress, Settings};
+use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::time::Time;
+use tributary_proto::reliability::rtt::RttEstimator;
+
+use super::{BEYOND_UDP, Body, Segment, TransportSettings};
+
+/// The least window (RFC 8257 leaves it to the sender's TCP; Linux keeps two packets).
+const MIN_WINDOW: u32 = 2;
+/// The receiver sets no limit.
+const MAX_WINDOW: u32 = 1 << 20;
+/// A window counts as used if no more packets than this would still fit.
+const SLACK: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InFlight,
+    Lost,
+    Arrived,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    transmission: u64,
+    sent_at: Time,
+    state: State,
+}
+
+/// A flow at its sender.
+#[derive(Debug)]
+pub(super) struct Sender {
+    /// Its receiver.
+    pub to: NodeId,
+    /// True if the run waits for it.
+    pub awaited: bool,
+    /// True while it is queued for sending.
+    pub ready: bool,
+    number: u32,
+    bytes: u64,
+    packet_bytes: u16,
+    packets: u32,
+    /// The first packet that has not arrived, which is `sent[0]`.
+    base: u32,
+    sent: VecDeque<Sent>,
+    /// Transmissions and their packets, oldest first; obsolete if the packet was sent again or has arrived.
+    order: VecDeque<(u64, u32)>,
+    /// Packets to send again; obsolete if one has arrived.
+    lost: VecDeque<u32>,
+    in_flight: u32,
+    next_transmission: u64,
+    newest_arrived: Option<u64>,
+    reordering: u64,
+    congestion: Box<dyn Controller>,
+    rtt: RttEstimator,
+    /// Timeouts since the last progress.
+    timeouts: u32,
+    /// When the timeout began.
+    timer_start: Time,
+    /// Packets sent again.
+    pub retransmissions: u64,
+}
+
+impl Sender {
+    /// A flow of `bytes` bytes, at least one; `None` if it has more packets than there are packet numbers.
+    pub fn new(settings: &TransportSettings, number: u32, to: NodeId, bytes: u64, awaited: bool) -> Option<Sender> {
+        let packets = u32::try_from(bytes.div_ceil(u64::from(settings.packet_bytes))).ok()?.max(1);
+        let limits = Limits { initial: settings.initial_window, min: MIN_WINDOW, max: MAX_WINDOW };
+        let packet_bytes = BEYOND_UDP + usize::from(settings.packet_bytes);
+        let controls = Settings { packet_bytes, target_delay: settings.target_delay, ..Settings::new(limits) };
+        Some(Sender {
+            to,
+            awaited,
+            ready: false,
+            number,
+            bytes,
+            packet_bytes: settings.packet_bytes,
+            packets,
+            base: 0,
+            sent: VecDeque::new(),
+            order: VecDeque::new(),
+            lost: VecDeque::new(),
+            in_flight: 0,
+            next_transmission: 0,
+            newest_arrived: None,
+            reordering: u64::from(settings.reordering),
+            congestion: (settings.congestion_control.make)(&controls),
+            rtt: RttEstimator::new(settings.timers),
+            timeouts: 0,
+            timer_start: Time::ZERO,
+            retransmissions: 0,
+        })
+    }
+
+    /// True if all packets have arrived.
+    pub fn is_done(&self) -> bool {
+        self.base == self.packets
+    }
+
+    /// The window, in packets.
+    pub fn window(&self) -> u64 {
+        self.congestion.window()
+    }
+
+    /// True if there is a packet to send and the window allows it.
+    pub fn may_send(&mut self) -> bool {
+        while self.lost.front().is_some_and(|&packet| !self.is_lost(packet)) {
+            self.lost.pop_front();
+        }
+        let any = !self.lost.is_empty() || self.next_new() < self.packets;
+        any && u64::from(self.in_flight) < self.congestion.window()
+    }
+
+    /// The next packet; call only after [`Sender::may_send`].
+    pub fn transmit(&mut self, now: Time) -> Segment {
+        let transmission = self.next_transmission;
+        self.next_transmission += 1;
+        if self.in_flight == 0 {
+            self.timer_start = now;
+        }
+        self.in_flight += 1;
+        let sent = Sent { transmission, sent_at: now, state: State::InFlight };
+        let packet = match self.lost.pop_front() {
+            Some(packet) => {
+                self.sent[(packet - self.base) as usize] = sent;
+                self.retransmissions += 1;
+                packet
+            }
+            None => {
+                self.sent.push_back(sent);
+                self.next_new() - 1
+            }
+        };
+        self.order.push_back((transmission, packet));
+        let bytes = (self.bytes - u64::from(packet) * u64::from(self.packet_bytes)).min(u64::from(self.packet_bytes));
+        let body = Body::Data { bytes: bytes as u16, packets: self.packets };
+        Segment { flow: self.number, packet, transmission: transmission as u32, body }
+    }
+
+    /// The receiver has packet `packet` of transmission `transmission`, which came `marked` or not, and all packets
+    /// before `next`. False if that is impossible.
+    pub fn handle_ack(&mut self, now: Time, packet: u32, transmission: u32, marked: bool, next: u32) -> bool {
+        if next > self.next_new() || packet >= self.next_new() {
+            return false;
+        }
+        let limited = u64::from(self.in_flight + SLACK) >= self.congestion.window();
+        let echoed = self.entry(packet).filter(|sent| sent.transmission as u32 == transmission).copied();
+        let rtt = echoed.map(|sent| now.since(sent.sent_at));
+        if let (Some(sent), Some(rtt)) = (echoed, rtt) {
+            self.newest_arrived = self.newest_arrived.max(Some(sent.transmission));
+            self.rtt.sample(rtt);
+        }
+        let mut fresh = u32::from(self.arrived(packet));
+        for packet in self.base..next {
+            fresh += u32::from(self.arrived(packet));
+        }
+        while self.sent.front().is_some_and(|sent| sent.state == State::Arrived) {
+            self.sent.pop_front();
+            self.base += 1;
+        }
+        if fresh > 0 {
+            self.timeouts = 0;
+            self.timer_start = now;
+        }
+        if fresh > 0 || marked {
+            let newest = self.newest_arrived.unwrap_or(0);
+            let (marked, next) = (u32::from(marked), self.next_transmission);
+            let progress = Progress::default();
+            self.congestion.on_ack(&Ack { now, packets: fresh, marked, newest, next, rtt, limited, progress });
+        }
+        self.find_losses(now);
+        true
+    }
+
+    /// When the retransmission timer runs out.
+    pub fn deadline(&self) -> Option<Time> {
+        (!self.sent.is_empty()).then(|| self.timer_start + self.rtt.rto(1 + self.timeouts))
+    }
+
+    /// The retransmission timer has run out: all packets in flight count as lost.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.timeouts += 1;
+        self.timer_start = now;
+        self.congestion.on_timeout(now);
+        self.order.clear();
+        self.lost.clear();
+        self.in_flight = 0;
+        for (packet, sent) in (self.base..).zip(&mut self.sent) {
+            if sent.state != State::Arrived {
+                sent.state = State::Lost;
+                self.lost.push_back(packet);
+            }
+        }
+    }
+
+    fn next_new(&self) -> u32 {
+        self.base + self.sent.len() as u32
+    }
+
+    fn entry(&self, packet: u32) -> Option<&Sent> {
+        self.sent.get(packet.checked_sub(self.base)? as usize)
+    }
+
+    fn is_lost(&self, packet: u32) -> bool {
+        self.entry(packet).is_some_and(|sent| sent.state == State::Lost)
+    }
+
+    /// Notes that a packet has arrived; true if it was not known before.
+    fn arrived(&mut self, packet: u32) -> bool {
+        let entry = packet.checked_sub(self.base).and_then(|index| self.sent.get_mut(index as usize));
+        let Some(sent) = entry else { return false };
+        let before = std::mem::replace(&mut sent.state, State::Arrived);
+        self.in_flight -= u32::from(before == State::InFlight);
+        before != State::Arrived
+    }
+
+    /// Fast retransmit: packets that were sent well before a packet that has arrived count as lost.
+    fn find_losses(&mut self, now: Time) {
+        let Some(newest) = self.newest_arrived else { return };
+        while let Some(&(transmission, packet)) = self.order.front() {
+            let current = self.entry(packet).filter(|sent| sent.transmission == transmission);
+            if current.is_some_and(|sent| sent.state == State::InFlight) {
+                if transmission + self.reordering > newest {
+                    return;
+                }
+                self.sent[(packet - self.base) as usize].state = State::Lost;
+                self.in_flight -= 1;
+                self.lost.push_back(packet);
+                self.congestion.on_loss(Loss { now, transmission, next: self.next_transmission });
+            }
+            self.order.pop_front();
+        }
+    }
+}
+
+/// A flow at its receiver.
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    /// The first packet that has not arrived.
+    next: u32,
+    /// For the packets after it, whether they have arrived.
+    later: VecDeque<bool>,
+}
+
+impl Receiver {
+    /// Takes a packet; true if it came for the first time.
+    pub fn take(&mut self, packet: u32) -> bool {
+        let Some(ahead) = packet.checked_sub(self.next) else { return false };
+        if ahead > 0 {
+            let index = ahead as usize - 1;
+            if self.later.len() <= index {
+                self.later.resize(index + 1, false);
+            }
+            return !std::mem::replace(&mut self.later[index], true);
+        }
+        self.next += 1;
+        while let Some(arrived) = self.later.pop_front() {
+            if !arrived {
+                break;
+            }
+            self.next += 1;
+        }
+        true
+    }
+
+    /// The first packet that has not arrived.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod sender_tests {
+    use super::*;
+    use tributary_proto::contract::time::Span;
+
+    const RTT: Span = Span::from_micros(50);
+
+    fn flow(packets: u64) -> Sender {
+        let settings = TransportSettings::default();
+        Sender::new(&settings, 0, NodeId(1), packets * u64::from(settings.packet_bytes), true).unwrap()
+    }
+
+    fn send_all(sender: &mut Sender, now: Time) -> Vec<Segment> {
+        std::iter::from_fn(|| sender.may_send().then(|| sender.transmit(now))).collect()
+    }
+
+    #[test]
+    fn the_last_packet_carries_the_rest() {
+        let mut sender = Sender::new(&TransportSettings::default(), 0, NodeId(1), 3000, true).unwrap();
+        let sizes: Vec<Body> = send_all(&mut sender, Time::ZERO).iter().map(|segment| segment.body).collect();
+        let body = |bytes| Body::Data { bytes, packets: 3 };
+        assert_eq!(sizes, [body(1460), body(1460), body(80)]);
+    }
+
+    #[test]
+    fn a_packet_that_three_later_ones_overtook_is_sent_again_at_once() {
+        let mut sender = flow(100);
+        let sent = send_all(&mut sender, Time::ZERO);
+        assert_eq!(sent.len(), 10);
+        let now = Time::ZERO + RTT;
+        for segment in &sent[1..3] {
+            assert!(sender.handle_ack(now, segment.packet, segment.transmission, false, 0));
+        }
+        assert!(!send_all(&mut sender, now).iter().any(|segment| segment.packet == 0), "two are not enough");
+        assert!(sender.handle_ack(now, 3, sent[3].transmission, false, 0));
+        sender.handle_ack(now, 4, sent[4].transmission, false, 0);
+        (5..10).for_each(|packet| {
+            sender.handle_ack(now, packet, sent[packet as usize].transmission, false, 0);
+        });
+        let again = send_all(&mut sender, now);
+        assert_eq!(again[0].packet, 0);
+        assert_eq!(sender.retransmissions, 1);
+    }
+
+    #[test]
+    fn silence_sends_everything_again_from_the_least_window() {
+        let mut sender = flow(4);
+        send_all(&mut sender, Time::ZERO);
+        let deadline = sender.deadline().unwrap();
+        assert_eq!(deadline, Time::ZERO + Span::from_millis(10));
+        sender.handle_timeout(deadline);
+        let again: Vec<u32> = send_all(&mut sender, deadline).iter().map(|segment| segment.packet).collect();
+        assert_eq!(again, [0, 1], "a window of two");
+        assert_eq!(sender.deadline().unwrap().since(deadline), Span::from_millis(20), "backed off");
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_was_never_sent_is_refused() {
+        let mut sender = flow(100);
+        send_all(&mut sender, Time::ZERO);
+        assert!(!sender.handle_ack(Time::ZERO, 10, 0, false, 0));
+        assert!(!sender.handle_ack(Time::ZERO, 0, 0, false, 11));
+        assert!(!sender.is_done());
+    }
+
+    #[test]
+    fn is_done_when_the_last_packet_has_arrived() {
+        let mut sender = flow(3);
+        let sent = send_all(&mut sender, Time::ZERO);
+        sender.handle_ack(Time::ZERO + RTT, 2, sent[2].transmission, false, 0);
+        assert!(!sender.is_done());
+        sender.handle_ack(Time::ZERO + RTT, 1, sent[1].transmission, false, 3);
+        assert!(sender.is_done());
+        assert_eq!(sender.deadline(), None);
+    }
+}
+
+#[cfg(test)]
+mod receiver_tests {
+    use super::*;
+
+    #[test]
+    fn packets_in_any_order_count_once() {
+        let mut receiver = Receiver::default();
+        let mut next = |packet| (receiver.take(packet), receiver.next());
+        assert_eq!(next(1), (true, 0));
+        assert_eq!(next(3), (true, 0));
+        assert_eq!(next(1), (false, 0));
+        assert_eq!(next(0), (true, 2));
+        assert_eq!(next(0), (false, 2));
+        assert_eq!(next(2), (true, 4));
+        assert_eq!(next(4), (true, 5));
+    }
+}
