@@ -22,7 +22,7 @@ TENANT = '[[tenant]]\nname = "{name}"\ntoken = "{token}"\n'
 
 #: One switch and its host.
 FABRIC = """secret = "0123456789abcdef"
-seat = "leaf"
+controller = "leaf"
 network = "{network}"
 port = {port}
 [graph]

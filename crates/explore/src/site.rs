@@ -1,7 +1,7 @@
 //! The connections of a world, and the machines before their first input.
 
 use tributary_control::routes::{Cabling, Routes};
-use tributary_control::trees::{Network, Tree};
+use tributary_control::trees::{Tree, TreePlanner};
 use tributary_proto::contract::config::{
     FabricPlan, HostConfig, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig, TimerConfig, TreePlace,
     WorkerPlace,
@@ -48,7 +48,7 @@ impl Site {
 
     fn plan_tree(&self) -> Result<Tree, BoundsError> {
         let names = (0..self.nodes() as u32).map(|node| self.name(NodeId(node))).collect();
-        let network = Network::new(self.cabling.clone(), names);
+        let network = TreePlanner::new(self.cabling.clone(), names);
         // The first spine, or the only switch.
         let top = self.cabling.switch(u32::from(self.bounds.leaves));
         network.tree(&self.members(), top).map_err(|error| BoundsError::Tree(error.to_string()))
@@ -141,7 +141,7 @@ impl Site {
     }
 
     fn host(&self, rank: Rank) -> Body {
-        let place = self.tree.as_ref().map(|tree| WorkerPlace { child: tree.places[rank.index()].child });
+        let place = self.tree.as_ref().map(|tree| WorkerPlace { child: tree.positions[rank.index()].child });
         let config = HostConfig {
             job: self.job(),
             rank,

@@ -5,7 +5,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use tributary_control::{Departed, Gone, ServerPlace, SwitchPlace};
+pub use tributary_control::levels::SwitchRanks;
+pub use tributary_control::servers::ServerAddr;
+pub use tributary_control::{Departed, Gone};
 use tributary_proto::contract::config::WorkerPlace;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::options::Options;
@@ -64,7 +66,7 @@ pub struct JoinAnswer {
     /// This worker's number at its switch: its rank, if all ranks have come to one switch.
     pub wid: ChildId,
     /// The switches that the job runs on, including this worker's.
-    pub switches: Vec<SwitchPlace>,
+    pub switches: Vec<SwitchRanks>,
     /// In a fabric of switches: where the members are.
     pub fabric: Option<FabricAnswer>,
 }
