@@ -1,5 +1,5 @@
-//! Switches in levels (SwitchML §7), as control planes see each other. A switch below joins with the ranks that have
-//! come to it, and the switch above answers for the whole tree. `docs/control.md` has the rules.
+//! Switches in levels (SwitchML §7), as control planes see each other. A child switch joins its parent with the ranks that
+//! have come to it, and the parent answers for the whole tree. `docs/control.md` has the rules.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,26 +8,26 @@ use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
 use tributary_proto::contract::time::Span;
 
-use crate::request::JoinRequest;
+use crate::admission::JoinRequest;
 
 /// A switch of a job's tree, and the ranks below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchPlace {
+pub struct SwitchRanks {
     /// The switch's control API, as its neighbours reach it.
     pub addr: SocketAddr,
     /// The ranks below it, ascending.
     pub ranks: Vec<u16>,
 }
 
-/// A switch below wants to be a member, for the ranks that have come to it.
+/// A child switch joins a job, for the ranks that have come to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchJoin {
     /// Drawn at random by each switch process when it starts.
     pub incarnation: u64,
-    /// The address of the switch above at which it asked. It takes packets from no other address.
-    pub asked_at: IpAddr,
+    /// The address of the parent at which it joined. It takes packets from no other address.
+    pub joined_at: IpAddr,
     /// Counts the joins of this process: an earlier join that comes late does not replace a later one.
-    pub question: u64,
+    pub sequence: u64,
     /// The source address of each shard's packets.
     pub shards: Vec<SocketAddr>,
     /// The most slots for which the switch has memory.
@@ -35,13 +35,13 @@ pub struct SwitchJoin {
     /// The ranks that have come to the switch, each with the time that it has waited already. If empty, the switch
     /// withdraws its join.
     pub ranks: Vec<(JoinRequest, Span)>,
-    /// The switches of its part of the tree, beginning with itself.
-    pub switches: Vec<SwitchPlace>,
+    /// The switches of its subtree, beginning with itself.
+    pub switches: Vec<SwitchRanks>,
 }
 
-/// The answer of the switch above, once all ranks have come and it has installed the job.
+/// The answer of the parent switch, once all ranks have come and it has installed the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ascent {
+pub struct ParentAnswer {
     /// The job's id, the same at all levels.
     pub job: JobId,
     /// The job's key, the same at all levels.
@@ -50,16 +50,16 @@ pub struct Ascent {
     pub slots: u16,
     /// Elements per packet.
     pub elements_per_packet: u16,
-    /// This switch's number among the children of the switch above.
+    /// This switch's number among the children of its parent.
     pub wid: ChildId,
-    /// The UDP address of each shard of the switch above.
+    /// The UDP address of each shard of the parent.
     pub shards: Vec<SocketAddr>,
     /// The UDP address of each worker of the whole job, by rank.
     pub workers: Vec<SocketAddr>,
     /// The addresses of the job's servers that are processes of their own, by number.
     pub servers: Vec<SocketAddr>,
     /// All switches of the tree.
-    pub switches: Vec<SwitchPlace>,
+    pub switches: Vec<SwitchRanks>,
 }
 
 /// A child of a switch: a worker, or a switch with all ranks below it.
@@ -69,12 +69,12 @@ pub struct Child {
     pub below: Below,
     /// The source address of its packets: one address for all shards, or one for each shard.
     pub addrs: Vec<SocketAddr>,
-    /// The address of this switch at which the child asked. It takes packets from no other address.
-    pub asked_at: IpAddr,
+    /// The address of this switch at which the child joined. It takes packets from no other address.
+    pub joined_at: IpAddr,
     /// The process of a switch.
     pub incarnation: Option<u64>,
-    /// The number of the switch's join that brought it here; 0 for a worker.
-    pub question: u64,
+    /// The number of the switch's join that counts; 0 for a worker.
+    pub sequence: u64,
     /// The control API of a switch.
     pub control: Option<SocketAddr>,
 }
@@ -86,45 +86,45 @@ impl Child {
     }
 }
 
-/// The way from an installed job to the switch above.
+/// How an installed job reaches the parent switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uplink {
-    /// This switch's number among the children of the switch above.
+    /// This switch's number among the children of its parent.
     pub wid: ChildId,
-    /// The UDP address of each shard of the switch above.
+    /// The UDP address of each shard of the parent.
     pub shards: Vec<SocketAddr>,
 }
 
-/// A switch below with its part of a job that forms.
-pub(crate) struct SwitchSeat {
-    pub asked_at: IpAddr,
-    pub question: u64,
+/// A child switch in a pending job.
+pub(crate) struct ChildSwitch {
+    pub joined_at: IpAddr,
+    pub sequence: u64,
     pub shards: Vec<SocketAddr>,
     pub most_slots: u16,
-    pub switches: Vec<SwitchPlace>,
+    pub switches: Vec<SwitchRanks>,
 }
 
 /// The children of a switch: workers and switches in the order of their lowest rank.
 pub(crate) fn children<'a>(
-    seats: impl Iterator<Item = (&'a JoinRequest, Option<u64>)>,
-    switches: &BTreeMap<u64, SwitchSeat>,
+    ranks: impl Iterator<Item = (&'a JoinRequest, Option<u64>)>,
+    switches: &BTreeMap<u64, ChildSwitch>,
 ) -> Vec<Child> {
     let mut children: Vec<Child> = Vec::new();
-    for (request, via) in seats {
+    for (request, via) in ranks {
         let rank = Rank(request.rank);
-        let there = children.iter_mut().find(|child| via.is_some() && child.incarnation == via);
-        if let Some(Child { below: Below::Switch(ranks), .. }) = there {
-            ranks.push(rank);
+        let known = children.iter_mut().find(|child| via.is_some() && child.incarnation == via);
+        if let Some(Child { below: Below::Switch(below), .. }) = known {
+            below.push(rank);
             continue;
         }
         let switch = via.and_then(|incarnation| switches.get(&incarnation));
         children.push(Child {
             below: if via.is_some() { Below::Switch(vec![rank]) } else { Below::Worker(rank) },
             addrs: switch.map_or_else(|| vec![request.addr], |switch| switch.shards.clone()),
-            asked_at: switch.map_or(request.asked_at, |switch| switch.asked_at),
+            joined_at: switch.map_or(request.joined_at, |switch| switch.joined_at),
             incarnation: via,
-            question: switch.map_or(0, |switch| switch.question),
-            control: switch.and_then(|switch| switch.switches.first()).map(|place| place.addr),
+            sequence: switch.map_or(0, |switch| switch.sequence),
+            control: switch.and_then(|switch| switch.switches.first()).map(|switch| switch.addr),
         });
     }
     children

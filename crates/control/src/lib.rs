@@ -1,59 +1,88 @@
 //! The control plane of a switch, as pure planning: which jobs may use the switch, with how much of its memory, and for
 //! how long.
 //!
-//! Start with [`Control`], the state machine of a switch's jobs. It owns no socket and no clock: a driver reports
-//! joins, leaves and signs of life together with the time, and carries out the [`Effect`]s. [`admission`] decides how
-//! many slots a job gets; [`config`] is the file that an operator writes. `docs/control.md` states every rule.
-//! [`fabric`] is the plan of several switches that work together, [`routes`] are the ways through a network of them,
-//! and [`trees`] plans which switch sums for which.
+//! [`Control`] is the state machine of a switch's jobs. It has neither socket nor clock: a driver reports joins, leaves and
+//! packets together with the time, and carries out the [`Effect`]s.
+//!
+//! ```
+//! use tributary_control::{Client, Control, Effect, JobName, JoinRequest, Limits};
+//! use tributary_proto::contract::ids::JobKey;
+//! use tributary_proto::contract::time::{Span, Time};
+//! use tributary_proto::protocols;
+//!
+//! // A switch with 64 MiB for jobs and one shard.
+//! let mut control = Control::new(Limits::new(64 << 20, 1));
+//! let name = JobName::new("train").unwrap();
+//! let protocol = protocols::named("switchml").unwrap();
+//!
+//! // Two ranks join. The first waits for the second.
+//! for rank in 0..2 {
+//!     let request = JoinRequest {
+//!         rank,
+//!         world_size: 2,
+//!         protocol,
+//!         slots: None,
+//!         suggested_slots: 100,
+//!         elements_per_packet: None,
+//!         max_elements_per_packet: 358,
+//!         trees: None,
+//!         addr: ([10, 0, 0, 1 + rank as u8], 5_000).into(),
+//!         joined_at: [10, 0, 0, 254].into(),
+//!         incarnation: rank.into(),
+//!         options: protocol.options.defaults(),
+//!         timeout: Span::from_millis(60_000),
+//!         client: Client::at([10, 0, 0, 1].into()),
+//!     };
+//!     assert!(control.poll_effect().is_none());
+//!     control.join(Time::ZERO, &name, request, JobKey(7));
+//! }
+//!
+//! // The job is installed with slots in a power of two; then both joins are answered.
+//! let Some(Effect::Install(plan)) = control.poll_effect() else { panic!("it is installed first") };
+//! assert_eq!((plan.slots, plan.workers.len()), (128, 2));
+//! control.installed(Time::ZERO, plan.config.job, Ok(()));
+//! assert!(matches!(control.poll_effect(), Some(Effect::Answer { admitted: Ok(_), .. })));
+//! ```
+//!
+//! | folder | what it has |
+//! |---|---|
+//! | [`machine`] | [`Control`]: what happens at each input |
+//! | [`admission`] | every rule that decides whether a job may run, and with how much memory |
+//! | [`membership`] | who belongs to a pending or running job, and how a loss is noticed |
+//! | [`levels`], [`servers`] | switches with a parent; servers that offer themselves to jobs |
+//! | [`effect`], [`report`] | what the driver carries out; what operators see |
+//! | [`config`], [`quantity`] | the files that operators write, and quantities as people write them |
+//! | [`fabric`], [`routes`], [`trees`] | several switches as one: their layout, the ways between them, and which switch sums for which |
+//!
+//! `docs/control.md` states every rule.
 #![forbid(unsafe_code)]
 
 pub mod admission;
-mod client;
 pub mod config;
-mod control;
+mod effect;
 pub mod fabric;
-mod forming;
-mod holding;
-mod levels;
-mod memory;
-mod name;
-mod network;
-pub mod option_text;
-mod plan;
+mod ip_network;
+pub mod levels;
+mod machine;
+mod membership;
+mod names;
 pub mod quantity;
-mod ranks;
-mod refusal;
-mod report;
-mod request;
+pub mod report;
 pub mod routes;
-mod running;
-mod servers;
-mod shared_memory;
-mod shares;
-mod tidings;
+pub mod servers;
 mod timers;
-pub mod tokens;
 pub mod trees;
-mod watch;
+mod wording;
 
-pub use admission::{Limits, Quota};
-pub use client::{Client, Share};
-pub use control::Control;
-pub use control::adopt::FoundJob;
-pub use holding::{Held, Holding, is_charged_by_tree};
-pub use levels::{Ascent, Child, SwitchJoin, SwitchPlace, Uplink};
-pub use memory::{JobShape, MAX_ELEMENTS_PER_PACKET};
-pub use name::{BadName, JobName};
-pub use network::{Network, NotANetwork};
-pub use plan::{Admitted, Effect, Plan, Ticket};
-pub use ranks::Ranks;
-pub use refusal::Refusal;
-pub use report::{AboveView, JobServerView, JobView, MemberState, MemberView, OfferView, Phase, SwitchView};
-pub use request::JoinRequest;
-pub use servers::{JobServer, ServerOffer, ServerPlace, Servers};
-pub use shared_memory::{SharedMemory, TooMuchToShare};
-pub use shares::{divide, is_worth_growing};
-pub use tidings::{End, Tiding};
+pub use admission::{ClientLimits, JobShape, JoinRequest, Limits, Quota, Refusal};
+pub use effect::{Admitted, Effect, Plan, Ticket};
+pub use ip_network::{BadNetwork, IpNetwork};
+pub use machine::{AdoptedJob, Control};
+pub use membership::MemberState;
+pub use membership::departures::{Departed, Gone};
+pub use membership::job_events::{End, JobEvent};
+pub use membership::watch::{ProbeResult, ProbeTarget};
+pub use names::{BadName, Client, JobName};
+pub use report::{JobView, Phase};
 pub use timers::Timers;
-pub use watch::{Departed, Gone, Suspect, Testimony};
+pub use wording::Ranks;

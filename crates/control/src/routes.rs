@@ -191,8 +191,8 @@ fn attachments(cabling: &Cabling, ports: &[Vec<Port>]) -> Vec<(u32, u16)> {
     let mut attachment = vec![(u32::MAX, 0); cabling.hosts as usize];
     for switch in 0..cabling.switches {
         for (number, port) in ports[cabling.switch(switch).index()].iter().enumerate() {
-            if let Some(place) = attachment.get_mut(port.to.index()) {
-                *place = (switch, number as u16);
+            if let Some(attachment) = attachment.get_mut(port.to.index()) {
+                *attachment = (switch, number as u16);
             }
         }
     }
@@ -203,7 +203,7 @@ fn attachments(cabling: &Cabling, ports: &[Vec<Port>]) -> Vec<(u32, u16)> {
 mod tests {
     use super::*;
 
-    /// Hosts 0 and 1 on switch 0, host 2 on switch 1; switches 2 and 3 above both.
+    /// Hosts 0 and 1 on switch 0, host 2 on switch 1; switches 2 and 3 connect both.
     fn leaf_spine() -> Cabling {
         let cable = |a, b| (NodeId(a), NodeId(b));
         let cables = vec![cable(0, 3), cable(1, 3), cable(2, 4), cable(3, 5), cable(3, 6), cable(4, 5), cable(4, 6)];

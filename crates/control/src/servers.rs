@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use crate::client::Client;
+use crate::names::Client;
 
 /// A process that offers itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct ServerOffer {
 pub struct JobServer {
     /// The address where the server receives packets, and from which it sends them.
     pub addr: SocketAddr,
-    /// The server's process; `None` if only the switch above knows it.
+    /// The server's process; `None` if only the parent switch knows it.
     pub incarnation: Option<u64>,
 }
 
@@ -51,9 +51,9 @@ impl Servers {
     }
 }
 
-/// A server of a job that is gone.
+/// A server of a job, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ServerPlace {
+pub struct ServerAddr {
     /// The server's number in the job.
     pub server: u16,
     /// The server's address.

@@ -1,4 +1,4 @@
-//! How long a switch waits for members that are silent, and for what else may come late.
+//! How long a switch waits for silent members, and for what else may come late.
 
 use tributary_proto::contract::time::Span;
 
@@ -21,36 +21,35 @@ impl Timers {
     /// The period of signs of life, which members and switches of one version share.
     pub const KEEPALIVE: Span = Span::from_millis(500);
 
-    /// The silence of a member after which another process that claims its rank is believed.
-    pub fn succession(&self) -> Span {
+    /// The silence of a member after which another process may take over its rank.
+    pub fn takeover_silence(&self) -> Span {
         self.keepalive.times(3)
     }
 
     /// The silence after which a member whose connection is closed is lost. Both are hints, so less of each is needed.
-    pub fn bereavement(&self) -> Span {
+    pub fn closed_silence(&self) -> Span {
         self.keepalive.times(2)
     }
 
-    /// The same silence, if the member's host says that its socket is gone. Packets that it sent last may still be in
-    /// queues.
-    pub fn confirmation(&self) -> Span {
+    /// The same silence, if the member's host says that its socket is gone. Its last packets may still be in queues.
+    pub fn confirmed_silence(&self) -> Span {
         Span(self.keepalive.0 / 5)
     }
 
     /// The time that a dying process takes to close all its sockets, from the first to the last.
-    pub fn parting(&self) -> Span {
+    pub fn socket_teardown(&self) -> Span {
         Span(self.keepalive.0 / 25)
     }
 
-    /// How long a member counts as alive after its host has said that its socket is there. Hosts answer such questions
+    /// How long a member counts as alive after its host has said that its socket is there. Hosts answer such probes
     /// about once a second.
-    pub fn alibi(&self) -> Span {
+    pub fn probe_validity(&self) -> Span {
         self.keepalive.times(6)
     }
 
     /// The silence after which a member whose connection is closed is lost while the switch that it is connected to cannot
     /// be reached: time to start that switch again.
-    pub fn cut_off(&self) -> Span {
+    pub fn unreachable_silence(&self) -> Span {
         self.keepalive.times(3)
     }
 }

@@ -1,7 +1,8 @@
 //! Ranks behind a switch of a fabric that cannot be reached: what is the switch's death, and what is theirs.
 
 use crate::harness::{MIB, World, secs};
-use tributary_control::{Departed, Gone, Plan, SwitchPlace};
+use tributary_control::levels::SwitchRanks;
+use tributary_control::{Departed, Gone, Plan};
 use tributary_proto::contract::ids::ChildId;
 
 /// Four ranks, of which 2 and 3 are behind the leaf.
@@ -15,13 +16,13 @@ fn world() -> (World, std::sync::Arc<Plan>) {
     (world, plan)
 }
 
-fn leaf() -> SwitchPlace {
-    SwitchPlace { addr: "10.77.128.2:17777".parse().unwrap(), ranks: vec![2, 3] }
+fn leaf() -> SwitchRanks {
+    SwitchRanks { addr: "10.77.128.2:17777".parse().unwrap(), ranks: vec![2, 3] }
 }
 
 /// Nobody is heard through the leaf, and it is not reached either, for so long.
 fn absent(world: &mut World, plan: &Plan, seconds: f64) {
-    world.control.absent(world.now, plan.config.job, &[leaf()]);
+    world.control.unreachable(world.now, plan.config.job, &[leaf()]);
     world.pass(secs(seconds), &[(plan, &[0, 1])]);
 }
 
@@ -71,7 +72,7 @@ fn a_switch_that_comes_back_costs_nobody() {
     let (mut world, plan) = world();
     [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));
     absent(&mut world, &plan, 1.4);
-    world.control.absent(world.now, plan.config.job, &[]);
+    world.control.unreachable(world.now, plan.config.job, &[]);
     world.pass(secs(0.9), &[(&plan, &[0, 1])]);
     assert_eq!(
         world.control.gone(plan.config.job),
@@ -90,7 +91,7 @@ fn a_rank_that_died_while_its_switch_was_gone_is_lost_soon_after() {
     let (mut world, plan) = world();
     [2, 3].iter().for_each(|&rank| close(&mut world, &plan, rank));
     absent(&mut world, &plan, 1.0);
-    world.control.absent(world.now, plan.config.job, &[]);
+    world.control.unreachable(world.now, plan.config.job, &[]);
     world.pass(secs(1.1), &[(&plan, &[0, 1, 2])]);
     let gone = world.control.gone(plan.config.job).unwrap();
     assert_eq!((gone.members, gone.switches), (vec![Gone { rank: 3, left: false }], Vec::new()));

@@ -9,12 +9,16 @@ use tributary_proto::protocols;
 
 /// Bytes that the machines of all shards hold.
 fn held(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
-    let JobShape { protocol, slots, elements_per_packet, world, shards, .. } = *shape;
+    let JobShape { protocol, slots, elements_per_packet, world_size, shards, .. } = *shape;
     let job = JobConfig {
         job: JobId(1),
         key: JobKey(1),
         protocol: protocol.code,
+<<<<<<< HEAD
         world_size: world,
+=======
+        world: world_size,
+>>>>>>> main
         slots,
         elements_per_packet,
         trees: shards,
@@ -40,13 +44,13 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
     for protocol in protocols::ALL {
         for (slots, shards) in [(8, 1), (8, 8), (64, 2), (512, 1), (1_024, 4)] {
             for elements_per_packet in [1, 64, 360, 2_232] {
-                for world in [1, 2, 8, 64, 65, 1_023] {
-                    let (children, neighbours) = (world, 0);
+                for world_size in [1, 2, 8, 64, 65, 1_023] {
+                    let (children, neighbours) = (world_size, 0);
                     let shape = JobShape {
                         protocol,
                         slots,
                         elements_per_packet,
-                        world,
+                        world_size,
                         children,
                         neighbours,
                         shards,
@@ -54,12 +58,12 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
                         servers: 0,
                         options: protocol.options.defaults(),
                     };
-                    let (held, charged) = (held(&shape, &Below::workers(world), None), shape.bytes());
+                    let (held, charged) = (held(&shape, &Below::workers(world_size), None), shape.bytes());
                     assert!(held <= charged, "{shape:?}: {held} of {charged}");
                     if protocol.placement == Placement::Trees
                         && elements_per_packet >= 360
                         && slots >= 64
-                        && world <= 64
+                        && world_size <= 64
                     {
                         assert!(charged <= held + held / 4, "{shape:?}: {held} of {charged}");
                     }
@@ -72,8 +76,8 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
 #[test]
 fn switches_below_and_above_are_charged_too() {
     let parent = Some(Parent { port: PortId(2_000), child: ChildId(0) });
-    for (world, racks) in [(4, 2), (16, 2), (1_023, 31), (1_000, 1_000)] {
-        let rack = |rack| (0..world).filter(|rank| rank % racks == rack).map(Rank).collect();
+    for (world_size, racks) in [(4, 2), (16, 2), (1_023, 31), (1_000, 1_000)] {
+        let rack = |rack| (0..world_size).filter(|rank| rank % racks == rack).map(Rank).collect();
         let below: Vec<Below> = (0..racks).map(|number| Below::Switch(rack(number))).collect();
         let (protocol, slots, elements_per_packet) = (protocols::named("switchml").unwrap(), 64, 360);
         let (children, neighbours) = (racks, racks + 1);
@@ -81,7 +85,7 @@ fn switches_below_and_above_are_charged_too() {
             protocol,
             slots,
             elements_per_packet,
-            world,
+            world_size,
             children,
             neighbours,
             shards: 2,

@@ -1,7 +1,7 @@
 //! What one client may take of a switch, and whose a job's name is.
 
 use crate::harness::{MIB, World, request};
-use tributary_control::{Client, JoinRequest, Limits, Share};
+use tributary_control::{Client, ClientLimits, JoinRequest, Limits};
 
 fn tenant(name: &str) -> Client {
     Client::Tenant(name.into())
@@ -17,15 +17,15 @@ fn of(client: Client, request: JoinRequest) -> JoinRequest {
 
 #[test]
 fn jobs_that_one_client_lets_form_leave_room_for_those_of_others() {
-    let share = Share { jobs: Some(3), ..Share::default() };
-    let mut world = World::with(Limits { share, max_jobs: 8, ..Limits::new(64 * MIB, 2) });
+    let share = ClientLimits { jobs: Some(3), ..ClientLimits::default() };
+    let mut world = World::with(Limits { each_client: share, max_jobs: 8, ..Limits::new(64 * MIB, 2) });
     for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
         let ticket = world.join(name, of(host(1), request(0, 2, number as u64)));
         assert!(world.waits(ticket));
     }
     let fourth = world.join("d", of(host(1), request(0, 2, 9)));
     let (code, sentence) = world.refusal(fourth);
-    assert_eq!(code, "over_share");
+    assert_eq!(code, "over_client_limit");
     assert!(sentence.contains("10.0.0.1") && sentence.contains("3 jobs at a time"), "{sentence}");
     // Another host may, also in a job of the first.
     let own = world.join("d", of(host(2), request(0, 1, 11)));
@@ -36,8 +36,8 @@ fn jobs_that_one_client_lets_form_leave_room_for_those_of_others() {
 
 #[test]
 fn a_client_s_memory_is_bounded_over_all_its_jobs_whatever_their_names() {
-    let share = Share { memory_bytes: Some(MIB), ..Share::default() };
-    let mut world = World::with(Limits { share, ..Limits::new(4 * MIB, 2) });
+    let share = ClientLimits { memory_bytes: Some(MIB), ..ClientLimits::default() };
+    let mut world = World::with(Limits { each_client: share, ..Limits::new(4 * MIB, 2) });
     let wish = |client, incarnation| JoinRequest { slots: Some(8_192), ..of(client, request(0, 1, incarnation)) };
     for (name, incarnation) in [("a", 1), ("b", 2), ("c", 3)] {
         world.join(name, wish(host(1), incarnation));

@@ -2,7 +2,8 @@
 //! job's ranks hear then, they are told at once. And what other jobs on the switch notice: nothing.
 
 use crate::harness::{MIB, World, request, secs};
-use tributary_control::{Client, Gone, JoinRequest, MemberState, Phase, ServerOffer};
+use tributary_control::servers::ServerOffer;
+use tributary_control::{Client, Gone, JoinRequest, MemberState, Phase};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Span;
@@ -86,7 +87,7 @@ fn a_server_that_is_killed_is_known_by_number_and_address_in_little_more_than_a_
         let places: Vec<_> = gone.servers.iter().map(|place| (place.server, place.addr)).collect();
         assert_eq!(places, [(1, server(2).addr)], "{protocol}");
         assert!(gone.members.is_empty() && phase(&world, "doomed") == Phase::Failed, "{protocol}");
-        let states: Vec<MemberState> = world.control.offers().into_iter().map(|offer| offer.state).collect();
+        let states: Vec<MemberState> = world.control.server_views().into_iter().map(|offer| offer.state).collect();
         assert_eq!(states, [MemberState::Present, MemberState::Lost], "{protocol}");
     }
 }

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::harness::{MIB, World, found, request, secs};
-use tributary_control::{
-    Client, FoundJob, JoinRequest, Limits, MemberState, Phase, Plan, Refusal, ServerOffer, ServerPlace, Servers,
-};
+use tributary_control::servers::{ServerAddr, ServerOffer, Servers};
+use tributary_control::{AdoptedJob, Client, JoinRequest, Limits, MemberState, Phase, Plan, Refusal};
 use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
@@ -49,7 +48,7 @@ fn servers_on_offer_are_given_a_job_and_its_window_is_no_ones_part() {
         assert_eq!(world.control.served_by(offer(2, 1).incarnation)[0].1, ServerId(1));
         world.control.retire(world.now, offer(2, 1).incarnation);
         let gone = world.control.gone(plan.config.job).unwrap().servers;
-        assert_eq!(gone, [ServerPlace { server: 1, addr: offer(2, 1).addr }], "{protocol}");
+        assert_eq!(gone, [ServerAddr { server: 1, addr: offer(2, 1).addr }], "{protocol}");
     }
 }
 
@@ -66,7 +65,7 @@ fn a_host_of_a_fabric_has_one_server_and_the_next_comes_when_it_has_ended() {
     assert_eq!(world.control.offer(world.now, second.clone()), Err(Refusal::HostServes { at: first.addr }));
     world.pass(secs(0.2), &[]);
     world.control.offer(world.now, second.clone()).unwrap();
-    let present: Vec<SocketAddr> = world.control.offers().iter().map(|offer| offer.addr).collect();
+    let present: Vec<SocketAddr> = world.control.server_views().iter().map(|offer| offer.addr).collect();
     assert_eq!(present, [second.addr, offer(2, 2).addr]);
     // Beside a switch that stands alone as many may be on a host as like.
     let mut star = World::new(MIB);
@@ -82,7 +81,7 @@ fn a_control_plane_that_was_started_anew_knows_a_jobs_servers_and_waits_a_lease_
         let plan = start(&mut before, protocol, "a");
         let mut world = fabric();
         let servers = plan.servers.dedicated().to_vec();
-        world.control.adopt(world.now, FoundJob { servers, ..found(&plan) });
+        world.control.adopt(world.now, AdoptedJob { servers, ..found(&plan) });
         world.installed.insert(plan.config.job, plan.clone());
         let id = plan.config.job;
         assert!(world.control.gone(id).unwrap().is_empty());
@@ -100,10 +99,10 @@ fn a_control_plane_that_was_started_anew_knows_a_jobs_servers_and_waits_a_lease_
             world.control.offer(world.now, offer(2, 1)).unwrap();
         }
         let gone = world.control.gone(id).unwrap().servers;
-        assert_eq!(gone, [ServerPlace { server: 0, addr: offer(1, 1).addr }], "{protocol}");
+        assert_eq!(gone, [ServerAddr { server: 0, addr: offer(1, 1).addr }], "{protocol}");
         let phases: Vec<Phase> = world.phases().into_iter().map(|(_, phase)| phase).collect();
         assert_eq!(phases, [Phase::Failed, Phase::Running], "{protocol}");
-        let states: Vec<MemberState> = world.control.offers().iter().map(|offer| offer.state).collect();
+        let states: Vec<MemberState> = world.control.server_views().iter().map(|offer| offer.state).collect();
         assert_eq!(states, [MemberState::Lost, MemberState::Present], "{protocol}");
     }
 }

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::harness::{MIB, World, request};
+use tributary_control::admission::{TreeCharge, is_charged_by_tree};
 use tributary_control::fabric::{FabricFile, FabricLayout};
-use tributary_control::trees::{Network, Tree};
-use tributary_control::{Client, Holding, JobShape, JoinRequest, Limits, is_charged_by_tree};
+use tributary_control::trees::{Tree, TreePlanner};
+use tributary_control::{Client, JobShape, JoinRequest, Limits};
 use tributary_proto::contract::config::{JobConfig, Parent, SwitchConfig};
 use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, TreeId};
 use tributary_proto::contract::values::Values;
 use tributary_proto::protocols;
 
-fn seat(memory_bytes: u64) -> World {
+fn controller(memory_bytes: u64) -> World {
     World::with(Limits { planned_trees: Some(2), ..Limits::new(memory_bytes, 1) })
 }
 
@@ -25,22 +26,22 @@ fn start(world: &mut World, job: &str, incarnation: u64) -> JobId {
     world.answer(ticket).unwrap().config.job
 }
 
-fn at(switch: u32, bytes: u64) -> Holding {
-    Holding { slots: 64, bytes: BTreeMap::from([(NodeId(switch), bytes)]) }
+fn at(switch: u32, bytes: u64) -> TreeCharge {
+    TreeCharge { slots: 64, bytes: BTreeMap::from([(NodeId(switch), bytes)]) }
 }
 
 #[test]
 fn jobs_over_different_switches_do_not_crowd_each_other() {
-    let mut world = seat(2 * MIB);
+    let mut world = controller(2 * MIB);
     for number in 0..8 {
         // One switch alone would have refused the second.
         let id = start(&mut world, &format!("job{number}"), u64::from(number));
-        world.control.placed(id, at(number, MIB));
+        world.control.trees_planned(id, at(number, MIB));
         assert_eq!(world.control.memory_used(), MIB, "the fullest switch");
         assert_eq!(world.control.jobs().last().map(|job| (job.slots, job.memory_bytes)), Some((64, MIB)));
     }
     let ninth = start(&mut world, "ninth", 9);
-    world.control.placed(ninth, at(3, MIB / 2));
+    world.control.trees_planned(ninth, at(3, MIB / 2));
     assert_eq!(world.control.memory_used(), 3 * MIB / 2);
 }
 
@@ -49,10 +50,10 @@ fn jobs_that_divide_the_memory_divide_what_the_fullest_switch_has_left() {
     let dividing = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).unwrap();
     assert!(!is_charged_by_tree(dividing));
     let divide = |held: &[(u32, u64)]| {
-        let mut world = seat(2 * MIB);
+        let mut world = controller(2 * MIB);
         for (number, &(switch, bytes)) in held.iter().enumerate() {
             let id = start(&mut world, &format!("job{number}"), number as u64);
-            world.control.placed(id, at(switch, bytes));
+            world.control.trees_planned(id, at(switch, bytes));
         }
         let options = dividing.options.defaults();
         let ticket = world.join("divides", JoinRequest { protocol: dividing, options, slots: Some(4_096), ..wish(99) });
@@ -67,23 +68,22 @@ fn jobs_that_divide_the_memory_divide_what_the_fullest_switch_has_left() {
 
 #[test]
 fn what_a_job_held_is_free_when_it_ends() {
-    let mut world = seat(MIB);
+    let mut world = controller(MIB);
     let ticket = world.join("first", wish(1));
     let plan = world.answer(ticket).unwrap();
-    world.control.placed(plan.config.job, at(0, MIB));
+    world.control.trees_planned(plan.config.job, at(0, MIB));
     world.leave(&plan, 0);
     assert_eq!(world.control.memory_used(), 0);
-    // A holding that comes too late is of no job.
-    world.control.placed(plan.config.job, at(0, MIB));
+    // A charge that comes too late belongs to no job.
+    world.control.trees_planned(plan.config.job, at(0, MIB));
     assert_eq!(world.control.memory_used(), 0);
 }
 
-fn fabric() -> (FabricLayout, Network) {
+fn fabric() -> (FabricLayout, TreePlanner) {
     let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 3\nspines = 2\nhosts_per_leaf = 4\n";
     let fabric = FabricFile::parse(text).unwrap();
-    let names = fabric.nodes.iter().map(|node| node.name.clone()).collect();
-    let network = Network::new(fabric.cabling.clone(), names);
-    (fabric, network)
+    let planner = fabric.planner(&[]);
+    (fabric, planner)
 }
 
 /// What the machines of a job's trees at one switch really take.
@@ -92,7 +92,11 @@ fn taken(shape: &JobShape, trees: &[Tree], switch: NodeId) -> u64 {
         job: JobId(1),
         key: JobKey(1),
         protocol: shape.protocol.code,
+<<<<<<< HEAD
         world_size: shape.world,
+=======
+        world: shape.world_size,
+>>>>>>> main
         slots: shape.slots,
         elements_per_packet: shape.elements_per_packet,
         trees: trees.len() as u16,
@@ -100,14 +104,14 @@ fn taken(shape: &JobShape, trees: &[Tree], switch: NodeId) -> u64 {
         options: shape.options.clone(),
     };
     let machine = |(number, tree): (usize, &Tree)| {
-        let place = tree.switch(switch)?;
+        let switch = tree.switch(switch)?;
         let config = SwitchConfig {
             job: job.clone(),
             tree: TreeId(number as u16),
-            members: (0..place.children.len() as u16).map(PortId).collect(),
-            below: place.children.iter().map(|child| child.below.clone()).collect(),
+            members: (0..switch.children.len() as u16).map(PortId).collect(),
+            below: switch.children.iter().map(|child| child.below.clone()).collect(),
             group: GroupId(1),
-            parent: place.parent.map(|parent| Parent { port: PortId(99), child: parent.child }),
+            parent: switch.parent.map(|parent| Parent { port: PortId(99), child: parent.child }),
         };
         Some(shape.protocol.switch(Values::Elements, &config)?.memory_bytes() as u64)
     };
@@ -129,7 +133,7 @@ fn every_switch_is_charged_at_least_what_its_own_machines_take_and_others_nothin
                     protocol,
                     slots: 256,
                     elements_per_packet: 352,
-                    world: hosts.len() as u16,
+                    world_size: hosts.len() as u16,
                     children: hosts.len() as u16,
                     neighbours: 0,
                     shards: 1,
@@ -137,9 +141,9 @@ fn every_switch_is_charged_at_least_what_its_own_machines_take_and_others_nothin
                     servers: 0,
                     options: protocol.options.defaults(),
                 };
-                let holding = shape.holding(&trees);
+                let charge = shape.tree_charge(&trees);
                 for switch in fabric.switches() {
-                    let (taken, charged) = (taken(&shape, &trees, switch), holding.bytes.get(&switch).copied());
+                    let (taken, charged) = (taken(&shape, &trees, switch), charge.bytes.get(&switch).copied());
                     let is_part = trees.iter().any(|tree| tree.switch(switch).is_some());
                     assert_eq!(charged.is_some(), is_part, "{protocol} at {}", fabric.name(switch));
                     let charged = charged.unwrap_or(0);

@@ -1,23 +1,23 @@
 //! What operators are told of a switch's jobs as it happens: each thing once, and how a job has ended.
 
 use crate::harness::{MIB, World, secs};
-use tributary_control::{End, Tiding};
+use tributary_control::{End, JobEvent};
 
 /// All that is new, in short.
 fn told(world: &mut World) -> Vec<String> {
-    std::iter::from_fn(|| world.control.poll_tiding()).map(|tiding| in_short(&tiding)).collect()
+    std::iter::from_fn(|| world.control.poll_event()).map(|tiding| in_short(&tiding)).collect()
 }
 
-fn in_short(tiding: &Tiding) -> String {
+fn in_short(tiding: &JobEvent) -> String {
     match tiding {
-        Tiding::Formed(plan) => format!("{} formed", plan.name),
-        Tiding::Adopted(plan) => format!("{} adopted", plan.name),
-        Tiding::Lost { plan, lost } => {
+        JobEvent::Formed(plan) => format!("{} formed", plan.name),
+        JobEvent::Adopted(plan) => format!("{} adopted", plan.name),
+        JobEvent::Lost { plan, lost } => {
             let ranks: Vec<u16> = lost.members.iter().map(|gone| gone.rank).collect();
             format!("{} lost {ranks:?}", plan.name)
         }
-        Tiding::Back { plan, ranks } => format!("{} back {ranks:?}", plan.name),
-        Tiding::Ended { plan, end } => format!("{} ended: {}", plan.name, end.name()),
+        JobEvent::Back { plan, ranks } => format!("{} back {ranks:?}", plan.name),
+        JobEvent::Ended { plan, end } => format!("{} ended: {}", plan.name, end.name()),
     }
 }
 

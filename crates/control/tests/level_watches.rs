@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::harness::{MIB, name, request, secs};
-use tributary_control::{
-    Ascent, Control, Departed, Effect, Gone, JobName, Limits, Phase, Plan, Refusal, SwitchJoin, SwitchPlace, Ticket,
-};
+use tributary_control::levels::{ParentAnswer, SwitchJoin, SwitchRanks};
+use tributary_control::{Control, Departed, Effect, Gone, JobName, Limits, Phase, Plan, Refusal, Ticket};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::{Span, Time};
 
@@ -23,8 +22,8 @@ fn members(gone: &[Gone]) -> Departed {
     Departed { members: gone.to_vec(), switches: Vec::new(), servers: Vec::new() }
 }
 
-fn place(last: u8, ranks: &[u16]) -> SwitchPlace {
-    SwitchPlace { addr: format!("10.9.0.{last}:17777").parse().unwrap(), ranks: ranks.to_vec() }
+fn place(last: u8, ranks: &[u16]) -> SwitchRanks {
+    SwitchRanks { addr: format!("10.9.0.{last}:17777").parse().unwrap(), ranks: ranks.to_vec() }
 }
 
 fn installed(control: &mut Control, now: Time) -> Vec<(Ticket, Arc<Plan>)> {
@@ -46,8 +45,8 @@ fn top() -> (Control, Arc<Plan>) {
         let own = place(rack as u8 + 1, ranks);
         let join = SwitchJoin {
             incarnation: 1_000 + rack as u64,
-            asked_at: "10.9.0.9".parse().unwrap(),
-            question: 1,
+            joined_at: "10.9.0.9".parse().unwrap(),
+            sequence: 1,
             shards: vec![own.addr],
             most_slots: 64,
             ranks: ranks.iter().map(|&rank| (request(rank, 4, 1), Span::ZERO)).collect(),
@@ -62,15 +61,15 @@ fn top() -> (Control, Arc<Plan>) {
 
 /// A switch below another one, with ranks 0 and 2 of four.
 fn below() -> (Control, Arc<Plan>) {
-    let mut control = Control::below_another(Limits::new(64 * MIB, 1));
+    let mut control = Control::with_parent(Limits::new(64 * MIB, 1));
     for rank in [0, 2] {
         control.join(Time::ZERO, &name("job"), request(rank, 4, 1), JobKey(1));
     }
-    let question = std::iter::from_fn(|| control.poll_effect()).find_map(|effect| match effect {
-        Effect::Ascend { question, ranks, .. } if ranks.len() == 2 => Some(question),
+    let sequence = std::iter::from_fn(|| control.poll_effect()).find_map(|effect| match effect {
+        Effect::JoinParent { sequence, ranks, .. } if ranks.len() == 2 => Some(sequence),
         _ => None,
     });
-    let ascent = Ascent {
+    let ascent = ParentAnswer {
         job: ID,
         key: JobKey(7),
         slots: 64,
@@ -81,7 +80,7 @@ fn below() -> (Control, Arc<Plan>) {
         servers: Vec::new(),
         switches: vec![place(9, &[0, 1, 2, 3]), place(1, &[0, 2]), place(2, &[1, 3])],
     };
-    control.ascended(Time::ZERO, &name("job"), question.unwrap(), Ok(ascent));
+    control.parent_answered(Time::ZERO, &name("job"), sequence.unwrap(), Ok(ascent));
     let plan = installed(&mut control, Time::ZERO).remove(0).1;
     for rank in [0, 2] {
         control.watch(&plan.name, ID, rank, JobKey(7)).unwrap();
@@ -90,7 +89,7 @@ fn below() -> (Control, Arc<Plan>) {
 }
 
 fn say(control: &mut Control, plan: &Plan, wid: u16, said: Departed) {
-    control.watch_from_below(&plan.name, plan.config.job, ChildId(wid), plan.config.key, said).unwrap();
+    control.watch_from_child(&plan.name, plan.config.job, ChildId(wid), plan.config.key, said).unwrap();
 }
 
 /// Lets time pass while these children and, if there is one, the switch above are heard.
@@ -98,9 +97,9 @@ fn pass(control: &mut Control, from: Time, span: Span, alive: &[u16], above: boo
     let (mut now, end) = (from, from + span);
     while now < end {
         now += Span::from_millis(100);
-        alive.iter().for_each(|&wid| control.heard(ID, ChildId(wid), now));
+        alive.iter().for_each(|&wid| control.member_seen(ID, ChildId(wid), now));
         if above {
-            control.heard_above(ID, now);
+            control.parent_seen(ID, now);
         }
         control.handle_timeout(now);
     }
@@ -135,9 +134,9 @@ fn a_switch_below_speaks_for_its_own_ranks_alone() {
     say(&mut top, &plan, 1, said);
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[lost(3)])));
     let key = plan.config.key;
-    let nobody = top.watch_from_below(&plan.name, ID, ChildId(2), key, Departed::default());
+    let nobody = top.watch_from_child(&plan.name, ID, ChildId(2), key, Departed::default());
     assert!(matches!(nobody, Err(Refusal::BadRank { .. })), "{nobody:?}");
-    let stranger = top.watch_from_below(&plan.name, ID, ChildId(1), JobKey(0), members(&[lost(1)]));
+    let stranger = top.watch_from_child(&plan.name, ID, ChildId(1), JobKey(0), members(&[lost(1)]));
     assert!(matches!(stranger, Err(Refusal::WrongKey { .. })), "{stranger:?}");
 }
 
@@ -165,7 +164,7 @@ fn a_switch_that_ends_its_part_because_of_a_lost_rank_is_not_lost_itself() {
 #[test]
 fn a_switch_tells_upwards_what_is_below_it_and_its_members_everything() {
     let (mut rack, _) = below();
-    rack.told_above(ID, members(&[lost(3)]));
+    rack.parent_reports(ID, members(&[lost(3)]));
     assert_eq!(rack.gone(ID), Some(members(&[lost(3)])));
     assert_eq!(rack.gone_below(ID), Some(Departed::default()));
     let now = pass(&mut rack, Time::ZERO, secs(2.0), &[0, 1], true);
@@ -173,7 +172,7 @@ fn a_switch_tells_upwards_what_is_below_it_and_its_members_everything() {
     pass(&mut rack, now, secs(1.1), &[0], true);
     assert_eq!(rack.gone(ID), Some(members(&[lost(2), lost(3)])));
     assert_eq!(rack.gone_below(ID), Some(members(&[lost(2)])));
-    let (plan, number) = rack.watches_above().next().map(|(plan, number)| (plan.name.clone(), number)).unwrap();
+    let (plan, number) = rack.jobs_at_parent().next().map(|(plan, number)| (plan.name.clone(), number)).unwrap();
     assert_eq!((plan, Some(number)), (JobName::new("job").unwrap(), rack.departures(ID)));
 }
 
@@ -181,13 +180,13 @@ fn a_switch_tells_upwards_what_is_below_it_and_its_members_everything() {
 fn the_switch_above_is_lost_when_it_is_silent_and_nothing_listens_there() {
     let (mut rack, _) = below();
     let now = pass(&mut rack, Time::ZERO, secs(2.0), &[0, 1], true);
-    rack.watching_above(now, ID, false);
+    rack.watch_at_parent(now, ID, false);
     let now = pass(&mut rack, now, secs(5.0), &[0, 1], true);
     assert_eq!(rack.gone(ID), Some(Departed::default()), "its packets come: a firewall, perhaps");
-    rack.watching_above(now, ID, true);
+    rack.watch_at_parent(now, ID, true);
     let now = pass(&mut rack, now, secs(5.0), &[0, 1], false);
     assert_eq!(rack.gone(ID), Some(Departed::default()), "the connection stands");
-    rack.watching_above(now, ID, false);
+    rack.watch_at_parent(now, ID, false);
     let now = pass(&mut rack, now, secs(1.1), &[0, 1], false);
     let gone = Departed { members: Vec::new(), switches: vec![place(9, &[])], servers: Vec::new() };
     assert_eq!(rack.gone(ID), Some(gone));
@@ -201,6 +200,6 @@ fn the_switch_above_is_lost_when_it_is_silent_and_nothing_listens_there() {
 #[test]
 fn a_switch_above_that_does_not_know_the_job_is_lost_at_once() {
     let (mut rack, _) = below();
-    rack.forgotten_above(Time::ZERO, ID);
+    rack.gone_at_parent(Time::ZERO, ID);
     assert_eq!(rack.gone(ID).unwrap().switches, [place(9, &[])]);
 }

@@ -2,7 +2,8 @@
 
 use crate::harness::{MIB, name, request, secs};
 use crate::racks::{RACKS, Tree, incarnation};
-use tributary_control::{Control, Effect, JoinRequest, Limits, Phase, SwitchJoin};
+use tributary_control::levels::SwitchJoin;
+use tributary_control::{Control, Effect, JoinRequest, Limits, Phase};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::time::Time;
 use tributary_proto::protocols;
@@ -109,14 +110,14 @@ fn a_process_that_goes_away_while_it_waits_is_missed_above_too() {
 
 #[test]
 fn the_switch_above_that_never_answers_is_blamed() {
-    let mut rack = Control::below_another(Limits::new(64 * MIB, 1));
+    let mut rack = Control::with_parent(Limits::new(64 * MIB, 1));
     let ticket = rack.join(Time::ZERO, &name("job"), request(0, 2, 1), JobKey(1));
     rack.handle_timeout(Time::ZERO + secs(32.1));
     let answer = std::iter::from_fn(|| rack.poll_effect()).find_map(|effect| match effect {
         Effect::Answer { ticket: of, admitted } if of == ticket => Some(admitted),
         _ => None,
     });
-    assert_eq!(answer.unwrap().unwrap_err().code(), "above_silent");
+    assert_eq!(answer.unwrap().unwrap_err().code(), "parent_silent");
 }
 
 #[test]

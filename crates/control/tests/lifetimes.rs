@@ -81,13 +81,13 @@ fn a_second_process_for_a_live_rank_is_refused_and_the_job_undisturbed() {
     let plan = world.start("a", 3, 1);
     world.pass(secs(5.0), &[(&plan, &ALL)]);
     let second = world.join("a", request(1, 3, 2));
-    assert!(world.control.awaits_signs(), "it hangs on a sign of life of rank 1");
+    assert!(world.control.awaits_reports(), "it hangs on a sign of life of rank 1");
     world.pass(secs(1.0), &[(&plan, &ALL)]);
     let (code, sentence) = world.refusal(second);
     assert_eq!(code, "rank_taken");
     assert!(sentence.contains("rank 1 of job 'a' is taken by a live process at 10.0.0.2:5001"), "{sentence}");
     assert_eq!(job_state(&world, &plan).unwrap().0, Phase::Running);
-    assert!(!world.control.awaits_signs());
+    assert!(!world.control.awaits_reports());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_packet_that_was_under_way_when_its_sender_died_does_not_count_as_life() {
     let successor = world.join("a", request(0, 1, 2));
     world.pass(millis(100), &[]);
     world.hear(&plan, [0]);
-    world.pass(world.timers().succession(), &[]);
+    world.pass(world.timers().takeover_silence(), &[]);
     assert!(world.answer(successor).is_ok());
 }
 
@@ -136,7 +136,7 @@ fn killed_ranks_that_start_again_at_once_are_a_new_job_within_three_keepalives()
         world.pass(secs(7.3), &[(&old, &ALL)]);
         let tickets = order.map(|rank| world.join("a", request(rank, 3, 2)));
         assert!(tickets.iter().all(|&ticket| world.waits(ticket)));
-        world.pass(world.timers().succession(), &[]);
+        world.pass(world.timers().takeover_silence(), &[]);
         let new = world.answer(tickets[0]).unwrap();
         assert!(tickets.iter().all(|&ticket| world.answer(ticket).as_ref() == Ok(&new)));
         assert_ne!(new.config.job, old.config.job);
@@ -181,7 +181,7 @@ fn a_rank_that_has_left_may_start_the_next_job_of_the_name_while_the_others_fini
     world.leave(&old, 0);
     // The same process, and so the same incarnation: it runs one job after the other.
     let first = world.join("a", JoinRequest { addr: request(0, 3, 9).addr, ..request(0, 3, 1) });
-    assert!(world.waits(first) && !world.control.awaits_signs(), "no contest: the old job ends");
+    assert!(world.waits(first) && !world.control.awaits_reports(), "no contest: the old job ends");
     assert_eq!(job_state(&world, &old).unwrap().0, Phase::Superseded);
     world.leave(&old, 1);
     world.leave(&old, 2);
@@ -232,7 +232,7 @@ fn a_contest_ends_with_the_newcomers_patience_at_the_latest() {
     assert_eq!(world.refusal(hasty).0, "rank_taken");
     let gone = world.join("a", request(0, 1, 3));
     world.withdraw(gone);
-    assert!(!world.control.awaits_signs());
+    assert!(!world.control.awaits_reports());
 }
 
 #[test]

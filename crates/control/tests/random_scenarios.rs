@@ -65,7 +65,7 @@ struct Run {
 impl Run {
     fn new() -> Run {
         let quota =
-            Quota { jobs: "q*".into(), memory_bytes: Some(MEMORY / 4), max_slots: Some(64), max_world: Some(3) };
+            Quota { jobs: "q*".into(), memory_bytes: Some(MEMORY / 4), max_slots: Some(64), max_world_size: Some(3) };
         let limits = Limits { max_jobs: 4, quotas: vec![quota], ..Limits::new(MEMORY, 2) };
         Run { world: World::with(limits), tickets: Vec::new(), withdrawn: BTreeSet::new() }
     }

@@ -72,7 +72,7 @@ fn the_most_impatient_rank_ends_the_wait_for_all() {
 #[test]
 fn a_difference_is_told_to_every_rank_with_who_says_what() {
     let cases: [(Change, &str); 4] = [
-        (|r| r.world = 5, "the world size: ranks 0, 1 say 4; rank 2 says 5"),
+        (|r| r.world_size = 5, "the world size: ranks 0, 1 say 4; rank 2 says 5"),
         (|r| r.protocol = protocols::named("ring").unwrap(), "the protocol: ranks 0, 1 say switchml; rank 2 says ring"),
         (|r| r.slots = Some(32), "the number of slots: ranks 0, 1 say 16; rank 2 says 32"),
         (|r| r.elements_per_packet = Some(64), "the elements per packet: ranks 0, 1 say 256; rank 2 says 64"),
@@ -132,8 +132,8 @@ fn a_path_that_is_too_narrow_for_the_wish_is_named_to_all() {
 #[test]
 fn requests_that_make_no_sense_are_refused_and_disturb_nothing() {
     let cases: [(Change, &str); 8] = [
-        (|r| r.world = 0, "bad_world"),
-        (|r| r.world = 16_385, "bad_world"),
+        (|r| r.world_size = 0, "bad_world_size"),
+        (|r| r.world_size = 16_385, "bad_world_size"),
         (|r| r.rank = 4, "bad_rank"),
         (|r| r.max_elements_per_packet = 0, "bad_elements_per_packet"),
         (|r| r.elements_per_packet = Some(0), "bad_elements_per_packet"),
@@ -172,7 +172,7 @@ fn a_process_that_asks_again_replaces_its_own_request() {
     let mut world = World::new(64 * MIB);
     let lost = world.join("a", request(0, 2, 1));
     let again = world.join("a", JoinRequest { addr: "10.0.0.1:7777".parse().unwrap(), ..request(0, 2, 1) });
-    assert_eq!(world.refusal(lost).0, "asked_again");
+    assert_eq!(world.refusal(lost).0, "newer_request");
     world.join("a", request(1, 2, 1));
     assert_eq!(world.answer(again).unwrap().workers[0].port(), 7777);
 }
@@ -187,7 +187,7 @@ fn a_process_may_ask_again_with_another_world_size_while_its_job_waits_for_memor
     let alone = world.join("a", wish(0, 1));
     assert!(world.waits(alone), "rank 1 of the old job may give its slots back in a moment");
     let again = world.join("a", wish(0, 2));
-    assert_eq!(world.refusal(alone).0, "asked_again");
+    assert_eq!(world.refusal(alone).0, "newer_request");
     world.pass(secs(29.9), &[(&old, &[1])]);
     assert!(world.waits(again), "rank 1 may still come");
     world.pass(secs(0.1), &[(&old, &[1])]);
@@ -292,7 +292,7 @@ fn jobs_are_counted_while_they_form_too() {
 
 #[test]
 fn a_quota_is_shared_by_all_jobs_of_its_pattern() {
-    let quota = Quota { jobs: "a*".into(), memory_bytes: Some(MIB / 2), max_slots: None, max_world: Some(2) };
+    let quota = Quota { jobs: "a*".into(), memory_bytes: Some(MIB / 2), max_slots: None, max_world_size: Some(2) };
     let mut world = World::with(Limits { quotas: vec![quota], ..Limits::new(64 * MIB, 1) });
     let wish = JoinRequest { slots: Some(8), max_elements_per_packet: 3_600, ..request(0, 1, 1) };
     let first = world.join("a1", wish.clone());
@@ -326,8 +326,8 @@ fn only_members_speak_for_a_job() {
         assert_eq!(refusal.code(), code);
     }
     assert_eq!(world.phases(), [("a".into(), Phase::Running)]);
-    assert_eq!(world.control.standing(&name("a"), id, key), Ok(()));
-    assert_eq!(world.control.standing(&name("a"), id, JobKey(0)).unwrap_err().code(), "wrong_key");
+    assert_eq!(world.control.check_member(&name("a"), id, key), Ok(()));
+    assert_eq!(world.control.check_member(&name("a"), id, JobKey(0)).unwrap_err().code(), "wrong_key");
 }
 
 #[test]

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::harness::{MIB, World, request, secs};
-use tributary_control::{
-    Client, Control, JoinRequest, Limits, MemberState, Phase, Plan, Refusal, ServerOffer, ServerPlace, Servers,
-};
+use tributary_control::servers::{ServerAddr, ServerOffer, Servers};
+use tributary_control::{Client, Control, JoinRequest, Limits, MemberState, Phase, Plan, Refusal};
 use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
@@ -107,15 +106,15 @@ fn a_server_whose_connection_closes_is_told_to_the_members_by_number_and_address
     assert!(world.control.gone(plan.config.job).unwrap().is_empty(), "it may ask again");
     pass(&mut world, SOON, &plan, &[1]);
     let gone = world.control.gone(plan.config.job).unwrap();
-    assert_eq!((gone.servers, gone.members.len()), (vec![ServerPlace { server: 1, addr: addr(2) }], 0));
+    assert_eq!((gone.servers, gone.members.len()), (vec![ServerAddr { server: 1, addr: addr(2) }], 0));
     assert_eq!(world.phases(), [("a".to_string(), Phase::Failed)]);
-    let states: Vec<MemberState> = world.control.offers().into_iter().map(|offer| offer.state).collect();
+    let states: Vec<MemberState> = world.control.server_views().into_iter().map(|offer| offer.state).collect();
     assert_eq!(states, [MemberState::Present, MemberState::Lost]);
 
     let grace = world.timers().grace;
     pass(&mut world, grace + SOON, &plan, &[1]);
     assert_eq!(world.phases(), [], "a job without its sums is removed after the grace period");
-    assert_eq!(world.control.offers().len(), 1, "and so is what is known of the lost server");
+    assert_eq!(world.control.server_views().len(), 1, "and so is what is known of the lost server");
 }
 
 #[test]
@@ -146,7 +145,7 @@ fn a_server_on_a_host_that_vanished_is_lost_by_the_lease() {
     assert!(changes(&world, 1).is_some());
     world.pass(secs(0.2), &[]);
     assert_eq!(changes(&world, 1), None, "although its connection was never closed");
-    assert_eq!(world.control.offers(), []);
+    assert_eq!(world.control.server_views(), []);
 }
 
 #[test]
@@ -155,7 +154,7 @@ fn a_server_that_ends_in_good_order_is_gone_at_once() {
     [1, 2].iter().for_each(|&number| ask(&mut world, number));
     let plan = start(&mut world, "a", 2, 1);
     world.control.retire(world.now, offer(1).incarnation);
-    assert_eq!(world.control.gone(plan.config.job).unwrap().servers, [ServerPlace { server: 0, addr: addr(1) }]);
+    assert_eq!(world.control.gone(plan.config.job).unwrap().servers, [ServerAddr { server: 0, addr: addr(1) }]);
     assert_eq!(start(&mut world, "b", 2, 1).config.trees, 1);
 }
 
@@ -167,7 +166,7 @@ fn a_question_that_a_server_asked_before_it_ended_is_no_new_offer() {
     assert_eq!(world.control.offer(world.now, offer(1)), Err(Refusal::OfferOver));
     assert_eq!(start(&mut world, "a", 2, 1).servers, Servers::Colocated, "no job is given a server that has ended");
     world.control.offer(world.now, ServerOffer { incarnation: 7, ..offer(1) }).unwrap();
-    assert_eq!(world.control.offers().len(), 1, "another process at its address is another server");
+    assert_eq!(world.control.server_views().len(), 1, "another process at its address is another server");
 }
 
 #[test]
@@ -182,7 +181,7 @@ fn a_job_whose_server_is_gone_gives_its_name_to_the_next() {
 
 #[test]
 fn servers_offer_themselves_where_jobs_are_formed() {
-    let mut below = Control::below_another(Limits::new(MIB, 1));
+    let mut below = Control::with_parent(Limits::new(MIB, 1));
     let refused = below.offer(Default::default(), offer(1)).unwrap_err();
     assert_eq!((refused.code(), &refused), ("offer_below", &Refusal::OfferBelow));
     let mut world = World::new(MIB);

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::harness::{MIB, World, request};
-use tributary_control::{Holding, JoinRequest, Limits, Plan, SharedMemory, is_charged_by_tree};
+use tributary_control::admission::{SharedMemory, TreeCharge, is_charged_by_tree};
+use tributary_control::{JoinRequest, Limits, Plan};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::options::Defaults;
-use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::protocols;
 use tributary_proto::switch_options::{Given, SwitchOptions, add};
 
@@ -117,7 +118,7 @@ fn a_protocol_whose_jobs_would_share_more_than_is_free_is_refused_with_a_sentenc
 }
 
 /// The seat of a fabric where one switch has other memory.
-fn seat(memory_bytes: u64, other: u64) -> World {
+fn fabric(memory_bytes: u64, other: u64) -> World {
     let memory_at = BTreeMap::from([(OTHER, other)]);
     World::with(Limits { shared: shared(), memory_at, planned_trees: Some(2), ..Limits::new(memory_bytes, 1) })
 }
@@ -128,18 +129,18 @@ const OTHER: NodeId = NodeId(7);
 fn in_a_fabric_what_jobs_share_is_at_the_smallest_switch_too() {
     for protocol in sharing() {
         let machine = shared().bytes(protocol);
-        let mut world = seat(2 * machine, machine - 1);
+        let mut world = fabric(2 * machine, machine - 1);
         let first = world.join("first", of(protocol, 0, 1));
         let (code, sentence) = world.refusal(first);
         assert_eq!(code, "full", "{protocol}");
         let small = sentence.contains(&format!("{:.1} MiB of {0:.1} MiB are free", (machine - 1) as f64 / MIB as f64));
         assert!(small, "{sentence}");
         assert_eq!(world.control.memory_used(), 0);
-        // Trees go around it, and who only passes packets on needs nothing there.
-        for other in protocols::ALL.iter().copied().filter(|other| other.shared.is_none() && other.server.is_none()) {
+        // Trees go around it.
+        for other in protocols::ALL.iter().copied().filter(|other| other.placement == Placement::Trees) {
             start(&mut world, other, other.name, 2);
         }
-        let mut world = seat(2 * machine, machine + MIB);
+        let mut world = fabric(2 * machine, machine + MIB);
         let plan = start(&mut world, protocol, "fits", 1);
         assert!(plan.memory_bytes <= MIB, "{protocol}: {} bytes beside the machine", plan.memory_bytes);
     }
@@ -160,15 +161,15 @@ fn what_jobs_share_has_the_room_that_trees_leave_at_each_switch() {
             (4 * machine, OTHER, 3 * machine / 2, true),
             (4 * machine, NodeId(3), 3 * machine / 2, false),
         ] {
-            let mut world = seat(2 * machine + MIB, other);
+            let mut world = fabric(2 * machine + MIB, other);
             let job = start(&mut world, with_trees, "trees", 1).config.job;
-            world.control.placed(job, Holding { slots: 64, bytes: BTreeMap::from([(node, held)]) });
+            world.control.trees_planned(job, TreeCharge { slots: 64, bytes: BTreeMap::from([(node, held)]) });
             let tickets = [0, 1].map(|rank| world.join("shares", of(protocol, rank, 2)));
             let answered = tickets.map(|ticket| world.answers.contains_key(&ticket));
             assert_eq!(answered[0] && world.answer(tickets[0]).is_err(), !has_room, "{protocol}: {held} at {node:?}");
         }
         // Jobs that divide the memory go around small switches, so that they leave all of it.
-        let mut world = seat(64 * machine, machine + MIB);
+        let mut world = fabric(64 * machine, machine + MIB);
         let wish = |rank| JoinRequest { slots: Some(4_096), ..of(dividing, rank, 1) };
         let tickets = [0, 1].map(|rank| world.join("divides", wish(rank)));
         assert!(world.answer(tickets[1]).unwrap().memory_bytes > 2 * MIB);

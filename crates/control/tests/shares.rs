@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::harness::{MIB, World, found, name, request};
-use tributary_control::{Client, FoundJob, JoinRequest, Limits, Plan, Quota, Share};
+use tributary_control::{AdoptedJob, Client, ClientLimits, JoinRequest, Limits, Plan, Quota};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::protocols;
@@ -84,8 +84,8 @@ fn who_does_not_fit_beside_the_others_least_hears_it_in_a_sentence_and_nobody_lo
 
 #[test]
 fn a_client_s_jobs_divide_what_the_client_may_have() {
-    let share = Share { memory_bytes: Some(MIB / 2), ..Share::default() };
-    let mut world = World::with(Limits { share, ..Limits::new(MIB, 2) });
+    let share = ClientLimits { memory_bytes: Some(MIB / 2), ..ClientLimits::default() };
+    let mut world = World::with(Limits { each_client: share, ..Limits::new(MIB, 2) });
     for job in 0..4 {
         start(&mut world, &format!("mine{job}"), 1);
     }
@@ -98,7 +98,7 @@ fn a_client_s_jobs_divide_what_the_client_may_have() {
 
 #[test]
 fn a_quota_is_divided_among_the_jobs_that_it_names() {
-    let quota = Quota { jobs: "small*".into(), memory_bytes: Some(MIB / 8), max_slots: None, max_world: None };
+    let quota = Quota { jobs: "small*".into(), memory_bytes: Some(MIB / 8), max_slots: None, max_world_size: None };
     let mut world = World::with(Limits { quotas: vec![quota], ..Limits::new(MIB, 2) });
     let small: Vec<JobId> = (0..2).map(|job| start(&mut world, &format!("small{job}"), 1).config.job).collect();
     let large = start(&mut world, "large", 2).config.job;
@@ -134,7 +134,7 @@ fn jobs_that_were_there_before_divide_the_memory_with_those_that_come() {
     let mut world = World::with(Limits { planned_trees: Some(4), ..Limits::new(MIB, 1) });
     let config = JobConfig { trees: 4, slots: old.slots, ..old.config.clone() };
     world.slots.insert(config.job, config.slots);
-    world.control.adopt(world.now, FoundJob { config, ..found(&old) });
+    world.control.adopt(world.now, AdoptedJob { config, ..found(&old) });
     let new = start(&mut world, "new", 2);
     assert!(world.control.memory_used() <= MIB && world.control.memory_used() > MIB * 9 / 10);
     assert_eq!(world.slots[&old.config.job], world.slots[&new.config.job]);

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::networks::{Drawn, fat_tree, leaf_spine, network, nodes};
 use proptest::prelude::*;
-use tributary_control::trees::{Network, Tree, TreeError, Wish};
+use tributary_control::trees::{Tree, TreeError, TreePlanner, TreeRequest};
 use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::{NodeId, Rank};
 
-fn wish<'a>(members: &'a [NodeId], trees: u16) -> Wish<'a> {
-    Wish { members, trees, rate: 8, need: &|_| 1 }
+fn wish<'a>(members: &'a [NodeId], trees: u16) -> TreeRequest<'a> {
+    TreeRequest { members, trees, rate: 8, need: &|_| 1 }
 }
 
-fn chosen(network: &Network, members: &[NodeId], trees: u16) -> Vec<Tree> {
+fn chosen(network: &TreePlanner, members: &[NodeId], trees: u16) -> Vec<Tree> {
     let wish = wish(members, trees);
     network.choose(&wish, &network.candidates(&wish).unwrap()).unwrap()
 }
@@ -46,7 +46,7 @@ fn check(drawn: &Drawn, members: &[NodeId], tree: &Tree) -> Result<(), String> {
                 return Err(format!("no live cable leads from node {node} to its child {}", child.node));
             }
             if let Below::Worker(rank) = child.below {
-                let place = tree.places[rank.index()];
+                let place = tree.positions[rank.index()];
                 if members[rank.index()] != child.node || (place.switch, place.child.index()) != (node, number) {
                     return Err(format!("rank {rank} is elsewhere"));
                 }
@@ -116,8 +116,8 @@ proptest! {
     ) {
         let mut network = drawn.network();
         let switches = || (0..drawn.cabling.switches).map(|switch| drawn.cabling.switch(switch)).zip(&rooms);
-        switches().for_each(|(switch, &room)| network.set_room(switch, room));
-        let wish = Wish { need: &|children| children as u64, ..wish(&drawn.members, trees) };
+        switches().for_each(|(switch, &room)| network.set_free(switch, room));
+        let wish = TreeRequest { need: &|children| children as u64, ..wish(&drawn.members, trees) };
         let Ok(planned) = network.candidates(&wish).and_then(|roots| network.choose(&wish, &roots)) else {
             return Ok(());
         };
@@ -210,9 +210,9 @@ fn what_is_dead_or_full_is_planned_around() {
     network.set_switch(cabling.switch(3), false);
     assert_eq!(roots(&chosen(&network, &members, 2)), [cabling.switch(2).0], "one spine is dead");
     network.set_switch(cabling.switch(3), true);
-    network.set_room(cabling.switch(2), 0);
+    network.set_free(cabling.switch(2), 0);
     assert_eq!(roots(&chosen(&network, &members, 2)), [cabling.switch(3).0], "the other one is full");
-    network.set_room(cabling.switch(2), 9);
+    network.set_free(cabling.switch(2), 9);
     // Cable 4 joins leaf 0 and spine 2.
     network.set_cable(4, false);
     assert_eq!(roots(&chosen(&network, &members, 2)), [cabling.switch(3).0], "a cable is dead");
@@ -221,16 +221,16 @@ fn what_is_dead_or_full_is_planned_around() {
 #[test]
 fn a_refusal_names_what_is_missing() {
     let cabling = leaf_spine(2, 2, 2);
-    let plan = |change: &dyn Fn(&mut Network), members: &[u32]| {
+    let plan = |change: &dyn Fn(&mut TreePlanner), members: &[u32]| {
         let mut network = network(&cabling);
         change(&mut network);
         let members = nodes(members);
-        let wish = Wish { need: &|children| 100 * children as u64, ..wish(&members, 2) };
+        let wish = TreeRequest { need: &|children| 100 * children as u64, ..wish(&members, 2) };
         let planned = network.candidates(&wish).and_then(|roots| network.choose(&wish, &roots));
         planned.unwrap_err().to_string()
     };
     assert_eq!(plan(&|_| {}, &[]), "a tree needs at least one member");
-    assert_eq!(plan(&|_| {}, &[0, 6]), "rank 1 is on node 6, which is no host of the network");
+    assert_eq!(plan(&|_| {}, &[0, 6]), "rank 1 is on node 6, which is not a host of the network");
     assert_eq!(plan(&|_| {}, &[1, 0, 1]), "ranks 0 and 2 are both on host 1: a tree takes one rank from a host");
     assert_eq!(
         plan(&|network| network.set_switch(cabling.switch(1), false), &[0, 2]),
@@ -241,18 +241,18 @@ fn a_refusal_names_what_is_missing() {
         "rank 1 on host 2 is cut off: its cable to switch 1 is dead"
     );
     assert_eq!(
-        plan(&|network| network.set_room(cabling.switch(0), 150), &[0, 1]),
+        plan(&|network| network.set_free(cabling.switch(0), 150), &[0, 1]),
         "switch 0 is full: a tree needs 200 bytes there for 2 children, and 150 are free"
     );
-    let lose_spines = |network: &mut Network| {
+    let lose_spines = |network: &mut TreePlanner| {
         network.set_switch(cabling.switch(2), false);
-        network.set_room(cabling.switch(3), 99);
+        network.set_free(cabling.switch(3), 99);
     };
     assert_eq!(plan(&lose_spines, &[0, 2]), "no switch connects all ranks: switch 2, switch 3 are dead or full");
     let members = nodes(&[0, 2]);
     assert_eq!(network(&cabling).choose(&wish(&members, 0), &[cabling.switch(2)]), Err(TreeError::NoTrees),);
     assert_eq!(
         network(&cabling).tree(&members, NodeId(3)).unwrap_err().to_string(),
-        "host 3 is no switch that is alive, so no tree can end in it"
+        "host 3 is not a switch that is alive, so no tree can end in it"
     );
 }

@@ -1,7 +1,7 @@
 //! Members whose processes die: what a closed connection proves, and what it does not.
 
 use crate::harness::{MIB, World, secs};
-use tributary_control::{Gone, Plan, Refusal, Suspect, Testimony};
+use tributary_control::{Gone, Plan, ProbeResult, ProbeTarget, Refusal};
 use tributary_proto::contract::ids::{ChildId, JobKey};
 
 fn watched(world: &mut World, ranks: u16) -> std::sync::Arc<Plan> {
@@ -47,14 +47,14 @@ fn a_member_that_has_stalled_is_not_lost_while_its_host_says_that_its_socket_is_
     let plan = watched(&mut world, 2);
     world.pass(secs(2.0), &[(&plan, &[0, 1])]);
     world.control.unwatch(world.now, plan.config.job, ChildId(1));
-    let suspect = Suspect { job: plan.config.job, child: Some(ChildId(1)), addr: plan.workers[1] };
-    while world.control.poll_suspect().is_some() {}
+    let suspect = ProbeTarget { job: plan.config.job, child: Some(ChildId(1)), addr: plan.workers[1] };
+    while world.control.poll_probe().is_some() {}
     // Its host is asked in time, and once for each time that it would be lost.
     for stalled in [1.0, 2.9, 2.9] {
         world.pass(secs(stalled - 0.1), &[(&plan, &[0])]);
-        assert_eq!(world.control.poll_suspect(), Some(suspect));
-        assert_eq!(world.control.poll_suspect(), None);
-        world.control.testify(world.now, suspect, Testimony::Held);
+        assert_eq!(world.control.poll_probe(), Some(suspect));
+        assert_eq!(world.control.poll_probe(), None);
+        world.control.probe_answered(world.now, suspect, ProbeResult::SocketOpen);
         world.pass(secs(0.1), &[(&plan, &[0])]);
         assert_eq!(gone(&world, &plan), Some(Vec::new()));
     }
@@ -64,24 +64,24 @@ fn a_member_that_has_stalled_is_not_lost_while_its_host_says_that_its_socket_is_
 }
 
 /// A job of two whose rank 1 is about to lose its connection; its host has said this while the connection stood.
-fn doubtful(said: Testimony) -> (World, std::sync::Arc<Plan>, Suspect) {
+fn doubtful(said: ProbeResult) -> (World, std::sync::Arc<Plan>, ProbeTarget) {
     let mut world = World::new(64 * MIB);
     let plan = watched(&mut world, 2);
     world.pass(secs(1.0), &[(&plan, &[0, 1])]);
-    let suspect = Suspect { job: plan.config.job, child: Some(ChildId(1)), addr: plan.workers[1] };
-    let asked: Vec<Suspect> = std::iter::from_fn(|| world.control.poll_suspect()).collect();
+    let suspect = ProbeTarget { job: plan.config.job, child: Some(ChildId(1)), addr: plan.workers[1] };
+    let asked: Vec<ProbeTarget> = std::iter::from_fn(|| world.control.poll_probe()).collect();
     assert_eq!(asked.iter().filter(|asked| **asked == suspect).count(), 1, "one question is under way at a time");
-    world.control.testify(world.now, suspect, said);
+    world.control.probe_answered(world.now, suspect, said);
     (world, plan, suspect)
 }
 
 #[test]
 fn a_member_whose_host_says_that_its_socket_is_gone_is_lost_at_once() {
-    let (mut world, plan, suspect) = doubtful(Testimony::Held);
+    let (mut world, plan, suspect) = doubtful(ProbeResult::SocketOpen);
     world.control.unwatch(world.now, plan.config.job, ChildId(1));
     world.pass(secs(0.02), &[(&plan, &[0])]);
-    assert_eq!(world.control.poll_suspect(), Some(suspect), "its host is asked as soon as all its sockets are closed");
-    world.control.testify(world.now, suspect, Testimony::Refused);
+    assert_eq!(world.control.poll_probe(), Some(suspect), "its host is asked as soon as all its sockets are closed");
+    world.control.probe_answered(world.now, suspect, ProbeResult::SocketClosed);
     world.pass(secs(0.07), &[(&plan, &[0])]);
     assert_eq!(gone(&world, &plan), Some(Vec::new()), "what it sent last may still be in queues");
     world.pass(secs(0.01), &[(&plan, &[0])]);
@@ -91,15 +91,15 @@ fn a_member_whose_host_says_that_its_socket_is_gone_is_lost_at_once() {
 #[test]
 fn that_a_socket_is_refused_counts_only_of_a_closed_connection_and_a_host_that_has_told_the_difference() {
     // The connection stands.
-    let (mut world, plan, suspect) = doubtful(Testimony::Held);
-    world.control.testify(world.now, suspect, Testimony::Refused);
+    let (mut world, plan, suspect) = doubtful(ProbeResult::SocketOpen);
+    world.control.probe_answered(world.now, suspect, ProbeResult::SocketClosed);
     world.pass(secs(3.0), &[(&plan, &[0])]);
     assert_eq!(gone(&world, &plan), Some(Vec::new()));
-    for said in [Testimony::Refused, Testimony::Nothing] {
+    for said in [ProbeResult::SocketClosed, ProbeResult::Inconclusive] {
         // A firewall refuses everything, or swallows it.
         let (mut world, plan, suspect) = doubtful(said);
         world.control.unwatch(world.now, plan.config.job, ChildId(1));
-        world.control.testify(world.now, suspect, Testimony::Refused);
+        world.control.probe_answered(world.now, suspect, ProbeResult::SocketClosed);
         world.pass(secs(0.9), &[(&plan, &[0])]);
         assert_eq!(gone(&world, &plan), Some(Vec::new()), "{said:?}");
         world.pass(secs(0.1), &[(&plan, &[0])]);
@@ -109,9 +109,9 @@ fn that_a_socket_is_refused_counts_only_of_a_closed_connection_and_a_host_that_h
 
 #[test]
 fn a_member_that_is_heard_lives_whatever_is_said_of_it() {
-    let (mut world, plan, suspect) = doubtful(Testimony::Held);
+    let (mut world, plan, suspect) = doubtful(ProbeResult::SocketOpen);
     world.control.unwatch(world.now, plan.config.job, ChildId(1));
-    world.control.testify(world.now, suspect, Testimony::Refused);
+    world.control.probe_answered(world.now, suspect, ProbeResult::SocketClosed);
     for _ in 0..40 {
         world.pass(secs(0.05), &[(&plan, &[0])]);
         world.hear(&plan, [1]);
@@ -131,9 +131,9 @@ fn a_host_that_says_nothing_useful_is_asked_again_and_not_for_ever() {
     let mut asked = 0;
     for _ in 0..20 {
         world.pass(secs(1.0), &[(&plan, &[0, 1])]);
-        while let Some(suspect) = world.control.poll_suspect() {
+        while let Some(suspect) = world.control.poll_probe() {
             asked += usize::from(suspect.child == Some(ChildId(1)));
-            world.control.testify(world.now, suspect, Testimony::Nothing);
+            world.control.probe_answered(world.now, suspect, ProbeResult::Inconclusive);
         }
     }
     assert_eq!(asked, 8);
@@ -141,13 +141,13 @@ fn a_host_that_says_nothing_useful_is_asked_again_and_not_for_ever() {
 
 #[test]
 fn that_a_socket_is_there_right_after_its_connection_closed_is_no_alibi() {
-    let (mut world, plan, suspect) = doubtful(Testimony::Held);
+    let (mut world, plan, suspect) = doubtful(ProbeResult::SocketOpen);
     world.control.unwatch(world.now, plan.config.job, ChildId(1));
     world.pass(secs(0.02), &[(&plan, &[0])]);
-    assert_eq!(world.control.poll_suspect(), Some(suspect));
-    world.control.testify(world.now, suspect, Testimony::Held);
+    assert_eq!(world.control.poll_probe(), Some(suspect));
+    world.control.probe_answered(world.now, suspect, ProbeResult::SocketOpen);
     world.pass(secs(0.5), &[(&plan, &[0])]);
-    assert_eq!(world.control.poll_suspect(), Some(suspect), "it is asked again before it is called lost");
+    assert_eq!(world.control.poll_probe(), Some(suspect), "it is asked again before it is called lost");
     world.pass(secs(0.48), &[(&plan, &[0])]);
     assert_eq!(gone(&world, &plan), Some(vec![Gone { rank: 1, left: false }]));
 }
@@ -189,5 +189,5 @@ fn only_members_may_watch() {
     let wrong_key = world.control.watch(&plan.name, id, 0, JobKey(0));
     assert!(matches!(wrong_key, Err(Refusal::WrongKey { .. })), "{wrong_key:?}");
     let outside = world.control.watch(&plan.name, id, 2, plan.config.key);
-    assert!(matches!(outside, Err(Refusal::BadRank { rank: 2, world: 2 })), "{outside:?}");
+    assert!(matches!(outside, Err(Refusal::BadRank { rank: 2, world_size: 2 })), "{outside:?}");
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tributary_control::tokens::is_token_byte;
-use tributary_control::{Ascent, JobName};
+use tributary_control::JobName;
+use tributary_control::config::is_token_byte;
+use tributary_control::levels::ParentAnswer;
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
@@ -178,7 +179,7 @@ impl ParentApi {
     }
 
     /// Joins a job with the ranks that have joined at the child switch. Returns when all ranks of the job are there.
-    pub fn join(&self, name: &JobName, body: &SwitchJoinBody, timeout: Duration) -> Result<Ascent, ClientError> {
+    pub fn join(&self, name: &JobName, body: &SwitchJoinBody, timeout: Duration) -> Result<ParentAnswer, ClientError> {
         let path = format!("/jobs/{name}/switches/join");
         let reply: SwitchJoinReply = self.client.post(&path, body, timeout.saturating_add(MARGIN))?;
         reply.ascent(self.client.switch.ip()).ok_or_else(|| self.client.not_a_switch())

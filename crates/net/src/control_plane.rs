@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tributary_control::levels::SwitchJoin;
 use tributary_control::{
-    Admitted, Control, Effect, JobName, JoinRequest, Limits, Refusal, Suspect, SwitchJoin, Testimony, Ticket,
+    Admitted, Control, Effect, JobName, JoinRequest, Limits, ProbeResult, ProbeTarget, Refusal, Ticket,
 };
 use tributary_operators::Library;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
@@ -92,7 +93,7 @@ impl ControlPlane {
         token: Option<Token>,
     ) -> ControlPlane {
         let parent_client = ParentClient::new(parent, listen, incarnation, token.clone());
-        ControlPlane::with(Control::below_another(limits), shards, Some((parent_client, token)))
+        ControlPlane::with(Control::with_parent(limits), shards, Some((parent_client, token)))
     }
 
     fn with(control: Control, shards: Vec<Box<dyn Shard>>, uplink: Option<Uplink>) -> ControlPlane {
@@ -159,7 +160,7 @@ impl ControlPlane {
         self.validate_worker(name, &request).await?;
         if self.parent_client.is_none() {
             // A switch below another one does not know yet how many of the ranks join here.
-            request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world));
+            request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world_size));
         }
         self.admitted(name, |control, now, key| control.join(now, name, request, key)).await
     }
@@ -169,7 +170,7 @@ impl ControlPlane {
         self.with_control(|control| control.check_switch(&join))?;
         self.validate_switch(name, &join).await?;
         // Nobody knows how many racks there are. The guess is that all racks have as many ranks as this one.
-        let racks = join.ranks.first().map_or(1, |(request, _)| request.world.div_ceil(join.ranks.len() as u16));
+        let racks = join.ranks.first().map_or(1, |(request, _)| request.world_size.div_ceil(join.ranks.len() as u16));
         for (request, _) in &mut join.ranks {
             request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, racks));
         }
@@ -234,7 +235,7 @@ impl ControlPlane {
 
     /// An error unless the job is installed and the caller has its key.
     pub fn standing(&self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
-        self.state().control.standing(name, id, key)
+        self.state().control.check_member(name, id, key)
     }
 
     /// Reads the state of the state machine.
@@ -259,16 +260,16 @@ impl ControlPlane {
                     self.state().control.handle_timeout(self.now());
                 }
                 Some((suspect, testimony)) = answered.recv() => {
-                    self.state().control.testify(self.now(), suspect, testimony);
+                    self.state().control.probe_answered(self.now(), suspect, testimony);
                 }
             }
         }
     }
 
     /// Probes the hosts of suspect members, and sends on what the hosts say.
-    fn probe_hosts(&self, answers: &UnboundedSender<(Suspect, Testimony)>) {
+    fn probe_hosts(&self, answers: &UnboundedSender<(ProbeTarget, ProbeResult)>) {
         let mut state = self.state();
-        while let Some(suspect) = state.control.poll_suspect() {
+        while let Some(suspect) = state.control.poll_probe() {
             let (answers, probes) = (answers.clone(), self.probes.clone());
             tokio::spawn(async move {
                 // An error means that the control plane is gone. Then sending fails too.
@@ -285,9 +286,9 @@ impl ControlPlane {
                 if let Err(refusal) = &outcome {
                     tracing::debug!(job = %name, code = refusal.code(), %refusal, "refused by the parent switch");
                 }
-                state.control.ascended(self.now(), &name, question, outcome);
+                state.control.parent_answered(self.now(), &name, question, outcome);
             }
-            ParentMessage::Missing { name, ranks } => state.control.missing_above(&name, ranks),
+            ParentMessage::Missing { name, ranks } => state.control.missing_at_parent(&name, ranks),
         }
     }
 
@@ -297,16 +298,16 @@ impl ControlPlane {
         }
         let mut state = self.state();
         match event {
-            ParentEvent::Connected(connected) => state.control.watching_above(self.now(), id, connected),
-            ParentEvent::Departed(gone) => state.control.told_above(id, gone),
+            ParentEvent::Connected(connected) => state.control.watch_at_parent(self.now(), id, connected),
+            ParentEvent::Departed(gone) => state.control.parent_reports(id, gone),
             ParentEvent::Broken(_) => unreachable!("it was noted"),
-            ParentEvent::Forgotten => state.control.forgotten_above(self.now(), id),
+            ParentEvent::Forgotten => state.control.gone_at_parent(self.now(), id),
         }
     }
 
     fn pause(&self) -> Duration {
         let state = self.state();
-        let interval = if state.control.awaits_signs() { SAMPLE_OFTEN } else { SAMPLE_EVERY };
+        let interval = if state.control.awaits_reports() { SAMPLE_OFTEN } else { SAMPLE_EVERY };
         match state.control.poll_timeout() {
             Some(due) => to_duration(due.since(self.now())).min(interval),
             None => interval,
@@ -334,18 +335,18 @@ impl ControlPlane {
                 Effect::Install(plan) => self.install(plan).await,
                 Effect::Resize(id, slots) => shards::resize(&self.shards, id, slots).await,
                 Effect::Remove(id) => self.remove(id).await,
-                Effect::Unshare(protocol) => shards::unshare(&self.shards, protocol).await,
-                Effect::Ascend { name, question, mut ranks, most_slots, switches } => {
+                Effect::RemoveShared(protocol) => shards::unshare(&self.shards, protocol).await,
+                Effect::JoinParent { name, sequence, mut ranks, most_slots, switches } => {
                     if let Some(parent_client) = &self.parent_client {
                         let here = ranks.len() as u16;
                         for (request, _) in &mut ranks {
                             request.suggested_slots = request.suggested_slots.min(self.largest_pool(request, here));
                         }
-                        let join = ParentJoin { name, number: question, ranks, most_slots, switches };
+                        let join = ParentJoin { name, number: sequence, ranks, most_slots, switches };
                         parent_client.join(join, self.shard_addrs());
                     }
                 }
-                Effect::Descend { name, job, key, wid, lost } => {
+                Effect::LeaveParent { name, job, key, wid, lost } => {
                     if let Some(parent_client) = &self.parent_client {
                         parent_client.leave(name, job, key, wid, lost);
                     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tributary_control::{Ascent, JobName, JoinRequest, Limits, Refusal, SwitchPlace};
+use tributary_control::levels::{ParentAnswer, SwitchRanks};
+use tributary_control::{JobName, JoinRequest, Limits, Refusal};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::Span;
 use tributary_proto::contract::wire;
@@ -29,7 +30,7 @@ const ASK_EVERY: Duration = Duration::from_millis(1_000);
 /// A message from the parent switch.
 pub(crate) enum ParentMessage {
     /// The answer to a join.
-    Answer { name: JobName, question: u64, outcome: Result<Ascent, Refusal> },
+    Answer { name: JobName, question: u64, outcome: Result<ParentAnswer, Refusal> },
     /// The ranks that are missing at the parent switch.
     Missing { name: JobName, ranks: Vec<u16> },
 }
@@ -40,7 +41,7 @@ pub(crate) struct ParentJoin {
     pub number: u64,
     pub ranks: Vec<(JoinRequest, Span)>,
     pub most_slots: u16,
-    pub switches: Vec<SwitchPlace>,
+    pub switches: Vec<SwitchRanks>,
 }
 
 /// The switch parent, and the questions that are open there.
@@ -141,7 +142,7 @@ impl ParentClient {
         let ParentJoin { number, ranks, most_slots, switches, .. } = join;
         let mut below: Vec<u16> = ranks.iter().map(|(request, _)| request.rank).collect();
         below.sort_unstable();
-        let own = SwitchPlace { addr: self.listen, ranks: below };
+        let own = SwitchRanks { addr: self.listen, ranks: below };
         let body = SwitchJoinBody {
             wire_version: wire::VERSION,
             incarnation: hex(self.incarnation),
@@ -183,7 +184,7 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
     let worker = rendezvous::JoinRequest {
         job: String::new(),
         rank: request.rank,
-        world: request.world,
+        world: request.world_size,
         protocol: request.protocol,
         udp: request.addr,
         elements_per_packet: request.elements_per_packet,
@@ -211,18 +212,18 @@ fn capped(request: JoinRequest, path_up: Option<Path>) -> JoinRequest {
 fn refusal(parent: &ParentApi, error: ClientError) -> Refusal {
     /// The codes of errors that concern one switch rather than the job.
     const SWITCH_CODES: [&str; 6] =
-        ["full", "over_quota", "too_many_jobs", "stopping", "not_installed", "above_silent"];
+        ["full", "over_quota", "too_many_jobs", "stopping", "not_installed", "parent_silent"];
     let addr = parent.addr();
     match error {
-        ClientError::Unreachable(why) => Refusal::Above {
+        ClientError::Unreachable(why) => Refusal::Parent {
             sentence: format!("of the switch above: {why}"),
             code: "parent_unreachable".into(),
             rank: None,
         },
         ClientError::Refused { error, code, rank } if SWITCH_CODES.contains(&code.as_str()) => {
-            Refusal::Above { sentence: format!("the switch above, {addr}, says: {error}"), code, rank }
+            Refusal::Parent { sentence: format!("the switch above, {addr}, says: {error}"), code, rank }
         }
-        ClientError::Refused { error, code, rank } => Refusal::Above { sentence: error, code, rank },
+        ClientError::Refused { error, code, rank } => Refusal::Parent { sentence: error, code, rank },
     }
 }
 
@@ -241,7 +242,7 @@ mod tests {
         for protocol in protocols::ALL {
             let rank = JoinRequest {
                 rank: 0,
-                world: 2,
+                world_size: 2,
                 protocol,
                 slots: None,
                 trees: None,
@@ -249,7 +250,7 @@ mod tests {
                 elements_per_packet: None,
                 max_elements_per_packet: 2_000,
                 addr: (localhost, 4_000).into(),
-                asked_at: localhost.into(),
+                joined_at: localhost.into(),
                 incarnation: 1,
                 options: protocol.options.defaults(),
                 timeout: Span::from_millis(1),

@@ -5,8 +5,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+<<<<<<< HEAD
 pub use tributary_control::{Departed, Gone, ServerPlace, SwitchPlace};
 use tributary_proto::contract::config::TreeLeaf;
+=======
+pub use tributary_control::levels::SwitchRanks;
+pub use tributary_control::servers::ServerAddr;
+pub use tributary_control::{Departed, Gone};
+use tributary_proto::contract::config::TreeLeaf;
+>>>>>>> main
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;
@@ -64,7 +71,7 @@ pub struct JoinAnswer {
     /// This worker's number at its switch: its rank, if all ranks have come to one switch.
     pub wid: ChildId,
     /// The switches that the job runs on, including this worker's.
-    pub switches: Vec<SwitchPlace>,
+    pub switches: Vec<SwitchRanks>,
     /// In a fabric of switches: where the members are.
     pub fabric: Option<FabricAnswer>,
 }

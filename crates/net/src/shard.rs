@@ -9,7 +9,8 @@ mod thread;
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_control::{JobServer, SwitchPlace};
+use tributary_control::levels::SwitchRanks;
+use tributary_control::servers::JobServer;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::{ChildId, JobId, PortSet, TreeId};
@@ -94,7 +95,7 @@ pub struct ShardJob {
     /// Completed sums per second, over the last second or so; times `elements_per_packet` these are the ATE/s.
     pub blocks_per_s: f64,
     /// Switches of the fabric that cannot be reached, with the ranks behind them.
-    pub absent: Vec<SwitchPlace>,
+    pub absent: Vec<SwitchRanks>,
     /// How far each rank is in its collectives.
     pub progress: RankProgress,
 }

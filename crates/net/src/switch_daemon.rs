@@ -5,8 +5,9 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use tributary_control::tokens::{Tenant, Tokens};
-use tributary_control::{Limits, Network, Quota, Share, SharedMemory, Timers, TooMuchToShare};
+use tributary_control::admission::{SharedMemory, SharedTooLarge};
+use tributary_control::config::{Tenant, Tokens};
+use tributary_control::{ClientLimits, IpNetwork, Limits, Quota, Timers};
 use tributary_operators::{Allowed, Library};
 use tributary_proto::contract::ids::TreeId;
 use tributary_proto::contract::options::Defaults;
@@ -41,7 +42,7 @@ pub struct SwitchOptions {
     /// Without tokens: all hosts may use the switch, and not only hosts at loopback, link-local and private addresses.
     pub open: bool,
     /// Without tokens: where servers may be that sum for everybody's jobs, besides the switch's own machine.
-    pub servers: Vec<Network>,
+    pub servers: Vec<IpNetwork>,
     /// How long members may be silent.
     pub timers: Timers,
     /// The options of what jobs of some protocols share, by protocol.
@@ -90,13 +91,8 @@ impl SwitchOptions {
             shards,
             max_jobs: self.max_jobs,
             quotas: self.quotas.clone(),
-            // Each client gets at most half, so that the first one cannot take everything.
-            share: Share {
-                jobs: Some(self.max_jobs.div_ceil(2)),
-                memory_bytes: Some(self.memory_bytes as u64 / 2),
-                ..Share::default()
-            },
-            tenants: self.tenants().map(|tenant| (tenant.name.clone(), tenant.share)).collect(),
+            each_client: ClientLimits::half_of(self.max_jobs, self.memory_bytes as u64),
+            tenants: self.tenants().map(|tenant| (tenant.name.clone(), tenant.limits)).collect(),
             servers: self.servers.clone(),
             timers: self.timers,
             planned_trees: None,
@@ -152,7 +148,7 @@ pub enum StartError {
     Shards(usize),
     /// Jobs would share more than the switch has for all of them.
     #[error("{0} (--memory)")]
-    Shared(#[from] TooMuchToShare),
+    Shared(#[from] SharedTooLarge),
     /// Any other error of the system.
     #[error("the switch cannot start at {addr}: {source}")]
     System {

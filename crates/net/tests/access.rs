@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use tributary_control::Quota;
-use tributary_control::tokens::Tokens;
+use tributary_control::config::Tokens;
 use tributary_net::challenge;
 use tributary_net::client::Token;
 use tributary_net::client::{self, HttpRendezvous};
@@ -82,7 +82,7 @@ fn new_tokens_and_quotas_hold_for_who_joins_from_now_on() {
     let addr = switch.listen_addr();
     join(addr, "a", Some(OURS), None).unwrap();
     options.tokens = Some(file("theirs", THEIRS));
-    let small = Quota { jobs: "small-*".into(), memory_bytes: None, max_slots: Some(16), max_world: None };
+    let small = Quota { jobs: "small-*".into(), memory_bytes: None, max_slots: Some(16), max_world_size: None };
     options.quotas = vec![small];
     switch.renew(&options);
     assert!(join(addr, "b", Some(OURS), None).unwrap_err().to_string().contains("is not one of this switch's"));

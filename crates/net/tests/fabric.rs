@@ -17,7 +17,7 @@ use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 
-/// A leaf with the host, and the seat above it. `number` keeps tests that run at the same time apart.
+/// A leaf with the host, and the controller above it. `number` keeps tests that run at the same time apart.
 fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
     fabric_with(number, secret, "")
 }
@@ -26,7 +26,7 @@ fn fabric(number: u8, secret: &str) -> Arc<FabricLayout> {
 fn fabric_with(number: u8, secret: &str, keys: &str) -> Arc<FabricLayout> {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
-        "secret = \"{secret}\"\nseat = \"top\"\nnetwork = \"127.77.{number}.0\"\nport = {}\n{keys}\
+        "secret = \"{secret}\"\ncontroller = \"top\"\nnetwork = \"127.77.{number}.0\"\nport = {}\n{keys}\
          [graph]\nhosts = [\"here\", \"away\"]\nswitches = [\"leaf\", \"top\"]\n\
          links = [[\"here\", \"leaf\"], [\"away\", \"top\"], [\"leaf\", \"top\"]]\n\
          [addresses]\nhere = \"127.0.0.1\"\n",
@@ -223,11 +223,11 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
             });
         }
         all_run.wait();
-        let [here, seat] = [&leaf, &top].map(|switch| client::status(switch.udp_addr()).unwrap());
+        let [here, controller] = [&leaf, &top].map(|switch| client::status(switch.udp_addr()).unwrap());
         looked.wait();
-        let slots: Vec<u16> = seat.jobs.iter().map(|job| job.slots).collect();
+        let slots: Vec<u16> = controller.jobs.iter().map(|job| job.slots).collect();
         assert!(slots.len() == JOBS && slots.iter().all(|&own| own == slots[0]), "{slots:?}");
-        let held: u64 = seat.jobs.iter().map(|job| job.memory_bytes).sum();
+        let held: u64 = controller.jobs.iter().map(|job| job.memory_bytes).sum();
         assert!(held <= 1 << 20 && held > 900 << 10, "{held} bytes");
         for job in &here.jobs {
             assert_eq!(job.trees[0].switches[0].order.as_ref().unwrap().wnd_cap, slots[0], "{}", job.name);
@@ -260,7 +260,7 @@ fn a_job_that_does_not_fit_beside_the_least_parts_of_others_is_refused_in_a_sent
     }
 }
 
-/// What is held is what machines take: at the seat as jobs are charged, elsewhere as the machines say.
+/// What is held is what machines take: at the controller as jobs are charged, elsewhere as the machines say.
 #[test]
 fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
     let chosen = protocols::ALL.iter().copied().filter(|protocol| protocol.sums_in_network());
@@ -271,11 +271,14 @@ fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
         let used = |switch| client::status(RunningFabricSwitch::udp_addr(switch)).unwrap().switch.memory_used_bytes;
         assert_eq!((used(&leaf), used(&top)), (0, 0));
         let group = Group::connect(&options(&leaf, protocol)).unwrap();
-        let (here, seat) = (client::status(leaf.udp_addr()).unwrap(), client::status(top.udp_addr()).unwrap());
+        let (here, controller) = (client::status(leaf.udp_addr()).unwrap(), client::status(top.udp_addr()).unwrap());
         let shared: u64 = here.switch.shared.iter().map(|shared| shared.bytes).sum();
         assert_eq!(here.switch.memory_used_bytes, shared + here.jobs[0].memory_bytes, "{protocol}");
         assert!(here.switch.memory_used_bytes > 1_000, "{protocol}: {}", here.switch.memory_used_bytes);
-        assert!(seat.switch.memory_used_bytes >= here.switch.memory_used_bytes, "{protocol}: it is charged for all");
+        assert!(
+            controller.switch.memory_used_bytes >= here.switch.memory_used_bytes,
+            "{protocol}: it is charged for all"
+        );
         group.close();
         until(&leaf, "the removal", |status| status.jobs.is_empty());
         let idle: u64 = client::status(leaf.udp_addr()).unwrap().switch.shared.iter().map(|shared| shared.bytes).sum();

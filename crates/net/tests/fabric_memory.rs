@@ -50,17 +50,17 @@ impl Fabric {
         fabric
     }
 
-    fn seat(&self) -> &RunningFabricSwitch {
+    fn controller(&self) -> &RunningFabricSwitch {
         self.switches.last().unwrap()
     }
 
-    /// A question to the seat in the name of a host.
+    /// A question to the controller in the name of a host.
     fn ask(&self, host: &str, path: &str, body: &Value) -> Value {
         let address = self.layout.nodes[self.layout.node_named(host).unwrap().index()].address;
-        let mut stream = TcpStream::connect(self.seat().udp_addr()).unwrap();
+        let mut stream = TcpStream::connect(self.controller().udp_addr()).unwrap();
         let body = body.to_string();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: seat\r\nConnection: close\r\nContent-Type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nHost: controller\r\nConnection: close\r\nContent-Type: application/json\r\n\
              x-tributary-fabric: {SECRET}\r\nx-tributary-host: {address}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
@@ -98,7 +98,7 @@ impl Fabric {
 
     /// The job as every switch shows its trees; sorted roots, and the reasons.
     fn planned(&self, job: &str) -> (JobStatus, Vec<String>, Vec<String>) {
-        let status = client::status(self.seat().udp_addr()).unwrap();
+        let status = client::status(self.controller().udp_addr()).unwrap();
         let job = status.jobs.into_iter().find(|found| found.name == job).unwrap();
         let mut roots: Vec<String> = job.trees.iter().map(|tree| tree.root.clone()).collect();
         roots.sort_unstable();
@@ -148,7 +148,7 @@ fn jobs_behind_different_leaves_have_all_of_these_and_a_full_leaf_is_named() {
             let joined = fabric.join(protocol, &format!("alone-{host}"), &[host], 1_024);
             assert_eq!(joined["slots"], 1_024, "{protocol} {joined}");
         }
-        let status = client::status(fabric.seat().udp_addr()).unwrap();
+        let status = client::status(fabric.controller().udp_addr()).unwrap();
         let held: u64 = status.jobs.iter().map(|job| job.memory_bytes).sum();
         assert!(held > 8 << 20, "one switch could not have had all: {held} bytes");
         assert!(status.switch.memory_used_bytes <= 8 << 20, "{protocol}: {}", status.switch.memory_used_bytes);
@@ -191,7 +191,7 @@ fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divi
         assert!(start.elapsed() < PATIENCE, "nobody misses spine0");
         thread::sleep(Duration::from_millis(20));
     }
-    // The seat itself hears of the leaves' dead cables a moment later; until then it asks the spine in vain.
+    // The controller itself hears of the leaves' dead cables a moment later; until then it asks the spine in vain.
     let protocol = with_trees().next().unwrap();
     for number in 0.. {
         let name = format!("later{number}");
@@ -202,7 +202,7 @@ fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divi
             break;
         }
         assert!(around[0].starts_with("spine0 does not take the job: "), "{around:?}");
-        assert!(start.elapsed() < PATIENCE, "the seat never hears that spine0 is dead");
+        assert!(start.elapsed() < PATIENCE, "the controller never hears that spine0 is dead");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -215,6 +215,6 @@ fn jobs_that_share_a_machine_are_admitted_as_the_smallest_switch_has_room() {
         let why = refused["error"].as_str().unwrap_or_else(|| panic!("{protocol}: {refused}"));
         assert!(why.starts_with("the switch is full: 1.0 MiB of 1.0 MiB are free"), "{why}");
     }
-    let status = client::status(fabric.seat().udp_addr()).unwrap();
+    let status = client::status(fabric.controller().udp_addr()).unwrap();
     assert_eq!((status.jobs.len(), status.switch.memory_used_bytes), (0, 0));
 }

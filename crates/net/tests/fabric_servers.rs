@@ -1,5 +1,5 @@
 //! Servers on hosts of their own in a fabric of two switches on the loopback interface: offered at a leaf, given to jobs at the
-//! seat, and told by name when they are gone. The one rank has the address from which this machine speaks to itself; the server
+//! controller, and told by name when they are gone. The one rank has the address from which this machine speaks to itself; the server
 //! is the host behind the other switch.
 
 use std::net::{SocketAddr, TcpListener};
@@ -20,7 +20,7 @@ use tributary_proto::protocols;
 /// Nobody waits for this in a test that passes.
 const AGES: Duration = Duration::from_secs(3_600);
 
-/// A leaf with a rank's host, and the seat with a server's. `number` keeps tests that run at the same time apart.
+/// A leaf with a rank's host, and the controller with a server's. `number` keeps tests that run at the same time apart.
 struct Both {
     fabric: Arc<FabricLayout>,
     leaf: RunningFabricSwitch,
@@ -36,7 +36,7 @@ impl Both {
     fn start(number: u8, servers: &str) -> Both {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(
-            "secret = \"0123456789abcdef\"\nseat = \"top\"\nnetwork = \"127.78.{number}.0\"\nport = {}\n{servers}\n\
+            "secret = \"0123456789abcdef\"\ncontroller = \"top\"\nnetwork = \"127.78.{number}.0\"\nport = {}\n{servers}\n\
              [graph]\nhosts = [\"here\", \"away\", \"other\"]\nswitches = [\"leaf\", \"top\"]\n\
              links = [[\"here\", \"leaf\"], [\"away\", \"top\"], [\"other\", \"top\"], [\"leaf\", \"top\"]]\n\
              [addresses]\nhere = \"127.0.0.1\"\n",
@@ -78,10 +78,13 @@ fn servers_on_offer_sum_for_a_fabrics_jobs_and_every_switch_shows_them() {
             let host = group.stats().unwrap().host;
             assert!(host.blocks_at_hosts > 0 && host.blocks_in_network == 0, "{protocol}: one rank meets nobody");
         }
-        let seat = client::status(both.top.udp_addr()).unwrap();
-        let offered = seat.switch.servers.iter().map(|server| (server.addr, server.state.as_str(), server.jobs.len()));
-        assert!(offered.eq(addrs.iter().map(|&addr| (addr, "present", 2))), "{:?}", seat.switch.servers);
-        assert!(seat.jobs.iter().all(|job| job.servers.iter().map(|server| server.addr).eq(addrs.iter().copied())));
+        let controller = client::status(both.top.udp_addr()).unwrap();
+        let offered =
+            controller.switch.servers.iter().map(|server| (server.addr, server.state.as_str(), server.jobs.len()));
+        assert!(offered.eq(addrs.iter().map(|&addr| (addr, "present", 2))), "{:?}", controller.switch.servers);
+        assert!(
+            controller.jobs.iter().all(|job| job.servers.iter().map(|server| server.addr).eq(addrs.iter().copied()))
+        );
         groups.into_iter().for_each(Group::close);
         until(&both.leaf, "the removal", |status| status.jobs.is_empty());
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 use tributary_control::Timers;
-use tributary_control::tokens::Tokens;
+use tributary_control::config::Tokens;
 use tributary_net::challenge;
 use tributary_net::client::HttpRendezvous;
 use tributary_net::rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous};

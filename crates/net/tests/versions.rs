@@ -20,7 +20,7 @@ use tributary_proto::contract::wire::{self, COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 
 /// What this build says of itself; the tests are about one more and one less.
-const API: u16 = 1;
+const API: u16 = 2;
 
 const BOTH: &str = "is the older: install the same version of Tributary on both";
 
@@ -189,7 +189,7 @@ fn a_switch_of_a_fabric_logs_a_neighbour_of_another_version_and_which_of_them_is
     tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).init();
     let free = TcpListener::bind(any_port()).unwrap().local_addr().unwrap().port();
     let text = format!(
-        "secret = \"0123456789abcdef\"\nseat = \"leaf\"\nnetwork = \"127.78.1.0\"\nport = {free}\n\
+        "secret = \"0123456789abcdef\"\ncontroller = \"leaf\"\nnetwork = \"127.78.1.0\"\nport = {free}\n\
          [graph]\nhosts = [\"here\", \"away\"]\nswitches = [\"leaf\", \"top\"]\n\
          links = [[\"here\", \"leaf\"], [\"away\", \"top\"], [\"leaf\", \"top\"]]\n\
          [addresses]\nhere = \"127.0.0.1\"\n"

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tributary_control::config::Tokens;
 use tributary_control::config::{OperatorsFile, SwitchConfigFile};
 use tributary_control::quantity::Bytes;
-use tributary_control::tokens::Tokens;
-use tributary_control::{Limits, Network};
+use tributary_control::{IpNetwork, Limits};
 use tributary_net::os;
 use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
@@ -50,7 +50,7 @@ The file has these keys; flags win over it:
   jobs = \"team-a-*\"
   memory = \"64 MiB\"
   max_slots = 512
-  max_world = 16
+  max_world_size = 16
   [operators]                which operators of jobs' own it serves: \"any\", \"none\", or SHA-256s with commas
   allow = \"none\"
   [switches.PROTOCOL]        what its jobs share: docs/protocols
@@ -101,7 +101,7 @@ pub struct Args {
     pub open: bool,
     /// Without tokens: take servers (tributary ps) from these addresses or networks too, and not from this machine alone
     #[arg(long, value_name = "ADDR[/BITS],...", value_delimiter = ',', conflicts_with = "tokens")]
-    pub servers: Option<Vec<Network>>,
+    pub servers: Option<Vec<IpNetwork>>,
     /// Be one switch of the fabric that this file describes
     #[arg(
         long, value_name = "FILE.toml", requires = "node",

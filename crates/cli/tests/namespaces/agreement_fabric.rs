@@ -97,7 +97,7 @@ fn a_fabric_agrees_within_15_percent() {
 }
 
 /// A fabric that loses nothing, with four spines.
-const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\nseat = \"leaf0\"\nrate = \"200 Mbit/s\"\nqueue = \"1024 KiB\"\nlossless = true\n\
+const LOSSLESS: &str = "secret = \"a fabric of this machine alone\"\ncontroller = \"leaf0\"\nrate = \"200 Mbit/s\"\nqueue = \"1024 KiB\"\nlossless = true\n\
                         mark_above = \"64 KiB\"\nmark_all_above = \"512 KiB\"\n[leaf_spine]\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n";
 
 /// A run over planned trees.

@@ -132,7 +132,7 @@ fn forming_jobs_of_one_host_refuse_nobody_else() {
     network.until("half of all jobs form, and no more", |_| (waiting(&forming) == 128).then_some(()));
     network.sum("another-hosts", HONEST, &SHORT);
     let told = forming.into_iter().filter(|stream| waiting(std::slice::from_ref(stream)) == 0).map(answer);
-    assert!(told.flatten().all(|told| told["code"] == "over_share"));
+    assert!(told.flatten().all(|told| told["code"] == "over_client_limit"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Switches of a fabric that die while hosts sum: what goes on, and what every rank is told. The fabric is that of
-//! `fabric.rs`; leaf1 is the only switch of hosts 4 to 7, the spines are on the way of everybody, and spine1 is the seat.
+//! `fabric.rs`; leaf1 is the only switch of hosts 4 to 7, the spines are on the way of everybody, and spine1 is the controller.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -86,7 +86,8 @@ fn where_all_cross_the_queue_of_other_traffic_packets_are_marked_and_the_sum_is_
     for protocol in with_aggregators() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("fabric.toml");
-        let one_spine = EXAMPLE.replace("spines = 2", "spines = 1").replace("seat = \"spine1\"", "seat = \"spine0\"");
+        let one_spine =
+            EXAMPLE.replace("spines = 2", "spines = 1").replace("controller = \"spine1\"", "controller = \"spine0\"");
         fs::write(&file, one_spine).unwrap();
         let words = ["--allreduce", "1000000", "--dtype", "f32", "--protocol", protocol.name];
         let traffic = ["--traffic", "host3:host7:150Mbit/s:spine0"];

@@ -13,7 +13,7 @@ use crate::namespaces::sharing::served;
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 
 /// Shell functions: `job NAME ...` has two hosts behind each leaf sum, each with its output and its error in files of its own;
-/// `busy NAME` waits until they do; `status` asks the seat.
+/// `busy NAME` waits until they do; `status` asks the controller.
 const WORDS: &str = r#"
     job() { name=$1; shift; rank=0; for host in 0 1 4 5; do
         eval "place=\$NS_host$host"

@@ -10,7 +10,7 @@ use crate::namespaces::network::text;
 
 const EXAMPLE: &str = include_str!("../../../../examples/fabric.toml");
 
-/// Eight jobs of two hosts behind different leaves, which sum until they are killed. What the seat and a leaf say when all run, and
+/// Eight jobs of two hosts behind different leaves, which sum until they are killed. What the controller and a leaf say when all run, and
 /// a second later: a line each.
 const SCRIPT: &str = r#"
     for job in 0 1 2 3 4 5 6 7; do for rank in 0 1; do
@@ -42,13 +42,13 @@ fn eight_jobs_have_equal_shares_that_add_up_to_the_memory_and_all_go_on() {
     let script = format!("PROTOCOL={}; DIR={folder}\n{SCRIPT}", protocol.name);
     let Some(output) = fabric_of(file.to_str().unwrap(), &["--run", &script]) else { return };
     let said: Vec<Value> = text(&output.stdout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let [seat, leaf, later, leaf_later] = &said[..] else { panic!("{said:?} {}", text(&output.stderr)) };
+    let [controller, leaf, later, leaf_later] = &said[..] else { panic!("{said:?} {}", text(&output.stderr)) };
     let each = |status: &Value, what: &str| -> Vec<u64> {
         status["jobs"].as_array().unwrap().iter().map(|job| job[what].as_u64().unwrap()).collect()
     };
-    let slots = each(seat, "slots");
+    let slots = each(controller, "slots");
     assert!(slots.len() == 8 && slots.iter().all(|&own| own == slots[0] && own >= 4), "{slots:?}");
-    let held: u64 = each(seat, "memory_bytes").iter().sum();
+    let held: u64 = each(controller, "memory_bytes").iter().sum();
     assert!(held <= 1 << 20 && held > 900 << 10, "{held} bytes");
     for job in leaf["jobs"].as_array().unwrap() {
         for tree in job["trees"].as_array().unwrap() {
@@ -56,9 +56,9 @@ fn eight_jobs_have_equal_shares_that_add_up_to_the_memory_and_all_go_on() {
             assert!(caps.clone().count() > 0 && caps.clone().all(|cap| cap == slots[0] / 2), "{tree}");
         }
     }
-    for status in [seat, leaf, later, leaf_later] {
+    for status in [controller, leaf, later, leaf_later] {
         assert!(status["jobs"].as_array().unwrap().iter().all(|job| job["drops"]["overflow"].is_null()), "{status}");
     }
-    let moved = each(seat, "blocks").into_iter().zip(each(later, "blocks")).all(|(before, after)| after > before);
-    assert!(moved, "{:?} {:?}", each(seat, "blocks"), each(later, "blocks"));
+    let moved = each(controller, "blocks").into_iter().zip(each(later, "blocks")).all(|(before, after)| after > before);
+    assert!(moved, "{:?} {:?}", each(controller, "blocks"), each(later, "blocks"));
 }

@@ -6,12 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 
-use tributary_proto::switch_options::Given;
-
-use super::plan::{Balancing, FabricLayout};
-use super::served::FabricOperators;
-use crate::config::ConfigError;
-use crate::option_text::{OptionTable, OptionText};
+use crate::config::OptionTable;
 use crate::quantity::{Bytes, DataRate};
 
 /// A fabric's file. The same file is on every machine of the fabric.
@@ -21,7 +16,7 @@ pub struct FabricFile {
     /// The secret of the fabric's switches; at least 16 characters.
     pub secret: String,
     /// The switch where jobs are formed; the last one, if left out.
-    pub seat: Option<String>,
+    pub controller: Option<String>,
     /// UDP port of every switch, and TCP port of its control API.
     #[serde(default = "defaults::port")]
     pub port: u16,
@@ -51,7 +46,7 @@ pub struct FabricFile {
     /// The options of the machines that jobs share, by protocol: `[switches.NAME]`. They are the same at all switches.
     #[serde(default)]
     pub switches: BTreeMap<String, OptionTable>,
-    /// Which of the jobs' own operators the switches serve. If left out: none.
+    /// Which of the jobs' custom operators the switches serve. If left out: none.
     pub operators: Option<FabricOperators>,
     /// Hosts where servers may be that sum for everybody's jobs. If left out: none.
     #[serde(default)]
@@ -86,7 +81,7 @@ pub struct FabricFile {
 pub struct LeafSpine {
     /// Switches with hosts.
     pub leaves: u16,
-    /// Switches above the leaves.
+    /// Switches that connect the leaves.
     pub spines: u16,
     /// Hosts on each leaf.
     pub hosts_per_leaf: u16,
@@ -102,6 +97,31 @@ pub struct Graph {
     pub switches: Vec<String>,
     /// The two ends of each link.
     pub links: Vec<[String; 2]>,
+}
+
+/// `[operators]`: what every switch serves, and what some switches serve instead.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FabricOperators {
+    /// `any`, `none`, or hashes with commas between them.
+    pub allow: String,
+    /// The same for single switches, by name.
+    #[serde(default)]
+    pub at: BTreeMap<String, String>,
+}
+
+/// How a switch chooses among equally short ways, packet by packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balancing {
+    /// The destination's own port, unless its queue is more than half full: then the port with the fewest bytes (Canary
+    /// §5.2).
+    #[default]
+    DefaultUnlessHalfFull,
+    /// The port with the fewest bytes in its queue.
+    LeastQueued,
+    /// The destination's own port, always.
+    Ecmp,
 }
 
 /// `[[link]]`: the properties of one link that differ from the others.
@@ -136,24 +156,5 @@ mod defaults {
     }
     pub fn memory() -> Bytes {
         Limits::DEFAULT_MEMORY
-    }
-}
-
-impl FabricFile {
-    /// Reads and checks a file's text. The error is one sentence that names the place.
-    pub fn parse(text: &str) -> Result<FabricLayout, ConfigError> {
-        FabricFile::parse_with(text, &Given::new())
-    }
-
-    /// The same, with options of switches that replace the file's options.
-    pub fn parse_with(text: &str, switches: &Given) -> Result<FabricLayout, ConfigError> {
-        let mut file: FabricFile = toml::from_str(text).map_err(|error| ConfigError::at(text, &error))?;
-        for (protocol, options) in switches {
-            let options = options.iter().map(|(name, text)| (name.clone(), OptionText(text.clone())));
-            file.switches.entry(protocol.clone()).or_default().extend(options);
-        }
-        let layout = FabricLayout::new(&file).map_err(ConfigError::new)?;
-        layout.check_shared().map_err(|error| ConfigError::new(error.to_string()))?;
-        Ok(layout)
     }
 }

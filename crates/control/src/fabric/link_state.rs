@@ -1,6 +1,6 @@
 //! What a switch knows of dead cables anywhere in the fabric.
 //!
-//! Every switch reports which of its own ports are down. Neighbours pass on all reports that they have heard, and newer
+//! Every switch reports which of its own ports are down. Neighbours pass on all reports that they have received, and newer
 //! reports replace older ones. So a leaf learns that a spine has lost another leaf, and sends no packets for that leaf
 //! to the spine.
 
@@ -15,7 +15,7 @@ pub struct Advert {
     pub switch: u16,
     /// Newer reports have higher numbers, modulo 2^64, so no number is so high that none could be newer. 0: no report.
     pub seq: u64,
-    /// The switch's ports over which it hears no neighbour.
+    /// The switch's ports over which no neighbour sends anything.
     pub down: PortSet,
 }
 
@@ -30,7 +30,7 @@ pub struct LinkState {
 }
 
 impl LinkState {
-    /// A switch that has heard no report.
+    /// A switch that has received no report.
     pub fn new(cabling: &Cabling, own: NodeId) -> LinkState {
         let own = cabling.switch_index(own).unwrap_or(0) as u16;
         let ends = cabling.port_numbers();
@@ -43,15 +43,15 @@ impl LinkState {
     /// Sets our own ports that are down; true if that is new.
     pub fn set_own(&mut self, down: PortSet) -> bool {
         let own = &mut self.adverts[usize::from(self.own)];
-        let news = own.down != down;
-        if news {
+        let changed = own.down != down;
+        if changed {
             (own.down, own.seq) = (down, after(own.seq));
         }
-        news
+        changed
     }
 
     /// Takes a report that a neighbour passed on; true if it changes a way.
-    pub fn hear(&mut self, advert: Advert) -> bool {
+    pub fn receive(&mut self, advert: Advert) -> bool {
         let Some(known) = self.adverts.get_mut(usize::from(advert.switch)) else { return false };
         if !is_newer(advert.seq, known.seq) {
             return false;
@@ -61,9 +61,9 @@ impl LinkState {
             known.seq = after(advert.seq);
             return false;
         }
-        let news = known.down != advert.down;
+        let changed = known.down != advert.down;
         *known = advert;
-        news
+        changed
     }
 
     /// All reports, for the neighbours.
@@ -136,19 +136,19 @@ mod tests {
         let mut state = LinkState::new(&cabling(), NodeId(2));
         assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1, 2]);
         // Spine 2's port 1 leads to leaf 1.
-        assert!(state.hear(Advert { switch: 2, seq: 5, down: ports(&[1]) }));
+        assert!(state.receive(Advert { switch: 2, seq: 5, down: ports(&[1]) }));
         assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [2]);
-        assert!(!state.hear(Advert { switch: 2, seq: 4, down: PortSet::EMPTY }), "old words");
-        assert!(state.hear(Advert { switch: 2, seq: 6, down: PortSet::EMPTY }));
+        assert!(!state.receive(Advert { switch: 2, seq: 4, down: PortSet::EMPTY }), "an old report");
+        assert!(state.receive(Advert { switch: 2, seq: 6, down: PortSet::EMPTY }));
         assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1, 2]);
     }
 
     #[test]
     fn nobody_else_speaks_for_our_own_ports() {
         let mut state = LinkState::new(&cabling(), NodeId(2));
-        assert!(!state.hear(Advert { switch: 40, seq: 1, down: PortSet::EMPTY }), "no such switch");
+        assert!(!state.receive(Advert { switch: 40, seq: 1, down: PortSet::EMPTY }), "no such switch");
         // The report that we sent before we were restarted still goes round: our new report must count as newer.
-        assert!(!state.hear(Advert { switch: 0, seq: 99, down: ports(&[1]) }));
+        assert!(!state.receive(Advert { switch: 0, seq: 99, down: ports(&[1]) }));
         assert!(state.set_own(ports(&[2])) && !state.set_own(ports(&[2])));
         assert_eq!(state.adverts().map(|advert| (advert.switch, advert.seq)).collect::<Vec<_>>(), [(0, 101)]);
         assert_eq!(state.routes().next_hops(0, NodeId(1)).0, [1]);
@@ -158,7 +158,7 @@ mod tests {
     fn no_damaged_number_is_so_high_that_nobody_can_be_newer() {
         let mut state = LinkState::new(&cabling(), NodeId(2));
         for seq in [1 << 62, u64::MAX >> 1, 3 << 62, u64::MAX - 1, u64::MAX] {
-            state.hear(Advert { switch: 0, seq, down: PortSet::EMPTY });
+            state.receive(Advert { switch: 0, seq, down: PortSet::EMPTY });
         }
         let own = |state: &LinkState| state.adverts().next().map(|advert| advert.seq).unwrap();
         let before = own(&state);
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(own(&state), 1, "0 is none at all");
         assert!(is_newer(1, u64::MAX));
         let mut neighbour = LinkState::new(&cabling(), NodeId(4));
-        assert!(neighbour.hear(Advert { switch: 0, seq: (1 << 63) - 1, down: ports(&[1]) }));
-        assert!(neighbour.hear(Advert { switch: 0, seq: 1 << 63, down: PortSet::EMPTY }));
+        assert!(neighbour.receive(Advert { switch: 0, seq: (1 << 63) - 1, down: ports(&[1]) }));
+        assert!(neighbour.receive(Advert { switch: 0, seq: 1 << 63, down: PortSet::EMPTY }));
     }
 }

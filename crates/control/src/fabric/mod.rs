@@ -1,20 +1,17 @@
 //! A fabric: several switches that work for one set of hosts, as a plan without sockets.
 //!
-//! [`FabricFile`] is what an operator writes. [`FabricLayout`] is what follows from it: node numbers, ports, addresses,
-//! ways. [`LinkState`] is what a switch knows of dead cables anywhere in the fabric.
+//! [`FabricFile`] is what an operator writes ([`file`]). [`FabricLayout`] is what follows from it ([`layout`]): nodes and
+//! cables ([`topology`]), queues ([`queues`]), ports, the limits of admission. [`LinkState`] is what a switch knows of dead
+//! cables anywhere in the fabric.
 
 mod file;
-mod limits;
+mod layout;
 mod link_state;
-mod lossless;
-mod marks;
-mod memory;
-mod plan;
-mod served;
+mod queues;
+mod topology;
 
-pub use file::{FabricFile, Graph, LeafSpine, LinkFile};
+pub use file::{Balancing, FabricFile, FabricOperators, Graph, LeafSpine, LinkFile};
+pub use layout::FabricLayout;
 pub use link_state::{Advert, LinkState};
-pub use lossless::Thresholds;
-pub use marks::Marks;
-pub use plan::{Balancing, Cable, FabricLayout, Node};
-pub use served::FabricOperators;
+pub use queues::{Cable, Marks, Thresholds};
+pub use topology::Node;

@@ -2,72 +2,87 @@
 //!
 //! PANAMA leaves the number of trees, the choice of roots and the awareness of load open (§3, §4.1).
 
-use tributary_proto::contract::ids::NodeId;
+use tributary_proto::contract::ids::{JobId, NodeId};
 
-use super::network::{Entry, Ledger};
-use super::{Network, Tree, TreeError};
+use super::planner::{Entry, Usage};
+use super::{DEFAULT_TREES, Tree, TreeError, TreePlanner, TreeSwitch};
+
+/// The rate that each job is expected to send, where nothing better is known.
+pub const JOB_RATE: u64 = 1 << 20;
+
+/// A job whose trees are planned.
+#[derive(Clone, Copy)]
+pub struct TreeJob<'a> {
+    /// The job's id.
+    pub id: JobId,
+    /// The hosts, by rank.
+    pub hosts: &'a [NodeId],
+    /// The number of trees, if the job's ranks insist on one.
+    pub trees: Option<u16>,
+}
 
 /// What a job needs of its trees.
-pub struct Wish<'a> {
+pub struct TreeRequest<'a> {
     /// The hosts, by rank.
     pub members: &'a [NodeId],
-    /// The number of trees, if there are so many and switches have memory for them; otherwise fewer are planned.
+    /// The number of trees, if the network has that many and switches have memory for them; otherwise fewer are planned.
     pub trees: u16,
-    /// The rate that the job is expected to send, as in [`Network::add_load`].
+    /// The rate that the job is expected to send, as in [`TreePlanner::add_load`].
     pub rate: u64,
-    /// The bytes that one tree takes of a switch with so many children.
+    /// The bytes that one tree takes of a switch, by the number of its children there.
     pub need: &'a dyn Fn(usize) -> u64,
 }
 
-impl Network {
+impl TreePlanner {
     /// The switches in which a tree may end, ascending: those at the least possible distance from the members. If the
     /// members have one switch in common, it is that switch.
-    pub fn candidates(&self, wish: &Wish<'_>) -> Result<Vec<NodeId>, TreeError> {
-        let entries = self.entries(wish.members)?;
-        let shut = self.shut(wish);
-        self.check_entries(&entries, wish, &shut)?;
+    pub fn candidates(&self, request: &TreeRequest<'_>) -> Result<Vec<NodeId>, TreeError> {
+        let entries = self.entries(request.members)?;
+        let excluded = self.excluded(request);
+        self.check_entries(&entries, request, &excluded)?;
         let mut firsts: Vec<u32> = entries.iter().map(|entry| entry.switch).collect();
         firsts.sort_unstable();
         firsts.dedup();
-        let mut farthest = vec![0u32; shut.len()];
+        let mut farthest = vec![0u32; excluded.len()];
         for first in firsts {
-            for (farthest, distance) in farthest.iter_mut().zip(self.distances(first, &shut)) {
+            for (farthest, distance) in farthest.iter_mut().zip(self.distances(first, &excluded)) {
                 *farthest = distance.max(*farthest);
             }
         }
-        let open = || farthest.iter().zip(&shut).enumerate().filter(|&(_, (&far, &shut))| !shut && far < u32::MAX);
+        let open =
+            || farthest.iter().zip(&excluded).enumerate().filter(|&(_, (&far, &excluded))| !excluded && far < u32::MAX);
         match open().map(|(_, (&far, _))| far).min() {
             Some(least) => {
                 let nearest = open().filter(|&(_, (&far, _))| far == least);
                 Ok(nearest.map(|(switch, _)| self.cabling.switch(switch as u32)).collect())
             }
-            None => Err(self.no_root(&shut)),
+            None => Err(self.no_root(&excluded)),
         }
     }
 
     /// The job's trees, under some of these roots. Each time the tree whose cables between switches are the least
     /// loaded is taken (by the fullest cable, then by the sum), counting the trees taken before; among equals the tree
     /// whose root is first in `roots`. Equal trees count once.
-    pub fn choose(&self, wish: &Wish<'_>, roots: &[NodeId]) -> Result<Vec<Tree>, TreeError> {
-        if wish.trees == 0 {
+    pub fn choose(&self, request: &TreeRequest<'_>, roots: &[NodeId]) -> Result<Vec<Tree>, TreeError> {
+        if request.trees == 0 {
             return Err(TreeError::NoTrees);
         }
-        let entries = self.entries(wish.members)?;
-        let shut = self.shut(wish);
-        self.check_entries(&entries, wish, &shut)?;
+        let entries = self.entries(request.members)?;
+        let excluded = self.excluded(request);
+        self.check_entries(&entries, request, &excluded)?;
         let (mut open, mut refused): (Vec<Tree>, Option<TreeError>) = (Vec::new(), None);
         for &root in roots {
-            match self.tree_with_room(&entries, root, wish, &shut) {
+            match self.tree_with_memory(&entries, root, request, &excluded) {
                 Ok(tree) if open.contains(&tree) => {}
                 Ok(tree) => open.push(tree),
                 Err(error) => drop(refused.get_or_insert(error)),
             }
         }
-        let mut planned = self.ledger.clone();
+        let mut planned = self.usage.clone();
         let mut chosen = Vec::new();
-        let share = (wish.rate / u64::from(wish.trees)).max(1);
-        while chosen.len() < usize::from(wish.trees) {
-            open.retain(|tree| self.lacks_room(tree, wish, &planned).is_none());
+        let share = (request.rate / u64::from(request.trees)).max(1);
+        while chosen.len() < usize::from(request.trees) {
+            open.retain(|tree| self.lacks_memory(tree, request, &planned).is_none());
             let best = (0..open.len()).min_by_key(|&index| self.load_of(&open[index], &planned));
             let Some(best) = best else { break };
             let tree = open.remove(best);
@@ -75,69 +90,91 @@ impl Network {
                 planned.load[cable] = planned.load[cable].saturating_add(share);
             }
             for switch in &tree.switches {
-                planned.rooms[self.index(switch.node)] -= (wish.need)(switch.children.len());
+                planned.free_bytes[self.index(switch.node)] -= (request.need)(switch.children.len());
             }
             chosen.push(tree);
         }
-        if chosen.is_empty() { Err(refused.unwrap_or_else(|| self.no_root(&shut))) } else { Ok(chosen) }
+        if chosen.is_empty() { Err(refused.unwrap_or_else(|| self.no_root(&excluded))) } else { Ok(chosen) }
+    }
+
+    /// The trees of a job, under roots that its id chooses among equals. `need`: the bytes that a tree takes of a switch,
+    /// by the number of its children there.
+    pub fn plan(&self, job: TreeJob<'_>, need: &dyn Fn(usize) -> u64) -> Result<Vec<Tree>, TreeError> {
+        let (members, trees) = (job.hosts, job.trees.unwrap_or(DEFAULT_TREES));
+        let mut request = TreeRequest { members, trees, rate: JOB_RATE, need };
+        let mut roots = self.candidates(&request)?;
+        request.trees = job.trees.unwrap_or(DEFAULT_TREES.min(roots.len() as u16));
+        // Jobs that see equal loads begin with different roots.
+        let first = job.id.index() % roots.len();
+        roots.rotate_left(first);
+        self.choose(&request, &roots)
+    }
+
+    /// True if the planned trees are as many as there would be if everything were alive.
+    pub fn is_complete(&self, job: TreeJob<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
+        match (planned, self.intact().plan(job, &|_| 0)) {
+            (Ok(planned), Ok(complete)) => planned.len() >= complete.len(),
+            (Err(_), Ok(_)) => false,
+            (_, Err(_)) => true,
+        }
     }
 
     /// Switches that are dead, or have no memory for even one child.
-    fn shut(&self, wish: &Wish<'_>) -> Vec<bool> {
-        let least = (wish.need)(1);
-        self.dead_switches.iter().zip(&self.ledger.rooms).map(|(&dead, &room)| dead || room < least).collect()
+    fn excluded(&self, request: &TreeRequest<'_>) -> Vec<bool> {
+        let least = (request.need)(1);
+        self.dead_switches.iter().zip(&self.usage.free_bytes).map(|(&dead, &free)| dead || free < least).collect()
     }
 
     /// Checks the members' own switches, which every tree needs.
-    fn check_entries(&self, entries: &[Entry], wish: &Wish<'_>, shut: &[bool]) -> Result<(), TreeError> {
-        match entries.iter().find(|entry| shut[entry.switch as usize]) {
+    fn check_entries(&self, entries: &[Entry], request: &TreeRequest<'_>, excluded: &[bool]) -> Result<(), TreeError> {
+        match entries.iter().find(|entry| excluded[entry.switch as usize]) {
             Some(entry) => {
                 let beside = entries.iter().filter(|other| other.switch == entry.switch).count();
-                Err(self.full(entry.switch as usize, beside, wish))
+                Err(self.full(entry.switch as usize, beside, request))
             }
             None => Ok(()),
         }
     }
 
-    fn full(&self, switch: usize, children: usize, wish: &Wish<'_>) -> TreeError {
-        let (need, room) = ((wish.need)(children), self.ledger.rooms[switch]);
-        TreeError::Full { switch: self.switch_name(switch), children, need, room }
+    fn full(&self, switch: usize, children: usize, request: &TreeRequest<'_>) -> TreeError {
+        let (need, free) = ((request.need)(children), self.usage.free_bytes[switch]);
+        TreeError::Full { switch: self.switch_name(switch), children, need, free }
     }
 
-    fn no_root(&self, shut: &[bool]) -> TreeError {
-        let shut = shut.iter().enumerate().filter(|&(_, &shut)| shut);
-        TreeError::NoRoot { shut: shut.map(|(switch, _)| self.switch_name(switch)).collect() }
+    fn no_root(&self, excluded: &[bool]) -> TreeError {
+        let excluded = excluded.iter().enumerate().filter(|&(_, &excluded)| excluded);
+        TreeError::NoRoot { excluded: excluded.map(|(switch, _)| self.switch_name(switch)).collect() }
     }
 
     /// The tree under one root that avoids switches without memory for as many children as they would have.
-    fn tree_with_room(
+    fn tree_with_memory(
         &self,
         entries: &[Entry],
         root: NodeId,
-        wish: &Wish<'_>,
-        shut: &[bool],
+        request: &TreeRequest<'_>,
+        excluded: &[bool],
     ) -> Result<Tree, TreeError> {
-        let (root, mut shut, mut full) = (self.root_index(root)?, shut.to_vec(), None);
+        let (root, mut excluded, mut full) = (self.root_index(root)?, excluded.to_vec(), None);
         loop {
-            let tree = self.tree_around(entries, root, &shut).map_err(|error| full.clone().unwrap_or(error))?;
-            let Some((switch, children)) = self.lacks_room(&tree, wish, &self.ledger) else { return Ok(tree) };
-            let error = full.get_or_insert_with(|| self.full(switch, children, wish)).clone();
+            let tree = self.tree_around(entries, root, &excluded).map_err(|error| full.clone().unwrap_or(error))?;
+            let Some((switch, children)) = self.lacks_memory(&tree, request, &self.usage) else { return Ok(tree) };
+            let error = full.get_or_insert_with(|| self.full(switch, children, request)).clone();
             if switch as u32 == root || entries.iter().any(|entry| entry.switch as usize == switch) {
                 return Err(error);
             }
-            shut[switch] = true;
+            excluded[switch] = true;
         }
     }
 
-    /// A switch with too little memory for its part of a tree, and the number of children that it has in the tree.
-    fn lacks_room(&self, tree: &Tree, wish: &Wish<'_>, ledger: &Ledger) -> Option<(usize, usize)> {
-        let part = |switch: &super::TreeSwitch| (self.index(switch.node), switch.children.len());
-        tree.switches.iter().map(part).find(|&(switch, children)| (wish.need)(children) > ledger.rooms[switch])
+    /// A switch with too little memory for a tree, and the number of children that it has in the tree.
+    fn lacks_memory(&self, tree: &Tree, request: &TreeRequest<'_>, usage: &Usage) -> Option<(usize, usize)> {
+        let entry = |switch: &TreeSwitch| (self.index(switch.node), switch.children.len());
+        tree.switches.iter().map(entry).find(|&(switch, children)| (request.need)(children) > usage.free_bytes[switch])
     }
 
     /// The load of the fullest of a tree's cables between switches, and the sum of their loads.
-    fn load_of(&self, tree: &Tree, ledger: &Ledger) -> (u64, u64) {
-        let loads = || self.cables_between_switches(tree).into_iter().map(|cable| ledger.load[cable]);
+    fn load_of(&self, tree: &Tree, usage: &Usage) -> (u64, u64) {
+        let loads = || self.cables_between_switches(tree).into_iter().map(|cable| usage.load[cable]);
         (loads().max().unwrap_or(0), loads().fold(0, u64::saturating_add))
     }
 }

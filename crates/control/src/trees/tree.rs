@@ -1,7 +1,8 @@
-//! A tree as it is installed: for each switch its children and its parent, for each rank its place.
+//! A tree as it is installed: for each switch its children and its parent, for each rank its position; and why there may
+//! be none.
 
 use tributary_proto::contract::config::Below;
-use tributary_proto::contract::ids::{ChildId, NodeId, PortId};
+use tributary_proto::contract::ids::{ChildId, NodeId, PortId, Rank};
 use tributary_proto::contract::sum_tree::SumTree;
 
 /// A child of a switch: the host of a worker, or a switch with the ranks below it.
@@ -15,14 +16,14 @@ pub struct TreeChild {
     pub below: Below,
 }
 
-/// The switch above another one.
+/// The parent of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeParent {
     /// The neighbour.
     pub node: NodeId,
-    /// The port that the upper switch is behind.
+    /// The port that the parent is behind.
     pub port: PortId,
-    /// The number of the lower switch among the children of the upper one.
+    /// The switch's number among the children of its parent.
     pub child: ChildId,
 }
 
@@ -31,15 +32,15 @@ pub struct TreeParent {
 pub struct TreeSwitch {
     /// The switch.
     pub node: NodeId,
-    /// The switch above; `None` at the root.
+    /// `None` at the root.
     pub parent: Option<TreeParent>,
     /// Its children in the order of their lowest rank, so that a sum in the order of children does not depend on ports.
     pub children: Vec<TreeChild>,
 }
 
-/// A rank's place: its first switch, and its number among that switch's children.
+/// Where a rank is in a tree: its first switch, and its number among that switch's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RankPosition {
     /// The switch that the rank's host is connected to.
     pub switch: NodeId,
     /// The rank's number at that switch.
@@ -52,12 +53,12 @@ pub struct Place {
 pub struct Tree {
     /// The switches, in ascending order of their nodes.
     pub switches: Vec<TreeSwitch>,
-    /// Each rank's place.
-    pub places: Vec<Place>,
+    /// Each rank's position.
+    pub positions: Vec<RankPosition>,
 }
 
 impl Tree {
-    /// The part of one switch; `None` if the tree does not use it.
+    /// One switch of the tree; `None` if the tree does not use it.
     pub fn switch(&self, node: NodeId) -> Option<&TreeSwitch> {
         self.switches.binary_search_by_key(&node, |switch| switch.node).ok().map(|index| &self.switches[index])
     }
@@ -84,5 +85,86 @@ impl Tree {
             Below::Switch(_) => self.sum_below(child.node),
         };
         SumTree::Switch(self.switch(node).into_iter().flat_map(|switch| &switch.children).map(child).collect())
+    }
+}
+
+/// Why no tree can be planned, with the names of the nodes that are missing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// There are no members.
+    #[error("a tree needs at least one member")]
+    NoMembers,
+    /// The job wants zero trees.
+    #[error("trees = 0: a job has at least one tree")]
+    NoTrees,
+    /// A member is not on a host of the network.
+    #[error("rank {rank} is on node {node}, which is not a host of the network")]
+    NotAHost {
+        /// The member.
+        rank: Rank,
+        /// The node on which it is said to be.
+        node: u32,
+    },
+    /// Two members are on one host.
+    #[error("ranks {a} and {b} are both on {host}: a tree takes one rank from a host")]
+    SameHost {
+        /// One rank.
+        a: Rank,
+        /// The other rank.
+        b: Rank,
+        /// Their host.
+        host: String,
+    },
+    /// The root is not a switch that is alive.
+    #[error("{node} is not a switch that is alive, so no tree can end in it")]
+    NotARoot {
+        /// The would-be root.
+        node: String,
+    },
+    /// A host's only cable is dead, or the switch at its other end.
+    #[error("rank {rank} on {host} is cut off: {dead} is dead")]
+    CutOff {
+        /// The member's rank.
+        rank: Rank,
+        /// Its host.
+        host: String,
+        /// The cable or switch.
+        dead: String,
+    },
+    /// A switch that every tree needs has no memory left.
+    #[error("{switch} is full: a tree needs {need} bytes there for {children} children, and {free} are free")]
+    Full {
+        /// The switch.
+        switch: String,
+        /// Children that it would have.
+        children: usize,
+        /// Bytes that the tree needs there.
+        need: u64,
+        /// Bytes that are free there.
+        free: u64,
+    },
+    /// Some member cannot reach the root.
+    #[error("no way that is alive and has memory leads from {host}, the host of rank {rank}, to {root}")]
+    NoWay {
+        /// The member's rank.
+        rank: Rank,
+        /// Its host.
+        host: String,
+        /// The root.
+        root: String,
+    },
+    /// No switch reaches all members.
+    #[error("no switch connects all ranks: {}", missing(excluded))]
+    NoRoot {
+        /// Switches that are dead or full.
+        excluded: Vec<String>,
+    },
+}
+
+fn missing(excluded: &[String]) -> String {
+    match excluded {
+        [] => "too many cables are dead".into(),
+        [only] => format!("{only} is dead or full"),
+        all => format!("{} are dead or full", all.join(", ")),
     }
 }

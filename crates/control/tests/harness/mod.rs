@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_control::{
-    Admitted, Client, Control, Effect, FoundJob, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers,
+    Admitted, AdoptedJob, Client, Control, Effect, JobName, JoinRequest, Limits, Phase, Plan, Ticket, Timers,
 };
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::options::Options;
@@ -33,7 +33,7 @@ pub fn in_fixed_point() -> Options {
 pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
     JoinRequest {
         rank,
-        world,
+        world_size: world,
         protocol: protocols::named("switchml").unwrap(),
         options: in_fixed_point(),
         slots: None,
@@ -42,7 +42,7 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
         elements_per_packet: None,
         max_elements_per_packet: 360,
         addr: format!("10.0.{}.{}:{}", rank / 250, rank % 250 + 1, 5_000 + incarnation % 50_000).parse().unwrap(),
-        asked_at: "10.0.255.254".parse().unwrap(),
+        joined_at: "10.0.255.254".parse().unwrap(),
         incarnation,
         timeout: secs(30.0),
         client: Client::at([10, 0, 0, 1].into()),
@@ -50,8 +50,8 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
 }
 
 /// A job as it is found after its control plane was started anew.
-pub fn found(plan: &Plan) -> FoundJob {
-    FoundJob {
+pub fn found(plan: &Plan) -> AdoptedJob {
+    AdoptedJob {
         name: plan.name.clone(),
         protocol: plan.protocol,
         config: plan.config.clone(),
@@ -122,7 +122,7 @@ impl World {
     pub fn hear(&mut self, plan: &Plan, ranks: impl IntoIterator<Item = u16>) {
         for rank in ranks {
             let wid = plan.child_of(rank).unwrap_or(ChildId(rank));
-            self.control.heard(plan.config.job, wid, self.now);
+            self.control.member_seen(plan.config.job, wid, self.now);
         }
     }
 
@@ -180,12 +180,12 @@ impl World {
                     self.slots.remove(&id);
                     assert!(self.installed.remove(&id).is_some(), "id {id} is not installed");
                 }
-                Effect::Unshare(protocol) => {
+                Effect::RemoveShared(protocol) => {
                     let is_used = self.installed.values().any(|plan| plan.protocol == protocol);
                     assert!(!is_used, "{protocol} is in use");
                     self.unshared.push(protocol.name);
                 }
-                Effect::Ascend { .. } | Effect::Descend { .. } => panic!("there is no switch above"),
+                Effect::JoinParent { .. } | Effect::LeaveParent { .. } => panic!("there is no switch above"),
                 Effect::Answer { ticket, admitted } => {
                     assert!(self.answers.insert(ticket, admitted).is_none(), "{ticket:?} is answered twice");
                 }

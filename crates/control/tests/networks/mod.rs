@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tributary_control::routes::Cabling;
-use tributary_control::trees::Network;
+use tributary_control::trees::TreePlanner;
 use tributary_proto::contract::ids::NodeId;
 
 pub fn nodes(numbers: &[u32]) -> Vec<NodeId> {
@@ -18,9 +18,9 @@ fn name(cabling: &Cabling, node: u32) -> String {
     }
 }
 
-pub fn network(cabling: &Cabling) -> Network {
+pub fn network(cabling: &Cabling) -> TreePlanner {
     let names = (0..cabling.nodes() as u32).map(|node| name(cabling, node)).collect();
-    Network::new(cabling.clone(), names)
+    TreePlanner::new(cabling.clone(), names)
 }
 
 /// Leaves are switches `0..leaves`, spines follow; so many hosts on each leaf.
@@ -58,7 +58,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    pub fn network(&self) -> Network {
+    pub fn network(&self) -> TreePlanner {
         let mut network = network(&self.cabling);
         self.dead_cables.iter().for_each(|&cable| network.set_cable(cable, false));
         self.dead_switches.iter().for_each(|&switch| network.set_switch(switch, false));

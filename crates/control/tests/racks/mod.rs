@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tributary_control::{
-    Admitted, Ascent, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, SwitchJoin, SwitchPlace, Ticket,
-};
+use tributary_control::levels::{ParentAnswer, SwitchJoin, SwitchRanks};
+use tributary_control::{Admitted, Control, Effect, JobName, JoinRequest, Limits, Plan, Refusal, Ticket};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::time::{Span, Time};
 
@@ -38,7 +37,7 @@ impl Tree {
     pub fn new(above: Limits, racks: [Limits; RACKS]) -> Tree {
         Tree {
             above: Control::new(above),
-            racks: racks.into_iter().map(Control::below_another).collect(),
+            racks: racks.into_iter().map(Control::with_parent).collect(),
             now: Time::ZERO,
             answers: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -102,8 +101,8 @@ impl Tree {
                     Effect::Resize(id, slots) => drop(self.slots[RACKS].insert(id, slots)),
                     Effect::Remove(id) => self.forget(RACKS, id),
                     Effect::Answer { ticket, admitted } => self.answer_below(ticket, admitted),
-                    Effect::Ascend { .. } | Effect::Descend { .. } => panic!("nothing is above"),
-                    Effect::Unshare(_) => panic!("nothing is shared in levels"),
+                    Effect::JoinParent { .. } | Effect::LeaveParent { .. } => panic!("nothing is above"),
+                    Effect::RemoveShared(_) => panic!("nothing is shared in levels"),
                 }
             }
             for rack in (0..RACKS).filter(|rack| !self.dead.contains(rack)).collect::<Vec<_>>() {
@@ -128,26 +127,26 @@ impl Tree {
             }
             Effect::Resize(id, slots) => drop(self.slots[rack].insert(id, slots)),
             Effect::Remove(id) => self.forget(rack, id),
-            Effect::Unshare(_) => panic!("nothing is shared in levels"),
+            Effect::RemoveShared(_) => panic!("nothing is shared in levels"),
             Effect::Answer { ticket, admitted } => drop(self.answers.insert((rack, ticket), admitted)),
-            Effect::Ascend { name, question, ranks, most_slots, switches } => {
+            Effect::JoinParent { name, sequence, ranks, most_slots, switches } => {
                 let addr = format!("10.9.0.{}:17777", rack + 1).parse().unwrap();
-                let own = SwitchPlace { addr, ranks: ranks.iter().map(|(join, _)| join.rank).collect() };
+                let own = SwitchRanks { addr, ranks: ranks.iter().map(|(join, _)| join.rank).collect() };
                 let join = SwitchJoin {
                     incarnation: incarnation(rack),
-                    asked_at: "10.9.0.9".parse().unwrap(),
-                    question,
+                    joined_at: "10.9.0.9".parse().unwrap(),
+                    sequence,
                     shards: vec![addr],
                     most_slots,
                     ranks,
                     switches: std::iter::once(own).chain(switches).collect(),
                 };
-                let key = JobKey(self.now.0 + 77 + question);
+                let key = JobKey(self.now.0 + 77 + sequence);
                 self.asked_ever.push(join.clone());
                 let ticket = self.above.join_switch(self.now, &name, join, key);
-                self.asked.insert(ticket, (rack, name, question));
+                self.asked.insert(ticket, (rack, name, sequence));
             }
-            Effect::Descend { name, job, key, wid, lost } => {
+            Effect::LeaveParent { name, job, key, wid, lost } => {
                 // The job may be over there.
                 let _ = self.above.leave_switch(self.now, &name, job, key, wid, lost);
             }
@@ -160,11 +159,11 @@ impl Tree {
     }
 
     fn answer_below(&mut self, ticket: Ticket, admitted: Admitted) {
-        let Some((rack, name, question)) = self.asked.remove(&ticket) else { return };
+        let Some((rack, name, sequence)) = self.asked.remove(&ticket) else { return };
         let outcome = match admitted {
             Ok(plan) => {
                 let wid = plan.children.iter().position(|child| child.incarnation == Some(incarnation(rack))).unwrap();
-                Ok(Ascent {
+                Ok(ParentAnswer {
                     job: plan.config.job,
                     key: plan.config.key,
                     slots: plan.config.slots,
@@ -178,10 +177,10 @@ impl Tree {
             }
             Err(refusal) => {
                 let (code, rank) = (refusal.code().to_string(), refusal.rank());
-                Err(Refusal::Above { sentence: refusal.to_string(), code, rank })
+                Err(Refusal::Parent { sentence: refusal.to_string(), code, rank })
             }
         };
-        self.racks[rack].ascended(self.now, &name, question, outcome);
+        self.racks[rack].parent_answered(self.now, &name, sequence, outcome);
     }
 
     /// Lets time pass. Workers in `alive` and all switches but the dead ones show that they live.
@@ -192,11 +191,11 @@ impl Tree {
             for rack in (0..RACKS).filter(|rack| !self.dead.contains(rack)) {
                 for (&id, plan) in &self.installed[rack] {
                     for wid in alive.iter().filter_map(|&rank| plan.child_of(rank)) {
-                        self.racks[rack].heard(id, wid, self.now);
+                        self.racks[rack].member_seen(id, wid, self.now);
                     }
                     if self.installed[RACKS].contains_key(&id) {
-                        self.racks[rack].heard_above(id, self.now);
-                        self.above.heard(id, plan.uplink.as_ref().unwrap().wid, self.now);
+                        self.racks[rack].parent_seen(id, self.now);
+                        self.above.member_seen(id, plan.uplink.as_ref().unwrap().wid, self.now);
                     }
                 }
             }

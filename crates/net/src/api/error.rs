@@ -4,7 +4,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use tributary_control::{BadName, Refusal};
-use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
@@ -41,33 +40,6 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "api_version", error)
     }
 
-    /// Jobs of the protocol share a switch's memory, and this switch is one of several in levels.
-    pub fn not_in_levels(protocol: &'static Protocol) -> ApiError {
-        let error = format!(
-            "{} sums in a switch that stands alone or in a fabric, and this switch is one of several in levels: name one \
-             that stands alone or a switch of a fabric (docs/fabric.md), or take another protocol",
-            protocol.name
-        );
-        ApiError::new(StatusCode::BAD_REQUEST, "not_in_levels", error)
-    }
-
-    /// The protocol is for single switches, and this switch is in a fabric.
-    pub fn not_for_fabrics(protocol: &'static Protocol) -> ApiError {
-        let fit = protocols::ALL.iter().copied().filter(|protocol| protocol.placement != Placement::Hosts);
-        let fit: Vec<&str> = fit.map(|protocol| protocol.name).collect();
-        let error = format!(
-            "{} is not for a fabric of switches: take {}, or a switch that stands alone",
-            protocol.name,
-            fit.join(" or ")
-        );
-        ApiError::new(StatusCode::BAD_REQUEST, "not_for_fabrics", error)
-    }
-
-    /// The request asks for trees, but such a job has none.
-    pub fn no_trees(asked: u16, why: &str) -> ApiError {
-        ApiError::new(StatusCode::BAD_REQUEST, "no_trees", format!("trees = {asked}: {why}"))
-    }
-
     /// This build does not have the protocol.
     pub fn unknown_protocol(name: &str) -> ApiError {
         let known = protocols::names().collect::<Vec<_>>().join(", ");
@@ -86,14 +58,17 @@ impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> ApiError {
         let status = match refusal {
             Refusal::BadName(_)
-            | Refusal::BadWorld { .. }
+            | Refusal::BadWorldSize { .. }
             | Refusal::BadRank { .. }
             | Refusal::BadElements { .. }
             | Refusal::BadSlots { .. }
             | Refusal::BadTrees { .. }
+            | Refusal::NotInLevels { .. }
+            | Refusal::NotForFabrics { .. }
+            | Refusal::NoTrees { .. }
             | Refusal::OfferBelow => StatusCode::BAD_REQUEST,
             Refusal::OverQuota { .. }
-            | Refusal::OverShare { .. }
+            | Refusal::OverClientLimit { .. }
             | Refusal::OtherTenant { .. }
             | Refusal::WrongKey { .. }
             | Refusal::AddressUnproven { .. }
@@ -107,19 +82,19 @@ impl From<Refusal> for ApiError {
             | Refusal::AddressTaken { .. }
             | Refusal::SwitchTwice { .. }
             | Refusal::ShardsDiffer { .. }
-            | Refusal::AskedAgain { .. }
+            | Refusal::NewerRequest { .. }
             | Refusal::HostServes { .. }
             | Refusal::OfferOver => StatusCode::CONFLICT,
             Refusal::NotInstalled { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Full { .. }
-            | Refusal::NothingToShare { .. }
+            | Refusal::SharedFull { .. }
             | Refusal::TooManyJobs { .. }
             | Refusal::TooManyServers { .. }
             | Refusal::WatchedAlready { .. }
             | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::NotComing { .. } | Refusal::AboveSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Refusal::NotComing { .. } | Refusal::ParentSilent { .. } => StatusCode::GATEWAY_TIMEOUT,
             // An error of the parent switch keeps its own code, and has this status whatever its status was there.
-            Refusal::Above { .. } => StatusCode::BAD_GATEWAY,
+            Refusal::Parent { .. } => StatusCode::BAD_GATEWAY,
         };
         let mut error = ApiError::new(status, refusal.code(), refusal.to_string());
         error.body.rank = refusal.rank();

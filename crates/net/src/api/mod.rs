@@ -14,7 +14,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{Client, Departed, Gone, JoinRequest, Plan, ServerPlace, Servers};
+use tributary_control::servers::{ServerAddr, Servers};
+use tributary_control::{Client, Departed, Gone, JoinRequest, Plan};
 use tributary_operators::Library;
 use tributary_proto::contract::config::TreeLeaf;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
@@ -115,7 +116,7 @@ impl JoinBody {
             .map_err(|_| ApiError::bad_request("timeout_s is not a number of seconds".into()))?;
         Ok(JoinRequest {
             rank: self.rank,
-            world: self.world,
+            world_size: self.world,
             protocol,
             slots: self.slots,
             suggested_slots: self.suggested_slots,
@@ -123,7 +124,7 @@ impl JoinBody {
             max_elements_per_packet: self.max_elements_per_packet,
             trees: self.trees,
             addr: SocketAddr::new(from, self.udp_port),
-            asked_at,
+            joined_at: asked_at,
             incarnation,
             options,
             timeout: to_span(timeout),
@@ -307,7 +308,7 @@ impl GoneMembers {
     pub fn new(gone: &Departed) -> GoneMembers {
         let ranks = |left| gone.members.iter().filter(|gone| gone.left == left).map(|gone| gone.rank).collect();
         let switches = gone.switches.iter().map(SwitchBody::new).collect();
-        let server = |&ServerPlace { server, addr }: &ServerPlace| GoneServer { server, addr };
+        let server = |&ServerAddr { server, addr }: &ServerAddr| GoneServer { server, addr };
         GoneMembers {
             left: ranks(true),
             lost: ranks(false),
@@ -323,7 +324,7 @@ impl GoneMembers {
         let mut members: Vec<Gone> = left.chain(self.lost.iter().map(|&rank| Gone { rank, left: false })).collect();
         members.sort_by_key(|gone| gone.rank);
         let switches = self.switches.into_iter().map(|place| place.seen_from(sender)).collect();
-        let server = |GoneServer { server, addr }| ServerPlace { server, addr };
+        let server = |GoneServer { server, addr }| ServerAddr { server, addr };
         Departed { members, switches, servers: self.servers.into_iter().map(server).collect() }
     }
 }

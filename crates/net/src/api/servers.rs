@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{Client, Plan, ServerOffer};
+use tributary_control::servers::ServerOffer;
+use tributary_control::{Client, Plan};
 use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::wire;
 

@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::{Ascent, Client, JoinRequest, Plan, SwitchJoin, SwitchPlace};
+use tributary_control::levels::{ParentAnswer, SwitchJoin, SwitchRanks};
+use tributary_control::{Client, JoinRequest, Plan};
 use tributary_operators::Library;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::wire;
@@ -26,13 +27,13 @@ pub struct SwitchBody {
 
 impl SwitchBody {
     /// As JSON.
-    pub fn new(place: &SwitchPlace) -> SwitchBody {
+    pub fn new(place: &SwitchRanks) -> SwitchBody {
         SwitchBody { addr: place.addr, ranks: place.ranks.clone() }
     }
 
     /// The entry, for a receiver that reached the sender at the address `sender`.
-    pub fn seen_from(self, sender: IpAddr) -> SwitchPlace {
-        SwitchPlace { addr: reached(self.addr, sender), ranks: self.ranks }
+    pub fn seen_from(self, sender: IpAddr) -> SwitchRanks {
+        SwitchRanks { addr: reached(self.addr, sender), ranks: self.ranks }
     }
 }
 
@@ -43,7 +44,7 @@ pub(super) fn reached(addr: SocketAddr, at: IpAddr) -> SocketAddr {
 
 /// All switches of a job, as the switch at `listen` knows them.
 pub fn switch_bodies(plan: &Plan, listen: SocketAddr) -> Vec<SwitchBody> {
-    let own = SwitchPlace { addr: listen, ranks: plan.ranks_below() };
+    let own = SwitchRanks { addr: listen, ranks: plan.ranks_below() };
     // A child switch has learned the whole tree from its parent, including itself.
     let own = plan.uplink.is_none().then(|| SwitchBody::new(&own));
     own.into_iter().chain(plan.switches.iter().map(SwitchBody::new)).collect()
@@ -107,8 +108,8 @@ impl SwitchJoinBody {
         };
         Ok(SwitchJoin {
             incarnation,
-            asked_at,
-            question: self.question,
+            joined_at: asked_at,
+            sequence: self.question,
             shards: self.shards.into_iter().map(|shard| reached(shard, from)).collect(),
             most_slots: self.most_slots,
             ranks: self.ranks.into_iter().map(rank).collect::<Result<_, ApiError>>()?,
@@ -159,8 +160,8 @@ impl SwitchJoinReply {
     }
 
     /// The answer for the child switch; `None` if it cannot be interpreted.
-    pub fn ascent(self, parent: IpAddr) -> Option<Ascent> {
-        Some(Ascent {
+    pub fn ascent(self, parent: IpAddr) -> Option<ParentAnswer> {
+        Some(ParentAnswer {
             job: JobId(self.job_id),
             key: JobKey(from_hex(&self.key)?),
             slots: self.slots,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tributary_control::{Departed, End, Plan, Tiding};
+use tributary_control::{Departed, End, JobEvent, Plan};
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::metric::{self, Metric, MetricValue};
@@ -78,9 +78,9 @@ pub(crate) struct JobTotals {
 
 impl JobTotals {
     /// Notes an event of a job, and logs it for operators.
-    pub fn note(&mut self, now: Time, event: &Tiding) {
+    pub fn note(&mut self, now: Time, event: &JobEvent) {
         match event {
-            Tiding::Formed(plan) => {
+            JobEvent::Formed(plan) => {
                 self.past.formed += 1;
                 self.open(now, plan);
                 tracing::info!(
@@ -89,15 +89,15 @@ impl JobTotals {
                     memory_bytes = plan.memory_bytes, "job formed"
                 );
             }
-            Tiding::Adopted(plan) => {
+            JobEvent::Adopted(plan) => {
                 self.open(now, plan);
                 tracing::info!(job = %plan.name, id = plan.config.job.0, "a job that runs was taken over");
             }
-            Tiding::Lost { plan, lost } => self.lose(plan, lost),
-            Tiding::Back { plan, ranks } => {
+            JobEvent::Lost { plan, lost } => self.lose(plan, lost),
+            JobEvent::Back { plan, ranks } => {
                 tracing::info!(job = %plan.name, id = plan.config.job.0, ?ranks, "members are back");
             }
-            Tiding::Ended { plan, end } => {
+            JobEvent::Ended { plan, end } => {
                 *self.past.ended.entry(*end).or_default() += 1;
                 if let Some(entry) = self.jobs.get_mut(&plan.config.job) {
                     entry.end = Some(*end);

@@ -54,8 +54,8 @@ impl ControlPlane {
     /// Charges a job what it holds of a fabric's switches, if it has trees of its own there.
     pub(super) async fn charge(&self, id: JobId) {
         for shard in &self.shards {
-            if let Ok(Some(holding)) = shard.holding(id).receive().await {
-                self.state().control.placed(id, holding);
+            if let Ok(Some(charge)) = shard.tree_charge(id).receive().await {
+                self.state().control.trees_planned(id, charge);
             }
         }
     }

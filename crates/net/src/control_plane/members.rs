@@ -43,7 +43,7 @@ impl ControlPlane {
         below: Departed,
         known: Departed,
     ) -> Result<(Departed, OpenWatch), Refusal> {
-        let open = |control: &mut Control| control.watch_from_below(name, id, wid, key, below).map(|()| wid);
+        let open = |control: &mut Control| control.watch_from_child(name, id, wid, key, below).map(|()| wid);
         self.keep_watch(name, id, open, |control, wid| control.gone_beside(id, wid), known).await
     }
 

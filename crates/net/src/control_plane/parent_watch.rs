@@ -77,7 +77,7 @@ impl ParentWatches {
     pub fn keep(&self, control: &Control, faults: &BTreeMap<JobId, String>) {
         let mut jobs = self.jobs.lock().expect("no call panics while it holds the watches");
         let now: BTreeMap<JobId, (&Plan, u32)> =
-            control.watches_above().map(|(plan, number)| (plan.config.job, (plan, number))).collect();
+            control.jobs_at_parent().map(|(plan, number)| (plan.config.job, (plan, number))).collect();
         jobs.retain(|id, watch| now.get(id).is_some_and(|(plan, _)| plan.config.key == watch.key));
         for (id, (plan, number)) in now {
             let watch = jobs.entry(id).or_insert_with(|| self.begin(plan));

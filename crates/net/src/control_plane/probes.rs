@@ -13,7 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
-use tributary_control::{JobName, JoinRequest, Refusal, SwitchJoin, Testimony};
+use tributary_control::levels::SwitchJoin;
+use tributary_control::{JobName, JoinRequest, ProbeResult, Refusal};
 
 use super::ControlPlane;
 use crate::challenge::{LEN, MAX_ATTEMPTS};
@@ -21,8 +22,8 @@ use crate::challenge::{LEN, MAX_ATTEMPTS};
 impl ControlPlane {
     /// Validates the address of a worker. It has one socket for all shards, so only the first shard challenges it.
     pub(super) async fn validate_worker(&self, name: &JobName, request: &JoinRequest) -> Result<(), Refusal> {
-        let JoinRequest { addr, asked_at, incarnation, .. } = *request;
-        self.validate(name, &[addr], asked_at, incarnation, MAX_ATTEMPTS).await
+        let JoinRequest { addr, joined_at, incarnation, .. } = *request;
+        self.validate(name, &[addr], joined_at, incarnation, MAX_ATTEMPTS).await
     }
 
     /// Each shard challenges the switch's shard of the same number. A switch that withdraws its join needs no validation.
@@ -34,7 +35,7 @@ impl ControlPlane {
         // 200.
         let request = 200 + 16 * join.shards.len();
         let attempts = (3 * request / (LEN * join.shards.len())) as u32;
-        self.validate(name, &join.shards, join.asked_at, join.incarnation, attempts).await
+        self.validate(name, &join.shards, join.joined_at, join.incarnation, attempts).await
     }
 
     async fn validate(
@@ -82,13 +83,13 @@ const ATTEMPTS: usize = 3;
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(60);
 
 /// What the host at this address says about the member's socket.
-pub async fn liveness_probe(addr: SocketAddr) -> Testimony {
+pub async fn liveness_probe(addr: SocketAddr) -> ProbeResult {
     // An error means that there is no route to the host. That proves nothing.
     let refuses = async |port| refuses(SocketAddr::new(addr.ip(), port)).await.ok();
     match refuses(addr.port()).await {
-        Some(true) if refuses(addr.port()).await == Some(true) => Testimony::Refused,
-        Some(false) if refuses(UNUSED_PORT).await == Some(true) => Testimony::Held,
-        _ => Testimony::Nothing,
+        Some(true) if refuses(addr.port()).await == Some(true) => ProbeResult::SocketClosed,
+        Some(false) if refuses(UNUSED_PORT).await == Some(true) => ProbeResult::SocketOpen,
+        _ => ProbeResult::Inconclusive,
     }
 }
 
@@ -120,15 +121,15 @@ mod tests {
     async fn an_unread_socket_is_held_and_a_closed_one_is_refused() {
         let stalled = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = stalled.local_addr().unwrap();
-        assert_eq!(liveness_probe(addr).await, Testimony::Held);
+        assert_eq!(liveness_probe(addr).await, ProbeResult::SocketOpen);
         drop(stalled);
-        assert_eq!(liveness_probe(addr).await, Testimony::Refused);
+        assert_eq!(liveness_probe(addr).await, ProbeResult::SocketClosed);
     }
 
     #[tokio::test]
     async fn an_unused_address_vouches_for_no_member() {
         // This is an address of documentation (RFC 5737). Some networks drop packets to such addresses, and some refuse
         // them.
-        assert_ne!(liveness_probe("192.0.2.1:4000".parse().unwrap()).await, Testimony::Held);
+        assert_ne!(liveness_probe("192.0.2.1:4000".parse().unwrap()).await, ProbeResult::SocketOpen);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use tributary_control::Tiding;
+use tributary_control::JobEvent;
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
 
@@ -20,7 +20,7 @@ impl ControlPlane {
     pub(super) fn note_job_events(&self) {
         loop {
             // The two locks are never held at the same time.
-            let event: Option<Tiding> = self.state().control.poll_tiding();
+            let event: Option<JobEvent> = self.state().control.poll_event();
             let Some(event) = event else { return };
             self.job_totals().note(self.now(), &event);
         }
@@ -73,16 +73,16 @@ impl ControlPlane {
     fn pass_on_keepalives(&self, now: Time, report: &ShardReport) {
         let mut state = self.state();
         for job in &report.jobs {
-            state.control.absent(now, job.id, &job.absent);
+            state.control.unreachable(now, job.id, &job.absent);
             for (wid, seen) in job.report.last_seen.iter().enumerate() {
                 if let Some(seen) = seen {
                     let ago = report.now.since(*seen);
-                    state.control.heard(job.id, ChildId(wid as u16), Time(now.0.saturating_sub(ago.0)));
+                    state.control.member_seen(job.id, ChildId(wid as u16), Time(now.0.saturating_sub(ago.0)));
                 }
             }
             if let Some(seen) = job.report.others_last_seen {
                 let ago = report.now.since(seen);
-                state.control.heard_above(job.id, Time(now.0.saturating_sub(ago.0)));
+                state.control.parent_seen(job.id, Time(now.0.saturating_sub(ago.0)));
             }
         }
     }

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tributary_control::{Client, Plan, Refusal, ServerOffer};
+use tributary_control::servers::ServerOffer;
+use tributary_control::{Client, Plan, Refusal};
 use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Protocol;
 

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_control::{FoundJob, Holding, JobName, Plan};
+use tributary_control::admission::TreeCharge;
+use tributary_control::{AdoptedJob, JobName, Plan};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
@@ -34,7 +35,7 @@ pub(crate) trait Shard: Send + Sync {
     }
     /// What a job holds of a fabric's switches, once its trees are planned; `None` if it is charged for none of them
     /// by itself.
-    fn holding(&self, _job: JobId) -> Answer<Option<Holding>> {
+    fn tree_charge(&self, _job: JobId) -> Answer<Option<TreeCharge>> {
         Answer::ready(None)
     }
     /// True if the shard's jobs outlive this control plane, which finds them again.
@@ -174,9 +175,9 @@ impl ShardSample {
 }
 
 /// A job that runs in a shard although this control plane has not installed it.
-pub(super) fn adopted(name: JobName, job: JobInstall) -> FoundJob {
+pub(super) fn adopted(name: JobName, job: JobInstall) -> AdoptedJob {
     let JobInstall { protocol, config, most_slots, members: workers, servers, .. } = job;
-    FoundJob { name, protocol, config, most_slots, workers, servers }
+    AdoptedJob { name, protocol, config, most_slots, workers, servers }
 }
 
 /// A job as one shard installs it.
@@ -187,7 +188,7 @@ fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
         config: JobConfig { slots: plan.slots, ..plan.config.clone() },
         most_slots: plan.config.slots,
         members: plan.children.iter().filter_map(|child| child.addr(number)).collect(),
-        asked_at: plan.children.iter().map(|child| child.asked_at).collect(),
+        asked_at: plan.children.iter().map(|child| child.joined_at).collect(),
         below: plan.children.iter().map(|child| child.below.clone()).collect(),
         servers: match plan.protocol.shared.is_some() {
             true => plan.servers.dedicated().to_vec(),

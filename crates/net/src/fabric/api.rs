@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use tributary_control::JobName;
+use tributary_control::servers::JobServer;
 use tributary_control::trees::Tree;
-use tributary_control::{JobName, JobServer};
 use tributary_operators::Library;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
-use tributary_control::{JobName, SwitchPlace};
+use tributary_control::levels::SwitchRanks;
 use tributary_operators::Library;
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::protocol::Placement;
@@ -16,11 +17,10 @@ use tributary_proto::contract::protocol::Placement;
 use super::api::{InstalledReply, JobBody, merge_report};
 use super::endpoints;
 use super::handle::FabricHandle;
-use super::job::{FabricJob, Request};
+use super::job::FabricJob;
 use super::job_table::Jobs;
 use super::peers::{INSTALL, PROMPT, Switches, ask};
 use super::planning;
-use super::tree_capacity;
 use super::tree_repair;
 use crate::shard::{JobInstall, ShardError, ShardReport};
 
@@ -34,7 +34,7 @@ pub struct Controller(pub(super) Arc<Switches>);
 impl Controller {
     /// The controller of a fabric whose own switch is `own`.
     pub fn new(fabric: Arc<FabricLayout>, own: Arc<FabricHandle>, library: Arc<Library>) -> Controller {
-        let others = fabric.switches().filter(|&node| node != fabric.seat);
+        let others = fabric.switches().filter(|&node| node != fabric.controller);
         let others = others.filter_map(|node| Some((node, fabric.nodes[node.index()].control?))).collect();
         Controller(Arc::new(Switches { fabric, own, others, jobs: Mutex::new(Jobs::default()), library }))
     }
@@ -68,7 +68,7 @@ impl Switches {
                     for job in found.jobs.into_iter().filter_map(|job| read(job).ok()) {
                         let id = job.job.config.job;
                         // Our own switch had the job too, before it was started again.
-                        jobs.installed.extend([(node, id), (self.fabric.seat, id)]);
+                        jobs.installed.extend([(node, id), (self.fabric.controller, id)]);
                         if !jobs.all.contains_key(&id) {
                             jobs.insert(job);
                         }
@@ -78,7 +78,7 @@ impl Switches {
             }
         }
         let ids: Vec<u16> = jobs.all.keys().map(|id| id.0).collect();
-        jobs.note_loss(&self.fabric, self.fabric.seat, &ids);
+        jobs.note_loss(&self.fabric, self.fabric.controller, &ids);
         jobs.all.keys().for_each(|&id| drop(tokio::spawn(tree_repair::watch(self.clone(), id))));
         jobs.all.values().map(|job| (job.name.clone(), job.job.clone())).collect()
     }
@@ -114,11 +114,11 @@ impl Switches {
 
     /// Waits a moment for switches that have just started: a tree uses only cables over which a hello has come.
     async fn await_cables(&self, job: &FabricJob) -> Result<(), ShardError> {
-        let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
+        let request = job.tree_job();
         for _ in 0..CABLE_CHECKS {
             let dead = self.own.report().receive().await?.dead_cables;
-            let planned = planning::plan(&self.fabric, &request, &dead);
-            if dead.is_empty() || planning::is_whole(&self.fabric, &request, &planned) {
+            let planner = self.fabric.planner(&dead);
+            if dead.is_empty() || planner.is_complete(request, &planner.plan(request, &|_| 0)) {
                 break;
             }
             tokio::time::sleep(CABLE_CHECK_EVERY).await;
@@ -134,8 +134,8 @@ impl Switches {
         jobs: &Jobs,
     ) -> Result<FabricJob, ShardError> {
         let dead = self.own.report().receive().await?.dead_cables;
-        let fitted = tree_capacity::fit_job(&self.fabric, located, &dead, without, jobs.all.values());
-        fitted.map_err(|error| ShardError::Fabric(error.to_string()))
+        let granted = planning::grant(&self.fabric, located, &dead, without, jobs.all.values());
+        granted.map_err(|error| ShardError::Fabric(error.to_string()))
     }
 
     /// Installs a planned job. Every switch that the job needs must accept it; the others get it once they answer. An error
@@ -172,12 +172,14 @@ impl Switches {
         let answers = self.sync(&mut jobs, PROMPT).await;
         let mut report = self.own.report().receive().await.ok()?.shard;
         let own = report.jobs.iter_mut().filter_map(|job| Some((job.id, job.report.fault.take()?)));
-        if own.fold(false, |news, (id, fault)| jobs.note_fault(&self.fabric, self.fabric.seat, id, &fault) || news) {
+        if own
+            .fold(false, |news, (id, fault)| jobs.note_fault(&self.fabric, self.fabric.controller, id, &fault) || news)
+        {
             self.notify_broken(&jobs, PROMPT).await;
         }
         for (node, answer) in answers {
             match answer {
-                Ok(_) if node == self.fabric.seat => {}
+                Ok(_) if node == self.fabric.controller => {}
                 Ok(reply) => reply.jobs.iter().for_each(|body| merge_report(report.now, &mut report.jobs, body)),
                 Err(why) => {
                     tracing::debug!(switch = self.fabric.name(node), %why, "no answer");
@@ -189,10 +191,10 @@ impl Switches {
     }
 
     /// The ranks of a job behind a switch, with the switch's address; `None` if there are no such ranks.
-    fn behind(&self, jobs: &Jobs, id: JobId, node: NodeId) -> Option<SwitchPlace> {
+    fn behind(&self, jobs: &Jobs, id: JobId, node: NodeId) -> Option<SwitchRanks> {
         let hosts = jobs.all.get(&id)?.hosts.iter().enumerate();
         let ranks: Vec<u16> =
             hosts.filter(|&(_, &host)| self.fabric.leaf_of(host) == node).map(|(rank, _)| rank as u16).collect();
-        (!ranks.is_empty()).then(|| SwitchPlace { addr: self.fabric.udp(node), ranks })
+        (!ranks.is_empty()).then(|| SwitchRanks { addr: self.fabric.udp(node), ranks })
     }
 }

@@ -62,7 +62,7 @@ impl RunningFabricSwitch {
             listener.map_err(|source| StartError::new("TCP", addr, "the fabric's file", source))
         };
         let listeners = control.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let is_controller = node == fabric.seat;
+        let is_controller = node == fabric.controller;
         let handle = FabricHandle::start(Arc::clone(fabric), node, *socket_buffer)
             .map_err(|source| StartError::new("UDP", udp, "the fabric's file", source))?;
         let handle = Arc::new(handle);

@@ -47,7 +47,7 @@ pub fn member_reply(fabric: &FabricLayout, job: &FabricJob, rank: u16) -> Option
         hosts,
         leaves,
         roots: fabric.roots().into_iter().map(|root| root.0).collect(),
-        trees: job.trees.iter().map(|tree| tree.places[usize::from(rank)].child.0).collect(),
+        trees: job.trees.iter().map(|tree| tree.positions[usize::from(rank)].child.0).collect(),
         levels: job.trees.iter().any(Tree::has_levels),
         lossless_bits_per_s: fabric.lossless.and(cable.bits_per_s),
     })
@@ -75,8 +75,8 @@ pub fn host_at(fabric: &FabricLayout, at: SocketAddr) -> Option<NodeId> {
 
 #[cfg(test)]
 mod tests {
-    use tributary_control::JobServer;
     use tributary_control::fabric::FabricFile;
+    use tributary_control::servers::JobServer;
     use tributary_proto::contract::config::JobConfig;
     use tributary_proto::contract::ids::{JobId, JobKey};
     use tributary_proto::protocols;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
-use tributary_proto::contract::ids::{JobId, NodeId};
+use tributary_proto::contract::ids::NodeId;
 
 use crate::shard::JobInstall;
 
@@ -59,13 +59,4 @@ impl FabricJob {
     pub fn broken_by(&self, tree: usize, what: &str, why: &str, advice: &str) -> String {
         format!("tree {tree} of job \"{}\" ran {what}, {why}; {advice}", self.name)
     }
-}
-
-/// The data from which the trees of a job are planned.
-pub struct Request<'a> {
-    pub id: JobId,
-    /// The hosts, by rank.
-    pub hosts: &'a [NodeId],
-    /// The number of trees, if its ranks insist on one.
-    pub trees: Option<u16>,
 }

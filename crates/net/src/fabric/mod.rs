@@ -8,7 +8,7 @@
 //! - Jobs: they are formed at one switch, the [`controller`], which syncs the other switches over HTTP ([`peers`], [`api`],
 //!   [`tree_body`]) and is one shard to its control plane ([`shard`]). The others forward workers' requests to it
 //!   ([`routes`], [`servers`]). [`endpoints`] locates members and servers.
-//! - Trees: [`planning`] chooses where they run, [`tree_capacity`] which switches have memory for them, [`tree_switch`] is
+//! - Trees: [`planning`] has them granted by `control`, [`tree_switch`] is
 //!   their machines at one switch, [`tree_watch`] checks whether they are whole, and [`tree_repair`] repairs them.
 //! - [`daemon`] is the whole process.
 
@@ -30,7 +30,6 @@ mod shard;
 mod shared_machines;
 mod thread;
 mod tree_body;
-mod tree_capacity;
 mod tree_repair;
 mod tree_switch;
 mod tree_watch;

@@ -46,7 +46,7 @@ impl Switches {
     /// Sends every switch the list of jobs, and returns the answers. Switches that lack jobs get them at once.
     pub(super) async fn sync(&self, jobs: &mut Jobs, timeout: Duration) -> Vec<(NodeId, Result<SyncReply, String>)> {
         let before = jobs.broken.len();
-        let mut answers = vec![(self.fabric.seat, self.sync_own(jobs).await)];
+        let mut answers = vec![(self.fabric.controller, self.sync_own(jobs).await)];
         for (node, control, answer) in self.ask_others(jobs, timeout).await {
             let lacking = answer.as_ref().map(|reply| reply.lacking.clone()).unwrap_or_default();
             if lacking.is_empty() {

@@ -1,121 +1,78 @@
-//! Where the trees of a job run, chosen by the planner of `control`: over cables that are alive, beside the trees that
-//! run already. [`super::tree_capacity`] adds what switches have memory for.
+//! Where the trees of a job run: the job as `control` grants it trees, and what people read of them.
 
+use std::collections::BTreeMap;
+
+use tributary_control::admission::{FabricShape, JobShape, TreeGrant, grant_trees, repair_trees};
 use tributary_control::fabric::FabricLayout;
-use tributary_control::trees::{DEFAULT_TREES, Network, Tree, TreeError, TreeParent, TreeSwitch, Wish};
+use tributary_control::trees::{Tree, TreeError, TreeJob};
 use tributary_proto::contract::ids::NodeId;
 
-use super::job::{FabricJob, Request};
+use super::job::FabricJob;
 
-/// The load of a job: the same as of any other.
-pub(super) const RATE: u64 = 1 << 20;
+impl FabricJob {
+    /// Id, hosts and trees, for the planner.
+    pub fn tree_job(&self) -> TreeJob<'_> {
+        TreeJob { id: self.job.config.job, hosts: &self.hosts, trees: self.job.trees }
+    }
 
-/// The fabric as trees are planned over it.
-pub(super) fn network(fabric: &FabricLayout, dead_cables: &[usize]) -> Network {
-    let names = fabric.nodes.iter().map(|node| node.name.clone()).collect();
-    let mut network = Network::new(fabric.cabling.clone(), names);
-    dead_cables.iter().for_each(|&cable| network.set_cable(cable, false));
-    network
+    /// The job as admission sees it.
+    pub fn shape(&self) -> FabricShape<'_> {
+        let config = &self.job.config;
+        let shape = JobShape {
+            protocol: self.job.protocol,
+            slots: config.slots,
+            elements_per_packet: config.elements_per_packet,
+            world_size: config.world,
+            children: config.world,
+            neighbours: 0,
+            shards: 1,
+            trees: config.trees,
+            servers: 0,
+            options: config.options.clone(),
+        };
+        FabricShape { shape, job: self.tree_job(), trees: &self.trees }
+    }
 }
 
-/// The job's trees, as if every switch had memory for them. They avoid dead cables.
-pub fn plan(fabric: &FabricLayout, request: &Request<'_>, dead_cables: &[usize]) -> Result<Vec<Tree>, TreeError> {
-    plan_over(&network(fabric, dead_cables), request, &|_| 0)
+/// The job with the trees that it is granted beside other jobs. `without`: switches that refuse it, each with the reason.
+pub fn grant<'a>(
+    fabric: &FabricLayout,
+    located: &FabricJob,
+    dead_cables: &[usize],
+    without: &BTreeMap<NodeId, String>,
+    others: impl Iterator<Item = &'a FabricJob> + Clone,
+) -> Result<FabricJob, TreeError> {
+    let (planner, others) = (fabric.planner(dead_cables), others.map(FabricJob::shape));
+    let most_slots = located.job.most_slots;
+    let grant = grant_trees(&fabric.limits(), planner, &located.shape(), most_slots, without, others)?;
+    let TreeGrant { trees, slots, most_slots, avoided } = grant;
+    let mut job = FabricJob { trees, around: avoided, ..located.clone() };
+    job.job.most_slots = most_slots;
+    job.job.config.slots = slots;
+    job.job.config.trees = job.trees.len() as u16;
+    job.job.config.levels = job.trees.iter().any(Tree::has_levels);
+    Ok(job)
 }
 
-/// The job's trees over this network. `need`: the bytes that a tree takes of a switch with this number of children.
-pub(super) fn plan_over(
-    network: &Network,
-    request: &Request<'_>,
-    need: &dyn Fn(usize) -> u64,
-) -> Result<Vec<Tree>, TreeError> {
-    let members = request.hosts;
-    let mut wish = Wish { members, trees: request.trees.unwrap_or(DEFAULT_TREES), rate: RATE, need };
-    let mut roots = network.candidates(&wish)?;
-    wish.trees = request.trees.unwrap_or(DEFAULT_TREES.min(roots.len() as u16));
-    // Jobs that see equal loads begin with different roots.
-    let first = request.id.index() % roots.len();
-    roots.rotate_left(first);
-    network.choose(&wish, &roots)
-}
-
-/// The job's trees, with new trees in place of those that use dead cables. Other trees stay. `None` if no tree uses a
-/// dead cable, and an error if there is no other route.
-pub fn replan<'a>(
+/// The job's trees, with new trees in place of those that use dead cables; see [`repair_trees`].
+pub fn repair<'a>(
     fabric: &FabricLayout,
     job: &FabricJob,
     dead_cables: &[usize],
     others: impl Iterator<Item = &'a FabricJob>,
 ) -> Result<Option<Vec<Tree>>, TreeError> {
-    let cable = |switch: &TreeSwitch, parent: TreeParent| {
-        let ports = fabric.ports.get(switch.node.index())?;
-        Some(ports.get(parent.port.index())?.cable)
-    };
-    let is_dead = |switch: &TreeSwitch| {
-        switch.parent.and_then(|parent| cable(switch, parent)).is_some_and(|cable| dead_cables.contains(&cable))
-    };
-    let stands = |tree: &Tree| !tree.switches.iter().any(is_dead);
-    if job.trees.iter().all(stands) {
-        return Ok(None);
-    }
-    let mut network = network(fabric, dead_cables);
-    others.for_each(|other| network.add_load(&other.trees, RATE));
-    exclude_small(&mut network, fabric, job)?;
-    let mut trees = Vec::with_capacity(job.trees.len());
-    for tree in job.trees.iter().filter(|tree| stands(tree)) {
-        network.add_load(std::slice::from_ref(tree), RATE);
-    }
-    for tree in &job.trees {
-        if stands(tree) {
-            trees.push(tree.clone());
-            continue;
-        }
-        let wish = Wish { members: &job.hosts, trees: 1, rate: RATE, need: &|_| 0 };
-        let roots = network.candidates(&wish)?;
-        let other = network.choose(&wish, &roots)?;
-        network.add_load(&other, RATE);
-        trees.extend(other);
-    }
-    Ok(Some(trees))
-}
-
-/// Excludes switches with less memory than jobs divide. An error if the job has members behind one.
-pub(super) fn exclude_small(network: &mut Network, fabric: &FabricLayout, job: &FabricJob) -> Result<(), TreeError> {
-    for switch in fabric.switches().filter(|&switch| is_small(fabric, switch)) {
-        let children = job.hosts.iter().filter(|&&host| fabric.leaf_of(host) == switch).count();
-        if children > 0 {
-            let (need, room) = (fabric.memory_bytes, fabric.memory_of(switch));
-            return Err(TreeError::Full { switch: fabric.name(switch).to_owned(), children, need, room });
-        }
-        network.set_switch(switch, false);
-    }
-    Ok(())
-}
-
-pub(super) fn is_small(fabric: &FabricLayout, switch: NodeId) -> bool {
-    fabric.memory_of(switch) < fabric.memory_bytes
-}
-
-/// True if the planned trees are as many as there would be if every cable were alive.
-pub fn is_whole(fabric: &FabricLayout, request: &Request<'_>, planned: &Result<Vec<Tree>, TreeError>) -> bool {
-    let whole = plan(fabric, request, &[]);
-    match (planned, whole) {
-        (Ok(planned), Ok(whole)) => planned.len() >= whole.len(),
-        (Err(_), Ok(_)) => false,
-        (_, Err(_)) => true,
-    }
+    repair_trees(&fabric.limits(), fabric.planner(dead_cables), &job.shape(), others.map(FabricJob::shape))
 }
 
 /// What the ranks of a job can do when one of its trees is broken.
 pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> String {
-    let controller = fabric.seat;
+    let controller = fabric.controller;
     let cut_off =
         |port: &tributary_control::routes::Port| !fabric.is_switch(port.to) || dead_cables.contains(&port.cable);
     if fabric.ports[controller.index()].iter().all(cut_off) {
         return format!("connect again when {}, where jobs are formed, is started again", fabric.name(controller));
     }
-    let request = Request { id: job.job.config.job, hosts: &job.hosts, trees: job.job.trees };
-    match plan(fabric, &request, dead_cables) {
+    match fabric.planner(dead_cables).plan(job.tree_job(), &|_| 0) {
         Ok(trees) => {
             let mut roots: Vec<&str> = trees.iter().map(|tree| fabric.name(tree.root())).collect();
             roots.sort_unstable();
@@ -141,6 +98,7 @@ mod tests {
     use super::*;
     use tributary_control::JobName;
     use tributary_control::fabric::FabricFile;
+    use tributary_control::trees::TreeJob;
     use tributary_proto::contract::config::JobConfig;
     use tributary_proto::contract::ids::{JobId, JobKey};
     use tributary_proto::protocols;
@@ -152,8 +110,14 @@ mod tests {
         let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 3\nhosts_per_leaf = 1\n";
         let fabric = FabricFile::parse(text).unwrap();
         let hosts = [0, 1].map(NodeId);
+<<<<<<< HEAD
         let trees = plan(&fabric, &Request { id: JobId(3), hosts: &hosts, trees: Some(2) }, &[]).unwrap();
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.survives_tree_loss).unwrap();
+=======
+        let request = TreeJob { id: JobId(3), hosts: &hosts, trees: Some(2) };
+        let trees = fabric.planner(&[]).plan(request, &|_| 0).unwrap();
+        let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.survives_tree_loss).unwrap();
+>>>>>>> main
         let config = JobConfig {
             job: JobId(3),
             key: JobKey(1),
@@ -179,16 +143,16 @@ mod tests {
     #[test]
     fn a_tree_that_has_lost_its_root_goes_over_the_least_used_one_and_the_other_stays() {
         let (fabric, job) = job();
-        assert_eq!(replan(&fabric, &job, &[], [].iter()), Ok(None));
+        assert_eq!(repair(&fabric, &job, &[], [].iter()), Ok(None));
         let roots: Vec<NodeId> = job.trees.iter().map(Tree::root).collect();
         let unused = fabric.roots().into_iter().find(|root| !roots.contains(root)).unwrap();
         let dead = cables(&fabric, roots[1]);
-        let trees = replan(&fabric, &job, &dead, [].iter()).unwrap().unwrap();
+        let trees = repair(&fabric, &job, &dead, [].iter()).unwrap().unwrap();
         assert_eq!((&trees[0], trees[1].root()), (&job.trees[0], unused));
-        // The ranks know their places at their own switches, so these places stay the same.
-        assert_eq!(trees[1].places, job.trees[1].places);
+        // The ranks know their positions at their own switches, so these stay the same.
+        assert_eq!(trees[1].positions, job.trees[1].positions);
         let dead: Vec<usize> = [roots[1], unused].into_iter().flat_map(|root| cables(&fabric, root)).collect();
-        let trees = replan(&fabric, &job, &dead, [].iter()).unwrap().unwrap();
+        let trees = repair(&fabric, &job, &dead, [].iter()).unwrap().unwrap();
         assert_eq!([trees[0].root(), trees[1].root()], [roots[0]; 2]);
     }
 
@@ -196,6 +160,6 @@ mod tests {
     fn where_no_way_is_left_there_is_no_plan() {
         let (fabric, job) = job();
         let dead: Vec<usize> = fabric.roots().into_iter().flat_map(|root| cables(&fabric, root)).collect();
-        assert!(replan(&fabric, &job, &dead, [].iter()).is_err());
+        assert!(repair(&fabric, &job, &dead, [].iter()).is_err());
     }
 }

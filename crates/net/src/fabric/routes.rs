@@ -11,10 +11,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
 use tributary_control::fabric::FabricLayout;
-use tributary_control::{Client, JobName, JoinRequest};
+use tributary_control::{Client, JobName};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::{ChildId, JobId};
-use tributary_proto::contract::protocol::Placement;
 use tributary_proto::protocols;
 
 use super::api::{HOST_HEADER, InstalledReply, JobBody, JobReportBody, SECRET_HEADER, SyncBody, SyncReply};
@@ -31,7 +30,6 @@ use crate::http::body;
 use crate::http::connection_limits::ConnectionPermit;
 use crate::http::routes::{self, Api};
 use crate::http::{ClosingGuard, Peer};
-use crate::pool_size;
 use crate::shard::Stopped;
 
 /// Largest body of a watch: all ranks of a job may be gone, and the switches below which they were.
@@ -113,15 +111,7 @@ async fn join(
     let has_modules = !body.modules.is_empty();
     let read = move || body.request(from, peer.asked_at, Client::at(from), &library);
     let mut request = body::compiling(has_modules, read).await?;
-    let (protocol, has_trees) = (request.protocol, request.protocol.placement == Placement::Trees);
-    if protocol.placement == Placement::Hosts {
-        return Err(ApiError::not_for_fabrics(protocol));
-    }
-    if let Some(asked) = request.trees.filter(|_| !has_trees) {
-        let why = format!("{protocol} finds its trees itself, block by block: leave the number out");
-        return Err(ApiError::no_trees(asked, &why));
-    }
-    limit_to_fabric(&state.fabric, &mut request);
+    state.fabric.fit(&mut request);
     let rank = request.rank;
     let plan = state.api.plane.join(&name, request).await?;
     // No rank can reach a server itself: each exchanges packets with its own switch only.
@@ -136,6 +126,7 @@ async fn join(
     Ok(Json(reply))
 }
 
+<<<<<<< HEAD
 /// Limits a worker's suggestion to what the fabric's queues hold, and to the capacity of the shared machines in its
 /// switches.
 fn limit_to_fabric(fabric: &FabricLayout, request: &mut JoinRequest) {
@@ -150,6 +141,8 @@ fn limit_to_fabric(fabric: &FabricLayout, request: &mut JoinRequest) {
     request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());
 }
 
+=======
+>>>>>>> main
 /// Answers who is gone, or, as soon as the job has failed, why.
 async fn watch(
     State(state): State<FabricState>,
@@ -213,8 +206,8 @@ async fn forward_bytes(
     request: &[u8],
 ) -> Result<Response, ApiError> {
     let fabric = &state.fabric;
-    let controller = &fabric.nodes[fabric.seat.index()];
-    let control = controller.control.unwrap_or_else(|| fabric.udp(fabric.seat));
+    let controller = &fabric.nodes[fabric.controller.index()];
+    let control = controller.control.unwrap_or_else(|| fabric.udp(fabric.controller));
     let host = peer.from.to_string();
     let headers = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, &host)];
     // A worker that closes its connection drops this future. That closes our connection, and the controller withdraws the join.

@@ -8,8 +8,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
+use tributary_control::Client;
 use tributary_control::fabric::FabricLayout;
-use tributary_control::{Client, ServerOffer};
+use tributary_control::servers::ServerOffer;
 
 use super::endpoints;
 use super::routes::{FabricState, sender};

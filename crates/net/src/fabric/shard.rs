@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tributary_control::{Holding, JobName};
+use tributary_control::JobName;
+use tributary_control::admission::TreeCharge;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::controller::Controller;
 use super::handle::{FabricHandle, ONLY};
-use super::tree_capacity;
 use crate::control_plane::Shard;
 use crate::shard::{Answer, JobInstall, ShardError, ShardReport};
 
@@ -55,9 +55,9 @@ impl Shard for Controller {
         self.ask(async move { switches.report().await })
     }
 
-    fn holding(&self, job: JobId) -> Answer<Option<Holding>> {
+    fn tree_charge(&self, job: JobId) -> Answer<Option<TreeCharge>> {
         let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.jobs.lock().await.all.get(&job).and_then(tree_capacity::holding)) })
+        self.ask(async move { Some(switches.jobs.lock().await.all.get(&job).and_then(|job| job.shape().charge())) })
     }
 
     fn installed_jobs(&self) -> Answer<Vec<(JobName, JobInstall)>> {

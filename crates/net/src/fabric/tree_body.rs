@@ -1,7 +1,7 @@
 //! Trees as JSON, in which the controller sends them to the other switches.
 
 use serde::{Deserialize, Serialize};
-use tributary_control::trees::{Place, Tree, TreeChild, TreeParent, TreeSwitch};
+use tributary_control::trees::{RankPosition, Tree, TreeChild, TreeParent, TreeSwitch};
 use tributary_proto::contract::config::Below;
 use tributary_proto::contract::ids::{ChildId, NodeId, PortId, Rank};
 
@@ -66,7 +66,7 @@ impl TreeBody {
     /// The tree of a job of `world` ranks; `None` if it is inconsistent: a rank is missing or occurs twice, or no switch is
     /// the root.
     pub fn tree(self, world: u16) -> Option<Tree> {
-        let mut places: Vec<Option<Place>> = vec![None; world.into()];
+        let mut places: Vec<Option<RankPosition>> = vec![None; world.into()];
         let mut switches = Vec::with_capacity(self.switches.len());
         for TreeSwitchBody { node, parent, children } in self.switches {
             let switch = NodeId(node);
@@ -74,7 +74,7 @@ impl TreeBody {
             for (number, child) in children.into_iter().enumerate() {
                 let below = match child.rank {
                     Some(rank) => {
-                        let place = Place { switch, child: ChildId(number as u16) };
+                        let place = RankPosition { switch, child: ChildId(number as u16) };
                         let free = places.get_mut(usize::from(rank))?;
                         if free.replace(place).is_some() {
                             return None;
@@ -96,8 +96,8 @@ impl TreeBody {
         let roots = switches.iter().filter(|switch| switch.parent.is_none()).count();
         let in_order = switches.is_sorted_by(|a, b| a.node < b.node);
         let whole = roots == 1 && in_order && switches.iter().all(|switch| !switch.children.is_empty());
-        let places = places.into_iter().collect::<Option<Vec<Place>>>()?;
-        whole.then_some(Tree { switches, places })
+        let places = places.into_iter().collect::<Option<Vec<RankPosition>>>()?;
+        whole.then_some(Tree { switches, positions: places })
     }
 }
 
@@ -105,13 +105,13 @@ impl TreeBody {
 mod tests {
     use super::*;
     use tributary_control::fabric::FabricFile;
-    use tributary_control::trees::Network;
+    use tributary_control::trees::TreePlanner;
 
     fn tree() -> Tree {
         let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n";
         let fabric = FabricFile::parse(text).unwrap();
         let names = fabric.nodes.iter().map(|node| node.name.clone()).collect();
-        let network = Network::new(fabric.cabling.clone(), names);
+        let network = TreePlanner::new(fabric.cabling.clone(), names);
         network.tree(&[3, 0, 2].map(NodeId), fabric.node_named("spine1").unwrap()).unwrap()
     }
 

@@ -35,7 +35,7 @@ pub async fn watch(switches: Arc<Switches>, id: JobId) {
         let mut jobs = switches.jobs.lock().await;
         let Some(job) = jobs.all.get(&id).filter(|job| job.job.protocol.survives_tree_loss) else { return };
         let others = jobs.all.iter().filter(|&(&other, _)| other != id).map(|(_, other)| other);
-        let replanned = planning::replan(&switches.fabric, job, &report.dead_cables, others);
+        let replanned = planning::repair(&switches.fabric, job, &report.dead_cables, others);
         let was_stuck = std::mem::replace(&mut is_stuck, replanned.is_err());
         let trees = match replanned {
             Ok(None) => continue,

@@ -87,13 +87,13 @@ impl Installed {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::job::Request;
     use super::super::wire::Hello;
     use super::*;
     use crate::shard::JobInstall;
     use crate::udp::UdpPort;
     use tributary_control::JobName;
     use tributary_control::fabric::{Advert, FabricFile};
+    use tributary_control::trees::TreeJob;
     use tributary_proto::contract::config::JobConfig;
     use tributary_proto::contract::ids::{JobId, JobKey, PortId, PortSet};
     use tributary_proto::protocols;
@@ -108,13 +108,13 @@ mod tests {
     /// The first leaf of two, below two spines, with a job of all four hosts over both.
     fn leaf(controller: &str) -> (Crossbar, UdpPort, Installed) {
         let text = format!(
-            "secret = \"0123456789abcdef\"\nseat = \"{controller}\"\nnetwork = \"127.77.0.0\"\n[leaf_spine]\nleaves = 2\n\
+            "secret = \"0123456789abcdef\"\ncontroller = \"{controller}\"\nnetwork = \"127.77.0.0\"\n[leaf_spine]\nleaves = 2\n\
              spines = 2\nhosts_per_leaf = 2\n"
         );
         let fabric = Arc::new(FabricFile::parse(&text).unwrap());
         let hosts = [0, 1, 2, 3].map(NodeId);
-        let request = Request { id: JobId(2), hosts: &hosts, trees: Some(2) };
-        let trees = planning::plan(&fabric, &request, &[]).unwrap();
+        let request = TreeJob { id: JobId(2), hosts: &hosts, trees: Some(2) };
+        let trees = fabric.planner(&[]).plan(request, &|_| 0).unwrap();
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.switch.is_some()).unwrap();
         let config = JobConfig {
             job: JobId(2),

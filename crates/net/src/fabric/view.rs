@@ -35,7 +35,7 @@ impl FabricView for SwitchView {
         Box::pin(async {
             let report = self.handle.report().receive().await.ok()?;
             // The controller's own control plane knows its jobs better.
-            let is_controller = self.node == self.fabric.seat;
+            let is_controller = self.node == self.fabric.controller;
             let jobs = if is_controller { Vec::new() } else { jobs(&report) };
             let memory_used_bytes = (!is_controller).then(|| memory_in_use(&report.shard));
             let planned = report.installed.iter().map(|(job, broken)| {
@@ -91,7 +91,7 @@ impl SwitchView {
         };
         FabricStatus {
             node: name(self.node),
-            controller: name(self.fabric.seat),
+            controller: name(self.fabric.controller),
             ready: report.ready,
             ports: report.ports.iter().enumerate().map(port).collect(),
         }

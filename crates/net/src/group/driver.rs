@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use tributary_control::SwitchPlace;
+use tributary_control::levels::SwitchRanks;
 use tributary_proto::contract::host::SubmitError;
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::metric::Metric;
@@ -48,7 +48,7 @@ pub struct Identity {
     pub rank: u16,
     /// Number of ranks.
     pub world: u16,
-    pub switches: Vec<SwitchPlace>,
+    pub switches: Vec<SwitchRanks>,
     /// The addresses of the job's servers, by number.
     pub servers: Vec<SocketAddr>,
     /// True if the job runs on a fabric of switches, one of which may be started again meanwhile.

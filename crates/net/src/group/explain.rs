@@ -10,7 +10,7 @@ use super::driver::{Driver, Identity, State};
 use super::error::GroupError;
 use super::link::Blocked;
 use super::watch;
-use crate::rendezvous::{Standing, SwitchPlace};
+use crate::rendezvous::{Standing, SwitchRanks};
 
 impl Driver {
     /// The error for a collective that failed, with what the control API says of a silent switch, and with the paths on
@@ -76,14 +76,14 @@ impl Driver {
     /// The switch that is this number of levels above the rank's own switch.
     fn switch_above(&self, levels: u8) -> Option<SocketAddr> {
         let Identity { rank, switches, .. } = &self.identity;
-        let mut way: Vec<&SwitchPlace> = switches.iter().filter(|place| place.ranks.contains(rank)).collect();
+        let mut way: Vec<&SwitchRanks> = switches.iter().filter(|place| place.ranks.contains(rank)).collect();
         way.sort_by_key(|place| place.ranks.len());
         way.get(usize::from(levels)).map(|place| place.addr)
     }
 
     /// The uppermost switch that has only these ranks below it.
     fn switch_of(&self, ranks: &[Rank]) -> Option<SocketAddr> {
-        let all_there = |place: &&SwitchPlace| place.ranks.iter().all(|&rank| ranks.contains(&Rank(rank)));
+        let all_there = |place: &&SwitchRanks| place.ranks.iter().all(|&rank| ranks.contains(&Rank(rank)));
         let below = self.identity.switches.iter().filter(all_there);
         below.max_by_key(|place| place.ranks.len()).map(|place| place.addr)
     }

@@ -10,7 +10,7 @@ use tributary_proto::contract::host::{CollectiveError, HostStats};
 use tributary_proto::contract::ids::{Rank, ServerId};
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::rendezvous::{Departed, ServerPlace, SwitchPlace};
+use crate::rendezvous::{Departed, ServerAddr, SwitchRanks};
 
 /// If there is no progress for this time after a member has left, its contribution is missing.
 const STALL_AFTER_LEAVE: Span = Span::from_millis(1_000);
@@ -81,14 +81,14 @@ impl fmt::Display for JobFailure {
     }
 }
 
-fn switch_is_gone(SwitchPlace { addr, ranks }: &SwitchPlace) -> String {
+fn switch_is_gone(SwitchRanks { addr, ranks }: &SwitchRanks) -> String {
     match ranks[..] {
         [] => format!("the switch above, {addr}, is gone: its process ended or it was cut off"),
         _ => format!("the switch {addr} is gone, and {} with it: its process ended or it was cut off", list(ranks)),
     }
 }
 
-fn server_is_gone(ServerPlace { server, addr }: &ServerPlace) -> String {
+fn server_is_gone(ServerAddr { server, addr }: &ServerAddr) -> String {
     format!("server {server} ({addr}) is gone: its process ended or it was cut off")
 }
 
@@ -193,11 +193,11 @@ mod tests {
     /// A death at 5 s is known when a closed connection and its silence prove it. No block completes after what was in flight.
     #[test]
     fn a_killed_rank_or_server_ends_stalled_collectives_within_two_seconds() {
-        let servers = vec![ServerPlace { server: 0, addr: "10.0.0.7:4242".parse().unwrap() }];
+        let servers = vec![ServerAddr { server: 0, addr: "10.0.0.7:4242".parse().unwrap() }];
         let server = JobFailure::Departed(Departed { servers, ..Departed::default() });
         for failure in [gone(2, false), server] {
             let mut failure_detector = FailureDetector::default();
-            let known = millis(5_000) + tributary_control::Timers::default().bereavement();
+            let known = millis(5_000) + tributary_control::Timers::default().closed_silence();
             for (last_progress, latest) in [(5_000, 6_100), (5_999, 6_299)] {
                 failure_detector.on_progress(millis(last_progress));
                 failure_detector.set_failure(known, Some(failure.clone()));
@@ -232,7 +232,7 @@ mod tests {
             "ranks 1, 5 are gone: their processes ended or their hosts were cut off; ranks 0, 4 have left the job"
         );
         assert_eq!(gone(1, false).to_string(), "rank 1 is gone: its process ended or its host was cut off");
-        let place = |addr: &str, ranks: &[u16]| SwitchPlace { addr: addr.parse().unwrap(), ranks: ranks.to_vec() };
+        let place = |addr: &str, ranks: &[u16]| SwitchRanks { addr: addr.parse().unwrap(), ranks: ranks.to_vec() };
         let with_switch = JobFailure::Departed(Departed {
             members,
             switches: vec![place("10.0.0.2:7", &[1])],
@@ -246,7 +246,7 @@ mod tests {
         let above = JobFailure::Departed(Departed { switches: vec![place("10.0.0.9:7", &[])], ..Departed::default() });
         let sentence = "the switch above, 10.0.0.9:7, is gone: its process ended or it was cut off";
         assert_eq!((above.to_string().as_str(), above.is_orderly()), (sentence, false));
-        let servers = vec![ServerPlace { server: 1, addr: "10.0.0.7:4242".parse().unwrap() }];
+        let servers = vec![ServerAddr { server: 1, addr: "10.0.0.7:4242".parse().unwrap() }];
         let server = JobFailure::Departed(Departed {
             servers,
             members: vec![Gone { rank: 3, left: true }],

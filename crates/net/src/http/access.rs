@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use tributary_control::Client;
-use tributary_control::tokens::Tokens;
+use tributary_control::config::Tokens;
 
 use crate::api::error::ApiError;
 

@@ -143,13 +143,7 @@ async fn join(
     let body: JoinBody = read_join(&permit, body).await?;
     let request =
         compiling(!body.modules.is_empty(), move || body.request(peer.from, peer.asked_at, client, &library)).await?;
-    if request.protocol.shared.is_some() && api.plane.parent().is_some() {
-        return Err(ApiError::not_in_levels(request.protocol));
-    }
-    if let Some(asked) = request.trees.filter(|&asked| asked != 1) {
-        return Err(ApiError::no_trees(asked, "one switch is one tree; several are for a fabric of switches"));
-    }
-    let (rank, world, addr) = (request.rank, request.world, request.addr);
+    let (rank, world, addr) = (request.rank, request.world_size, request.addr);
     tracing::debug!(job = %name, rank, world, %addr, "join");
     let plan = api.plane.join(&name, request).await?;
     // The job's machine knows a worker by its index among the children. If there is no machine, packets go from rank to
@@ -175,9 +169,6 @@ async fn join_switch(
     let library = api.plane.library();
     let join =
         compiling(!join.modules.is_empty(), move || join.join(peer.from, peer.asked_at, &client, &library)).await?;
-    if let Some((request, _)) = join.ranks.iter().find(|(request, _)| request.protocol.shared.is_some()) {
-        return Err(ApiError::not_in_levels(request.protocol));
-    }
     let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
     let from = peer.from;
     tracing::debug!(job = %name, ranks, %from, "a child switch joins");
@@ -279,7 +270,7 @@ async fn watch_from_below(
 /// The most bytes of a watch of the job with this name. All its ranks may be gone, and the switches below which
 /// they were.
 fn most_of_a_watch(api: &Api, name: &JobName) -> Result<usize, ApiError> {
-    let world = api.plane.with_control(|control| control.world_of(name));
+    let world = api.plane.with_control(|control| control.world_size_of(name));
     let world = world.ok_or_else(|| Refusal::UnknownJob { job: name.clone() })?;
     Ok(1_024 + 128 * usize::from(world))
 }

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tributary_control::{JobServerView, JobView, MemberView, OfferView};
+use tributary_control::JobView;
+use tributary_control::report::{JobServerView, MemberView, ServerView};
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::metric;
@@ -122,7 +123,7 @@ impl Viewer {
         let now = self.plane.now();
         let (views, servers, memory_bytes, memory_used_bytes, max_jobs) = self.plane.with_control(|control| {
             let limits = control.limits();
-            (control.jobs(), control.offers(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
+            (control.jobs(), control.server_views(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
         });
         let shards = self.plane.shard_addrs().into_iter().zip(&samples.shards).enumerate();
         SwitchStatus {
@@ -219,7 +220,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         addr: switch.addr,
         ranks: switch.ranks.clone(),
         state: switch.state.name().to_owned(),
-        last_seen_s_ago: ago(switch.heard),
+        last_seen_s_ago: ago(switch.last_seen),
     });
     JobStatus {
         name: view.name.as_str().to_owned(),
@@ -228,13 +229,14 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         protocol: view.protocol.name.to_owned(),
         operators: OperatorStatus::all(&view.operators),
         age_s: now.since(view.since).as_secs_f64(),
-        world: view.world,
+        world: view.world_size,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),
         switches: below.collect(),
         servers: view.servers.iter().map(job_server_status).collect(),
-        parent: view
-            .above
-            .map(|parent| ParentStatus { state: parent.state.name().to_owned(), last_seen_s_ago: ago(parent.heard) }),
+        parent: view.parent.map(|parent| ParentStatus {
+            state: parent.state.name().to_owned(),
+            last_seen_s_ago: ago(parent.last_seen),
+        }),
         missing: view.missing,
         slots: view.slots,
         slots_waiting: machines().map(|machine| machine.slots_waiting).sum(),
@@ -259,7 +261,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
 }
 
 fn job_server_status(server: &JobServerView) -> JobServerStatus {
-    JobServerStatus { server: server.place.server, addr: server.place.addr, state: server.state.name().to_owned() }
+    JobServerStatus { server: server.server.server, addr: server.server.addr, state: server.state.name().to_owned() }
 }
 
 /// The ranks that some incomplete sum waits for, ascending.
@@ -290,11 +292,11 @@ fn metrics<'a>(machines: impl Iterator<Item = &'a SwitchReport>) -> Vec<MetricSt
     MetricStatus::all(&sum)
 }
 
-fn server_status(now: Time, server: OfferView) -> ServerStatus {
+fn server_status(now: Time, server: ServerView) -> ServerStatus {
     ServerStatus {
         addr: server.addr,
         state: server.state.name().to_owned(),
-        last_seen_s_ago: now.since(server.heard).as_secs_f64(),
+        last_seen_s_ago: now.since(server.last_seen).as_secs_f64(),
         jobs: server.jobs.iter().map(|job| job.as_str().to_owned()).collect(),
     }
 }
@@ -304,6 +306,6 @@ fn member_status(now: Time, member: &MemberView) -> MemberStatus {
         rank: member.rank,
         addr: member.addr,
         state: member.state.name().to_owned(),
-        last_seen_s_ago: member.heard.map(|heard| now.since(heard).as_secs_f64()),
+        last_seen_s_ago: member.last_seen.map(|heard| now.since(heard).as_secs_f64()),
     }
 }

@@ -17,7 +17,7 @@ const WATCHED_ERRORS: [&str; 13] = [
     "no_token",
     "not_private",
     "over_quota",
-    "over_share",
+    "over_client_limit",
     "rendezvous_timeout",
     "too_many_connections",
     "too_many_jobs",

@@ -18,7 +18,7 @@ use crate::transmit::Addresses;
 use crate::udp::{Reassembly, UdpPort, key_of};
 
 /// The most elements that a datagram holds.
-const MOST_ELEMENTS: u16 = tributary_control::MAX_ELEMENTS_PER_PACKET;
+const MOST_ELEMENTS: u16 = tributary_control::admission::MAX_ELEMENTS_PER_PACKET;
 
 /// One job with its machine.
 pub struct Job {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use tributary_net::rendezvous::{JoinAnswer, Rendezvous, Standing, SwitchPlace};
+use tributary_net::rendezvous::{JoinAnswer, Rendezvous, Standing, SwitchRanks};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_net::{challenge, client};
 use tributary_proto::contract::ids::{ChildId, Rank};
@@ -20,7 +20,7 @@ fn ranks_that_join_are_told_the_same_and_where_the_others_are() {
     let peers: Vec<SocketAddr> = workers.iter().map(|worker| worker.udp.local_addr().unwrap()).collect();
     for (rank, answer) in (0..).map(Rank).zip(&answers) {
         assert_eq!(answer, &JoinAnswer { wid: ChildId::of_rank(rank), ..answers[0].clone() });
-        assert_eq!(answer.switches, [SwitchPlace { addr: switch.listen_addr(), ranks: vec![0, 1, 2] }]);
+        assert_eq!(answer.switches, [SwitchRanks { addr: switch.listen_addr(), ranks: vec![0, 1, 2] }]);
         assert_eq!(answer.peers, peers);
         assert_eq!(answer.shards, switch.shard_addrs());
         assert_eq!((answer.slots, answer.elements_per_packet), (64, 360));

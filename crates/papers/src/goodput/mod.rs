@@ -6,7 +6,7 @@ mod measure;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 use tributary_sim::config::{Bytes, Config, Duration, Network, NoiseSection, Timeouts};
 
 use self::compare::Samples;

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use toml::{Table, Value};
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 use tributary_proto::aggregation::best_effort::options::Memory;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::Time;

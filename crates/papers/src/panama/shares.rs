@@ -1,7 +1,7 @@
 //! PANAMA figure 10: the shares of a job and of a DCTCP flow on a cable that both need.
 
 use serde::Deserialize;
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_sim::config::{Bytes, Config, Duration};

@@ -53,7 +53,7 @@ pub struct CoresSection {
     /// The memory of a cluster, L1, that blocks may take.
     pub working_memory: Bytes,
     /// How many packets a cluster holds whose handlers have not begun.
-    pub places: u32,
+    pub input_slots: u32,
     /// Bytes that a cluster's DMA fetches in a cycle.
     pub dma_bytes: u32,
     /// Cycles before a fetch begins to bring bytes.
@@ -81,7 +81,7 @@ impl Default for CoresSection {
             full: Full::Drop,
             mark_above: None,
             working_memory: Bytes(800 << 10),
-            places: 12,
+            input_slots: 12,
             dma_bytes: 64,
             dma_latency: 25,
             cold_misses: 82,
@@ -103,13 +103,13 @@ impl CoresSection {
         (PICOSECONDS / u64::from(self.clock_mhz.max(1))).max(1)
     }
 
-    /// The processor's parts, in picoseconds; an error if there can be no such processor.
+    /// The processor's shape, with times in picoseconds; an error if there can be no such processor.
     pub fn shape(&self) -> Result<Shape, ConfigError> {
         let least = [
             ("clusters", self.clusters),
             ("cores", self.cores),
             ("clock_mhz", self.clock_mhz),
-            ("places", self.places),
+            ("input_slots", self.input_slots),
             ("dma_bytes", self.dma_bytes),
         ];
         if let Some((key, _)) = least.into_iter().find(|(_, value)| *value == 0) {
@@ -130,7 +130,7 @@ impl CoresSection {
             SubsetName::Cluster => Subset::Cluster,
         };
         let fetching = Fetching {
-            places: self.places,
+            input_slots: self.input_slots,
             bytes_per_cycle: self.dma_bytes.into(),
             latency: self.dma_latency.into(),
             cycle,

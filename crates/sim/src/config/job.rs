@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::TimerConfig;
 use tributary_proto::contract::protocol::Protocol;

@@ -14,7 +14,7 @@ mod training;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 use tributary_proto::contract::time::Span;
 
 pub use cores::{CoresSection, Full, SubsetName};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::protocol::Protocol;
 

@@ -51,11 +51,11 @@ impl Level {
 /// Counts of a processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that found no room.
+    /// Packets that did not fit.
     pub refused: u64,
     /// Packets that were marked because the packet memory was filling.
     pub marked: u64,
-    /// Blocks that began when their cluster's working memory had no room for them.
+    /// Blocks that began although their cluster's working memory was full.
     pub crowded: u64,
     /// Handlers that ended.
     pub finished: u64,

@@ -53,7 +53,7 @@ enum Stage {
     /// It makes this node of the tree.
     Climbing {
         level: usize,
-        place: usize,
+        index: usize,
         merges: bool,
     },
     Ending,
@@ -115,14 +115,14 @@ struct Round {
 /// All blocks, and their locks and buffers.
 pub struct Blocks {
     blocks: BTreeMap<(u32, u64), Block>,
-    /// For each cluster the bytes of its blocks; and the most for which it has room.
+    /// For each cluster the bytes of its blocks; and the most that it may have.
     working: Vec<u64>,
-    room: u64,
+    capacity: u64,
 }
 
 impl Blocks {
-    pub(super) fn new(clusters: u32, room: u64) -> Blocks {
-        Blocks { blocks: BTreeMap::new(), working: vec![0; clusters as usize], room }
+    pub(super) fn new(clusters: u32, capacity: u64) -> Blocks {
+        Blocks { blocks: BTreeMap::new(), working: vec![0; clusters as usize], capacity }
     }
 
     /// A handler begins with its first step.
@@ -176,11 +176,11 @@ impl Blocks {
     fn bring(&mut self, now: u64, task: &mut Task) -> (Kind, Spent) {
         let Called { counts, copy, combine, .. } = task.called;
         let Some(round) = self.round(task).filter(|_| counts) else { return (combine.main(), combine) };
-        if let Needs::Place(place, places) = task.packet.needs {
+        if let Needs::Place(index, children) = task.packet.needs {
             if round.nodes.is_empty() {
-                round.plant(places.into());
+                round.plant(children.into());
             }
-            round.nodes[0][usize::from(place)] = Node::From(now + copy.total());
+            round.nodes[0][usize::from(index)] = Node::From(now + copy.total());
             return (Kind::Copy, copy);
         }
         round.combining += 1;
@@ -201,7 +201,7 @@ impl Blocks {
         if bytes > 0 {
             let cluster = &mut self.working[task.packet.cluster as usize];
             *cluster += bytes;
-            counters.crowded += u64::from(*cluster > self.room);
+            counters.crowded += u64::from(*cluster > self.capacity);
             counters.working_bytes.rise(now, bytes);
         }
     }
@@ -217,8 +217,8 @@ impl Blocks {
         match task.stage {
             Stage::Starting => Some(block.first(task)),
             Stage::Calling(_) if matches!(task.packet.needs, Needs::Place(..)) && task.called.counts => {
-                let Needs::Place(place, _) = task.packet.needs else { return None };
-                self.climb(now, task, 0, place.into())
+                let Needs::Place(index, _) = task.packet.needs else { return None };
+                self.climb(now, task, 0, index.into())
             }
             Stage::Calling(own) => {
                 let Called { counts, completes, end, .. } = task.called;
@@ -233,14 +233,14 @@ impl Blocks {
                 }
             }
             Stage::Merging { own, next, tail } => self.merge(task, tail, own, next),
-            Stage::Climbing { level, place, merges } => {
+            Stage::Climbing { level, index, merges } => {
                 if merges {
                     let round = self.round(task)?;
                     let bytes = round.buffer_bytes.min(round.bytes);
                     round.bytes -= bytes;
                     self.give_back(now, task, bytes, counters);
                 }
-                self.climb(now, task, level, place)
+                self.climb(now, task, level, index)
             }
             Stage::Ending => None,
         }
@@ -262,13 +262,13 @@ impl Blocks {
 
     /// A handler has made a node. It goes on if the sibling is there and no other handler has taken it. Of two nodes
     /// that are made at the same time, the handler on the lower core goes on, because it is asked first.
-    fn climb(&mut self, now: u64, task: &mut Task, mut level: usize, mut place: usize) -> Option<Step> {
+    fn climb(&mut self, now: u64, task: &mut Task, mut level: usize, mut index: usize) -> Option<Step> {
         let merge = task.called.merge;
         let block = self.blocks.get_mut(&task.packet.key())?;
         let round = block.rounds.get_mut(&task.round)?;
         let leaves = round.nodes[0].len();
         loop {
-            let (width, sibling) = (round.nodes[level].len(), place ^ 1);
+            let (width, sibling) = (round.nodes[level].len(), index ^ 1);
             if width == 1 {
                 let tail = round.tail.take()?;
                 task.sends = Some(tail.tag);
@@ -277,19 +277,19 @@ impl Blocks {
             let nodes = &mut round.nodes;
             let alone = sibling == width;
             let there = alone || matches!(nodes[level][sibling], Node::From(time) if time <= now);
-            if nodes[level][place] == Node::Taken || !there {
+            if nodes[level][index] == Node::Taken || !there {
                 return None;
             }
-            nodes[level][place] = Node::Taken;
+            nodes[level][index] = Node::Taken;
             if !alone {
                 nodes[level][sibling] = Node::Taken;
             }
-            (level, place) = (level + 1, place / 2);
-            nodes[level][place] = Node::From(if alone { now } else { now + merge.total() });
+            (level, index) = (level + 1, index / 2);
+            nodes[level][index] = Node::From(if alone { now } else { now + merge.total() });
             if !alone {
-                task.stage = Stage::Climbing { level, place, merges: true };
+                task.stage = Stage::Climbing { level, index, merges: true };
                 // Into the right one of the two buffers, as in the paper: B0 + B1 is then in B1.
-                let buffer = ((((place + 1) << level) - 1).min(leaves - 1)) as u32;
+                let buffer = ((((index + 1) << level) - 1).min(leaves - 1)) as u32;
                 return Some(Step { kind: Kind::Merge, spent: Some(merge), lock: None, buffer });
             }
         }
@@ -339,7 +339,7 @@ impl Block {
             Needs::Place(..) => None,
         };
         task.stage = Stage::Calling(own.unwrap_or(0));
-        let buffer = if let Needs::Place(place, _) = task.packet.needs { place.into() } else { own.unwrap_or(0) };
+        let buffer = if let Needs::Place(index, _) = task.packet.needs { index.into() } else { own.unwrap_or(0) };
         Step { kind: Kind::Combine, spent: None, lock: own, buffer }
     }
 

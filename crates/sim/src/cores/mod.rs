@@ -61,7 +61,7 @@ impl Packet {
     }
 }
 
-/// The packet memory has no room for a packet, so the caller drops it.
+/// The packet memory is full, so the caller drops the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -176,7 +176,7 @@ impl Processor {
         self
     }
 
-    /// The processor's parts.
+    /// The processor's clusters, cores and memories.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -255,11 +255,11 @@ impl Processor {
         std::mem::take(&mut self.finished)
     }
 
-    /// A cluster fetches the packets that wait for it, while it has places.
+    /// A cluster fetches the packets that wait for it, while it has free slots.
     fn fetch(&mut self, now: u64, cluster: u32) {
-        let Some(Fetching { places, bytes_per_cycle, latency, cycle }) = self.shape.fetching else { return };
+        let Some(Fetching { input_slots, bytes_per_cycle, latency, cycle }) = self.shape.fetching else { return };
         let own = &mut self.clusters[cluster as usize];
-        while own.fetched < places
+        while own.fetched < input_slots
             && let Some((packet, arrived)) = own.waiting.pop_front()
         {
             own.fetched += 1;

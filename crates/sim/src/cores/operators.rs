@@ -1,4 +1,4 @@
-//! The costs of jobs' own operators on cores.
+//! The costs of custom operators on cores.
 //!
 //! A table has the cycles of operators by the hash of their modules, as `dataplanes/pspin` counted them.
 //! `experiments/operator-cycles.csv` has the ready-made operators, and people add others (`tributary operator cycles`).

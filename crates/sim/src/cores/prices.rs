@@ -62,7 +62,7 @@ impl Storage {
         }
     }
 
-    /// The first part of its programs' names.
+    /// The beginning of its programs' names.
     pub const fn program(self) -> &'static str {
         if matches!(self, Storage::Hash | Storage::Array) { "sparse" } else { "dense" }
     }
@@ -97,15 +97,15 @@ impl Steps {
     /// # Panics
     /// If there is no such step.
     pub fn of(&self, step: &str) -> f64 {
-        self.0[place(step)]
+        self.0[index_of(step)]
     }
 
     fn set(&mut self, step: &str, cycles: f64) {
-        self.0[place(step)] = cycles;
+        self.0[index_of(step)] = cycles;
     }
 }
 
-fn place(step: &str) -> usize {
+fn index_of(step: &str) -> usize {
     STEPS.iter().position(|name| *name == step).expect("a step of the list")
 }
 
@@ -135,17 +135,19 @@ impl Prices {
             let [handler, storage, element, step, elements, cycles, _] = line.split(',').collect::<Vec<_>>()[..] else {
                 continue;
             };
-            let place = Storage::ALL.iter().position(|known| known.name() == storage);
+            let storage_index = Storage::ALL.iter().position(|known| known.name() == storage);
             let at = STEPS.iter().position(|known| *known == step);
-            if let (Some(place), Some(at), true) = (place, at, element == name && handler.ends_with(variant)) {
+            if let (Some(storage_index), Some(at), true) =
+                (storage_index, at, element == name && handler.ends_with(variant))
+            {
                 let number = |text: &str| text.parse::<f64>().expect("the file has numbers");
-                by_storage[place].0[at] = number(cycles) / number(elements);
+                by_storage[storage_index].0[at] = number(cycles) / number(elements);
             }
         }
         Some(Prices { by_storage, size: dtype.size() as u64, call: 0.0 })
     }
 
-    /// The prices for a job's own operator; `unit` is the size in which its elements are given. They are those of the
+    /// The prices for a custom operator; `unit` is the size in which its elements are given. They are those of the
     /// dense handlers of words, which copy any bytes, with a call of the operator in place of their additions.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! The parts of a processor.
+//! The shape of a processor: clusters, cores and memories.
 
 /// The cores that may run a block's handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +12,8 @@ pub enum Subset {
 /// How clusters fetch packets from the packet memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetching {
-    /// How many packets a cluster has room for whose handlers have not begun.
-    pub places: u32,
+    /// How many packets a cluster holds whose handlers have not begun.
+    pub input_slots: u32,
     /// Bytes that its DMA moves in a cycle.
     pub bytes_per_cycle: u64,
     /// How many cycles a fetch takes besides.
@@ -22,7 +22,7 @@ pub struct Fetching {
     pub cycle: u64,
 }
 
-/// The processor's parts.
+/// The processor's clusters, cores and memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// How many clusters there are.

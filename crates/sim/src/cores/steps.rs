@@ -13,11 +13,11 @@ pub enum Kind {
     Combine,
     /// A buffer is combined with another one.
     Merge,
-    /// Pairs are inserted at free places of a sparse block.
+    /// Pairs are inserted into free slots of a sparse block.
     Insert,
     /// Pairs collide in a sparse block.
     Spill,
-    /// The places of a sparse block are searched.
+    /// The slots of a sparse block are searched.
     Scan,
     /// The sum is sent.
     Send,
@@ -67,10 +67,10 @@ impl Spent {
         self.0.iter().sum()
     }
 
-    /// The same parts, scaled.
+    /// The same cycles, scaled.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Spent {
-        Spent(self.0.map(|part| (part as f64 * factor).round() as u64))
+        Spent(self.0.map(|cycles| (cycles as f64 * factor).round() as u64))
     }
 
     /// The kind with the most cycles; the first of several.
@@ -81,7 +81,7 @@ impl Spent {
 
     /// Adds another's.
     pub fn add(&mut self, other: &Spent) {
-        self.0.iter_mut().zip(other.0).for_each(|(own, more)| *own += more);
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
     }
 }
 

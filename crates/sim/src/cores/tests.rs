@@ -132,11 +132,11 @@ fn a_full_packet_memory_refuses_until_a_handler_has_ended() {
     assert_eq!((processor.counters().refused, processor.counters().input_bytes.value()), (2, 2 * BYTES));
 }
 
-/// Packets of blocks at random times, so many cycles apart on average.
-fn random(seed: u64, count: u64, apart: f64, children: u64) -> Vec<(u64, Packet)> {
+/// Packets of blocks at random times, `gap` cycles from one to the next on average.
+fn random(seed: u64, count: u64, gap: f64, children: u64) -> Vec<(u64, Packet)> {
     let (mut rng, mut at) = (Rng::new(seed, Purpose::Arrivals, 0), 0.0);
     let arrival = |number: u64| {
-        at += apart * rng.exponential();
+        at += gap * rng.exponential();
         (at as u64, packet(number / children, (number % children) as u32))
     };
     (0..count).map(arrival).collect()
@@ -146,9 +146,9 @@ proptest! {
     #[test]
     fn a_run_is_the_same_each_time_and_loses_nothing(
         seed: u64, design in prop_oneof![Just(Design::Apart), (1u32..5).prop_map(Design::Buffers), Just(Design::Tree)],
-        subset in prop_oneof![Just(Subset::Core), Just(Subset::Cluster)], children in 1u64..9, apart in 0.5f64..20.0,
+        subset in prop_oneof![Just(Subset::Core), Just(Subset::Cluster)], children in 1u64..9, gap in 0.5f64..20.0,
     ) {
-        let arrivals = random(seed, 40 * children, apart, children);
+        let arrivals = random(seed, 40 * children, gap, children);
         let ran = || {
             let mut handling = handling(design, children as u32);
             handling.costs = Costs { start: 3, copy: 2, combine: 10, merge: 10, send: 5 };
@@ -168,12 +168,12 @@ proptest! {
 #[test]
 fn packets_inside_are_the_rate_times_how_long_they_stay() {
     // Little's law at the given rate: two cores, each busy half of the time.
-    let (count, apart) = (200_000, 10.0);
+    let (count, gap) = (200_000, 10.0);
     let mut processor = Modelled::new(shape(2, 1, Subset::Core), handling(Design::Apart, 1));
-    let finished = run(&mut processor, &random(1, count, apart, 1));
+    let finished = run(&mut processor, &random(1, count, gap, 1));
     let stays = finished.iter().map(|one| one.ended - one.arrived).sum::<u64>() as f64 / count as f64;
     let end = finished.last().unwrap().ended;
     let inside = processor.counters().packets.mean(end);
-    assert!((inside / (stays / apart) - 1.0).abs() < 0.01, "{inside} packets, {stays} cycles");
+    assert!((inside / (stays / gap) - 1.0).abs() < 0.01, "{inside} packets, {stays} cycles");
     assert!((processor.counters().service() as f64 / end as f64 - 1.0).abs() < 0.01, "one of two cores");
 }

@@ -1,100 +1,53 @@
-//! A switch whose handlers run on cores: packets wait, are handled for as long as their work takes, and leave when the
-//! work is done.
-//!
-//! A machine's call is atomic, as everywhere. It is made when the packet's handler has what it needs of its block, and
-//! the packets that follow from it leave when the handler has spent the time that they cost. Packets that a timer sends
-//! cost nothing.
+//! A switch's processor, and the packets that it has. `steps::cores` runs it.
 
 use std::collections::BTreeMap;
 
-use tributary_proto::contract::drive;
-use tributary_proto::contract::drive::switch::{Arrival, Passed, SwitchIo};
-use tributary_proto::contract::ids::{JobId, NodeId, PortId};
-use tributary_proto::contract::packet::PacketMut;
-use tributary_proto::contract::pipeline::Pipeline;
+use tributary_proto::contract::drive::switch::Passed;
+use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::switch::{Emission, Verdict};
 use tributary_proto::contract::time::Time;
-use tributary_proto::contract::wire::Common;
 
-use super::records::Scratch;
-use super::simulation::Simulation;
-use super::switch::SwitchNode;
 use crate::cores::counters::Counters;
 use crate::cores::prices::Prices;
-use crate::cores::steps::{Called, Machine};
-use crate::cores::{self, Processor, Shape};
-use crate::net::{Fabric, Packet, Queues};
-use crate::routing::Table;
+use crate::cores::{Processor, Shape};
+use crate::net::Packet;
 use crate::topology::LinkId;
 
 /// The common properties of all switches' processors. Times are picoseconds.
 #[derive(Clone, Debug)]
 pub struct CoresSpec {
-    /// The parts.
+    /// Its clusters, cores and memories.
     pub shape: Shape,
     /// How long a cycle is.
     pub cycle: u64,
     /// Packets are marked that arrive while the packet memory holds more.
     pub mark_above: Option<u64>,
-    /// Packets take room in the ports at which they came in.
+    /// Packets are charged to the ports at which they came in.
     pub pauses: bool,
     /// The costs of each job's handlers.
     pub prices: BTreeMap<JobId, Prices>,
 }
 
-impl Simulation {
-    /// Makes the machines of all switches run on cores, once all jobs are installed. An error is half a sentence about
-    /// a job.
-    pub fn set_cores(&mut self, spec: &CoresSpec) -> Result<(), (JobId, String)> {
-        for switch in &mut self.switches {
-            switch.cores = Some(Box::new(SwitchCores::new(spec.clone())));
-        }
-        for program in &self.programs.trees {
-            let switch = &mut self.switches[program.switch as usize];
-            check_counts(switch, JobId(program.job().0 + 1))?;
-        }
-        let shared = self.traffic.jobs.all().iter().filter(|job| job.plan.protocol.shared.is_some());
-        for job in shared.map(|job| JobId(job.index.0 + 1)) {
-            self.switches.iter_mut().try_for_each(|switch| check_counts(switch, job))?;
-        }
-        Ok(())
-    }
-
-    /// The processors of switches, with the switches' numbers.
-    pub fn cores(&self) -> impl Iterator<Item = (u32, &SwitchCores)> + '_ {
-        self.switches.iter().filter_map(|switch| Some((switch.forwarding.index, switch.cores()?)))
-    }
-}
-
-/// Refuses machines that do not count their work, because they cannot be given time for it.
-fn check_counts(switch: &mut SwitchNode, job: JobId) -> Result<(), (JobId, String)> {
-    let counts = |pipeline: &mut Pipeline| pipeline.report(job).is_none() || pipeline.take_work(job).is_some();
-    match switch.pipelines.iter_mut().all(counts) {
-        true => Ok(()),
-        false => Err((job, "its machines do not count what they do, so that nobody knows how long it takes".into())),
-    }
-}
-
 /// A switch's processor, and the packets that it has.
 pub struct SwitchCores {
-    spec: CoresSpec,
-    processor: Processor,
-    held: Vec<Option<Held>>,
-    free: Vec<u32>,
+    pub(super) spec: CoresSpec,
+    pub(super) processor: Processor,
+    pub(super) packets: Vec<Option<InProcessor>>,
+    pub(super) free: Vec<u32>,
 }
 
 /// A packet in the processor, and the packets that follow from it.
-struct Held {
-    from: LinkId,
-    packet: Packet,
-    verdict: Option<(Verdict, Passed)>,
-    made: Vec<(Emission, Vec<u8>)>,
+pub(super) struct InProcessor {
+    pub(super) from: LinkId,
+    pub(super) packet: Packet,
+    pub(super) verdict: Option<(Verdict, Passed)>,
+    pub(super) made: Vec<(Emission, Vec<u8>)>,
 }
 
 impl SwitchCores {
     /// A processor without packets.
     pub fn new(spec: CoresSpec) -> SwitchCores {
-        SwitchCores { processor: Processor::new(spec.shape), spec, held: Vec::new(), free: Vec::new() }
+        SwitchCores { processor: Processor::new(spec.shape), spec, packets: Vec::new(), free: Vec::new() }
     }
 
     /// The next time at which something happens.
@@ -117,21 +70,22 @@ impl SwitchCores {
         &self.spec
     }
 
-    fn keep(&mut self, held: Held) -> u32 {
+    pub(super) fn keep(&mut self, packet: InProcessor) -> u32 {
         match self.free.pop() {
             Some(tag) => {
-                self.held[tag as usize] = Some(held);
+                self.packets[tag as usize] = Some(packet);
                 tag
             }
             None => {
-                self.held.push(Some(held));
-                self.held.len() as u32 - 1
+                self.packets.push(Some(packet));
+                self.packets.len() as u32 - 1
             }
         }
     }
 
-    fn take(&mut self, tag: u32) -> Option<Held> {
+    pub(super) fn take(&mut self, tag: u32) -> Option<InProcessor> {
         self.free.push(tag);
+<<<<<<< HEAD
         self.held[tag as usize].take()
     }
 }
@@ -299,5 +253,8 @@ impl SwitchIo for Call<'_> {
     fn send(&mut self, emission: Emission) {
         let bytes = self.scratch[..emission.len].to_vec();
         self.held.made.push((emission, bytes));
+=======
+        self.packets[tag as usize].take()
+>>>>>>> main
     }
 }

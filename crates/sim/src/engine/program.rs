@@ -139,7 +139,7 @@ pub(super) fn shape(protocol: &'static Protocol, job: &JobConfig, children: usiz
         protocol,
         slots: slots / trees,
         elements_per_packet,
-        world,
+        world_size: world,
         children: children as u16,
         neighbours: u16::from(levels),
         shards: 1,

@@ -5,7 +5,7 @@
 //! endpoint is prefetched, then its machine, then what the machine has on the heap, and at last, when the packet's own
 //! memory is there, the packet's slot.
 
-use tributary_control::trees::Network;
+use tributary_control::trees::TreePlanner;
 use tributary_numeric::prefetch;
 use tributary_proto::contract::host::Upcoming;
 use tributary_proto::contract::ids::NodeId;
@@ -76,7 +76,7 @@ pub struct Simulation {
     pub(super) graph: Graph,
     pub(super) table: Table,
     /// The network in which trees are planned.
-    pub(super) network: Network,
+    pub(super) network: TreePlanner,
     pub(super) hosts: Vec<HostNode>,
     pub(super) switches: Vec<SwitchNode>,
     /// For each link, the first endpoint of the host at its far end.
@@ -100,7 +100,7 @@ impl Simulation {
         let hosts = (0..graph.hosts()).map(|host| HostNode::new(NodeId(host), &fabric, settings.nic_bytes)).collect();
         let table = Table::new(&graph, |_| true);
         let names = (0..graph.nodes() as u32).map(|node| graph.name(NodeId(node))).collect();
-        let network = Network::new(graph.cabling(), names);
+        let network = TreePlanner::new(graph.cabling(), names);
         let divisors = default_divisors(&graph);
         let switches = (0..graph.switches())
             .map(|index| {

@@ -1,6 +1,6 @@
 //! The plan of a job: its options, its tensor, its slots and its timeout, all that does not depend on hosts.
 
-use tributary_control::option_text::{of_switches, texts};
+use tributary_control::config::{of_switches, texts};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::custom_op::CustomOp as _;
 use tributary_proto::contract::ids::Rank;

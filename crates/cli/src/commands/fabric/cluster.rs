@@ -177,7 +177,7 @@ impl FabricCluster {
             event: "ready",
             nodes: nodes.collect(),
             control_namespace: self.network.control().name().to_owned(),
-            seat: self.fabric.name(self.fabric.seat).to_owned(),
+            controller: self.fabric.name(self.fabric.controller).to_owned(),
         }
     }
 
@@ -221,7 +221,7 @@ pub struct Description {
     event: &'static str,
     nodes: Vec<NodeDescription>,
     control_namespace: String,
-    seat: String,
+    controller: String,
 }
 
 #[derive(Serialize)]
@@ -246,13 +246,14 @@ impl Description {
                 node.neighbours.join(" "),
             ]);
         }
-        let controller = self.nodes.iter().find(|node| node.name == self.seat).and_then(|node| node.control.clone());
+        let controller =
+            self.nodes.iter().find(|node| node.name == self.controller).and_then(|node| node.control.clone());
         format!(
             "{}\n\nJobs are formed at {}; every switch passes requests on to it.\n  ip netns exec {} tributary status \
              --switch {}\nHosts join a job with the commands that --print shows, each after `ip netns exec NAMESPACE`; --allreduce \
              lets all of\nthem sum. Runs until Ctrl-C.",
             table.render(),
-            self.seat,
+            self.controller,
             self.control_namespace,
             controller.unwrap_or_default(),
         )

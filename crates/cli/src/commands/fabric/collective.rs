@@ -233,7 +233,7 @@ fn await_first_blocks(cluster: &FabricCluster, workers: &mut [Process]) -> Resul
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         cluster.interrupt.check()?;
-        let controller = cluster.status(cluster.fabric.seat)?;
+        let controller = cluster.status(cluster.fabric.controller)?;
         if controller.jobs.iter().any(|job| job.contributions > 0) || all_ended(workers)? {
             return Ok(());
         }

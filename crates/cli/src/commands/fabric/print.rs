@@ -16,7 +16,7 @@ pub fn commands(fabric: &FabricLayout, chosen: &ChosenFile) -> String {
     for node in fabric.switches() {
         let plan = &fabric.nodes[node.index()];
         let neighbours: Vec<&str> = fabric.ports[node.index()].iter().map(|port| fabric.name(port.to)).collect();
-        let controller = if node == fabric.seat { "; jobs are formed here" } else { "" };
+        let controller = if node == fabric.controller { "; jobs are formed here" } else { "" };
         let control = plan.control.map(|control| control.to_string()).unwrap_or_default();
         lines.push(format!(
             "# {}: {}, control {control}, next to {}{controller}",

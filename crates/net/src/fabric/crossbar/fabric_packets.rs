@@ -71,7 +71,7 @@ impl Crossbar {
         port.last_seen = hello.ready.then_some(now);
         let mut changed = false;
         for &advert in &hello.adverts {
-            changed |= self.state.hear(advert);
+            changed |= self.state.receive(advert);
         }
         self.update_links(now, changed);
     }

@@ -3,7 +3,7 @@
 mod measure;
 
 use serde::Deserialize;
-use tributary_control::option_text::OptionTable;
+use tributary_control::config::OptionTable;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_sim::config::{Bytes, Config, Share};

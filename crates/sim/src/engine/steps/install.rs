@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tributary_control::trees::{Tree, TreeError, TreeSwitch, Wish};
+use tributary_control::trees::{Tree, TreeError, TreeRequest, TreeSwitch};
 use tributary_proto::contract::config::{
     FabricPlan, HostConfig, JobConfig, Parent, SharedSwitchConfig, SwitchConfig, TreeLeaf,
 };
@@ -81,7 +81,11 @@ impl Simulation {
         let first_switch = |member: &NodeId| self.graph.switch(self.table.attachment(*member).0);
         let first_switches = plan.members.iter().map(first_switch).collect();
         for (rank, &member) in plan.members.iter().enumerate() {
+<<<<<<< HEAD
             let position = |tree: &Tree| TreeLeaf { child: tree.places[rank].child };
+=======
+            let position = |tree: &Tree| TreeLeaf { child: tree.positions[rank].child };
+>>>>>>> main
             let rank = Rank(rank as u16);
             let machine = HostConfig {
                 job: config.clone(),
@@ -153,7 +157,7 @@ impl Simulation {
 
     /// Like [`Simulation::least_loaded_roots`], but there may be fewer roots than trees.
     pub(crate) fn least_loaded(&self, members: &[NodeId], trees: u16, rng: &mut Rng) -> Result<Vec<u32>, TreeError> {
-        let wish = Wish { members, trees, rate: RATE, need: &|_| 0 };
+        let wish = TreeRequest { members, trees, rate: RATE, need: &|_| 0 };
         let mut candidates = self.network.candidates(&wish)?;
         rng.shuffle(&mut candidates);
         let chosen = self.network.choose(&wish, &candidates)?;

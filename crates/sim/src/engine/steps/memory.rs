@@ -1,7 +1,8 @@
 //! How jobs divide a switch's memory, if a file bounds it. The rules are those of real switches.
 
+use tributary_control::JobShape;
+use tributary_control::admission::{divide_beside, is_resized};
 use tributary_control::trees::TreeSwitch;
-use tributary_control::{JobShape, divide, is_worth_growing};
 use tributary_proto::contract::protocol::Placement;
 
 use crate::engine::program::{Program, shape};
@@ -39,12 +40,7 @@ impl Simulation {
         let taken: u64 = fixed.chain(new_fixed.iter().map(|shape| shape.bytes())).sum();
         let shapes = sharing.iter().map(|&at| self.programs.trees[at].shape());
         let shapes: Vec<JobShape> = shapes.chain(new_sharing.into_iter().cloned()).collect();
-        let divided = memory.checked_sub(taken).and_then(|left| divide(left, &shapes));
-        let Some(divided) = divided else {
-            let fewest = |shape: &JobShape| JobShape { slots: shape.slots.min(2), ..shape.clone() }.bytes();
-            let need = taken + shapes.iter().map(fewest).sum::<u64>();
-            return Err(TooLittleMemory { switch, need, memory });
-        };
+        let divided = divide_beside(memory, taken, &shapes).map_err(|need| TooLittleMemory { switch, need, memory })?;
         Ok(sharing.into_iter().zip(divided).collect())
     }
 
@@ -93,7 +89,7 @@ impl Simulation {
         let switch = &mut self.switches[program.switch as usize];
         if program.job() == changed {
             program.reinstall_with(slots, switch);
-        } else if slots < program.slots() || is_worth_growing(program.slots(), slots) {
+        } else if is_resized(program.slots(), slots) {
             program.resize(slots, switch);
             if self.fabric.owns(switch.forwarding.node) {
                 switch.drain(&mut self.fabric, &self.table, program.lane(), &mut self.traffic.scratch);

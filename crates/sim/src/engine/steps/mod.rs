@@ -1,6 +1,7 @@
 //! What a simulation does, by subject. Each file adds methods to [`Simulation`](super::Simulation), and nothing outside
 //! imports them.
 
+mod cores;
 mod endpoints;
 mod faults;
 mod flows;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tributary_control::option_text::{OptionTable, OptionText, texts};
+use tributary_control::config::{OptionTable, OptionText, texts};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_operators::element::Element;
 use tributary_operators::shipped;

@@ -1,0 +1,174 @@
+//! The file of tokens: which tenants may use a switch, and how much of it. `docs/tokens.toml` shows one.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::ConfigError;
+use crate::admission::ClientLimits;
+use crate::quantity::Bytes;
+
+/// A tenant with its token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// The name in quotas and log lines.
+    pub name: Arc<str>,
+    token: String,
+    /// The tenant's own limits.
+    pub limits: ClientLimits,
+}
+
+/// All tenants that may use a switch.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Tokens(Vec<Tenant>);
+
+// A token is never printed, not even by accident.
+impl std::fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tenant").field("name", &self.name).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    tenant: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    token: String,
+    max_jobs: Option<u16>,
+    memory: Option<Bytes>,
+    max_slots: Option<u16>,
+    max_world_size: Option<u16>,
+}
+
+impl Tokens {
+    /// The fewest characters of a token: 64 random bits in hexadecimal digits.
+    pub const SHORTEST: usize = 16;
+    /// The most characters of a token.
+    pub const LONGEST: usize = 256;
+
+    /// Reads and checks a file's text. The error names the line, and no token.
+    pub fn parse(text: &str) -> Result<Tokens, ConfigError> {
+        // The parser's own message may quote the line, which contains a token.
+        let line = |error: &toml::de::Error| {
+            let before = error.span().map_or("", |span| &text[..span.start]);
+            ConfigError::new(format!(
+                "line {}: a file of tokens has [[tenant]] with name, token, and if wanted max_jobs, memory, max_slots, \
+                 max_world_size",
+                before.matches('\n').count() + 1
+            ))
+        };
+        let file: File = toml::from_str(text).map_err(|error| line(&error))?;
+        let mut tokens = Tokens::default();
+        for entry in file.tenant {
+            tokens.add(entry)?;
+        }
+        match tokens.0.is_empty() {
+            true => Err(ConfigError::new("it has no [[tenant]], so that nobody could use the switch".into())),
+            false => Ok(tokens),
+        }
+    }
+
+    fn add(&mut self, entry: Entry) -> Result<(), ConfigError> {
+        let Entry { name, token, max_jobs, memory, max_slots, max_world_size } = entry;
+        let fail = |sentence: String| Err(ConfigError::new(sentence));
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+            return fail(format!("tenant '{}': a name has ASCII letters, digits and -_.", name.escape_default()));
+        }
+        if !(Tokens::SHORTEST..=Tokens::LONGEST).contains(&token.len()) || !token.bytes().all(is_token_byte) {
+            let (least, most) = (Tokens::SHORTEST, Tokens::LONGEST);
+            return fail(format!(
+                "tenant '{name}': a token has {least} to {most} ASCII letters, digits and -_.~+/=; `openssl rand -hex 32` \
+                 makes one"
+            ));
+        }
+        if self.0.iter().any(|other| *other.name == *name) {
+            return fail(format!("tenant '{name}' is there twice"));
+        }
+        if let Some(other) = self.0.iter().find(|other| other.token == token) {
+            return fail(format!("tenants '{}' and '{name}' have one token", other.name));
+        }
+        let memory_bytes = memory.map(|memory| memory.0);
+        let limits = ClientLimits { jobs: max_jobs, memory_bytes, max_slots, max_world_size };
+        self.0.push(Tenant { name: name.into(), token, limits });
+        Ok(())
+    }
+
+    /// The tenant that has this token. The time that the search takes does not depend on the token.
+    pub fn tenant(&self, token: &str) -> Option<&Tenant> {
+        self.0.iter().fold(None, |found, tenant| if same(&tenant.token, token) { Some(tenant) } else { found })
+    }
+
+    /// All tenants.
+    pub fn tenants(&self) -> &[Tenant] {
+        &self.0
+    }
+}
+
+/// The characters of a bearer token (RFC 6750, section 2.1).
+pub fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte)
+}
+
+/// Looks at every byte, so that the time does not reveal where the texts differ.
+fn same(a: &str, b: &str) -> bool {
+    let differ = a.bytes().zip(b.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
+    a.len() == b.len() && differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    #[test]
+    fn the_example_has_a_tenant_with_every_limit() {
+        let tokens = Tokens::parse(include_str!("../../../../docs/tokens.toml")).unwrap();
+        let ClientLimits { jobs, memory_bytes, max_slots, max_world_size } = tokens.tenants()[0].limits;
+        assert!(jobs.is_some() && memory_bytes.is_some() && max_slots.is_some() && max_world_size.is_some());
+        assert!(tokens.tenant("of nobody").is_none());
+    }
+
+    #[test]
+    fn a_token_is_found_and_never_printed() {
+        let text = format!("[[tenant]]\nname = \"a\"\ntoken = \"{TOKEN}\"\n");
+        let tokens = Tokens::parse(&text).unwrap();
+        assert_eq!(&*tokens.tenant(TOKEN).unwrap().name, "a");
+        for wrong in ["", &TOKEN[1..], "0123456789abcdeF", &format!("{TOKEN}0")] {
+            assert!(tokens.tenant(wrong).is_none(), "{wrong}");
+        }
+        assert!(!format!("{tokens:?}").contains(TOKEN));
+    }
+
+    #[test]
+    fn a_wrong_file_is_a_sentence_without_a_token() {
+        let tenant = |name: &str, token: &str| format!("[[tenant]]\nname = \"{name}\"\ntoken = \"{token}\"\n");
+        let other = "fedcba9876543210";
+        for (text, says) in [
+            (String::new(), "no [[tenant]]"),
+            (tenant("a", "short"), "16 to 256"),
+            (tenant("a", "0123456789abcde\u{fc}"), "16 to 256"),
+            (tenant("a b", TOKEN), "a name has"),
+            (tenant("a", TOKEN) + &tenant("a", other), "twice"),
+            (tenant("a", TOKEN) + &tenant("b", TOKEN), "one token"),
+            (tenant("a", TOKEN) + "colour = 1\n", "line 4"),
+            (format!("[[tenant]]\nname = \"a\"\ntoken = \"{TOKEN}\n"), "line 3"),
+        ] {
+            let sentence = Tokens::parse(&text).unwrap_err().to_string();
+            assert!(sentence.contains(says) && !sentence.contains(TOKEN), "{sentence}");
+        }
+    }
+}

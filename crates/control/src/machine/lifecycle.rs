@@ -1,0 +1,198 @@
+//! Jobs begin and end to use memory: they are installed, resized, removed, or found after a restart.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tributary_proto::contract::config::{Below, JobConfig};
+use tributary_proto::contract::ids::{JobId, Rank};
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::time::Time;
+
+use super::Control;
+use crate::admission::{JobShape, TreeCharge};
+use crate::effect::{Effect, Plan, Ticket};
+use crate::levels::Child;
+use crate::membership::job_events::{End, JobEvent};
+use crate::membership::running_job::{DividedSlots, RunningJob};
+use crate::names::JobName;
+use crate::servers::{JobServer, Servers};
+
+/// A job that was installed before this control plane was started, and whose ranks are all workers here.
+pub struct AdoptedJob {
+    /// The job's name.
+    pub name: JobName,
+    /// The protocol that the switch runs for the job.
+    pub protocol: &'static Protocol,
+    /// Id, key, ranks, slots now, elements per packet, trees.
+    pub config: JobConfig,
+    /// The slots on which the job's members have agreed.
+    pub most_slots: u16,
+    /// The source address of each worker's packets, by rank.
+    pub workers: Vec<SocketAddr>,
+    /// The job's servers on hosts of their own, by number.
+    pub servers: Vec<JobServer>,
+}
+
+impl Control {
+    /// A join is on its way for no longer than it takes this many jobs to begin and end.
+    const ENDED_KEPT: usize = 64;
+
+    /// The next event of a job, the oldest first.
+    pub fn poll_event(&mut self) -> Option<JobEvent> {
+        if self.events.is_empty() {
+            let news: Vec<JobEvent> = self.running.values_mut().flat_map(RunningJob::events).collect();
+            self.events.extend(news);
+        }
+        self.events.pop_front()
+    }
+
+    pub(super) fn install(&mut self, job: RunningJob) {
+        let id = job.plan.config.job;
+        self.owners.insert(job.plan.name.clone(), id);
+        let plan = job.plan.clone();
+        self.effects.push_back(Effect::Install(plan.clone()));
+        self.running.insert(id, job);
+        self.servers_changed(&plan);
+    }
+
+    /// Removes a job; returns the joins that still waited for its installation.
+    pub(super) fn remove(&mut self, id: JobId) -> Vec<Ticket> {
+        let Some(mut job) = self.running.remove(&id) else { return Vec::new() };
+        let end = if self.stopping && job.is_complete() { End::Stopped } else { job.end() };
+        self.events.extend(job.events());
+        self.events.push_back(JobEvent::Ended { plan: job.plan.clone(), end });
+        // Other jobs may wait for its name or its memory.
+        self.urgent |= self.awaits_reports();
+        if self.owners.get(&job.plan.name) == Some(&id) {
+            self.owners.remove(&job.plan.name);
+        }
+        if job.plan.children.iter().any(|child| child.incarnation.is_some()) {
+            self.ended.push_back(job.plan.clone());
+            let too_many = self.ended.len().saturating_sub(Control::ENDED_KEPT);
+            self.ended.drain(..too_many);
+        }
+        self.effects.push_back(Effect::Remove(id));
+        self.grow_others();
+        self.servers_changed(&job.plan);
+        if let Some(uplink) = &job.plan.uplink {
+            let (name, key, wid) = (job.plan.name.clone(), job.plan.config.key, uplink.wid);
+            let lost = !job.has_ended_well();
+            self.effects.push_back(Effect::LeaveParent { name, job: id, key, wid, lost });
+        }
+        job.into_waiting()
+    }
+
+    /// The next free id. An id that was given back comes again after 65,535 others, so that packets that are
+    /// still under way for an old job do not reach a new one.
+    pub(super) fn next_id(&mut self) -> JobId {
+        loop {
+            self.last_id = JobId(self.last_id.0.checked_add(1).unwrap_or(1));
+            if !self.running.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+
+    /// The trees of an installed or adopted job are planned: from now on it is charged this.
+    pub fn trees_planned(&mut self, id: JobId, charge: TreeCharge) {
+        if let Some(job) = self.running.get_mut(&id) {
+            job.tree_charge = Some(charge);
+        }
+    }
+
+    /// Gives running jobs these slots, if they have others.
+    pub(super) fn resize(&mut self, slots: &[(JobId, u16)]) {
+        for &(id, slots) in slots {
+            let Some(divided) = self.running.get_mut(&id).and_then(|job| job.divided.as_mut()) else { continue };
+            if divided.now != slots {
+                divided.now = slots;
+                self.effect(Effect::Resize(id, slots));
+            }
+        }
+    }
+
+    /// A job has gone. Other jobs take its memory if that is worth a new epoch.
+    fn grow_others(&mut self) {
+        if self.stopping {
+            return;
+        }
+        let Some(growth) = self.ledger().growth() else { return };
+        self.evict_shared(&growth, None);
+        self.resize(&growth);
+    }
+
+    /// Bytes that jobs use, and the machines that they share.
+    pub fn memory_used(&self) -> u64 {
+        self.ledger().memory_used(&self.shared_machines)
+    }
+
+    /// Removes shared machines that no job uses, as far as others need their memory: jobs will have these slots, and a
+    /// newcomer of this protocol takes these bytes. A machine stays until then, so that operators see what it has counted.
+    pub(super) fn evict_shared(&mut self, slots: &[(JobId, u16)], newcomer: Option<(&'static Protocol, u64)>) {
+        if let Some((protocol, _)) = newcomer.filter(|(protocol, _)| protocol.shared.is_some()) {
+            self.shared_machines.insert(protocol.code, protocol);
+        }
+        for idle in self.ledger().evictions(&self.shared_machines, slots, newcomer) {
+            self.shared_machines.remove(&idle.code);
+            self.effect(Effect::RemoveShared(idle));
+        }
+    }
+
+    /// Takes over a job that was installed before this control plane was started.
+    pub fn adopt(&mut self, now: Time, job: AdoptedJob) {
+        let AdoptedJob { name, protocol, config, most_slots, workers, servers } = job;
+        let id = config.job;
+        let world_size = workers.len() as u16;
+        let child = |(rank, &addr): (usize, &SocketAddr)| Child {
+            below: Below::Worker(Rank(rank as u16)),
+            addrs: vec![addr],
+            joined_at: addr.ip(),
+            incarnation: None,
+            sequence: 0,
+            control: None,
+        };
+        let (shards, trees) = match self.limits.planned_trees {
+            Some(_) => (self.limits.shards, config.trees),
+            None => (config.trees, 1),
+        };
+        let shape = JobShape {
+            protocol,
+            slots: config.slots,
+            elements_per_packet: config.elements_per_packet,
+            world_size,
+            children: world_size,
+            neighbours: 0,
+            shards,
+            trees,
+            servers: 0,
+            options: config.options.clone(),
+        };
+        let plan = Plan {
+            name: name.clone(),
+            protocol,
+            config,
+            children: workers.iter().enumerate().map(child).collect(),
+            trees: None,
+            workers,
+            servers: if servers.is_empty() { Servers::None } else { Servers::Dedicated(servers) },
+            switches: Vec::new(),
+            uplink: None,
+            slots: shape.slots,
+            memory_bytes: shape.bytes(),
+        };
+        // Of two jobs with one name, the job with the higher id is most likely the newer one.
+        let former = self.owners.insert(name.clone(), id).and_then(|former| self.running.get_mut(&former));
+        if let Some(former) = former {
+            former.superseded = true;
+        }
+        self.last_id = self.last_id.max(id);
+        let plan = Arc::new(plan);
+        self.expect_servers(now, plan.servers.dedicated());
+        self.events.push_back(JobEvent::Adopted(plan.clone()));
+        if protocol.shared.is_some() {
+            self.shared_machines.insert(protocol.code, protocol);
+        }
+        let divided = shape.resizes().then(|| DividedSlots { most: shape.with_slots(most_slots), now: shape.slots });
+        self.running.insert(id, RunningJob { divided, ..RunningJob::adopted(now, plan) });
+    }
+}

@@ -1,0 +1,131 @@
+//! Which members are lost because nothing comes from them any more, and whose hosts must be probed before.
+//!
+//! In a fabric, ranks behind a switch that cannot be reached are cut off, perhaps not for long: the switch may be started
+//! again. So they are lost later than ranks whose processes die, and all of them at once.
+
+use tributary_proto::contract::ids::ChildId;
+use tributary_proto::contract::time::Time;
+
+use crate::levels::SwitchRanks;
+use crate::membership::MemberState;
+use crate::membership::running_job::{Member, RunningJob};
+use crate::membership::watch::ProbeTarget;
+use crate::timers::Timers;
+
+/// A switch of a fabric that cannot be reached, with the ranks that it connects.
+pub(crate) struct Outage {
+    pub switch: SwitchRanks,
+    pub since: Time,
+}
+
+impl RunningJob {
+    /// Calls every member lost whose connection is closed and that has been silent for long enough since then.
+    pub(crate) fn lose_disconnected(&mut self, now: Time, timers: &Timers) {
+        self.checked = now;
+        for wid in (0..self.members.len() as u16).map(ChildId) {
+            if self.loss_due(wid, timers).is_some_and(|due| due <= now) {
+                self.lose(now, wid);
+                self.lose_with_switch(now, wid);
+            }
+        }
+        if self.parent_loss_due(timers).is_some_and(|due| due <= now) {
+            self.lose_parent(now);
+        }
+    }
+
+    /// The child to probe, if its connection stands and its host must be asked about it now.
+    pub(crate) fn early_probe(&mut self, wid: ChildId) -> Option<ProbeTarget> {
+        let addr = self.plan.children[wid.index()].addr(0)?;
+        let member = &mut self.members[wid.index()];
+        let probes = member.watch.is_open() && member.probe.probes_early();
+        probes.then_some(ProbeTarget { job: self.plan.config.job, child: Some(wid), addr })
+    }
+
+    /// The members whose hosts must be probed now.
+    pub(crate) fn due_probes(&mut self, now: Time, timers: &Timers) -> Vec<ProbeTarget> {
+        let job = self.plan.config.job;
+        let mut targets = Vec::new();
+        for wid in (0..self.members.len() as u16).map(ChildId) {
+            targets.extend(self.early_probe(wid));
+            let Some(due) = self.loss_due(wid, timers) else { continue };
+            let (addr, member) = (self.plan.children[wid.index()].addr(0), &mut self.members[wid.index()]);
+            let Some(closed) = member.watch.closed() else { continue };
+            let probes = member.probe.probes(now, closed, due, timers);
+            targets.extend(addr.filter(|_| probes).map(|addr| ProbeTarget { job, child: Some(wid), addr }));
+        }
+        let addr = self.plan.uplink.as_ref().and_then(|uplink| uplink.shards.first().copied());
+        if let (Some(due), Some(parent)) = (self.parent_loss_due(timers), &mut self.parent)
+            && let Some(closed) = parent.watch.closed()
+            && parent.probe.probes(now, closed, due, timers)
+        {
+            targets.extend(addr.map(|addr| ProbeTarget { job, child: None, addr }));
+        }
+        targets
+    }
+
+    /// The earliest time at which [`RunningJob::lose_disconnected`] or [`RunningJob::due_probes`] has something to do, or at which the
+    /// driver must report: soon after a connection is closed it can tell whether the switch in between is gone.
+    pub(crate) fn next_loss_check(&self, timers: &Timers) -> Option<Time> {
+        let next = |member: &Member, due: Time| {
+            let Some(closed) = member.watch.closed() else { return due };
+            let report = Some(closed + timers.socket_teardown()).filter(|&at| self.checked < at);
+            let probe = member.probe.probe_at(closed, due, timers);
+            report.into_iter().chain(probe).min().unwrap_or(due)
+        };
+        let members = (0..self.members.len() as u16).filter_map(|wid| {
+            let due = self.loss_due(ChildId(wid), timers)?;
+            Some(next(&self.members[usize::from(wid)], due))
+        });
+        let parent = || Some(next(self.parent.as_ref()?, self.parent_loss_due(timers)?));
+        members.chain(parent()).min()
+    }
+
+    fn parent_loss_due(&self, timers: &Timers) -> Option<Time> {
+        let parent = self.parent.as_ref()?;
+        let due = parent.silent_since(self.started)?.max(parent.watch.closed()?) + timers.closed_silence();
+        Some(due.max(parent.probe.alive_until(timers)))
+    }
+
+    /// When a silent member whose connection is closed is lost; `None` if the connection stands.
+    pub(crate) fn loss_due(&self, wid: ChildId, timers: &Timers) -> Option<Time> {
+        let member = &self.members[wid.index()];
+        let closed = member.watch.closed()?;
+        let since = member.silent_since(self.started)?.max(closed);
+        let due = match self.outages.iter().find(|outage| outage.switch.ranks.contains(&wid.0)) {
+            None if member.probe.is_confirmed(closed) => return Some(since + timers.confirmed_silence()),
+            None => since + timers.closed_silence(),
+            Some(outage) => since.max(outage.since) + timers.unreachable_silence(),
+        };
+        Some(due.max(member.probe.alive_until(timers)))
+    }
+
+    /// All ranks that a switch cuts off are lost together, so that the other ranks get one report.
+    pub(crate) fn lose_with_switch(&mut self, now: Time, wid: ChildId) {
+        let outage = self.outages.iter().find(|outage| outage.switch.ranks.contains(&wid.0));
+        let ranks = outage.map(|outage| outage.switch.ranks.clone()).unwrap_or_default();
+        for wid in ranks.into_iter().map(ChildId) {
+            let is_cut_off = |member: &Member| member.state == MemberState::Present && member.watch.closed().is_some();
+            if self.members.get(wid.index()).is_some_and(is_cut_off) {
+                self.lose(now, wid);
+            }
+        }
+    }
+
+    /// Takes all switches that now cannot be reached and have ranks of the job behind them.
+    pub(crate) fn set_outages(&mut self, now: Time, switches: &[SwitchRanks]) {
+        let (stay, back): (Vec<Outage>, Vec<Outage>) =
+            std::mem::take(&mut self.outages).into_iter().partition(|outage| switches.contains(&outage.switch));
+        self.outages = stay;
+        for switch in switches {
+            if !self.outages.iter().any(|outage| outage.switch == *switch) {
+                self.outages.push(Outage { switch: switch.clone(), since: now });
+            }
+        }
+        // The ranks of a switch that can be reached again have their time again to send something through it.
+        for rank in back.into_iter().flat_map(|outage| outage.switch.ranks) {
+            if let Some(member) = self.members.get_mut(usize::from(rank)) {
+                member.watch.restart(now);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Members keep a connection open while they are alive: its end is the first hint that a process is gone.
+//!
+//! A closed connection alone proves nothing; firewalls close connections too. A member whose connection is gone *and*
+//! that is silent for [`Timers::closed_silence`](crate::Timers::closed_silence) is lost, well before its lease ends. It is
+//! not lost if its host says that the member's socket is still there ([`ProbeTarget`]): then its process has only stalled.
+//! It is lost sooner, within [`Timers::confirmed_silence`](crate::Timers::confirmed_silence), if its host says that the socket is
+//! gone and has said, while the connection stood, that the socket was there. A host that refuses every probe proves
+//! nothing.
+//!
+//! Switches in levels watch each other in the same way, and pass on which members are gone: up what is gone below, and
+//! down what is gone elsewhere. So every switch of a job knows of all members.
+
+use std::net::SocketAddr;
+
+use tributary_proto::contract::ids::{ChildId, JobId};
+use tributary_proto::contract::time::Time;
+
+use crate::timers::Timers;
+
+/// A member's open connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watch {
+    open: u16,
+    /// When the last connection was closed; `None` while one is open, and for members that never had one.
+    closed: Option<Time>,
+}
+
+/// A member or neighbour whose host the driver must ask whether it has the socket at this address. The driver probes
+/// while the member is alive, to learn whether the host answers such probes, and again once the member's connection
+/// is closed. It calls [`Control::probe_answered`](crate::Control::probe_answered) with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeTarget {
+    /// The job.
+    pub job: JobId,
+    /// A child of this switch; `None` for its parent.
+    pub child: Option<ChildId>,
+    /// The source address of its packets.
+    pub addr: SocketAddr,
+}
+
+/// What a host says of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeResult {
+    /// The host has the socket, and refuses a port that it does not have.
+    SocketOpen,
+    /// The host refuses the socket's port.
+    SocketClosed,
+    /// The answer could also come from a firewall.
+    Inconclusive,
+}
+
+/// When a member's host was probed, and what it has answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LivenessProbe {
+    /// How often the host was probed while the connection stood.
+    early_probes: u8,
+    /// The answer to such a probe is under way.
+    awaits_early: bool,
+    /// The host has said, while the connection stood, that the socket was there: then it is also believed when it says that
+    /// the socket is gone.
+    trusted: bool,
+    /// The closing of the connection soon after which the host was probed.
+    probed_closing: Option<Time>,
+    /// The deadline before which the host was probed last.
+    probed_deadline: Option<Time>,
+    /// When the host last said that the socket is there.
+    open_at: Option<Time>,
+    /// The closing of the connection for which the host has said that the socket is gone.
+    confirmed: Option<Time>,
+}
+
+impl LivenessProbe {
+    /// Hosts answer about one such probe a second, and there may be several members on one host.
+    const MOST_EARLY: u8 = 8;
+
+    /// True if the host must be probed now, while the member is alive.
+    pub fn probes_early(&mut self) -> bool {
+        let probes = !self.trusted && !self.awaits_early && self.early_probes < LivenessProbe::MOST_EARLY;
+        if probes {
+            (self.early_probes, self.awaits_early) = (self.early_probes + 1, true);
+        }
+        probes
+    }
+
+    /// Takes the host's answer. `closed`: since when the connection is closed, if it is.
+    pub fn answered(&mut self, now: Time, closed: Option<Time>, result: ProbeResult) {
+        self.awaits_early = false;
+        match (result, closed) {
+            (ProbeResult::SocketOpen, None) => self.trusted = true,
+            // A process that dies closes one socket after the other: soon after the first, a socket that is still there
+            // proves nothing.
+            (ProbeResult::SocketOpen, Some(_)) if self.probed_deadline.is_none() => {}
+            (ProbeResult::SocketOpen, Some(_)) => self.open_at = Some(now),
+            (ProbeResult::SocketClosed, Some(closed)) if self.trusted => self.confirmed = Some(closed),
+            (ProbeResult::SocketClosed | ProbeResult::Inconclusive, _) => {}
+        }
+    }
+
+    /// True if the host has confirmed that the member's end closed its connection at this time.
+    pub fn is_confirmed(&self, closed: Time) -> bool {
+        self.confirmed == Some(closed)
+    }
+
+    /// Until when the member counts as alive because its host has the socket.
+    pub fn alive_until(&self, timers: &Timers) -> Time {
+        self.open_at.map_or(Time::ZERO, |at| at + timers.probe_validity())
+    }
+
+    /// When to probe a member whose connection closed at `closed`, and which is lost at `due` unless its host has the
+    /// socket; `None` if that was done.
+    pub fn probe_at(&self, closed: Time, due: Time, timers: &Timers) -> Option<Time> {
+        if self.is_confirmed(closed) {
+            return None;
+        }
+        if self.trusted && self.probed_closing != Some(closed) {
+            return Some(closed + timers.socket_teardown());
+        }
+        (self.probed_deadline != Some(due)).then(|| Time(due.0.saturating_sub(timers.keepalive.0)))
+    }
+
+    /// True if the host must be probed now.
+    pub fn probes(&mut self, now: Time, closed: Time, due: Time, timers: &Timers) -> bool {
+        let probes = self.probe_at(closed, due, timers).is_some_and(|at| at <= now);
+        if probes && self.trusted && self.probed_closing != Some(closed) {
+            (self.probed_closing, self.probed_deadline) = (Some(closed), None);
+        } else if probes {
+            self.probed_deadline = Some(due);
+        }
+        probes
+    }
+}
+
+impl Watch {
+    /// The most connections: the kernel may give up an old connection long after the member has opened the next one.
+    const MOST: u16 = 4;
+
+    /// Counts a connection; false if the member has as many as it may have.
+    pub fn open(&mut self) -> bool {
+        let may = self.open < Watch::MOST;
+        if may {
+            *self = Watch { open: self.open + 1, closed: None };
+        }
+        may
+    }
+
+    pub fn close(&mut self, now: Time) {
+        self.open = self.open.saturating_sub(1);
+        self.closed = (self.open == 0).then_some(now);
+    }
+
+    /// True while a connection is open.
+    pub fn is_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// When the last connection was closed, if none is open.
+    pub fn closed(&self) -> Option<Time> {
+        self.closed
+    }
+
+    /// Sets whether the only possible connection is open.
+    pub fn set_open(&mut self, now: Time, open: bool) {
+        let closed = if open { None } else { self.closed.or(Some(now)) };
+        *self = Watch { open: 0, closed };
+    }
+
+    /// Counts the connection as closed only now.
+    pub fn restart(&mut self, now: Time) {
+        self.closed = self.closed.map(|_| now);
+    }
+}

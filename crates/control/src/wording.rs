@@ -1,0 +1,54 @@
+//! Numbers as sentences for people show them: in refusals, errors and reports.
+
+use std::fmt;
+
+/// Ranks in a sentence: `rank 3`, `ranks 0, 1, 5`, or the first sixteen and how many more.
+pub struct Ranks<'a>(pub &'a [u16]);
+
+impl fmt::Display for Ranks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 16;
+        let shown: Vec<String> = self.0.iter().take(SHOWN).map(u16::to_string).collect();
+        write!(f, "rank{} {}", if self.0.len() == 1 { "" } else { "s" }, shown.join(", "))?;
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// A number of bytes with a unit.
+pub(crate) struct HumanBytes(pub u64);
+
+impl fmt::Display for HumanBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..1_024 => write!(f, "{} bytes", self.0),
+            1_024..1_048_576 => write!(f, "{:.1} KiB", self.0 as f64 / 1_024.0),
+            1_048_576..1_073_741_824 => write!(f, "{:.1} MiB", self.0 as f64 / 1_048_576.0),
+            _ => write!(f, "{:.1} GiB", self.0 as f64 / 1_073_741_824.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_ranks_are_listed() {
+        assert_eq!(Ranks(&[3]).to_string(), "rank 3");
+        assert_eq!(Ranks(&[0, 1, 5]).to_string(), "ranks 0, 1, 5");
+        let all: Vec<u16> = (0..20).collect();
+        assert!(Ranks(&all).to_string().ends_with("14, 15 and 4 more"));
+    }
+
+    #[test]
+    fn bytes_have_the_largest_unit_of_which_there_is_one() {
+        let cases =
+            [(0, "0 bytes"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (3 << 19, "1.5 MiB"), (2 << 30, "2.0 GiB")];
+        for (bytes, text) in cases {
+            assert_eq!(HumanBytes(bytes).to_string(), text);
+        }
+    }
+}
