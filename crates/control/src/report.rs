@@ -2,11 +2,8 @@
 
 use std::net::SocketAddr;
 
-<<<<<<< HEAD
-use tributary_proto::contract::custom_op::CustomOps;
-=======
 use tributary_proto::contract::config::Below;
->>>>>>> main
+use tributary_proto::contract::custom_op::CustomOps;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;

@@ -14,11 +14,7 @@ fn held(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
         job: JobId(1),
         key: JobKey(1),
         protocol: protocol.code,
-<<<<<<< HEAD
-        world_size: world,
-=======
         world: world_size,
->>>>>>> main
         slots,
         elements_per_packet,
         trees: shards,

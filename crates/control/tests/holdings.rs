@@ -92,11 +92,7 @@ fn taken(shape: &JobShape, trees: &[Tree], switch: NodeId) -> u64 {
         job: JobId(1),
         key: JobKey(1),
         protocol: shape.protocol.code,
-<<<<<<< HEAD
-        world_size: shape.world,
-=======
         world: shape.world_size,
->>>>>>> main
         slots: shape.slots,
         elements_per_packet: shape.elements_per_packet,
         trees: trees.len() as u16,

@@ -95,7 +95,7 @@ impl Machine {
     }
 
     fn of_rank(topology: &Topology, rank: Rank) -> Machine {
-        let leaf = topology.tree.as_ref().map(|tree| TreeLeaf { child: tree.places[rank.index()].child });
+        let leaf = topology.tree.as_ref().map(|tree| TreeLeaf { child: tree.positions[rank.index()].child });
         let config = HostConfig {
             job: topology.job(),
             rank,

@@ -1,18 +1,9 @@
 //! The network between the machines.
 
 use tributary_control::routes::{Cabling, Routes};
-<<<<<<< HEAD:crates/explore/src/topology.rs
-use tributary_control::trees::{Network, Tree};
+use tributary_control::trees::{Tree, TreePlanner};
 use tributary_proto::contract::config::{FabricPlan, JobConfig};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, PortId, Rank};
-=======
-use tributary_control::trees::{Tree, TreePlanner};
-use tributary_proto::contract::config::{
-    FabricPlan, HostConfig, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig, TimerConfig, TreeNode,
-    TreeLeaf,
-};
-use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, Rank, ServerId, TreeId};
->>>>>>> main:crates/explore/src/site.rs
 use tributary_proto::contract::protocol::Placement;
 
 use crate::bounds::{Bounds, BoundsError};
@@ -136,62 +127,6 @@ impl Topology {
         let switches = self.members().into_iter().map(|host| self.switch_of(host)).collect();
         FabricPlan { hosts: self.members().into(), switches, roots: [].into() }
     }
-<<<<<<< HEAD:crates/explore/src/topology.rs
-=======
-
-    /// The machine of a node before its first input; `None` if the node has none.
-    pub fn machine(&self, node: NodeId) -> Option<Body> {
-        match (self.rank_at(node), self.bounds.protocol.placement) {
-            (Some(rank), _) => Some(self.host(rank)),
-            (None, Placement::Hosts) => None,
-            (None, _) if self.cabling.switch_index(node).is_none() => None,
-            (None, Placement::Trees) => self.switch(node),
-            (None, Placement::EveryHop) => self.shared(node),
-        }
-    }
-
-    fn host(&self, rank: Rank) -> Body {
-        let place = self.tree.as_ref().map(|tree| TreeLeaf { child: tree.positions[rank.index()].child });
-        let config = HostConfig {
-            job: self.job(),
-            rank,
-            trees: place.map_or_else(|| TreeLeaf::of_rank(rank), |place| vec![place]),
-            serves: (self.bounds.servers() > 0).then_some(ServerId(rank.0)),
-            timers: TimerConfig { initial_rto: TIMEOUT, min_rto: TIMEOUT, max_rto: TIMEOUT },
-            fabric: self.fabric(),
-        };
-        Body::host(self.bounds.protocol.host(Values::Fingerprint, &config))
-    }
-
-    fn switch(&self, node: NodeId) -> Option<Body> {
-        let place = self.tree.as_ref()?.switch(node)?;
-        let config = SwitchConfig {
-            job: self.job(),
-            tree: TreeId(0),
-            members: self.group(node),
-            below: place.children.iter().map(|child| child.below.clone()).collect(),
-            group: GroupId(0),
-            parent: place.parent.map(|parent| Parent { port: parent.port, child: parent.child }),
-        };
-        self.bounds.protocol.switch(Values::Fingerprint, &config).map(Body::Switch)
-    }
-
-    fn shared(&self, node: NodeId) -> Option<Body> {
-        let shared = self.bounds.protocol.shared.as_ref()?;
-        let config = SharedSwitchConfig {
-            node,
-            elements_per_packet: Bounds::ELEMENTS_PER_PACKET,
-            options: self.bounds.switches.of(shared),
-        };
-        let mut machine = (shared.machine)(Values::Fingerprint, &config);
-        let own = |host: NodeId| (self.switch_of(host) == node).then(|| self.port_to(node, host));
-        let ports: Vec<Option<PortId>> = self.members().into_iter().map(own).collect();
-        let share_bytes = self.bounds.protocol.share_bytes(&self.job(), ports.iter().flatten().count() as u16);
-        let trees = Vec::<TreeNode>::new();
-        machine.add_job(&SharedJob { job: self.job(), fabric: self.fabric(), ports, trees, share_bytes });
-        Some(Body::Shared(machine))
-    }
->>>>>>> main:crates/explore/src/site.rs
 }
 
 /// Hosts around one switch.

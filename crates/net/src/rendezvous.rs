@@ -5,15 +5,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-<<<<<<< HEAD
-pub use tributary_control::{Departed, Gone, ServerPlace, SwitchPlace};
-use tributary_proto::contract::config::TreeLeaf;
-=======
 pub use tributary_control::levels::SwitchRanks;
 pub use tributary_control::servers::ServerAddr;
 pub use tributary_control::{Departed, Gone};
 use tributary_proto::contract::config::TreeLeaf;
->>>>>>> main
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId, ServerId};
 use tributary_proto::contract::options::Options;
 use tributary_proto::contract::protocol::Protocol;

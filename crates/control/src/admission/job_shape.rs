@@ -55,11 +55,7 @@ impl JobShape {
             job,
             key,
             protocol,
-<<<<<<< HEAD:crates/control/src/memory.rs
-            world_size: world,
-=======
             world: world_size,
->>>>>>> main:crates/control/src/admission/job_shape.rs
             slots,
             elements_per_packet,
             trees,
@@ -94,11 +90,7 @@ impl JobShape {
             slots: self.slots.div_ceil(self.shards.max(1)),
             elements_per_packet: self.elements_per_packet,
             children: self.children,
-<<<<<<< HEAD:crates/control/src/memory.rs
-            world_size: self.world,
-=======
             world: self.world_size,
->>>>>>> main:crates/control/src/admission/job_shape.rs
             levels: self.neighbours > 0,
             options: &self.options,
         });

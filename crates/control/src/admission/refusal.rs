@@ -16,19 +16,11 @@ pub enum Refusal {
     /// The name would need quoting.
     #[error(transparent)]
     BadName(#[from] BadName),
-<<<<<<< HEAD:crates/control/src/refusal.rs
-    /// The world has no ranks, or too many.
-    #[error("a job has 1 to {most} ranks, not {world}", most = JobConfig::MAX_WORLD_SIZE)]
-    BadWorld {
-        /// The world that was asked for.
-        world: u16,
-=======
     /// The job has no ranks, or too many.
     #[error("a job has 1 to {most} ranks, not {world_size}", most = JobConfig::MAX_WORLD_SIZE)]
     BadWorldSize {
         /// The world size that was requested.
         world_size: u16,
->>>>>>> main:crates/control/src/admission/refusal.rs
     },
     /// The rank is not below its world size.
     #[error("rank {rank} is outside a world of {world_size}: ranks go from 0 to {}", world_size - 1)]

@@ -204,7 +204,7 @@ impl FabricLayout {
     /// Limits what a rank suggests to what the fabric's queues and shared machines hold.
     pub fn fit(&self, request: &mut JoinRequest) {
         let shortest = self.cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
-        let shared_entries = self.switch_options.ask(request.protocol, |shared| shared.room);
+        let shared_entries = self.switch_options.derive(request.protocol, |shared| shared.capacity);
         request.fit_fabric(self.elements_per_packet, shortest, shared_entries);
     }
 

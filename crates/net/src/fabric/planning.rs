@@ -110,19 +110,14 @@ mod tests {
         let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 3\nhosts_per_leaf = 1\n";
         let fabric = FabricFile::parse(text).unwrap();
         let hosts = [0, 1].map(NodeId);
-<<<<<<< HEAD
-        let trees = plan(&fabric, &Request { id: JobId(3), hosts: &hosts, trees: Some(2) }, &[]).unwrap();
-        let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.survives_tree_loss).unwrap();
-=======
         let request = TreeJob { id: JobId(3), hosts: &hosts, trees: Some(2) };
         let trees = fabric.planner(&[]).plan(request, &|_| 0).unwrap();
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.survives_tree_loss).unwrap();
->>>>>>> main
         let config = JobConfig {
             job: JobId(3),
             key: JobKey(1),
             protocol: protocol.code,
-            world_size: 2,
+            world: 2,
             slots: 8,
             elements_per_packet: 64,
             trees: 2,

@@ -126,23 +126,6 @@ async fn join(
     Ok(Json(reply))
 }
 
-<<<<<<< HEAD
-/// Limits a worker's suggestion to what the fabric's queues hold, and to the capacity of the shared machines in its
-/// switches.
-fn limit_to_fabric(fabric: &FabricLayout, request: &mut JoinRequest) {
-    request.max_elements_per_packet = request.max_elements_per_packet.min(fabric.elements_per_packet);
-    let elements = request.elements_per_packet.unwrap_or(request.max_elements_per_packet);
-    // Sums and contributions of one host may meet in the shortest queue, so each gets half of it.
-    let shortest = fabric.cables.iter().map(|cable| cable.queue_bytes).min().unwrap_or(0);
-    let packets = shortest / 2 / pool_size::packet_bytes(request.protocol, elements) as u64;
-    let capacity = fabric.switch_options.derive(request.protocol, |shared| shared.capacity).unwrap_or(u64::MAX);
-    let most = packets.min(capacity).clamp(1, u16::MAX.into()) as u16;
-    // The control plane rounds up to a power of two.
-    request.suggested_slots = request.suggested_slots.min(1 << most.ilog2());
-}
-
-=======
->>>>>>> main
 /// Answers who is gone, or, as soon as the job has failed, why.
 async fn watch(
     State(state): State<FabricState>,

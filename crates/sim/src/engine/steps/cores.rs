@@ -215,7 +215,7 @@ impl SwitchIo for Call<'_> {
         self.waiting.verdict = Some((verdict, passed));
     }
 
-    fn room(&mut self) -> &mut [u8] {
+    fn transmit_buf(&mut self) -> &mut [u8] {
         self.scratch
     }
 
