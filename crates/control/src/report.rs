@@ -156,7 +156,7 @@ pub(crate) fn running_view(job: &RunningJob) -> JobView {
         phase: phase(job, !missing.is_empty()),
         protocol: job.plan.protocol,
         operators: job.plan.config.options.operators(),
-        world_size: job.plan.config.world,
+        world_size: job.plan.config.world_size,
         slots: job.slots(),
         elements_per_packet: job.plan.config.elements_per_packet,
         memory_bytes: job.memory_bytes(),

@@ -92,7 +92,7 @@ fn taken(shape: &JobShape, trees: &[Tree], switch: NodeId) -> u64 {
         job: JobId(1),
         key: JobKey(1),
         protocol: shape.protocol.code,
-        world: shape.world_size,
+        world_size: shape.world_size,
         slots: shape.slots,
         elements_per_packet: shape.elements_per_packet,
         trees: trees.len() as u16,

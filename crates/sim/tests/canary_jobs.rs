@@ -126,7 +126,7 @@ fn every_switch_gets_each_job_once_with_its_members_ports_trees_and_share() {
     let at =
         |node: u32, job: u16| &installed.iter().find(|(at, plan)| (at.0, plan.job.job.0) == (node, job)).unwrap().1;
     let first = at(4, 1);
-    assert_eq!((first.job.world, first.job.slots), (3, 16));
+    assert_eq!((first.job.world_size, first.job.slots), (3, 16));
     assert_eq!(*first.fabric.hosts, [0, 1, 2].map(NodeId));
     assert_eq!(*first.fabric.switches, [4, 4, 5].map(NodeId));
     assert_eq!(first.ports, [Some(PortId(0)), Some(PortId(1)), None]);

@@ -55,7 +55,7 @@ impl JobShape {
             job,
             key,
             protocol,
-            world: world_size,
+            world_size: world_size,
             slots,
             elements_per_packet,
             trees,
@@ -90,7 +90,7 @@ impl JobShape {
             slots: self.slots.div_ceil(self.shards.max(1)),
             elements_per_packet: self.elements_per_packet,
             children: self.children,
-            world: self.world_size,
+            world_size: self.world_size,
             levels: self.neighbours > 0,
             options: &self.options,
         });

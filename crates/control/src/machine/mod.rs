@@ -238,7 +238,7 @@ impl Control {
     /// A member leaves the job.
     pub fn leave(&mut self, now: Time, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
-        let world_size = job.plan.config.world;
+        let world_size = job.plan.config.world_size;
         let Some(wid) = job.worker(rank) else { return Err(Refusal::BadRank { rank, world_size }) };
         job.leave(now, wid);
         self.urgent |= self.awaits_reports();
@@ -353,7 +353,7 @@ impl Control {
 
     /// The world size of the largest running job of a name; `None` if no job of that name runs.
     pub fn world_size_of(&self, name: &JobName) -> Option<u16> {
-        self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world).max()
+        self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world_size).max()
     }
 
     /// Replaces quotas and tenants' limits. They hold for joins from now on, and when memory is divided next. Running

@@ -49,7 +49,7 @@ impl NameConflict {
     }
 
     fn busy(&self, job: &RunningJob) -> Refusal {
-        let (world_size, rank) = (job.plan.config.world, self.join.first_rank());
+        let (world_size, rank) = (job.plan.config.world_size, self.join.first_rank());
         Refusal::JobBusy { job: self.name.clone(), world_size, rank }
     }
 }

@@ -16,7 +16,7 @@ impl Control {
     /// A member has opened the connection that it keeps while it is alive. Returns the member's number as a child.
     pub fn watch(&mut self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<ChildId, Refusal> {
         let job = self.member_of(name, id, key)?;
-        let world_size = job.plan.config.world;
+        let world_size = job.plan.config.world_size;
         let wid = job.worker(rank).ok_or(Refusal::BadRank { rank, world_size })?;
         if !job.members[wid.index()].watch.open() {
             return Err(Refusal::WatchedAlready { job: name.clone(), rank });
@@ -41,7 +41,7 @@ impl Control {
     ) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
         let (Some(member), Some(child)) = (job.members.get_mut(wid.index()), job.plan.children.get(wid.index())) else {
-            return Err(Refusal::BadRank { rank: wid.0, world_size: job.plan.config.world });
+            return Err(Refusal::BadRank { rank: wid.0, world_size: job.plan.config.world_size });
         };
         if !member.watch.open() {
             return Err(Refusal::WatchedAlready { job: name.clone(), rank: wid.0 });

@@ -48,7 +48,7 @@ impl Simulation {
             job: JobId(index.0 + 1),
             protocol: plan.protocol.code,
             key: JobKey(Rng::new(self.settings.seed, Purpose::Keys, u64::from(index.0)).bits()),
-            world: plan.members.len() as u16,
+            world_size: plan.members.len() as u16,
             slots: plan.slots,
             elements_per_packet: plan.elements_per_packet,
             trees: trees as u16,
@@ -94,7 +94,8 @@ impl Simulation {
             self.add_endpoint(index, rank, member, &plan, &machine);
         }
         let order = (plan.protocol.options.order)(&plan.options);
-        let sum_trees = plan.custom_op.as_ref().map(|_| sum_trees(order, &trees, config.world)).unwrap_or_default();
+        let sum_trees =
+            plan.custom_op.as_ref().map(|_| sum_trees(order, &trees, config.world_size)).unwrap_or_default();
         let mut job = Job::new(index, plan, config.key, self.graph.hosts(), first_switches);
         job.sum_trees = sum_trees;
         self.failures.watch(index, job.plan.custom_op.as_ref().map(|op| op.data));
