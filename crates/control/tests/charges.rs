@@ -14,7 +14,7 @@ fn held(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
         job: JobId(1),
         key: JobKey(1),
         protocol: protocol.code,
-        world_size: world_size,
+        world_size,
         slots,
         elements_per_packet,
         trees: shards,

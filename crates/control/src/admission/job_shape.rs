@@ -55,7 +55,7 @@ impl JobShape {
             job,
             key,
             protocol,
-            world_size: world_size,
+            world_size,
             slots,
             elements_per_packet,
             trees,

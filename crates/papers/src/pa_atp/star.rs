@@ -101,7 +101,7 @@ impl Star {
             job: JobId(id as u16),
             key: JobKey(id.into()),
             protocol: PROTOCOL.code,
-            world_size: world_size,
+            world_size,
             slots: shape.blocks as u16,
             elements_per_packet: shape.elements_per_packet,
             trees: 1,

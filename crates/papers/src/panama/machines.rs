@@ -39,7 +39,7 @@ fn job(world_size: u16, trees: u16) -> JobConfig {
         job: JobId(1),
         key: JobKey(1),
         protocol: PROTOCOL.code,
-        world_size: world_size,
+        world_size,
         slots: 2 * trees,
         elements_per_packet: 1,
         trees,

@@ -70,7 +70,7 @@ impl Bench {
             job: JOB,
             key: KEY,
             protocol: PROTOCOL.code,
-            world_size: world_size,
+            world_size,
             slots,
             elements_per_packet,
             trees: 1,
