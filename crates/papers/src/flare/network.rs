@@ -82,7 +82,7 @@ impl Network {
             job: JobId(1),
             key: JobKey(1),
             protocol: PROTOCOL.code,
-            world_size as u16,
+            world_size: world_size as u16,
             slots: 8,
             elements_per_packet: setting.elements_per_packet,
             trees: 1,

@@ -37,7 +37,7 @@ impl Budget {
             Below::Switch(_) => None,
         };
         Budget {
-            world_size.into(),
+            world_size: world_size.into(),
             all: quorum.budget(world_size).into(),
             workers: below.iter().map(rank).collect(),
         }
