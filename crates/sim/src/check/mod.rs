@@ -1,7 +1,7 @@
 //! Checkers: the rules that every run must keep, checked from the trace alone.
 //!
 //! They share no code with the fabric: they compute from the graph what a link may do. A checker is a
-//! [`Tracer`](crate::net::Tracer), and can be used in any run.
+//! [`Tracer`], and can be used in any run.
 
 mod links;
 mod packets;
