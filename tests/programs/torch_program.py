@@ -36,7 +36,7 @@ def torchrun(*arguments: str, processes: int = 2, **variables: str) -> subproces
 def kill_in_the_middle(call: str, line: str) -> None:
     """Run a call of the tests' functions in a process, and kill that half a second after it has printed this line."""
     command = [sys.executable, "-c", call]
-    with subprocess.Popen(command, cwd=ROOT / "tests", stdout=subprocess.PIPE, text=True) as doomed:
+    with subprocess.Popen(command, cwd=ROOT / "tests/programs", stdout=subprocess.PIPE, text=True) as doomed:
         assert doomed.stdout is not None
         assert doomed.stdout.readline() == f"{line}\n"
         time.sleep(0.5)
