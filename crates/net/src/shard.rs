@@ -1,4 +1,4 @@
-//! One shard of a switch: a thread that owns a UDP socket and a [`Pipeline`](tributary_proto::contract::pipeline::Pipeline).
+//! One shard of a switch: a thread that owns a UDP socket and a [`Pipeline`].
 //!
 //! The control plane holds a [`ShardHandle`] for each shard. Shards share nothing; every call is a message to the
 //! thread.
