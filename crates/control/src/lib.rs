@@ -46,11 +46,11 @@
 //!
 //! | folder | what it has |
 //! |---|---|
-//! | [`machine`] | [`Control`]: what happens at each input |
+//! | `machine` | [`Control`]: what happens at each input |
 //! | [`admission`] | every rule that decides whether a job may run, and with how much memory |
-//! | [`membership`] | who belongs to a pending or running job, and how a loss is noticed |
+//! | `membership` | who belongs to a pending or running job, and how a loss is noticed |
 //! | [`levels`], [`servers`] | switches with a parent; servers that offer themselves to jobs |
-//! | [`effect`], [`report`] | what the driver carries out; what operators see |
+//! | `effect`, [`report`] | what the driver carries out; what operators see |
 //! | [`config`], [`quantity`] | the files that operators write, and quantities as people write them |
 //! | [`fabric`], [`routes`], [`trees`] | several switches as one: their layout, the ways between them, and which switch sums for which |
 //!
@@ -70,19 +70,16 @@ pub mod quantity;
 pub mod report;
 pub mod routes;
 pub mod servers;
-mod timers;
 pub mod trees;
 mod wording;
 
-pub use admission::{ClientLimits, JobShape, JoinRequest, Limits, Quota, Refusal};
+pub use admission::{ClientLimits, JobShape, JoinRequest, Limits, Quota, Refusal, Timers};
 pub use effect::{Admitted, Effect, Plan, Ticket};
 pub use ip_network::{BadNetwork, IpNetwork};
 pub use machine::{AdoptedJob, Control};
-pub use membership::MemberState;
-pub use membership::departures::{Departed, Gone};
 pub use membership::job_events::{End, JobEvent};
 pub use membership::watch::{ProbeResult, ProbeTarget};
+pub use membership::{Departed, Gone, MemberState};
 pub use names::{BadName, Client, JobName};
 pub use report::{JobView, Phase};
-pub use timers::Timers;
 pub use wording::Ranks;

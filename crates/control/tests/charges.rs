@@ -8,7 +8,7 @@ use tributary_proto::contract::values::Values;
 use tributary_proto::protocols;
 
 /// Bytes that the machines of all shards hold.
-fn held(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
+fn used(shape: &JobShape, below: &[Below], parent: Option<Parent>) -> u64 {
     let JobShape { protocol, slots, elements_per_packet, world_size, shards, .. } = *shape;
     let job = JobConfig {
         job: JobId(1),
@@ -54,14 +54,14 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
                         servers: 0,
                         options: protocol.options.defaults(),
                     };
-                    let (held, charged) = (held(&shape, &Below::workers(world_size), None), shape.bytes());
-                    assert!(held <= charged, "{shape:?}: {held} of {charged}");
+                    let (used, charged) = (used(&shape, &Below::workers(world_size), None), shape.bytes());
+                    assert!(used <= charged, "{shape:?}: {used} of {charged}");
                     if protocol.placement == Placement::Trees
                         && elements_per_packet >= 360
                         && slots >= 64
                         && world_size <= 64
                     {
-                        assert!(charged <= held + held / 4, "{shape:?}: {held} of {charged}");
+                        assert!(charged <= used + used / 4, "{shape:?}: {used} of {charged}");
                     }
                 }
             }
@@ -70,7 +70,7 @@ fn no_job_holds_more_than_it_is_charged_nor_much_less() {
 }
 
 #[test]
-fn switches_below_and_above_are_charged_too() {
+fn children_and_parent_are_charged_too() {
     let parent = Some(Parent { port: PortId(2_000), child: ChildId(0) });
     for (world_size, racks) in [(4, 2), (16, 2), (1_023, 31), (1_000, 1_000)] {
         let rack = |rack| (0..world_size).filter(|rank| rank % racks == rack).map(Rank).collect();
@@ -89,7 +89,7 @@ fn switches_below_and_above_are_charged_too() {
             servers: 0,
             options: protocol.options.defaults(),
         };
-        let (held, charged) = (held(&shape, &below, parent), shape.bytes());
-        assert!(held <= charged, "{shape:?}: {held} of {charged}");
+        let (used, charged) = (used(&shape, &below, parent), shape.bytes());
+        assert!(used <= charged, "{shape:?}: {used} of {charged}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::harness::{MIB, World, request};
+use crate::harness::{MIB, TestSwitch, request};
 use tributary_control::admission::{TreeCharge, is_charged_by_tree};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_control::trees::{Tree, TreePlanner};
@@ -12,8 +12,8 @@ use tributary_proto::contract::ids::{GroupId, JobId, JobKey, NodeId, PortId, Tre
 use tributary_proto::contract::values::Values;
 use tributary_proto::protocols;
 
-fn controller(memory_bytes: u64) -> World {
-    World::with(Limits { planned_trees: Some(2), ..Limits::new(memory_bytes, 1) })
+fn controller(memory_bytes: u64) -> TestSwitch {
+    TestSwitch::with(Limits { planned_trees: Some(2), ..Limits::new(memory_bytes, 1) })
 }
 
 /// A job of one rank that asks for 512 slots: about 1.4 MiB in fixed point.
@@ -21,9 +21,9 @@ fn wish(incarnation: u64) -> JoinRequest {
     JoinRequest { slots: Some(512), client: Client::at([10, 0, 0, 1].into()), ..request(0, 1, incarnation) }
 }
 
-fn start(world: &mut World, job: &str, incarnation: u64) -> JobId {
-    let ticket = world.join(job, wish(incarnation));
-    world.answer(ticket).unwrap().config.job
+fn start(switch: &mut TestSwitch, job: &str, incarnation: u64) -> JobId {
+    let ticket = switch.join(job, wish(incarnation));
+    switch.answer(ticket).unwrap().config.job
 }
 
 fn at(switch: u32, bytes: u64) -> TreeCharge {
@@ -32,32 +32,33 @@ fn at(switch: u32, bytes: u64) -> TreeCharge {
 
 #[test]
 fn jobs_over_different_switches_do_not_crowd_each_other() {
-    let mut world = controller(2 * MIB);
+    let mut switch = controller(2 * MIB);
     for number in 0..8 {
         // One switch alone would have refused the second.
-        let id = start(&mut world, &format!("job{number}"), u64::from(number));
-        world.control.trees_planned(id, at(number, MIB));
-        assert_eq!(world.control.memory_used(), MIB, "the fullest switch");
-        assert_eq!(world.control.jobs().last().map(|job| (job.slots, job.memory_bytes)), Some((64, MIB)));
+        let id = start(&mut switch, &format!("job{number}"), u64::from(number));
+        switch.control.trees_planned(id, at(number, MIB));
+        assert_eq!(switch.control.memory_used(), MIB, "the fullest switch");
+        assert_eq!(switch.control.jobs().last().map(|job| (job.slots, job.memory_bytes)), Some((64, MIB)));
     }
-    let ninth = start(&mut world, "ninth", 9);
-    world.control.trees_planned(ninth, at(3, MIB / 2));
-    assert_eq!(world.control.memory_used(), 3 * MIB / 2);
+    let ninth = start(&mut switch, "ninth", 9);
+    switch.control.trees_planned(ninth, at(3, MIB / 2));
+    assert_eq!(switch.control.memory_used(), 3 * MIB / 2);
 }
 
 #[test]
 fn jobs_that_divide_the_memory_divide_what_the_fullest_switch_has_left() {
     let dividing = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).unwrap();
     assert!(!is_charged_by_tree(dividing));
-    let divide = |held: &[(u32, u64)]| {
-        let mut world = controller(2 * MIB);
-        for (number, &(switch, bytes)) in held.iter().enumerate() {
-            let id = start(&mut world, &format!("job{number}"), number as u64);
-            world.control.trees_planned(id, at(switch, bytes));
+    let divide = |used: &[(u32, u64)]| {
+        let mut switch = controller(2 * MIB);
+        for (number, &(node, bytes)) in used.iter().enumerate() {
+            let id = start(&mut switch, &format!("job{number}"), number as u64);
+            switch.control.trees_planned(id, at(node, bytes));
         }
         let options = dividing.options.defaults();
-        let ticket = world.join("divides", JoinRequest { protocol: dividing, options, slots: Some(4_096), ..wish(99) });
-        world.answer(ticket).map(|plan| plan.memory_bytes)
+        let ticket =
+            switch.join("divides", JoinRequest { protocol: dividing, options, slots: Some(4_096), ..wish(99) });
+        switch.answer(ticket).map(|plan| plan.memory_bytes)
     };
     let alone = divide(&[]).unwrap();
     assert!(alone <= 2 * MIB && alone > 15 * MIB / 8, "{alone}");
@@ -67,16 +68,16 @@ fn jobs_that_divide_the_memory_divide_what_the_fullest_switch_has_left() {
 }
 
 #[test]
-fn what_a_job_held_is_free_when_it_ends() {
-    let mut world = controller(MIB);
-    let ticket = world.join("first", wish(1));
-    let plan = world.answer(ticket).unwrap();
-    world.control.trees_planned(plan.config.job, at(0, MIB));
-    world.leave(&plan, 0);
-    assert_eq!(world.control.memory_used(), 0);
+fn what_a_job_used_is_free_when_it_ends() {
+    let mut switch = controller(MIB);
+    let ticket = switch.join("first", wish(1));
+    let plan = switch.answer(ticket).unwrap();
+    switch.control.trees_planned(plan.config.job, at(0, MIB));
+    switch.leave(&plan, 0);
+    assert_eq!(switch.control.memory_used(), 0);
     // A charge that comes too late belongs to no job.
-    world.control.trees_planned(plan.config.job, at(0, MIB));
-    assert_eq!(world.control.memory_used(), 0);
+    switch.control.trees_planned(plan.config.job, at(0, MIB));
+    assert_eq!(switch.control.memory_used(), 0);
 }
 
 fn fabric() -> (FabricLayout, TreePlanner) {

@@ -1,11 +1,11 @@
-//! What operators are told of a switch's jobs as it happens: each thing once, and how a job has ended.
+//! The events of a switch's jobs that operators see: each thing once, and how a job has ended.
 
-use crate::harness::{MIB, World, secs};
+use crate::harness::{MIB, TestSwitch, secs};
 use tributary_control::{End, JobEvent};
 
 /// All that is new, in short.
-fn told(world: &mut World) -> Vec<String> {
-    std::iter::from_fn(|| world.control.poll_event()).map(|tiding| in_short(&tiding)).collect()
+fn events(switch: &mut TestSwitch) -> Vec<String> {
+    std::iter::from_fn(|| switch.control.poll_event()).map(|tiding| in_short(&tiding)).collect()
 }
 
 fn in_short(tiding: &JobEvent) -> String {
@@ -23,50 +23,50 @@ fn in_short(tiding: &JobEvent) -> String {
 
 #[test]
 fn a_job_is_formed_and_ends_when_all_have_left() {
-    let mut world = World::new(64 * MIB);
-    let plan = world.start("a", 3, 1);
-    assert_eq!(told(&mut world), ["a formed"]);
+    let mut switch = TestSwitch::new(64 * MIB);
+    let plan = switch.start("a", 3, 1);
+    assert_eq!(events(&mut switch), ["a formed"]);
     for rank in [2, 0] {
-        world.leave(&plan, rank);
-        assert!(told(&mut world).is_empty(), "who leaves in good order is no news");
+        switch.leave(&plan, rank);
+        assert!(events(&mut switch).is_empty(), "who leaves in good order is no news");
     }
-    world.leave(&plan, 1);
-    assert_eq!(told(&mut world), ["a ended: left"]);
+    switch.leave(&plan, 1);
+    assert_eq!(events(&mut switch), ["a ended: left"]);
 }
 
 #[test]
-fn a_lost_member_is_told_once_and_again_when_it_is_heard_and_lost_anew() {
-    let mut world = World::new(64 * MIB);
-    let plan = world.start("a", 3, 1);
+fn a_lost_member_is_reported_once_and_again_when_it_comes_back_and_is_lost_again() {
+    let mut switch = TestSwitch::new(64 * MIB);
+    let plan = switch.start("a", 3, 1);
     let (others, all): (&[u16], &[u16]) = (&[0, 2], &[0, 1, 2]);
-    world.pass(secs(10.1), &[(&plan, others)]);
-    assert_eq!(told(&mut world), ["a formed", "a lost [1]"]);
-    world.pass(secs(5.0), &[(&plan, others)]);
-    assert!(told(&mut world).is_empty());
-    world.pass(secs(1.0), &[(&plan, all)]);
-    assert_eq!(told(&mut world), ["a back [1]"]);
-    world.pass(secs(10.5), &[(&plan, others)]);
-    assert_eq!(told(&mut world), ["a lost [1]"]);
-    world.pass(secs(31.0), &[(&plan, others)]);
-    assert_eq!(told(&mut world), ["a ended: lost"]);
+    switch.pass(secs(10.1), &[(&plan, others)]);
+    assert_eq!(events(&mut switch), ["a formed", "a lost [1]"]);
+    switch.pass(secs(5.0), &[(&plan, others)]);
+    assert!(events(&mut switch).is_empty());
+    switch.pass(secs(1.0), &[(&plan, all)]);
+    assert_eq!(events(&mut switch), ["a back [1]"]);
+    switch.pass(secs(10.5), &[(&plan, others)]);
+    assert_eq!(events(&mut switch), ["a lost [1]"]);
+    switch.pass(secs(31.0), &[(&plan, others)]);
+    assert_eq!(events(&mut switch), ["a ended: lost"]);
 }
 
 #[test]
-fn losses_at_the_very_end_are_told_before_it_and_successors_after() {
-    let mut world = World::new(64 * MIB);
-    world.start("a", 2, 1);
-    world.pass(secs(60.0), &[]);
-    let told_all = told(&mut world);
-    assert_eq!(told_all.last().map(String::as_str), Some("a ended: lost"));
-    assert!(told_all.iter().any(|told| told.starts_with("a lost")), "{told_all:?}");
+fn losses_at_the_very_end_are_reported_before_it_and_successors_after() {
+    let mut switch = TestSwitch::new(64 * MIB);
+    switch.start("a", 2, 1);
+    switch.pass(secs(60.0), &[]);
+    let all = events(&mut switch);
+    assert_eq!(all.last().map(String::as_str), Some("a ended: lost"));
+    assert!(all.iter().any(|event| event.starts_with("a lost")), "{all:?}");
 }
 
 #[test]
 fn a_switch_that_stops_says_so_of_every_job() {
-    let mut world = World::new(64 * MIB);
-    world.start("a", 2, 1);
-    told(&mut world);
-    world.control.stop();
-    assert_eq!(told(&mut world), ["a ended: stopped"]);
+    let mut switch = TestSwitch::new(64 * MIB);
+    switch.start("a", 2, 1);
+    events(&mut switch);
+    switch.control.stop();
+    assert_eq!(events(&mut switch), ["a ended: stopped"]);
     assert_eq!(End::ALL.map(End::name), ["left", "lost", "superseded", "stopped", "not_installed"]);
 }

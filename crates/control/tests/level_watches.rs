@@ -1,4 +1,4 @@
-//! Who is gone, across switches in levels: each tells its neighbours what it knows, and never back what they said.
+//! Who is gone, across switches in levels: each reports to its neighbours what it knows, and never what they have reported.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn members(gone: &[Gone]) -> Departed {
     Departed { members: gone.to_vec(), switches: Vec::new(), servers: Vec::new() }
 }
 
-fn place(last: u8, ranks: &[u16]) -> SwitchRanks {
+fn switch(last: u8, ranks: &[u16]) -> SwitchRanks {
     SwitchRanks { addr: format!("10.9.0.{last}:17777").parse().unwrap(), ranks: ranks.to_vec() }
 }
 
@@ -42,7 +42,7 @@ fn installed(control: &mut Control, now: Time) -> Vec<(Ticket, Arc<Plan>)> {
 fn top() -> (Control, Arc<Plan>) {
     let mut control = Control::new(Limits::new(64 * MIB, 1));
     for (rack, ranks) in [[0, 2], [1, 3]].iter().enumerate() {
-        let own = place(rack as u8 + 1, ranks);
+        let own = switch(rack as u8 + 1, ranks);
         let join = SwitchJoin {
             incarnation: 1_000 + rack as u64,
             joined_at: "10.9.0.9".parse().unwrap(),
@@ -78,7 +78,7 @@ fn below() -> (Control, Arc<Plan>) {
         shards: vec!["10.9.0.9:17777".parse().unwrap()],
         workers: (0..4).map(|rank| request(rank, 4, 1).addr).collect(),
         servers: Vec::new(),
-        switches: vec![place(9, &[0, 1, 2, 3]), place(1, &[0, 2]), place(2, &[1, 3])],
+        switches: vec![switch(9, &[0, 1, 2, 3]), switch(1, &[0, 2]), switch(2, &[1, 3])],
     };
     control.parent_answered(Time::ZERO, &name("job"), sequence.unwrap(), Ok(ascent));
     let plan = installed(&mut control, Time::ZERO).remove(0).1;
@@ -92,13 +92,13 @@ fn say(control: &mut Control, plan: &Plan, wid: u16, said: Departed) {
     control.watch_from_child(&plan.name, plan.config.job, ChildId(wid), plan.config.key, said).unwrap();
 }
 
-/// Lets time pass while these children and, if there is one, the switch above are heard.
-fn pass(control: &mut Control, from: Time, span: Span, alive: &[u16], above: bool) -> Time {
+/// Lets time pass while packets come from these children and, if `parent`, from the parent.
+fn pass(control: &mut Control, from: Time, span: Span, alive: &[u16], parent: bool) -> Time {
     let (mut now, end) = (from, from + span);
     while now < end {
         now += Span::from_millis(100);
         alive.iter().for_each(|&wid| control.member_seen(ID, ChildId(wid), now));
-        if above {
+        if parent {
             control.parent_seen(ID, now);
         }
         control.handle_timeout(now);
@@ -107,7 +107,7 @@ fn pass(control: &mut Control, from: Time, span: Span, alive: &[u16], above: boo
 }
 
 #[test]
-fn what_one_switch_below_says_the_others_are_told_and_never_itself() {
+fn what_one_child_reports_the_others_learn_and_never_itself() {
     let (mut top, plan) = top();
     assert_eq!(plan.config.job, ID);
     say(&mut top, &plan, 0, Departed::default());
@@ -118,7 +118,7 @@ fn what_one_switch_below_says_the_others_are_told_and_never_itself() {
     assert_eq!(top.gone_beside(ID, ChildId(1)), Some(Departed::default()));
     let job = &top.jobs()[0];
     assert_eq!((job.phase, &job.missing[..]), (Phase::Failed, &[3][..]), "an operator at the top sees it too");
-    // It was heard again.
+    // Packets came from it again.
     say(&mut top, &plan, 1, members(&[left(1)]));
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[left(1)])));
 }
@@ -128,7 +128,7 @@ fn a_switch_below_speaks_for_its_own_ranks_alone() {
     let (mut top, plan) = top();
     let said = Departed {
         members: vec![lost(0), lost(3)],
-        switches: vec![place(8, &[0, 1]), place(7, &[])],
+        switches: vec![switch(8, &[0, 1]), switch(7, &[])],
         servers: Vec::new(),
     };
     say(&mut top, &plan, 1, said);
@@ -149,7 +149,7 @@ fn a_switch_below_that_dies_is_named_with_its_ranks_within_two_keepalives() {
     let now = pass(&mut top, now, secs(0.9), &[0], false);
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(Departed::default()));
     pass(&mut top, now, secs(0.2), &[0], false);
-    let gone = Departed { members: vec![lost(1), lost(3)], switches: vec![place(2, &[1, 3])], servers: Vec::new() };
+    let gone = Departed { members: vec![lost(1), lost(3)], switches: vec![switch(2, &[1, 3])], servers: Vec::new() };
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(gone));
 }
 
@@ -177,7 +177,7 @@ fn a_switch_tells_upwards_what_is_below_it_and_its_members_everything() {
 }
 
 #[test]
-fn the_switch_above_is_lost_when_it_is_silent_and_nothing_listens_there() {
+fn the_parent_is_lost_when_it_is_silent_and_nothing_listens_there() {
     let (mut rack, _) = below();
     let now = pass(&mut rack, Time::ZERO, secs(2.0), &[0, 1], true);
     rack.watch_at_parent(now, ID, false);
@@ -188,7 +188,7 @@ fn the_switch_above_is_lost_when_it_is_silent_and_nothing_listens_there() {
     assert_eq!(rack.gone(ID), Some(Departed::default()), "the connection stands");
     rack.watch_at_parent(now, ID, false);
     let now = pass(&mut rack, now, secs(1.1), &[0, 1], false);
-    let gone = Departed { members: Vec::new(), switches: vec![place(9, &[])], servers: Vec::new() };
+    let gone = Departed { members: Vec::new(), switches: vec![switch(9, &[])], servers: Vec::new() };
     assert_eq!(rack.gone(ID), Some(gone));
     // Nobody can ask this switch for the other racks any more: the slots come back when its own ranks have left.
     for rank in [0, 2] {
@@ -198,8 +198,8 @@ fn the_switch_above_is_lost_when_it_is_silent_and_nothing_listens_there() {
 }
 
 #[test]
-fn a_switch_above_that_does_not_know_the_job_is_lost_at_once() {
+fn a_parent_that_does_not_know_the_job_is_lost_at_once() {
     let (mut rack, _) = below();
     rack.gone_at_parent(Time::ZERO, ID);
-    assert_eq!(rack.gone(ID).unwrap().switches, [place(9, &[])]);
+    assert_eq!(rack.gone(ID).unwrap().switches, [switch(9, &[])]);
 }

@@ -84,7 +84,7 @@ fn ranks_that_differ_hear_of_it_in_both_racks_and_so_do_those_that_come_late() {
 }
 
 #[test]
-fn who_did_not_come_is_said_in_both_racks_by_the_switch_above() {
+fn who_did_not_come_is_said_in_both_racks_by_the_parent() {
     let mut tree = Tree::equal(64 * MIB);
     let waits = [tree.join(0, request(0, 4, 1)), tree.join(1, request(3, 4, 1))];
     tree.pass(secs(29.0), &[]);
@@ -96,12 +96,12 @@ fn who_did_not_come_is_said_in_both_racks_by_the_switch_above() {
 }
 
 #[test]
-fn a_process_that_goes_away_while_it_waits_is_missed_above_too() {
+fn a_process_that_goes_away_while_it_waits_is_missed_at_the_parent_too() {
     let mut tree = Tree::equal(64 * MIB);
     let (rack, ticket) = tree.join(0, request(0, 2, 1));
     tree.racks[rack].withdraw(tree.now, ticket);
     tree.pump();
-    assert!(tree.above.jobs().is_empty());
+    assert!(tree.root.jobs().is_empty());
     let alone = tree.join(1, request(1, 2, 1));
     assert!(!tree.answers.contains_key(&alone));
     tree.join(0, request(0, 2, 2));
@@ -109,7 +109,7 @@ fn a_process_that_goes_away_while_it_waits_is_missed_above_too() {
 }
 
 #[test]
-fn the_switch_above_that_never_answers_is_blamed() {
+fn a_parent_that_never_answers_is_blamed() {
     let mut rack = Control::with_parent(Limits::new(64 * MIB, 1));
     let ticket = rack.join(Time::ZERO, &name("job"), request(0, 2, 1), JobKey(1));
     rack.handle_timeout(Time::ZERO + secs(32.1));
@@ -133,19 +133,19 @@ fn a_lost_rank_ends_the_job_in_both_racks() {
     tree.start(&[0, 1, 1], 1);
     tree.pass(secs(11.0), &[0, 2]);
     assert_eq!(tree.racks[1].jobs()[0].missing, [1]);
-    assert!(!tree.installed[1].is_empty(), "ranks of the other rack may want to hear who is missing");
+    assert!(!tree.installed[1].is_empty(), "ranks of the other rack may want to know who is missing");
     // A lease, and a grace period for each of three switches one after the other, and a second lease.
     tree.pass(secs(120.0), &[0, 2]);
     assert!(tree.is_empty());
 }
 
 #[test]
-fn a_dead_switch_of_a_rack_is_lost_above_and_its_job_ends() {
+fn a_dead_switch_of_a_rack_is_lost_at_the_parent_and_its_job_ends() {
     let mut tree = Tree::equal(64 * MIB);
     tree.start(&[0, 1], 1);
     tree.dead.insert(1);
     tree.pass(secs(11.0), &[0]);
-    let job = &tree.above.jobs()[0];
+    let job = &tree.root.jobs()[0];
     assert_eq!((job.phase, job.missing.clone()), (Phase::Failed, vec![1]));
     tree.pass(secs(90.0), &[0]);
     assert!(tree.installed[0].is_empty() && tree.installed[RACKS].is_empty());
@@ -172,16 +172,16 @@ fn a_join_that_comes_after_the_job_began_neither_ends_the_job_nor_begins_another
     let mut tree = Tree::equal(64 * MIB);
     tree.start(&[0, 0, 1], 1);
     let late: Vec<SwitchJoin> =
-        tree.asked_ever.iter().filter(|join| join.incarnation == incarnation(0)).cloned().collect();
+        tree.all_joins.iter().filter(|join| join.incarnation == incarnation(0)).cloned().collect();
     assert_eq!(late.iter().map(|join| join.ranks.len()).collect::<Vec<_>>(), [1, 2]);
     for join in late {
-        tree.above.join_switch(tree.now, &name("job"), join, JobKey(99));
+        tree.root.join_switch(tree.now, &name("job"), join, JobKey(99));
         tree.pump();
-        let jobs = tree.above.jobs();
+        let jobs = tree.root.jobs();
         assert_eq!(jobs.iter().map(|job| job.phase).collect::<Vec<_>>(), [Phase::Running]);
     }
     tree.pass(secs(60.0), &[0, 1, 2]);
-    assert_eq!(tree.above.jobs()[0].phase, Phase::Running);
+    assert_eq!(tree.root.jobs()[0].phase, Phase::Running);
 }
 
 #[test]
@@ -189,10 +189,10 @@ fn a_join_that_comes_after_the_job_ended_begins_no_other_and_the_next_job_begins
     let mut tree = Tree::equal(64 * MIB);
     for incarnation in 1..10 {
         tree.run(&[0, 0, 1], incarnation);
-        for late in std::mem::take(&mut tree.asked_ever) {
-            tree.above.join_switch(tree.now, &name("job"), late, JobKey(99));
+        for late in std::mem::take(&mut tree.all_joins) {
+            tree.root.join_switch(tree.now, &name("job"), late, JobKey(99));
             tree.pump();
-            assert!(tree.above.jobs().is_empty());
+            assert!(tree.root.jobs().is_empty());
         }
     }
 }

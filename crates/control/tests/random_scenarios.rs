@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::harness::{MIB, World, request, secs};
+use crate::harness::{MIB, TestSwitch, request, secs};
 use proptest::prelude::*;
 use tributary_control::{JoinRequest, Limits, Plan, Quota, Ticket};
 
@@ -15,7 +15,7 @@ enum Step {
     Join {
         name: usize,
         rank: u16,
-        world: u16,
+        world_size: u16,
         incarnation: u64,
         slots: Option<u16>,
         elements: u16,
@@ -24,7 +24,7 @@ enum Step {
     /// All ranks of one incarnation at once.
     JoinAll {
         name: usize,
-        world: u16,
+        world_size: u16,
         incarnation: u64,
     },
     Leave {
@@ -45,19 +45,19 @@ fn step() -> impl Strategy<Value = Step> {
     let join = (name.clone(), 0..4u16, 1..5u16, 1..4u64, prop::option::of(1..600u16), 1..2_000u16, 1..40_000u64);
     let pass = (1..20_000u64, prop::collection::vec((0..8usize, 0..4u16), 0..12));
     prop_oneof![
-        4 => join.prop_map(|(name, rank, world, incarnation, slots, elements, patience_ms)| Step::Join {
-            name, rank: rank.min(world), world, incarnation, slots, elements, patience_ms
+        4 => join.prop_map(|(name, rank, world_size, incarnation, slots, elements, patience_ms)| Step::Join {
+            name, rank: rank.min(world_size), world_size, incarnation, slots, elements, patience_ms
         }),
-        3 => (name, 1..5u16, 1..9u64).prop_map(|(name, world, incarnation)| Step::JoinAll { name, world, incarnation }),
+        3 => (name, 1..5u16, 1..9u64).prop_map(|(name, world_size, incarnation)| Step::JoinAll { name, world_size, incarnation }),
         2 => (0..8usize, 0..4u16).prop_map(|(plan, rank)| Step::Leave { plan, rank }),
         1 => (0..64usize).prop_map(|ticket| Step::Withdraw { ticket }),
         3 => pass.prop_map(|(ms, alive)| Step::Pass { ms, alive }),
     ]
 }
 
-/// The world, what joined it so far, and what it promised.
+/// The switch, what joined it so far, and what it promised.
 struct Run {
-    world: World,
+    switch: TestSwitch,
     tickets: Vec<Ticket>,
     withdrawn: BTreeSet<Ticket>,
 }
@@ -67,57 +67,57 @@ impl Run {
         let quota =
             Quota { jobs: "q*".into(), memory_bytes: Some(MEMORY / 4), max_slots: Some(64), max_world_size: Some(3) };
         let limits = Limits { max_jobs: 4, quotas: vec![quota], ..Limits::new(MEMORY, 2) };
-        Run { world: World::with(limits), tickets: Vec::new(), withdrawn: BTreeSet::new() }
+        Run { switch: TestSwitch::with(limits), tickets: Vec::new(), withdrawn: BTreeSet::new() }
     }
 
     fn plan(&self, index: usize) -> Option<Arc<Plan>> {
-        let count = self.world.installed.len().max(1);
-        self.world.installed.values().nth(index % count).cloned()
+        let count = self.switch.installed.len().max(1);
+        self.switch.installed.values().nth(index % count).cloned()
     }
 
     fn join(&mut self, name: usize, request: JoinRequest) {
-        let ticket = self.world.join(NAMES[name], request);
+        let ticket = self.switch.join(NAMES[name], request);
         self.tickets.push(ticket);
     }
 
     fn take(&mut self, step: &Step) {
         match *step {
-            Step::Join { name, rank, world, incarnation, slots, elements, patience_ms } => {
+            Step::Join { name, rank, world_size, incarnation, slots, elements, patience_ms } => {
                 let timeout = tributary_proto::contract::time::Span::from_millis(patience_ms);
-                let base = request(rank, world, incarnation);
+                let base = request(rank, world_size, incarnation);
                 self.join(name, JoinRequest { slots, max_elements_per_packet: elements, timeout, ..base });
             }
-            Step::JoinAll { name, world, incarnation } => {
-                for rank in 0..world {
-                    self.join(name, request(rank, world, incarnation));
+            Step::JoinAll { name, world_size, incarnation } => {
+                for rank in 0..world_size {
+                    self.join(name, request(rank, world_size, incarnation));
                 }
             }
             Step::Leave { plan, rank } => {
                 if let Some(plan) = self.plan(plan) {
-                    self.world.leave(&plan, rank % plan.config.world_size);
+                    self.switch.leave(&plan, rank % plan.config.world_size);
                 }
             }
             Step::Withdraw { ticket } => {
                 let Some(&ticket) = self.tickets.get(ticket % self.tickets.len().max(1)) else { return };
-                self.world.withdraw(ticket);
+                self.switch.withdraw(ticket);
                 self.withdrawn.insert(ticket);
             }
             Step::Pass { ms, ref alive } => {
                 let living: Vec<(Arc<Plan>, [u16; 1])> =
                     alive.iter().filter_map(|&(plan, rank)| Some((self.plan(plan)?, [rank]))).collect();
                 let living: Vec<(&Plan, &[u16])> = living.iter().map(|(plan, rank)| (&**plan, &rank[..])).collect();
-                self.world.pass(tributary_proto::contract::time::Span::from_millis(ms), &living);
+                self.switch.pass(tributary_proto::contract::time::Span::from_millis(ms), &living);
             }
         }
     }
 
     fn check(&self) {
-        let installed: u64 = self.world.installed.values().map(|plan| plan.memory_bytes).sum();
-        assert_eq!(installed, self.world.control.memory_used(), "what is charged is what is installed");
+        let installed: u64 = self.switch.installed.values().map(|plan| plan.memory_bytes).sum();
+        assert_eq!(installed, self.switch.control.memory_used(), "what is charged is what is installed");
         assert!(installed <= MEMORY, "{installed} of {MEMORY} bytes");
-        let quota = self.world.installed.values().filter(|plan| plan.name.as_str() == "q");
+        let quota = self.switch.installed.values().filter(|plan| plan.name.as_str() == "q");
         assert!(quota.map(|plan| plan.memory_bytes).sum::<u64>() <= MEMORY / 4);
-        for plan in self.world.installed.values() {
+        for plan in self.switch.installed.values() {
             let config = &plan.config;
             assert_eq!(plan.workers.len(), usize::from(config.world_size));
             assert!((config.slots / config.trees).is_power_of_two() && config.slots % config.trees == 0);
@@ -126,14 +126,14 @@ impl Run {
 
     /// Nobody gives a sign of life any more: within timeouts, lease and grace everything must be over.
     fn fall_silent(&mut self) {
-        self.world.pass(secs(100.0), &[]);
-        assert_eq!(self.world.phases(), []);
-        assert!(self.world.installed.is_empty());
-        assert_eq!(self.world.control.poll_timeout(), None);
+        self.switch.pass(secs(100.0), &[]);
+        assert_eq!(self.switch.phases(), []);
+        assert!(self.switch.installed.is_empty());
+        assert_eq!(self.switch.control.poll_timeout(), None);
         for &ticket in &self.tickets {
-            assert!(!self.world.waits(ticket) || self.withdrawn.contains(&ticket), "{ticket:?} waits forever");
+            assert!(!self.switch.waits(ticket) || self.withdrawn.contains(&ticket), "{ticket:?} waits forever");
         }
-        self.world.start("a", 4, 1_000);
+        self.switch.start("a", 4, 1_000);
     }
 }
 
@@ -155,7 +155,7 @@ proptest! {
         let run = || {
             let mut run = Run::new();
             steps.iter().for_each(|step| run.take(step));
-            (run.world.answers, run.world.installed, run.world.now)
+            (run.switch.answers, run.switch.installed, run.switch.now)
         };
         prop_assert_eq!(run(), run());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::harness::{MIB, World, request};
+use crate::harness::{MIB, TestSwitch, request};
 use tributary_control::admission::{SharedMemory, TreeCharge, is_charged_by_tree};
 use tributary_control::{JoinRequest, Limits, Plan};
 use tributary_proto::contract::ids::NodeId;
@@ -23,8 +23,8 @@ fn shared() -> SharedMemory {
     SharedMemory::of(&SwitchOptions::defaults(Defaults::Real), |_| ELEMENTS)
 }
 
-fn world(memory_bytes: u64) -> World {
-    World::with(Limits { shared: shared(), ..Limits::new(memory_bytes, 1) })
+fn one_switch(memory_bytes: u64) -> TestSwitch {
+    TestSwitch::with(Limits { shared: shared(), ..Limits::new(memory_bytes, 1) })
 }
 
 fn of(protocol: &'static Protocol, rank: u16, incarnation: u64) -> JoinRequest {
@@ -32,30 +32,30 @@ fn of(protocol: &'static Protocol, rank: u16, incarnation: u64) -> JoinRequest {
 }
 
 /// A job of two ranks.
-fn start(world: &mut World, protocol: &'static Protocol, job: &str, incarnation: u64) -> Arc<Plan> {
-    let tickets = [0, 1].map(|rank| world.join(job, of(protocol, rank, incarnation)));
-    world.answer(tickets[1]).unwrap()
+fn start(switch: &mut TestSwitch, protocol: &'static Protocol, job: &str, incarnation: u64) -> Arc<Plan> {
+    let tickets = [0, 1].map(|rank| switch.join(job, of(protocol, rank, incarnation)));
+    switch.answer(tickets[1]).unwrap()
 }
 
-fn end(world: &mut World, plan: &Plan) {
-    [0, 1].iter().for_each(|&rank| world.leave(plan, rank));
+fn end(switch: &mut TestSwitch, plan: &Plan) {
+    [0, 1].iter().for_each(|&rank| switch.leave(plan, rank));
 }
 
 #[test]
 fn the_first_job_of_a_protocol_is_charged_with_what_all_of_them_share_and_the_next_is_not() {
     for protocol in sharing() {
-        let mut world = world(64 * MIB);
-        assert_eq!(world.control.memory_used(), 0);
-        let (first, machine) = (start(&mut world, protocol, "first", 1), shared().bytes(protocol));
+        let mut switch = one_switch(64 * MIB);
+        assert_eq!(switch.control.memory_used(), 0);
+        let (first, machine) = (start(&mut switch, protocol, "first", 1), shared().bytes(protocol));
         assert!(machine > MIB, "{protocol}: {machine}");
-        assert_eq!(world.control.memory_used(), machine + first.memory_bytes, "{protocol}");
-        let second = start(&mut world, protocol, "second", 2);
+        assert_eq!(switch.control.memory_used(), machine + first.memory_bytes, "{protocol}");
+        let second = start(&mut switch, protocol, "second", 2);
         let jobs = first.memory_bytes + second.memory_bytes;
-        assert_eq!(world.control.memory_used(), machine + jobs, "{protocol}");
-        end(&mut world, &first);
-        end(&mut world, &second);
-        assert_eq!(world.control.memory_used(), machine, "{protocol}: it stays");
-        assert!(world.unshared.is_empty());
+        assert_eq!(switch.control.memory_used(), machine + jobs, "{protocol}");
+        end(&mut switch, &first);
+        end(&mut switch, &second);
+        assert_eq!(switch.control.memory_used(), machine, "{protocol}: it stays");
+        assert!(switch.removed_shared.is_empty());
     }
 }
 
@@ -65,17 +65,17 @@ fn what_no_job_shares_any_more_gives_way_to_another_protocols_jobs() {
         let machine = shared().bytes(protocol);
         for other in protocols::ALL.iter().copied().filter(|other| *other != protocol && other.server.is_none()) {
             // What the other one takes, once more than the memory has beside the idle machine.
-            let mut alone = world(64 * MIB);
+            let mut alone = one_switch(64 * MIB);
             start(&mut alone, other, "other", 1);
-            let room = machine.max(alone.control.memory_used());
-            let mut world = world(room + MIB);
-            let former = start(&mut world, protocol, "former", 1);
-            end(&mut world, &former);
-            start(&mut world, other, "newer", 2);
-            assert!(world.control.memory_used() <= room + MIB, "{other} after {protocol}");
-            let gave_way = alone.control.memory_used() + machine > room + MIB;
+            let memory = machine.max(alone.control.memory_used());
+            let mut switch = one_switch(memory + MIB);
+            let former = start(&mut switch, protocol, "former", 1);
+            end(&mut switch, &former);
+            start(&mut switch, other, "newer", 2);
+            assert!(switch.control.memory_used() <= memory + MIB, "{other} after {protocol}");
+            let gave_way = alone.control.memory_used() + machine > memory + MIB;
             let expected = if gave_way { vec![protocol.name] } else { Vec::new() };
-            assert_eq!(world.unshared, expected, "{other} after {protocol}");
+            assert_eq!(switch.removed_shared, expected, "{other} after {protocol}");
         }
     }
 }
@@ -84,20 +84,20 @@ fn what_no_job_shares_any_more_gives_way_to_another_protocols_jobs() {
 fn what_jobs_share_never_gives_way_while_one_of_them_runs() {
     for protocol in sharing() {
         let machine = shared().bytes(protocol);
-        let mut world = world(machine + MIB);
-        let first = start(&mut world, protocol, "first", 1);
+        let mut switch = one_switch(machine + MIB);
+        let first = start(&mut switch, protocol, "first", 1);
         let greedy = protocols::ALL.iter().copied().find(|other| other.switch.is_some() && !other.resizes).unwrap();
         let wish = |rank| JoinRequest { slots: Some(1 << 14), ..of(greedy, rank, 2) };
-        let tickets = [0, 1].map(|rank| world.join("greedy", wish(rank)));
-        let plan = world.answer(tickets[1]).unwrap();
+        let tickets = [0, 1].map(|rank| switch.join("greedy", wish(rank)));
+        let plan = switch.answer(tickets[1]).unwrap();
         assert!(plan.slots < 1 << 14, "it gets what is left: {}", plan.slots);
-        assert!(world.control.memory_used() <= machine + MIB && world.unshared.is_empty());
-        end(&mut world, &plan);
-        end(&mut world, &first);
+        assert!(switch.control.memory_used() <= machine + MIB && switch.removed_shared.is_empty());
+        end(&mut switch, &plan);
+        end(&mut switch, &first);
         // Now nobody uses it, and the same wish gets all.
-        let tickets = [0, 1].map(|rank| world.join("greedy", JoinRequest { incarnation: 3, ..wish(rank) }));
-        assert!(world.answer(tickets[1]).unwrap().slots > plan.slots);
-        assert_eq!(world.unshared, [protocol.name]);
+        let tickets = [0, 1].map(|rank| switch.join("greedy", JoinRequest { incarnation: 3, ..wish(rank) }));
+        assert!(switch.answer(tickets[1]).unwrap().slots > plan.slots);
+        assert_eq!(switch.removed_shared, [protocol.name]);
     }
 }
 
@@ -105,22 +105,22 @@ fn what_jobs_share_never_gives_way_while_one_of_them_runs() {
 fn a_protocol_whose_jobs_would_share_more_than_is_free_is_refused_with_a_sentence_at_once() {
     for protocol in sharing() {
         let machine = shared().bytes(protocol);
-        let mut world = world(machine - 1);
-        let first = world.join("first", of(protocol, 0, 1));
-        let (code, sentence) = world.refusal(first);
+        let mut switch = one_switch(machine - 1);
+        let first = switch.join("first", of(protocol, 0, 1));
+        let (code, sentence) = switch.refusal(first);
         assert_eq!(code, "full");
         let named = format!("job 'first' would be the first of {protocol}, whose jobs share ");
         assert!(sentence.contains(&named) && sentence.contains("MiB are free"), "{sentence}");
-        assert_eq!(world.control.memory_used(), 0);
+        assert_eq!(switch.control.memory_used(), 0);
         // Others have the memory for themselves.
-        world.start("other", 2, 2);
+        switch.start("other", 2, 2);
     }
 }
 
 /// The seat of a fabric where one switch has other memory.
-fn fabric(memory_bytes: u64, other: u64) -> World {
+fn fabric(memory_bytes: u64, other: u64) -> TestSwitch {
     let memory_at = BTreeMap::from([(OTHER, other)]);
-    World::with(Limits { shared: shared(), memory_at, planned_trees: Some(2), ..Limits::new(memory_bytes, 1) })
+    TestSwitch::with(Limits { shared: shared(), memory_at, planned_trees: Some(2), ..Limits::new(memory_bytes, 1) })
 }
 
 const OTHER: NodeId = NodeId(7);
@@ -129,51 +129,51 @@ const OTHER: NodeId = NodeId(7);
 fn in_a_fabric_what_jobs_share_is_at_the_smallest_switch_too() {
     for protocol in sharing() {
         let machine = shared().bytes(protocol);
-        let mut world = fabric(2 * machine, machine - 1);
-        let first = world.join("first", of(protocol, 0, 1));
-        let (code, sentence) = world.refusal(first);
+        let mut switch = fabric(2 * machine, machine - 1);
+        let first = switch.join("first", of(protocol, 0, 1));
+        let (code, sentence) = switch.refusal(first);
         assert_eq!(code, "full", "{protocol}");
         let small = sentence.contains(&format!("{:.1} MiB of {0:.1} MiB are free", (machine - 1) as f64 / MIB as f64));
         assert!(small, "{sentence}");
-        assert_eq!(world.control.memory_used(), 0);
+        assert_eq!(switch.control.memory_used(), 0);
         // Trees go around it.
         for other in protocols::ALL.iter().copied().filter(|other| other.placement == Placement::Trees) {
-            start(&mut world, other, other.name, 2);
+            start(&mut switch, other, other.name, 2);
         }
-        let mut world = fabric(2 * machine, machine + MIB);
-        let plan = start(&mut world, protocol, "fits", 1);
+        let mut switch = fabric(2 * machine, machine + MIB);
+        let plan = start(&mut switch, protocol, "fits", 1);
         assert!(plan.memory_bytes <= MIB, "{protocol}: {} bytes beside the machine", plan.memory_bytes);
     }
 }
 
 #[test]
-fn what_jobs_share_has_the_room_that_trees_leave_at_each_switch() {
+fn what_jobs_share_has_the_memory_that_trees_leave_at_each_switch() {
     let with_trees = protocols::ALL.iter().copied().find(|protocol| is_charged_by_tree(protocol)).unwrap();
     let dividing = protocols::ALL.iter().copied().find(|protocol| protocol.resizes).unwrap();
     for protocol in sharing() {
         let machine = shared().bytes(protocol);
-        // Where the trees are, what they hold, and whether the machine has room beside them.
+        // Where the trees are, what they use, and whether the machine fits beside them.
         let small = machine + MIB;
-        for (other, node, held, has_room) in [
+        for (other, node, used, fits) in [
             (small, OTHER, MIB / 2, true),
             (small, OTHER, 2 * MIB, false),
             (small, NodeId(3), machine, true),
             (4 * machine, OTHER, 3 * machine / 2, true),
             (4 * machine, NodeId(3), 3 * machine / 2, false),
         ] {
-            let mut world = fabric(2 * machine + MIB, other);
-            let job = start(&mut world, with_trees, "trees", 1).config.job;
-            world.control.trees_planned(job, TreeCharge { slots: 64, bytes: BTreeMap::from([(node, held)]) });
-            let tickets = [0, 1].map(|rank| world.join("shares", of(protocol, rank, 2)));
-            let answered = tickets.map(|ticket| world.answers.contains_key(&ticket));
-            assert_eq!(answered[0] && world.answer(tickets[0]).is_err(), !has_room, "{protocol}: {held} at {node:?}");
+            let mut switch = fabric(2 * machine + MIB, other);
+            let job = start(&mut switch, with_trees, "trees", 1).config.job;
+            switch.control.trees_planned(job, TreeCharge { slots: 64, bytes: BTreeMap::from([(node, used)]) });
+            let tickets = [0, 1].map(|rank| switch.join("shares", of(protocol, rank, 2)));
+            let answered = tickets.map(|ticket| switch.answers.contains_key(&ticket));
+            assert_eq!(answered[0] && switch.answer(tickets[0]).is_err(), !fits, "{protocol}: {used} at {node:?}");
         }
         // Jobs that divide the memory go around small switches, so that they leave all of it.
-        let mut world = fabric(64 * machine, machine + MIB);
+        let mut switch = fabric(64 * machine, machine + MIB);
         let wish = |rank| JoinRequest { slots: Some(4_096), ..of(dividing, rank, 1) };
-        let tickets = [0, 1].map(|rank| world.join("divides", wish(rank)));
-        assert!(world.answer(tickets[1]).unwrap().memory_bytes > 2 * MIB);
-        start(&mut world, protocol, "shares", 2);
+        let tickets = [0, 1].map(|rank| switch.join("divides", wish(rank)));
+        assert!(switch.answer(tickets[1]).unwrap().memory_bytes > 2 * MIB);
+        start(&mut switch, protocol, "shares", 2);
     }
 }
 

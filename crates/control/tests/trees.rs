@@ -26,11 +26,11 @@ fn roots(trees: &[Tree]) -> Vec<u32> {
 fn check(drawn: &Drawn, members: &[NodeId], tree: &Tree) -> Result<(), String> {
     let ports = drawn.cabling.ports();
     let mut seen = BTreeSet::new();
-    let mut found = BTreeMap::new();
+    let mut by_rank = BTreeMap::new();
     let mut open = vec![tree.root()];
     while let Some(node) = open.pop() {
         if !seen.insert(node) {
-            return Err(format!("node {node} has two parents, or is above itself"));
+            return Err(format!("node {node} has two parents, or is its own ancestor"));
         }
         let switch = tree.switch(node).ok_or(format!("node {node} is a child and no switch of the tree"))?;
         if drawn.dead_switches.contains(&node) {
@@ -46,11 +46,11 @@ fn check(drawn: &Drawn, members: &[NodeId], tree: &Tree) -> Result<(), String> {
                 return Err(format!("no live cable leads from node {node} to its child {}", child.node));
             }
             if let Below::Worker(rank) = child.below {
-                let place = tree.positions[rank.index()];
-                if members[rank.index()] != child.node || (place.switch, place.child.index()) != (node, number) {
+                let position = tree.positions[rank.index()];
+                if members[rank.index()] != child.node || (position.switch, position.child.index()) != (node, number) {
                     return Err(format!("rank {rank} is elsewhere"));
                 }
-                if found.insert(rank, node).is_some() {
+                if by_rank.insert(rank, node).is_some() {
                     return Err(format!("rank {rank} is in the tree twice"));
                 }
                 continue;
@@ -70,7 +70,7 @@ fn check(drawn: &Drawn, members: &[NodeId], tree: &Tree) -> Result<(), String> {
             open.push(child.node);
         }
     }
-    match (found.len() == members.len(), seen.len() == tree.switches.len()) {
+    match (by_rank.len() == members.len(), seen.len() == tree.switches.len()) {
         (true, true) => Ok(()),
         (false, _) => Err("a rank is missing".into()),
         (_, false) => Err("a switch is not below the root".into()),
@@ -116,14 +116,14 @@ proptest! {
     ) {
         let mut network = drawn.network();
         let switches = || (0..drawn.cabling.switches).map(|switch| drawn.cabling.switch(switch)).zip(&rooms);
-        switches().for_each(|(switch, &room)| network.set_free(switch, room));
+        switches().for_each(|(switch, &free)| network.set_free(switch, free));
         let wish = TreeRequest { need: &|children| children as u64, ..wish(&drawn.members, trees) };
         let Ok(planned) = network.candidates(&wish).and_then(|roots| network.choose(&wish, &roots)) else {
             return Ok(());
         };
-        for (switch, &room) in switches() {
-            let held = planned.iter().filter_map(|tree| tree.switch(switch)).map(|switch| switch.children.len() as u64);
-            prop_assert!(held.sum::<u64>() <= room);
+        for (switch, &free) in switches() {
+            let used = planned.iter().filter_map(|tree| tree.switch(switch)).map(|switch| switch.children.len() as u64);
+            prop_assert!(used.sum::<u64>() <= free);
         }
         for tree in &planned {
             prop_assert_eq!(check(&drawn, &drawn.members, tree), Ok(()));
@@ -167,7 +167,7 @@ fn trees_end_as_low_as_all_members_meet() {
 fn trees_of_one_job_share_no_cable_where_they_need_not() {
     let cabling = fat_tree(4);
     let network = network(&cabling);
-    // Cores 16 and 17 are above aggregation switches 8, 10, ..., cores 18 and 19 above 9, 11, ...
+    // Cores 16 and 17 connect aggregation switches 8, 10, ..., cores 18 and 19 above 9, 11, ...
     let trees = chosen(&network, &nodes(&(0..16).collect::<Vec<_>>()), 2);
     assert_eq!(roots(&trees), [cabling.switch(16).0, cabling.switch(18).0]);
     let all = chosen(&network, &nodes(&(0..16).collect::<Vec<_>>()), 4);

@@ -3,12 +3,12 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | what has the operator allowed? | [`limits`] |
-//! | what does a rank request, and is it valid by itself? | [`request`] |
-//! | how many bytes does a job of this shape take? | [`job_shape`] |
-//! | what is charged where, and what is free? | [`charge`], [`ledger`] |
-//! | how many slots does a job get? | [`grant`]; if jobs divide the memory, [`divide`]; over planned trees, [`tree_grant`] |
-//! | which sentence explains a refusal, and which code? | [`refusal`], [`refusal_codes`] |
+//! | what has the operator allowed? | `limits` |
+//! | what does a rank request, and is it valid by itself? | `request` |
+//! | how many bytes does a job of this shape take? | `job_shape` |
+//! | what is charged where, and what is free? | `charge`, `ledger` |
+//! | how many slots does a job get? | `grant`; if jobs divide the memory, `divide`; over planned trees, `tree_grant` |
+//! | which sentence explains a refusal, and which code? | `refusal`, `refusal_codes` |
 //!
 //! [`Control`](crate::Control) admits jobs by these rules; the controller of a fabric grants trees by them, and the simulator
 //! divides its switches' memory by them.
@@ -27,7 +27,7 @@ mod tree_grant;
 pub use charge::{SharedMemory, SharedTooLarge, TreeCharge, is_charged_by_tree};
 pub use divide::{divide_beside, is_resized};
 pub use job_shape::{JobShape, MAX_ELEMENTS_PER_PACKET};
-pub use limits::{ClientLimits, Limits, Quota};
+pub use limits::{ClientLimits, Limits, Quota, Timers};
 pub use refusal::Refusal;
 pub use request::JoinRequest;
 pub(crate) use request::disagreement;

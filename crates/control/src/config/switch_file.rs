@@ -9,10 +9,9 @@ use tributary_proto::contract::time::Span;
 use tributary_proto::switch_options::{self, SwitchOptionError, SwitchOptions};
 
 use super::{ConfigError, OptionTable, of_switches};
-use crate::admission::{Limits, Quota};
+use crate::admission::{Limits, Quota, Timers};
 use crate::ip_network::IpNetwork;
 use crate::quantity::{Bytes, Duration};
-use crate::timers::Timers;
 
 /// A switch's file. Settings that it leaves out have the defaults of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

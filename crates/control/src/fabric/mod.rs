@@ -1,7 +1,7 @@
 //! A fabric: several switches that work for one set of hosts, as a plan without sockets.
 //!
-//! [`FabricFile`] is what an operator writes ([`file`]). [`FabricLayout`] is what follows from it ([`layout`]): nodes and
-//! cables ([`topology`]), queues ([`queues`]), ports, the limits of admission. [`LinkState`] is what a switch knows of dead
+//! [`FabricFile`] is what an operator writes (`file`). [`FabricLayout`] is what follows from it (`layout`): nodes and
+//! cables (`topology`), queues (`queues`), ports, the limits of admission. [`LinkState`] is what a switch knows of dead
 //! cables anywhere in the fabric.
 
 mod file;

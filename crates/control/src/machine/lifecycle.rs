@@ -1,15 +1,15 @@
-//! Jobs begin and end to use memory: they are installed, resized, removed, or found after a restart.
+//! Jobs begin and end to use memory: they are installed, resized, left, removed, or adopted after a restart.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tributary_proto::contract::config::{Below, JobConfig};
-use tributary_proto::contract::ids::{JobId, Rank};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, Rank};
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::Time;
 
 use super::Control;
-use crate::admission::{JobShape, TreeCharge};
+use crate::admission::{JobShape, Refusal, TreeCharge};
 use crate::effect::{Effect, Plan, Ticket};
 use crate::levels::Child;
 use crate::membership::job_events::{End, JobEvent};
@@ -80,6 +80,37 @@ impl Control {
             self.effects.push_back(Effect::LeaveParent { name, job: id, key, wid, lost });
         }
         job.into_waiting()
+    }
+
+    /// A member leaves the job.
+    pub fn leave(&mut self, now: Time, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
+        let job = self.member_of(name, id, key)?;
+        let world_size = job.plan.config.world_size;
+        let Some(wid) = job.worker(rank) else { return Err(Refusal::BadRank { rank, world_size }) };
+        job.leave(now, wid);
+        self.urgent |= self.awaits_reports();
+        self.remove_finished(now);
+        Ok(())
+    }
+
+    /// A child switch leaves the job. `lost`: it leaves although not all its members had left.
+    pub fn leave_switch(
+        &mut self,
+        now: Time,
+        name: &JobName,
+        id: JobId,
+        key: JobKey,
+        wid: ChildId,
+        lost: bool,
+    ) -> Result<(), Refusal> {
+        let job = self.member_of(name, id, key)?;
+        match lost {
+            false => job.leave(now, wid),
+            true => job.lose(now, wid),
+        }
+        self.urgent |= self.awaits_reports();
+        self.remove_finished(now);
+        Ok(())
     }
 
     /// The next free id. An id that was given back comes again after 65,535 others, so that packets that are

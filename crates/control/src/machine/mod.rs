@@ -235,37 +235,6 @@ impl Control {
         self.remove_finished(now);
     }
 
-    /// A member leaves the job.
-    pub fn leave(&mut self, now: Time, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
-        let job = self.member_of(name, id, key)?;
-        let world_size = job.plan.config.world_size;
-        let Some(wid) = job.worker(rank) else { return Err(Refusal::BadRank { rank, world_size }) };
-        job.leave(now, wid);
-        self.urgent |= self.awaits_reports();
-        self.remove_finished(now);
-        Ok(())
-    }
-
-    /// A child switch leaves the job. `lost`: it leaves although not all its members had left.
-    pub fn leave_switch(
-        &mut self,
-        now: Time,
-        name: &JobName,
-        id: JobId,
-        key: JobKey,
-        wid: ChildId,
-        lost: bool,
-    ) -> Result<(), Refusal> {
-        let job = self.member_of(name, id, key)?;
-        match lost {
-            false => job.leave(now, wid),
-            true => job.lose(now, wid),
-        }
-        self.urgent |= self.awaits_reports();
-        self.remove_finished(now);
-        Ok(())
-    }
-
     /// An error unless the job is installed and the caller has its key.
     pub fn check_member(&mut self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
         self.member_of(name, id, key).map(|_| ())

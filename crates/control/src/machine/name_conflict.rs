@@ -6,10 +6,10 @@ use tributary_proto::contract::time::{Span, Time};
 
 use super::Control;
 use crate::admission::Refusal;
+use crate::admission::Timers;
 use crate::membership::pending_job::PendingJoin;
 use crate::membership::running_job::{Member, RunningJob};
 use crate::names::JobName;
-use crate::timers::Timers;
 
 /// A join for a name whose running job is complete: one of two processes must be gone, or there is one too many.
 pub(crate) struct NameConflict {

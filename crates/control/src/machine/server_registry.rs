@@ -12,6 +12,7 @@ use tributary_proto::contract::time::Time;
 
 use super::Control;
 use crate::admission::Refusal;
+use crate::admission::Timers;
 use crate::effect::Plan;
 use crate::membership::MemberState;
 use crate::membership::running_job::RunningJob;
@@ -19,7 +20,6 @@ use crate::membership::watch::Watch;
 use crate::names::Client;
 use crate::report::ServerView;
 use crate::servers::{JobServer, ServerOffer, Servers};
-use crate::timers::Timers;
 
 /// A server that has offered itself.
 pub(super) struct RegisteredServer {

@@ -8,8 +8,8 @@ use super::Control;
 use crate::admission::Refusal;
 use crate::effect::Plan;
 use crate::levels::SwitchRanks;
-use crate::membership::departures::{Departed, Neighbour};
 use crate::membership::watch::{ProbeResult, ProbeTarget};
+use crate::membership::{Departed, Neighbour};
 use crate::names::JobName;
 
 impl Control {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::effect::Plan;
-use crate::membership::departures::Departed;
-use crate::membership::running_job::RunningJob;
+use crate::membership::Departed;
+use crate::membership::running_job::{Reported, RunningJob};
 
 /// Something that has happened to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,14 +65,6 @@ impl End {
             End::NotInstalled => "not_installed",
         }
     }
-}
-
-/// The members that are gone as operators know them.
-#[derive(Default)]
-pub(crate) struct Reported {
-    /// The value of `departures` at the last call.
-    departures: u32,
-    lost: Departed,
 }
 
 impl RunningJob {

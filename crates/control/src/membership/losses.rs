@@ -1,4 +1,5 @@
-//! Which members are lost because nothing comes from them any more, and whose hosts must be probed before.
+//! Which members of a job are gone: lost because nothing comes from them any more, which this switch notices and whose hosts
+//! it has probed before, or gone as neighbours have reported.
 //!
 //! In a fabric, ranks behind a switch that cannot be reached are cut off, perhaps not for long: the switch may be started
 //! again. So they are lost later than ranks whose processes die, and all of them at once.
@@ -6,17 +7,11 @@
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::Time;
 
+use crate::admission::Timers;
 use crate::levels::SwitchRanks;
-use crate::membership::MemberState;
 use crate::membership::running_job::{Member, RunningJob};
 use crate::membership::watch::ProbeTarget;
-use crate::timers::Timers;
-
-/// A switch of a fabric that cannot be reached, with the ranks that it connects.
-pub(crate) struct Outage {
-    pub switch: SwitchRanks,
-    pub since: Time,
-}
+use crate::membership::{Departed, Gone, MemberState, Neighbour, Outage};
 
 impl RunningJob {
     /// Calls every member lost whose connection is closed and that has been silent for long enough since then.
@@ -127,5 +122,66 @@ impl RunningJob {
                 member.watch.restart(now);
             }
         }
+    }
+}
+
+impl RunningJob {
+    /// All members, switches and servers that are gone, except those that `asker` is or has reported itself.
+    pub(crate) fn departed(&self, asker: Option<Neighbour>) -> Departed {
+        let mut gone = Departed::default();
+        for wid in (0..self.members.len() as u16).map(ChildId).filter(|&wid| asker != Some(Neighbour::Child(wid))) {
+            self.add_child(wid, &mut gone);
+        }
+        if let Some(parent) = self.parent.as_ref().filter(|_| asker != Some(Neighbour::Parent)) {
+            gone.extend(&parent.reported);
+            // A switch's control API is at the address of its first shard.
+            let addr = self.plan.uplink.as_ref().and_then(|uplink| uplink.shards.first());
+            if let (MemberState::Lost, Some(&addr)) = (parent.state, addr) {
+                gone.switches.push(SwitchRanks { addr, ranks: Vec::new() });
+            }
+        }
+        self.add_outages(&mut gone);
+        self.add_servers(&mut gone);
+        gone.members.sort_unstable_by_key(|gone| gone.rank);
+        gone
+    }
+
+    /// Adds what a child has reported, and all ranks behind it if the child itself is gone.
+    fn add_child(&self, wid: ChildId, gone: &mut Departed) {
+        let (member, child) = (&self.members[wid.index()], &self.plan.children[wid.index()]);
+        if member.state == MemberState::Present {
+            return gone.extend(&member.reported);
+        }
+        let (reported, left) = (&member.reported.members, member.state == MemberState::Left);
+        let ranks = || child.below.ranks().iter().map(|rank| rank.0);
+        let unreported = ranks().filter(|&rank| !reported.iter().any(|gone| gone.rank == rank));
+        gone.members.extend(reported);
+        gone.members.extend(unreported.map(|rank| Gone { rank, left }));
+        // A switch that has reported a lost rank has left because of that loss.
+        let is_explained = left || reported.iter().any(|gone| !gone.left);
+        match child.control.filter(|_| !is_explained) {
+            Some(addr) => gone.switches.push(SwitchRanks { addr, ranks: ranks().collect() }),
+            None => gone.switches.extend(member.reported.switches.iter().cloned()),
+        }
+    }
+
+    /// Adds the switches with which ranks were lost.
+    pub(crate) fn add_outages(&self, gone: &mut Departed) {
+        let lost_with = |outage: &Outage, rank: u16| {
+            let member = self.members.get(usize::from(rank));
+            member.is_some_and(|member| member.state == MemberState::Lost && member.since >= outage.since)
+        };
+        for outage in &self.outages {
+            let ranks: Vec<u16> = outage.switch.ranks.iter().copied().filter(|&rank| lost_with(outage, rank)).collect();
+            if !ranks.is_empty() {
+                gone.switches.push(SwitchRanks { addr: outage.switch.addr, ranks });
+            }
+        }
+    }
+
+    /// Adds the servers that are gone.
+    fn add_servers(&self, gone: &mut Departed) {
+        let servers = self.server_states().filter(|(_, state)| *state != MemberState::Present);
+        gone.servers.extend(servers.map(|(server, _)| server));
     }
 }

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use tributary_proto::contract::ids::ChildId;
 use tributary_proto::contract::time::{Span, Time};
 
+use crate::admission::Timers;
 use crate::admission::ledger::{Account, Charge};
 use crate::admission::{JobShape, TreeCharge};
 use crate::effect::{Plan, Ticket};
-use crate::membership::MemberState;
-use crate::membership::departures::Departed;
-use crate::membership::job_events::Reported;
-use crate::membership::losses::Outage;
 use crate::membership::watch::{LivenessProbe, Watch};
+use crate::membership::{Departed, MemberState, Outage};
 use crate::names::Client;
 use crate::servers::ServerAddr;
-use crate::timers::Timers;
 
 /// One child of a running job, or the parent switch.
 pub(crate) struct Member {
@@ -90,6 +87,14 @@ pub(crate) struct DividedSlots {
     pub most: JobShape,
     /// The job's slots now.
     pub now: u16,
+}
+
+/// The members that are gone as operators saw them last.
+#[derive(Default)]
+pub(crate) struct Reported {
+    /// The value of `departures` then.
+    pub departures: u32,
+    pub lost: Departed,
 }
 
 /// A job that uses memory.

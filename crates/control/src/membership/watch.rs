@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use tributary_proto::contract::ids::{ChildId, JobId};
 use tributary_proto::contract::time::Time;
 
-use crate::timers::Timers;
+use crate::admission::Timers;
 
 /// A member's open connections.
 #[derive(Clone, Copy, Debug, Default)]

@@ -30,10 +30,10 @@ pub fn in_fixed_point() -> Options {
 }
 
 /// What a rank asks for unless a test says otherwise. Each incarnation of a rank has an address of its own.
-pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
+pub fn request(rank: u16, world_size: u16, incarnation: u64) -> JoinRequest {
     JoinRequest {
         rank,
-        world_size: world,
+        world_size,
         protocol: protocols::named("switchml").unwrap(),
         options: in_fixed_point(),
         slots: None,
@@ -49,8 +49,8 @@ pub fn request(rank: u16, world: u16, incarnation: u64) -> JoinRequest {
     }
 }
 
-/// A job as it is found after its control plane was started anew.
-pub fn found(plan: &Plan) -> AdoptedJob {
+/// A job as a control plane finds it after a restart.
+pub fn adopted(plan: &Plan) -> AdoptedJob {
     AdoptedJob {
         name: plan.name.clone(),
         protocol: plan.protocol,
@@ -61,31 +61,31 @@ pub fn found(plan: &Plan) -> AdoptedJob {
     }
 }
 
-pub struct World {
+pub struct TestSwitch {
     pub control: Control,
     pub now: Time,
     pub answers: BTreeMap<Ticket, Admitted>,
     pub installed: BTreeMap<JobId, Arc<Plan>>,
     /// The slots that each job has now.
     pub slots: BTreeMap<JobId, u16>,
-    /// Protocols whose jobs share nothing any more, in the order in which that was given up.
-    pub unshared: Vec<&'static str>,
+    /// Protocols whose shared machines were removed, in that order.
+    pub removed_shared: Vec<&'static str>,
     next_key: u64,
 }
 
-impl World {
-    pub fn new(memory_bytes: u64) -> World {
-        World::with(Limits::new(memory_bytes, 2))
+impl TestSwitch {
+    pub fn new(memory_bytes: u64) -> TestSwitch {
+        TestSwitch::with(Limits::new(memory_bytes, 2))
     }
 
-    pub fn with(limits: Limits) -> World {
-        World {
+    pub fn with(limits: Limits) -> TestSwitch {
+        TestSwitch {
             control: Control::new(limits),
             now: Time::ZERO,
             answers: BTreeMap::new(),
             installed: BTreeMap::new(),
             slots: BTreeMap::new(),
-            unshared: Vec::new(),
+            removed_shared: Vec::new(),
             next_key: 1,
         }
     }
@@ -102,10 +102,11 @@ impl World {
     }
 
     /// Joins that must complete at once.
-    pub fn start(&mut self, job: &str, world: u16, incarnation: u64) -> Arc<Plan> {
-        let tickets: Vec<Ticket> = (0..world).map(|rank| self.join(job, request(rank, world, incarnation))).collect();
+    pub fn start(&mut self, job: &str, world_size: u16, incarnation: u64) -> Arc<Plan> {
+        let tickets: Vec<Ticket> =
+            (0..world_size).map(|rank| self.join(job, request(rank, world_size, incarnation))).collect();
         let plans: Vec<Arc<Plan>> = tickets.iter().map(|&ticket| self.answer(ticket).unwrap()).collect();
-        assert!(plans.iter().all(|plan| *plan == plans[0]), "all are told the same");
+        assert!(plans.iter().all(|plan| *plan == plans[0]), "all get the same answer");
         plans[0].clone()
     }
 
@@ -119,7 +120,7 @@ impl World {
         self.carry_out();
     }
 
-    pub fn hear(&mut self, plan: &Plan, ranks: impl IntoIterator<Item = u16>) {
+    pub fn receive(&mut self, plan: &Plan, ranks: impl IntoIterator<Item = u16>) {
         for rank in ranks {
             let wid = plan.child_of(rank).unwrap_or(ChildId(rank));
             self.control.member_seen(plan.config.job, wid, self.now);
@@ -136,7 +137,7 @@ impl World {
             self.now = due.min(next_sign).min(end).max(self.now);
             if self.now == next_sign {
                 for (plan, ranks) in alive {
-                    self.hear(plan, ranks.iter().copied());
+                    self.receive(plan, ranks.iter().copied());
                 }
                 next_sign += keepalive;
             }
@@ -183,9 +184,9 @@ impl World {
                 Effect::RemoveShared(protocol) => {
                     let is_used = self.installed.values().any(|plan| plan.protocol == protocol);
                     assert!(!is_used, "{protocol} is in use");
-                    self.unshared.push(protocol.name);
+                    self.removed_shared.push(protocol.name);
                 }
-                Effect::JoinParent { .. } | Effect::LeaveParent { .. } => panic!("there is no switch above"),
+                Effect::JoinParent { .. } | Effect::LeaveParent { .. } => panic!("there is no parent switch"),
                 Effect::Answer { ticket, admitted } => {
                     assert!(self.answers.insert(ticket, admitted).is_none(), "{ticket:?} is answered twice");
                 }

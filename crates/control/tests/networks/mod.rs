@@ -23,13 +23,13 @@ pub fn network(cabling: &Cabling) -> TreePlanner {
     TreePlanner::new(cabling.clone(), names)
 }
 
-/// Leaves are switches `0..leaves`, spines follow; so many hosts on each leaf.
+/// Leaves are switches `0..leaves`, spines follow; `hosts_per_leaf` hosts on each.
 pub fn leaf_spine(leaves: u32, spines: u32, hosts_per_leaf: u32) -> Cabling {
     let hosts = leaves * hosts_per_leaf;
     let below = (0..hosts).map(|host| (NodeId(host), NodeId(hosts + host / hosts_per_leaf)));
-    let above = (0..leaves).flat_map(|leaf| (0..spines).map(move |spine| (leaf, leaves + spine)));
-    let above = above.map(|(leaf, spine)| (NodeId(hosts + leaf), NodeId(hosts + spine)));
-    Cabling { hosts, switches: leaves + spines, cables: below.chain(above).collect() }
+    let between = (0..leaves).flat_map(|leaf| (0..spines).map(move |spine| (leaf, leaves + spine)));
+    let between = between.map(|(leaf, spine)| (NodeId(hosts + leaf), NodeId(hosts + spine)));
+    Cabling { hosts, switches: leaves + spines, cables: below.chain(between).collect() }
 }
 
 /// Al-Fares' fat tree of switches with `k` ports: edges first, then aggregation switches, then the core.

@@ -12,19 +12,19 @@ use crate::harness::{name, request};
 
 pub const RACKS: usize = 2;
 
-/// The switch above and those of the racks, with calls between them that take no time.
+/// The root switch and those of the racks, with calls between them that take no time.
 pub struct Tree {
-    pub above: Control,
+    pub root: Control,
     pub racks: Vec<Control>,
     pub now: Time,
     pub answers: BTreeMap<(usize, Ticket), Admitted>,
-    /// Joins of racks that wait above.
-    asked: BTreeMap<Ticket, (usize, JobName, u64)>,
+    /// Joins of racks that wait at the root.
+    waiting: BTreeMap<Ticket, (usize, JobName, u64)>,
     pub installed: Vec<BTreeMap<JobId, Arc<Plan>>>,
     /// The slots that each job has now, switch by switch.
     pub slots: Vec<BTreeMap<JobId, u16>>,
     /// All joins of racks, in their order.
-    pub asked_ever: Vec<SwitchJoin>,
+    pub all_joins: Vec<SwitchJoin>,
     /// Racks whose switch is dead.
     pub dead: BTreeSet<usize>,
 }
@@ -34,16 +34,16 @@ pub fn incarnation(rack: usize) -> u64 {
 }
 
 impl Tree {
-    pub fn new(above: Limits, racks: [Limits; RACKS]) -> Tree {
+    pub fn new(root: Limits, racks: [Limits; RACKS]) -> Tree {
         Tree {
-            above: Control::new(above),
+            root: Control::new(root),
             racks: racks.into_iter().map(Control::with_parent).collect(),
             now: Time::ZERO,
             answers: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             installed: vec![BTreeMap::new(); RACKS + 1],
             slots: vec![BTreeMap::new(); RACKS + 1],
-            asked_ever: Vec::new(),
+            all_joins: Vec::new(),
             dead: BTreeSet::new(),
         }
     }
@@ -66,8 +66,8 @@ impl Tree {
 
     /// All ranks join, each at `racks[rank]`, and must be admitted.
     pub fn start(&mut self, racks: &[usize], incarnation: u64) -> Vec<Arc<Plan>> {
-        let world = racks.len() as u16;
-        let joins = racks.iter().enumerate().map(|(rank, &rack)| (rack, request(rank as u16, world, incarnation)));
+        let world_size = racks.len() as u16;
+        let joins = racks.iter().enumerate().map(|(rank, &rack)| (rack, request(rank as u16, world_size, incarnation)));
         let tickets: Vec<_> = joins.collect::<Vec<_>>().into_iter().map(|(rack, join)| self.join(rack, join)).collect();
         tickets.iter().map(|ticket| self.answers[ticket].clone().unwrap()).collect()
     }
@@ -89,19 +89,19 @@ impl Tree {
     pub fn pump(&mut self) {
         loop {
             let mut quiet = true;
-            while let Some(effect) = self.above.poll_effect() {
+            while let Some(effect) = self.root.poll_effect() {
                 quiet = false;
                 match effect {
                     Effect::Install(plan) => {
                         let id = plan.config.job;
                         self.slots[RACKS].insert(id, plan.slots);
                         self.installed[RACKS].insert(id, plan);
-                        self.above.installed(self.now, id, Ok(()));
+                        self.root.installed(self.now, id, Ok(()));
                     }
                     Effect::Resize(id, slots) => drop(self.slots[RACKS].insert(id, slots)),
                     Effect::Remove(id) => self.forget(RACKS, id),
                     Effect::Answer { ticket, admitted } => self.answer_below(ticket, admitted),
-                    Effect::JoinParent { .. } | Effect::LeaveParent { .. } => panic!("nothing is above"),
+                    Effect::JoinParent { .. } | Effect::LeaveParent { .. } => panic!("the root has no parent"),
                     Effect::RemoveShared(_) => panic!("nothing is shared in levels"),
                 }
             }
@@ -142,13 +142,13 @@ impl Tree {
                     switches: std::iter::once(own).chain(switches).collect(),
                 };
                 let key = JobKey(self.now.0 + 77 + sequence);
-                self.asked_ever.push(join.clone());
-                let ticket = self.above.join_switch(self.now, &name, join, key);
-                self.asked.insert(ticket, (rack, name, sequence));
+                self.all_joins.push(join.clone());
+                let ticket = self.root.join_switch(self.now, &name, join, key);
+                self.waiting.insert(ticket, (rack, name, sequence));
             }
             Effect::LeaveParent { name, job, key, wid, lost } => {
                 // The job may be over there.
-                let _ = self.above.leave_switch(self.now, &name, job, key, wid, lost);
+                let _ = self.root.leave_switch(self.now, &name, job, key, wid, lost);
             }
         }
     }
@@ -159,7 +159,7 @@ impl Tree {
     }
 
     fn answer_below(&mut self, ticket: Ticket, admitted: Admitted) {
-        let Some((rack, name, sequence)) = self.asked.remove(&ticket) else { return };
+        let Some((rack, name, sequence)) = self.waiting.remove(&ticket) else { return };
         let outcome = match admitted {
             Ok(plan) => {
                 let wid = plan.children.iter().position(|child| child.incarnation == Some(incarnation(rack))).unwrap();
@@ -195,11 +195,11 @@ impl Tree {
                     }
                     if self.installed[RACKS].contains_key(&id) {
                         self.racks[rack].parent_seen(id, self.now);
-                        self.above.member_seen(id, plan.uplink.as_ref().unwrap().wid, self.now);
+                        self.root.member_seen(id, plan.uplink.as_ref().unwrap().wid, self.now);
                     }
                 }
             }
-            self.above.handle_timeout(self.now);
+            self.root.handle_timeout(self.now);
             self.racks.iter_mut().for_each(|rack| rack.handle_timeout(self.now));
             self.pump();
         }
