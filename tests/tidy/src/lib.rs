@@ -10,6 +10,7 @@ mod dependencies;
 mod lengths;
 mod names;
 mod orphans;
+mod pages;
 mod source;
 mod unsafe_code;
 mod versions;
@@ -45,7 +46,10 @@ pub fn offences(root: &Path) -> Offences {
     dependencies::check(root, &mut offences);
     versions::check(root, &mut offences);
     sources.iter().for_each(|source| note_conflicts(&source.path, &source.text, &mut offences));
-    source::pages(root).iter().for_each(|(path, text)| note_conflicts(path, text, &mut offences));
+    for (path, text) in source::pages(root) {
+        note_conflicts(&path, &text, &mut offences);
+        pages::check(&path, &text, &mut offences);
+    }
     offences
 }
 
@@ -99,6 +103,7 @@ pub fn advice(offence: &str) -> &'static str {
         }
         "orphan" => "nothing compiles this file: declare it (`mod NAME;`), in tests in their main.rs, or delete it",
         "merge" => "a merge left both sides: choose",
+        "page" => "prose of pages has lines of at most 120 characters: scripts/wrap-pages wraps it",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
         "versions" => "a crate in two versions is compiled twice: use the same, or add it to deny.toml with the reason",
         "exception" => "deny.toml allows two versions of a crate that now has one: remove the exception",
