@@ -38,7 +38,7 @@ NOT_RUN = {
     r"tributary switch --operators any": "a test of its own types docs/operators.md word by word",
     r"tributary allreduce .*--op loudest.expr": "a test of its own types docs/operators.md word by word",
     "tributary sim run loudest.toml": "a test of its own types docs/operators.md word by word",
-    "tributary operator cycles": "needs wasm2c and the cores' compiler; dataplanes/pspin/tests/operator_cycles.rs counts",
+    "tributary operator cycles": "needs wasm2c and a compiler; dataplanes/pspin/tests/operator_cycles.rs counts",
     "make ": "a target that other tests run, or that runs all tests; that there is such a target is checked",
     "source ": "the tests run inside of .venv",
     "cargo test": "make test runs all of cargo's tests",

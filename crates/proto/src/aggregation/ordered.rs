@@ -200,7 +200,7 @@ impl OrderedAccumulator {
         block * self.width + slot
     }
 
-    /// Finishes a complete block, which has the contributions of all ranks: [`Combine::finish`].
+    /// Finishes a complete block, which has the contributions of all ranks (`Combine::finish`).
     pub fn finish(&mut self, block: usize, ranks: u16) {
         let (finish, lanes) = (self.rule(block).combine.finish, self.lanes(block, 0));
         finish(&mut self.memory_mut()[lanes], ranks);

@@ -1,4 +1,4 @@
-//! The end of SwitchML's header; [`slots::wire`] has the part before it. Big-endian; `docs/wire.md` draws both.
+//! The end of SwitchML's header; [`crate::aggregation::slots::wire`] has the part before it. Big-endian; `docs/wire.md` draws both.
 //!
 //! ```text
 //!  16                 32         34      35         36

@@ -1,5 +1,5 @@
 //! The cycles of operators that people write. An operator's module becomes a program for the cores ([`build`]), which runs in
-//! the instruction simulator ([`count`]); a row of a table ([`line`]) hands the cycles to the network simulator.
+//! the instruction simulator ([`count`]); a row of a table ([`line()`]) hands the cycles to the network simulator.
 
 pub mod build;
 
