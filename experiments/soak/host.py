@@ -1,4 +1,4 @@
-"""What one host of a soak's star does: host 0 is the box, the others bring load, the last one unauthorised clients too."""
+"""What one host of a soak's star does: host 0 is the switch, the others load it, the last one by unauthorised clients."""
 
 from __future__ import annotations
 

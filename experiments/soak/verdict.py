@@ -31,8 +31,8 @@ class Rule(NamedTuple):
     least: float
 
 
-#: A soak of fewer seconds says nothing about growth: half of it is too short for a warm-up, and its windows have no floor
-#: between jobs.
+#: A soak of fewer seconds says nothing about growth: half of it is too short for a warm-up, and its windows have no
+#: floor between jobs.
 SHORTEST_S = 1200.0
 
 #: Memory may grow by what an allocator's pages do. Descriptors and memory of jobs have a floor between jobs, which may
