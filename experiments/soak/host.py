@@ -1,4 +1,4 @@
-"""What one host of a soak's star does: host 0 is the switch, the others load it, the last one by unauthorised clients."""
+"""What one host of a soak's star does: host 0 is the switch, others load it, the last with unauthorised clients too."""
 
 from __future__ import annotations
 
