@@ -128,7 +128,7 @@ fn who_sends_packets_of_another_version_is_told_which_is_older_before_anything_i
 
 #[test]
 fn a_worker_a_program_and_a_server_say_which_is_older_if_the_switch_has_another_version() {
-    for (version, older) in [("2", "this program"), ("0", "the switch at")] {
+    for (version, older) in [("3", "this program"), ("0", "the switch at")] {
         let switch = switch_of_version(version);
         let expected = format!(
             "this program speaks version {API} of the control API and the switch at {switch} version {version}, so {older}"
@@ -149,7 +149,7 @@ fn a_worker_a_program_and_a_server_say_which_is_older_if_the_switch_has_another_
 
 #[test]
 fn a_rank_below_a_parent_of_another_version_is_told_which_of_the_switches_is_older() {
-    for (version, older) in [("2", "this program"), ("0", "the switch at")] {
+    for (version, older) in [("3", "this program"), ("0", "the switch at")] {
         let parent = switch_of_version(version);
         let below =
             RunningSwitch::start(&SwitchOptions { parent: Some(parent), ..SwitchOptions::new(any_port()) }).unwrap();

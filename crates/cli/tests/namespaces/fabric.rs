@@ -116,7 +116,7 @@ fn floats_are_summed_within_their_bound_beside_other_traffic_on_one_spine() {
 
 #[test]
 fn a_spine_that_is_killed_in_the_middle_costs_no_element() {
-    let Some(report) = sum(&["--allreduce", "3000000", "--dtype", "i32", "--kill", "spine0:0"]) else { return };
+    let Some(report) = sum(&["--allreduce", "3000000", "--dtype", "i32", "--kill", "spine0:0s"]) else { return };
     assert_eq!(report["killed"], "spine0");
     let nodes: Vec<&str> = switches(&report).iter().map(|switch| switch["node"].as_str().unwrap()).collect();
     assert_eq!(nodes, ["leaf0", "leaf1", "spine1"]);
@@ -125,7 +125,7 @@ fn a_spine_that_is_killed_in_the_middle_costs_no_element() {
 
 #[test]
 fn a_spine_that_comes_back_gets_the_running_job_again() {
-    let words = ["--allreduce", "2000000", "--dtype", "i32", "--iters", "8", "--kill", "spine0:0:0.2"];
+    let words = ["--allreduce", "2000000", "--dtype", "i32", "--iters", "8", "--kill", "spine0:0s:200ms"];
     let Some(report) = sum(&words) else { return };
     // It is another process than before: what it counts is what it did after it came back.
     assert!(passed(&report, "spine0", "leaf0") > 100, "{report}");

@@ -62,7 +62,7 @@ fn without_aggregators_servers_sum_everything() {
 #[test]
 fn a_spine_that_is_killed_in_the_middle_costs_no_element_whoever_sums() {
     for protocol in with_aggregators() {
-        let words = ["--allreduce", "2000000", "--dtype", "i32", "--protocol", protocol.name, "--kill", "spine0:0"];
+        let words = ["--allreduce", "2000000", "--dtype", "i32", "--protocol", protocol.name, "--kill", "spine0:0s"];
         let Some(report) = sum(&words) else { return };
         assert_eq!(report["killed"], "spine0");
         shared(&report, protocol);

@@ -121,7 +121,7 @@ fn a_spine_that_dies_costs_no_sum_and_a_second_where_trees_can_be_planted_anew()
     for protocol in protocols::ALL.iter().filter(|protocol| protocol.survives_tree_loss) {
         let words = ["--allreduce", "3000000", "--dtype", "i32", "--protocol", protocol.name, "--trees", "2"];
         let Some(undisturbed) = sum(&words) else { return };
-        let Some(report) = sum(&[&words, &["--kill", "spine0:0"][..]].concat()) else { return };
+        let Some(report) = sum(&[&words, &["--kill", "spine0:0s"][..]].concat()) else { return };
         assert_eq!((&report["killed"], report["ranks"].as_array().unwrap().len()), (&"spine0".into(), 8));
         // All of it has gone over the other one: as many packets as two trees have.
         let blocks = 3_000_000 / 352;
@@ -137,7 +137,7 @@ fn slowest_s(report: &Value) -> f64 {
 
 #[test]
 fn a_killed_spine_ends_the_command_with_the_sentence() {
-    let words = ["--allreduce", "3000000", "--dtype", "i32", "--kill", "spine0:0"];
+    let words = ["--allreduce", "3000000", "--dtype", "i32", "--kill", "spine0:0s"];
     let Some(output) = fabric(&[&words, &TREES[..]].concat()) else { return };
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("ran through spine0, which is dead"), "{said}");
@@ -160,7 +160,7 @@ fn the_report_draws_the_tree_that_was_planned() {
 /// A fast machine may be done before; then nobody may say that a death cost nothing.
 #[test]
 fn a_kill_that_comes_too_late_is_said_to_be_none() {
-    let words = ["--allreduce", "1000", "--dtype", "i32", "--kill", "spine0:3"];
+    let words = ["--allreduce", "1000", "--dtype", "i32", "--kill", "spine0:3s"];
     let Some(report) = sum(&words) else { return };
     assert_eq!((&report["killed"], &report["spared"]), (&Value::Null, &"spine0".into()), "{report}");
 }

@@ -62,7 +62,7 @@ fn what_the_switch_above_refuses_is_one_sentence_at_the_worker() {
     let error = say(&below[0]);
     assert!(error.contains(&format!("the switch above, {}, says: the switch is full", full.listen_addr())), "{error}");
     let error = say(&below[1]);
-    assert!(error.contains("has 1 shards and the one above it 2") && error.contains("--cores"), "{error}");
+    assert!(error.contains("has 1 shards and its parent 2") && error.contains("--cores"), "{error}");
     let error = say(&below[2]);
     assert!(error.contains(&format!("of the switch above: nothing listens at {above}")), "{error}");
 }
