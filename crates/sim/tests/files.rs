@@ -230,7 +230,7 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         ("[network]\nstar = { hosts = 4000000000 }".into(), "more than this program takes"),
         (format!("{star}rat = \"1 Gbit/s\""), "line 3: unknown field `rat`, expected one of"),
         (format!("{star}rate = 100"), "has no unit"),
-        (format!("{star}rate = \"1 bit/s\""), "no rate of a link"),
+        (format!("{star}rate = \"1 bit/s\""), "is not the rate of a link"),
         (format!("{star}delay = \"11 s\""), "a link's delay of 11 s is longer than the whole run: end = 10 s"),
         (format!("{star}queue = -1"), "line 3: -1 is not a number of bytes"),
         (format!("{star}queue = 1.5"), "line 3: 1.5 is not a number of bytes"),
