@@ -239,7 +239,7 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (with("options = { windows = 3 }"), "switchml has no option \"windows\"; it has numbers"),
         (with("op = \"band\""), "switchml cannot do a band of"),
         (format!("{star}routing = \"fast\""), "unknown variant `fast`, expected one of `ecmp`"),
-        (format!("{star}overhead = \"1 MB\""), "no framing"),
+        (format!("{star}overhead = \"1 MB\""), "is too much framing"),
         ("[network]\nclos = { ports = 3 }".into(), "even number of ports"),
         ("[network]\nclos = { pods = 3 }".into(), "either ports, or pods"),
         (
@@ -271,11 +271,11 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         (format!("{star}[[job]]\nprotocol = \"smoke\"\ntensor = 4"), "\"smoke\" is not a protocol: there are switchml"),
         (
             format!("{star}[[job]]\nprotocol = \"switchml\"\ntensor = 7"),
-            "no whole number of f32 elements, which have 4 bytes",
+            "is not a whole number of f32 elements, which have 4 bytes",
         ),
-        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = \"2 kB\"\nhosts = 1"), "nobody to send to"),
+        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = \"2 kB\"\nhosts = 1"), "a single host has no peer to send to"),
         (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 10"), "less than one packet"),
-        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 100\npacket = 20"), "no packet"),
+        (format!("{star}[[traffic]]\npattern = \"uniform\"\nmessage = 100\npacket = 20"), "is not a packet size"),
         (format!("{star}[[traffic]]\npattern = \"uniform\""), "message is missing"),
         (format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nload = 0.5"), "leave load out"),
         (format!("{star}[[traffic]]\npattern = \"permutation\"\nmessage = 2000\nuntil = \"1 ms\""), "ends by itself"),

@@ -160,7 +160,7 @@ fn what_goes_together_with_no_operator_is_said() {
         ("operator = 'xor'\ntensor = 8\nelements_per_packet = 1", "elements_per_packet = 2 at least"),
         ("operator = 'zor'\ntensor = 8", "operator = \"zor\" is not an expression"),
         ("operator = 'there-is-none.expr'\ntensor = 8", "cannot read there-is-none.expr"),
-        ("operator = 'xor'\ndensity = 0.1\ntensor = 8", "own operators are for dense tensors"),
+        ("operator = 'xor'\ndensity = 0.1\ntensor = 8", "custom operators are for dense tensors"),
     ] {
         assert!(refused(job).contains(said), "{job}: {}", refused(job));
     }

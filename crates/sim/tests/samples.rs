@@ -59,7 +59,7 @@ fn a_picture_has_steps_enough_and_not_too_many() {
     let sampled = seen.sampled.unwrap();
     assert!((256..=512).contains(&sampled.steps), "{sampled:?}");
     let titles: Vec<String> = seen.figures().into_iter().map(|figure| figure.title).collect();
-    assert!(titles.contains(&"Fullest queue of each place over time".to_string()), "{titles:?}");
+    assert!(titles.contains(&"Fullest queue of each group of links over time".to_string()), "{titles:?}");
     assert!(titles.contains(&"Mean use of links over time".to_string()), "{titles:?}");
     assert!(seen.figures().iter().flat_map(|figure| &figure.series).all(|series| series.points.len() <= 257));
 }
