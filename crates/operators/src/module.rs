@@ -129,7 +129,9 @@ impl Module {
         let combine = instance.get_typed_func(&mut store, "combine").map_err(|_| missing(COMBINE))?;
         let free = memory.data_size(&store);
         memory.grow(&mut store, host_bytes.div_ceil(PAGE) as u64).map_err(|_| {
-            OperatorError::Interface("allows its memory no memory for the host's vectors: leave the maximum out".into())
+            OperatorError::Interface(
+                "limits its memory so that the host's vectors do not fit: leave the maximum out".into(),
+            )
         })?;
         Ok(Guest { store, memory, combine, free })
     }
@@ -191,7 +193,7 @@ fn check_exports(code: &wasmtime::Module) -> Result<usize, OperatorError> {
         return refused(format!("has {own_bytes} bytes of memory: {MOST_OWN_BYTES} are the most"));
     }
     if memory.maximum().is_some() {
-        return refused("allows its memory no memory for the host's vectors: leave the maximum out".to_owned());
+        return refused("limits its memory so that the host's vectors do not fit: leave the maximum out".to_owned());
     }
     let Some(ExternType::Func(combine)) = code.get_export("combine") else { return refused(missing(COMBINE)) };
     let is_combine = combine.params().len() == 3

@@ -53,7 +53,7 @@ fn what_is_no_operator_is_refused_with_a_sentence() {
     let large = no_size.replace("\"memory\") 1", "\"memory\") 1000");
     assert!(sentence(&source::from_wat(&large).unwrap()).contains("bytes of memory"));
     let capped = no_size.replace("\"memory\") 1", "\"memory\") 1 1");
-    assert!(sentence(&source::from_wat(&capped).unwrap()).contains("no room for the host's vectors"));
+    assert!(sentence(&source::from_wat(&capped).unwrap()).contains("the host's vectors do not fit"));
     let crowded = "(func)".repeat(300);
     assert!(sentence(&around(&crowded, "")).contains("256 are the most"));
 }

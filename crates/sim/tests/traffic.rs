@@ -22,7 +22,10 @@ fn traffic_from_some_hosts_to_others_that_cannot_be_is_refused_with_a_sentence()
         ("pattern = \"stream\"\nfrom = [0, 1]\nto = [2]\nrate = \"1 Gbit/s\"".into(), "lists of equal length"),
         ("pattern = \"stream\"\nfrom = [0, 1]\nto = [2, 1]\nrate = \"1 Gbit/s\"".into(), "differ pair by pair"),
         ("pattern = \"poisson\"\nfrom = [0]\nsizes = \"hadoop\"\nload = 0.1".into(), "from and to go together"),
-        ("pattern = \"poisson\"\nfrom = [0]\nto = [0]\nsizes = \"hadoop\"\nload = 0.1".into(), "has no peer to send to"),
+        (
+            "pattern = \"poisson\"\nfrom = [0]\nto = [0]\nsizes = \"hadoop\"\nload = 0.1".into(),
+            "has no peer to send to",
+        ),
         ("pattern = \"uniform\"\nfrom = [0]\nto = [1]\nmessage = 9999".into(), "from and to are for"),
         ("pattern = \"uniform\"\nrate = \"1 Gbit/s\"\nmessage = 9999".into(), "rate is for pattern"),
     ] {
