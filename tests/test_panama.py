@@ -102,7 +102,7 @@ def test_what_has_no_bits_is_refused_in_a_sentence() -> None:
         (two, [0], "sum", "the tree adds the ranks"),
         (two, [0, 0], "sum", "the tree adds the ranks"),
         (two, "star", "sum", "is not a tree"),
-        (two, deep, "sum", "an order that only its own status tells"),
+        (two, deep, "sum", "an order that only its own status shows"),
         (two, [status_tree("top", top=[("a", [0]), ("b", [1])]), other], "sum", "different orders"),
         (two, None, "bxor", "no meaning"),
     ]
