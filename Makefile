@@ -124,10 +124,8 @@ page-picture: build test-tools ## docs/page.png: the switch's page with three jo
 
 demo: $(VENV)/.tools ## Watch a switch and four workers sum real tensors, as root on links of 1 Gbit/s
 	@scripts/apt-install iproute2 nftables
-	@if [ ! -x $(VENV)/bin/tributary ]; then \
-	    echo "compiling a program for the demo; make build makes the fast one"; \
-	    $(VENV)/bin/maturin develop --profile demo --quiet; \
-	fi
+	@echo "compiling a program for the demo; make build makes the fast one"
+	@$(VENV)/bin/maturin develop --profile demo --quiet
 	$(VENV)/bin/tributary demo
 
 bench: build ## Measure ours against host-based allreduce over the same links
