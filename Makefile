@@ -19,7 +19,7 @@ PHASE := scripts/phase
 # What the tests of the PyTorch backend need.
 TORCH := 'torch>=2.14' 'scikit-learn>=1.3' 'expecttest>=0.2' 'pytorch-lightning==2.6.6'
 
-.PHONY: help build test test-build test-installed test-rust test-network test-checks test-long test-tools quick check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers soak static wheel clean
+.PHONY: help build test test-build test-installed test-rust test-network test-checks test-long test-tools quick check without-protocol docs site page-picture demo bench bench-sim torch train ddp-step fsdp-step test-torch test-torch-oldest conformance explore mutants handlers rtl soak static wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -173,6 +173,16 @@ mutants: ## Plant the faults of tests/mutants.txt, one at a time, and see that t
 handlers: ## Build the handlers of dataplanes/pspin again, which are committed, with Debian's compiler for their cores
 	scripts/apt-install gcc-riscv64-unknown-elf
 	$(MAKE) -C dataplanes/pspin/handlers
+
+rtl: .venv-rtl/.tools ## The hardware design of dataplanes/panama: lint, adder, tests against the software switch, planted faults, synthesis
+	cargo build --locked --quiet --package tributary-proto --example panama_switch
+	.venv-rtl/bin/python dataplanes/panama/tests/all.py
+
+.venv-rtl/.tools: dataplanes/panama/requirements.txt
+	scripts/apt-install iverilog yosys g++ ccache
+	test -x .venv-rtl/bin/python || python3 -m venv .venv-rtl
+	.venv-rtl/bin/python -m pip install --quiet --requirement dataplanes/panama/requirements.txt
+	@touch $@
 
 soak: build ## Hours (HOURS=1) of loss, churn, killed ranks, restarts and strangers on a star: is all of it flat? target/soak.png (root)
 	$(PYTHON) -m pip install --quiet 'matplotlib>=3.7'

@@ -1,0 +1,43 @@
+"""The hardware design of PANAMA's accelerator (dataplanes/panama), a short part: `make rtl` runs all of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PYTHON = ROOT / ".venv-rtl" / "bin" / "python"
+SWITCH = ROOT / "target" / "debug" / "examples" / "panama_switch"
+BENCH = ROOT / "dataplanes" / "panama" / "tests"
+
+pytestmark = [
+    pytest.mark.skipif(
+        shutil.which("iverilog") is None, reason="Icarus Verilog is not installed: make rtl installs it"
+    ),
+    pytest.mark.skipif(not PYTHON.exists(), reason="there is no .venv-rtl with cocotb: make rtl makes it"),
+    pytest.mark.skipif(not SWITCH.exists(), reason="the software switch is not built: make rtl builds it"),
+]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs one of the bench's programs."""
+    return subprocess.run([PYTHON, *arguments], cwd=BENCH, capture_output=True, text=True, timeout=600, check=False)
+
+
+@pytest.mark.parametrize(
+    "name", ["figure_6a", "a_port_that_is_not_in_the_bitmap_is_bypassed", "marks_and_room_are_joined"]
+)
+def test_the_design_does_what_the_software_switch_does(name: str) -> None:
+    """To the bit, in order, and for the same reasons."""
+    done = run("run.py", name)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def test_a_planted_fault_is_noticed() -> None:
+    """The comparison can fail: places that are ports give other sums."""
+    done = run("mutants.py", "--only", "8")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert "killed by sums_are_in_the_order_of_places" in done.stdout
