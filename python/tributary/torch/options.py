@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from tributary import _core
+from tributary.torch import variables
 
 #: PyTorch's timeout for a group whose script gives none.
 TORCH_DEFAULT = timedelta(minutes=30)
@@ -16,17 +17,6 @@ FALLBACKS = ("gloo", "error")
 
 #: The default protocol's name, the protocol that it stands for, and the one that it stands for between two ranks.
 AUTO, _DEFAULT, _OF_TWO = "auto", "switchml", "ring"
-
-#: The variables that the options come from; except for the program's own, any other TRIBUTARY_* variable is a mistake.
-VARIABLES = {
-    "TRIBUTARY_SWITCH": "switch",
-    "TRIBUTARY_LISTEN": "listen",
-    "TRIBUTARY_FALLBACK": "fallback",
-    "TRIBUTARY_TIMEOUT": "timeout",
-    "TRIBUTARY_PROTOCOL": "protocol",
-    "TRIBUTARY_OPTIONS": "options",
-}
-_PROGRAMS_OWN = {"TRIBUTARY_LOG", "TRIBUTARY_TOKEN"}
 
 
 @dataclass(frozen=True)
@@ -95,11 +85,7 @@ class Options:
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Options:
         """The options as the ``TRIBUTARY_*`` variables have them; an empty variable counts as none."""
-        given = {name: value for name, value in environment.items() if name.startswith("TRIBUTARY_") and value}
-        unknown = sorted(given.keys() - VARIABLES.keys() - _PROGRAMS_OWN)
-        if unknown:
-            raise ValueError(f"there is no variable {unknown[0]}; there are {', '.join(VARIABLES)}")
-        values = {field: given[name] for name, field in VARIABLES.items() if name in given}
+        values = variables.of_groups(environment)
         timeout = values.pop("timeout", None)
         return Options(**values, timeout=None if timeout is None else _seconds(timeout))
 
