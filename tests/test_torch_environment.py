@@ -13,7 +13,7 @@ from tributary.torch import Options, variables
 
 ROOT = Path(__file__).parent.parent
 
-#: As `env` shows them in a pod of a namespace with a Service of port 17777, one named `http`, for the prefix of its name.
+#: As `env` shows them in a pod of a namespace with a Service, behind the Service's name.
 SERVICE = {
     "SERVICE_HOST": "10.96.0.7",
     "SERVICE_PORT": "17777",

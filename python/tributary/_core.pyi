@@ -25,6 +25,7 @@ class Group:
         slots: int | None = None,
         trees: int | None = None,
         operators: list[Operator] = ...,
+        check: Callable[[], object] | None = None,
     ) -> Group: ...
     def all_reduce(
         self,

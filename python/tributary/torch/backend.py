@@ -49,10 +49,11 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         global_ranks: Sequence[int] = (),
         reconfigurable: bool = False,
         on_end: Callable[[bool], object] = lambda orderly: None,
+        on_split: Callable[[TributaryBackend, dist.Store, Sequence[int], Any], TributaryBackend | None] | None = None,
     ) -> None:
         """Meet the other ranks; a `reconfigurable` group meets none before its members are named."""
         super().__init__(rank, size, name)
-        self._on_end = on_end
+        self._on_end, self._on_split = on_end, on_split
         self._given = options or Options.from_environment()
         self._options = Backend.Options(NAME, timeout=timeout)
         self._options.global_ranks_in_group = list(global_ranks)
@@ -82,7 +83,6 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
 
     # Each must be answered here: c10d asks the class, and its own answer would ask the class again, without end.
     supports_coalescing = False
-    supports_splitting = False
     supports_shrinking = False
     supports_abort_hooks = True
     supports_window = False
@@ -107,6 +107,16 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             lane.host.set_timeout(timeout)
 
     _set_default_timeout = set_timeout
+
+    @property
+    def supports_splitting(self) -> bool:
+        """Whether :meth:`split` makes groups of some ranks."""
+        return self._on_split is not None and self._membership is None
+
+    def split(self, store: dist.Store, ranks: Sequence[int], opts: Any) -> TributaryBackend | None:
+        """Make a group of these ranks of this group, in this order; None for a rank that is not among them."""
+        assert self._on_split is not None, "PyTorch asks supports_splitting first"
+        return self._on_split(self, store, ranks, opts)
 
     @property
     def supports_reconfigure(self) -> bool:

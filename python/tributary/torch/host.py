@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -15,11 +16,13 @@ from tributary.torch.transit import Finish
 class HostPath:
     """A Gloo group of the same ranks."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, options: Backend.Options, patience: timedelta) -> None:
-        """Connect with all ranks; `patience` bounds only that."""
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, options: Backend.Options, patience: timedelta, address: str
+    ) -> None:
+        """Listen at this address; two ranks connect, within `patience`, once they have something for each other."""
         self._size = size
         self._is_aborted = False
-        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=patience)
+        self._gloo = dist.ProcessGroupGloo(store, rank, size, _options(patience, address))
         self._gloo.set_timeout(options._timeout)
         self._gloo.options.global_ranks_in_group = options.global_ranks_in_group
         self._gloo.options.group_name = options.group_name
@@ -67,3 +70,13 @@ class HostPath:
             self._gloo.shutdown()
         else:
             self._gloo.abort()
+
+
+def _options(patience: timedelta, address: str) -> Any:
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = patience
+    # The variable is Gloo's own. Without it Gloo would listen at the address of the host's name, which may be loopback.
+    interface = os.environ.get("GLOO_SOCKET_IFNAME")
+    where = {"interface": interface.split(",")[0]} if interface else {"hostname": address}
+    options._devices = [dist.ProcessGroupGloo.create_device(**where, lazy_init=True)]
+    return options

@@ -46,3 +46,9 @@ class Lane:
         """Leave the jobs; operations under way fail. After an earlier failure it does not wait for other ranks."""
         for network in self.networks():
             network.close(orderly=self.health.error == ErrorType.SUCCESS)
+
+    def abort(self) -> None:
+        """Leave at once, together with the host path."""
+        for network in self.networks():
+            network.close(orderly=False)
+        self.host.close(orderly=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -31,7 +31,9 @@ class Network:
         protocol: str,
         options: Mapping[str, str],
         operators: Sequence[Operator] = (),
+        look: Callable[[], None] | None = None,
     ) -> None:
+        """Join; `look` is called while it waits for the other ranks."""
         self.size = size
         self.groups: list[tributary.Group] = []
         try:
@@ -46,6 +48,7 @@ class Network:
                         protocol=protocol,
                         options=options,
                         operators=operators,
+                        check=look,
                     )
                 )
         except BaseException:

@@ -26,7 +26,7 @@ class Options:
     #: "HOST:PORT" of a running switch, or of several with commas between, over which tensors are spread; rank 0 runs
     #: one in its own process if None.
     switch: str | None = None
-    #: "ADDR" or "ADDR:PORT" where rank 0's own switch listens; the address that MASTER_ADDR is reached from if None.
+    #: "ADDR" or "ADDR:PORT" where rank 0's own switch listens; the address from which it reaches the store if None.
     listen: str | None = None
     #: "gloo": what the network cannot sum goes over the host path. "error": it is an error.
     fallback: str = "gloo"

@@ -1,4 +1,4 @@
-"""The ``TRIBUTARY_*`` variables: those of a group, those of the program and its tests, and those that Kubernetes makes."""
+"""The ``TRIBUTARY_*`` variables: those of a group, of the program and its tests, and those that Kubernetes makes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ OF_OTHERS = {
     "TRIBUTARY_TOKEN",
 }
 
-#: What Kubernetes puts into every pod for a Service, here `tributary` or `tributary-NAME`: the form of Docker's links.
-_SERVICE = re.compile(r"TRIBUTARY(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
+#: What Kubernetes puts into every pod for a Service `tributary` or `tributary-NAME`: the form of Docker's links.
+_SERVICE = re.compile(
+    r"TRIBUTARY(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+)
 _SERVICE_PORT = re.compile(r"TRIBUTARY(_[A-Z0-9_]+)?_PORT")
 _URL = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 

@@ -104,7 +104,9 @@ pub fn advice(offence: &str) -> &'static str {
              prints them with `cargo test -p tributary-tidy circles_inside -- --nocapture`"
         }
         "orphan" => "nothing compiles this file: declare it (`mod NAME;`), in tests in their main.rs, or delete it",
-        "sdist" => "a built crate embeds this file, and the source distribution lacks it: list it in pyproject.toml, `include`",
+        "sdist" => {
+            "a built crate embeds this file, and the source distribution lacks it: list it in pyproject.toml, `include`"
+        }
         "merge" => "a merge left both sides: choose",
         "page" => "prose of pages has lines of at most 120 characters: scripts/wrap-pages wraps it",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",
