@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
-from tributary.torch import Options, variables
+from tributary.torch import Options, job_name, variables
 
 ROOT = Path(__file__).parent.parent
 
@@ -59,5 +62,45 @@ def test_every_variable_that_a_page_names_is_known_and_every_known_one_is_on_a_p
 
 
 @pytest.mark.parametrize("name", sorted(variables.OF_OTHERS))
-def test_variables_of_the_program_are_no_options(name: str) -> None:
+def test_variables_of_the_program_change_no_options(name: str) -> None:
     assert Options.from_environment({name: "1"}) == Options()
+
+
+@pytest.mark.parametrize(
+    ("argv", "program"),
+    [
+        ("/home/alice/train.py", "train"),
+        ("/usr/lib/python3/recipes/__main__.py", "recipes"),
+        ("-c", "python"),
+        ("", "python"),
+    ],
+)
+def test_a_job_without_a_name_is_called_after_its_program_and_user(
+    monkeypatch: pytest.MonkeyPatch, argv: str, program: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [argv])
+    monkeypatch.setattr(getpass, "getuser", lambda: "alice")
+    assert job_name.default_job() == f"{program}-alice"
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    assert job_name.default_job().endswith("-4711")
+
+
+def test_the_jobs_of_a_run_have_its_name_and_differ() -> None:
+    assert Options.from_environment({"TRIBUTARY_JOB": "resnet-50"}).job == "resnet-50"
+    names = [job_name.of_group("resnet-50", nonce, group) for nonce in ("1a", "2b") for group in ("0", "g" * 200)]
+    names += [job_name.extended(names[-1], "-moves"), job_name.extended(names[0], "-moves")]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("resnet-50-") and len(name) <= job_name.MOST_LETTERS for name in names)
+
+
+@pytest.mark.parametrize("name", ["a job", "größer", "j" * 65])
+def test_a_name_that_no_job_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="TRIBUTARY_JOB is at most 64 letters, digits and"):
+        Options(job=name)

@@ -1,4 +1,4 @@
-"""How ranks meet: the address of rank 0's switch, and failures of a join, which all ranks hear at once."""
+"""How ranks meet: the address of rank 0's switch, and failures of a join, which all ranks learn at once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make tes
 
 import torch.distributed as dist
 
-import torch_rank_trouble
-import torch_rank_wider
+import torch_rank_joining
 from conftest import Ranks
 from program import ENVIRONMENT
 from tributary.errors import ConnectError
@@ -30,7 +29,7 @@ from tributary.torch.rendezvous import Rendezvous
 from tributary.torch.steps import Steps
 
 #: Longer than any test here waits: a rank that waits for the timeout fails the test by hanging.
-FOR_EVER = timedelta(hours=1)
+ONE_HOUR = timedelta(hours=1)
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
@@ -46,7 +45,7 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(outcome, range(count)))
 
 
-def steps(store: dist.Store, rank: int, size: int, patience: timedelta = FOR_EVER) -> Steps:
+def steps(store: dist.Store, rank: int, size: int, patience: timedelta = ONE_HOUR) -> Steps:
     return Steps(store, "join", rank, size, patience, ("here", "where", "joined"))
 
 
@@ -69,14 +68,14 @@ def test_a_failure_at_any_step_ends_the_waits_of_all_others_with_its_sentence() 
             assert str(outcomes[rank]) == "rank 1 could not join: its cable is cut"
 
 
-def test_a_rank_that_waits_elsewhere_sees_the_failure_when_it_looks() -> None:
+def test_a_rank_that_waits_elsewhere_sees_the_failure_when_it_polls() -> None:
     store = dist.HashStore()
     waiting, failing = steps(store, 0, 2), steps(store, 1, 2)
-    waiting.look()
+    waiting.poll_failure()
     failing.fail(OSError("no route"))
-    time.sleep(0.2)  # It looks now and then only.
+    time.sleep(0.2)  # It asks now and then only.
     with pytest.raises(ConnectError, match="rank 1 could not join: no route"):
-        waiting.look()
+        waiting.poll_failure()
 
 
 def test_ranks_that_do_not_come_are_named() -> None:
@@ -96,7 +95,7 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> threading.local:
 def test_ranks_of_one_host_meet_at_the_address_that_leads_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     store = dist.HashStore()
-    met = together(2, lambda rank: Rendezvous(store, rank, 2, "g", Options(), FOR_EVER))
+    met = together(2, lambda rank: Rendezvous(store, rank, 2, "g", Options(), ONE_HOUR))
     try:
         assert met[0].meeting.switches == met[1].meeting.switches
         assert met[0].meeting.switches[0].startswith("127.0.0.1:")
@@ -105,7 +104,7 @@ def test_ranks_of_one_host_meet_at_the_address_that_leads_to_the_store(monkeypat
         together(2, lambda rank: met[rank].leave(orderly=True))
 
 
-def test_a_loopback_address_is_refused_if_a_rank_is_elsewhere_and_all_ranks_are_told(
+def test_a_loopback_address_is_refused_if_a_rank_is_elsewhere_and_all_ranks_learn_it(
     monkeypatch: pytest.MonkeyPatch, networks: threading.local
 ) -> None:
     # On the way to every host is a loopback address, as on a host without a network.
@@ -115,7 +114,7 @@ def test_a_loopback_address_is_refused_if_a_rank_is_elsewhere_and_all_ranks_are_
 
     def meet(rank: int) -> Rendezvous:
         networks.network = f"network {rank}"
-        return Rendezvous(store, rank, 3, "g", Options(), FOR_EVER)
+        return Rendezvous(store, rank, 3, "g", Options(), ONE_HOUR)
 
     outcomes = together(3, meet)
     assert all(isinstance(outcome, ConnectError) for outcome in outcomes)
@@ -152,18 +151,18 @@ def test_a_rank_whose_options_are_wrong_fails_all_ranks() -> None:
 
         def meet(rank: int, store: dist.Store = store, wrong: int = wrong) -> Rendezvous | None:
             if rank == wrong:
-                rendezvous.refuse(store, rank, 2, ValueError("there is no variable TRIBUTARY_X"))
+                rendezvous.refuse(store, rank, 2, ValueError("TRIBUTARY_X is unknown"))
                 return None
-            return Rendezvous(store, rank, 2, "g", Options(switch="10.0.0.1:1"), FOR_EVER)
+            return Rendezvous(store, rank, 2, "g", Options(switch="10.0.0.1:1"), ONE_HOUR)
 
         other = together(2, meet)[1 - wrong]
-        assert str(other) == f"rank {wrong} could not join: there is no variable TRIBUTARY_X"
+        assert str(other) == f"rank {wrong} could not join: TRIBUTARY_X is unknown"
 
 
 def test_a_rank_that_reaches_no_switch_fails_all_ranks_at_once(ranks: Ranks, tmp_path: Path) -> None:
-    heard = ranks(torch_rank_trouble.one_without_a_switch, 3, str(tmp_path / "meet"))
-    assert "nothing listens" in heard[2]
-    assert heard[0] == heard[1] == f"rank 2 could not join: {heard[2]}"
+    sentences = ranks(torch_rank_joining.one_without_a_switch, 3, str(tmp_path / "meet"))
+    assert "nothing listens" in sentences[2]
+    assert sentences[0] == sentences[1] == f"rank 2 could not join: {sentences[2]}"
 
 
 #: Two hosts whose own names are loopback, as Debian installs them; on each a rank sums and gathers.
@@ -214,10 +213,15 @@ def test_hosts_whose_own_names_are_loopback_train_together(master: str, tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_group_that_is_split_sums_in_its_parts_and_keeps_their_order(ranks: Ranks, tmp_path: Path) -> None:
-    assert ranks(torch_rank_wider.split, 4, str(tmp_path / "meet")) == [[2.0, 1.0], [4.0, 0.0], [2.0, 0.0], [4.0, 1.0]]
+def test_a_group_that_is_split_sums_in_each_subgroup_in_the_given_order(ranks: Ranks, tmp_path: Path) -> None:
+    assert ranks(torch_rank_joining.split, 4, str(tmp_path / "meet")) == [
+        [2.0, 1.0],
+        [4.0, 0.0],
+        [2.0, 0.0],
+        [4.0, 1.0],
+    ]
 
 
 def test_options_of_another_backend_are_refused_with_the_name_of_ours(ranks: Ranks, tmp_path: Path) -> None:
-    for sentence in ranks(torch_rank_wider.options_of_gloo, 2, str(tmp_path / "meet")):
+    for sentence in ranks(torch_rank_joining.options_of_gloo, 2, str(tmp_path / "meet")):
         assert "are tributary.torch.Options, not ProcessGroupGloo._Options" in sentence

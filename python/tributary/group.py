@@ -248,6 +248,10 @@ class Group:
         """The counts of this worker since it joined."""
         return GroupStats(**self._core.stats())
 
+    def finish(self) -> None:
+        """Wait until the collectives under way have ended, each with its result or its error; the handles have both."""
+        self._core.finish()
+
     def close(self) -> None:
         """Leave the job. Collectives that are under way fail. Calling it again has no effect."""
         self._core.close()

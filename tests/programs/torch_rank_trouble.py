@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from datetime import timedelta
-from unittest import mock
 
 import torch
 import torch.distributed as dist
 
 import tributary
 from torch_world import world_size
-from tributary.torch import Options, rendezvous
-from tributary.torch.backend import TributaryBackend
 
 
 def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
@@ -158,21 +154,3 @@ def bereaved(rank: int, size: int, meet: str, switch: str | None) -> tuple[str, 
                 model(torch.randn(8, 32)).square().mean().backward()
     except RuntimeError as error:
         return type(error).__name__, str(error)
-
-
-def one_without_a_switch(rank: int, size: int, meet: str) -> str:
-    """The last rank does not reach the switch: what every rank hears. Nobody waits for the timeout in time."""
-    if rank == size - 1:
-        with mock.patch.object(rendezvous, "_own_switches", return_value=["127.0.0.1:9"]):
-            return _heard_while_joining(rank, size, meet)
-    return _heard_while_joining(rank, size, meet)
-
-
-def _heard_while_joining(rank: int, size: int, meet: str) -> str:
-    # Without init_process_group, after whose failures PyTorch gives the next group of this process another name.
-    os.environ["MASTER_ADDR"] = "127.0.0.1"
-    try:
-        TributaryBackend(dist.FileStore(meet, size), rank, size, timeout=timedelta(hours=1), options=Options())
-    except tributary.ConnectError as error:
-        return str(error)
-    return "nothing went wrong"

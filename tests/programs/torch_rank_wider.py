@@ -244,26 +244,3 @@ def loading(rank: int, size: int, meet: str) -> float:
                 dist.all_reduce(part)
                 total += part
         return total.item()
-
-
-def split(rank: int, size: int, meet: str) -> list[float]:
-    """Rank's sum in its part of a group that is split, and its rank there."""
-    with world_size(rank, size, meet):
-        part = dist.split_group(split_ranks=[[2, 0], [1, 3]])
-        # With the ranks' numbers, and one that tells a rank of the part.
-        tensor = torch.tensor([rank + 0.0])
-        dist.all_reduce(tensor, group=part)
-        gathered = [torch.zeros(1) for _ in range(2)]
-        dist.all_gather(gathered, torch.tensor([rank + 0.0]), group=part)
-        assert [one.item() for one in gathered] == ([2.0, 0.0] if rank in (0, 2) else [1.0, 3.0])
-        return [tensor.item(), float(dist.get_rank(part))]
-
-
-def options_of_gloo(rank: int, size: int, meet: str) -> str:
-    """What a new group says to another backend's options."""
-    with world_size(rank, size, meet):
-        try:
-            dist.new_group(pg_options=dist.ProcessGroupGloo._Options())
-        except TypeError as error:
-            return str(error)
-    return "nothing"

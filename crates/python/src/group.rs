@@ -238,6 +238,20 @@ impl Group {
         Ok(dict)
     }
 
+    /// Waits until all collectives under way have ended, successfully or not.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        loop {
+            let inner = self.lock(py)?;
+            let next =
+                inner.pending.iter().find(|pending| !pending.get().is_done()).map(|pending| pending.clone_ref(py));
+            drop(inner);
+            match next {
+                Some(pending) => pending.get().await_end(py)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
     fn abort(&self, py: Python<'_>) {
         self.end(py, tributary_net::group::Group::abandon);
     }

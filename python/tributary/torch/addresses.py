@@ -31,7 +31,7 @@ def own_network() -> str:
 
 
 def source_towards(host: str) -> str | None:
-    """The address from which this process reaches a host; None if there is no way."""
+    """The address from which this process reaches a host; None if no route leads there."""
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:

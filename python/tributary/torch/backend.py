@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -212,8 +213,8 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         return self._ledger.stats(together(known) if known else None)
 
     def shutdown(self) -> None:
-        """Leave the job and return which bytes were summed where. Calling it again has no effect."""
-        self._end(orderly=True)
+        """Leave the job. What all ranks have started ends before. Calling it again has no effect."""
+        self._end("has destroyed the group", orderly=True)
 
     def abort(self) -> None:
         """End what is under way: it fails on this rank, and times out on the others.
@@ -221,7 +222,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         A group that can be reconfigured can have members again after it; any other is of no use any more.
         """
         if self._membership is None or self._closed:
-            self._end(orderly=False)
+            self._end("has aborted the group", orderly=False)
         elif self._home.is_here():
             self._health.note_abort()
             former = self._release("since it was aborted")
@@ -230,9 +231,11 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
 
     def end(self) -> None:
         """Leave at once and for good, since the process ends."""
-        self._end(orderly=False)
+        # The interpreter keeps an exception that has ended the program.
+        failed = getattr(sys, "last_value", None) is not None
+        self._end("ended with an error" if failed else "has ended its process", orderly=False)
 
-    def _end(self, orderly: bool) -> None:
+    def _end(self, reason: str, orderly: bool) -> None:
         if not self._home.is_here():
             return  # The group is the parent's, and goes on there.
         with self._order:
@@ -241,6 +244,9 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             self._closed = True
             members = self._members
         if members is not None:
+            if orderly:
+                members.finish()
+            members.say_why(reason)
             members.leave()
         self._completer.close()
         if members is not None:

@@ -42,6 +42,12 @@ class Lane:
         ways = dict.fromkeys((self.network, self.moves, self.sparse, *self.custom.values()))
         return [network for network in ways if network is not None]
 
+    def finish(self) -> None:
+        """Wait until the operations under way have ended, unless one has failed: nothing may come of the others."""
+        for network in self.networks():
+            if self.health.error == ErrorType.SUCCESS:
+                network.finish()
+
     def leave(self) -> None:
         """Leave the jobs; operations under way fail. After an earlier failure it does not wait for other ranks."""
         for network in self.networks():

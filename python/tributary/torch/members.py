@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import Backend
 
 import tributary
 from tributary import Operator
-from tributary.errors import MismatchError, SwitchLostError
+from tributary.errors import MismatchError, RankLostError, SwitchLostError
 from tributary.torch import custom, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
@@ -19,6 +19,7 @@ from tributary.torch.lane import Lane
 from tributary.torch.network import Network
 from tributary.torch.options import Options
 from tributary.torch.rendezvous import Meeting, Rendezvous
+from tributary.torch.transit import Hint
 
 
 class Members:
@@ -49,11 +50,12 @@ class Members:
         self.chosen = given.of_group(size)
         self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
         #: Sentences to add to errors.
-        self._hints: dict[type[Exception], str] = {
+        self._hints: dict[type[Exception], Hint] = {
             MismatchError: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
         }
         if self._rendezvous.meeting.embedded:
             self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
+        self._hints[RankLostError] = self._rendezvous.reasons
         self._joining = threading.Lock()
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}
@@ -104,14 +106,14 @@ class Members:
         """Join another job of the group."""
         return self._rendezvous.join(
             suffix,
-            lambda meeting, look: self._connect(meeting, look, options, protocol, operators),
+            lambda meeting, poll: self._connect(meeting, poll, options, protocol, operators),
             lambda network: network.close(orderly=False),
         )
 
     def _meet(self, suffix: str, store: dist.Store, title: str) -> Lane:
-        def connect(meeting: Meeting, look: Callable[[], None]) -> Lane:
+        def connect(meeting: Meeting, poll: Callable[[], None]) -> Lane:
             # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
-            network = self._connect(meeting, look, self.chosen.protocol_options) if self.size > 1 else None
+            network = self._connect(meeting, poll, self.chosen.protocol_options) if self.size > 1 else None
             try:
                 host = HostPath(store, self.rank, self.size, self._common, self._patience, meeting.address)
             except BaseException:
@@ -125,14 +127,14 @@ class Members:
     def _connect(
         self,
         meeting: Meeting,
-        look: Callable[[], None],
+        poll: Callable[[], None],
         options: Mapping[str, str],
         protocol: str | None = None,
         operators: Sequence[Operator] = (),
     ) -> Network:
         seconds = self._patience.total_seconds()
         return Network(
-            meeting, self.rank, self.size, seconds, protocol or self.chosen.protocol, options, operators, look
+            meeting, self.rank, self.size, seconds, protocol or self.chosen.protocol, options, operators, poll
         )
 
     def all_lanes(self) -> list[Lane]:
@@ -143,6 +145,15 @@ class Members:
         """The counts of the lanes' workers."""
         counted = [network.stats() for lane in self.all_lanes() for network in lane.networks()]
         return [stats for stats in counted if stats is not None]
+
+    def finish(self) -> None:
+        """Wait until the operations under way have ended: all ranks may have started them."""
+        for lane in self.all_lanes():
+            lane.finish()
+
+    def say_why(self, reason: str) -> None:
+        """Say to the other ranks why this one leaves: "rank 1 " and the reason."""
+        self._rendezvous.say_why(reason)
 
     def leave(self) -> None:
         """Leave the jobs; operations under way fail."""
@@ -156,4 +167,4 @@ class Members:
 
     def release_switch(self, orderly: bool) -> None:
         """Leave the switch of the rendezvous."""
-        self._rendezvous.leave(orderly)
+        self._rendezvous.leave(orderly, self._health.lost)

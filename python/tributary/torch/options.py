@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from tributary import _core
-from tributary.torch import variables
+from tributary.torch import job_name, variables
 
 #: PyTorch's timeout for a group whose script gives none.
 TORCH_DEFAULT = timedelta(minutes=30)
@@ -39,6 +39,8 @@ class Options:
     protocol: str = AUTO
     #: Options of the protocol: "name=value", several with commas between.
     options: str = ""
+    #: What people call the job, in status, logs and metrics; rank 0's counts. The program and its user if None.
+    job: str | None = None
 
     def __post_init__(self) -> None:
         """Check the options that can be checked before any rank is asked."""
@@ -54,6 +56,10 @@ class Options:
             _core.check_options(protocol, self.protocol_options)
         except ValueError as error:
             raise ValueError(f"TRIBUTARY_OPTIONS: {error}") from None
+        if self.job is not None and (self.job != job_name.safe(self.job) or len(self.job) > job_name.MOST_CHOSEN):
+            raise ValueError(
+                f"TRIBUTARY_JOB is at most {job_name.MOST_CHOSEN} letters, digits and _.:@+=-, not '{self.job}'"
+            )
         switches = self.switches
         if self.switch is not None and not all(switches):
             raise ValueError(f"TRIBUTARY_SWITCH is HOST:PORT[,HOST:PORT...], not '{self.switch}'")

@@ -84,8 +84,8 @@ def _split(parent: TributaryBackend, store: dist.Store, ranks: Sequence[int], op
     # PyTorch asks once for each kind of device.
     if (made := groups.get(opts.group_name)) is not None:
         return made
-    above = parent.options.global_ranks_in_group or range(parent.size())
-    name, rank, globally = opts.group_name, list(ranks).index(parent.rank()), [above[rank] for rank in ranks]
+    of_parent = parent.options.global_ranks_in_group or range(parent.size())
+    name, rank, globally = opts.group_name, list(ranks).index(parent.rank()), [of_parent[rank] for rank in ranks]
     return _group(store, rank, len(ranks), name, opts._timeout, globally, parent._given)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
@@ -15,17 +14,14 @@ from typing import TypeVar
 import torch.distributed as dist
 
 from tributary import _core
-from tributary.errors import ConnectError
-from tributary.torch import addresses
+from tributary.errors import ConnectError, RankLostError
+from tributary.torch import addresses, job_name
 from tributary.torch.embedded import EmbeddedSwitch
 from tributary.torch.options import Options
 from tributary.torch.steps import Steps
 
 #: How long rank 0 keeps its switch for ranks that have not left yet: they may have died.
 GRACE_S = 5.0
-
-#: The most letters of a job's name.
-MOST_LETTERS = 128
 
 _KEY = "tributary"
 #: The steps in which ranks meet.
@@ -51,8 +47,7 @@ class Meeting:
 
     def named(self, suffix: str) -> Meeting:
         """The meeting for another job of the group."""
-        safe = _safe(suffix)
-        return replace(self, job=f"{self.job[: MOST_LETTERS - len(safe)]}{safe}")
+        return replace(self, job=job_name.extended(self.job, suffix))
 
 
 class Rendezvous:
@@ -64,7 +59,7 @@ class Rendezvous:
         self._store, self._rank, self._size, self._patience = store, rank, size, patience
         self._switch: EmbeddedSwitch | None = None
         self._network = addresses.own_network()
-        invitation = self._invite(name) if rank == 0 else self._await_invitation()
+        invitation = self._invite(name, options) if rank == 0 else self._await_invitation()
         self._nonce = invitation["nonce"]
         steps = self._steps("meet", *MEETING)
         try:
@@ -77,8 +72,8 @@ class Rendezvous:
     def _steps(self, name: str, *waits: str) -> Steps:
         return Steps(self._store, _steps_of(self._nonce, name), self._rank, self._size, self._patience, waits)
 
-    def _invite(self, name: str) -> dict[str, str]:
-        invitation = _invitation(name, self._network)
+    def _invite(self, name: str, options: Options) -> dict[str, str]:
+        invitation = _invitation(options.job or job_name.default_job(), name, self._network)
         self._store.set(_KEY, json.dumps(invitation))
         return invitation
 
@@ -126,7 +121,7 @@ class Rendezvous:
         """
         steps = self._steps(f"join{suffix}", "joined")
         with steps.in_common():
-            joined = connect(self.meeting.named(suffix), steps.look)
+            joined = connect(self.meeting.named(suffix), steps.poll_failure)
             try:
                 steps.gather("joined")
             except BaseException:
@@ -141,11 +136,29 @@ class Rendezvous:
             with contextlib.suppress(RuntimeError, NotImplementedError):
                 self._store.delete_key(_KEY)
 
-    def leave(self, orderly: bool) -> None:
-        """Announce that this rank no longer needs the switch; rank 0 waits for all ranks before it stops its own."""
+    def _said_by(self, rank: int, what: str) -> str:
+        return _steps_of(self._nonce, f"{what}/{rank}")
+
+    def say_why(self, reason: str) -> None:
+        """Say to the other ranks why this one leaves the group: "rank 1 " and the reason."""
+        with contextlib.suppress(RuntimeError, OSError):  # The Store may be gone, with the process that served it.
+            self._store.set(self._said_by(self._rank, "why"), reason)
+
+    def reasons(self, error: RankLostError) -> str:
+        """Why the ranks have left that an operation lacks, as far as they have said so."""
+        said = []
+        with contextlib.suppress(RuntimeError, OSError):
+            for rank in error.missing:
+                if self._store.check([why := self._said_by(rank, "why")]):
+                    said.append(f"rank {rank} {self._store.get(why).decode()}")
+        return ", ".join(said)
+
+    def leave(self, orderly: bool, lost: Collection[int] = ()) -> None:
+        """Say that this rank needs the switch no longer; rank 0 waits for all but the lost ones, and stops its own."""
         try:
-            if orderly:
-                self._wait_for_others()
+            self._store.set(self._said_by(self._rank, "left"), "1")
+            if orderly and self._switch is not None:
+                self._wait_for_others(lost)
         except (RuntimeError, OSError):
             pass  # The Store may be gone by now, with the process that served it.
         finally:
@@ -153,13 +166,11 @@ class Rendezvous:
             if switch is not None:
                 switch.release()
 
-    def _wait_for_others(self) -> None:
-        key = f"{_KEY}/{self._nonce}/left"
-        left = self._store.add(key, 1)
+    def _wait_for_others(self, lost: Collection[int]) -> None:
+        others = [self._said_by(rank, "left") for rank in range(1, self._size) if rank not in lost]
         deadline = time.monotonic() + GRACE_S
-        while self._switch is not None and left < self._size and time.monotonic() < deadline:
+        while others and not self._store.check(others) and time.monotonic() < deadline:
             time.sleep(0.005)
-            left = self._store.add(key, 0)
 
 
 def refuse(store: dist.Store, rank: int, size: int, error: Exception) -> None:
@@ -167,7 +178,7 @@ def refuse(store: dist.Store, rank: int, size: int, error: Exception) -> None:
     patience = timedelta(seconds=GRACE_S)
     with contextlib.suppress(RuntimeError):  # Rank 0 has not come yet, and waits for this rank then.
         if rank == 0:
-            invitation = _invitation("", addresses.own_network())
+            invitation = _invitation("refused", "", addresses.own_network())
             store.set(_KEY, json.dumps(invitation))
         else:
             store.wait([_KEY], patience)
@@ -175,9 +186,9 @@ def refuse(store: dist.Store, rank: int, size: int, error: Exception) -> None:
         Steps(store, _steps_of(invitation["nonce"], "meet"), rank, size, patience, MEETING).fail(error)
 
 
-def _invitation(name: str, network: str) -> dict[str, str]:
+def _invitation(job: str, group: str, network: str) -> dict[str, str]:
     nonce = secrets.token_hex(6)
-    return {"nonce": nonce, "job": f"torch-{nonce}-{_safe(name)}"[:MOST_LETTERS], "network": network}
+    return {"nonce": nonce, "job": job_name.of_group(job, nonce, group), "network": network}
 
 
 def _steps_of(nonce: str, what: str) -> str:
@@ -195,8 +206,3 @@ def _own_switches(options: Options, switches: list[str], embedded: bool) -> list
             f"under {options.protocol} each names its own host's, of the same fabrics in the same order"
         )
     return own
-
-
-def _safe(name: str) -> str:
-    """The name in letters that a job's name may have."""
-    return re.sub(r"[^A-Za-z0-9_.:@+=-]", "_", name)

@@ -12,8 +12,8 @@ import torch.distributed as dist
 
 from tributary.errors import ConnectError
 
-#: How often a rank that waits elsewhere looks into the store for failures of others.
-_LOOK_S = 0.1
+#: How often a rank that waits elsewhere asks the store for failures of others.
+_POLL_S = 0.1
 
 _FAILURE = "failure"
 
@@ -23,7 +23,7 @@ class OtherRankError(ConnectError):
 
 
 class Steps:
-    """This rank's part in a join. All ranks take its steps in the same order."""
+    """One rank's way through a join. All ranks take its steps in the same order."""
 
     def __init__(
         self, store: dist.Store, name: str, rank: int, size: int, patience: timedelta, waits: tuple[str, ...]
@@ -31,7 +31,7 @@ class Steps:
         """Take no step yet; `waits` are all steps at which a rank may wait."""
         self._store, self._name = store, name
         self._rank, self._size, self._patience, self._waits = rank, size, patience, waits
-        self._next_look = 0.0
+        self._next_poll = 0.0
 
     def _key(self, what: str) -> str:
         return f"{self._name}/{what}"
@@ -70,10 +70,10 @@ class Steps:
             raise ConnectError(f"timed out after {self._patience.total_seconds():g} s: {missing()}") from error
         self._raise_failure()
 
-    def look(self) -> None:
+    def poll_failure(self) -> None:
         """Raise the failure of another rank, if there is one: for a rank that waits for something else meanwhile."""
-        if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + _LOOK_S
+        if time.monotonic() >= self._next_poll:
+            self._next_poll = time.monotonic() + _POLL_S
             self._raise_failure()
 
     def _raise_failure(self) -> None:

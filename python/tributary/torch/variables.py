@@ -15,6 +15,7 @@ OF_GROUPS = {
     "TRIBUTARY_TIMEOUT": "timeout",
     "TRIBUTARY_PROTOCOL": "protocol",
     "TRIBUTARY_OPTIONS": "options",
+    "TRIBUTARY_JOB": "job",
 }
 
 #: Those that others read: the program, its service, and the tests of this repository. A page names each of them.
@@ -37,7 +38,7 @@ _URL = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 
 
 def is_of_service(name: str, value: str) -> bool:
-    """Whether Kubernetes makes such a variable for a Service, which is no setting of a person."""
+    """Whether Kubernetes makes such a variable for a Service, which nobody has set."""
     is_port = _SERVICE_PORT.fullmatch(name) and _URL.fullmatch(value)
     return bool(is_port or _SERVICE.fullmatch(name))
 

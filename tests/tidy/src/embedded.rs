@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::{Offences, Source};
 
 const MACROS: [&str; 3] = ["include_str!(", "include_bytes!(", "include!("];
-/// Tests at the end of a file are not part of a build.
+/// Tests at the end of a file are not built.
 const TESTS: &str = "#[cfg(test)]\nmod tests {";
 
 /// Notes every source file that embeds a file which the source distribution lacks.
@@ -52,8 +52,8 @@ fn embedded(source: &Source, package: &str) -> Vec<String> {
             let from_package = known.contains("CARGO_MANIFEST_DIR");
             let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder);
             let base = if from_package { package } else { folder };
-            let parts = literals(known).filter(|part| *part != "CARGO_MANIFEST_DIR");
-            normal(&format!("{base}/{}{parameter}", parts.collect::<String>()))
+            let names = literals(known).filter(|name| *name != "CARGO_MANIFEST_DIR");
+            normal(&format!("{base}/{}{parameter}", names.collect::<String>()))
         })
         .collect()
 }
@@ -65,18 +65,18 @@ fn literals(text: &str) -> impl Iterator<Item = &str> {
 
 /// The path without `..`, `.` and doubled slashes.
 fn normal(path: &str) -> String {
-    let mut parts = Vec::new();
-    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        if part == ".." {
-            parts.pop();
+    let mut names = Vec::new();
+    for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
+        if name == ".." {
+            names.pop();
         } else {
-            parts.push(part);
+            names.push(name);
         }
     }
-    parts.join("/")
+    names.join("/")
 }
 
-/// Whether a path matches a pattern that may have one `*`, for a part of a name.
+/// Whether a path matches a pattern that may have one `*`, for some letters of a name.
 fn matches(pattern: &str, path: &str) -> bool {
     let Some((before, behind)) = pattern.split_once('*') else { return pattern == path };
     let rest = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
