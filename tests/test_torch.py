@@ -41,6 +41,11 @@ def test_reductions_are_right_and_take_the_way_that_knows_them(
     assert digests[0] == digests[1] == digests[2]
 
 
+@pytest.mark.parametrize("options", ["", "numbers=fixed"])
+def test_flags_have_the_reductions_that_pytorch_defines(ranks: Ranks, meet: str, options: str) -> None:
+    ranks(torch_rank.flags, 3, meet, options)
+
+
 def test_two_ranks_that_name_no_protocol_get_the_default_ones_bits(ranks: Ranks, meet: str) -> None:
     own, switchs = (ranks(torch_rank.roundings, 2, meet + name, name) for name in ("auto", "switchml"))
     assert own[0] == own[1] == switchs[0] == switchs[1]
