@@ -15,10 +15,10 @@ import program
 import torch_rank
 import torch_rank_training
 import torch_rank_trouble
-import torch_world
 from conftest import Ranks
 from program import Daemon
 from torch_program import kill_in_the_middle
+from torch_world import data
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
@@ -235,7 +235,7 @@ def test_the_last_line_adds_up_all_groups(ranks: Ranks, meet: str) -> None:
 @pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float32", "int64", "complex64"])
 def test_a_broadcast_of_any_layout_makes_the_others_tensors_the_roots(name: str, shape: tuple[int, ...]) -> None:
     dtype = getattr(torch, name)
-    root, other = torch_world.data(0, dtype, *shape), torch_world.data(1, dtype, *shape)
+    root, other = data(0, dtype, *shape), data(1, dtype, *shape)
     sent = source_of(root)
     received, finish = landing(other)
     received.copy_(sent)

@@ -1,4 +1,4 @@
-"""Ranks that bring other sizes than each other hear so at once, on every rank, whichever way the operation takes."""
+"""Ranks that bring other sizes than each other learn so at once, on every rank, whichever way the operation takes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def meet(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_rank_hears_at_once_that_one_brings_another_size(ranks: Ranks, meet: str, name: str) -> None:
+def test_every_rank_learns_at_once_that_one_brings_another_size(ranks: Ranks, meet: str, name: str) -> None:
     for rank, (kind, sentence) in enumerate(ranks(torch_rank_disagree.odd, 3, meet, name)):
         assert " 2 of group 0" in sentence, (kind, sentence)
         if rank == ODD and name in OWN:

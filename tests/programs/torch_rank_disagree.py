@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from torch_world import world
+from torch_world import world_size
 
 #: The rank that brings something else.
 ODD = 1
@@ -40,7 +40,7 @@ def _gathered_single(odd: bool, size: int, elements: int, others: int) -> None:
     dist.all_gather_single(torch.ones(size * own), torch.ones(own))
 
 
-#: Operations of which one rank brings another size: called with whether this rank is that one, and the world's size.
+#: Operations of which one rank brings another size: called with whether this rank is that one, and how many there are.
 OPERATIONS: dict[str, Callable[[bool, int], None]] = {
     "all_gather": lambda odd, size: dist.all_gather(_ones(*[5] * size), torch.ones(5 + odd)),
     "all_gather of another type": lambda odd, size: dist.all_gather(
@@ -75,9 +75,9 @@ OPERATIONS: dict[str, Callable[[bool, int], None]] = {
 
 
 def odd(rank: int, size: int, meet: str, name: str) -> tuple[str, str]:
-    """One rank brings another size; what this one hears."""
+    """One rank brings another size; what this one is answered."""
     # Nobody waits for this timeout in a test that passes.
-    with world(rank, size, meet, timeout=500.0):
+    with world_size(rank, size, meet, timeout=500.0):
         dist.barrier()
         try:
             OPERATIONS[name](rank == ODD, size)
@@ -88,14 +88,14 @@ def odd(rank: int, size: int, meet: str, name: str) -> tuple[str, str]:
 
 def alike(rank: int, size: int, meet: str, name: str) -> str:
     """All ranks make the same mistake, and go on."""
-    with world(rank, size, meet, timeout=500.0):
-        told = ""
+    with world_size(rank, size, meet, timeout=500.0):
+        sentence = ""
         for _ in range(3):
             try:
                 OPERATIONS[name](True, size)
             except RuntimeError as error:
-                told = str(error)
+                sentence = str(error)
             total = torch.ones(5)
             dist.all_reduce(total)
             assert total.tolist() == [size] * 5
-        return told
+        return sentence

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torch_world import world
+from torch_world import world_size
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -163,8 +163,8 @@ def all_to_all_single(t: Trial) -> None:
     splits = [t.rank + i for i in range(t.size)]
     source, out = t.mine(0, rows(t.rank)), t.empty(rows(t.rank))
     dist.all_to_all_single(out.view, source.view, splits, splits)
-    parts = [t.shaped(i, 0, rows(i)).split([i + j for j in range(t.size)])[t.rank] for i in range(t.size)]
-    out.check(torch.cat(parts), "all_to_all_single")
+    slices = [t.shaped(i, 0, rows(i)).split([i + j for j in range(t.size)])[t.rank] for i in range(t.size)]
+    out.check(torch.cat(slices), "all_to_all_single")
 
 
 def all_to_all_single_even(t: Trial) -> None:
@@ -172,8 +172,8 @@ def all_to_all_single_even(t: Trial) -> None:
     shape = (t.size * t.shape[0], *t.shape[1:])
     source, out = t.mine(0, shape), t.empty(shape)
     dist.all_to_all_single(out.view, source.view)
-    parts = [t.shaped(i, 0, shape).split(t.shape[0])[t.rank] for i in range(t.size)]
-    out.check(torch.cat(parts), "all_to_all_single")
+    slices = [t.shaped(i, 0, shape).split(t.shape[0])[t.rank] for i in range(t.size)]
+    out.check(torch.cat(slices), "all_to_all_single")
 
 
 def send_and_receive(t: Trial) -> None:
@@ -273,7 +273,7 @@ def _shape(draw: random.Random) -> tuple[int, ...]:
 def moved(rank: int, size: int, meet: str, seed: int) -> None:
     """Each operation that moves data, of each type, in layouts and shapes that are drawn."""
     draw = random.Random(seed)
-    with world(rank, size, meet):
+    with world_size(rank, size, meet):
         for operation in MOVES:
             for dtype in MOVED:
                 shape = _shape(draw)
@@ -285,7 +285,7 @@ def moved(rank: int, size: int, meet: str, seed: int) -> None:
 def reduced(rank: int, size: int, meet: str, seed: int, **options: Any) -> None:
     """Each reduction of each type that has it."""
     draw = random.Random(seed)
-    with world(rank, size, meet, **options):
+    with world_size(rank, size, meet, **options):
         for operation in REDUCTIONS:
             for dtype in [*FLOATS, *INTEGERS, torch.bool]:
                 for op in ("SUM", "MAX", "MIN", "PRODUCT"):

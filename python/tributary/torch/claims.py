@@ -57,10 +57,10 @@ def shards(name: str, outputs: Tensors, inputs: Tensors, size: int, of_outputs: 
     one, whole = ("input", "output") if of_outputs else ("output", "input")
     _same_count(name, outputs, inputs)
     for output, source in zip(outputs, inputs, strict=True):
-        part, all_parts = (source, output) if of_outputs else (output, source)
-        if all_parts.numel() != size * part.numel() or all_parts.dtype != part.dtype:
+        shard, everything = (source, output) if of_outputs else (output, source)
+        if everything.numel() != size * shard.numel() or everything.dtype != shard.dtype:
             raise MismatchError(
-                f"the {whole} has {size_of(all_parts)}, which is not {size} times the {one}'s {size_of(part)}"
+                f"the {whole} has {size_of(everything)}, which is not {size} times the {one}'s {size_of(shard)}"
             )
     return Claim(f"{name} of {sizes_of(inputs)}")
 

@@ -37,7 +37,7 @@ class Gathers(Paths):
         uses_network = not self._is_alone(name) and self._rooted_is_unicast(name)
         # Small gathers meet the others' large ones in the network.
         beside = partial(self._moving, name) if uses_network else lambda: None
-        with self._refusals_told(name, opts, beside):
+        with self._announced(name, opts, beside):
             refuse_unfit(name, [*outputs, *inputs])
             refuse_shared(name, outputs)
             claim = claims.shards(name, outputs, inputs, self.size(), of_outputs=True)

@@ -99,7 +99,7 @@ class HostOnly(Paths):
     ) -> Claim:
         """What the ranks must agree on; refuses tensors that do not fit together."""
         results = list(written)
-        with self._refusals_told(name, opts):
+        with self._announced(name, opts):
             refuse_unfit(name, [*results, *read])
             refuse_shared(name, results)
             return of_ranks(self.size())

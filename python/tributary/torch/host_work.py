@@ -123,7 +123,7 @@ class HostWork(GroupWork):
             self._conclude(error)
 
     def finish_quietly(self) -> None:
-        """Wait until Gloo's part has begun; Gloo reports its end."""
+        """Wait until Gloo's work has begun; Gloo reports its end."""
         with contextlib.suppress(Exception):
             self._order.start(self, NO_TIMEOUT)
 

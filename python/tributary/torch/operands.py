@@ -61,7 +61,7 @@ def exchange(outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any)
     received = torch.empty(sum(sizes), dtype=torch.uint8)
 
     def distribute() -> None:
-        for output, part in zip(outputs, received.split(sizes), strict=True):
-            output.copy_(part)
+        for output, shard in zip(outputs, received.split(sizes), strict=True):
+            output.copy_(shard)
 
     return [received, torch.cat(inputs), sizes, [source.numel() for source in inputs], opts], distribute

@@ -258,9 +258,7 @@ class Paths(Backend):
         return agreement
 
     @contextmanager
-    def _refusals_told(
-        self, name: str, opts: Any, network: Callable[[], Network | None] = lambda: None
-    ) -> Iterator[None]:
+    def _announced(self, name: str, opts: Any, network: Callable[[], Network | None] = lambda: None) -> Iterator[None]:
         """Tell the other ranks if this rank refuses an operation before it has begun: they would wait for it."""
         try:
             yield

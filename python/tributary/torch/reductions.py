@@ -73,7 +73,7 @@ class Reductions(Paths):
     def _reduce_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
         if sparse.are_sparse(tensors) and sparse.options_of(self._present(name).chosen) is not None:
             return self._reduce_sparse(name, method, tensors, opts)
-        with self._refusals_told(name, opts):
+        with self._announced(name, opts):
             op, reason = self._operator(name, tensors, tensors, opts)
         if reason:
             claim = claims.reduction(name, op_name(op), tensors)
@@ -127,7 +127,7 @@ class Reductions(Paths):
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce over all ranks, into the root's tensor; the other ranks' tensors stay unchanged."""
         is_root = self.rank() == opts.rootRank
-        with self._refusals_told("reduce", opts):
+        with self._announced("reduce", opts):
             op, reason = self._operator("reduce", tensors if is_root else [], tensors, opts)
         reason = reason or self._why_not_words("reduce")
         if reason:
@@ -147,7 +147,7 @@ class Reductions(Paths):
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
         """Reduce over all ranks; each keeps the tensor whose index in the list is its rank: a reduce for each."""
         name, everything = "reduce_scatter", [*outputs, *(tensor for shards in inputs for tensor in shards)]
-        with self._refusals_told(name, opts):
+        with self._announced(name, opts):
             op, reason = self._operator(name, outputs, everything, opts)
             claim = claims.reductions_of_lists(op_name(op), outputs, inputs, self.rank(), self.size())
         if reason:
@@ -177,7 +177,7 @@ class Reductions(Paths):
         return self._scatter_sums("reduce_scatter_single_coalesced", outputs, inputs, opts, [outputs, inputs, opts])
 
     def _scatter_sums(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:
-        with self._refusals_told(name, opts):
+        with self._announced(name, opts):
             op, reason = self._operator(name, outputs, [*outputs, *inputs], opts)
             claim = claims.shards(f"{name}: {op_name(op)}", outputs, inputs, self.size(), of_outputs=False)
         if reason:
@@ -194,7 +194,7 @@ class Reductions(Paths):
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """Bring the root's tensor to every rank, whatever its type."""
         is_root = self.rank() == opts.rootRank
-        with self._refusals_told("broadcast", opts):
+        with self._announced("broadcast", opts):
             refuse_unfit("broadcast", tensors)
             refuse_shared("broadcast", [] if is_root else tensors)
         reason = self._why_not_words("broadcast")
