@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import time
 import zlib
-from collections.abc import Mapping
 from datetime import timedelta
 
 import torch
@@ -18,7 +17,7 @@ import torch
 from tributary.errors import MismatchError, TributaryError
 from tributary.torch.claims import Claim
 from tributary.torch.network import Network
-from tributary.torch.transit import StillRunningError, Transit
+from tributary.torch.transit import Hints, StillRunningError, Transit
 
 #: The word of a rank that has refused its own operation. Checksums are not negative.
 REFUSED = -1
@@ -48,7 +47,7 @@ class Agreement:
         beside: Network | None,
         title: str,
         timeout: float,
-        hints: Mapping[type[Exception], str],
+        hints: Hints,
     ) -> None:
         """Start the sums: in the network of the sums, and `beside` it if the others may bring the operation there."""
 

@@ -10,6 +10,7 @@ from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.network import Network
 from tributary.torch.transit import Hints
+from tributary.torch.work import NO_TIMEOUT
 
 
 @dataclass
@@ -47,6 +48,9 @@ class Lane:
         for network in self.networks():
             if self.health.error == ErrorType.SUCCESS:
                 network.finish()
+        if self.health.error == ErrorType.SUCCESS:
+            # The ranks have agreed on these, as far as they ever will.
+            self.host.order.start(None, NO_TIMEOUT)
 
     def leave(self) -> None:
         """Leave the jobs; operations under way fail. After an earlier failure it does not wait for other ranks."""
