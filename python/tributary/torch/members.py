@@ -55,7 +55,7 @@ class Members:
         }
         if self._rendezvous.meeting.embedded:
             self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
-        self._hints[RankLostError] = self._rendezvous.reasons
+        self._hints[RankLostError] = self._rendezvous.with_reasons
         self._joining = threading.Lock()
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}

@@ -144,14 +144,18 @@ class Rendezvous:
         with contextlib.suppress(RuntimeError, OSError):  # The Store may be gone, with the process that served it.
             self._store.set(self._said_by(self._rank, "why"), reason)
 
-    def reasons(self, error: RankLostError) -> str:
-        """Why the ranks have left that an operation lacks, as far as they have said so."""
-        said = []
+    def with_reasons(self, error: RankLostError, sentence: str) -> str:
+        """The sentence of an error, with the reasons that the ranks which have left have given."""
+        reasons = {}
         with contextlib.suppress(RuntimeError, OSError):
             for rank in error.missing:
                 if self._store.check([why := self._said_by(rank, "why")]):
-                    said.append(f"rank {rank} {self._store.get(why).decode()}")
-        return ", ".join(said)
+                    reasons[rank] = self._store.get(why).decode()
+        if len(reasons) == 1:
+            [(rank, reason)] = reasons.items()
+            return sentence.replace(f"rank {rank} has left the job", f"rank {rank} {reason}")
+        said = ", ".join(f"rank {rank} {reason}" for rank, reason in reasons.items())
+        return f"{sentence} ({said})" if said else sentence
 
     def leave(self, orderly: bool, lost: Collection[int] = ()) -> None:
         """Say that this rank needs the switch no longer; rank 0 waits for all but the lost ones, and stops its own."""

@@ -13,8 +13,8 @@ from tributary.errors import CollectiveTimeoutError
 #: What remains to do once all results have come.
 Finish = Callable[[], None]
 
-#: A sentence to add to an error; or what finds the sentence, or none.
-Hint = str | Callable[[Any], str]
+#: A sentence to add to an error's; or what makes a better sentence of the error and its own.
+Hint = str | Callable[[Any, str], str]
 
 #: The hints for errors of these classes.
 Hints = Mapping[type[Exception], Hint]
@@ -42,9 +42,10 @@ class Transit:
             arrived = self._await(deadline)
         except Exception as error:
             for kind, hint in self._hints.items():
-                words = "" if not isinstance(error, kind) else hint if isinstance(hint, str) else hint(error)
-                if words:
-                    error.args = (f"{error.args[0]} ({words})", *error.args[1:])
+                if isinstance(error, kind):
+                    sentence = str(error.args[0])
+                    better = f"{sentence} ({hint})" if isinstance(hint, str) else hint(error, sentence)
+                    error.args = (better, *error.args[1:])
             if isinstance(error, CollectiveTimeoutError):
                 entitle(error, f"{self._title} timed out, after a timeout of {self._timeout:g} s")
             raise

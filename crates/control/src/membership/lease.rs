@@ -47,7 +47,7 @@ impl RunningJob {
     /// The members, and the parent switch, whose hosts must be probed now.
     pub(crate) fn lease_probes(&mut self, now: Time, timers: &Timers) -> Vec<ProbeTarget> {
         let (job, started) = (self.plan.config.job, self.started);
-        let mut asks = |member: &mut Member| {
+        let asks = |member: &mut Member| {
             let end = member.lease_end(started, timers);
             end.is_some_and(|end| member.probe.probes_lease(now, end, timers))
         };
