@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,15 +80,15 @@ def test_a_job_without_a_name_is_called_after_its_program_and_user(
     monkeypatch: pytest.MonkeyPatch, argv: str, program: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", [argv])
-    monkeypatch.setattr(getpass, "getuser", lambda: "alice")
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: SimpleNamespace(pw_name="alice"))
     assert job_name.default_job() == f"{program}-alice"
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> str:
-        raise KeyError("getpwuid(): uid not found: 4711")
+    def nobody(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
 
-    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     assert job_name.default_job().endswith("-4711")
 

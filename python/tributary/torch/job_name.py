@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import re
 import sys
 from pathlib import Path
@@ -28,10 +28,11 @@ def _program() -> str:
 
 
 def _user() -> str:
+    number = os.getuid()
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # A container may run under a number that has no name.
-        return str(os.getuid())
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # A container may run under a number that has no name.
+        return str(number)
 
 
 def of_group(job: str, nonce: str, group: str) -> str:
