@@ -12,6 +12,7 @@ mod traffic;
 mod training;
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use tributary_proto::contract::time::{Span, Time};
@@ -51,6 +52,13 @@ pub enum RunError {
 /// Checks that an experiment can be run: builds it without running it.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     Sampler::new(config, &build(config)?).map(drop)
+}
+
+/// The other files that an experiment names.
+pub(crate) fn named_files(config: &Config) -> Vec<PathBuf> {
+    let operators = config.jobs.iter().filter_map(custom_op::file);
+    let cycles = config.switches.cores.iter().filter_map(|cores| cores.operators.clone());
+    operators.chain(cycles.map(PathBuf::from)).collect()
 }
 
 /// Runs an experiment to its end.

@@ -64,6 +64,7 @@ impl Report {
             self.switch_metric_table(),
             self.core_table(),
         ]
+        .map(|table| table.made_by(&self.origin))
     }
 
     fn job_table(&self) -> Table {
