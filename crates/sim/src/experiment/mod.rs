@@ -10,6 +10,7 @@ mod sampling;
 mod threads;
 mod traffic;
 mod training;
+mod warnings;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -81,6 +82,7 @@ pub fn run_on_threads(
     let begun = Instant::now();
     let mut simulation = build(config)?;
     let mut sampler = Sampler::new(config, &simulation)?;
+    let warnings = warnings::warnings(config, simulation.graph())?;
     let set_up = begun.elapsed();
     let begun = Instant::now();
     let stop = match simulation.graph().lookahead() {
@@ -92,7 +94,8 @@ pub fn run_on_threads(
         _ => advance(&mut simulation, &mut sampler, Time::ZERO + config.end.0, watch)?,
     };
     let (run, samples) = (begun.elapsed(), sampler.into_samples());
-    Ok(Report::new(config, &simulation, stop, set_up, run).with_samples(samples))
+    let report = Report::new(config, &simulation, stop, set_up, run).with_samples(samples);
+    Ok(Report { warnings, ..report })
 }
 
 /// Events between two calls of the watch: about a tenth of a second.

@@ -31,6 +31,9 @@ use crate::provenance::Origin;
 pub struct Report {
     /// The program, and the file that it was given.
     pub origin: Origin,
+    /// What the file most likely does not mean.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The seed.
     pub seed: u64,
     /// How many hosts the network has.
@@ -157,6 +160,7 @@ impl Report {
         let jobs: Vec<JobReport> = jobs.collect();
         Report {
             origin: Origin::here(),
+            warnings: Vec::new(),
             seed: config.seed,
             hosts: graph.hosts(),
             switches: graph.switches(),
