@@ -5,13 +5,9 @@
 
 use std::fmt;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-
-use crate::config::Config;
-use crate::experiment;
 
 /// A build of the simulator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,22 +75,6 @@ impl fmt::Display for Origin {
         write!(f, "{}", self.program)?;
         self.file.as_ref().map_or(Ok(()), |file| write!(f, " file {file}"))
     }
-}
-
-/// Another file that an experiment names, and that decides its result too.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamedFile {
-    /// Its path, as the experiment has it.
-    pub path: PathBuf,
-    /// The SHA-256 of its content; empty if it cannot be read, which building the experiment reports.
-    pub sha256: String,
-}
-
-/// The files that an experiment names, with the hash of what they contain now.
-pub fn named_files(config: &Config) -> Vec<NamedFile> {
-    let hash =
-        |path: PathBuf| NamedFile { sha256: std::fs::read(&path).map_or_else(|_| String::new(), |b| sha256(&b)), path };
-    experiment::named_files(config).into_iter().map(hash).collect()
 }
 
 /// SHA-256 in hexadecimal.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use tributary_proto::protocols;
 use tributary_sim::provenance::{Program, sha256};
 use tributary_sim::sweep::{Finished, Store, Sweep, SweepPoint, WorkOrder, check, run, summarise, write_tables};
 
@@ -106,9 +107,10 @@ fn a_point_runs_again_when_a_file_that_it_names_has_changed() {
     let folder = Folder::new("named");
     let store = Store::open(&folder.0).unwrap();
     let operator = folder.0.join("own.expr");
-    let text = TEXT
-        .replace("[\"switchml\", \"ring\"]", "[\"flare\"]")
-        .replace("tensor =", &format!("operator = {:?}\ndata = \"real\"\ntensor =", operator.display().to_string()));
+    let able = protocols::ALL.iter().find(|protocol| protocol.options.custom_ops.is_some()).unwrap().name;
+    let (base, _) = TEXT.split_once("[sweep.over]").unwrap();
+    let own = format!("operator = {:?}\ndata = \"real\"\ntensor =", operator.display().to_string());
+    let text = format!("{}[sweep.over]\n\"job.0.protocol\" = [\"{able}\"]\n", base.replace("tensor =", &own));
     let planned = |source: &str| {
         std::fs::write(&operator, format!("# element: f32\n{source}\n")).unwrap();
         Sweep::parse(&text).unwrap()

@@ -12,10 +12,12 @@ mod traffic;
 mod training;
 mod warnings;
 
+use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::{Span, Time};
 
 pub use build::build;
@@ -23,6 +25,7 @@ pub use build::build;
 use self::sampling::Sampler;
 use crate::config::{Config, ConfigError};
 use crate::engine::Simulation;
+use crate::provenance::sha256;
 use crate::report::{Report, Stop};
 use crate::topology::window_end;
 
@@ -55,11 +58,22 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Sampler::new(config, &build(config)?).map(drop)
 }
 
-/// The other files that an experiment names.
-pub(crate) fn named_files(config: &Config) -> Vec<PathBuf> {
+/// Another file that an experiment names, and that decides its result too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedFile {
+    /// Its path, as the experiment has it.
+    pub path: PathBuf,
+    /// The SHA-256 of its content; empty if it cannot be read, which building the experiment reports.
+    pub sha256: String,
+}
+
+/// The files that an experiment names, with the hash of what they contain now.
+pub fn named_files(config: &Config) -> Vec<NamedFile> {
     let operators = config.jobs.iter().filter_map(custom_op::file);
     let cycles = config.switches.cores.iter().filter_map(|cores| cores.operators.clone());
-    operators.chain(cycles.map(PathBuf::from)).collect()
+    let named =
+        |path: PathBuf| NamedFile { sha256: fs::read(&path).map_or_else(|_| String::new(), |it| sha256(&it)), path };
+    operators.chain(cycles).map(named).collect()
 }
 
 /// Runs an experiment to its end.

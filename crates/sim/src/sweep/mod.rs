@@ -33,8 +33,8 @@ pub use plan::{Sweep, SweepPoint};
 pub use results::{Finished, Line, Store, StoreError, run_table, summarise, summary_table, write_tables};
 
 use crate::config::{ConfigError, invalid};
-use crate::experiment::{self, RunError, run_watched};
-use crate::provenance::{NamedFile, Program};
+use crate::experiment::{self, NamedFile, RunError, run_watched};
+use crate::provenance::Program;
 
 /// Builds every point, and runs none. The error is the first point's in the points' order, with the values of its keys.
 /// `stop` ends the check early, without an error.

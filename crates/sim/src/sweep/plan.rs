@@ -6,7 +6,8 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::config::{Config, ConfigError, invalid, json_table, other_kind, set_key};
-use crate::provenance::{NamedFile, Origin, named_files};
+use crate::experiment::{NamedFile, named_files};
+use crate::provenance::Origin;
 
 /// More points than this are probably a mistake.
 const MAX_POINTS: usize = 1_000_000;

@@ -7,7 +7,8 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Sweep, SweepPoint};
-use crate::provenance::{NamedFile, Program};
+use crate::experiment::NamedFile;
+use crate::provenance::Program;
 use crate::report::{FileError, Report, write_whole};
 use crate::rng::mix;
 use crate::table::{Format, Table};

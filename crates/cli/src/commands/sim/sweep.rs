@@ -66,12 +66,12 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
             output::line(&line)?;
         }
         let shown = folder.display();
-        let anew = match outdated {
+        let repeated = match outdated {
             0 => String::new(),
             _ => format!("; {outdated} were there of another build of tributary or of other files, and were run again"),
         };
         output::line(&format!(
-            "{} of {} runs are in {shown}, {kept} of them from before{anew}",
+            "{} of {} runs are in {shown}, {kept} of them from before{repeated}",
             finished.len(),
             sweep.points.len()
         ))?;

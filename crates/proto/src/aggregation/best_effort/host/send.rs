@@ -24,10 +24,10 @@ impl BestEffortHost {
             && (!is_resend || self.may_resend(now))
         {
             self.window.pop_again();
-            if let Some(place) = self.window.waiting(block) {
-                let is_reissued = place.sends == 0 && place.attempt > 0;
+            if let Some(waiting) = self.window.waiting(block) {
+                let is_reissued = waiting.sends == 0 && waiting.attempt > 0;
                 self.stats.reissued += u64::from(is_reissued);
-                self.stats.retransmissions += u64::from(is_reissued || place.sends > 0);
+                self.stats.retransmissions += u64::from(is_reissued || waiting.sends > 0);
             }
             return Some(self.write_gradient(now, block, buf));
         }
