@@ -13,7 +13,7 @@ from tributary import Operator, _core
 from tributary._core import Pending
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.sparse import SparseTensor
-from tributary.torch.tensors import DTYPES, memory
+from tributary.torch.tensors import NETWORK_DTYPES, memory
 
 #: Tensors of at least this many elements for each switch are cut; smaller ones go whole through one switch.
 CUT_ELEMENTS = 1 << 16
@@ -69,7 +69,7 @@ class Network:
         The target gets the elements `kept` of the result, from the first to before the second, or all of them; it is
         the same memory of the source, or does not overlap it. Both are kept alive until the collective has ended.
         """
-        elements, dtype = source.numel(), DTYPES[source.dtype]
+        elements, dtype = source.numel(), NETWORK_DTYPES[source.dtype]
         begin, finish = kept or (0, elements)
         pending = []
         for start, end in cuts(elements, len(self.groups)):
@@ -83,7 +83,7 @@ class Network:
 
     def reduce_scatter(self, source: torch.Tensor, target: torch.Tensor, op: str, timeout: float) -> list[Pending]:
         """Start a reduce-scatter of a flat tensor; the target is this rank's shard of it, or does not overlap it."""
-        input, output, dtype = memory(source), memory(target), DTYPES[source.dtype]
+        input, output, dtype = memory(source), memory(target), NETWORK_DTYPES[source.dtype]
         return [
             self._next().reduce_scatter(input, output, dtype, op, timeout, range_)
             for range_ in cuts(source.numel(), len(self.groups))
