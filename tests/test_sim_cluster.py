@@ -85,13 +85,14 @@ def test_a_point_that_cannot_be_run_is_refused_before_anything_is_sent_to_the_cl
 def test_a_worker_with_another_build_refuses_its_points(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tributary.sim import cluster
 
-    def of_another_build(client: Any, order: str, **options: Any) -> Any:
+    submit = distributed.Client.submit
+
+    def of_another_build(client: Any, _: Any, order: str, **options: Any) -> Any:
         planned = json.loads(order)
         planned["program"]["sources"] = "0123456789abcdef"
         return submit(client, cluster._run_point, json.dumps(planned), **options)
 
-    submit = distributed.Client.submit
-    monkeypatch.setattr(distributed.Client, "submit", lambda client, _, order, **more: of_another_build(client, order, **more))
+    monkeypatch.setattr(distributed.Client, "submit", of_another_build)
     with pytest.raises(tributary.SimulationError, match=r"sources 0123456789abcdef, and this machine has tributary"):
         sim.sweep(SWEEP, on=address)
 
