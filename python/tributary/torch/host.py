@@ -96,6 +96,8 @@ class HostPath:
 def _options(patience: timedelta, address: str) -> Any:
     options = dist.ProcessGroupGloo._Options()
     options._timeout = patience
+    # Operations of a group begin one after the other on all ranks, so a second thread would gain little.
+    options._threads = 1
     # The variable is Gloo's own. Without it Gloo would listen at the address of the host's name, which may be loopback.
     interface = os.environ.get("GLOO_SOCKET_IFNAME")
     where = {"interface": interface.split(",")[0]} if interface else {"hostname": address}

@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import Backend
 import tributary
 from tributary import Operator
 from tributary.errors import MismatchError, RankLostError, SwitchLostError
-from tributary.torch import custom, sparse
+from tributary.torch import agreement, custom, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
@@ -51,7 +51,7 @@ class Members:
         self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
         #: Sentences to add to errors.
         self._hints: dict[type[Exception], Hint] = {
-            MismatchError: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
+            MismatchError: agreement.hint(size),
         }
         if self._rendezvous.meeting.embedded:
             self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
