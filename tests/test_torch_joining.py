@@ -84,6 +84,14 @@ def test_ranks_that_do_not_come_are_named() -> None:
         steps(store, 0, 3, timedelta(seconds=0.2)).gather("here")
 
 
+@pytest.mark.parametrize(
+    ("listening", "reached"),
+    [("0.0.0.0:7", "10.66.0.1:7"), ("[::]:7", "10.66.0.1:7"), ("10.0.0.9:7", "10.0.0.9:7")],
+)
+def test_a_switch_that_listens_at_every_address_is_reached_at_this_hosts_own(listening: str, reached: str) -> None:
+    assert addresses.of_everywhere(listening, "10.66.0.1") == reached
+
+
 @pytest.fixture
 def networks(monkeypatch: pytest.MonkeyPatch) -> threading.local:
     """Each thread with an attribute `network` is in a network of that name."""
