@@ -61,7 +61,7 @@ def reductions(rank: int, size: int, meet: str, options: str, in_network: int, p
 
 def flags(rank: int, size: int, meet: str, options: str) -> None:
     """Every operator that flags have, and one that they do not have."""
-    with world_size(rank, size, meet, options=options):
+    with default_group(rank, size, meet, options=options):
         every = torch.tensor([[False, False, True, True, True], [False, True, False, True, True], [False] * 4 + [True]])
         any_, all_, odd = every.any(0), every.all(0), every.sum(0) % 2 == 1
         wants = {"SUM": any_, "MAX": any_, "BOR": any_, "PRODUCT": all_, "MIN": all_, "BAND": all_, "BXOR": odd}
