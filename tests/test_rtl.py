@@ -1,4 +1,4 @@
-"""The hardware design of PANAMA's accelerator (dataplanes/panama), a short part: `make rtl` runs all of it."""
+"""The hardware design of PANAMA's accelerator (dataplanes/panama), in short: `make rtl` runs all of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(
         shutil.which("iverilog") is None, reason="Icarus Verilog is not installed: make rtl installs it"
     ),
-    pytest.mark.skipif(not PYTHON.exists(), reason="there is no .venv-rtl with cocotb: make rtl makes it"),
+    pytest.mark.skipif(not PYTHON.exists(), reason="a .venv-rtl with cocotb is missing: make rtl makes it"),
     pytest.mark.skipif(not SWITCH.exists(), reason="the software switch is not built: make rtl builds it"),
 ]
 
@@ -28,7 +28,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["figure_6a", "a_port_that_is_not_in_the_bitmap_is_bypassed", "marks_and_room_are_joined"]
+    "name", ["figure_6a", "a_port_that_is_not_in_the_bitmap_is_bypassed", "marks_and_capacities_are_joined"]
 )
 def test_the_design_does_what_the_software_switch_does(name: str) -> None:
     """To the bit, in order, and for the same reasons."""
@@ -36,8 +36,8 @@ def test_the_design_does_what_the_software_switch_does(name: str) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
-def test_a_planted_fault_is_noticed() -> None:
-    """The comparison can fail: places that are ports give other sums."""
+def test_an_inserted_fault_is_noticed() -> None:
+    """The comparison can fail: positions that are ports give other sums."""
     done = run("mutants.py", "--only", "8")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert "killed by sums_are_in_the_order_of_places" in done.stdout
+    assert "killed by sums_are_in_the_order_of_positions" in done.stdout

@@ -8,7 +8,7 @@
 //! state T
 //! ```
 //!
-//! `ELEMENTS` are those of a full packet, `FIRST` is the first VID, `PARENT` the port of the switch above or `-`. Ports
+//! `ELEMENTS` are those of a full packet, `FIRST` is the first VID, `PARENT` the port of the parent switch or `-`. Ports
 //! are in the order of `wid`, each with the number of ranks behind it; more than one is a switch. A packet is answered by
 //! `drop REASON`, `consume` or `out WAY ECN HEX`, then a line `notice WAY ECN HEX` for each packet that the switch makes
 //! by itself, then `.`; a state by `state EXPECTED EPOCH LOST_VIDS`.

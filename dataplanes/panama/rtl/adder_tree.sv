@@ -1,25 +1,25 @@
 // One adder tree of the aggregation datapath (section 5, part 3; one of the two of figure 6a): one lane of 32 bits
-// from each place, added along a balanced binary tree over the places.
+// from each position, added along a balanced binary tree over the positions.
 //
-// A place without an operand is bypassed: it is not added as +0, which would turn -0 into +0. The tree never stops;
+// A position without an operand is bypassed: it is not added as +0, which would turn -0 into +0. The tree never stops;
 // the sum comes four cycles a level after its operands.
 module adder_tree #(
-    parameter int PLACES = 4,
-    localparam int LEVELS = PLACES > 1 ? $clog2(PLACES) : 0
+    parameter int POSITIONS = 4,
+    localparam int LEVELS = POSITIONS > 1 ? $clog2(POSITIONS) : 0
 ) (
     input  logic                 clk,
-    input  logic [PLACES-1:0]    present,
-    input  logic [PLACES*32-1:0] operands,
+    input  logic [POSITIONS-1:0]    present,
+    input  logic [POSITIONS*32-1:0] operands,
     output logic [31:0]          sum
 );
     localparam int LEAVES = 1 << LEVELS;
 
-    // A heap: node 1 is the sum, nodes LEAVES to 2 * LEAVES - 1 are the places.
+    // A heap: node 1 is the sum, nodes LEAVES to 2 * LEAVES - 1 are the positions.
     logic [31:0] value[1:2*LEAVES-1];
     logic [2*LEAVES-1:1] is_present;
 
     for (genvar i = 0; i < LEAVES; i++) begin : g_leaf
-        if (i < PLACES) begin : g_place
+        if (i < POSITIONS) begin : g_position
             assign value[LEAVES+i] = operands[32*i+:32];
             assign is_present[LEAVES+i] = present[i];
         end else begin : g_beyond

@@ -7,10 +7,10 @@
 module agg_control #(
     parameter int PORTS = 4,
     parameter int TREES = 4,
-    parameter int ROOM = 16,
+    parameter int CAPACITY = 16,
     parameter int SLOTS = 16,
     localparam int TW = TREES > 1 ? $clog2(TREES) : 1,
-    localparam int RW = $clog2(ROOM),
+    localparam int RW = $clog2(CAPACITY),
     localparam int SW = $clog2(SLOTS),
     localparam int PW = PORTS > 1 ? $clog2(PORTS) : 1,
     localparam int FIELDS = TW + 4 + 32 + 16 + 16 + 32 + 2 + 16 + 2 + 4 + 1,
@@ -32,7 +32,7 @@ module agg_control #(
     input  logic [TREES*4-1:0]      tree_generation,
     input  logic [PORTS-1:0]        members,
     input  logic [15:0]             full,
-    input  logic [15:0]             room,
+    input  logic [15:0]             capacity,
     // Sums for the datapath.
     output logic                    order_valid,
     output logic [ORDER-1:0]        order,
@@ -115,9 +115,9 @@ module agg_control #(
 
     // What is known of each VID that waits: the fields of its packets, joined, who has brought one, and its slots.
     localparam int ENTRY = 32 + 2 + 16 + 2 + 16 + 1;
-    logic [ENTRY-1:0] entries[TREES*ROOM];
-    logic [PORTS-1:0] arrived[TREES*ROOM];
-    logic [PORTS*SW-1:0] slots_at[TREES*ROOM];
+    logic [ENTRY-1:0] entries[TREES*CAPACITY];
+    logic [PORTS-1:0] arrived[TREES*CAPACITY];
+    logic [PORTS*SW-1:0] slots_at[TREES*CAPACITY];
     logic [TW+RW-1:0] at, clear_step;
     always_comb begin
         case (state)
@@ -129,7 +129,7 @@ module agg_control #(
     end
     logic [31:0] entry_elements;
     logic [1:0] entry_what, entry_ecn, joined_ecn;
-    logic [15:0] entry_bytes, entry_cap, told_cap;
+    logic [15:0] entry_bytes, entry_cap, sent_cap;
     logic entry_mismatch, is_first;
     logic [PORTS-1:0] have;
     logic [PORTS*SW-1:0] slots, slots_new;
@@ -170,7 +170,7 @@ module agg_control #(
         else if (epoch_ahead[15]) decision = panama::STALE_EPOCH;
         else if (epoch_ahead != '0) decision = panama::AHEAD;
         else if (ahead[31]) decision = panama::STALE;
-        else if (ahead >= 32'(room)) decision = is_new_of[packet_tree] ? panama::AHEAD : panama::OVERFLOW;
+        else if (ahead >= 32'(capacity)) decision = is_new_of[packet_tree] ? panama::AHEAD : panama::OVERFLOW;
         else if (ahead[RW:0] < reach[(RW+1)*port+:RW+1]) decision = panama::DUPLICATE;
         else if (is_bad_count) decision = panama::BAD_FIELD;
         else if (!size_fits) decision = panama::BAD_LENGTH;
@@ -185,9 +185,9 @@ module agg_control #(
     assign is_whole = have == members;
     assign is_complete = all_there && expected == vid && is_whole;
     assign passes = all_there && (!is_complete || order_ready);
-    assign told_cap = entry_cap < room ? (entry_cap == '0 ? 16'd1 : entry_cap) : room;
+    assign sent_cap = entry_cap < capacity ? (entry_cap == '0 ? 16'd1 : entry_cap) : capacity;
     assign order_valid = is_complete;
-    assign order = {packet_tree, vid, epoch, told_cap, entry_elements, entry_what, entry_bytes, entry_ecn, slots};
+    assign order = {packet_tree, vid, epoch, sent_cap, entry_elements, entry_what, entry_bytes, entry_ecn, slots};
     assign lost_vid = all_there && !is_complete;
 
     // Slots of packets that are dropped: this one's, or those of a VID that is lost or cleared.

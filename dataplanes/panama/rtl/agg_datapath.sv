@@ -2,7 +2,7 @@
 // through the adder trees, one tree for each lane of the bus, and puts the joined header before the sum.
 //
 // Sums follow each other without a gap. Once a sum has begun it never stops: it begins when all its ways out have
-// room for the whole frame.
+// space for the whole frame.
 module agg_datapath #(
     parameter int PORTS = 4,
     parameter int W = 64,
@@ -31,7 +31,7 @@ module agg_datapath #(
     // The job table, of the sum that is read.
     output logic [TW-1:0]       sum_tree,
     input  logic [PORTS-1:0]    members,
-    input  logic [PORTS*16-1:0] places,
+    input  logic [PORTS*16-1:0] positions,
     input  logic [15:0]         ranks,
     input  logic [15:0]         child,
     input  logic [PORTS-1:0]    up,
@@ -47,8 +47,8 @@ module agg_datapath #(
     input  logic [31:0]         own_ip,
     input  logic [15:0]         own_port,
     input  logic [5:0]          own_dscp,
-    // The ways out: to the hosts, and above them to the switching chip.
-    input  logic [2*PORTS-1:0]  has_room,
+    // The ways out: to the hosts in the lower half, to the switching chip in the upper.
+    input  logic [2*PORTS-1:0]  has_space,
     output logic [2*PORTS-1:0]  reserve,
     output logic [2*PORTS-1:0]  m_valid,
     output logic [W-1:0]        m_data,
@@ -90,7 +90,7 @@ module agg_datapath #(
     assign targets = tree_is_root[sum_tree] ? {{PORTS{1'b0}}, members} : {up, {PORTS{1'b0}}};
     assign read_bytes = 16'(panama::HEADER) + fields[2+:16];
     assign last_beat = 10'((32'(read_bytes) + B - 1) / B - 1);
-    assign begins = !is_active && has_order && (targets & ~has_room) == '0 && !infos_full;
+    assign begins = !is_active && has_order && (targets & ~has_space) == '0 && !infos_full;
     assign reserve = begins ? targets : '0;
     assign is_reading = is_active || begins;
     assign is_last_read = is_reading && beat == last_beat;
@@ -108,35 +108,35 @@ module agg_datapath #(
         end
     end
 
-    // Each place's packet, wherever its port is, then the trees.
+    // Each position's packet, wherever its port is, then the trees.
     logic [PORTS*PORTS-1:0] from;
     logic [PORTS-1:0] present;
-    logic [PORTS*W-1:0] placed;
+    logic [PORTS*W-1:0] steered;
     logic [W-1:0] sum;
-    logic [PORTS*W-1:0] placing;
+    logic [PORTS*W-1:0] steering;
     always_ff @(posedge clk) begin
         for (int i = 0; i < PORTS; i++)
-            for (int p = 0; p < PORTS; p++) from[PORTS*i+p] <= members[p] && places[16*p+:16] == 16'(i);
+            for (int p = 0; p < PORTS; p++) from[PORTS*i+p] <= members[p] && positions[16*p+:16] == 16'(i);
         for (int i = 0; i < PORTS; i++) present[i] <= from[PORTS*i+:PORTS] != '0;
-        placed <= placing;
+        steered <= steering;
     end
     always_comb begin
-        placing = '0;
+        steering = '0;
         for (int i = 0; i < PORTS; i++)
             for (int p = 0; p < PORTS; p++)
-                if (from[PORTS*i+p]) placing[W*i+:W] = placing[W*i+:W] | read_data[W*p+:W];
+                if (from[PORTS*i+p]) steering[W*i+:W] = steering[W*i+:W] | read_data[W*p+:W];
     end
     for (genvar l = 0; l < LANES; l++) begin : g_lane
         logic [PORTS*32-1:0] operands;
         logic [31:0] lane;
-        for (genvar i = 0; i < PORTS; i++) begin : g_place
+        for (genvar i = 0; i < PORTS; i++) begin : g_position
             // Big-endian on the wire.
             for (genvar k = 0; k < 4; k++) begin : g_byte
-                assign operands[32*i+8*(3-k)+:8] = placed[W*i+32*l+8*k+:8];
+                assign operands[32*i+8*(3-k)+:8] = steered[W*i+32*l+8*k+:8];
             end
         end
         adder_tree #(
-            .PLACES(PORTS)
+            .POSITIONS(PORTS)
         ) adders (
             .clk,
             .present,
@@ -203,7 +203,7 @@ module agg_datapath #(
         panama::NO_ROOT, its_ranks
     };
 
-    // The header takes the place of the first bytes; at the end, of the last beat only the frame's bytes are kept.
+    // The header replaces the first bytes; at the end, of the last beat only the frame's bytes are kept.
     logic [9:0] leaving_beat;
     logic [W-1:0] headed;
     logic [B-1:0] keep;

@@ -1,7 +1,7 @@
 // One port's frames for the control processor. The paper has one, the controller, and does not say how packets get
 // there.
 //
-// Each frame is written as it comes; if it turns out not to be for the processor, or there is no room, it is taken
+// Each frame is written as it comes; if it turns out not to be for the processor, or there is no space, it is taken
 // back.
 module cpu_queue #(
     parameter int W = 64,
@@ -16,7 +16,7 @@ module cpu_queue #(
     input  logic [B-1:0] w_keep,
     input  logic         w_last,
     input  logic         is_for_cpu,
-    // A frame for the processor that found no room.
+    // A frame for the processor that found no space.
     output logic         is_lost,
     output logic         m_tvalid,
     output logic [W-1:0] m_tdata,

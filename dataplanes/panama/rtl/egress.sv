@@ -16,8 +16,8 @@ module egress #(
     input  logic [W-1:0] s_tdata,
     input  logic [B-1:0] s_tkeep,
     input  logic         s_tlast,
-    // Sums. The datapath begins one only where `has_room`, and then says `reserve`.
-    output logic         has_room,
+    // Sums. The datapath begins one only where `has_space`, and then says `reserve`.
+    output logic         has_space,
     input  logic         reserve,
     input  logic         sum_valid,
     input  logic [W-1:0] sum_data,
@@ -76,7 +76,7 @@ module egress #(
 
     logic [1:0] reserved;
     logic is_inside, was_sum, is_sum;
-    assign has_room = reserved != 2'd2;
+    assign has_space = reserved != 2'd2;
     assign is_sum = is_inside ? was_sum : waits_valid && (!s_tvalid || !was_sum);
     assign m_tvalid = is_sum ? waits_valid : s_tvalid;
     assign m_tdata = is_sum ? waits_data : s_tdata;

@@ -80,13 +80,13 @@ module fp_add #(
     // at most to the exponent of subnormals.
     logic [SHIFT-1:0] zeros, left;
     logic [SIG-1:0] normal;
-    logic [EXP-1:0] room;
+    logic [EXP-1:0] limit;
     always_comb begin
         zeros = SHIFT'(SIG);
         for (int i = 0; i < SIG; i++) if (s2_sum[i]) zeros = SHIFT'(SIG - 1 - i);
     end
-    assign room = s2_exp - EXP'(1);
-    assign left = 32'(room) < 32'(zeros) ? SHIFT'(room) : zeros;
+    assign limit = s2_exp - EXP'(1);
+    assign left = 32'(limit) < 32'(zeros) ? SHIFT'(limit) : zeros;
     assign normal = s2_sum[SIG] ? {s2_sum[SIG:2], s2_sum[1] | s2_sum[0]} : s2_sum[SIG-1:0] << left;
 
     logic s3_sign, s3_special;

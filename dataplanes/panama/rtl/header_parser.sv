@@ -1,6 +1,6 @@
 // The header parser of one port (section 5, part 1; "header parser" of table 2).
 //
-// It looks at each frame as it passes. What is not for this accelerator goes on to the switching chip, a few beats
+// It sees each frame as it passes. What is not for this accelerator goes on to the switching chip, several beats
 // later and untouched. Of the rest it says, when the frame's last beat is written, what it is: a CONTRIBUTION of a
 // tree that is installed here, with its fields and the checks that need no state; or something for the control
 // processor.

@@ -1,4 +1,4 @@
-// The aggregation buffer of one port (section 5; "buffering control" of table 2): room for SLOTS packets.
+// The aggregation buffer of one port (section 5; "buffering control" of table 2): space for SLOTS packets.
 //
 // A frame is written as it comes, before anybody knows what it is. If it is a CONTRIBUTION, it keeps its slot and
 // its header waits for the control logic; otherwise the next frame takes the slot. Control logic and datapath say
@@ -82,7 +82,7 @@ module packet_buffer #(
         read_data <= memory[{read_slot, read_beat}];
     end
 
-    // Each header that waits holds a slot, so there is always room for it.
+    // Each header that waits holds a slot, so there is always space for it.
     logic [FIELDS+SW-1:0] headers[SLOTS];
     logic [SW:0] in_at, out_at;
     assign head_valid = in_at != out_at;

@@ -9,7 +9,7 @@ module panama_accelerator #(
     parameter int PORTS = 4,
     parameter int W = 64,
     parameter int TREES = 4,
-    parameter int ROOM = 16,
+    parameter int CAPACITY = 16,
     parameter int SLOTS = 32,
     parameter int FRAME_BYTES = 2048,
     localparam int B = W / 8,
@@ -69,7 +69,7 @@ module panama_accelerator #(
     input  logic [TW-1:0]      state_tree,
     output logic [31:0]        state_expected,
     output logic [15:0]        state_epoch,
-    // What became of each CONTRIBUTION, and what was lost for want of room.
+    // What became of each CONTRIBUTION, and what was lost for want of space.
     output logic               event_valid,
     output logic [PW-1:0]      event_port,
     output logic [TW-1:0]      event_tree,
@@ -77,7 +77,7 @@ module panama_accelerator #(
     output logic [3:0]         event_reason,
     output logic               lost_vid,
     output logic [PORTS-1:0]   no_buffer,
-    output logic [PORTS-1:0]   no_cpu_room
+    output logic [PORTS-1:0]   no_cpu_space
 );
     localparam int FRAME_BEATS = FRAME_BYTES / B;
     localparam int SW = $clog2(SLOTS);
@@ -96,8 +96,8 @@ module panama_accelerator #(
     logic [PORTS*32-1:0] parser_ip;
     logic [TW-1:0] control_tree, sum_tree, key_tree, out_tree;
     logic [PORTS-1:0] control_members, sum_members, sum_up;
-    logic [15:0] control_full, control_room, sum_ranks, sum_child;
-    logic [PORTS*16-1:0] sum_places;
+    logic [15:0] control_full, control_capacity, sum_ranks, sum_child;
+    logic [PORTS*16-1:0] sum_positions;
     logic [63:0] out_key;
     logic [(PORTS+1)*112-1:0] out_address;
     job_table #(
@@ -122,7 +122,7 @@ module panama_accelerator #(
     logic [PORTS-1:0] cpu_valid, cpu_last, cpu_ready;
     logic [PORTS*W-1:0] cpu_data;
     logic [PORTS*B-1:0] cpu_keep;
-    logic [2*PORTS-1:0] has_room, reserve, sum_valid;
+    logic [2*PORTS-1:0] has_space, reserve, sum_valid;
     logic [W-1:0] sum_data;
     logic [B-1:0] sum_keep;
     logic sum_last;
@@ -190,7 +190,7 @@ module panama_accelerator #(
             .W(W),
             .DEPTH(2 * FRAME_BEATS)
         ) for_cpu (
-            .is_lost(no_cpu_room[p]),
+            .is_lost(no_cpu_space[p]),
             .m_tvalid(cpu_valid[p]),
             .m_tdata(cpu_data[W*p+:W]),
             .m_tkeep(cpu_keep[B*p+:B]),
@@ -207,7 +207,7 @@ module panama_accelerator #(
             .s_tdata(chip_rx_tdata[W*p+:W]),
             .s_tkeep(chip_rx_tkeep[B*p+:B]),
             .s_tlast(chip_rx_tlast[p]),
-            .has_room(has_room[p]),
+            .has_space(has_space[p]),
             .reserve(reserve[p]),
             .sum_valid(sum_valid[p]),
             .address(out_address[112*p+:112]),
@@ -227,7 +227,7 @@ module panama_accelerator #(
             .s_tdata(pass_data),
             .s_tkeep(pass_keep),
             .s_tlast(pass_last),
-            .has_room(has_room[PORTS+p]),
+            .has_space(has_space[PORTS+p]),
             .reserve(reserve[PORTS+p]),
             .sum_valid(sum_valid[PORTS+p]),
             .address(out_address[112*PORTS+:112]),
@@ -245,13 +245,13 @@ module panama_accelerator #(
     agg_control #(
         .PORTS(PORTS),
         .TREES(TREES),
-        .ROOM(ROOM),
+        .CAPACITY(CAPACITY),
         .SLOTS(SLOTS)
     ) control (
         .tree(control_tree),
         .members(control_members),
         .full(control_full),
-        .room(control_room),
+        .capacity(control_capacity),
         .*
     );
     agg_datapath #(
@@ -263,7 +263,7 @@ module panama_accelerator #(
         .ORDER(ORDER)
     ) datapath (
         .members(sum_members),
-        .places(sum_places),
+        .positions(sum_positions),
         .ranks(sum_ranks),
         .child(sum_child),
         .up(sum_up),

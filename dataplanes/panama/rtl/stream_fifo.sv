@@ -1,5 +1,5 @@
 // A queue of beats in a block of memory, with an output register: what a port's sums wait in until the port is
-// free. Not a block of the paper. The caller writes no more than there is room for.
+// free. Not a block of the paper. The caller writes no more than there is space for.
 module stream_fifo #(
     parameter int WIDTH = 73,
     parameter int DEPTH = 512,

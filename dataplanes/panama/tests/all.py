@@ -1,4 +1,4 @@
-"""All of `make rtl`: lint, the adder, the tests, the numbers, planted faults, synthesis. `--long` for more of it."""
+"""All of `make rtl`: lint, the adder, the tests, the numbers, inserted faults, synthesis. `--long` for more of it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def main() -> int:
             "random_traffic_of_several_jobs",
         ],
         "numbers": ["run.py", "--module", "test_numbers"],
-        "planted faults": ["mutants.py"],
+        "inserted faults": ["mutants.py"],
         "synthesis": ["synth.py", "--json", str(TARGET / "synth.json")],
     }
     failed = []

@@ -62,7 +62,7 @@ class Bench:
         self.is_reset = True
         self.lost_vids = 0
         self.no_buffer = [0] * self.ports
-        self.no_cpu_room = [0] * self.ports
+        self.no_cpu_space = [0] * self.ports
         #: Called for each event, in the cycle in which it happens.
         self.on_event: Any = None
 
@@ -108,7 +108,7 @@ class Bench:
         self.cycle += 1
 
     async def step(self, cycles: int = 1) -> None:
-        """Runs so many cycles."""
+        """Runs a number of cycles."""
         for _ in range(cycles):
             for name, streams in self.ins.items():
                 self._offer(name, streams)
@@ -144,8 +144,8 @@ class Bench:
 
     def _beats(self, frame: bytes) -> list[tuple[int, int, int]]:
         size = self.bytes
-        parts = [frame[i : i + size] for i in range(0, len(frame), size)]
-        return [(int.from_bytes(p, "little"), (1 << len(p)) - 1, p is parts[-1]) for p in parts]
+        chunks = [frame[i : i + size] for i in range(0, len(frame), size)]
+        return [(int.from_bytes(p, "little"), (1 << len(p)) - 1, p is chunks[-1]) for p in chunks]
 
     def _watch(self) -> None:
         dut = self.dut
@@ -199,11 +199,11 @@ class Bench:
             if self.on_event:
                 self.on_event(event)
         self.lost_vids += int(dut.lost_vid.value)
-        lost, full = int(dut.no_buffer.value), int(dut.no_cpu_room.value)
+        lost, full = int(dut.no_buffer.value), int(dut.no_cpu_space.value)
         if lost or full:
             for port in range(self.ports):
                 self.no_buffer[port] += lost >> port & 1
-                self.no_cpu_room[port] += full >> port & 1
+                self.no_cpu_space[port] += full >> port & 1
 
     async def install(self, tree: Tree, epoch: int = 0, is_new: bool = True) -> None:
         """What the control processor does: the tree is taken out, its memory is cleared, its words are written."""

@@ -31,7 +31,7 @@ from frames import (
     ones_sum,
 )  # fmt: skip
 
-#: Ports of the software switch that no host has: the switch above, and addresses that nobody has.
+#: Ports of the software switch that no host has: the parent switch, and addresses that nobody has.
 PARENT_PORT, UNKNOWN_PORT = 100, 99
 
 
@@ -43,7 +43,7 @@ class Software:
             [os.environ["PANAMA_SWITCH"]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         """Says a line that has no answer."""
         assert self.process.stdin
         self.process.stdin.write(line + "\n")
@@ -56,7 +56,7 @@ class Software:
 
     def packet(self, tree: int, port: int, ecn: int, payload: bytes) -> tuple[list[str], list[list[str]]]:
         """What becomes of a packet, and what the switch says besides."""
-        self.tell(f"packet {tree} {port} {ecn} {payload.hex()}")
+        self.send_line(f"packet {tree} {port} {ecn} {payload.hex()}")
         verdict, notices = self.answer(), []
         while (line := self.answer()) != ["."]:
             notices.append(line[1:])
@@ -64,7 +64,7 @@ class Software:
 
     def state(self, tree: int) -> tuple[int, int, int]:
         """Expected VID, epoch, lost VIDs."""
-        self.tell(f"state {tree}")
+        self.send_line(f"state {tree}")
         expected, epoch, lost = map(int, self.answer()[1:])
         return expected, epoch, lost
 
@@ -111,7 +111,7 @@ class Checked(Bench):
     async def add(self, tree: Tree) -> None:
         """Installs a tree here and there."""
         await self.install(tree)
-        self.software.tell(tree.line(PARENT_PORT))
+        self.software.send_line(tree.line(PARENT_PORT))
         self.trees[tree.index] = tree
 
     async def drop(self, index: int) -> None:
@@ -214,12 +214,12 @@ class Checked(Bench):
         for data in self.outs[way][port].got:
             (sums if data[6:12] == OWN_MAC else passing).append(data)
         assert passing == self.expected_passing[way][port], f"{way} {port}: frames that pass are other frames"
-        whom = host(port) if way == "host_tx" else PARENT
+        neighbour = host(port) if way == "host_tx" else PARENT
         came = []
         for data in sums:
             ecn, payload = data[15] & 3, data[42:]
             assert ones_sum(data[14:34]) == 0xFFFF, "the IP checksum"
-            right = bytearray(frame(OWN, whom, payload, ecn, self.dscp))
+            right = bytearray(frame(OWN, neighbour, payload, ecn, self.dscp))
             assert data == bytes(right), f"{way} {port}: {data[:42].hex()} and not {bytes(right[:42]).hex()}"
             came.append((ecn, payload))
         wanted = self.expected_sums[way][port]

@@ -19,7 +19,7 @@ OWN_MAC, OWN_IP, OWN_PORT = bytes.fromhex("02000000f000"), "10.0.0.254", 9001
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A host, or the switch above."""
+    """A host, or the parent switch."""
 
     mac: bytes
     ip: str
@@ -71,7 +71,7 @@ OWN = Neighbour(OWN_MAC, OWN_IP, OWN_PORT)
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet's fields; those of a worker's CONTRIBUTION of floats unless told otherwise."""
+    """A packet's fields; those of a worker's CONTRIBUTION of floats unless others are given."""
 
     job: int = 1
     key: int = 0x5EED
@@ -124,13 +124,13 @@ class Tree:
     key: int = 0x5EED
     tid: int = 0
     trees: int = 1
-    room: int = 4
+    capacity: int = 4
     #: Elements of a full packet.
     full: int = 4
     first: int = 0
     #: The port of each child, in the order of `wid`, and the ranks behind it.
     members: list[tuple[int, int]] = field(default_factory=lambda: [(port, 1) for port in range(4)])
-    #: This switch's number at the switch above; `None` at the root.
+    #: This switch's number at its parent; `None` at the root.
     child: int | None = None
     up_port: int = 0
     generation: int = 0
@@ -142,7 +142,7 @@ class Tree:
     def line(self, parent_port: int) -> str:
         """The line that installs the tree in the software switch."""
         parent = f"{parent_port} {self.child}" if self.child is not None else "- 0"
-        slots = self.room * self.trees
+        slots = self.capacity * self.trees
         members = " ".join(f"{port}:{ranks}" for port, ranks in self.members)
         head = f"tree {self.index} {self.job} {self.key} {self.tid} {self.trees} {slots} {self.full} {self.first}"
         return f"{head} {parent} {members}"
@@ -150,18 +150,18 @@ class Tree:
     def words(self, ports: int) -> list[tuple[int, int, int]]:
         """The words of the job table: port, word, data. The last one makes the tree valid."""
         words = [(31, 1, self.key >> 32), (31, 2, self.key & 0xFFFFFFFF), (31, 3, self.full << 16 | self.ranks())]
-        words += [(31, 4, self.room << 16 | (self.child or 0)), (31, 5, 1 << self.up_port)]
-        places = {port: (wid, ranks) for wid, (port, ranks) in enumerate(self.members)}
+        words += [(31, 4, self.capacity << 16 | (self.child or 0)), (31, 5, 1 << self.up_port)]
+        positions = {port: (wid, ranks) for wid, (port, ranks) in enumerate(self.members)}
         for port in range(ports + 1):
-            whom = host(port) if port < ports else PARENT
-            ip = ipaddress.IPv4Address(whom.ip).packed
+            neighbour = host(port) if port < ports else PARENT
+            ip = ipaddress.IPv4Address(neighbour.ip).packed
             constant = struct.pack(">HHHHH4s4s", 0x4500, 0, 0x4000, 0x4011, 0, ipaddress.IPv4Address(OWN_IP).packed, ip)
-            wid, ranks = places.get(port, (0, 0))
-            words.append((port, 0, int.from_bytes(whom.mac[:4], "big")))
-            words.append((port, 1, int.from_bytes(whom.mac[4:], "big") << 16 | whom.port))
+            wid, ranks = positions.get(port, (0, 0))
+            words.append((port, 0, int.from_bytes(neighbour.mac[:4], "big")))
+            words.append((port, 1, int.from_bytes(neighbour.mac[4:], "big") << 16 | neighbour.port))
             words.append((port, 2, int.from_bytes(ip, "big")))
             words.append((port, 3, ones_sum(constant) << 16 | ranks))
-            words.append((port, 4, wid << 16 | (port in places)))
+            words.append((port, 4, wid << 16 | (port in positions)))
         first = self.job << 16 | self.tid << 8 | self.generation << 4 | (self.child is None) << 1 | 1
         return [*words, (31, 0, first)]
 

@@ -1,4 +1,4 @@
-"""Plants faults in the design, one at a time, and sees that the named test notices each."""
+"""Inserts faults into the design, one at a time, and sees that the named test notices each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import sys
 
 from run import HERE, TARGET
 
-#: What is wrong, the file, what stands there, what is planted, and the test that must fail (`adder` is adder.py).
+#: What is wrong, the file, what stands there, what is inserted, and the test that must fail (`adder` is adder.py).
 MUTANTS = [
     ("ties are rounded up", "fp_add.sv", "s3_sum[2] && (s3_sum[3] || s3_sum[1] || s3_sum[0])", "s3_sum[2]", "adder"),
     ("bits that fall off are lost", "fp_add.sv", "shifted[SIG] || (shifted[SIG-1:0] != '0)", "shifted[SIG]", "adder"),
     ("subnormals are flushed", "fp_add.sv", "s3_sum[SIG-1] ? s3_exp : '0;", "s3_exp;", "adder"),
     (
-        "a place without an operand is added as +0", "adder_tree.sv", "both[3] ? added : alone[3]", "added",
+        "a position without an operand is added as +0", "adder_tree.sv", "both[3] ? added : alone[3]", "added",
         "a_port_that_is_not_in_the_bitmap_is_bypassed",
     ),
     (
@@ -24,21 +24,21 @@ MUTANTS = [
         "figure_6a",
     ),
     (
-        "one VID too many has room", "agg_control.sv", "ahead >= 32'(room)", "ahead > 32'(room)",
+        "one VID too many has space", "agg_control.sv", "ahead >= 32'(capacity)", "ahead > 32'(capacity)",
         "lost_late_doubled_and_far_packets_are_dropped_by_name",
     ),
     (
         "the last mark wins", "agg_control.sv", "is_first ? capable : capable | entry_ecn", "capable",
-        "marks_and_room_are_joined",
+        "marks_and_capacities_are_joined",
     ),
     (
-        "the greatest room is told", "agg_control.sv", "is_first || wnd_cap < entry_cap",
+        "the greatest capacity leaves", "agg_control.sv", "is_first || wnd_cap < entry_cap",
         "is_first || wnd_cap > entry_cap",
-        "marks_and_room_are_joined",
+        "marks_and_capacities_are_joined",
     ),
     (
-        "places are ports", "agg_datapath.sv", "places[16*p+:16] == 16'(i)", "p == i",
-        "sums_are_in_the_order_of_places_whatever_the_order_of_arrival",
+        "positions are ports", "agg_datapath.sv", "positions[16*p+:16] == 16'(i)", "p == i",
+        "sums_are_in_the_order_of_positions_whatever_the_order_of_arrival",
     ),
     (
         "a lost VID's slots are never free again", "agg_control.sv", "((lost_vid || state == CLEAR) && have[p])",
@@ -77,7 +77,7 @@ def survives(file: str, old: str, new: str, test: str, name: str) -> bool:
 
 
 def main() -> int:
-    """Plants them; 0 if every one is noticed."""
+    """Inserts them; 0 if every one is noticed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", type=int, help="the number of one fault")
     options = parser.parse_args()

@@ -24,8 +24,8 @@ def parameters(module: str, options: argparse.Namespace) -> dict[str, int]:
     tree_bits, slot_bits = max(1, (options.trees - 1).bit_length()), (options.slots - 1).bit_length()
     values = {
         "W": options.width, "PORTS": options.ports, "TREES": options.trees, "SLOTS": options.slots,
-        "ROOM": options.room,
-        "FRAME_BEATS": 2048 * 8 // options.width, "FIELDS": tree_bits + 125, "PLACES": options.ports,
+        "CAPACITY": options.space,
+        "FRAME_BEATS": 2048 * 8 // options.width, "FIELDS": tree_bits + 125, "POSITIONS": options.ports,
         "ORDER": tree_bits + 116 + options.ports * slot_bits, "DEPTH": 2 * 2048 * 8 // options.width,
     }  # fmt: skip
     text = (RTL / f"{module}.sv").read_text().split(") (")[0]
@@ -59,7 +59,7 @@ def cells(module: str, options: argparse.Namespace) -> dict[str, int]:
 def main() -> None:
     """Prints a line for each module, and all as JSON if a file is named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in (("ports", 4), ("width", 64), ("trees", 4), ("slots", 32), ("room", 16)):
+    for name, value in (("ports", 4), ("width", 64), ("trees", 4), ("slots", 32), ("capacity", 16)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--json", type=Path)
     parser.add_argument("modules", nargs="*", default=MODULES)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import cocotb
 from checked import Checked
-from frames import I32, NO_CAP, OWN, Packet, Tree, frame, host
+from frames import CONTRIBUTION, I32, NO_CAP, OWN, Packet, Tree, frame, host
 
 GOLDEN = Path(os.environ["PANAMA_GOLDEN"])
+RECORDED = Path(__file__).parent / "recorded.txt"
 
 
 def floats(*values: float) -> bytes:
@@ -71,7 +72,7 @@ async def figure_6a(dut: object) -> None:
     """The golden trace: four ports, bitmap 1111, VID 0. The sum goes to all ports, and VID 1 is expected."""
     packets = golden("panama_fig6a")
     first = Packet.parse(packets[0][1])
-    tree = Tree(job=first.job, key=first.key, room=2, full=4)
+    tree = Tree(job=first.job, key=first.key, capacity=2, full=4)
     bench = await begun(dut, tree)
     for port, (what, payload) in enumerate(packets[:4]):
         assert what == f"port {port} in"
@@ -87,7 +88,7 @@ async def other_kinds_of_the_golden_packets_go_to_the_processor(dut: object) -> 
     """Every kind but CONTRIBUTION, as the machines write them, goes up untouched."""
     packets = golden("panama")
     first = Packet.parse(packets[0][1])
-    bench = await begun(dut, Tree(job=first.job, key=first.key, room=2, full=4, members=[(0, 1), (1, 1)]))
+    bench = await begun(dut, Tree(job=first.job, key=first.key, capacity=2, full=4, members=[(0, 1), (1, 1)]))
     for what, payload in packets:
         if not what.startswith("CONTRIBUTION"):
             bench.send(1, frame(host(1), OWN, payload))
@@ -97,8 +98,8 @@ async def other_kinds_of_the_golden_packets_go_to_the_processor(dut: object) -> 
 
 
 @cocotb.test()
-async def sums_are_in_the_order_of_places_whatever_the_order_of_arrival(dut: object) -> None:
-    """Another order of adding gives other bits; where a child's place is not its port, too."""
+async def sums_are_in_the_order_of_positions_whatever_the_order_of_arrival(dut: object) -> None:
+    """Another order of adding gives other bits; where a child's position is not its port, too."""
     values = {0: 16777216.0, 1: 1.0, 2: 1.0, 3: -16777216.0}
     bench = await begun(dut)
     for index, members in enumerate([[0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3]]):
@@ -167,9 +168,9 @@ async def ranks_that_disagree_stop_the_sum(dut: object) -> None:
 
 
 @cocotb.test()
-async def marks_and_room_are_joined(dut: object) -> None:
-    """Marks that four ports can bring, with both codes of "capable"; the least room, with the own one and with 0."""
-    tree = Tree(room=4, full=1)
+async def marks_and_capacities_are_joined(dut: object) -> None:
+    """Marks that four ports can bring, with both codes of "capable"; the least capacity, the own one and 0 too."""
+    tree = Tree(capacity=4, full=1)
     bench = await begun(dut, tree)
     draw = random.Random(3)
     rows = [[(mark >> (2 * port)) & 3 for port in range(4)] for mark in draw.sample(range(256), 40)]
@@ -208,3 +209,25 @@ async def below_another_switch_sums_go_up_and_results_pass(dut: object) -> None:
         await bench.step(60)
     await bench.finish()
     assert len(bench.expected_sums["chip_tx"][2]) == 6
+
+
+@cocotb.test()
+async def packets_of_a_real_job_give_the_results_of_the_real_switch(dut: object) -> None:
+    """Two collectives of four workers, recorded: the recorded RESULTs to the bit, except for the capacity, which is ours."""
+    rows = [line.split() for line in RECORDED.read_text().splitlines() if not line.startswith("#")]
+    sent = [(int(port), int(ecn), bytes.fromhex(data)) for port, way, ecn, data in rows if way == "in"]
+    first = next(Packet.parse(data) for _, _, data in sent if data[4] == CONTRIBUTION)
+    tree = Tree(job=first.job, key=first.key, capacity=16, full=358)
+    bench = await begun(dut, tree)
+    for port, ecn, data in sent:
+        bench.send(port, frame(host(port), OWN, data, ecn))
+        # In the order of the recording.
+        while bench.ins["host_rx"][port].frames or bench.ins["host_rx"][port].beats:
+            await bench.step(10)
+    await bench.finish()
+    wanted = [
+        (int(ecn), Packet.parse(bytes.fromhex(data)).but(wnd_cap=16)) for _, way, ecn, data in rows if way == "out"
+    ]
+    came = [(data[15] & 3, Packet.parse(data[42:])) for data in bench.outs["host_tx"][0].got]
+    assert len(wanted) == 6
+    assert came == wanted

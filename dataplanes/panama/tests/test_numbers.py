@@ -20,7 +20,7 @@ CLOCK_GHZ = 0.2
 
 
 def note(name: str, value: object) -> None:
-    """Adds a number to the file that the run writes, if it is asked to."""
+    """Adds a number to the file that the run writes, if there is one."""
     path = os.environ.get("PANAMA_NUMBERS")
     if path:
         known = json.loads(Path(path).read_text()) if Path(path).exists() else {}
@@ -63,7 +63,7 @@ async def throughput(dut: object) -> None:
         draw = random.Random(2)
         packets = 24
         ports = int(dut.PORTS.value)  # type: ignore[attr-defined]
-        tree = Tree(full=355, room=16, members=[(port, 1) for port in range(ports)])
+        tree = Tree(full=355, capacity=16, members=[(port, 1) for port in range(ports)])
         bench: Checked = await begun(dut, tree)
         vectors = [some_floats(draw, 355) for _ in range(ports)]
         for port in range(ports):

@@ -35,7 +35,7 @@ async def what_is_not_ours_passes_untouched_and_in_order(dut: object) -> None:
 
 
 def stray(draw: random.Random, port: int, tree: Tree, dscp: int) -> bytes:
-    """A frame that is not for the accelerator, however much it looks like one of ours."""
+    """A frame that is not for the accelerator, however similar to one of ours."""
     right = tree.packet(port, 0, floats(1.0)).bytes()
     other = [
         {"ethertype": 0x86DD}, {"version": 0x46}, {"version": 0x65}, {"protocol": 6}, {"fragment": 0x2000},
@@ -83,10 +83,12 @@ async def random_traffic_of_several_jobs(dut: object) -> None:
     for seed in range(2 * LENGTH):
         draw = random.Random(seed)
         trees = [
-            Tree(index=0, job=1, tid=0, trees=2, room=4, full=9),
-            Tree(index=1, job=1, tid=1, trees=2, room=4, full=9),
-            Tree(index=2, job=2, key=draw.getrandbits(64), room=3, full=30, members=[(3, 1), (1, 2), (0, 1)]),
-            Tree(index=3, job=300, room=6, full=2, members=[(2, 1)], child=3, up_port=3, first=draw.getrandbits(32)),
+            Tree(index=0, job=1, tid=0, trees=2, capacity=4, full=9),
+            Tree(index=1, job=1, tid=1, trees=2, capacity=4, full=9),
+            Tree(index=2, job=2, key=draw.getrandbits(64), capacity=3, full=30, members=[(3, 1), (1, 2), (0, 1)]),
+            Tree(
+                index=3, job=300, capacity=6, full=2, members=[(2, 1)], child=3, up_port=3, first=draw.getrandbits(32)
+            ),
         ]
         bench = await begun(dut, *trees, seed=seed)
         for way in (*bench.ins.values(), *bench.outs.values()):
@@ -99,7 +101,7 @@ async def random_traffic_of_several_jobs(dut: object) -> None:
 
 
 async def random_rounds(bench: Checked, draw: random.Random, trees: list[Tree], rounds: int) -> None:
-    """So many VIDs of each tree, each port at its own pace within a few VIDs of the others."""
+    """So many VIDs of each tree, each port at its own pace within several VIDs of the others."""
     for vid in range(rounds):
         for tree in trees:
             elements = draw.choice([tree.full, 2 * tree.full + 1])
@@ -115,7 +117,7 @@ async def random_rounds(bench: Checked, draw: random.Random, trees: list[Tree], 
                 if draw.random() < 0.1:
                     bench.send(port, stray(draw, port, tree, bench.dscp))
         await bench.step(draw.choice([0, 50, 200]))
-        # Senders keep within their windows: what has not been decided is at most a few VIDs.
+        # Senders keep within their windows: what has not been decided is at most several VIDs.
         while max(len(sent) for sent in bench.sent) > 12:
             await bench.step(20)
 
@@ -151,7 +153,7 @@ async def jobs_come_and_go(dut: object) -> None:
     bench = await begun(dut, stays, seed=1)
     vid = 0
     for turn in range(4 * LENGTH):
-        guest = Tree(index=1, job=2 + turn % 2, key=turn, room=2 + turn % 3, full=3 + turn, generation=turn % 16)
+        guest = Tree(index=1, job=2 + turn % 2, key=turn, capacity=2 + turn % 3, full=3 + turn, generation=turn % 16)
         await bench.add(guest)
         for step in range(5):
             for port in draw.sample(range(4), 4):
@@ -170,7 +172,7 @@ async def jobs_come_and_go(dut: object) -> None:
 
 @cocotb.test()
 async def what_is_dropped_frees_its_buffer(dut: object) -> None:
-    """More packets than there are slots, none of which is ever summed: the last one finds room as the first did."""
+    """More packets than there are slots, none of which is ever summed: the last one finds space as the first did."""
     tree = Tree(full=1, members=[(0, 1), (1, 1)])
     bench = await begun(dut, tree)
     slots = int(dut.SLOTS.value)  # type: ignore[attr-defined]
