@@ -213,7 +213,7 @@ async def below_another_switch_sums_go_up_and_results_pass(dut: object) -> None:
 
 @cocotb.test()
 async def packets_of_a_real_job_give_the_results_of_the_real_switch(dut: object) -> None:
-    """Two collectives of four workers, recorded: the recorded RESULTs to the bit, except for the capacity, which is ours."""
+    """Two collectives of four workers: the recorded RESULTs to the bit, except for the capacity, which is ours."""
     rows = [line.split() for line in RECORDED.read_text().splitlines() if not line.startswith("#")]
     sent = [(int(port), int(ecn), bytes.fromhex(data)) for port, way, ecn, data in rows if way == "in"]
     first = next(Packet.parse(data) for _, _, data in sent if data[4] == CONTRIBUTION)

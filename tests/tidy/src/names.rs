@@ -8,20 +8,23 @@ use std::path::Path;
 use crate::{Offences, Source};
 
 /// Where each protocol may be named, `*` for its name: its folder, tests, benches and fuzz targets.
-const ROOMS: [&str; 14] = [
+const ROOMS: [&str; 17] = [
     "crates/proto/src/*/",
     "crates/proto/tests/*",
     "crates/proto/tests/fuzz/*.rs",
     "crates/proto/benches/*",
+    "crates/proto/examples/*",
     "crates/proto/benches/switches/*.rs",
     "crates/net/tests/*",
     "crates/sim/tests/*",
+    "dataplanes/*/",
     "dataplanes/pspin/tests/*/",
     "fuzz/fuzz_targets/*",
     "fuzz/src/machines/*.rs",
     "python/tributary/*.py",
     "tests/test_*.py",
     "tests/test_*_operators.py",
+    "tests/test_rtl.py",
     "tests/programs/rank_*.py",
 ];
 /// Where all may be named: published figures have protocols' names, and so has this rule.
@@ -43,9 +46,10 @@ const LISTS: [(&str, usize); 8] = [
 ];
 /// Words that mean something else: where, and which. Packets in a ring; a picosecond; the command that offers a server; a
 /// part of another protocol's name.
-const OTHER_MEANINGS: [(&str, &str); 11] = [
+const OTHER_MEANINGS: [(&str, &str); 12] = [
     ("crates/sim/src/net/", "ring"),
     ("crates/sim/src/net/", "ps"),
+    ("dataplanes/panama/tests/bench.py", "ps"),
     ("crates/control/src/quantity.rs", "ps"),
     ("crates/sim/src/check/links.rs", "ps"),
     ("crates/net/src/fabric/egress.rs", "ps"),
