@@ -56,7 +56,7 @@ def trained(tmp_path: Path, recipe: str, **variables: str) -> tuple[float, float
     """The first loss of rank 0, and its last ones, with this recipe; both ranks have the same parameters then."""
     script = tmp_path / "trains.py"
     script.write_text(TRAINS.format(setup="" if "init_process_group" in recipe else SETUP, recipe=recipe))
-    ran = torchrun(str(script), **variables)
+    ran = torchrun(str(script), processes=2, **variables)
     assert ran.returncode == 0, ran.stderr
     ends = [line.split()[1:] for line in ran.stdout.splitlines() if line.startswith("trained")]
     assert len(ends) == 2, ran.stdout
