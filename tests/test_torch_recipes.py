@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
+from rank_sparse import PROTOCOL
 from torch_program import ROOT, torchrun
 
 #: A model whose gradients are as small as those of a mean over half a million outputs, and what a page does with it.
@@ -65,7 +66,7 @@ def trained(tmp_path: Path, recipe: str, **variables: str) -> tuple[float, float
 
 
 #: The hooks of docs/torch.md by a word that they have, and the protocol that they need.
-HOOKS = [("eight_bits", "auto"), ("TopK", "flare"), ("all_reduce_hook", "auto")]
+HOOKS = [("eight_bits", "auto"), ("TopK", PROTOCOL), ("all_reduce_hook", "auto")]
 
 
 @pytest.mark.parametrize(("word", "protocol"), HOOKS)
