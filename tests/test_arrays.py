@@ -289,7 +289,7 @@ def test_tensors_and_buffers_of_other_libraries_are_summed_and_written_in_place(
         np.testing.assert_array_equal(result, [3, 3, 3, 3, 3, 7, 6, 6, 6, 6])
 
 
-def test_pytorchs_bfloat16_is_summed_and_written_in_place(both: Both) -> None:
+def test_pytorchs_bfloat16_is_summed_and_written_into_itself(both: Both) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
 
     def reduce(group: tributary.Group) -> None:

@@ -22,7 +22,7 @@ from tributary.torch.hook import all_reduce_hook
 from tributary.torch.ledger import Entry, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
-from tributary.torch.steps import Step, Steps
+from tributary.torch.step_costs import Step, Steps
 from tributary.torch.topk import TopK, topk_hook
 
 __all__ = [
