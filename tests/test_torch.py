@@ -1,4 +1,4 @@
-"""The PyTorch backend: every operation right, on its way, and found."""
+"""The PyTorch backend: every operation right, on its way, and told."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def test_reduce_and_reduce_scatter(ranks: Ranks, meet: str, protocol: str, optio
 def test_tensors_are_spread_over_several_switches(ranks: Ranks, meet: str) -> None:
     switches = [Daemon() for _ in range(2)]
     try:
-        found = ranks(torch_rank.spread, 3, meet, ",".join(switch.address for switch in switches))
+        told = ranks(torch_rank.spread, 3, meet, ",".join(switch.address for switch in switches))
         states = [program.last_json(program.run("status", "--switch", switch.address, "--json")) for switch in switches]
     finally:
         for switch in switches:
             switch.stop()
-    digests, again = zip(*found, strict=True)
+    digests, again = zip(*told, strict=True)
     assert digests[0] == digests[1] == digests[2]
     received = [state["switch"]["shards"][0]["rx_packets"] for state in states]
     # What impatient ranks send again on a busy machine may all go to one of them.
@@ -161,7 +161,7 @@ F32, F64 = ("all_reduce", "float32", "SUM"), ("all_reduce", "float64", "SUM")
 
 @pytest.mark.parametrize("how", ["wait", "future"])
 @pytest.mark.parametrize(
-    ("brings", "found"),
+    ("brings", "told"),
     [
         ([F32, F64], ["rank 0 brings sum of 1000 f32 elements", "rank 1 brings sum of 2 i32 elements"]),
         ([F64, F32], ["rank 0 brings sum of 2 i32 elements", "rank 1 brings sum of 1000 f32 elements"]),
@@ -173,11 +173,11 @@ F32, F64 = ("all_reduce", "float32", "SUM"), ("all_reduce", "float64", "SUM")
     ids=["type", "other type", "operator", "operator of a third", "operation", "operation of the host path"],
 )
 def test_ranks_whose_operations_differ_or_take_different_ways_hear_at_once(
-    ranks: Ranks, meet: str, brings: list[tuple[str, str, str]], found: list[str], how: str
+    ranks: Ranks, meet: str, brings: list[tuple[str, str, str]], told: list[str], how: str
 ) -> None:
     for kind, sentence in ranks(torch_rank_trouble.differing, len(brings), meet, brings, how):
         assert kind == "MismatchError", sentence
-        assert all(part in sentence for part in found), sentence
+        assert all(part in sentence for part in told), sentence
 
 
 def test_a_wait_that_is_too_short_says_so_and_can_be_repeated(ranks: Ranks, meet: str) -> None:
@@ -253,9 +253,9 @@ def test_the_ledger_says_how_much_and_why() -> None:
 
 
 def test_the_last_line_adds_up_all_groups(ranks: Ranks, meet: str) -> None:
-    found, nothing = ranks(torch_rank_trouble.adding_up, 2, meet)
+    told, nothing = ranks(torch_rank_trouble.adding_up, 2, meet)
     assert nothing == []
-    assert found == ["3 groups, rank 0 of 2: in network 100.0% of 12.0 KiB"]
+    assert told == ["3 groups, rank 0 of 2: in network 100.0% of 12.0 KiB"]
 
 
 @pytest.mark.parametrize("shape", [(7,), (8,), (), (0,), (3, 5)])
