@@ -1,6 +1,6 @@
 // Which lengths a block of a collective may have (part of "control logic" of table 2).
 //
-// A collective of so many elements has full blocks and, if they do not fit evenly, a shorter last one. Packets of
+// A collective has full blocks and, if they do not fit evenly, a shorter last one. Packets of
 // one collective follow each other, so the remainder is kept and seldom computed: by long division, a bit a cycle.
 module block_size #(
     parameter int TREES = 4,

@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import subprocess
 import sys
 import time
 
-from run import HERE, TARGET, tools
+from run import HERE, ROOT, TARGET, tools
+
+EXPERIMENT = ROOT / "crates" / "papers" / "src" / "panama" / "experiments" / "panama-rtl.toml"
 
 #: Ports, bits of the bus and trees for which the design must be without a warning.
 SIZES = [(2, 64, 2), (4, 64, 4), (5, 128, 2), (8, 256, 4), (16, 512, 8)]
+RUN = ["run.py"]
+MEASURE = [*RUN, "--module", "test_numbers"]
+FIVE = ["--set", "PORTS=5", "--set", "W=128"]
+#: What `tributary reproduce` prints beside the paper's numbers, by its key: entry, field, factor.
+ROWS = {
+    **{f"passing-{n}": (f"latency_4x64_{n}", "passing_last", 5) for n in (512, 1024, 1500)},
+    **{f"sum-{n}": (f"latency_4x64_{n}", "sum_first", 5) for n in (512, 1024, 1500)},
+    "gbps": ("throughput_4x64_10g", "gbps", 1),
+}
+MODULES = {"parser": "header_parser", "buffering": "packet_buffer", "adder": "fp_add", "control": "agg_control"}
+#: How many of each the prototype has.
+INSTANCES = {"parser": 4, "buffering": 4, "adder": 6, "control": 1}
+
+
+def rows() -> int:
+    """Compares what was measured with the numbers that the program prints; 0 if they are the same."""
+    numbers, cells = (json.loads((TARGET / f"{name}.json").read_text()) for name in ("numbers", "synth"))
+    measured = {key: factor * numbers[entry][field] for key, (entry, field, factor) in ROWS.items()}
+    for kind, fields in (("luts", ("luts", "luts_as_memory")), ("ffs", ("ffs",))):
+        for name, module in MODULES.items():
+            measured[f"{name}-{kind}"] = sum(cells[module][field] for field in fields)
+        measured[kind] = sum(count * measured[f"{name}-{kind}"] for name, count in INSTANCES.items())
+    lines = re.findall(r'^"([\w-]+)" = ([\d.]+)$', EXPERIMENT.read_text(), re.M)
+    printed = {key: float(value) for key, value in lines}
+    differs = {key: (measured.get(key), printed.get(key)) for key in measured | printed}
+    differs = {key: both for key, both in differs.items() if both[0] != both[1]}
+    for key, (mine, theirs) in differs.items():
+        print(f"{key} is {mine}, and in {EXPERIMENT.name} {theirs}")
+    return len(differs)
 
 
 def lint() -> int:
@@ -39,19 +72,11 @@ def main() -> int:
     os.environ["PYTHONWARNINGS"] = "ignore"
     steps = {
         "adder": ["adder.py", *(["--full"] if options.long else [])],
-        "tests": ["run.py", "--length", "4" if options.long else "1"],
-        "other widths": [
-            "run.py",
-            "--name",
-            "p5w128",
-            "--set",
-            "PORTS=5",
-            "--set",
-            "W=128",
-            "random_traffic_of_several_jobs",
-        ],
-        "numbers": ["run.py", "--module", "test_numbers"],
-        "inserted faults": ["mutants.py"],
+        "tests": [*RUN, "--length", "4" if options.long else "1"],
+        "another size": [*RUN, "--name", "p5w128", *FIVE, "random_traffic_of_several_jobs"],
+        "numbers": MEASURE,
+        **{f"numbers, {n} ports": [*MEASURE, "--name", f"p{n}", "--set", f"PORTS={n}", "latency"] for n in (2, 8, 16)},
+        "mutants": ["mutants.py"],
         "synthesis": ["synth.py", "--json", str(TARGET / "synth.json")],
     }
     failed = []
@@ -62,13 +87,15 @@ def main() -> int:
         done = subprocess.run(
             [sys.executable, str(HERE / command[0]), *command[1:]], capture_output=True, text=True, check=False
         )
-        (TARGET / f"{name.replace(' ', '-')}.log").write_text(done.stdout + done.stderr)
+        (TARGET / f"{name.replace(', ', '-').replace(' ', '-')}.log").write_text(done.stdout + done.stderr)
         print(f"{name}: {'holds' if done.returncode == 0 else 'FAILS'}, {time.monotonic() - begun:.0f} s", flush=True)
-        kept = ("latency_", "throughput_") if name == "numbers" else ("",)
-        if name not in ("tests", "other widths"):
+        kept = ("latency_", "throughput_") if name.startswith("numbers") else ("",)
+        if name not in ("tests", "another size"):
             print("".join(f"  {line}\n" for line in done.stdout.splitlines() if line.startswith(kept)), end="")
         if done.returncode:
             failed.append(name)
+    if not {"numbers", "synthesis"} & set(failed) and rows():
+        failed.append("rows of the program")
     print(f"failed: {', '.join(failed)}; {TARGET} has the logs" if failed else "all holds")
     return len(failed)
 

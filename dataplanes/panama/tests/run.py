@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("tests", nargs="*")
     parser.add_argument("--rtl", type=Path, default=HERE.parent / "rtl")
     parser.add_argument("--name", default="p4w64")
-    parser.add_argument("--module", action="append", help="test_accelerator and test_traffic if left out")
+    parser.add_argument("--module", action="append", help="all with tests if left out")
     parser.add_argument("--simulator", choices=ARGUMENTS, default="icarus")
     parser.add_argument("--length", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the design")
@@ -71,7 +71,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = str(HERE)
     results = runner.test(  # type: ignore[attr-defined]
         hdl_toplevel="panama_accelerator",
-        test_module=options.module or ["test_accelerator", "test_traffic"],
+        test_module=options.module or ["test_accelerator", "test_traffic", "test_recovery"],
         testcase=options.tests or None,
         build_dir=TARGET / name,
         test_dir=TARGET / name,

@@ -1,4 +1,4 @@
-"""What each module costs on a Xilinx 7-series chip, by yosys: tables, flip-flops, memory, the longest path in cells.
+"""What each module costs on a Xilinx 7-series chip, by yosys: tables, flip-flops, memory, and the longest path.
 
 `synth.py` for the prototype's size; `synth.py --ports 8 --width 128 ...` for another."""
 
@@ -39,11 +39,12 @@ def cells(module: str, options: argparse.Namespace) -> dict[str, int]:
     sets = " ".join(f"-set {name} {value}" for name, value in parameters(module, options).items())
     script = f"read_verilog -sv {' '.join(map(str, sources))}; "
     script += f"chparam {sets} {module}; " if sets else ""
-    script += f"synth_xilinx -family xc7 -top {module} -flatten -noiopad; tee -q -o /dev/stdout stat; ltp -noff"
+    script += f"synth_xilinx -family xc7 -top {module} -flatten -noiopad; stat; sta"
     done = subprocess.run(["yosys", "-p", script], capture_output=True, text=True, check=True).stdout
     stat = done.rsplit("Number of cells:", 1)[1]
     found = {kind: int(count) for kind, count in re.findall(r"^ +([A-Z][A-Z0-9_]+) +(\d+)$", stat, re.M)}
-    path = re.findall(r"Longest topological path in \w+.*\(length=(\d+)\)", done)
+    # Cells alone, without wires: only place and route knows those.
+    path = re.search(r"Latest arrival time in '\w+' is (\d+)", done)
     memory = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "SRL16E": 1, "SRLC32E": 1}
     return {
         "luts": sum(count for kind, count in found.items() if re.fullmatch(r"LUT\d|INV", kind)),
@@ -52,7 +53,7 @@ def cells(module: str, options: argparse.Namespace) -> dict[str, int]:
         "carry4": found.get("CARRY4", 0),
         "bram18": sum(count * (2 if kind == "RAMB36E1" else 1) for kind, count in found.items() if "RAMB" in kind),
         "dsp": found.get("DSP48E1", 0),
-        "path": int(path[-1]) if path else 0,
+        "path_ps": int(path[1]) if path else 0,
     }
 
 

@@ -101,7 +101,7 @@ async def random_traffic_of_several_jobs(dut: object) -> None:
 
 
 async def random_rounds(bench: Checked, draw: random.Random, trees: list[Tree], rounds: int) -> None:
-    """So many VIDs of each tree, each port at its own pace within several VIDs of the others."""
+    """A number of VIDs of each tree, each port at its own pace within several VIDs of the others."""
     for vid in range(rounds):
         for tree in trees:
             elements = draw.choice([tree.full, 2 * tree.full + 1])

@@ -3,6 +3,7 @@
 mod hardware;
 mod machines;
 mod mix;
+mod rtl;
 mod shares;
 mod speedup;
 mod trees;
@@ -26,6 +27,7 @@ pub static PAPER: Paper = Paper {
         "panama-fig10"
         "panama-fig10-live"
         "panama-table2"
+        "panama-rtl"
         "panama-appA"
     },
     kinds: &[
@@ -36,5 +38,6 @@ pub static PAPER: Paper = Paper {
         ("trees", read::<trees::Trees>),
         ("mix", read::<mix::Mix>),
         ("hardware", read::<hardware::Hardware>),
+        ("rtl", read::<rtl::Rtl>),
     ],
 };
