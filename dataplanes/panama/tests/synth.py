@@ -24,7 +24,7 @@ def parameters(module: str, options: argparse.Namespace) -> dict[str, int]:
     tree_bits, slot_bits = max(1, (options.trees - 1).bit_length()), (options.slots - 1).bit_length()
     values = {
         "W": options.width, "PORTS": options.ports, "TREES": options.trees, "SLOTS": options.slots,
-        "CAPACITY": options.space,
+        "CAPACITY": options.capacity,
         "FRAME_BEATS": 2048 * 8 // options.width, "FIELDS": tree_bits + 125, "POSITIONS": options.ports,
         "ORDER": tree_bits + 116 + options.ports * slot_bits, "DEPTH": 2 * 2048 * 8 // options.width,
     }  # fmt: skip
