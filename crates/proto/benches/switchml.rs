@@ -21,7 +21,7 @@ use self::switchml_setup::{SLOTS, WORLD, drain, integers, job, pipeline, readdre
 /// A run of packets of one rank for adjacent blocks, as a driver hands them over.
 const RUN: usize = 32;
 
-/// Rank 0 in a collective of so many elements.
+/// Rank 0 in a collective of this many elements.
 fn host(job: &JobConfig, elements: usize) -> Box<dyn Host> {
     let mut host = switchml_setup::host(job);
     submit(&mut host, elements);

@@ -14,7 +14,7 @@ use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, Po
 use tributary_proto::contract::numbers::{NarrowBlocks, Numbers};
 use tributary_proto::contract::options::{Defaults, name_and_value};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
-use tributary_proto::contract::protocol::{JobShape, Protocol};
+use tributary_proto::contract::protocol::{Protocol, ShardShape};
 use tributary_proto::contract::switch::NoQueues;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
@@ -155,8 +155,8 @@ fn shared_job(protocol: &Protocol, id: JobId) -> SharedJob {
     SharedJob { share_bytes: protocol.share_bytes(&job, 2), job, fabric, ports, trees: Vec::new() }
 }
 
-/// What a control plane charges is what the slots take, and blocks of half the width take half: in levels, and where the
-/// job's members have said so.
+/// What a control plane charges is what the slots take, and blocks of half the width take half: in levels, and where
+/// the job's members have said so.
 #[test]
 fn accumulators_are_as_wide_as_the_jobs_widest_block() {
     let held = |given: &[&str], levels: bool| {
@@ -171,7 +171,7 @@ fn accumulators_are_as_wide_as_the_jobs_widest_block() {
         (config.job.levels, config.job.options) = (levels, options.clone());
         let (machine, held) = allocated(|| protocol.switch(Values::Elements, &config));
         let shape =
-            JobShape { slots: 64, elements_per_packet: 64, children: 8, world_size: 8, levels, options: &options };
+            ShardShape { slots: 64, elements_per_packet: 64, children: 8, world_size: 8, levels, options: &options };
         let charged = (protocol.memory)(&shape) as usize;
         assert!(charged <= held && held < charged + 4096, "{charged} for {held}");
         drop(machine);

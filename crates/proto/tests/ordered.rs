@@ -79,10 +79,10 @@ fn check(combine: &'static Combine, accumulator: &mut OrderedAccumulator, vector
         let complete = accumulator.add(1, child, &vectors[child]);
         assert_eq!(complete, arrived + 1 == order.len(), "{order:?}");
         assert!(accumulator.has(1, child));
-        most = most.max(accumulator.nodes_held(1));
+        most = most.max(accumulator.nodes_in_use(1));
     }
     assert!(most <= nodes_needed(order.len()), "{most} nodes of {} children", order.len());
-    assert_eq!(accumulator.nodes_held(1), 1, "the result alone is left");
+    assert_eq!(accumulator.nodes_in_use(1), 1, "the result alone is left");
     assert!(accumulator.result(1) == reference(vectors, combine), "{combine:?} {order:?}");
 }
 
@@ -182,7 +182,7 @@ fn the_bound_on_waiting_nodes_is_reached() {
         for child in (0..children).step_by(2) {
             accumulator.add(0, child, &vectors[child]);
         }
-        assert_eq!(accumulator.nodes_held(0), nodes_needed(children), "{children} children");
+        assert_eq!(accumulator.nodes_in_use(0), nodes_needed(children), "{children} children");
         assert_eq!(nodes_needed(children), children.div_ceil(2));
     }
 }
@@ -193,7 +193,7 @@ fn children_in_their_order_leave_few_nodes_waiting() {
     let mut accumulator = begun(&TOY, 1023, 1, 1);
     for child in 0..1023 {
         accumulator.add(0, child, &vector(&TOY, child, 1));
-        assert_eq!(accumulator.nodes_held(0), if child == 1022 { 1 } else { (child + 1).count_ones() as usize });
+        assert_eq!(accumulator.nodes_in_use(0), if child == 1022 { 1 } else { (child + 1).count_ones() as usize });
     }
 }
 
@@ -224,7 +224,7 @@ fn blocks_do_not_touch_each_other() {
         for (block, vectors) in blocks.iter().enumerate() {
             assert_eq!(accumulator.result(block), reference(vectors, combine));
             accumulator.begin(block, Rule::along_the_tree(combine));
-            assert_eq!((accumulator.is_complete(block), accumulator.nodes_held(block)), (false, 0));
+            assert_eq!((accumulator.is_complete(block), accumulator.nodes_in_use(block)), (false, 0));
         }
     }
 }
@@ -272,7 +272,8 @@ fn memory_is_taken_when_made_and_told_before() {
     }
 }
 
-/// What comes in turn lies in the buffers in turn, and the last vector brings them together, the later ones into the first.
+/// What comes in turn lies in the buffers in turn, and the last vector brings them together, the later ones into the
+/// first.
 #[test]
 fn buffers_take_vectors_in_turn_and_are_brought_together_at_the_end() {
     const ELEMENTS: usize = 5;
@@ -283,7 +284,7 @@ fn buffers_take_vectors_in_turn_and_are_brought_together_at_the_end() {
             let mut accumulator = OrderedAccumulator::new(children, width, 2, ELEMENTS * combine.lane_size);
             accumulator.begin(1, Rule::arranged(combine, Arrangement::Buffers(buffers)));
             for (count, &child) in arrival.iter().enumerate() {
-                assert_eq!(accumulator.nodes_held(1), count.min(width));
+                assert_eq!(accumulator.nodes_in_use(1), count.min(width));
                 let vector = vector(combine, child, ELEMENTS);
                 let is_last = count + 1 == children;
                 assert_eq!(accumulator.add(1, child, &vector), is_last);
@@ -305,7 +306,8 @@ fn buffers_take_vectors_in_turn_and_are_brought_together_at_the_end() {
     }
 }
 
-/// Two switches share the ranks in any way, vectors come in any order, and a third makes of what they send what one would.
+/// Two switches share the ranks in any way, vectors come in any order, and a third makes of what they send what one
+/// would.
 #[test]
 fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
     const ELEMENTS: usize = 3;
@@ -326,9 +328,9 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
         arrival.sort_by_key(|place| (place * 7919 + seed * 104_729) % 31);
         for (count, &place) in arrival.iter().enumerate() {
             assert_eq!(accumulator.add_partial(0, place, &nodes[place].1), count + 1 == nodes.len());
-            assert!(accumulator.nodes_held(0) <= nodes.len());
+            assert!(accumulator.nodes_in_use(0) <= nodes.len());
         }
-        assert_eq!(accumulator.nodes_held(0), roots);
+        assert_eq!(accumulator.nodes_in_use(0), roots);
         let load = |root| {
             let mut partial = vec![0; ELEMENTS * combine.partial_size];
             accumulator.load_root(0, root, &mut partial);

@@ -1,4 +1,5 @@
-//! A machine that jobs share is told of each job once when it begins and once when it ends, and sees no other's packets.
+//! A machine that jobs share is told of each job once when it begins and once when it ends, and sees no other's
+//! packets.
 
 use std::sync::{Arc, Mutex};
 

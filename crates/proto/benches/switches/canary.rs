@@ -2,7 +2,7 @@
 
 use criterion::Criterion;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::aggregation::exponent_hint::LookAhead;
+use tributary_proto::aggregation::exponent_hint::ExponentHint;
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, proof};
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
@@ -98,7 +98,7 @@ fn packet(common: Common, rank: u16, hosts: u16, k: u16) -> Vec<u8> {
         shard: 0,
         attempt: 0,
         wid: Rank(rank),
-        look_ahead: LookAhead::UNKNOWN,
+        exponent_hint: ExponentHint::UNKNOWN,
         scale: None,
         spec: Spec::allreduce(1 << 20, DType::I32, ReduceOp::Sum),
         contributors: proof(RankProof::of(Rank(rank)), 0, 0),

@@ -1,4 +1,5 @@
-//! What the benches' jobs are made from: a job of eight ranks, a pipeline with a machine of its own, and a rank's updates.
+//! What the benches' jobs are made from: a job of eight ranks, a pipeline with a machine of its own, and a rank's
+//! updates.
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig};

@@ -43,7 +43,7 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// The stage with which a block of a collective begins, in a pool of so many slots.
+    /// The stage with which a block of a collective begins, in a pool of this many slots.
     pub fn begin(&mut self, op: &Op, block: u64, pool: u64) -> Stage {
         if !op.needs_exponent(block) {
             Stage::Update

@@ -1,6 +1,6 @@
 //! The lengths of packets for a collective's blocks: computed once, and compared with each packet.
 
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::custom_op::CustomOps;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
@@ -44,7 +44,7 @@ struct Size {
 }
 
 impl BlockSizes {
-    /// The sizes of a job's packets, whose header has so many bytes.
+    /// The sizes of a job's packets, whose header has this many bytes.
     pub fn new(
         values: Values,
         numbers: Numbers,
@@ -78,14 +78,15 @@ impl BlockSizes {
         if encoding.custom_op.is_some() && full as usize > self.payload_bytes {
             return Err(DropReason::BadField);
         }
-        let size = |form: Form, elements: u32| Size {
+        let size = |format: VectorFormat, elements: u32| Size {
             elements,
-            wire_len: header_len + form.wire_len(&encoding, elements),
-            buffer_len: header_len + form.buffer_len(&encoding, elements),
+            wire_len: header_len + format.wire_len(&encoding, elements),
+            buffer_len: header_len + format.buffer_len(&encoding, elements),
         };
         let rest = spec.elements % full;
-        let sizes = |form| [(spec.elements >= full).then(|| size(form, full)), (rest > 0).then(|| size(form, rest))];
-        let (host, partial) = (sizes(Form::Host), sizes(Form::Partial));
+        let sizes =
+            |format| [(spec.elements >= full).then(|| size(format, full)), (rest > 0).then(|| size(format, rest))];
+        let (host, partial) = (sizes(VectorFormat::Host), sizes(VectorFormat::Partial));
         Ok(Sizes { encoding, header_len, is_barrier: spec.elements == 0, host, partial })
     }
 }
@@ -94,10 +95,10 @@ impl Sizes {
     /// The number of elements in the packet's vector; an error if the packet has not the length of a block of the
     /// collective. A packet may be without a vector if the collective is a barrier, or if `may_lack` is true.
     #[inline]
-    pub fn elements(&self, form: Form, packet: &PacketMut<'_>, may_lack: bool) -> Result<u32, DropReason> {
-        let known = match form {
-            Form::Host => &self.host,
-            Form::Partial => &self.partial,
+    pub fn elements(&self, format: VectorFormat, packet: &PacketMut<'_>, may_lack: bool) -> Result<u32, DropReason> {
+        let known = match format {
+            VectorFormat::Host => &self.host,
+            VectorFormat::Partial => &self.partial,
         };
         let fits = |size: &&Size| size.wire_len == packet.wire_len && size.buffer_len == packet.len;
         if let Some(size) = known.iter().flatten().find(fits) {

@@ -61,8 +61,8 @@ impl Op {
         if self.needs_exponent(block) { self.tensor.exponent(self.range(block)) } else { BlockExponent::ZERO }
     }
 
-    /// Writes a block of the input into a packet's vector. `agreed` is the exponent that `world_size` ranks have agreed on
-    /// for the block.
+    /// Writes a block of the input into a packet's vector. `agreed` is the exponent that `world_size` ranks have agreed
+    /// on for the block.
     pub fn read(&self, block: u64, agreed: Option<BlockExponent>, world_size: u16, vector: &mut [u8]) {
         match self.scale(agreed, world_size) {
             Some(scale) if self.encoding.at_switch.is_none() => self.tensor.encode(self.range(block), scale, vector),
@@ -80,7 +80,7 @@ impl Op {
         }
     }
 
-    /// Writes to the output a block's result over so many ranks, where that is not all ranks. Not for fixed point.
+    /// Writes to the output a block's result over this many ranks, where that is not all ranks. Not for fixed point.
     pub fn write_partial(&mut self, block: u64, contributors: u16, vector: &[u8]) {
         self.tensor.write_partial(self.range(block), contributors, vector);
     }
@@ -125,7 +125,7 @@ impl Stream {
         Stream { values, numbers, narrow, payload_bytes, operators, span, ops, next_op: 0, next_block: 0 }
     }
 
-    /// The same stream with blocks of so many elements.
+    /// The same stream with blocks of this many elements.
     pub fn in_spans(self, span: SpanOf) -> Stream {
         Stream { span: Some(span), ..self }
     }

@@ -6,29 +6,29 @@ use crate::contract::numbers::Encoding;
 
 /// The form of a vector on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum VectorFormat {
     /// A vector that a host sends or gets.
     Host,
     /// A partial result on its way up from switch to switch.
     Partial,
 }
 
-impl Form {
-    /// Bytes on the wire of a vector of so many elements.
+impl VectorFormat {
+    /// Bytes on the wire of a vector of this many elements.
     #[inline]
     pub fn wire_len(self, encoding: &Encoding, elements: u32) -> usize {
         match self {
-            Form::Host => encoding.wire_len(elements as usize),
-            Form::Partial => encoding.partial_wire_len(elements as usize),
+            VectorFormat::Host => encoding.wire_len(elements as usize),
+            VectorFormat::Partial => encoding.partial_wire_len(elements as usize),
         }
     }
 
-    /// Bytes of a vector of so many elements in a packet buffer.
+    /// Bytes of a vector of this many elements in a packet buffer.
     #[inline]
     pub fn buffer_len(self, encoding: &Encoding, elements: u32) -> usize {
         match self {
-            Form::Host => encoding.buffer_len(elements as usize),
-            Form::Partial => encoding.partial_buffer_len(elements as usize),
+            VectorFormat::Host => encoding.buffer_len(elements as usize),
+            VectorFormat::Partial => encoding.partial_buffer_len(elements as usize),
         }
     }
 
@@ -36,8 +36,8 @@ impl Form {
     #[inline]
     pub fn add(self, sums: &mut OrderedAccumulator, block: usize, child: usize, vector: &[u8]) -> bool {
         match self {
-            Form::Host => sums.add(block, child, vector),
-            Form::Partial => sums.add_partial(block, child, vector),
+            VectorFormat::Host => sums.add(block, child, vector),
+            VectorFormat::Partial => sums.add_partial(block, child, vector),
         }
     }
 
@@ -45,8 +45,8 @@ impl Form {
     #[inline]
     pub fn load(self, sums: &OrderedAccumulator, block: usize, vector: &mut [u8]) {
         match self {
-            Form::Host => sums.load(block, vector),
-            Form::Partial => sums.load_partial(block, vector),
+            VectorFormat::Host => sums.load(block, vector),
+            VectorFormat::Partial => sums.load_partial(block, vector),
         }
     }
 }

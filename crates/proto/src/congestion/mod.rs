@@ -12,12 +12,12 @@
 //! | [`fixed`] | a constant window | nobody |
 //! | [`swift`] | keeps the delay near a target (Swift, SIGCOMM 2020) | nobody |
 //!
-//! A sender tells its [`Controller`] what happens to its packets, and the controller answers with a window and a pace. It
-//! counts packets, not bytes, since each sender here sends packets of one size. Senders number their *transmissions* in the
-//! order of sending, so that a packet that is sent twice has two numbers.
+//! A sender tells its [`Controller`] what happens to its packets, and the controller answers with a window and a pace.
+//! It counts packets, not bytes, since each sender here sends packets of one size. Senders number their *transmissions*
+//! in the order of sending, so that a packet that is sent twice has two numbers.
 //!
-//! A protocol whose ranks must all have the same window takes a [`RankSynchronous`] controller instead, whose inputs have
-//! neither a clock nor a round trip.
+//! A protocol whose ranks must all have the same window takes a [`RankSynchronous`] controller instead, whose inputs
+//! have neither a clock nor a round trip.
 
 pub mod aimd;
 mod bookkeeping;
@@ -67,8 +67,8 @@ pub trait Controller: ControllerState + fmt::Debug + Send {
     /// How many packets may be under way, rounded down.
     fn window(&self) -> u64;
 
-    /// How fast the window may leave, in per cent of a window per round trip. Senders that pace should not be slower than
-    /// acknowledgements come, so that the window and not the pace decides (Linux has the same numbers).
+    /// How fast the window may leave, in per cent of a window per round trip. Senders that pace should not be slower
+    /// than acknowledgements come, so that the window and not the pace decides (Linux has the same numbers).
     fn pace_percent(&self) -> u64 {
         125
     }
@@ -86,8 +86,8 @@ pub trait Controller: ControllerState + fmt::Debug + Send {
     /// Nothing was acknowledged for a retransmission timeout.
     fn on_timeout(&mut self, now: Time);
 
-    /// A packet that was sent again is acknowledged, and the acknowledgement shows that the earlier transmission had not been
-    /// lost but was late (the Eifel response, RFC 4015).
+    /// A packet that was sent again is acknowledged, and the acknowledgement shows that the earlier transmission had
+    /// not been lost but was late (the Eifel response, RFC 4015).
     fn on_spurious(&mut self) {}
 
     /// The same, and it shows that the earlier transmission had been lost indeed.

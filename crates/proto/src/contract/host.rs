@@ -166,7 +166,7 @@ pub struct HostStats {
     pub packets_sent: u64,
     /// Packets sent again.
     pub retransmissions: u64,
-    /// Packets received and acted upon.
+    /// Packets received and acted on.
     pub packets_received: u64,
     /// Blocks whose sum was made in the network.
     pub blocks_in_network: u64,

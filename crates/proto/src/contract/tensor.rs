@@ -118,9 +118,9 @@ impl fmt::Display for Spec {
     }
 }
 
-/// The input and the output of one collective. Both may be the same memory: unless the tensor leaves its input, a machine
-/// never reads a block of the input again after it has written that block of the output. The supertrait `Any` lets the
-/// driver that handed a tensor over take its own type back.
+/// The input and the output of one collective. Both may be the same memory: unless the tensor leaves its input, a
+/// machine never reads a block of the input again after it has written that block of the output. The supertrait `Any`
+/// lets the driver that handed a tensor over take its own type back.
 pub trait Tensor: Any + Send {
     /// Size, type, operator, and which ranks contribute and get the result. A machine calls `encode` and the other
     /// reading calls only on ranks that contribute. On ranks that get no result, it need not call `decode` and the

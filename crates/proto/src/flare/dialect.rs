@@ -67,7 +67,7 @@ impl Dialect for FlareDialect {
 
     fn says(&self, host: &HostConfig, kind: Kind, _exponent: impl Fn(u64) -> Option<BlockExponent>) -> Says {
         let order = if kind == Kind::Update { Order::of_rank(host.rank) } else { Order::NONE };
-        Says { part: 0, order }
+        Says { subtree: 0, order }
     }
 
     fn epochs(&self, host: &HostConfig) -> Option<Epochs> {
@@ -81,6 +81,6 @@ impl Dialect for FlareDialect {
             (Some(_), _) | (_, Design::Single | Design::Multi(_)) => Order::NONE,
             (None, Design::Tree) => Order::of_switch(joined.order),
         };
-        Says { part: 0, order }
+        Says { subtree: 0, order }
     }
 }

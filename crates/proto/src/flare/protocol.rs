@@ -12,7 +12,7 @@ use crate::contract::config::{HostConfig, SwitchConfig};
 use crate::contract::host::Host;
 use crate::contract::numbers::{Encoding, Numbers};
 use crate::contract::options::Options;
-use crate::contract::protocol::{Description, JobShape, Placement, Protocol, Refusal, check_meaning};
+use crate::contract::protocol::{Description, Placement, Protocol, Refusal, ShardShape, check_meaning};
 use crate::contract::switch::Switch;
 use crate::contract::tensor::{Primitive, Spec};
 use crate::contract::values::Values;
@@ -76,7 +76,7 @@ fn check_sparse(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     Err(Refusal { protocol: "flare", spec: *spec, why, instead })
 }
 
-fn memory(shape: &JobShape<'_>) -> u64 {
+fn memory(shape: &ShardShape<'_>) -> u64 {
     match Choices::of(shape.options) {
         Some(choices) => sparse::switch::memory(shape, &choices),
         None => switch::memory::<FlareDialect>(shape),

@@ -1,5 +1,5 @@
-//! PANAMA (Gebara et al., MLSys 2021): floats summed in the order of ports, over several trees, each with a window of its
-//! own.
+//! PANAMA (Gebara et al., MLSys 2021): floats summed in the order of ports, over several trees, each with a window of
+//! its own.
 //!
 //! Start with [`wire`]; then the switch's rule (`switch/heads.rs`, §5), the recovery from losses
 //! (`switch/recovery.rs`), and the worker: [`host`], whose window (`host/window.rs`) is the paper's figure 5.

@@ -5,8 +5,8 @@
 //!  | vid | tid | flags | wnd_cap | epoch | wid | collective | contributors | vector or body ...
 //! ```
 //!
-//! `vid`, `tid` and `flags` are first, so that they lie in one beat of a 64-bit bus; 38 bytes in all, so that the vector
-//! begins 80 bytes into an Ethernet frame, a whole number of beats.
+//! `vid`, `tid` and `flags` are first, so that they lie in one beat of a 64-bit bus; 38 bytes in all, so that the
+//! vector begins 80 bytes into an Ethernet frame, a whole number of beats.
 
 pub use crate::aggregation::mismatch::Mismatch;
 use crate::contract::config::JobConfig;
@@ -62,7 +62,7 @@ kind::protocol_kinds! {
     FinAsk,
     /// No rank needs anything before this VID; downwards.
     FinDone,
-    /// The result of this VID, which the sender or a rank below has; upwards, in the place of a contribution. Only
+    /// The result of this VID, which the sender or a rank below has; upwards, in place of a contribution. Only
     /// where sums may be partial.
     Known,
 }
@@ -70,7 +70,7 @@ kind::protocol_kinds! {
 /// The protocol's own header as a plain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// The packet's number in its tree: which gradients it carries, and its place in the order (§5), modulo 2^32.
+    /// The packet's number in its tree: which gradients it carries, and its position in the order (§5), modulo 2^32.
     pub vid: u32,
     /// The tree.
     pub tid: u8,

@@ -84,7 +84,7 @@ impl<I: SlotNumber> SlotLists<I> {
         None
     }
 
-    /// Bytes on the heap that so many lists over so many slots take.
+    /// Bytes on the heap that this many lists over this many slots take.
     pub const fn bytes_of(lists: usize, slots: usize) -> usize {
         slots * size_of::<Link<I>>() + lists * size_of::<Ends<I>>() + lists.div_ceil(WORD_BITS) * size_of::<u64>()
     }

@@ -1,18 +1,18 @@
-//! A part of a dense tensor, block by block. Pieces are summed and written as they come, so that each packet brings
+//! A chunk of a dense tensor, block by block. Fragments are summed and written as they come, so that each packet brings
 //! about the same work, and a rank that others wait for never stands still.
 
 use std::ops::Range;
 
 use super::codec::{Codec, Shape};
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::tensor::Tensor;
 use crate::contract::values::FINGERPRINT_LEN;
 
-/// The blocks of one part: each block is a piece of a message, and has its own lanes.
+/// The blocks of one chunk: each block is a fragment of a message, and has its own lanes.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a> {
     codec: &'a Codec,
-    /// The part's elements.
+    /// The chunk's elements.
     range: Range<usize>,
     /// Elements of a full block, and bytes of its lanes.
     block: usize,
@@ -20,14 +20,14 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// The blocks of the part with these elements.
+    /// The blocks of the chunk with these elements.
     pub fn new(codec: &'a Codec, range: &Range<u32>) -> Blocks<'a> {
-        let block = codec.capacity(Shape::Full, Form::Host);
+        let block = codec.capacity(Shape::Full, VectorFormat::Host);
         let range = range.start as usize..range.end as usize;
         Blocks { codec, range, block, block_lanes: codec.lanes_len(Shape::Full, block) }
     }
 
-    /// Bytes of the lanes of the part's first elements: whole blocks, or all elements.
+    /// Bytes of the lanes of the chunk's first elements: whole blocks, or all elements.
     pub fn lanes_before(&self, elements: usize) -> usize {
         elements / self.block * self.block_lanes + self.codec.lanes_len(Shape::Full, elements % self.block)
     }
@@ -37,13 +37,13 @@ impl<'a> Blocks<'a> {
         self.lanes_before(self.range.len())
     }
 
-    /// The elements whose lanes are at these bytes of the part's lanes: whole blocks.
+    /// The elements whose lanes are at these bytes of the chunk's lanes: whole blocks.
     pub fn elements(&self, lanes: &Range<usize>) -> Range<usize> {
         let before = |at: usize| (at.div_ceil(self.block_lanes) * self.block).min(self.range.len());
         self.range.start + before(lanes.start)..self.range.start + before(lanes.end)
     }
 
-    /// How many elements the piece has whose lanes follow so many bytes of the part's lanes.
+    /// How many elements the fragment has whose lanes follow this many bytes of the chunk's lanes.
     pub fn count_after(&self, lanes: usize) -> usize {
         let first = self.elements(&(lanes..lanes)).start;
         self.block.min(self.range.end - first)
@@ -74,7 +74,7 @@ impl<'a> Blocks<'a> {
         all
     }
 
-    /// Writes the result whose lanes begin at byte `start` of the part's lanes.
+    /// Writes the result whose lanes begin at byte `start` of the chunk's lanes.
     pub fn write(&self, start: usize, lanes: &[u8], tensor: &mut dyn Tensor) {
         let (mut rest, mut vector) = (lanes, Vec::new());
         for block in self.split(self.elements(&(start..start + lanes.len()))) {
@@ -88,13 +88,13 @@ impl<'a> Blocks<'a> {
 
     /// Sums the same lanes of several ranks along a balanced tree, into the first rank's.
     pub fn sum(&self, ranks: &mut [&mut [u8]]) {
-        let mut apart = 1;
-        while apart < ranks.len() {
-            for first in (0..ranks.len() - apart).step_by(2 * apart) {
-                let (before, after) = ranks.split_at_mut(first + apart);
+        let mut distance = 1;
+        while distance < ranks.len() {
+            for first in (0..ranks.len() - distance).step_by(2 * distance) {
+                let (before, after) = ranks.split_at_mut(first + distance);
                 self.merge(before[first], after[0]);
             }
-            apart *= 2;
+            distance *= 2;
         }
     }
 

@@ -5,9 +5,9 @@ use std::ops::Range;
 use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
 
 use super::blocks::Blocks;
+use super::chunk::{Chunk, Data, is_present};
 use super::options::INDEX_LEN;
-use super::part::{Data, Part, is_present};
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
@@ -23,7 +23,7 @@ pub enum Shape {
     Full,
 }
 
-/// The shape that a part is sent in.
+/// The shape that a chunk is sent in.
 pub fn shape(data: &Data) -> Shape {
     match data {
         Data::Sparse { .. } => Shape::Sparse,
@@ -62,21 +62,21 @@ impl Codec {
     }
 
     /// Bytes of a value on the wire.
-    fn wire_value(&self, form: Form) -> usize {
-        self.wire_values[usize::from(form == Form::Partial)]
+    fn wire_value(&self, format: VectorFormat) -> usize {
+        self.wire_values[usize::from(format == VectorFormat::Partial)]
     }
 
     /// Bytes of the value of one index in a packet buffer.
-    fn value_len(&self, form: Form) -> usize {
-        match form {
-            Form::Host => self.combine.wire_size,
-            Form::Partial => self.combine.partial_size,
+    fn value_len(&self, format: VectorFormat) -> usize {
+        match format {
+            VectorFormat::Host => self.combine.wire_size,
+            VectorFormat::Partial => self.combine.partial_size,
         }
     }
 
     /// How many indices a full packet has.
-    pub fn capacity(&self, shape: Shape, form: Form) -> usize {
-        let value = self.wire_value(form);
+    pub fn capacity(&self, shape: Shape, format: VectorFormat) -> usize {
+        let value = self.wire_value(format);
         match shape {
             Shape::Sparse => (self.payload_bytes / (INDEX_LEN + value)).max(1),
             Shape::Dense => (self.payload_bytes * 8 / (8 * value + 1) / 8 * 8).max(8),
@@ -84,14 +84,14 @@ impl Codec {
         }
     }
 
-    /// True if so many pairs take at least as many bytes as all elements of the part, with their bits, would (the
+    /// True if this many pairs take at least as many bytes as all elements of the chunk, with their bits, would (the
     /// paper's threshold).
-    pub fn is_shorter_dense(&self, pairs: usize, part: usize) -> bool {
-        let value = self.wire_value(Form::Partial);
-        pairs * (INDEX_LEN + value) >= part * value + part.div_ceil(8)
+    pub fn is_shorter_dense(&self, pairs: usize, chunk: usize) -> bool {
+        let value = self.wire_value(VectorFormat::Partial);
+        pairs * (INDEX_LEN + value) >= chunk * value + chunk.div_ceil(8)
     }
 
-    /// Bytes of the lanes of a packet with so many elements.
+    /// Bytes of the lanes of a packet with this many elements.
     pub fn lanes_len(&self, shape: Shape, elements: usize) -> usize {
         match shape {
             Shape::Full => self.encoding.values_len(self.combine.lane_size, elements),
@@ -99,56 +99,63 @@ impl Codec {
         }
     }
 
-    /// Bytes of a body with so many indices, in a packet buffer and on the wire.
-    pub fn body_len(&self, shape: Shape, form: Form, count: usize) -> (usize, usize) {
+    /// Bytes of a body with this many indices, in a packet buffer and on the wire.
+    pub fn body_len(&self, shape: Shape, format: VectorFormat, count: usize) -> (usize, usize) {
         let before = match shape {
             Shape::Sparse => count * INDEX_LEN,
             Shape::Dense => count.div_ceil(8),
-            Shape::Full if form == Form::Host => {
+            Shape::Full if format == VectorFormat::Host => {
                 return (self.encoding.buffer_len(count), self.encoding.wire_len(count));
             }
             Shape::Full => return (self.encoding.partial_buffer_len(count), self.encoding.partial_wire_len(count)),
         };
-        (before + count * self.value_len(form), before + count * self.wire_value(form))
+        (before + count * self.value_len(format), before + count * self.wire_value(format))
     }
 
-    /// Writes the elements at some places of a part. Places are numbers of pairs, or distances from the part's first
-    /// index. `brought` reads a block of a part that is still in the tensor.
-    pub fn write(&self, part: &Part, places: Range<usize>, form: Form, brought: ReadBlock<'_>, body: &mut [u8]) {
+    /// Writes the elements at some positions of a chunk. Positions are numbers of pairs, or distances from the chunk's
+    /// first index. `brought` reads a block of a chunk that is still in the tensor.
+    pub fn write(
+        &self,
+        chunk: &Chunk,
+        positions: Range<usize>,
+        format: VectorFormat,
+        brought: ReadBlock<'_>,
+        body: &mut [u8],
+    ) {
         let size = self.combine.lane_size;
-        let (before, lanes) = match &part.data {
+        let (before, lanes) = match &chunk.data {
             Data::Sparse { indices, lanes } => {
                 let slots = body.as_chunks_mut::<INDEX_LEN>().0;
-                slots.iter_mut().zip(&indices[places.clone()]).for_each(|(slot, index)| *slot = index.to_be_bytes());
-                (places.len() * INDEX_LEN, &lanes[places.start * size..places.end * size])
+                slots.iter_mut().zip(&indices[positions.clone()]).for_each(|(slot, index)| *slot = index.to_be_bytes());
+                (positions.len() * INDEX_LEN, &lanes[positions.start * size..positions.end * size])
             }
             Data::Dense { present, lanes } => {
-                let bits = &mut body[..places.len().div_ceil(8)];
+                let bits = &mut body[..positions.len().div_ceil(8)];
                 bits.fill(0);
-                for (at, place) in places.clone().enumerate() {
-                    bits[at / 8] |= u8::from(is_present(present, place)) << (at % 8);
+                for (at, position) in positions.clone().enumerate() {
+                    bits[at / 8] |= u8::from(is_present(present, position)) << (at % 8);
                 }
-                (bits.len(), &lanes[places.start * size..places.end * size])
+                (bits.len(), &lanes[positions.start * size..positions.end * size])
             }
             Data::Full { lanes } => {
-                let blocks = Blocks::new(self, &part.range);
-                (0, &lanes[blocks.lanes_before(places.start)..blocks.lanes_before(places.end)])
+                let blocks = Blocks::new(self, &chunk.range);
+                (0, &lanes[blocks.lanes_before(positions.start)..blocks.lanes_before(positions.end)])
             }
             Data::Brought => {
-                let start = part.range.start as usize;
-                return brought(start + places.start..start + places.end, body);
+                let start = chunk.range.start as usize;
+                return brought(start + positions.start..start + positions.end, body);
             }
         };
         let vector = &mut body[before..];
-        match form {
-            Form::Host => (self.combine.load)(lanes, vector),
-            Form::Partial => (self.combine.load_partial)(lanes, vector),
+        match format {
+            VectorFormat::Host => (self.combine.load)(lanes, vector),
+            VectorFormat::Partial => (self.combine.load_partial)(lanes, vector),
         }
     }
 
-    /// Appends a body with so many indices to a part that grows in the order of its packets; false if the part has
+    /// Appends a body with this many indices to a chunk that grows in the order of its packets; false if the chunk has
     /// another shape or the body does not fit. The body's length is that of [`Codec::body_len`].
-    pub fn read(&self, form: Form, count: usize, body: &[u8], range: &Range<u32>, data: &mut Data) -> bool {
+    pub fn read(&self, format: VectorFormat, count: usize, body: &[u8], range: &Range<u32>, data: &mut Data) -> bool {
         let shape = shape(data);
         let vector = match data {
             Data::Sparse { indices, .. } => {
@@ -189,20 +196,20 @@ impl Codec {
         };
         let before = lanes.len();
         lanes.resize(before + self.lanes_len(shape, count), 0);
-        match form {
-            Form::Host => (self.combine.store)(&mut lanes[before..], vector),
-            Form::Partial => (self.combine.store_partial)(&mut lanes[before..], vector),
+        match format {
+            VectorFormat::Host => (self.combine.store)(&mut lanes[before..], vector),
+            VectorFormat::Partial => (self.combine.store_partial)(&mut lanes[before..], vector),
         }
         true
     }
 
-    /// True if a part that was read has all its elements.
-    pub fn is_whole(&self, part: &Part) -> bool {
-        let len = part.range.len();
-        match &part.data {
+    /// True if a chunk that was read has all its elements.
+    pub fn is_whole(&self, chunk: &Chunk) -> bool {
+        let len = chunk.range.len();
+        match &chunk.data {
             Data::Sparse { .. } => true,
             Data::Dense { lanes, .. } => lanes.len() == len * self.combine.lane_size,
-            Data::Full { lanes } => lanes.len() == Blocks::new(self, &part.range).lanes_len(),
+            Data::Full { lanes } => lanes.len() == Blocks::new(self, &chunk.range).lanes_len(),
             Data::Brought => false,
         }
     }

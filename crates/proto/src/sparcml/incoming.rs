@@ -1,33 +1,34 @@
-//! A message as it comes: its pieces are read in order into their parts, each as soon as no earlier piece is missing.
+//! A message as it comes: its fragments are read in order into their chunks, each as soon as no earlier fragment is
+//! missing.
 
 use std::collections::BTreeMap;
 
 use super::blocks::Blocks;
+use super::chunk::{self, Chunk};
 use super::codec::{Codec, Shape};
-use super::part::{self, Part};
 use super::plan::Plan;
 use super::wire::Data;
 use crate::contract::drop_reason::DropReason;
 
-/// The pieces of a message that have come.
+/// The fragments of a message that have come.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Incoming {
-    /// How many pieces there are; 0 before the first has come.
-    pieces: u32,
-    /// The first piece that has not been read.
+    /// How many fragments there are; 0 before the first has come.
+    fragments: u32,
+    /// The first fragment that has not been read.
     next: u32,
-    /// Pieces that came before that one.
+    /// Fragments that came before that one.
     ahead: BTreeMap<u32, (Data, Box<[u8]>)>,
-    /// The parts that were read, by number.
-    parts: Vec<(u16, Part)>,
-    /// Some piece was invalid: the message never completes.
+    /// The chunks that were read, by number.
+    chunks: Vec<(u16, Chunk)>,
+    /// Some fragment was invalid: the message never completes.
     is_senseless: bool,
-    /// The part whose news was told last, and how many bytes of its lanes were told; `None` before the first telling.
-    told: (usize, Option<usize>),
+    /// The chunk whose news was told last, and how many bytes of its lanes were told; `None` before the first telling.
+    reported: (usize, Option<usize>),
 }
 
 impl Incoming {
-    /// Takes in a piece whose body has so many bytes on the wire.
+    /// Takes in a fragment whose body has this many bytes on the wire.
     pub fn take(
         &mut self,
         codec: &Codec,
@@ -37,20 +38,20 @@ impl Incoming {
         wire_len: usize,
     ) -> Result<(), DropReason> {
         let count = usize::from(data.count);
-        if count > codec.capacity(data.shape, data.form) || self.pieces != 0 && data.pieces != self.pieces {
+        if count > codec.capacity(data.shape, data.format) || self.fragments != 0 && data.fragments != self.fragments {
             return Err(DropReason::BadField);
         }
-        if codec.body_len(data.shape, data.form, count) != (body.len(), wire_len) {
+        if codec.body_len(data.shape, data.format, count) != (body.len(), wire_len) {
             return Err(DropReason::BadLength);
         }
-        self.pieces = data.pieces;
-        if data.piece > self.next {
-            return match self.ahead.insert(data.piece, (*data, body.into())) {
+        self.fragments = data.fragments;
+        if data.fragment > self.next {
+            return match self.ahead.insert(data.fragment, (*data, body.into())) {
                 Some(_) => Err(DropReason::Duplicate),
                 None => Ok(()),
             };
         }
-        if data.piece < self.next {
+        if data.fragment < self.next {
             return Err(DropReason::Duplicate);
         }
         self.read(codec, plan, data, body);
@@ -60,78 +61,78 @@ impl Incoming {
         Ok(())
     }
 
-    /// Appends a piece to its part.
+    /// Appends a fragment to its chunk.
     fn read(&mut self, codec: &Codec, plan: &Plan, data: &Data, body: &[u8]) {
         self.next += 1;
         if self.is_senseless {
             return;
         }
-        let is_known = self.parts.last().is_some_and(|(number, _)| *number == data.part);
-        if !is_known && data.part < plan.parts && self.parts.last().is_none_or(|(_, part)| codec.is_whole(part)) {
-            self.parts.push((data.part, empty(codec, plan, data)));
+        let is_known = self.chunks.last().is_some_and(|(number, _)| *number == data.chunk);
+        if !is_known && data.chunk < plan.chunks && self.chunks.last().is_none_or(|(_, chunk)| codec.is_whole(chunk)) {
+            self.chunks.push((data.chunk, empty(codec, plan, data)));
         }
-        let last = self.parts.last_mut().filter(|(number, _)| *number == data.part);
-        let is_read = last.is_some_and(|(_, part)| {
-            let fits = super::codec::shape(&part.data) == data.shape;
-            fits && codec.read(data.form, data.count.into(), body, &part.range, &mut part.data)
+        let last = self.chunks.last_mut().filter(|(number, _)| *number == data.chunk);
+        let is_read = last.is_some_and(|(_, chunk)| {
+            let fits = super::codec::shape(&chunk.data) == data.shape;
+            fits && codec.read(data.format, data.count.into(), body, &chunk.range, &mut chunk.data)
         });
-        let is_over = self.next == self.pieces;
-        self.is_senseless = !is_read || is_over && self.parts.last().is_some_and(|(_, part)| !codec.is_whole(part));
+        let is_over = self.next == self.fragments;
+        self.is_senseless = !is_read || is_over && self.chunks.last().is_some_and(|(_, chunk)| !codec.is_whole(chunk));
     }
 
-    /// True if no piece is missing.
+    /// True if no fragment is missing.
     pub fn is_complete(&self) -> bool {
-        self.pieces != 0 && self.next == self.pieces && !self.is_senseless
+        self.fragments != 0 && self.next == self.fragments && !self.is_senseless
     }
 
-    /// The parts of a complete message.
-    pub fn into_parts(self) -> Vec<(u16, Part)> {
-        self.parts
+    /// The chunks of a complete message.
+    pub fn into_chunks(self) -> Vec<(u16, Chunk)> {
+        self.chunks
     }
 
-    /// How many bytes of lanes of a dense tensor's part have come.
+    /// How many bytes of lanes of a dense tensor's chunk have come.
     pub fn lanes_of(&self, number: u16) -> usize {
-        match self.parts.iter().rev().find(|(of, _)| *of == number).map(|(_, part)| &part.data) {
-            Some(part::Data::Full { lanes }) => lanes.len(),
+        match self.chunks.iter().rev().find(|(of, _)| *of == number).map(|(_, chunk)| &chunk.data) {
+            Some(chunk::Data::Full { lanes }) => lanes.len(),
             _ => 0,
         }
     }
 
-    /// The lanes of a dense tensor's part that have come: whole blocks.
+    /// The lanes of a dense tensor's chunk that have come: whole blocks.
     pub fn lanes_mut(&mut self, number: u16) -> Option<&mut [u8]> {
-        let (_, part) = self.parts.iter_mut().find(|(of, _)| *of == number)?;
-        if let part::Data::Full { lanes } = &mut part.data { Some(lanes) } else { None }
+        let (_, chunk) = self.chunks.iter_mut().find(|(of, _)| *of == number)?;
+        if let chunk::Data::Full { lanes } = &mut chunk.data { Some(lanes) } else { None }
     }
 
-    /// The lanes of a dense tensor that have come since the last call, with their part and their beginning in it. Each
-    /// part is told at least once, even if it has no lanes.
-    pub fn news(&mut self) -> Option<(u16, &Part, usize, &[u8])> {
+    /// The lanes of a dense tensor that have come since the last call, with their chunk and their beginning in it. Each
+    /// chunk is told at least once, even if it has no lanes.
+    pub fn news(&mut self) -> Option<(u16, &Chunk, usize, &[u8])> {
         loop {
-            let (at, told) = self.told;
-            let (number, part) = self.parts.get(at)?;
-            let part::Data::Full { lanes } = &part.data else { return None };
-            if told.is_none_or(|told| told < lanes.len()) {
-                self.told = (at, Some(lanes.len()));
-                let before = told.unwrap_or(0);
-                return Some((*number, part, before, &lanes[before..]));
+            let (at, reported) = self.reported;
+            let (number, chunk) = self.chunks.get(at)?;
+            let chunk::Data::Full { lanes } = &chunk.data else { return None };
+            if reported.is_none_or(|reported| reported < lanes.len()) {
+                self.reported = (at, Some(lanes.len()));
+                let before = reported.unwrap_or(0);
+                return Some((*number, chunk, before, &lanes[before..]));
             }
-            if at + 1 == self.parts.len() {
+            if at + 1 == self.chunks.len() {
                 return None;
             }
-            self.told = (at + 1, None);
+            self.reported = (at + 1, None);
         }
     }
 }
 
-/// An empty part, for the piece that begins it.
-fn empty(codec: &Codec, plan: &Plan, data: &Data) -> Part {
-    let range = plan.range(data.part, data.spec.elements);
+/// An empty chunk, for the fragment that begins it.
+fn empty(codec: &Codec, plan: &Plan, data: &Data) -> Chunk {
+    let range = plan.range(data.chunk, data.spec.elements);
     let lanes = Vec::new();
     let data = match data.shape {
-        Shape::Sparse => part::Data::Sparse { indices: Vec::new(), lanes },
-        Shape::Dense => part::Data::Dense { present: Vec::new(), lanes },
+        Shape::Sparse => chunk::Data::Sparse { indices: Vec::new(), lanes },
+        Shape::Dense => chunk::Data::Dense { present: Vec::new(), lanes },
         // Allocated at full size, so that it does not move while it grows.
-        Shape::Full => part::Data::Full { lanes: Vec::with_capacity(Blocks::new(codec, &range).lanes_len()) },
+        Shape::Full => chunk::Data::Full { lanes: Vec::with_capacity(Blocks::new(codec, &range).lanes_len()) },
     };
-    Part { range, data }
+    Chunk { range, data }
 }

@@ -1,13 +1,13 @@
-//! The message that a rank sends another rank in one step: parts, cut into pieces of a packet each. Pieces are written
-//! from the parts whenever they are sent, also when they are sent again.
+//! The message that a rank sends another rank in one step: chunks, cut into fragments of a packet each. Fragments are
+//! written from the chunks whenever they are sent, also when they are sent again.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::chunk::{Chunk, Data};
 use super::codec::{Codec, ReadBlock, shape};
-use super::part::{Data, Part};
 use super::wire;
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 
@@ -20,19 +20,19 @@ pub struct Message {
     pub until: Option<Time>,
     spec: Spec,
     label: u8,
-    form: Form,
+    format: VectorFormat,
     codec: Codec,
-    /// Parts by number, and the first piece of each.
-    parts: Vec<(u16, Arc<Part>, u32)>,
-    pieces: u32,
+    /// Chunks by number, and the first fragment of each.
+    chunks: Vec<(u16, Arc<Chunk>, u32)>,
+    fragments: u32,
 }
 
 /// A packet of a message.
 #[derive(Clone, Debug, Hash)]
-pub struct Piece {
+pub struct Fragment {
     /// The message that it belongs to.
     pub message: Arc<Message>,
-    /// The number of the piece.
+    /// The number of the fragment.
     pub number: u32,
 }
 
@@ -49,55 +49,55 @@ pub struct Envelope {
     pub codec: Codec,
 }
 
-/// How many places of a part are cut into pieces.
-fn places(part: &Part) -> usize {
-    match &part.data {
+/// How many positions of a chunk are cut into fragments.
+fn positions(chunk: &Chunk) -> usize {
+    match &chunk.data {
         Data::Sparse { indices, .. } => indices.len(),
-        Data::Dense { .. } | Data::Full { .. } | Data::Brought => part.range.len(),
+        Data::Dense { .. } | Data::Full { .. } | Data::Brought => chunk.range.len(),
     }
 }
 
 impl Message {
-    /// A message of at least one part.
-    pub fn new(envelope: Envelope, label: u8, form: Form, held: Vec<(u16, Arc<Part>)>) -> Message {
+    /// A message of at least one chunk.
+    pub fn new(envelope: Envelope, label: u8, format: VectorFormat, chunks: Vec<(u16, Arc<Chunk>)>) -> Message {
         let Envelope { op, until, spec, codec } = envelope;
-        let mut pieces = 0;
-        let parts = held.into_iter().map(|(number, part)| {
-            let first = pieces;
-            let capacity = codec.capacity(shape(&part.data), form);
-            // A part without elements has a piece too, because its receiver waits for one.
-            pieces += places(&part).div_ceil(capacity).max(1) as u32;
-            (number, part, first)
+        let mut fragments = 0;
+        let chunks = chunks.into_iter().map(|(number, chunk)| {
+            let first = fragments;
+            let capacity = codec.capacity(shape(&chunk.data), format);
+            // A chunk without elements has a fragment too, because its receiver waits for one.
+            fragments += positions(&chunk).div_ceil(capacity).max(1) as u32;
+            (number, chunk, first)
         });
-        let parts = parts.collect();
-        Message { op, until, spec, label, form, codec, parts, pieces }
+        let chunks = chunks.collect();
+        Message { op, until, spec, label, format, codec, chunks, fragments }
     }
 
     /// True if some elements are still in the tensor.
     pub fn is_brought(&self) -> bool {
-        self.parts.iter().any(|(_, part, _)| part.data == Data::Brought)
+        self.chunks.iter().any(|(_, chunk, _)| chunk.data == Data::Brought)
     }
 
-    /// How many pieces there are.
-    pub fn pieces(&self) -> u32 {
-        self.pieces
+    /// How many fragments there are.
+    pub fn fragments(&self) -> u32 {
+        self.fragments
     }
 
-    fn part(&self, piece: u32) -> (u16, &Part, Range<usize>) {
-        let after = self.parts.partition_point(|(_, _, first)| *first <= piece);
-        let (number, part, first) = &self.parts[after - 1];
-        let capacity = self.codec.capacity(shape(&part.data), self.form);
-        let start = (piece - first) as usize * capacity;
-        (*number, part, start..(start + capacity).min(places(part)))
+    fn chunk(&self, fragment: u32) -> (u16, &Chunk, Range<usize>) {
+        let after = self.chunks.partition_point(|(_, _, first)| *first <= fragment);
+        let (number, chunk, first) = &self.chunks[after - 1];
+        let capacity = self.codec.capacity(shape(&chunk.data), self.format);
+        let start = (fragment - first) as usize * capacity;
+        (*number, chunk, start..(start + capacity).min(positions(chunk)))
     }
 
-    /// Writes a piece behind the common header, without its place in the link; returns the header, and the packet's
-    /// length in memory and on the wire. `brought` reads elements that are still in the tensor.
-    pub fn write(&self, piece: u32, brought: ReadBlock<'_>, buf: &mut [u8]) -> (wire::Data, usize, usize) {
-        let (number, part, places) = self.part(piece);
-        let (shape, count) = (shape(&part.data), places.len());
-        let (len, wire_len) = self.codec.body_len(shape, self.form, count);
-        self.codec.write(part, places, self.form, brought, &mut buf[wire::DATA_LEN..][..len]);
+    /// Writes a fragment behind the common header, without its position in the link; returns the header, and the
+    /// packet's length in memory and on the wire. `brought` reads elements that are still in the tensor.
+    pub fn write(&self, fragment: u32, brought: ReadBlock<'_>, buf: &mut [u8]) -> (wire::Data, usize, usize) {
+        let (number, chunk, positions) = self.chunk(fragment);
+        let (shape, count) = (shape(&chunk.data), positions.len());
+        let (len, wire_len) = self.codec.body_len(shape, self.format, count);
+        self.codec.write(chunk, positions, self.format, brought, &mut buf[wire::DATA_LEN..][..len]);
         let header = wire::Data {
             spec: self.spec,
             seq: 0,
@@ -106,11 +106,11 @@ impl Message {
             attempt: 1,
             label: self.label,
             shape,
-            form: self.form,
+            format: self.format,
             count: count as u16,
-            part: number,
-            piece,
-            pieces: self.pieces,
+            chunk: number,
+            fragment,
+            fragments: self.fragments,
         };
         (header, wire::DATA_LEN + len, wire::DATA_LEN + wire_len)
     }

@@ -2,7 +2,7 @@
 
 use tributary_numeric::BlockExponent;
 
-use super::wire::{Kind, LookAhead};
+use super::wire::{ExponentHint, Kind};
 use crate::aggregation::ordered::{Arrangement, nodes_needed};
 use crate::aggregation::slots::Dialect;
 use crate::aggregation::slots::host::Epochs;
@@ -21,7 +21,7 @@ pub struct SwitchMlDialect {
 }
 
 impl Dialect for SwitchMlDialect {
-    type Word = LookAhead;
+    type Word = ExponentHint;
 
     fn of(options: &Options, levels: bool, _world_size: u16) -> SwitchMlDialect {
         SwitchMlDialect {
@@ -57,13 +57,13 @@ impl Dialect for SwitchMlDialect {
     }
 
     /// The exponent of the sender's next block in the slot; in a PROBE, of this block.
-    fn says(&self, _host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> LookAhead {
+    fn says(&self, _host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> ExponentHint {
         let known = match kind {
             Kind::Update => exponent(1),
             Kind::Probe => exponent(0),
             _ => None,
         };
-        known.map_or(LookAhead::UNKNOWN, LookAhead::known)
+        known.map_or(ExponentHint::UNKNOWN, ExponentHint::known)
     }
 
     fn epochs(&self, _host: &HostConfig) -> Option<Epochs> {

@@ -224,8 +224,8 @@ fn one_block(protocol: &'static Protocol, late: &[usize]) -> Fabric {
     fabric
 }
 
-/// Three gradients are in the switch when the server is started again. The fourth one makes the sum full, and the server needs to
-/// know nothing else to answer it.
+/// Three gradients are in the switch when the server is started again. The fourth one makes the sum full, and the
+/// server needs to know nothing else to answer it.
 #[test]
 fn a_server_that_was_started_again_before_the_sum_was_full_answers_the_sum() {
     for protocol in family() {
@@ -241,9 +241,9 @@ fn a_server_that_was_started_again_before_the_sum_was_full_answers_the_sum() {
     }
 }
 
-/// The sum was full, three ranks have its result, the fourth one's was lost, and then the server is started again. That rank asks,
-/// the server asks for its part, and gets it; but the others' parts are gone with their memory. There is no second result, and
-/// the rank says in the end whose parts are missing.
+/// The sum was full, three ranks have its result, the fourth one's was lost, and then the server is started again. That
+/// rank asks, the server asks for its part, and gets it; but the others' parts are gone with their memory. There is no
+/// second result, and the rank says in the end whose parts are missing.
 #[test]
 fn a_result_that_was_lost_and_whose_server_was_started_again_is_not_made_anew_of_fewer_parts() {
     for protocol in family() {
@@ -272,8 +272,8 @@ fn a_result_that_was_lost_and_whose_server_was_started_again_is_not_made_anew_of
     }
 }
 
-/// What a server holds is nowhere else, so a job does not outlive it. One that comes back without it gives no result rather than
-/// a wrong one, ranks end by their deadlines, and the switch keeps nothing.
+/// What a server holds is nowhere else, so a job does not outlive it. One that comes back without it gives no result
+/// rather than a wrong one, ranks end by their deadlines, and the switch keeps nothing.
 #[test]
 fn a_server_that_has_lost_all_that_it_knew_gives_no_wrong_result() {
     for protocol in family() {

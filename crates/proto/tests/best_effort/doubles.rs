@@ -1,4 +1,5 @@
-//! Packets that come twice, at once or long after: each kind, of one block and in a stream whose positions are used again.
+//! Packets that come twice, at once or long after: each kind, of one block and in a stream whose positions are used
+//! again.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};

@@ -1,5 +1,5 @@
-//! Every exchange in which something could be counted twice or be lost, written out: a switch or a server that is told of
-//! single blocks, partial and full sums in any order, and what it answers.
+//! Every exchange in which something could be counted twice or be lost, written out: a switch or a server that is told
+//! of single blocks, partial and full sums in any order, and what it answers.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
@@ -169,7 +169,8 @@ fn a_lost_full_sum_leaves_the_switch_again_when_somebody_asks() {
     }
 }
 
-/// The copy for the first question is lost, too. Each rank asks again in its turn, and the one that was first gets another.
+/// The copy for the first question is lost, too. Each rank asks again in its turn, and the one that was first gets
+/// another.
 #[test]
 fn a_full_sum_that_is_lost_twice_leaves_the_switch_a_third_time() {
     for protocol in family() {
@@ -273,7 +274,8 @@ fn a_rank_that_is_late_by_a_thousand_round_trips_costs_the_others_questions_and_
 fn single_blocks_partial_and_full_sums_are_right_in_every_order() {
     for protocol in family() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            // Rank 2's first gradient is late, so that it asks or sends again; sums and singles arrive as the order has it.
+            // Rank 2's first gradient is late, so that it asks or sends again; sums and singles arrive as the order has
+            // it.
             let delay = move |place: usize| Span::from_micros(40 * order[place] as u64);
             let mut first = true;
             let fate = move |sent: &Sent| match (sent.kind, sent.to.0) {

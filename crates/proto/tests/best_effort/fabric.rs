@@ -1,7 +1,7 @@
 //! A fabric in virtual time: hosts and switches by node, cables of one delay, and a say in the fate of every packet.
 //!
-//! Nodes are numbered hosts first. Every switch on the way handles a packet; what it routes takes the first of the ports
-//! on a shortest way.
+//! Nodes are numbered hosts first. Every switch on the way handles a packet; what it routes takes the first of the
+//! ports on a shortest way.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -173,7 +173,8 @@ fn a_leader_with_floats_leads() {
     assert!(fabric.now > at_us(40));
 }
 
-/// Each gradient is marked, so that CWD is small: what has arrived beyond the last result (p_l) is more than CWD has room for.
+/// Each gradient is marked, so that CWD is small: what has arrived beyond the last result (p_l) is more than CWD has
+/// room for.
 #[test]
 fn a_leader_with_floats_is_further_ahead_than_its_first_window_has_room_for() {
     let choice = Choice { slots: 64, ..Choice::of(acknowledging()) };
@@ -196,8 +197,9 @@ fn a_leader_with_floats_is_further_ahead_than_its_first_window_has_room_for() {
     }
 }
 
-/// Block 2 of the second collective does not fit its scale, and its second attempt is long on its way. Blocks behind it, which
-/// were sent before that attempt, are complete sooner, and that is no sign that anything of the attempt was lost.
+/// Block 2 of the second collective does not fit its scale, and its second attempt is long on its way. Blocks behind
+/// it, which were sent before that attempt, are complete sooner, and that is no sign that anything of the attempt was
+/// lost.
 #[test]
 fn a_block_that_is_ordered_again_is_not_taken_for_lost_when_later_blocks_are_complete_sooner() {
     for protocol in family() {

@@ -38,9 +38,9 @@ fn one_loss_in_the_middle_is_made_good_by_those_whom_it_concerns_and_no_sum_of_o
     }
 }
 
-/// What is overtaken is asked about, which is for nothing where packets change places on the way: then a rank becomes patient. A
-/// part of rank 1 that was lost is no such case, though the result comes to all at once: rank 2 goes on to find its own losses by
-/// what overtakes them, without a silence for each.
+/// What is overtaken is asked about, which is for nothing where packets change places on the way: then a rank becomes
+/// patient. A part of rank 1 that was lost is no such case, though the result comes to all at once: rank 2 goes on to
+/// find its own losses by what overtakes them, without a silence for each.
 #[test]
 fn losses_of_one_rank_do_not_teach_the_others_that_packets_change_places() {
     let mut fabric = Fabric::star(5, &Choice { slots: 64, ..Choice::of(clocked_by_results()) });
@@ -57,8 +57,9 @@ fn losses_of_one_rank_do_not_teach_the_others_that_packets_change_places() {
     assert!(last < Some(at_us(200)), "a silence is four timeouts of 50 us: {last:?}");
 }
 
-/// Five servers and a window of four packets: three later results of the same server never come. Results of other servers do,
-/// and after a round trip more the rank asks, so that a loss costs a few round trips of 2 us and not a silence of 200 us.
+/// Five servers and a window of four packets: three later results of the same server never come. Results of other
+/// servers do, and after a round trip more the rank asks, so that a loss costs a few round trips of 2 us and not a
+/// silence of 200 us.
 #[test]
 fn where_windows_are_short_results_of_other_servers_tell_of_a_loss() {
     for kind in [Kind::Gradient, Kind::Sum, Kind::Aack] {
@@ -79,7 +80,8 @@ fn where_windows_are_short_results_of_other_servers_tell_of_a_loss() {
     }
 }
 
-/// One server's results come ten round trips later than the others' all the time. Nothing is lost, and the ranks learn to wait.
+/// One server's results come ten round trips later than the others' all the time. Nothing is lost, and the ranks learn
+/// to wait.
 #[test]
 fn questions_for_nothing_become_rare() {
     let mut fabric = Fabric::star(5, &Choice { slots: 64, ..Choice::of(clocked_by_results()) });
@@ -149,8 +151,8 @@ fn results_and_answers_that_are_lost_together_are_made_good_together() {
     }
 }
 
-/// What is lost between a switch without room and the server was sent, and never comes: results would be marked for ever as
-/// if memory were short.
+/// What is lost between a switch without room and the server was sent, and never comes: results would be marked for
+/// ever as if memory were short.
 #[test]
 fn what_overflowed_and_was_lost_is_not_outstanding_once_it_was_sent_again() {
     for protocol in family() {
@@ -194,8 +196,8 @@ fn questions_do_not_take_the_room_of_what_is_sent_again() {
     }
 }
 
-/// Fourteen packets of a window of sixteen blocks are lost, which halves it, and the first result after that adds one: no more
-/// than nine are sent again at once.
+/// Fourteen packets of a window of sixteen blocks are lost, which halves it, and the first result after that adds one:
+/// no more than nine are sent again at once.
 #[test]
 fn what_is_sent_again_keeps_to_the_window() {
     let choice =
@@ -217,8 +219,9 @@ fn what_is_sent_again_keeps_to_the_window() {
     assert_eq!(most_at_once, Some(9), "{resent:?}");
 }
 
-/// One rank loses single gradients until its window is the smallest, and then a hundred in a row. One after the other is sent again,
-/// each when something has come of the one before, which takes 2 us, and not one in each timeout of 50 us.
+/// One rank loses single gradients until its window is the smallest, and then a hundred in a row. One after the other
+/// is sent again, each when something has come of the one before, which takes 2 us, and not one in each timeout of 50
+/// us.
 #[test]
 fn a_short_window_sends_the_next_one_again_when_the_last_has_arrived() {
     for protocol in family() {
@@ -233,16 +236,16 @@ fn a_short_window_sends_the_next_one_again_when_the_last_has_arrived() {
         fabric.run(Span::from_millis(20));
         whole(&mut fabric, 8 * 800);
         let last = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
-        // With one in each timeout these took 138 and 2,571 us. Where gradients are acknowledged, a timeout finds out about each
-        // short window.
+        // With one in each timeout these took 138 and 2,571 us. Where gradients are acknowledged, a timeout finds out
+        // about each short window.
         let most_us = if protocol.code == acknowledging().code { 1_800 } else { 110 };
         assert!(last < Some(at_us(most_us)), "{protocol}: {last:?}");
     }
 }
 
-/// A thread of a switch sleeps: no acknowledgement comes for ten timeouts, and then all come. What is sent again goes past
-/// all aggregators, so it is one block at a timeout that grows, and not a window. Nothing was lost, as the acknowledgements
-/// of the first transmissions tell, so that ranks go on as fast as before.
+/// A thread of a switch sleeps: no acknowledgement comes for ten timeouts, and then all come. What is sent again goes
+/// past all aggregators, so it is one block at a timeout that grows, and not a window. Nothing was lost, as the
+/// acknowledgements of the first transmissions tell, so that ranks go on as fast as before.
 #[test]
 fn a_pause_of_all_acknowledgements_sends_few_blocks_to_their_servers_and_costs_no_window() {
     let pause = at_us(200)..at_us(1_200);
@@ -273,8 +276,8 @@ fn a_pause_of_all_acknowledgements_sends_few_blocks_to_their_servers_and_costs_n
     assert!(before > 400 && 10 * after > 9 * before, "{before} gradients before the pause and {after} after it");
 }
 
-/// A queue that overflows loses packets in a row. Nothing overtakes the last ones of a window, so a timer must find out; and it
-/// need not find out about each.
+/// A queue that overflows loses packets in a row. Nothing overtakes the last ones of a window, so a timer must find
+/// out; and it need not find out about each.
 #[test]
 fn the_lost_end_of_a_window_is_sent_again_in_a_few_timeouts() {
     let choice = Choice { slots: 64, job: &[("initial_window", "64")], ..Choice::of(acknowledging()) };
@@ -289,8 +292,9 @@ fn the_lost_end_of_a_window_is_sent_again_in_a_few_timeouts() {
     whole(&mut fabric, 8 * 64);
 }
 
-/// All results of the end are lost on their way to one rank, and no later one will come. The first question after a silence
-/// brings one of them, and tells of the others: they are asked for within round trips, not each after a silence of 200 us.
+/// All results of the end are lost on their way to one rank, and no later one will come. The first question after a
+/// silence brings one of them, and tells of the others: they are asked for within round trips, not each after a silence
+/// of 200 us.
 #[test]
 fn lost_results_of_the_end_are_asked_for_together() {
     let mut fabric = Fabric::star(4, &Choice { slots: 1024, ..Choice::of(acknowledging()) });

@@ -203,8 +203,8 @@ fn a_job_that_floods_holds_no_more_than_its_window() {
     }
 }
 
-/// Where a hash places blocks, packets carry how often the server has moved the position. The switch makes a place of it that
-/// it has, whatever the number.
+/// Where a hash places blocks, packets carry how often the server has moved the position. The switch makes a place of
+/// it that it has, whatever the number.
 #[test]
 fn a_number_of_moves_beyond_all_aggregators_names_a_place_that_is_there() {
     for protocol in family() {

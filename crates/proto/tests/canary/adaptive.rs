@@ -11,7 +11,7 @@ use crate::switch::{Bench, ROOT, contribution, packet, sum, values};
 const LEAST: Span = Span::from_nanos(200);
 const MOST: Span = Span::from_micros(8);
 
-/// A switch whose timeout adapts, after it has seen so many blocks of one contribution each from these ports.
+/// A switch whose timeout adapts, after it has seen this many blocks of one contribution each from these ports.
 fn adapted<const N: usize>(blocks: u32, ports: [u16; N], apart: Span) -> Bench {
     let (least, most) = (LEAST.to_text(), MOST.to_text());
     let mut bench = Bench::new(switch_with(&[("adaptive", "true"), ("least_timeout", &least), ("timeout", &most)]));

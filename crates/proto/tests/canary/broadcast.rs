@@ -138,7 +138,7 @@ fn a_rank_that_is_missing_is_named() {
     }
     fabric.run(PATIENCE);
     for rank in [0, 2] {
-        let error = crate::trouble::error_of(&fabric.events[rank]).to_string();
+        let error = crate::failure::error_of(&fabric.events[rank]).to_string();
         assert!(error.contains("rank 3 did not contribute"), "rank {rank}: {error}");
     }
 }

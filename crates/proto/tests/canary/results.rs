@@ -214,7 +214,8 @@ fn small_tensors_take_one_round_trip_once_exponents_are_known() {
         fabric.events.iter_mut().for_each(|events| assert_eq!(output::<f32>(events), vec![6.0; 8]));
         spent.push(fabric.now.since(start));
     }
-    // Up, timeouts of none (the leaf sees all), to the leader, and down: four cables a round, two rounds with exponents.
+    // Up, timeouts of none (the leaf sees all), to the leader, and down: four cables a round, two rounds with
+    // exponents.
     assert!(spent.iter().all(|&span| span >= DELAY.times(4) && span < DELAY.times(9)), "{spent:?}");
     let _ = Time::ZERO;
 }

@@ -1,7 +1,7 @@
 //! The switch by itself: what each packet does to the array (§3.1, §3.2, §3.5).
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
-use tributary_proto::aggregation::exponent_hint::LookAhead;
+use tributary_proto::aggregation::exponent_hint::ExponentHint;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
 use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::drive::record::SwitchRecorder;
@@ -42,7 +42,7 @@ pub fn contribution(id: u32) -> Header {
         shard: 0,
         attempt: 0,
         wid: Rank(0),
-        look_ahead: LookAhead::known(BlockExponent::ZERO),
+        exponent_hint: ExponentHint::known(BlockExponent::ZERO),
         scale: None,
         spec: Spec::allreduce(2, DType::I32, ReduceOp::Sum),
         contributors: 10,

@@ -7,7 +7,7 @@ use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::custom_op::{
     Accumulators, Capacity, CustomOp, CustomOpHash, Fault, Instance, OrderDependence,
 };
-use tributary_proto::contract::protocol::JobShape;
+use tributary_proto::contract::protocol::ShardShape;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
@@ -38,7 +38,7 @@ fn stride(capacity: Capacity) -> usize {
 }
 
 const SIZE: usize = 6;
-/// Instructions of a call, of which the maps say that they take so many.
+/// Instructions of a call, of which the maps say that they take this many.
 pub const CALL: u64 = 400_000;
 pub const OWN: ReduceOp = ReduceOp::Custom(0);
 
@@ -204,7 +204,7 @@ fn what_a_job_cannot_do_is_refused_with_a_sentence() {
 fn an_operator_is_charged_for_what_its_instances_take() {
     for reproducible in ["off", "tree"] {
         let job = own_job(5, 16, 64, reproducible);
-        let shape = JobShape {
+        let shape = ShardShape {
             slots: job.slots,
             elements_per_packet: job.elements_per_packet,
             children: 5,
@@ -213,7 +213,7 @@ fn an_operator_is_charged_for_what_its_instances_take() {
             options: &job.options,
         };
         let machine = PROTOCOL.switch(Values::Elements, &switch_config(&job, 0, &Below::workers(5), None)).unwrap();
-        let plain = JobShape { options: &crate::setup::options(&[("reproducible", reproducible)]), ..shape };
+        let plain = ShardShape { options: &crate::setup::options(&[("reproducible", reproducible)]), ..shape };
         // All accumulators lie in the instance, where no others' start has to be found at a multiple of 64.
         let more = 1_000 + 16 - 63;
         assert_eq!((PROTOCOL.memory)(&shape) - (PROTOCOL.memory)(&plain), more, "an instance, and where it is");

@@ -1,9 +1,10 @@
-//! One tree over all ranks, wherever they are: the same bits for every placement, which is what the paper claims (§2.4).
+//! One tree over all ranks, wherever they are: the same bits for every placement, which is what the paper claims
+//! (§2.4).
 
 use tributary_numeric::{ReduceOp, bf16};
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::ids::{ChildId, PortId, Rank};
-use tributary_proto::contract::protocol::JobShape;
+use tributary_proto::contract::protocol::ShardShape;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
@@ -64,7 +65,8 @@ fn on_the_same_tree_only_placements_have_bits_of_their_own() {
 
 #[test]
 fn ranks_in_a_row_cost_no_packet_more_and_ranks_apart_one_for_each_node() {
-    // Block by block: a packet up from each rack where it is a node of the tree; where ranks are dealt out, one for each rank.
+    // Block by block: a packet up from each rack where it is a node of the tree; where ranks are dealt out, one for
+    // each rank.
     let blocks = 10;
     let inputs = inputs(8, 16 * blocks, |value| value);
     for (placement, parts) in [
@@ -81,8 +83,8 @@ fn ranks_in_a_row_cost_no_packet_more_and_ranks_apart_one_for_each_node() {
     }
 }
 
-/// A switch sends the parts of a block one behind the other. Where the way up has room for one packet, the first of them takes it
-/// each time, unless parts are sent again one by one.
+/// A switch sends the parts of a block one behind the other. Where the way up has room for one packet, the first of
+/// them takes it each time, unless parts are sent again one by one.
 #[test]
 fn parts_pass_a_queue_that_has_room_for_one_packet() {
     let inputs = inputs(8, 320, |value| value);
@@ -98,7 +100,7 @@ fn a_switch_holds_no_more_than_its_job_was_charged_wherever_ranks_are() {
     for placement in PLACEMENTS {
         let job = JobConfig { levels: true, ..job(7, 64, 256, OVER_RANKS) };
         let charged = |children: usize| {
-            let shape = JobShape {
+            let shape = ShardShape {
                 slots: job.slots,
                 elements_per_packet: job.elements_per_packet,
                 children: children as u16,

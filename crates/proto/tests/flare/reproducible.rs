@@ -1,5 +1,5 @@
-//! One expression, whatever comes first (F3): where it is asked for the bits are those of the tree, and where it is not they
-//! are not always the same.
+//! One expression, whatever comes first (F3): where it is asked for the bits are those of the tree, and where it is not
+//! they are not always the same.
 
 use std::collections::BTreeSet;
 

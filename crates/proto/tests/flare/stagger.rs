@@ -1,5 +1,5 @@
-//! Staggered sending (§5): the packets of a block reach the switch apart in time, in the whole of a tensor, and nobody waits
-//! for ever.
+//! Staggered sending (§5): the packets of a block reach the switch apart in time, in the whole of a tensor, and nobody
+//! waits for ever.
 
 use std::collections::VecDeque;
 

@@ -58,7 +58,7 @@ fn a_contribution_needs_its_place_in_the_tree_and_what_is_none_needs_nothing() {
     let (updates, mut switch) = scenario();
     let switch = counted(&mut switch);
     for (rank, update) in (0..).zip(&updates) {
-        assert_eq!(switch.claim(PortId(rank), update), Claim { block: 0, needs: Needs::Place(rank, 2) });
+        assert_eq!(switch.claim(PortId(rank), update), Claim { block: 0, needs: Needs::Leaf(rank, 2) });
     }
     assert_eq!(switch.claim(PortId(0), &updates[0][..20]), Claim::nothing(0));
 }

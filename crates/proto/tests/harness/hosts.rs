@@ -1,4 +1,5 @@
-//! Jobs whose hosts sum for each other, without a machine in the switch: their ranks, inputs, and the check of every output.
+//! Jobs whose hosts sum for each other, without a machine in the switch: their ranks, inputs, and the check of every
+//! output.
 
 use tributary_numeric::{DType, Element, ReduceOp};
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent};
@@ -105,7 +106,8 @@ pub fn all_but_fail(net: &mut Network, dead: usize, collectives: usize, error: &
     }
 }
 
-/// Rank 1 brings something else than all others, in worlds with losses: every rank fails, and names rank 1, another, and what both bring.
+/// Rank 1 brings something else than all others, in worlds with losses: every rank fails, and names rank 1, another,
+/// and what both bring.
 pub fn all_fail_with_both_specs(net: impl Fn(u16, LinkConfig) -> Network) {
     let f32s = |elements: u32| Spec::allreduce(elements, DType::F32, ReduceOp::Sum);
     let others: [(Collective, Spec); 4] = [
@@ -144,7 +146,8 @@ pub fn drain(machine: &mut dyn Host, now: Time) {
     while machine.poll_event().is_some() {}
 }
 
-/// Submits the collectives, then hands the machine packets: their bytes, who sent them, and about how long nothing comes then.
+/// Submits the collectives, then hands the machine packets: their bytes, who sent them, and about how long nothing
+/// comes then.
 pub fn feed(
     machine: &mut dyn Host,
     collectives: impl IntoIterator<Item = Collective>,

@@ -174,7 +174,7 @@ impl Network {
         self.arm_switch(switch);
     }
 
-    /// The job has so many slots in each shard of a switch from here on.
+    /// The job has this many slots in each shard of a switch from here on.
     pub fn resize(&mut self, switch: usize, job: JobId, slots: u16) {
         for shard in 0..self.switches[switch].pipelines.len() {
             let pipeline = &mut self.switches[switch].pipelines[shard];

@@ -18,7 +18,7 @@ use crate::setup::job;
 const GROUP: GroupId = GroupId(7);
 const SUM: Spec = Spec::allreduce(1, DType::F32, ReduceOp::Sum);
 
-/// An accelerator of so many ports, with room for four packets at each, and what it makes of packets.
+/// An accelerator of this many ports, with room for four packets at each, and what it makes of packets.
 struct Bench {
     job: JobConfig,
     machine: Panama,

@@ -84,7 +84,8 @@ fn a_switch_that_is_started_again_finds_its_place() {
 /// is made of.
 const PLANTED_AFTER: Span = Span::from_millis(500);
 
-/// Links of 200 Mbit/s, as a fabric's examples have them. The root answers nobody for half a second, in which the ranks' timers back off.
+/// Links of 200 Mbit/s, as a fabric's examples have them. The root answers nobody for half a second, in which the
+/// ranks' timers back off.
 #[test]
 fn a_root_that_dies_and_is_planted_elsewhere_costs_no_sum_and_less_than_a_second() {
     let job = JobConfig { levels: true, ..job(8, 4, 64, 352) };

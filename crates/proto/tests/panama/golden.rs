@@ -1,5 +1,5 @@
-//! The bytes of every kind of packet, as the machines write them, and the trace of figure 6a that another implementation of
-//! the accelerator can be held to.
+//! The bytes of every kind of packet, as the machines write them, and the trace of figure 6a that another
+//! implementation of the accelerator can be held to.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::{Below, JobConfig};

@@ -4,6 +4,7 @@
 mod harness;
 
 mod accelerator;
+mod failure;
 mod faults;
 mod golden;
 mod leaving;
@@ -13,6 +14,5 @@ mod setup;
 mod strangers;
 mod sums;
 mod trains;
-mod trouble;
 mod windows;
 mod worker;

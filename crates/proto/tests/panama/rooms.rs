@@ -1,5 +1,5 @@
-//! Room that changes while a job runs, as other jobs come and go (§4.2.2): sums stay right, and no port ever finds its buffer
-//! full.
+//! Room that changes while a job runs, as other jobs come and go (§4.2.2): sums stay right, and no port ever finds its
+//! buffer full.
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::JobConfig;

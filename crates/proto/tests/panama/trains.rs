@@ -1,5 +1,6 @@
-//! A job beside a flow under DCTCP where packets come in trains, as those of processes do: who handles eight results at a time
-//! sends eight packets at once. Both share one queue, and shares are fair only if marks are in proportion to packets.
+//! A job beside a flow under DCTCP where packets come in trains, as those of processes do: who handles eight results at
+//! a time sends eight packets at once. Both share one queue, and shares are fair only if marks are in proportion to
+//! packets.
 
 use std::collections::VecDeque;
 

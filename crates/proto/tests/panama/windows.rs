@@ -1,5 +1,5 @@
-//! Windows (§4.2.2, figure 5): results are acknowledgements, marks and room in accelerators travel with them, and all ranks
-//! come to the same.
+//! Windows (§4.2.2, figure 5): results are acknowledgements, marks and room in accelerators travel with them, and all
+//! ranks come to the same.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -72,8 +72,8 @@ fn what_was_said_in_an_older_epoch_counts_no_more() {
     assert_eq!(bench.sent(), [(Kind::Contribution, 2)]);
 }
 
-/// Each port of a switch has room for four packets from the first VID on whose sum is not made: the one that lacks its result
-/// may be that.
+/// Each port of a switch has room for four packets from the first VID on whose sum is not made: the one that lacks its
+/// result may be that.
 #[test]
 fn nothing_is_sent_that_a_port_may_have_no_room_for() {
     let mut bench = Bench::new();

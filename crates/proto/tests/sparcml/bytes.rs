@@ -22,7 +22,7 @@ fn sent(algorithm: &str, density: f64) -> f64 {
     trace.iter().filter(|entry| hosts(&entry.from)).map(|entry| (entry.wire_len as f64 - 44.0).max(0.0)).sum()
 }
 
-/// Elements of the union of so many ranks' random indices.
+/// Elements of the union of this many ranks' random indices.
 fn union(ranks: i32, density: f64) -> f64 {
     f64::from(SIZE) * (1.0 - (1.0 - density).powi(ranks))
 }

@@ -1,4 +1,5 @@
-//! The header of a piece to the bit, of each shape; acknowledgements, notices and faults are the links' and are among the ring's.
+//! The header of a piece to the bit, of each shape; acknowledgements, notices and faults are the links' and are among
+//! the ring's.
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::drop_reason::DropReason;

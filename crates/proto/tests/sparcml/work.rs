@@ -1,5 +1,5 @@
-//! How much a rank does at once: a rank that works on a whole tensor at one packet is silent to all others meanwhile, who then take
-//! what it does not acknowledge for lost.
+//! How much a rank does at once: a rank that works on a whole tensor at one packet is silent to all others meanwhile,
+//! who then take what it does not acknowledge for lost.
 
 use std::collections::VecDeque;
 use std::ops::Range;

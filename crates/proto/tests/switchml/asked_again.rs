@@ -1,5 +1,5 @@
-//! Who has lost a result gets it the first time it asks (Algorithm 3, line 20), however long ranks computed before: time
-//! in which nothing was under way is no round trip. Appendix A's t8, in steady use.
+//! Who has lost a result gets it the first time it asks (Algorithm 3, line 20), however long ranks computed before:
+//! time in which nothing was under way is no round trip. Appendix A's t8, in steady use.
 
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::drop_reason::DropReason;
@@ -91,7 +91,8 @@ fn a_lost_result_is_sent_at_the_first_question_however_long_ranks_computed_befor
     }
 }
 
-/// The rule that spares answers still works where it can tell: in the blocks of a tensor that goes round the pool often.
+/// The rule that spares answers still works where it can tell: in the blocks of a tensor that goes round the pool
+/// often.
 #[test]
 fn a_pause_leaves_the_measured_round_trip_as_it_was() {
     let job = job(2, 1, K as u16);

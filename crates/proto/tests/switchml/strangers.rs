@@ -7,14 +7,14 @@ use tributary_proto::contract::ids::{ChildId, PortId, TreeId};
 use tributary_proto::contract::packet::Addr;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::wire::{COMMON_LEN, Common};
-use tributary_proto::switchml::wire::{HEADER_LEN, Header, LookAhead};
+use tributary_proto::switchml::wire::{ExponentHint, HEADER_LEN, Header};
 
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{at_ms, check_sums, collective, job, star};
 
 fn header(wid: u16, idx: u16, phase: u32) -> Header {
     let spec = Spec::allreduce(64, DType::F32, ReduceOp::Sum);
-    Header { wid: ChildId(wid), idx, word: LookAhead::UNKNOWN, phase, spec }
+    Header { wid: ChildId(wid), idx, word: ExponentHint::UNKNOWN, phase, spec }
 }
 
 /// A packet that is nearly right: the headers of one, with some bytes changed.

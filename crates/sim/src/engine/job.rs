@@ -146,7 +146,7 @@ impl Job {
         let tensor = FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective);
         let JobPlan { protocol, options, members, .. } = &self.plan;
         match protocol.options.quorum(options, members.len() as u16) {
-            Some(least) => tensor.in_part(least),
+            Some(least) => tensor.allow_partial(least),
             None => tensor,
         }
     }

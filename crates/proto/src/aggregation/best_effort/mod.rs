@@ -9,14 +9,14 @@
 //! Start with [`wire`], then [`switch`] and [`host`]; the server is in [`server`]. Protocols differ in [`Rules`]:
 //! whether switches acknowledge gradients, and how far a worker may send ahead.
 
+pub mod codec;
 pub mod dedicated_server;
-pub mod form;
 pub mod host;
 pub mod options;
-pub mod plan;
 pub mod seq;
 pub mod server;
 pub mod switch;
+pub mod topology;
 pub mod wire;
 
 use crate::congestion::Controller;
@@ -30,6 +30,7 @@ pub struct Rules {
     pub acknowledges: bool,
     /// Makes a worker's controller, whose window is never larger than the job has slots.
     pub congestion: fn(&JobConfig) -> Box<dyn Controller>,
-    /// Makes the limit of how far a worker may be ahead of the last result. `None`: the controller's window limits that, too.
+    /// Makes the limit of how far a worker may be ahead of the last result. `None`: the controller's window limits
+    /// that, too.
     pub lead_limit: fn(&JobConfig) -> Option<LeadLimit>,
 }

@@ -1,5 +1,5 @@
-//! A block that waits for no more vectors: those that have come are combined along the same tree, and places without a
-//! vector are bypassed, as places beyond the last child are.
+//! A block that waits for no more vectors: those that have come are combined along the same tree, and positions without
+//! a vector are bypassed, as positions beyond the last child are.
 
 use super::{Arrangement, Node, OrderedAccumulator};
 
@@ -18,12 +18,12 @@ impl OrderedAccumulator {
         }
     }
 
-    /// Combines the vectors of a node's places; returns the slot of the result, or `None` if no vector has come.
+    /// Combines the vectors of a node's positions; returns the slot of the result, or `None` if no vector has come.
     fn bring_up(&mut self, block: usize, node: Node) -> Option<usize> {
         if node.start >= self.children {
             return None;
         }
-        if self.have_arrived(block, self.places(node)) {
+        if self.have_arrived(block, self.positions(node)) {
             return Some(node.slot());
         }
         if node.level == 0 {
@@ -34,8 +34,8 @@ impl OrderedAccumulator {
         let (Some(lower), Some(upper)) = (left, right) else { return left.or(right) };
         let merge = self.rule(block).combine.merge;
         let (lower_lanes, upper_lanes) = (self.lanes(block, lower), self.lanes(block, upper));
-        let (below, above) = self.memory_mut().split_at_mut(upper_lanes.start);
-        merge(&mut below[lower_lanes], &above[..upper_lanes.end - upper_lanes.start]);
+        let (low, high) = self.memory_mut().split_at_mut(upper_lanes.start);
+        merge(&mut low[lower_lanes], &high[..upper_lanes.end - upper_lanes.start]);
         Some(lower)
     }
 

@@ -2,7 +2,7 @@
 
 use tributary_numeric::Combine;
 
-/// Combines the vectors, at least one, in the order of their places along the same tree, by recursion.
+/// Combines the vectors, at least one, in the order of their positions along the same tree, by recursion.
 pub fn reference(vectors: &[Vec<u8>], combine: &Combine) -> Vec<u8> {
     if let [vector] = vectors {
         let mut lanes = vec![0; vector.len() / combine.wire_size * combine.lane_size];

@@ -1,5 +1,5 @@
-//! The header of packets for slots. It ends with a protocol's own word; [`crate::aggregation`] has the bodies of the two notices.
-//! Big-endian; `docs/wire.md` draws the header for each protocol.
+//! The header of packets for slots. It ends with a protocol's own word; [`crate::aggregation`] has the bodies of the
+//! two notices. Big-endian; `docs/wire.md` draws the header for each protocol.
 //!
 //! ```text
 //!  16           24    26    28      32

@@ -1,6 +1,6 @@
 //! Claims. The root of a reduce or a broadcast leads its blocks, and says so to ranks that it has waited for in vain,
-//! because they may have named another root. Without claims, ranks that each name themselves would wait for ever: a
-//! leader sends no contribution.
+//! because they may have named another root. Without claims, ranks that each name themselves would wait for one
+//! another: a leader sends no contribution.
 
 use super::outbox::Outgoing;
 use super::{CanaryHost, Stage};
@@ -15,7 +15,7 @@ use crate::contract::ids::Rank;
 use crate::contract::time::{Span, Time};
 
 /// How many ranks are told at a time.
-const TOLD_AT_ONCE: u16 = 16;
+const CLAIMS_AT_ONCE: u16 = 16;
 
 /// When this rank next looks whether a block of which it is the root stands still.
 #[derive(Clone, Default, Hash)]
@@ -54,17 +54,17 @@ impl CanaryHost {
         if self.claims.at.is_none_or(|at| at > now) {
             return;
         }
-        let Some(place) = self.oldest_waiting() else { return self.claims.end() };
-        let block = self.places[usize::from(place)].block;
+        let Some(position) = self.oldest_waiting() else { return self.claims.end() };
+        let block = self.entries[usize::from(position)].block;
         let moved = self.claims.block.replace(block) != Some(block);
         let timers = self.config.timers;
         self.claims.wait = if moved { timers.initial_rto } else { self.claims.wait.times(2).min(timers.max_rto) };
         self.claims.at = Some(now + self.claims.wait);
-        if moved || self.spec_at(place).primitive.root() != Some(self.config.rank) {
+        if moved || self.spec_at(position).primitive.root() != Some(self.config.rank) {
             return;
         }
-        let step = self.step_of(place);
-        for _ in 0..TOLD_AT_ONCE.min(self.world_size()) {
+        let step = self.step_of(position);
+        for _ in 0..CLAIMS_AT_ONCE.min(self.world_size()) {
             let rank = Rank(self.claims.next % self.world_size());
             self.claims.next = (rank.0 + 1) % self.world_size();
             if rank != self.config.rank && !self.has_contributed(step, rank) {
@@ -75,16 +75,16 @@ impl CanaryHost {
 
     /// Another rank says that it leads a block, and what the block is.
     pub(super) fn claim(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
-        let state = &self.places[usize::from(step.place)];
+        let state = &self.entries[usize::from(step.position)];
         match self.steps.relation(step.phase, state.phase) {
             Relation::Earlier => return Err(DropReason::Stale),
             Relation::Next | Relation::Later => return Err(DropReason::Ahead),
             Relation::Same => {}
         }
-        if state.stage.waits() && header.spec != self.spec_at(step.place) {
+        if state.stage.waits() && header.spec != self.spec_at(step.position) {
             return Err(self.disagree(step, header));
         }
-        let lead = self.leads.get(step.place, step.phase);
+        let lead = self.leads.get(step.position, step.phase);
         if !state.stage.waits() && lead.is_some_and(|lead| matches!(lead.state, State::Refused(_))) {
             self.outbox.push_back(Outgoing::Mismatch(step, header.wid));
         }
@@ -94,36 +94,36 @@ impl CanaryHost {
     /// A packet about a block that this rank waits for. If it names another collective than this rank, all ranks are
     /// told.
     pub(super) fn disagree(&mut self, step: Step, header: &Header) -> DropReason {
-        let (own, spec) = (self.config.rank, self.spec_at(step.place));
+        let (own, spec) = (self.config.rank, self.spec_at(step.position));
         if header.spec == spec {
             return DropReason::Unexpected;
         }
-        self.leads.open(step.place, step.phase);
+        self.leads.open(step.position, step.phase);
         self.dispute(step, Mismatch { a: own, a_spec: spec, b: header.wid, b_spec: header.spec });
         DropReason::Mismatch
     }
 
     /// If everything has failed here because ranks disagree, tells so to a sender whose block is not complete. True if
     /// it was told.
-    pub(super) fn tells_why(&mut self, step: Step, header: &Header) -> bool {
+    pub(super) fn notify_mismatch(&mut self, step: Step, header: &Header) -> bool {
         let Some(&CollectiveError::Mismatch { a, a_spec, b, b_spec, .. }) = self.life.broken() else { return false };
-        let phase = self.places[usize::from(step.place)].phase;
+        let phase = self.entries[usize::from(step.position)].phase;
         let is_open = matches!(self.steps.relation(step.phase, phase), Relation::Same | Relation::Next);
-        let is_done = self.leads.get(step.place, step.phase).is_some_and(|lead| lead.state == State::Done);
+        let is_done = self.leads.get(step.position, step.phase).is_some_and(|lead| lead.state == State::Done);
         if !is_open || is_done {
             return false;
         }
-        self.leads.open(step.place, step.phase).state = State::Refused(Mismatch { a, a_spec, b, b_spec });
+        self.leads.open(step.position, step.phase).state = State::Refused(Mismatch { a, a_spec, b, b_spec });
         self.outbox.push_back(Outgoing::Mismatch(step, header.wid));
         true
     }
 
     /// This rank comes to a block that another rank leads. A third rank may have sent a contribution to this rank, as
     /// if to the leader.
-    pub(super) fn begin_following(&mut self, place: u16) {
-        let (step, spec) = (self.step_of(place), self.spec_at(place));
-        self.queue.push(place);
-        let Some(lead) = self.leads.get(place, step.phase) else { return };
+    pub(super) fn begin_following(&mut self, position: u16) {
+        let (step, spec) = (self.step_of(position), self.spec_at(position));
+        self.queue.push(position);
+        let Some(lead) = self.leads.get(position, step.phase) else { return };
         match (lead.state, lead.what) {
             (State::Refused(_), _) => self.ready.push_back(step),
             (State::Gathering, Some((rank, other))) if other != spec => {
@@ -136,15 +136,15 @@ impl CanaryHost {
 
     /// Another rank reports that ranks disagree. Ranks that come to the block later, or ask for it here, are told too.
     pub(super) fn note_mismatch(&mut self, step: Step, from: Rank, mismatch: Mismatch) -> Result<(), DropReason> {
-        let state = &self.places[usize::from(step.place)];
+        let state = &self.entries[usize::from(step.position)];
         match self.steps.relation(step.phase, state.phase) {
             Relation::Earlier => return Err(DropReason::Stale),
             Relation::Later => return Err(DropReason::Ahead),
             Relation::Same if state.stage == Stage::Refused => return Err(DropReason::Duplicate),
             Relation::Same | Relation::Next => {}
         }
-        let leader = self.places[usize::from(step.place)].stage.waits().then(|| self.leader_of(step.place));
-        let lead = self.leads.open(step.place, step.phase);
+        let leader = self.entries[usize::from(step.position)].stage.waits().then(|| self.leader_of(step.position));
+        let lead = self.leads.open(step.position, step.phase);
         if lead.state != State::Gathering {
             return Err(DropReason::Duplicate);
         }

@@ -10,16 +10,16 @@ use crate::canary::wire::{RankProof, proof};
 use crate::contract::ids::Rank;
 
 /// The most ranks that have not asked whose subsets are all compared with what is missing.
-const FEW: usize = 8;
+const MAX_SILENT: usize = 8;
 
 impl CanaryHost {
     /// True if the contribution of a rank that has asked is missing. `asker` is the last rank that asked. The answer is
-    /// exact where only the asker's contribution is missing, and where at most `FEW` ranks have not asked. Where it
-    /// cannot be told, the answer is false.
+    /// exact where only the asker's contribution is missing, and where at most `MAX_SILENT` ranks have not asked. Where
+    /// it cannot be told, the answer is false.
     pub(super) fn has_lost(&self, step: Step, asker: Rank) -> bool {
-        let Some(lead) = self.leads.get(step.place, step.phase) else { return false };
+        let Some(lead) = self.leads.get(step.position, step.phase) else { return false };
         let others = self.world_size() - 1;
-        let (missing, silent) = (others - lead.counter, others - lead.asked.len());
+        let (missing, silent) = (others - lead.counter, others - lead.requested.len());
         if missing == 0 || missing > silent {
             return missing > 0;
         }
@@ -28,14 +28,14 @@ impl CanaryHost {
         if missing == 1 && proof(RankProof::of(asker), id, attempt) == lacks {
             return true;
         }
-        if usize::from(silent) > FEW {
+        if usize::from(silent) > MAX_SILENT {
             return false;
         }
         let silent: Vec<RankProof> =
-            self.others().filter(|&rank| !lead.asked.contains(rank)).map(RankProof::of).collect();
+            self.others().filter(|&rank| !lead.requested.contains(rank)).map(RankProof::of).collect();
         let sum_of = |subset: u32| {
             let chosen = silent.iter().enumerate().filter(|&(index, _)| subset >> index & 1 != 0);
-            proof(chosen.map(|(_, &part)| part).sum(), id, attempt)
+            proof(chosen.map(|(_, &rank_proof)| rank_proof).sum(), id, attempt)
         };
         let may_be_late = |subset: u32| subset.count_ones() == u32::from(missing) && sum_of(subset) == lacks;
         !(0..1u32 << silent.len()).any(may_be_late)

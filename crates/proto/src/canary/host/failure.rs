@@ -14,7 +14,7 @@ use crate::contract::time::Time;
 
 /// What a leader last said about a block.
 #[derive(Clone, Hash)]
-pub(super) struct Heard {
+pub(super) struct LastReport {
     step: Step,
     missing: Vec<Rank>,
 }
@@ -25,7 +25,7 @@ impl CanaryHost {
         let report = Report::parse(packet.bytes, self.world_size())?;
         let ranks = (0..self.world_size()).map(Rank).filter(|&rank| rank != self.config.rank);
         let missing = ranks.filter(|&rank| !report.has_contributed(rank)).collect();
-        self.heard = Some(Heard { step, missing });
+        self.last_report = Some(LastReport { step, missing });
         Ok(())
     }
 
@@ -35,7 +35,7 @@ impl CanaryHost {
 
     /// Ranks disagree on a block: all are told.
     pub(super) fn dispute(&mut self, step: Step, mismatch: Mismatch) {
-        if let Some(lead) = self.leads.get_mut(step.place, step.phase) {
+        if let Some(lead) = self.leads.get_mut(step.position, step.phase) {
             lead.state = State::Refused(mismatch);
         }
         for rank in (0..self.world_size()).map(Rank).filter(|&rank| rank != self.config.rank) {
@@ -44,21 +44,21 @@ impl CanaryHost {
         self.ready.push_back(step);
     }
 
-    /// The collective of a place fails as soon as all collectives before it are complete.
-    pub(super) fn refuse(&mut self, now: Time, place: u16, mismatch: Mismatch) {
-        let Some(op) = self.op_at(place).map(|op| op.id) else { return };
-        self.places[usize::from(place)].stage = Stage::Refused;
-        self.recovery.forget(place);
+    /// The collective of a position fails as soon as all collectives before it are complete.
+    pub(super) fn refuse(&mut self, now: Time, position: u16, mismatch: Mismatch) {
+        let Some(op) = self.op_at(position).map(|op| op.id) else { return };
+        self.entries[usize::from(position)].stage = Stage::Refused;
+        self.recovery.forget(position);
         self.life.dispute(op, mismatch);
-        self.settle(now);
+        self.complete_collectives(now);
     }
 
     /// All collectives that are queued fail, and all later ones. This host still answers for the blocks that it leads.
     pub(super) fn fail(&mut self, error: CollectiveError) {
         self.life.fail(error);
-        for (place, state) in self.places.iter_mut().enumerate() {
+        for (position, state) in self.entries.iter_mut().enumerate() {
             state.stage = Stage::Idle;
-            self.recovery.forget(place as u16);
+            self.recovery.forget(position as u16);
         }
         self.queue.clear();
         self.ready.clear();
@@ -66,10 +66,10 @@ impl CanaryHost {
         self.question = None;
     }
 
-    /// The place that waits with the earliest block. This is a search, needed only when something is wrong.
+    /// The position that waits with the earliest block. This is a search, needed only when something is wrong.
     pub(super) fn oldest_waiting(&self) -> Option<u16> {
-        let waits = |&place: &u16| self.places[usize::from(place)].stage.waits();
-        (0..self.window()).filter(waits).min_by_key(|&place| self.places[usize::from(place)].block)
+        let waits = |&position: &u16| self.entries[usize::from(position)].stage.waits();
+        (0..self.window()).filter(waits).min_by_key(|&position| self.entries[usize::from(position)].block)
     }
 
     /// Why a deadline has passed.
@@ -77,20 +77,20 @@ impl CanaryHost {
         if let Some(error) = self.life.failing() {
             return error.clone();
         }
-        let Some(place) = self.oldest_waiting() else { return CollectiveError::Aborted };
-        let step = self.step_of(place);
-        let number = self.places[usize::from(place)].block;
+        let Some(position) = self.oldest_waiting() else { return CollectiveError::Aborted };
+        let step = self.step_of(position);
+        let number = self.entries[usize::from(position)].block;
         let op = self.life.stream.op_of(number).expect("a place that waits has a block");
         let (block, op) = (op.local(number), op.id);
-        let leader = self.leader_of(place);
-        let missing = |missing| CollectiveError::Missing { missing, others: 0, slot: place.into(), block, op };
+        let leader = self.leader_of(position);
+        let missing = |missing| CollectiveError::Missing { missing, others: 0, slot: position.into(), block, op };
         if leader == self.config.rank {
-            let heard = |rank: &Rank| self.leads.get(place, step.phase).is_some_and(|lead| lead.heard.contains(*rank));
+            let seen = |rank: &Rank| self.leads.get(position, step.phase).is_some_and(|lead| lead.seen.contains(*rank));
             let ranks = (0..self.world_size()).map(Rank).filter(|&rank| rank != leader);
-            return missing(ranks.filter(|rank| !heard(rank)).collect());
+            return missing(ranks.filter(|rank| !seen(rank)).collect());
         }
-        match &self.heard {
-            Some(heard) if heard.step == step && !heard.missing.is_empty() => missing(heard.missing.clone()),
+        match &self.last_report {
+            Some(report) if report.step == step && !report.missing.is_empty() => missing(report.missing.clone()),
             _ => CollectiveError::PeerSilent { worker: leader, op },
         }
     }

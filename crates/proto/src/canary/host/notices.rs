@@ -91,9 +91,9 @@ impl CanaryHost {
     /// Gives a notice: all blocks before `end` are complete here.
     pub(super) fn announce(&mut self, end: u64) {
         self.notices.push(end);
-        let place = self.window();
-        if self.places[usize::from(place)].stage == super::Stage::Idle {
-            self.start(place, false);
+        let position = self.window();
+        if self.entries[usize::from(position)].stage == super::Stage::Idle {
+            self.start(position, false);
         }
     }
 
@@ -105,7 +105,7 @@ impl CanaryHost {
         if self.notices.takes_last() {
             return self.announce(u64::MAX);
         }
-        let number = self.places[usize::from(self.window())].block;
+        let number = self.entries[usize::from(self.window())].block;
         if self.notices.due.is_empty() && !self.notices.may_leave && number > 0 {
             let led = self.leader_in_turn(number - 1) == self.config.rank;
             self.notices.last_complete(now, led);

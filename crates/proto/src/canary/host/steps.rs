@@ -1,15 +1,15 @@
-//! The numbers of blocks on the wire: a window of places, each of which goes from phase to phase.
+//! The numbers of blocks on the wire: a window of positions, each of which goes from phase to phase.
 
-/// One block's place in the window, and how often the place was used before.
+/// One block's position in the window, and how often the position was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// The place.
-    pub place: u16,
+    /// The position.
+    pub position: u16,
     /// The phase, modulo [`Steps::phases`].
     pub phase: u32,
 }
 
-/// How a step's phase relates to the one that its place is in.
+/// How a step's phase relates to the one that its position is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
     /// The phase is over.
@@ -25,27 +25,27 @@ pub enum Relation {
 /// The arithmetic of a window.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Steps {
-    places: u32,
+    window: u32,
     /// Phases before the numbers start again. The number is even, so that two neighbours always differ in parity:
     /// leaders keep blocks by parity.
     phases: u32,
 }
 
 impl Steps {
-    /// A window of `places`, 2 to 65,535.
-    pub fn new(places: u16) -> Steps {
-        let places = u32::from(places);
-        Steps { places, phases: (u32::MAX / places) & !1 }
+    /// A window of this many positions, 2 to 65,535.
+    pub fn new(window: u16) -> Steps {
+        let window = u32::from(window);
+        Steps { window, phases: (u32::MAX / window) & !1 }
     }
 
     /// The number that packets carry. It counts the blocks, as in §3.4.
     pub fn id(&self, step: Step) -> u32 {
-        step.phase * self.places + u32::from(step.place)
+        step.phase * self.window + u32::from(step.position)
     }
 
     /// The step of a packet; `None` for numbers that are never used.
     pub fn of(&self, id: u32) -> Option<Step> {
-        let step = Step { place: (id % self.places) as u16, phase: id / self.places };
+        let step = Step { position: (id % self.window) as u16, phase: id / self.window };
         (step.phase < self.phases).then_some(step)
     }
 
@@ -60,8 +60,8 @@ impl Steps {
     }
 
     /// Phases compare as serial numbers.
-    pub fn relation(&self, phase: u32, held: u32) -> Relation {
-        match self.distance(phase, held) {
+    pub fn relation(&self, phase: u32, current: u32) -> Relation {
+        match self.distance(phase, current) {
             0 => Relation::Same,
             1 => Relation::Next,
             ahead if ahead < self.phases / 2 => Relation::Later,
@@ -70,8 +70,8 @@ impl Steps {
     }
 
     /// How far a phase is ahead of another, modulo `phases`.
-    fn distance(&self, phase: u32, held: u32) -> u32 {
-        if phase >= held { phase - held } else { self.phases - (held - phase) }
+    fn distance(&self, phase: u32, current: u32) -> u32 {
+        if phase >= current { phase - current } else { self.phases - (current - phase) }
     }
 }
 
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn every_number_is_one_step_and_phases_wrap() {
-        for places in [2, 3, 257, 65_535] {
-            let steps = Steps::new(places);
+        for window in [2, 3, 257, 65_535] {
+            let steps = Steps::new(window);
             for phase in [0, 1, 2, steps.phases / 2, steps.phases - 1] {
-                for place in [0, places / 2, places - 1] {
-                    let step = Step { place, phase };
+                for position in [0, window / 2, window - 1] {
+                    let step = Step { position, phase };
                     assert_eq!(steps.of(steps.id(step)), Some(step));
                 }
                 assert_eq!(steps.before(steps.after(phase)), phase);

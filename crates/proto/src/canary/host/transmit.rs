@@ -4,8 +4,8 @@ use super::CanaryHost;
 use super::lead::State;
 use super::outbox::{Outgoing, Ports};
 use super::steps::Step;
-use crate::aggregation::exponent_hint::LookAhead;
-use crate::canary::vector::Form;
+use crate::aggregation::exponent_hint::ExponentHint;
+use crate::canary::vector::Codec;
 use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, Report, proof};
 use crate::contract::ids::{NodeId, Rank};
 use crate::contract::packet::{Addr, Ecn, Transmit};
@@ -20,22 +20,22 @@ impl CanaryHost {
                 return Some(self.count(transmit));
             }
         }
-        if let Some(place) = self.question.take()
-            && self.places[usize::from(place)].stage.waits()
+        if let Some(position) = self.question.take()
+            && self.entries[usize::from(position)].stage.waits()
         {
-            let transmit = self.write_own(place, Kind::Query, buf);
+            let transmit = self.write_own(position, Kind::Query, buf);
             return transmit.map(|transmit| self.count(transmit));
         }
-        while let Some(place) = self.queue.pop() {
-            let state = &mut self.places[usize::from(place)];
+        while let Some(position) = self.queue.pop() {
+            let state = &mut self.entries[usize::from(position)];
             if !state.stage.waits() {
                 continue;
             }
             let kind = if state.contributed { Kind::Request } else { Kind::Reduce };
             state.contributed = true;
             let in_step = state.in_step;
-            let Some(transmit) = self.write_own(place, kind, buf) else { continue };
-            if self.recovery.sent(now, place, in_step) {
+            let Some(transmit) = self.write_own(position, kind, buf) else { continue };
+            if self.recovery.sent(now, position, in_step) {
                 self.stats.retransmissions += 1;
             }
             return Some(self.count(transmit));
@@ -64,9 +64,9 @@ impl CanaryHost {
             shard: 0,
             attempt,
             wid: self.config.rank,
-            look_ahead: LookAhead::UNKNOWN,
+            exponent_hint: ExponentHint::UNKNOWN,
             scale: None,
-            spec: self.spec_at(step.place),
+            spec: self.spec_at(step.position),
             contributors: 0,
         }
     }
@@ -75,37 +75,37 @@ impl CanaryHost {
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         header.emit(buf);
-        let form = Form::of(self.values, header);
-        let (len, wire_len) = (HEADER_LEN + form.buffer_len(elements), HEADER_LEN + form.wire_len(elements));
+        let codec = Codec::of(self.values, header);
+        let (len, wire_len) = (HEADER_LEN + codec.buffer_len(elements), HEADER_LEN + codec.wire_len(elements));
         Transmit { to: Addr::Node(to), len, wire_len, ecn: Ecn::NotCapable }
     }
 
-    /// A contribution, a request or a query about a place that another rank leads.
-    fn write_own(&self, place: u16, kind: Kind, buf: &mut [u8]) -> Option<Transmit> {
-        let state = &self.places[usize::from(place)];
-        let leader = self.leader_of(place);
+    /// A contribution, a request or a query about a position that another rank leads.
+    fn write_own(&self, position: u16, kind: Kind, buf: &mut [u8]) -> Option<Transmit> {
+        let state = &self.entries[usize::from(position)];
+        let leader = self.leader_of(position);
         if leader == self.config.rank {
             return None;
         }
-        let (step, destination) = (self.step_of(place), self.node_of(leader));
-        let header = Header { destination, ..self.header(step, self.root_of(place), state.attempt) };
+        let (step, destination) = (self.step_of(position), self.node_of(leader));
+        let header = Header { destination, ..self.header(step, self.root_of(position), state.attempt) };
         if kind != Kind::Reduce {
             return Some(self.emit(kind, &header, 0, destination, buf));
         }
         let direct = self.is_direct(state.attempt);
-        let elements = self.contributed_elements_at(place);
+        let elements = self.contributed_elements_at(position);
         let header = Header {
             counter: 1,
-            scale: self.scale_at(place).filter(|_| elements > 0),
+            scale: self.scale_at(position).filter(|_| elements > 0),
             bypass: direct,
-            look_ahead: self.look_ahead_at(place),
+            exponent_hint: self.exponent_hint_at(position),
             contributors: proof(RankProof::of(self.config.rank), header.id, state.attempt),
             ..header
         };
         if elements > 0 {
-            let op = self.op_at(place).expect("a place that waits has a block");
+            let op = self.op_at(position).expect("a place that waits has a block");
             let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.encoding.buffer_len(elements)];
-            op.read(state.block, self.agreed_at(place), self.world_size(), vector);
+            op.read(state.block, self.agreed_at(position), self.world_size(), vector);
         }
         let to = if direct { destination } else { header.way() };
         Some(self.emit(kind, &header, elements, to, buf))
@@ -122,7 +122,7 @@ impl CanaryHost {
                 self.write_failure(step, attempt, Some(ports), None, buf)
             }
             Outgoing::Failed(step, rank) => {
-                let lead = self.leads.get(step.place, step.phase)?;
+                let lead = self.leads.get(step.position, step.phase)?;
                 let attempt = (lead.state == State::Gathering).then_some(lead.attempt)?;
                 self.write_failure(step, attempt, None, Some(rank), buf)
             }
@@ -137,7 +137,7 @@ impl CanaryHost {
                 Some(self.emit(Kind::Claim, &header, 0, header.destination, buf))
             }
             Outgoing::Mismatch(step, rank) => {
-                let State::Refused(mismatch) = self.leads.get(step.place, step.phase)?.state else { return None };
+                let State::Refused(mismatch) = self.leads.get(step.position, step.phase)?.state else { return None };
                 let header = self.lead_header(step, 0, None, Some(rank))?;
                 let transmit = self.emit(Kind::Mismatch, &header, 0, header.destination, buf);
                 let len = HEADER_LEN + mismatch.emit(&mut buf[HEADER_LEN..]);
@@ -148,8 +148,8 @@ impl CanaryHost {
 
     /// The header of a packet from the leader: to a rank, to a switch of a restoration, or to the root.
     fn lead_header(&self, step: Step, attempt: u8, ports: Option<Ports>, rank: Option<Rank>) -> Option<Header> {
-        let lead = self.leads.get(step.place, step.phase)?;
-        let spec = lead.what.map_or_else(|| self.spec_at(step.place), |(_, spec)| spec);
+        let lead = self.leads.get(step.position, step.phase)?;
+        let spec = lead.what.map_or_else(|| self.spec_at(step.position), |(_, spec)| spec);
         let header = Header { spec, ..self.header(step, lead.root, attempt) };
         Some(match (ports, rank) {
             (_, Some(rank)) => Header { destination: self.node_of(rank), ..header },
@@ -161,14 +161,14 @@ impl CanaryHost {
     }
 
     fn write_sum(&self, step: Step, ports: Option<Ports>, rank: Option<Rank>, buf: &mut [u8]) -> Option<Transmit> {
-        let lead = self.leads.get(step.place, step.phase).filter(|lead| lead.state == State::Done)?;
+        let lead = self.leads.get(step.position, step.phase).filter(|lead| lead.state == State::Done)?;
         let header = self.lead_header(step, lead.attempt, ports, rank)?;
-        // The packet of a reduce carries no elements, but still travels: it frees descriptors and places, and carries
-        // the next exponent.
+        // The packet of a reduce carries no elements, but still travels: it frees descriptors and positions, and
+        // carries the next exponent.
         let elements = if matches!(header.spec.primitive, Primitive::Reduce(_)) { 0 } else { lead.elements };
         let scale = lead.scale.filter(|_| elements > 0);
-        let header = Header { counter: self.world_size(), look_ahead: lead.look_ahead, scale, ..header };
-        let len = Form::of(self.values, &header).buffer_len(elements);
+        let header = Header { counter: self.world_size(), exponent_hint: lead.exponent_hint, scale, ..header };
+        let len = Codec::of(self.values, &header).buffer_len(elements);
         buf[HEADER_LEN..HEADER_LEN + len].copy_from_slice(lead.result(len));
         Some(self.emit(Kind::Broadcast, &header, elements, header.destination, buf))
     }

@@ -1,9 +1,10 @@
 //! Controllers whose windows are the same on all ranks.
 //!
-//! A PANAMA worker sends the next packet of a tree as soon as its window allows it, and a switch has buffers for the packets of one
-//! window only. So the windows of all ranks must be equal, which holds if a window is a function of the sequence of results:
-//! all ranks see the same results in the same order, but each at its own time. [`RankSynchronous`] therefore gets neither a
-//! clock nor a round trip. A controller that needs one of them is a [`super::Controller`], and does not compile here:
+//! A PANAMA worker sends the next packet of a tree as soon as its window allows it, and a switch has buffers for the
+//! packets of one window only. So the windows of all ranks must be equal, which holds if a window is a function of the
+//! sequence of results: all ranks see the same results in the same order, but each at its own time. [`RankSynchronous`]
+//! therefore gets neither a clock nor a round trip. A controller that needs one of them is a [`super::Controller`], and
+//! does not compile here:
 //!
 //! ```compile_fail
 //! use tributary_proto::congestion::{RankSynchronous, swift::Swift};

@@ -1,7 +1,7 @@
 //! What an accelerator counts, for people and for monitoring.
 
 use crate::contract::metric::Metric;
-use crate::contract::state::not_acted_upon;
+use crate::contract::state::exclude_from_state;
 
 /// What an accelerator has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Counters {
     pub left_out: u64,
 }
 
-not_acted_upon!(Counters);
+exclude_from_state!(Counters);
 
 impl Counters {
     /// The metrics that PANAMA alone has.

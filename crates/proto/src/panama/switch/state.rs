@@ -7,13 +7,13 @@ use crate::contract::switch::OrderReport;
 
 impl Panama {
     /// How many packets wait at a port.
-    fn held_at(&self, port: ChildId) -> u16 {
+    fn queued_at(&self, port: ChildId) -> u16 {
         self.heads.queued(port).filter(|&vid| self.entries.has(vid, port)).count() as u16
     }
 
     /// How many packets wait at all ports.
-    fn held(&self) -> u32 {
-        (0..self.members.len() as u16).map(|port| u32::from(self.held_at(ChildId(port)))).sum()
+    fn queued(&self) -> u32 {
+        (0..self.members.len() as u16).map(|port| u32::from(self.queued_at(ChildId(port)))).sum()
     }
 
     /// The metrics that PANAMA alone has.
@@ -22,8 +22,8 @@ impl Panama {
         metrics.extend([
             Metric::gauge("expected_vid", f64::from(self.expected()), "The VID that is summed next, modulo 2^32."),
             Metric::gauge("epoch", f64::from(self.epoch), "How often the tree went back, modulo 2^16."),
-            Metric::gauge("wnd_cap", f64::from(self.room), "Packets of a tree that each port has room for."),
-            Metric::gauge("held_packets", self.held().into(), "Packets that wait at the ports of a tree."),
+            Metric::gauge("wnd_cap", f64::from(self.capacity), "Packets of a tree that each port has room for."),
+            Metric::gauge("held_packets", self.queued().into(), "Packets that wait at the ports of a tree."),
         ]);
         metrics
     }
@@ -34,8 +34,8 @@ impl Panama {
             tree: TreeId(self.tid.into()),
             expected: self.expected(),
             epoch: self.epoch,
-            cap: self.room,
-            held: (0..self.members.len() as u16).map(|port| self.held_at(ChildId(port))).collect(),
+            cap: self.capacity,
+            queued: (0..self.members.len() as u16).map(|port| self.queued_at(ChildId(port))).collect(),
             waits_for: self.heads.missing().collect(),
         }
     }

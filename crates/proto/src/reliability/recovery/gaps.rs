@@ -2,7 +2,7 @@
 
 use crate::contract::time::{Span, Time};
 
-/// The longest gap of at least so many answers is known.
+/// The longest gap of at least this many answers is known.
 const ANSWERS: u32 = 128;
 
 /// The answers of one tree.
@@ -34,7 +34,7 @@ impl Gaps {
         }
     }
 
-    /// The longest gap between at least the last [`ANSWERS`] answers, once there were so many.
+    /// The longest gap between at least the last [`ANSWERS`] answers, once there were that many.
     pub(super) fn longest(&self) -> Span {
         self.longest[0].max(self.longest[1])
     }

@@ -1,6 +1,6 @@
 //! When timers run out: the timers of slots, and the timer of a tree that does not answer at all.
 
-use super::{BACK_OFFS, Recovery, TreeFlow, apart, lists_of};
+use super::{BACK_OFFS, Recovery, TreeFlow, jitter, lists_of};
 use crate::contract::time::{Span, Time};
 
 impl Recovery {
@@ -14,7 +14,7 @@ impl Recovery {
         let undisturbed = self.undisturbed().max(gap);
         let backed_off = |patience: Span| {
             let patience = self.backed_off(patience, probes.saturating_add(self.doubt));
-            patience - self.apart(tree, patience)
+            patience - self.jitter(tree, patience)
         };
         let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
         alone.min(stirred_last + backed_off(undisturbed))
@@ -26,7 +26,7 @@ impl Recovery {
         undisturbed.max(self.timers.min_rto)
     }
 
-    /// A patience after so many doublings.
+    /// A patience after this many doublings.
     fn backed_off(&self, patience: Span, doublings: u32) -> Span {
         patience.times(1 << doublings.min(16)).min(self.timers.max_rto)
     }
@@ -37,12 +37,12 @@ impl Recovery {
     }
 
     /// How much earlier this rank probes a tree than its patience says, after the first probe: up to a quarter.
-    fn apart(&self, tree: usize, patience: Span) -> Span {
+    fn jitter(&self, tree: usize, patience: Span) -> Span {
         let probes = self.trees[tree].probes;
         if probes == 0 {
             return Span::ZERO;
         }
-        apart(self.job, self.rank, tree, probes, patience)
+        jitter(self.job, self.rank, tree, probes, patience)
     }
 
     /// When the front of a list times out.

@@ -42,7 +42,7 @@ impl RingHost {
         let (header, begin) = (running.header(item.block, item.phase), DATA_LEN);
         let (len, wire_len) = running.read(item.block, item.phase, &mut buf[begin..]);
         let transmit = self.emit_data(header, numbers, begin + len, begin + wire_len, buf);
-        self.settle(now);
+        self.complete_collectives(now);
         Some(transmit)
     }
 

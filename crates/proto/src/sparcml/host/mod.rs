@@ -1,13 +1,13 @@
 //! SparCML's machine: collectives in order, and a link to each rank that one of them needs.
 
+mod failure;
 mod peers;
 mod transmit;
-mod trouble;
 
 use std::collections::VecDeque;
 
+use self::failure::Failure;
 use self::peers::Peers;
-use self::trouble::Trouble;
 use super::running::{Outgoing, Running};
 use super::wire::{self, Ack, DATA_LEN, Data, MAX_CONTROL_LEN, Notice};
 use crate::contract::config::HostConfig;
@@ -43,7 +43,7 @@ pub struct SparcmlHost {
     first_op: u64,
     early: VecDeque<Early>,
     peers: Peers,
-    trouble: Trouble,
+    failure: Failure,
     events: VecDeque<HostEvent>,
     stats: HostStats,
 }
@@ -57,7 +57,7 @@ impl SparcmlHost {
             first_op: 0,
             early: VecDeque::new(),
             peers: Peers::new(config),
-            trouble: Trouble::default(),
+            failure: Failure::default(),
             events: VecDeque::new(),
             stats: HostStats::default(),
             config: config.clone(),
@@ -83,7 +83,7 @@ impl SparcmlHost {
             }
             wire::NOTICE => {
                 let notice = Notice::parse(packet.bytes, world_size)?;
-                self.peers.heard_of(now, from, notice.worker);
+                self.peers.on_notice(now, from, notice.worker);
                 Ok(())
             }
             wire::FAULT => self.handle_fault(now, from, packet.bytes),
@@ -96,7 +96,7 @@ impl SparcmlHost {
         let distance = i64::from(data.op.wrapping_sub(self.first_op as u16) as i16);
         let op = self.first_op.checked_add_signed(distance).ok_or(DropReason::Stale)?;
         if self.is_broken_at(op) {
-            self.tell(from);
+            self.notify(from);
             return Err(DropReason::Unexpected);
         }
         let seq = self.peers.check(from, data.numbers())?;
@@ -118,7 +118,7 @@ impl SparcmlHost {
         Ok(())
     }
 
-    /// Takes in a piece of a message of a collective that was submitted.
+    /// Takes in a fragment of a message of a collective that was submitted.
     fn take(
         &mut self,
         now: Time,
@@ -140,7 +140,7 @@ impl SparcmlHost {
             self.peers.forget_brought(rank, op);
         }
         self.send(outgoing);
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl SparcmlHost {
     }
 
     /// Hands back complete collectives in order, and begins the next ones.
-    fn settle(&mut self) {
+    fn complete_collectives(&mut self) {
         loop {
             while let Some(running) = self.ops.pop_front_if(|front| front.is_complete) {
                 self.stats.blocks_at_hosts += 1;
@@ -175,12 +175,12 @@ impl SparcmlHost {
 impl Host for SparcmlHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let op = self.next_op();
-        if let Some(broken) = self.trouble.broken.as_mut().filter(|broken| broken.covers(op)) {
+        if let Some(broken) = self.failure.broken.as_mut().filter(|broken| broken.covers(op)) {
             self.events.push_back(broken.turn_away(OpId(op), collective.tensor)?);
             return Ok(OpId(op));
         }
         self.ops.push_back(Running::new(now, op, collective, self.values, &self.config));
-        self.settle();
+        self.complete_collectives();
         for early in std::mem::take(&mut self.early) {
             if early.op != op {
                 self.early.push_back(early);
@@ -207,7 +207,7 @@ impl Host for SparcmlHost {
         self.peers.handle_timeout(now);
         self.check_deadlines(now);
         self.repeat_fault(now);
-        self.tell_who_waits(now);
+        self.notify_waiting(now);
     }
 
     fn abort(&mut self, now: Time) {

@@ -15,7 +15,7 @@ impl SparcmlHost {
         if let Some((to, len)) = self.emit_fault(buf) {
             return Some(self.control(wire::FAULT, to, len, buf));
         }
-        if let Some((to, worker)) = self.trouble.next_notice() {
+        if let Some((to, worker)) = self.failure.next_notice() {
             let len = Notice { op: OpId(self.first_op), worker }.emit(buf);
             return Some(self.control(wire::NOTICE, to, len, buf));
         }
@@ -25,13 +25,13 @@ impl SparcmlHost {
                 let len = ack.emit(&words[..count], buf);
                 Some(self.control(wire::ACK, to, len, buf))
             }
-            Out::Piece(numbers, piece, again) => {
+            Out::Fragment(numbers, fragment, again) => {
                 self.stats.retransmissions += u64::from(again);
-                let running = piece.message.op.checked_sub(self.first_op).and_then(|at| self.ops.get(at as usize));
+                let running = fragment.message.op.checked_sub(self.first_op).and_then(|at| self.ops.get(at as usize));
                 let brought = |block: Range<usize>, vector: &mut [u8]| {
                     running.expect("what it brings is gone before the collective is over").read(block, vector);
                 };
-                let (header, len, wire_len) = piece.message.write(piece.number, &brought, buf);
+                let (header, len, wire_len) = fragment.message.write(fragment.number, &brought, buf);
                 Data { seq: numbers.seq, attempt: numbers.attempt, ack_now: numbers.ack_now, ..header }.emit(buf);
                 Common { kind: wire::DATA, ..self.config.job.common() }.emit(buf);
                 Some(Transmit { to: Addr::Worker(to), len, wire_len, ecn: Ecn::Capable })

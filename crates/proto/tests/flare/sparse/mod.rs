@@ -1,4 +1,5 @@
-//! Sparse allreduces in virtual time, against sums that are made at home: of each index that any rank names, the ranks' values.
+//! Sparse allreduces in virtual time, against sums that are made at home: of each index that any rank names, the ranks'
+//! values.
 
 mod golden;
 mod levels;

@@ -1,4 +1,5 @@
-//! What switches ask each other about a block whose sum is late: nothing that the other has comes again with the question.
+//! What switches ask each other about a block whose sum is late: nothing that the other has comes again with the
+//! question.
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::{Below, JobConfig, Parent};

@@ -2,7 +2,7 @@
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::host::{Collective, HostEvent};
-use tributary_proto::contract::protocol::JobShape;
+use tributary_proto::contract::protocol::ShardShape;
 use tributary_proto::contract::tensor::{Primitive, Spec};
 use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
@@ -13,7 +13,8 @@ use crate::harness::link::LinkConfig;
 use crate::harness::reduction::{at_ms, host, star, switch_config};
 use crate::setup::{options, racks};
 
-/// Figure 12: two elements a packet, blocks of four. Each row is slot, shard, count and pairs of a packet that a host sends.
+/// Figure 12: two elements a packet, blocks of four. Each row is slot, shard, count and pairs of a packet that a host
+/// sends.
 #[test]
 fn packets_are_those_of_figure_12() {
     const HOSTS: [[i32; 12]; 2] = [[0, 0, 10, 17, 1, 0, 12, 3, 0, 5, 0, 0], [6, 0, 4, 0, 0, 0, 0, 0, 7, 0, 2, 9]];
@@ -119,7 +120,7 @@ fn memory_is_charged_for_whatever_a_switch_keeps() {
             let job = job(5, 8, 64, &given);
             let below = tributary_proto::contract::config::Below::workers(5);
             let machine = PROTOCOL.switch(Values::Elements, &switch_config(&job, 0, &below, None)).unwrap();
-            let shape = JobShape {
+            let shape = ShardShape {
                 slots: 8,
                 elements_per_packet: 64,
                 children: 5,

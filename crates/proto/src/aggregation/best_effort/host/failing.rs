@@ -31,7 +31,7 @@ impl BestEffortHost {
         self.window.waiting(block).ok_or(DropReason::Unexpected)?;
         let op = self.life.stream.op_of(block).ok_or(DropReason::Unexpected)?.id;
         self.life.dispute(op, mismatch);
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
 
@@ -40,7 +40,7 @@ impl BestEffortHost {
         self.life.fail(error);
         self.window.clear();
         self.questions.clear();
-        self.farewell.fail();
+        self.shutdown.fail();
     }
 
     /// Why a deadline has passed.
@@ -48,7 +48,7 @@ impl BestEffortHost {
         if let Some(error) = self.life.failing() {
             return error.clone();
         }
-        let oldest = || self.window.all_waiting().map(|place| place.block);
+        let oldest = || self.window.all_waiting().map(|entry| entry.block);
         let Some(number) = oldest().find(|&block| !self.serves(block)).or_else(|| oldest().next()) else {
             return CollectiveError::Aborted;
         };
@@ -58,12 +58,12 @@ impl BestEffortHost {
         if self.serves(number) {
             return missing(self.server.missing(number));
         }
-        let server = self.places.server_of_block(number);
-        let silent = match self.places.are_apart() {
+        let server = self.topology.server_of_block(number);
+        let silent = match self.topology.has_dedicated_servers() {
             true => CollectiveError::ServerSilent { server: ServerId(server.0 - self.world_size()), block, op },
             false => CollectiveError::PeerSilent { worker: server, op },
         };
-        match &self.heard {
+        match &self.last_report {
             Some((about, report)) if *about == number => report.blame(number as u32, block, op).unwrap_or(silent),
             _ => silent,
         }

@@ -36,7 +36,7 @@ impl BestEffortHost {
 
     /// What this rank says about the magnitude of a block that waits.
     pub(super) fn magnitude(&self, op: &Op, block: u64) -> Magnitude {
-        let scale = self.window.waiting(block).and_then(|place| place.scale);
+        let scale = self.window.waiting(block).and_then(|entry| entry.scale);
         let needs = op.needs_exponent(block) && op.spec.primitive.contributes(self.config.rank);
         let exponent = if needs { op.exponent(block) } else { BlockExponent::ZERO };
         let fits =

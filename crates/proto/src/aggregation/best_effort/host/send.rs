@@ -14,17 +14,17 @@ use crate::contract::time::Time;
 impl BestEffortHost {
     pub(super) fn next_packet(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         self.bring_served(now);
-        if let Some(said) = self.farewell.poll() {
-            return Some(self.write_farewell(said, buf));
+        if let Some(said) = self.shutdown.poll() {
+            return Some(self.write_shutdown(said, buf));
         }
-        if let Some(said) = self.server.next_packet(&self.places, buf) {
+        if let Some(said) = self.server.next_packet(&self.topology, buf) {
             return Some(said);
         }
         if let Some((block, is_resend)) = self.window.next_again()
             && (!is_resend || self.may_resend(now))
         {
             self.window.pop_again();
-            let is_repetition = self.window.waiting(block).is_some_and(|place| place.sends > 0);
+            let is_repetition = self.window.waiting(block).is_some_and(|entry| entry.sends > 0);
             self.stats.retransmissions += u64::from(is_repetition);
             return Some(self.write_gradient(now, block, buf));
         }
@@ -47,25 +47,25 @@ impl BestEffortHost {
         next < self.submitted && next < self.window.first + reach && self.life.broken().is_none()
     }
 
-    /// The next block takes its place in the window.
+    /// The next block takes its entry in the window.
     pub(super) fn begin(&mut self) {
-        let place = self.window.begin();
-        let op = self.life.stream.op_of(place.block).expect("the block was submitted");
-        place.scale = BestEffortHost::guess(op, place.block, place.base);
+        let entry = self.window.begin();
+        let op = self.life.stream.op_of(entry.block).expect("the block was submitted");
+        entry.scale = BestEffortHost::guess(op, entry.block, entry.base);
     }
 
     /// The header that this rank's packets about a block have.
     pub(super) fn own_header(&self, op: &Op, block: u64, magnitude: &Magnitude) -> Header {
-        let place = self.window.waiting(block);
+        let entry = self.window.waiting(block);
         Header {
             seq: seq::of_block(block),
             prog: 0,
-            index: place.map_or(0, |place| place.index),
+            index: entry.map_or(0, |entry| entry.index),
             received: 0,
             flags: magnitude.flags,
             wid: self.own(),
             count: 1,
-            attempt: place.map_or(0, |place| place.attempt),
+            attempt: entry.map_or(0, |entry| entry.attempt),
             exponent: magnitude.exponent,
             scale: magnitude.scale,
             spec: op.spec,
@@ -79,13 +79,13 @@ impl BestEffortHost {
         let op = self.life.stream.op_of(block).expect("a block that waits has a collective");
         let magnitude = self.magnitude(op, block);
         let header = self.own_header(op, block, &magnitude);
-        let resend = self.window.waiting(block).is_some_and(|place| place.resend);
+        let resend = self.window.waiting(block).is_some_and(|entry| entry.resend);
         let header = Header { flags: header.flags.with_if(resend, Flags::RESEND), ..header };
         let elements = if header.has_vector() { op.range(block).len() } else { 0 };
         let len = op.encoding.buffer_len(elements);
         self.read_own(op, block, &magnitude, &mut buf[HEADER_LEN..HEADER_LEN + len]);
         let lengths = (len, op.encoding.wire_len(elements));
-        let to = self.places.node_of(self.places.server_of_block(block));
+        let to = self.topology.node_of(self.topology.server_of_block(block));
         emit(&self.common, Kind::Gradient, &header, lengths, to, buf)
     }
 
@@ -109,16 +109,16 @@ impl BestEffortHost {
             let Some(op) = self.life.stream.op_of(block) else { continue };
             let magnitude = self.magnitude(op, block);
             let header = Header { flags: Flags::default(), count: 0, ..self.own_header(op, block, &magnitude) };
-            let to = self.places.node_of(self.places.server_of_block(block));
+            let to = self.topology.node_of(self.topology.server_of_block(block));
             return Some(emit(&self.common, Kind::Query, &header, (0, 0), to, buf));
         }
         None
     }
 
-    fn write_farewell(&self, (to, word, completed): (Rank, Word, u64), buf: &mut [u8]) -> Transmit {
+    fn write_shutdown(&self, (to, word, completed): (Rank, Word, u64), buf: &mut [u8]) -> Transmit {
         let kind = if word == Word::Leaving { Kind::Leaving } else { Kind::Parted };
         let header = Header { wid: to, count: self.own().0, ..super::failing::NO_BLOCK };
         buf[HEADER_LEN..HEADER_LEN + 8].copy_from_slice(&completed.to_be_bytes());
-        emit(&self.common, kind, &header, (8, 8), self.places.node_of(to), buf)
+        emit(&self.common, kind, &header, (8, 8), self.topology.node_of(to), buf)
     }
 }

@@ -3,7 +3,7 @@
 use super::aggregators::Aggregators;
 use super::job::State;
 use super::{Arrival, BestEffortSwitch};
-use crate::aggregation::best_effort::form::Form;
+use crate::aggregation::best_effort::codec::Codec;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Kind};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::packet::PacketMut;
@@ -12,9 +12,9 @@ use crate::contract::packet::PacketMut;
 #[derive(Clone, Hash)]
 pub(super) enum Misfit {
     /// No aggregator is free, or none is large enough.
-    Room,
+    Full,
     /// The packet is malformed.
-    Form(DropReason),
+    Codec(DropReason),
     /// It names another collective for the block than the contributions before it.
     Block,
 }
@@ -30,45 +30,45 @@ impl BestEffortSwitch {
     ) -> Result<(), Misfit> {
         let Arrival { header, .. } = *arrival;
         let state = &self.jobs[job];
-        let form =
-            Form::new(self.values, &header.spec, header.scale, state.places.world_size()).map_err(Misfit::Form)?;
+        let codec =
+            Codec::new(self.values, &header.spec, header.scale, state.topology.world_size()).map_err(Misfit::Codec)?;
         let (len, wire_len) = (packet.len - HEADER_LEN, packet.wire_len - HEADER_LEN);
         let elements = match kind {
-            Kind::Sum => form.partial_elements(len, wire_len),
-            _ => form.elements(len, wire_len),
+            Kind::Sum => codec.partial_elements(len, wire_len),
+            _ => codec.elements(len, wire_len),
         };
-        let elements = elements.map_err(Misfit::Form)?;
-        if form.lane_bytes(elements) > self.aggregators.lane_bytes() {
-            return Err(Misfit::Room);
+        let elements = elements.map_err(Misfit::Codec)?;
+        if codec.lane_bytes(elements) > self.aggregators.lane_bytes() {
+            return Err(Misfit::Full);
         }
         let probe = header.flags.has(Flags::PROBE);
-        if self.jobs[job].position(at).state != State::Held {
+        if self.jobs[job].position(at).state != State::Summing {
             self.open(job, at, arrival, elements)?;
         }
         let state = &mut self.jobs[job];
         let entry = state.position(at).entry;
-        let held = self.aggregators.get_mut(entry);
+        let aggregator = self.aggregators.get_mut(entry);
         let lacks = header.flags.has(Flags::OVERFLOW);
-        if (held.spec, held.scale, held.probe) != (header.spec, header.scale, probe) {
+        if (aggregator.spec, aggregator.scale, aggregator.probe) != (header.spec, header.scale, probe) {
             return Err(Misfit::Block);
         }
-        if !lacks && !held.overflow && usize::from(held.elements) != elements {
-            return Err(Misfit::Form(DropReason::BadLength));
+        if !lacks && !aggregator.overflow && usize::from(aggregator.elements) != elements {
+            return Err(Misfit::Codec(DropReason::BadLength));
         }
-        held.overflow |= lacks;
-        held.exponent = held.exponent.join(header.exponent);
+        aggregator.overflow |= lacks;
+        aggregator.exponent = aggregator.exponent.join(header.exponent);
         // A worker that has its own acknowledgement knows its own mark; in the sum the mark would slow the other
         // workers down.
-        held.ecn |= arrival.marked && !(self.rules.acknowledges && kind == Kind::Gradient);
-        held.last_from = arrival.ingress;
+        aggregator.ecn |= arrival.marked && !(self.rules.acknowledges && kind == Kind::Gradient);
+        aggregator.last_from = arrival.ingress;
         let added = state.see(at, kind, header);
-        held.count += added;
+        aggregator.count += added;
         state.counters.contributions += u64::from(added);
         if elements > 0 && !lacks {
             let vector = &packet.bytes[HEADER_LEN..packet.len];
             match kind {
-                Kind::Sum => self.aggregators.add_partial(entry, &form, vector, elements),
-                _ => self.aggregators.add(entry, &form, vector, elements),
+                Kind::Sum => self.aggregators.add_partial(entry, &codec, vector, elements),
+                _ => self.aggregators.add(entry, &codec, vector, elements),
             }
         }
         Ok(())
@@ -87,10 +87,10 @@ impl BestEffortSwitch {
             header.index,
             probe,
         );
-        let entry = self.aggregators.take(fresh).ok_or(Misfit::Room)?;
+        let entry = self.aggregators.take(fresh).ok_or(Misfit::Full)?;
         let position = state.position(at);
-        (position.state, position.entry) = (State::Held, entry);
-        state.held += 1;
+        (position.state, position.entry) = (State::Summing, entry);
+        state.in_use += 1;
         state.busy_at = arrival.now;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The sums that a switch sends to servers in packets of its own: complete sums, and sums that make way.
 
-use super::super::form::Form;
+use super::super::codec::Codec;
 use super::super::wire::{Flags, HEADER_LEN, Header, Kind, NOBODY, bitmap_len};
 use super::aggregators::Aggregator;
 use super::job::{Key, State};
@@ -25,7 +25,7 @@ impl BestEffortSwitch {
         };
         let state = &mut self.jobs[job];
         let key = state.position(at).key;
-        let (server, world_size) = (state.places.server_of(key.seq), state.places.world_size());
+        let (server, world_size) = (state.topology.server_of(key.seq), state.topology.world_size());
         let is_full = aggregator.is_complete();
         let header = self.header_of(job, at, key, server, &aggregator);
         let brings = header.has_vector();
@@ -33,18 +33,18 @@ impl BestEffortSwitch {
         let state = &mut self.jobs[job];
         buf[..COMMON_LEN].copy_from_slice(&state.common);
         header.emit(Kind::Sum, buf);
-        let form = Form::new(self.values, &header.spec, header.scale, world_size).ok()?;
+        let codec = Codec::new(self.values, &header.spec, header.scale, world_size).ok()?;
         let bitmap = if is_full { 0 } else { bitmap_len(world_size) };
-        let end = HEADER_LEN + form.partial_buffer_len(elements);
-        let wire_len = HEADER_LEN + form.partial_wire_len(elements) + bitmap;
+        let end = HEADER_LEN + codec.partial_buffer_len(elements);
+        let wire_len = HEADER_LEN + codec.partial_wire_len(elements) + bitmap;
         if elements > 0 {
-            self.aggregators.load(entry, &form, elements, &mut buf[HEADER_LEN..end]);
+            self.aggregators.load(entry, &codec, elements, &mut buf[HEADER_LEN..end]);
         }
         state.put_seen(at, &mut buf[end..end + bitmap]);
         let verdict = state.way_to(server);
         if aggregator.leaves {
             state.position(at).state = State::Passed;
-            state.held -= 1;
+            state.in_use -= 1;
             self.aggregators.free(entry);
         } else {
             self.aggregators.renew(now, entry);
@@ -57,7 +57,7 @@ impl BestEffortSwitch {
         let state = &self.jobs[job];
         let is_resent = aggregator.resender != NOBODY;
         let mut others =
-            (0..state.places.world_size()).map(Rank).filter(|&rank| rank != server && state.has_seen(at, rank));
+            (0..state.topology.world_size()).map(Rank).filter(|&rank| rank != server && state.has_seen(at, rank));
         let speaker = if is_resent { aggregator.resender } else { others.next().unwrap_or(server) };
         Header {
             seq: key.seq,
@@ -70,7 +70,7 @@ impl BestEffortSwitch {
                 .with_if(aggregator.ecn, Flags::ECN)
                 .with_if(aggregator.overflow, Flags::OVERFLOW)
                 .with_if(aggregator.probe, Flags::PROBE)
-                .with_if(aggregator.asker != NOBODY, Flags::HELD)
+                .with_if(aggregator.asker != NOBODY, Flags::AT_SWITCH)
                 .with_if(state.level(self.node, server).0 == Level::Edge, Flags::EDGE),
             wid: speaker,
             count: aggregator.count,

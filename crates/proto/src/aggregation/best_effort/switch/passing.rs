@@ -14,14 +14,15 @@ impl BestEffortSwitch {
     /// A rank waits: this switch says whether it holds the block, and sends a complete sum again.
     pub(super) fn query(&mut self, job: usize, header: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         let state = &mut self.jobs[job];
-        let (at, server) = (state.position_of(header.seq), state.places.server_of(header.seq));
+        let (at, server) = (state.position_of(header.seq), state.topology.server_of(header.seq));
         let position = *state.position(at);
-        let is_here = position.key == Key { seq: header.seq, attempt: header.attempt } && position.state == State::Held;
+        let is_here =
+            position.key == Key { seq: header.seq, attempt: header.attempt } && position.state == State::Summing;
         let holds = is_here && state.has_seen(at, header.wid);
-        put_passing(packet.bytes, header.flags.with_if(holds, Flags::HELD), state.progress());
+        put_passing(packet.bytes, header.flags.with_if(holds, Flags::AT_SWITCH), state.progress());
         let verdict = state.way_to(server);
         if is_here {
-            self.aggregators.asked(position.entry, header.wid);
+            self.aggregators.on_query(position.entry, header.wid);
         }
         verdict
     }
@@ -37,7 +38,7 @@ impl BestEffortSwitch {
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
         self.check_server(job, ingress, header)?;
-        if header.wid.0 >= self.jobs[job].places.world_size() {
+        if header.wid.0 >= self.jobs[job].topology.world_size() {
             return Err(DropReason::BadField);
         }
         let attempt = match header.flags.has(Flags::AGAIN) {
@@ -56,23 +57,23 @@ impl BestEffortSwitch {
         }
         let lease = self.memory.lease;
         let state = &mut self.jobs[job];
-        let server = state.places.server_of(header.seq);
+        let server = state.topology.server_of(header.seq);
         state.complete(header.seq);
-        if state.places.switch_of(server) == self.node {
+        if state.topology.switch_of(server) == self.node {
             state.received(server, header.received);
         }
-        if state.held == 0 && now.since(state.busy_at) >= lease {
-            state.settle();
+        if state.in_use == 0 && now.since(state.busy_at) >= lease {
+            state.forget_lost();
         }
         let outstanding: u64 = self.jobs.iter().map(|job| job.outstanding).sum();
-        let is_short = u64::from(self.aggregators.held) + outstanding > self.memory.threshold(self.jobs.len());
+        let is_short = u64::from(self.aggregators.in_use) + outstanding > self.memory.threshold(self.jobs.len());
         let state = &mut self.jobs[job];
         state.counters.marked += u64::from(is_short && !is_later);
         put_passing(packet.bytes, header.flags.with_if(is_short, Flags::AECN), header.prog);
         if !header.flags.has(Flags::MULTICAST) {
             return Ok(state.way_to(header.wid));
         }
-        let target = state.places.switch_of(header.wid);
+        let target = state.topology.switch_of(header.wid);
         Ok(match target == self.node {
             true => Verdict::Multicast(state.all_but(server)),
             false => Verdict::Route(target),

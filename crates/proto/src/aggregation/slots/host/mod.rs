@@ -20,7 +20,7 @@ use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
 use crate::aggregation::life::Life;
-use crate::aggregation::report::{Heard, Report};
+use crate::aggregation::report::{LastReport, Report};
 use crate::aggregation::stream::{Op, Stream};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
@@ -69,7 +69,7 @@ pub struct SlotHost<D: Dialect> {
     /// The slot that the host asks about.
     question: Option<u16>,
     /// What the switch last said about a slot and its phase.
-    heard: Heard<(u16, u32)>,
+    last_report: LastReport<(u16, u32)>,
     stats: HostStats,
 }
 
@@ -106,7 +106,7 @@ impl<D: Dialect> SlotHost<D> {
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
-            heard: Heard::default(),
+            last_report: LastReport::default(),
             stats: HostStats::default(),
             config: config.clone(),
         }
@@ -180,7 +180,8 @@ impl<D: Dialect> SlotHost<D> {
         match Kind::of(packet.bytes)? {
             Kind::Result => self.result(now, &header, packet),
             Kind::Report => {
-                self.heard.hear((header.idx, header.phase), Report::parse(&packet.bytes[Self::HEADER_LEN..])?);
+                self.last_report
+                    .on_report((header.idx, header.phase), Report::parse(&packet.bytes[Self::HEADER_LEN..])?);
                 Ok(())
             }
             Kind::Mismatch => self.mismatch(&header, Mismatch::parse(&packet.bytes[Self::HEADER_LEN..])?),
@@ -228,7 +229,7 @@ impl<D: Dialect> SlotHost<D> {
         self.end_phase(header.idx);
         self.go_on(header.idx);
         self.release();
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
 
@@ -260,7 +261,7 @@ impl<D: Dialect> SlotHost<D> {
     }
 
     /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
-    fn settle(&mut self) {
+    fn complete_collectives(&mut self) {
         loop {
             match self.life.complete_next() {
                 Ok(Some(_)) => {}

@@ -10,7 +10,7 @@ use super::version::VersionId;
 use super::{Answer, SlotSwitch};
 use crate::aggregation::slots::Dialect;
 use crate::aggregation::slots::wire::{Header, Kind, put_word};
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::ids::{ChildId, PortId};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::switch::{Emission, Verdict};
@@ -21,16 +21,16 @@ impl<D: Dialect> SlotSwitch<D> {
     pub(super) fn answer(&mut self, version: VersionId, packet: &mut PacketMut<'_>) -> Answer {
         let Block { spec, elements, .. } = self.pool.get(version).block;
         let recipient = spec.primitive.sole_recipient().filter(|_| elements > 0);
-        if recipient.is_none() && !self.has_room(version, packet) {
+        if recipient.is_none() && !self.has_capacity(version, packet) {
             self.answers.push_back((version, Verdict::Group(self.group)));
             return Answer::Consume;
         }
-        self.write(version, Kind::Result, Form::Host, packet);
+        self.write(version, Kind::Result, VectorFormat::Host, packet);
         let Some(recipient) = recipient else { return Answer::Group(self.group) };
         // The other children learn that their slots are free. The recipient, or a switch on the way to it, gets this
         // packet too, and waits for the result itself.
         self.answers.push_back((version, Verdict::Group(self.group)));
-        match self.inquiry.way_to(recipient) {
+        match self.missing_ranks.way_to(recipient) {
             Some(child) => Answer::Port(self.members[child.index()]),
             None => Answer::Consume,
         }
@@ -45,11 +45,11 @@ impl<D: Dialect> SlotSwitch<D> {
         packet: &mut PacketMut<'_>,
     ) -> Answer {
         let Block { spec, elements, .. } = self.pool.get(version).block;
-        let is_elsewhere = |root| elements > 0 && !self.inquiry.leads_to(wid, root);
+        let is_elsewhere = |root| elements > 0 && !self.missing_ranks.leads_to(wid, root);
         if spec.primitive.sole_recipient().is_some_and(is_elsewhere) {
             self.write_bare(version, packet);
-        } else if self.has_room(version, packet) {
-            self.write(version, Kind::Result, Form::Host, packet);
+        } else if self.has_capacity(version, packet) {
+            self.write(version, Kind::Result, VectorFormat::Host, packet);
         } else {
             // Drivers take waiting answers after each packet. If a driver does not, an answer is lost, as on a link.
             if self.answers.len() < self.answers.capacity() {
@@ -63,12 +63,12 @@ impl<D: Dialect> SlotSwitch<D> {
     /// True if the child need not bring a vector: the collective is a broadcast whose root is not below the child.
     #[inline]
     pub(super) fn is_spared(&self, spec: &Spec, child: ChildId) -> bool {
-        let elsewhere = |root| self.pool.spares() && !self.inquiry.leads_to(child, root);
+        let elsewhere = |root| self.pool.spares() && !self.missing_ranks.leads_to(child, root);
         spec.primitive.sole_source().is_some_and(elsewhere)
     }
 
     /// True if the packet has room for the result: it has a vector, or the result has none.
-    pub(super) fn has_room(&mut self, version: VersionId, packet: &PacketMut<'_>) -> bool {
+    pub(super) fn has_capacity(&mut self, version: VersionId, packet: &PacketMut<'_>) -> bool {
         packet.len > Self::HEADER_LEN || self.pool.get(version).block.elements == 0
     }
 
@@ -83,18 +83,18 @@ impl<D: Dialect> SlotSwitch<D> {
     pub(super) fn poll_answer(&mut self, buf: &mut [u8]) -> Option<Emission> {
         loop {
             let (version, verdict) = self.answers.pop_front()?;
-            let held = *self.pool.get(version);
-            if held.state != State::Complete {
+            let current = *self.pool.get(version);
+            if current.state != State::Complete {
                 continue;
             }
-            let spec = held.block.spec;
+            let spec = current.block.spec;
             self.common.emit(buf);
             let idx = self.pool.slot_of(version);
-            Header { wid: ChildId(0), idx, word: held.word, phase: held.phase, spec }.emit(buf);
+            Header { wid: ChildId(0), idx, word: current.word, phase: current.phase, spec }.emit(buf);
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
             match spec.primitive.sole_recipient() {
                 Some(_) => self.write_bare(version, &mut packet),
-                None => self.write(version, Kind::Result, Form::Host, &mut packet),
+                None => self.write(version, Kind::Result, VectorFormat::Host, &mut packet),
             }
             let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
             return Some(Emission { len, wire_len, ecn, verdict, ingress: None });

@@ -14,14 +14,16 @@ impl<D: Dialect> Instrumented for SlotSwitch<D> {
         let mut header = Header::<D::Word>::BLANK;
         let (Ok(()), Ok(kind)) = (header.read(packet), Kind::of(packet)) else { return Claim::nothing(0) };
         let block = u64::from(header.idx);
-        let is_from_above = self.parent.is_some_and(|parent| parent.port == ingress);
+        let is_from_parent = self.parent.is_some_and(|parent| parent.port == ingress);
         match kind {
-            Kind::Update | Kind::Probe if !is_from_above => {
-                let Some(place) = self.pool.place(header.wid, header.word.part()) else { return Claim::nothing(block) };
+            Kind::Update | Kind::Probe if !is_from_parent => {
+                let Some(position) = self.pool.position(header.wid, header.word.subtree()) else {
+                    return Claim::nothing(block);
+                };
                 let Ok(sizes) = self.sizes.of(&header.spec) else { return Claim::nothing(block) };
                 let needs = match self.pool.arrangement(&header.spec, &sizes.encoding) {
                     Arrangement::Buffers(buffers) => Needs::Buffer(buffers),
-                    Arrangement::Tree => Needs::Place(place as u16, self.pool.places() as u16),
+                    Arrangement::Tree => Needs::Leaf(position as u16, self.pool.positions() as u16),
                     // Nodes of a larger tree are claimed together, like one buffer.
                     Arrangement::Forest => Needs::Buffer(1),
                 };

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::pool::Pool;
-use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
+use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
 use crate::aggregation::slots::wire::{Header, Kind, header_len};
 use crate::aggregation::slots::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};
@@ -61,7 +61,7 @@ impl<W: Word> Notices<W> {
     }
 
     /// Tells the parent that ranks disagree, if there is one.
-    pub fn tell_parent(&mut self, header: Header<W>) {
+    pub fn notify_parent(&mut self, header: Header<W>) {
         if self.parent.is_some() {
             self.push(Audience::One(Neighbour::Parent), Kind::Mismatch, header);
         }
@@ -80,7 +80,7 @@ impl<W: Word> Notices<W> {
     pub fn poll<D: Dialect<Word = W>>(
         &mut self,
         pool: &Pool<D>,
-        inquiry: &Inquiry,
+        missing_ranks: &MissingRanks,
         buf: &mut [u8],
     ) -> Option<Emission> {
         let header_len = header_len::<W>();
@@ -91,7 +91,8 @@ impl<W: Word> Notices<W> {
             let len = match (kind, to) {
                 (Kind::Report, Audience::One(neighbour)) => {
                     let has_contributed = |wid| pool.has_contributed(idx, phase, wid);
-                    let report = inquiry.report(neighbour, (idx, phase), has_contributed, pool.is_done(idx, phase));
+                    let report =
+                        missing_ranks.report(neighbour, (idx, phase), has_contributed, pool.is_done(idx, phase));
                     header_len + report.emit(&mut buf[header_len..])
                 }
                 (Kind::Query, _) => header_len,

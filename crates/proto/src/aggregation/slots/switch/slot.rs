@@ -35,8 +35,8 @@ pub enum Relation {
 
 impl Relation {
     /// Phases are serial numbers modulo 2^32. Both phases are of the same version, so their difference is even.
-    pub fn of(phase: u32, held: u32) -> Relation {
-        match phase.wrapping_sub(held) as i32 {
+    pub fn of(phase: u32, current: u32) -> Relation {
+        match phase.wrapping_sub(current) as i32 {
             0 => Relation::Same,
             2 => Relation::Next,
             difference if difference < 0 => Relation::Earlier,
@@ -57,7 +57,7 @@ pub enum Action {
     /// Send the partial sum to the switch above again (§7).
     ResendPartial,
     /// Tell the child that asked that ranks disagree.
-    TellMismatch,
+    NotifyMismatch,
     /// Do nothing but count the packet.
     Drop(DropReason),
 }
@@ -75,7 +75,7 @@ pub fn on_contribution(relation: Relation, state: State, seen: bool, shadow_comp
         (Relation::Same, State::AwaitsParent | State::Complete) if crossed => Action::Drop(DropReason::Crossed),
         (Relation::Same, State::AwaitsParent) => Action::ResendPartial,
         (Relation::Same, State::Complete) => Action::ResendResult,
-        (Relation::Same, State::Mismatched) => Action::TellMismatch,
+        (Relation::Same, State::Mismatched) => Action::NotifyMismatch,
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
         (Same, AwaitsParent, None, None, Some(true), CROSSED),
         (Same, Complete, None, None, Some(false), Action::ResendResult),
         (Same, Complete, None, None, Some(true), CROSSED),
-        (Same, Mismatched, None, None, None, Action::TellMismatch),
+        (Same, Mismatched, None, None, None, Action::NotifyMismatch),
         (Next, Unused, None, Some(true), None, Action::Begin),
         (Next, Unused, None, Some(false), None, AHEAD),
         (Next, Open, None, None, None, AHEAD),

@@ -7,7 +7,7 @@ use super::version::VersionId;
 use super::{Answer, Contribution, SlotSwitch};
 use crate::aggregation::slots::wire::{Header, put_wid, put_word};
 use crate::aggregation::slots::{Dialect, Word};
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::PortId;
 use crate::contract::packet::{Ecn, PacketMut};
@@ -20,28 +20,29 @@ pub(super) struct Partial {
     version: VersionId,
     /// The port of the packet that completed the partial result.
     ingress: PortId,
-    /// The next part to send, and the end.
-    part: u16,
+    /// The next subtree to send, and the end.
+    subtree: u16,
     end: u16,
 }
 
 impl<D: Dialect> SlotSwitch<D> {
-    /// Sends parts of the partial result up: in the packet, if there is one part and the packet has its size.
+    /// Sends subtrees of the partial result up: in the packet, if there is one subtree and the packet has its size.
     pub(super) fn send_to_parent(
         &mut self,
         version: VersionId,
-        parts: Range<u16>,
+        subtrees: Range<u16>,
         brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Answer {
-        let &Contribution { header, form, ingress, .. } = brought;
+        let &Contribution { header, format, ingress, .. } = brought;
         let parent = self.parent.expect("only a switch with a parent awaits it");
         let mut is_wide = || self.sizes.of(&header.spec).is_ok_and(|sizes| sizes.encoding.is_wide());
-        if self.pool.parts() > 1 || form == Form::Host && is_wide() || !self.has_room(version, packet) {
-            self.queue_partial(Partial { version, ingress, part: parts.start, end: parts.end });
+        if self.pool.subtrees() > 1 || format == VectorFormat::Host && is_wide() || !self.has_capacity(version, packet)
+        {
+            self.queue_partial(Partial { version, ingress, subtree: subtrees.start, end: subtrees.end });
             return Answer::Consume;
         }
-        self.write(version, self.pool.get(version).block.kind, Form::Partial, packet);
+        self.write(version, self.pool.get(version).block.kind, VectorFormat::Partial, packet);
         put_wid(packet.bytes, parent.child);
         Answer::Port(parent.port)
     }
@@ -50,7 +51,7 @@ impl<D: Dialect> SlotSwitch<D> {
     fn queue_partial(&mut self, partial: Partial) {
         match self.partials.iter_mut().find(|waiting| waiting.version == partial.version) {
             Some(waiting) => {
-                (waiting.part, waiting.end) = (waiting.part.min(partial.part), waiting.end.max(partial.end));
+                (waiting.subtree, waiting.end) = (waiting.subtree.min(partial.subtree), waiting.end.max(partial.end));
             }
             None => self.partials.push_back(partial),
         }
@@ -60,32 +61,32 @@ impl<D: Dialect> SlotSwitch<D> {
     pub(super) fn poll_partial(&mut self, buf: &mut [u8]) -> Option<Emission> {
         let parent = self.parent?;
         loop {
-            let parts = self.pool.parts();
+            let subtrees = self.pool.subtrees();
             let front = self.partials.front_mut()?;
-            let Partial { version, ingress, part, end } = *front;
-            front.part += 1;
-            let held = *self.pool.get(version);
-            if held.state != State::AwaitsParent || part + 1 >= end {
+            let Partial { version, ingress, subtree, end } = *front;
+            front.subtree += 1;
+            let current = *self.pool.get(version);
+            if current.state != State::AwaitsParent || subtree + 1 >= end {
                 self.partials.pop_front();
             }
-            if held.state != State::AwaitsParent {
+            if current.state != State::AwaitsParent {
                 continue;
             }
             self.common.emit(buf);
-            let (idx, spec) = (self.pool.slot_of(version), held.block.spec);
-            Header { wid: parent.child, idx, word: held.word, phase: held.phase, spec }.emit(buf);
+            let (idx, spec) = (self.pool.slot_of(version), current.block.spec);
+            Header { wid: parent.child, idx, word: current.word, phase: current.phase, spec }.emit(buf);
             let mut packet = PacketMut::new(buf, Ecn::NotCapable);
-            self.write(version, held.block.kind, Form::Partial, &mut packet);
-            if parts > 1 {
-                put_word(packet.bytes, held.word.with_part(part));
-                self.pool.load_part(version, part.into(), &mut packet.bytes[Self::HEADER_LEN..packet.len]);
+            self.write(version, current.block.kind, VectorFormat::Partial, &mut packet);
+            if subtrees > 1 {
+                put_word(packet.bytes, current.word.with_subtree(subtree));
+                self.pool.load_subtree(version, subtree.into(), &mut packet.bytes[Self::HEADER_LEN..packet.len]);
             }
             let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
             return Some(Emission { len, wire_len, ecn, verdict: Verdict::Port(parent.port), ingress: Some(ingress) });
         }
     }
 
-    /// The final sum comes down. It takes the partial sum's place, so that children that ask again get it from this
+    /// The final sum comes down. It replaces the partial sum, so that children that ask again get it from this
     /// switch.
     pub(super) fn parent_result(
         &mut self,
@@ -94,14 +95,14 @@ impl<D: Dialect> SlotSwitch<D> {
         header: &Header<D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Result<Answer, DropReason> {
-        let held = self.pool.get(version);
-        on_parent_result(Relation::of(header.phase, held.phase), held.state)?;
-        if header.spec != held.block.spec {
+        let current = self.pool.get(version);
+        on_parent_result(Relation::of(header.phase, current.phase), current.state)?;
+        if header.spec != current.block.spec {
             return Err(DropReason::Mismatch);
         }
-        let (elements, is_bare) = (held.block.elements, packet.wire_len == Self::HEADER_LEN);
+        let (elements, is_bare) = (current.block.elements, packet.wire_len == Self::HEADER_LEN);
         if let Some(root) = header.spec.primitive.sole_recipient().filter(|_| elements > 0) {
-            match (self.inquiry.way_to(root).is_some(), is_bare) {
+            match (self.missing_ranks.way_to(root).is_some(), is_bare) {
                 // The result itself is on its way.
                 (true, true) => return Ok(Answer::Consume),
                 (false, true) => {
@@ -115,11 +116,11 @@ impl<D: Dialect> SlotSwitch<D> {
         }
         if elements == 0 && header.spec.primitive.sole_source().is_some() {
             // No child of this switch has brought a vector: the root's vector is as long as a block of the collective.
-            let whole = self.sizes.of(&header.spec)?.elements(Form::Host, packet, false)?;
+            let whole = self.sizes.of(&header.spec)?.elements(VectorFormat::Host, packet, false)?;
             self.pool.fill(version, whole);
         }
-        let held = self.pool.get(version);
-        let (elements, encoding) = (held.block.elements as usize, self.sizes.of(&header.spec)?.encoding);
+        let current = self.pool.get(version);
+        let (elements, encoding) = (current.block.elements as usize, self.sizes.of(&header.spec)?.encoding);
         if packet.len != Self::HEADER_LEN + encoding.buffer_len(elements)
             || packet.wire_len != Self::HEADER_LEN + encoding.wire_len(elements)
         {

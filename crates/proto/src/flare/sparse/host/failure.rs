@@ -13,7 +13,7 @@ impl SparseHost {
         self.recovery.forget(header.idx);
         let op = self.life.stream.op_of(slot.block).expect("an active slot has a block").id;
         self.life.dispute(op, mismatch);
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
 
@@ -45,7 +45,7 @@ impl SparseHost {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that waits has a block");
         let (block, op) = (op.local(slot.block), op.id);
-        let blamed = self.heard.of(&(idx, slot.phase)).and_then(|report| report.blame(idx.into(), block, op));
+        let blamed = self.last_report.of(&(idx, slot.phase)).and_then(|report| report.blame(idx.into(), block, op));
         blamed.unwrap_or(CollectiveError::SwitchSilent { tree: self.recovery.tree_of_slot(idx), block, op })
     }
 }

@@ -4,14 +4,14 @@
 use std::ops::Range;
 
 use super::sum::Sum;
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::flare::sparse::layout::Layout;
 use crate::flare::sparse::shards::{Lacking, Sent};
 use crate::flare::sparse::wire::Header;
 
-/// After so many shards each, a host asks the switch which shards have come, so that the window moves before it is used
-/// up.
-const ASKED_EVERY: u32 = 32;
+/// After this many shards each, a host asks the switch which shards have come, so that the window moves before it is
+/// used up.
+const QUERY_EVERY: u32 = 32;
 
 /// What a host sends of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub struct Slot {
     pub is_armed: bool,
     /// The sum, as far as it has come.
     pub sum: Sum,
-    /// The block's own elements, by their places in the tensor.
-    places: Range<usize>,
+    /// The block's own elements, by their positions in the tensor.
+    positions: Range<usize>,
     /// How many shards the block has, and how many pairs a full shard has.
     shards: u32,
     capacity: usize,
@@ -66,7 +66,7 @@ impl Slot {
             in_step: false,
             is_armed: false,
             sum: Sum::default(),
-            places: 0..0,
+            positions: 0..0,
             shards: 0,
             capacity: 1,
             sent: Sent::default(),
@@ -76,12 +76,12 @@ impl Slot {
         }
     }
 
-    /// Begins the slot's block, whose elements have these places.
-    pub fn begin(&mut self, places: Range<usize>, layout: &Layout, in_step: bool) {
-        self.capacity = layout.capacity(Form::Host);
+    /// Begins the slot's block, whose elements have these positions.
+    pub fn begin(&mut self, positions: Range<usize>, layout: &Layout, in_step: bool) {
+        self.capacity = layout.capacity(VectorFormat::Host);
         // A block without elements is an empty shard, so that the switch counts its rank too.
-        self.shards = places.len().div_ceil(self.capacity).max(1) as u32;
-        (self.places, self.sent, self.again) = (places, self.sent.anew(), Lacking::default());
+        self.shards = positions.len().div_ceil(self.capacity).max(1) as u32;
+        (self.positions, self.sent, self.again) = (positions, self.sent.restarted(), Lacking::default());
         (self.is_active, self.in_step, self.is_armed) = (true, in_step, false);
         (self.says_have, self.says_want) = (false, false);
         self.sum = Sum::default();
@@ -94,10 +94,10 @@ impl Slot {
         self.is_active = false;
     }
 
-    /// The places of a shard's elements, and the number of shards if it is the last.
+    /// The positions of a shard's elements, and the number of shards if it is the last.
     pub fn shard(&self, shard: u32) -> (Range<usize>, u32) {
-        let start = self.places.start + shard as usize * self.capacity;
-        let end = (start + self.capacity).min(self.places.end);
+        let start = self.positions.start + shard as usize * self.capacity;
+        let end = (start + self.capacity).min(self.positions.end);
         (start..end, if shard + 1 == self.shards { self.shards } else { 0 })
     }
 
@@ -112,7 +112,7 @@ impl Slot {
         if self.sent.may_go_on(self.shards) {
             let is_narrow = self.sent.is_narrow();
             let (shard, again) = self.sent.advance();
-            let asks = (shard + 1).is_multiple_of(ASKED_EVERY) || is_narrow;
+            let asks = (shard + 1).is_multiple_of(QUERY_EVERY) || is_narrow;
             return Some(Say::Shard { shard, asks, again });
         }
         if std::mem::take(&mut self.says_want) {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::sparse::SparseTensor;
 use crate::flare::sparse::layout::{Layout, ascend};
@@ -39,9 +39,9 @@ impl Sum {
 
     /// Writes the complete sum as the result of a block of indices, and makes room for the next sum.
     pub fn write(&mut self, layout: &Layout, world_size: u16, block: Range<u32>, tensor: &mut dyn SparseTensor) {
-        let form = if self.is_finished { Form::Host } else { Form::Partial };
+        let format = if self.is_finished { VectorFormat::Host } else { VectorFormat::Partial };
         let sum = std::mem::take(self);
-        let shards = || sum.shards.values().map(|body| layout.pairs(body, form));
+        let shards = || sum.shards.values().map(|body| layout.pairs(body, format));
         if sum.is_finished {
             // An array at the root gives elements in order, shard after shard, so there is nothing to sort or combine.
             let mut indices = Vec::with_capacity(shards().map(|pairs| pairs.len()).sum());
@@ -59,7 +59,7 @@ impl Sum {
         for same in pairs.chunk_by(|(a, _), (b, _)| a == b) {
             indices.push(block.start + same[0].0);
             let at = values.len();
-            values.resize(at + layout.value_len(Form::Host), 0);
+            values.resize(at + layout.value_len(VectorFormat::Host), 0);
             if sum.is_finished {
                 values[at..].copy_from_slice(same[0].1);
                 continue;

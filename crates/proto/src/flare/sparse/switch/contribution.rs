@@ -1,9 +1,9 @@
-//! How a switch takes a child's shard: it adds the shard once, answers it, or refuses it for want of room.
+//! How a switch takes a child's shard: it adds the shard once, answers it, or refuses it for lack of room.
 
 use super::version::{Again, Resume, State};
 use super::{Relation, SparseSwitch};
 use crate::aggregation::missing_ranks::Neighbour;
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::switch::Verdict;
 use crate::flare::sparse::layout::Pairs;
@@ -20,8 +20,12 @@ impl SparseSwitch {
         wire_len: usize,
     ) -> Result<Verdict, DropReason> {
         let layout = self.layout(&header.spec)?;
-        let form = if self.inquiry.is_switch(Neighbour::Child(header.wid)) { Form::Partial } else { Form::Host };
-        let pairs = layout.parse(body, wire_len, form, layout.span)?;
+        let format = if self.missing_ranks.is_switch(Neighbour::Child(header.wid)) {
+            VectorFormat::Partial
+        } else {
+            VectorFormat::Host
+        };
+        let pairs = layout.parse(body, wire_len, format, layout.span)?;
         let child = header.wid.index();
         let before_is_over = self.before_is_over(at, header.phase);
         let version = &mut self.versions[at];
@@ -33,7 +37,7 @@ impl SparseSwitch {
             }
             (Relation::Next | Relation::Later, _) => return Err(DropReason::Ahead),
             (Relation::Same, State::Mismatched) => {
-                self.tell_mismatch(header);
+                self.notify_mismatch(header);
                 return Err(DropReason::Mismatch);
             }
             (Relation::Same, _) if version.spec != header.spec => return Err(self.mismatch_here(at, header)),
@@ -41,12 +45,12 @@ impl SparseSwitch {
         }
         let checked = self.versions[at].children[child].received.check(header.shard, header.count);
         match checked {
-            Ok(()) if !self.versions[at].block.has_room(&layout, pairs.len()) => {
+            Ok(()) if !self.versions[at].block.has_capacity(&layout, pairs.len()) => {
                 self.refuse(at, child);
                 Err(DropReason::Overflow)
             }
             Ok(()) => {
-                self.take(at, header, &pairs, form);
+                self.take(at, header, &pairs, format);
                 Ok(Verdict::Consume)
             }
             Err(DropReason::Duplicate) => {
@@ -65,12 +69,12 @@ impl SparseSwitch {
     }
 
     /// Adds a shard that is new and has room.
-    fn take(&mut self, at: usize, header: &Header, pairs: &Pairs<'_>, form: Form) {
+    fn take(&mut self, at: usize, header: &Header, pairs: &Pairs<'_>, format: VectorFormat) {
         let is_root = self.is_root();
         let version = &mut self.versions[at];
         let layout = version.layout.expect("the version has begun");
         let (before, ready) = (version.block.occupied(), version.available(is_root));
-        let spilled = version.block.add(&layout, pairs, form, &mut self.scratch);
+        let spilled = version.block.add(&layout, pairs, format, &mut self.scratch);
         let inserted = u64::from(version.block.occupied() - before);
         let child = &mut version.children[header.wid.index()];
         child.received.take(header.shard, header.count);
@@ -90,14 +94,14 @@ impl SparseSwitch {
         if usize::from(version.complete) == version.children.len() {
             version.state = State::Closed;
             counters.blocks_completed += 1;
-            let (kept, places) = (version.block.occupied(), version.block.places(&layout));
+            let (kept, positions) = (version.block.occupied(), version.block.positions(&layout));
             counters.elements_kept += u64::from(kept);
             counters.work.completed += 1;
             counters.work.closed += version.children.len() as u64;
             counters.work.scanned_full += u64::from(kept);
-            counters.work.scanned_empty += u64::from(places - kept);
-            let (form, is_finished) = version.form(is_root);
-            counters.work.unfilled += u64::from(version.block.unfilled(&layout, form));
+            counters.work.scanned_empty += u64::from(positions - kept);
+            let (format, is_finished) = version.format(is_root);
+            counters.work.unfilled += u64::from(version.block.unfilled(&layout, format));
             if is_finished {
                 version.block.finish(&layout, self.world_size);
             }

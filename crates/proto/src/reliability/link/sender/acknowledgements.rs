@@ -1,4 +1,5 @@
-//! What a sending end learns from acknowledgements: what has arrived, and what must be lost, as later packets overtook it.
+//! What a sending end learns from acknowledgements: what has arrived, and what must be lost, as later packets overtook
+//! it.
 
 use super::super::seq::{WINDOW, expand};
 use super::super::wire::Ack;
@@ -25,7 +26,7 @@ impl<I> Sender<I> {
             return Err(DropReason::BadField);
         }
         self.limit = self.limit.max(limit);
-        self.heard = true;
+        self.acked_since_timeout = true;
         let full = self.on_its_way as u64 + LATER_ARRIVALS >= self.congestion.window();
         let limited = full || !self.pacer.is_open(now);
         let rtt = self.handle_echo(now, ack);
@@ -62,8 +63,8 @@ impl<I> Sender<I> {
         Ok(())
     }
 
-    /// Looks at the transmission that caused the acknowledgement; returns its round trip if it was the packet's first or
-    /// last transmission.
+    /// Looks at the transmission that caused the acknowledgement; returns its round trip if it was the packet's first
+    /// or last transmission.
     fn handle_echo(&mut self, now: Time, ack: &Ack) -> Option<Span> {
         let seq = expand(self.base, ack.echo_seq)?;
         if ack.echo_attempt == 0 {
@@ -120,7 +121,7 @@ impl<I> Sender<I> {
         true
     }
 
-    /// Finds lost packets: those sent so many transmissions, or a round trip, before a transmission that has arrived.
+    /// Finds lost packets: those sent this many transmissions, or a round trip, before a transmission that has arrived.
     fn find_losses(&mut self, now: Time) {
         let Some((newest, newest_sent_at)) = self.newest_arrived else { return };
         while let Some(&(transmission, seq)) = self.order.front() {

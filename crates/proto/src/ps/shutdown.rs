@@ -12,9 +12,9 @@ use crate::contract::ids::Rank;
 use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::wire::{COMMON_LEN, Common};
 
-/// The sender has completed so many collectives and leaves. The first kind that SwitchML will not use.
+/// The sender has completed this many collectives and leaves. The first kind that SwitchML will not use.
 pub const LEAVING: u8 = 32;
-/// The sender, too, has completed so many collectives.
+/// The sender, too, has completed this many collectives.
 pub const PARTED: u8 = 33;
 /// Bytes of either packet.
 pub const LEN: usize = COMMON_LEN + 8;

@@ -27,7 +27,7 @@ impl PanamaHost {
         if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
             self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
         }
-        self.settle(now);
+        self.complete_collectives(now);
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl PanamaHost {
         let Some((index, block)) = self.oldest_waiting() else { return CollectiveError::Aborted };
         let (tree, op) = (&self.trees[index], self.stream.op_of(block).expect("a block that waits has a collective"));
         let (local, op) = (op.local(block), op.id);
-        let blamed = tree.heard.of(&tree.done()).and_then(|report| report.blame(index as u32, local, op));
+        let blamed = tree.last_report.of(&tree.done()).and_then(|report| report.blame(index as u32, local, op));
         blamed.unwrap_or(CollectiveError::SwitchSilent { tree: tree.id, block: local, op })
     }
 }

@@ -20,17 +20,17 @@ const NOTICES_OF_ONE_WORD: u64 = 3;
 
 /// Faults and suspected faults.
 #[derive(Clone, Default, Hash)]
-pub(super) struct Trouble {
+pub(super) struct Failure {
     pub(super) broken: Option<Broken>,
     /// Ranks that must be told of the fault.
-    tell: VecDeque<Rank>,
+    to_notify: VecDeque<Rank>,
     /// Notices to send: the receiver, and the rank that this rank waits for.
     notices: VecDeque<(Rank, Rank)>,
     /// When this rank last sent such notices.
     said_at: Time,
 }
 
-impl Trouble {
+impl Failure {
     pub(super) fn next_notice(&mut self) -> Option<(Rank, Rank)> {
         self.notices.pop_front()
     }
@@ -39,18 +39,18 @@ impl Trouble {
 impl SparcmlHost {
     /// True if a collective fails.
     pub(super) fn is_broken_at(&self, op: u64) -> bool {
-        self.trouble.broken.as_ref().is_some_and(|broken| broken.covers(op))
+        self.failure.broken.as_ref().is_some_and(|broken| broken.covers(op))
     }
 
     /// A rank goes on with a collective that has failed: it must be told.
-    pub(super) fn tell(&mut self, rank: Rank) {
-        if !self.trouble.tell.contains(&rank) {
-            self.trouble.tell.push_back(rank);
+    pub(super) fn notify(&mut self, rank: Rank) {
+        if !self.failure.to_notify.contains(&rank) {
+            self.failure.to_notify.push_back(rank);
         }
     }
 
     /// Every collective from `from_op` on fails. All ranks are told, except the one that told this rank.
-    pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, told_by: Option<Rank>) {
+    pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, reported_by: Option<Rank>) {
         let kept = from_op.saturating_sub(self.first_op).min(self.ops.len() as u64);
         let first_failed = self.first_op + kept;
         let caller_knows = self.ops.len() as u64 > kept;
@@ -62,15 +62,15 @@ impl SparcmlHost {
         self.early = kept;
         gone.into_iter().for_each(|early| self.peers.release(early.from));
         self.peers.forget_from(from_op);
-        self.trouble.notices.clear();
-        self.trouble.broken = Some(Broken::new(now, &self.config, from_op, error, caller_knows));
-        self.tell_all_but(told_by);
+        self.failure.notices.clear();
+        self.failure.broken = Some(Broken::new(now, &self.config, from_op, error, caller_knows));
+        self.notify_all_but(reported_by);
     }
 
-    fn tell_all_but(&mut self, one: Option<Rank>) {
+    fn notify_all_but(&mut self, one: Option<Rank>) {
         let others = (0..self.config.job.world_size).map(Rank);
         let me = self.config.rank;
-        self.trouble.tell = others.filter(|&rank| rank != me && Some(rank) != one).collect();
+        self.failure.to_notify = others.filter(|&rank| rank != me && Some(rank) != one).collect();
     }
 
     /// Another rank's message belongs to another kind of collective than this rank's.
@@ -82,7 +82,7 @@ impl SparcmlHost {
     pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
         let fault = Fault::parse(bytes, self.config.job.world_size)?;
         // A collective that is complete here has not failed.
-        if self.trouble.broken.is_none() {
+        if self.failure.broken.is_none() {
             self.break_with(now, fault.op.0.max(self.first_op), fault.error, Some(from));
         }
         Ok(())
@@ -90,20 +90,20 @@ impl SparcmlHost {
 
     /// Writes a fault, if a rank must be told; returns the receiver and the length.
     pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(Rank, usize)> {
-        let broken = self.trouble.broken.as_ref()?;
-        let to = self.trouble.tell.pop_front()?;
+        let broken = self.failure.broken.as_ref()?;
+        let to = self.failure.to_notify.pop_front()?;
         Some((to, broken.fault(self.config.rank).emit(buf)))
     }
 
     pub(super) fn repeat_due(&self) -> Option<Time> {
-        self.trouble.broken.as_ref().and_then(Broken::repeat_due)
+        self.failure.broken.as_ref().and_then(Broken::repeat_due)
     }
 
     /// Tells the fault again, if it is time, since packets may have been lost.
     pub(super) fn repeat_fault(&mut self, now: Time) {
         let timers = &self.config.timers;
-        if self.trouble.broken.as_mut().is_some_and(|broken| broken.is_repeated(now, timers)) {
-            self.tell_all_but(None);
+        if self.failure.broken.as_mut().is_some_and(|broken| broken.is_repeated(now, timers)) {
+            self.notify_all_but(None);
         }
     }
 
@@ -132,19 +132,19 @@ impl SparcmlHost {
 
     pub(super) fn notice_due(&self) -> Option<Time> {
         let running = self.waiting().filter(|running| running.owed().next().is_some())?;
-        Some(self.trouble.said_at.max(running.submitted_at) + self.period(running))
+        Some(self.failure.said_at.max(running.submitted_at) + self.period(running))
     }
 
     /// Tells the ranks that wait for this rank which rank it waits for, if it is time.
-    pub(super) fn tell_who_waits(&mut self, now: Time) {
+    pub(super) fn notify_waiting(&mut self, now: Time) {
         if self.notice_due().is_none_or(|due| due > now) {
             return;
         }
         let Some(running) = self.waiting() else { return };
         let Some(worker) = self.culprit(now, running) else { return };
         let owed: Vec<Rank> = running.owed().filter(|&rank| rank != worker).collect();
-        self.trouble.said_at = now;
-        self.trouble.notices = owed.into_iter().map(|rank| (rank, worker)).collect();
+        self.failure.said_at = now;
+        self.failure.notices = owed.into_iter().map(|rank| (rank, worker)).collect();
     }
 
     fn period(&self, running: &Running) -> Span {

@@ -2,9 +2,9 @@
 
 use super::served::{Served, State};
 use super::{Outgoing, Server};
-use crate::aggregation::best_effort::form::Form;
-use crate::aggregation::best_effort::plan::Places;
+use crate::aggregation::best_effort::codec::Codec;
 use crate::aggregation::best_effort::seq;
+use crate::aggregation::best_effort::topology::Topology;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit};
 use crate::aggregation::mismatch::Mismatch;
 use crate::aggregation::report::Report;
@@ -32,9 +32,9 @@ fn bare(served: &Served, block: u64, wid: Rank) -> Header {
 
 impl Server {
     /// The next packet that the server has to send.
-    pub fn next_packet(&mut self, places: &Places, buf: &mut [u8]) -> Option<Transmit> {
+    pub fn next_packet(&mut self, topology: &Topology, buf: &mut [u8]) -> Option<Transmit> {
         while let Some(outgoing) = self.outbox.pop_front() {
-            if let Some(transmit) = self.write(outgoing, places, buf) {
+            if let Some(transmit) = self.write(outgoing, topology, buf) {
                 return Some(transmit);
             }
         }
@@ -42,8 +42,8 @@ impl Server {
     }
 
     /// Writes a packet, if it is still needed.
-    fn write(&self, outgoing: Outgoing, places: &Places, buf: &mut [u8]) -> Option<Transmit> {
-        let to = |rank: Rank| places.node_of(rank);
+    fn write(&self, outgoing: Outgoing, topology: &Topology, buf: &mut [u8]) -> Option<Transmit> {
+        let to = |rank: Rank| topology.node_of(rank);
         match outgoing {
             Outgoing::Gack { header, marked } => {
                 // Tells the worker which of its transmissions has arrived, if the first one was lost.
@@ -52,8 +52,8 @@ impl Server {
                 let header = Header { flags, count: 0, received: 0, ..header };
                 Some(emit(&self.common, Kind::Gack, &header, (0, 0), to(header.wid), buf))
             }
-            Outgoing::Tell(block, rank) => {
-                let switch = places.switch_of(rank);
+            Outgoing::AnswerRack(block, rank) => {
+                let switch = topology.switch_of(rank);
                 self.write_result(block, rank, Flags::MULTICAST, switch, buf)
             }
             Outgoing::Answer(block, rank) => self.write_result(block, rank, Flags::default(), to(rank), buf),
@@ -114,8 +114,8 @@ impl Server {
         }
         let result = served.result();
         buf[HEADER_LEN..HEADER_LEN + result.len()].copy_from_slice(result);
-        let form = Form::new(self.values, &header.spec, header.scale, self.world_size).ok()?;
-        let wire_len = form.wire_len(served.elements);
+        let codec = Codec::new(self.values, &header.spec, header.scale, self.world_size).ok()?;
+        let wire_len = codec.wire_len(served.elements);
         Some(emit(&self.common, Kind::Aack, &header, (result.len(), wire_len), to, buf))
     }
 }

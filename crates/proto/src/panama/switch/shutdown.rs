@@ -19,17 +19,17 @@ use crate::panama::wire::Kind;
 pub struct Floors {
     said: Vec<Option<u32>>,
     /// The VID that the root has told all.
-    told: Option<u32>,
+    announced: Option<u32>,
 }
 
 impl Floors {
-    /// Floors of so many children, which need everything.
+    /// Floors of this many children, which need everything.
     pub fn new(children: usize) -> Floors {
-        Floors { said: vec![None; children], told: None }
+        Floors { said: vec![None; children], announced: None }
     }
 
     /// Takes in a child's FIN; true if it says nothing new.
-    fn hear(&mut self, child: ChildId, vid: u32) -> bool {
+    fn note(&mut self, child: ChildId, vid: u32) -> bool {
         let said = &mut self.said[child.index()];
         let is_old = said.is_some_and(|said| !is_before(said, vid));
         if !is_old {
@@ -63,17 +63,17 @@ impl Floors {
 impl Panama {
     /// A child says that it needs nothing before this VID.
     pub(super) fn fin(&mut self, child: ChildId, vid: u32) -> Verdict {
-        let again = self.floors.hear(child, vid);
-        if self.floors.told.is_some_and(|told| !is_before(told, vid)) {
-            self.tell(Audience::One(Neighbour::Child(child)), Kind::FinDone, vid);
+        let again = self.floors.note(child, vid);
+        if self.floors.announced.is_some_and(|announced| !is_before(announced, vid)) {
+            self.notify(Audience::One(Neighbour::Child(child)), Kind::FinDone, vid);
             return Verdict::Consume;
         }
         match (self.floors.least().filter(|_| self.floors.all_beyond(vid)), self.parent) {
             (Some(least), None) => {
-                self.floors.told = Some(least);
-                self.tell(Audience::Children, Kind::FinDone, least);
+                self.floors.announced = Some(least);
+                self.notify(Audience::Children, Kind::FinDone, least);
             }
-            (Some(least), Some(_)) => self.tell(Audience::One(Neighbour::Parent), Kind::Fin, least),
+            (Some(least), Some(_)) => self.notify(Audience::One(Neighbour::Parent), Kind::Fin, least),
             (None, _) if again => self.ask(vid),
             (None, _) => {}
         }
@@ -90,7 +90,7 @@ impl Panama {
     /// The switch above asks whether any rank below needs something before this VID.
     pub(super) fn fin_ask(&mut self, vid: u32) -> Verdict {
         match self.floors.least().filter(|_| self.floors.all_beyond(vid)) {
-            Some(least) => self.tell(Audience::One(Neighbour::Parent), Kind::Fin, least),
+            Some(least) => self.notify(Audience::One(Neighbour::Parent), Kind::Fin, least),
             None => self.ask(vid),
         }
         Verdict::Consume
@@ -98,7 +98,7 @@ impl Panama {
 
     /// The root says that no rank needs anything before this VID.
     pub(super) fn fin_done(&mut self, vid: u32) -> Verdict {
-        self.floors.told = Some(vid);
+        self.floors.announced = Some(vid);
         Verdict::Group(self.group)
     }
 }
@@ -110,14 +110,14 @@ mod tests {
     #[test]
     fn nobody_leaves_before_all_have_what_it_holds() {
         let mut floors = Floors::new(2);
-        assert!(!floors.hear(ChildId(0), 7));
-        assert!(floors.hear(ChildId(0), 7), "said again");
+        assert!(!floors.note(ChildId(0), 7));
+        assert!(floors.note(ChildId(0), 7), "said again");
         assert!(!floors.all_beyond(7));
         assert_eq!(floors.in_need(7).collect::<Vec<_>>(), [ChildId(1)]);
-        floors.hear(ChildId(1), 6);
+        floors.note(ChildId(1), 6);
         assert!(floors.all_beyond(6) && !floors.all_beyond(7));
-        assert!(!floors.hear(ChildId(1), 9));
-        assert!(floors.hear(ChildId(1), 8), "a late packet takes nothing back");
+        assert!(!floors.note(ChildId(1), 9));
+        assert!(floors.note(ChildId(1), 8), "a late packet takes nothing back");
         assert_eq!((floors.all_beyond(7), floors.least()), (true, Some(7)));
     }
 }

@@ -10,19 +10,19 @@ use crate::contract::values::{FINGERPRINT_LEN, Values};
 
 /// The form of one block's vectors in packets, and how they are added.
 #[derive(Clone, Copy, Hash)]
-pub struct Form {
+pub struct Codec {
     encoding: Encoding,
     values: Values,
     spec: Spec,
     scale: Scale,
 }
 
-impl Form {
+impl Codec {
     /// The form of a block of a collective; `scale` is the vectors' scale, if they have one.
     #[inline]
-    pub fn new(values: Values, spec: &Spec, scale: BlockExponent, world_size: u16) -> Result<Form, DropReason> {
+    pub fn new(values: Values, spec: &Spec, scale: BlockExponent, world_size: u16) -> Result<Codec, DropReason> {
         let encoding = Encoding::new(values, Numbers::Fixed, spec).ok_or(DropReason::BadField)?;
-        Ok(Form { encoding, values, spec: *spec, scale: Scale::new(scale, world_size) })
+        Ok(Codec { encoding, values, spec: *spec, scale: Scale::new(scale, world_size) })
     }
 
     /// Bytes in a packet buffer of a rank's vector, or of a result.
@@ -45,7 +45,7 @@ impl Form {
         self.encoding.partial_wire_len(elements)
     }
 
-    /// How many elements a rank's vector has that has so many bytes in its buffer and on the wire; an error if no
+    /// How many elements a rank's vector has that has this many bytes in its buffer and on the wire; an error if no
     /// vector has.
     #[inline]
     pub fn elements(&self, len: usize, wire_len: usize) -> Result<usize, DropReason> {
@@ -63,7 +63,7 @@ impl Form {
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
-    /// Bytes of the accumulator of so many elements.
+    /// Bytes of the accumulator of this many elements.
     #[inline]
     pub fn lane_bytes(&self, elements: usize) -> usize {
         match self.values {
@@ -116,7 +116,8 @@ impl Form {
     }
 }
 
-/// How many elements of so many bytes fit into a vector: types have 1, 2, 4 or 8 bytes, so that nothing needs dividing.
+/// How many elements of this many bytes fit into a vector: types have 1, 2, 4 or 8 bytes, so that nothing needs
+/// dividing.
 #[inline]
 fn count(wire_len: usize, size: usize) -> usize {
     debug_assert!(size.is_power_of_two(), "{size}");

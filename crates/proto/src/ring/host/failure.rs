@@ -12,16 +12,16 @@ use crate::reliability::link::broken::{Broken, mismatch, notice_period};
 
 /// The job is over. The fields say which neighbours must still be told.
 #[derive(Clone, Hash)]
-pub(super) struct Trouble {
+pub(super) struct Failure {
     pub(super) broken: Broken,
-    pub(super) tell_predecessor: bool,
-    tell_successor: bool,
+    pub(super) notify_predecessor: bool,
+    notify_successor: bool,
 }
 
 impl RingHost {
     /// Every collective from `from_op` on fails, except those at the front whose output is complete. The neighbours are
     /// told, except the neighbour that told this rank.
-    pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, told_by: Option<Rank>) {
+    pub(super) fn break_with(&mut self, now: Time, from_op: u64, error: CollectiveError, reported_by: Option<Rank>) {
         while self.first_op >= from_op && self.ops.front().is_some_and(|front| front.to_receive == 0) {
             self.hand_back();
         }
@@ -39,14 +39,14 @@ impl RingHost {
         self.deadline = self.ops.iter().filter_map(|running| running.deadline).min();
         self.skip_spent();
         let broken = Broken::new(now, &self.config, from_op, error, caller_knows);
-        self.trouble = Some(Trouble { broken, tell_predecessor: false, tell_successor: false });
-        self.tell_all_but(told_by);
+        self.failure = Some(Failure { broken, notify_predecessor: false, notify_successor: false });
+        self.notify_all_but(reported_by);
     }
 
-    fn tell_all_but(&mut self, one: Option<Rank>) {
-        let Some(trouble) = self.trouble.as_mut().filter(|_| self.config.job.world_size > 1) else { return };
-        trouble.tell_successor = one != Some(self.successor);
-        trouble.tell_predecessor = one != Some(self.predecessor) && self.predecessor != self.successor;
+    fn notify_all_but(&mut self, one: Option<Rank>) {
+        let Some(failure) = self.failure.as_mut().filter(|_| self.config.job.world_size > 1) else { return };
+        failure.notify_successor = one != Some(self.successor);
+        failure.notify_predecessor = one != Some(self.predecessor) && self.predecessor != self.successor;
     }
 
     /// The predecessor's block belongs to another kind of collective than this rank's.
@@ -57,7 +57,7 @@ impl RingHost {
 
     pub(super) fn handle_fault(&mut self, now: Time, from: Rank, bytes: &[u8]) -> Result<(), DropReason> {
         let fault = Fault::parse(bytes, self.config.job.world_size)?;
-        if self.trouble.is_none() {
+        if self.failure.is_none() {
             self.break_with(now, fault.op.0, fault.error, Some(from));
         }
         Ok(())
@@ -65,22 +65,22 @@ impl RingHost {
 
     /// Writes a fault, if a neighbour must be told; returns the neighbour and the packet's length.
     pub(super) fn emit_fault(&mut self, buf: &mut [u8]) -> Option<(Rank, usize)> {
-        let trouble = self.trouble.as_mut()?;
-        let to = if std::mem::take(&mut trouble.tell_successor) {
+        let failure = self.failure.as_mut()?;
+        let to = if std::mem::take(&mut failure.notify_successor) {
             self.successor
-        } else if std::mem::take(&mut trouble.tell_predecessor) {
+        } else if std::mem::take(&mut failure.notify_predecessor) {
             self.predecessor
         } else {
             return None;
         };
-        Some((to, trouble.broken.fault(self.config.rank).emit(buf)))
+        Some((to, failure.broken.fault(self.config.rank).emit(buf)))
     }
 
     /// Sends the fault again, if it is time: it may have been lost.
     pub(super) fn repeat_fault(&mut self, now: Time) {
         let timers = &self.config.timers;
-        if self.trouble.as_mut().is_some_and(|trouble| trouble.broken.is_repeated(now, timers)) {
-            self.tell_all_but(None);
+        if self.failure.as_mut().is_some_and(|failure| failure.broken.is_repeated(now, timers)) {
+            self.notify_all_but(None);
         }
     }
 
@@ -89,7 +89,7 @@ impl RingHost {
         if self.deadline.is_none_or(|deadline| deadline > now) {
             return;
         }
-        self.settle(now);
+        self.complete_collectives(now);
         let late = self.ops.iter().position(|running| running.deadline.is_some_and(|deadline| deadline <= now));
         let Some(index) = late else { return };
         let running = &self.ops[index];

@@ -76,7 +76,7 @@ impl SparseSwitch {
                 // contributed.
                 let is_done = self.is_root() && version.phase == phase && version.state == State::Closed;
                 let has_contributed = |wid| version.has_contributed(phase, wid);
-                self.inquiry.report(neighbour, (idx, phase), has_contributed, is_done).emit(body)
+                self.missing_ranks.report(neighbour, (idx, phase), has_contributed, is_done).emit(body)
             }
             (Kind::Query, _) => 0,
             _ => version.mismatch.filter(|_| version.phase == phase)?.emit(body),
@@ -85,12 +85,12 @@ impl SparseSwitch {
     }
 
     /// A child that goes on with a block on which ranks disagree is told again, and so is the switch above.
-    pub(super) fn tell_mismatch(&mut self, header: &Header) {
+    pub(super) fn notify_mismatch(&mut self, header: &Header) {
         self.notices.push(Audience::One(Neighbour::Child(header.wid)), Kind::Mismatch, *header);
-        self.tell_parent(header);
+        self.notify_parent(header);
     }
 
-    fn tell_parent(&mut self, header: &Header) {
+    fn notify_parent(&mut self, header: &Header) {
         if self.parent.is_some() {
             self.notices.push(Audience::One(Neighbour::Parent), Kind::Mismatch, *header);
         }
@@ -99,7 +99,7 @@ impl SparseSwitch {
     fn note(&mut self, at: usize, mismatch: Mismatch) {
         let version = &mut self.versions[at];
         (version.state, version.mismatch) = (State::Mismatched, Some(mismatch));
-        (version.again, version.wants, version.tells_have) = (None, None, false);
+        (version.again, version.wants, version.owes_have) = (None, None, false);
     }
 
     /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
@@ -108,10 +108,10 @@ impl SparseSwitch {
         let brought = |child: &ChildId| version.children[child.index()].received != Default::default();
         let a = (0..self.members.len() as u16).map(ChildId).find(brought).expect("somebody began the phase");
         // All ranks below a child bring the same collective, or the child would have reported their disagreement.
-        let (a, b) = (self.inquiry.rank_of(a), self.inquiry.rank_of(header.wid));
+        let (a, b) = (self.missing_ranks.rank_of(a), self.missing_ranks.rank_of(header.wid));
         self.note(at, Mismatch { a, a_spec: self.versions[at].spec, b, b_spec: header.spec });
         self.notices.push(Audience::Children, Kind::Mismatch, *header);
-        self.tell_parent(header);
+        self.notify_parent(header);
         DropReason::Mismatch
     }
 
@@ -121,7 +121,7 @@ impl SparseSwitch {
         at: usize,
         header: &Header,
         body: &[u8],
-        from_above: bool,
+        from_parent: bool,
     ) -> Result<Verdict, DropReason> {
         let mismatch = Mismatch::parse(body)?;
         let before_is_over = self.before_is_over(at, header.phase);
@@ -137,8 +137,8 @@ impl SparseSwitch {
             (Relation::Next | Relation::Later, _) => return Err(DropReason::Ahead),
         }
         self.note(at, mismatch);
-        if !from_above {
-            self.tell_parent(header);
+        if !from_parent {
+            self.notify_parent(header);
         }
         Ok(Verdict::Group(self.group))
     }
@@ -146,22 +146,27 @@ impl SparseSwitch {
     /// A neighbour asks which ranks are missing. This switch tells at once what it knows; other switches may know more.
     pub(super) fn query(&mut self, by: Neighbour, header: Header) -> Result<Verdict, DropReason> {
         let question = (header.idx, header.phase);
-        self.inquiry.ask(by, question);
+        self.missing_ranks.ask(by, question);
         self.notices.push(Audience::One(by), Kind::Report, header);
         let version = self.version(header.idx, header.phase).map(|at| &self.versions[at]);
         let has_contributed = |wid| version.is_some_and(|version| version.has_contributed(header.phase, wid));
-        for other in self.inquiry.informants(has_contributed).filter(|&other| other != by) {
+        for other in self.missing_ranks.informants(has_contributed).filter(|&other| other != by) {
             self.notices.push(Audience::One(other), Kind::Query, header);
         }
         Ok(Verdict::Consume)
     }
 
     /// Another switch says which ranks are missing.
-    pub(super) fn hear_report(&mut self, from: Neighbour, header: &Header, body: &[u8]) -> Result<Verdict, DropReason> {
+    pub(super) fn handle_report(
+        &mut self,
+        from: Neighbour,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<Verdict, DropReason> {
         let report = Report::parse(body)?;
         let question = (header.idx, header.phase);
-        if self.inquiry.hear(from, question, report) {
-            for asker in self.inquiry.askers(question, from) {
+        if self.missing_ranks.on_report(from, question, report) {
+            for asker in self.missing_ranks.askers(question, from) {
                 self.notices.push(Audience::One(asker), Kind::Report, *header);
             }
         }

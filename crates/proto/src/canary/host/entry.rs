@@ -1,4 +1,4 @@
-//! A place of the window. It works on one block at a time, phase after phase.
+//! A position of the window. It works on one block at a time, phase after phase.
 
 use crate::aggregation::agreement::{Agreement, Stage};
 
@@ -13,29 +13,29 @@ pub enum Way {
     Own,
 }
 
-/// One place of the window.
+/// One position of the window.
 #[derive(Clone, Hash)]
-pub struct Place {
-    /// The block of the stream that the place works on or waits for; at the notices' place, the notice's number.
+pub struct Entry {
+    /// The block of the stream that the position works on or waits for; at the notices' position, the notice's number.
     pub block: u64,
-    /// How many times the place was used.
+    /// How many times the position was used.
     pub phase: u32,
-    /// What the place does.
+    /// What the position does.
     pub stage: Stage,
     /// How often the block was issued before.
     pub attempt: u8,
     /// The contribution to this issue has left.
     pub contributed: bool,
-    /// What ranks have agreed on at this place.
+    /// What ranks have agreed on at this position.
     pub agreement: Agreement,
     /// The phase began when the phase before it ended.
     pub in_step: bool,
 }
 
-impl Place {
-    /// A place that waits for its first block.
-    pub fn new(block: u64) -> Place {
-        Place {
+impl Entry {
+    /// A position that waits for its first block.
+    pub fn new(block: u64) -> Entry {
+        Entry {
             block,
             phase: 0,
             stage: Stage::Idle,

@@ -1,7 +1,7 @@
 //! Where a job's servers are, and which switch on the way to them sums which ranks.
 //!
-//! A server is numbered as the rank whose host it is on. Servers on hosts of their own are numbered after all ranks, in the
-//! order of the plan.
+//! A server is numbered as the rank whose host it is on. Servers on hosts of their own are numbered after all ranks, in
+//! the order of the plan.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::contract::ids::{NodeId, Rank};
 
 /// Where the servers of a job are: one with each rank, one with the last rank, or on hosts of their own.
 #[derive(Clone, Debug, Hash)]
-pub struct Places {
+pub struct Topology {
     fabric: FabricPlan,
     world_size: u16,
     /// The number of the first server.
@@ -34,20 +34,20 @@ pub enum Level {
     Edge,
 }
 
-impl Places {
+impl Topology {
     /// The places of a job whose plan names the node and the switch of every rank, then of every server on a host of
     /// its own.
-    pub fn new(job: &JobConfig, fabric: &FabricPlan) -> Places {
+    pub fn new(job: &JobConfig, fabric: &FabricPlan) -> Topology {
         let two_levels = job.options.choice(super::options::LEVELS) == "2";
         let only_last = job.options.choice(super::options::SERVED_BY) == "last_rank";
-        let apart = fabric.hosts.len().saturating_sub(job.world_size.into()) as u16;
-        let (first_server, servers) = match apart {
+        let dedicated = fabric.hosts.len().saturating_sub(job.world_size.into()) as u16;
+        let (first_server, servers) = match dedicated {
             0 if only_last => (job.world_size.saturating_sub(1), 1),
             0 => (0, job.world_size),
-            _ => (job.world_size, apart),
+            _ => (job.world_size, dedicated),
         };
         let turn = Modulo::new(servers.into());
-        Places { fabric: fabric.clone(), world_size: job.world_size, first_server, servers, turn, two_levels }
+        Topology { fabric: fabric.clone(), world_size: job.world_size, first_server, servers, turn, two_levels }
     }
 
     /// How many ranks the job has.
@@ -61,17 +61,17 @@ impl Places {
     }
 
     /// True if servers are on hosts of their own, and no rank serves.
-    pub fn are_apart(&self) -> bool {
+    pub fn has_dedicated_servers(&self) -> bool {
         self.first_server == self.world_size
     }
 
     /// How many ranks' parts of a block come in packets: all but the rank on the server's host.
     pub fn contributors(&self) -> u16 {
-        if self.are_apart() { self.world_size } else { self.world_size - 1 }
+        if self.has_dedicated_servers() { self.world_size } else { self.world_size - 1 }
     }
 
     /// How many ranks and servers on hosts of their own there are.
-    pub fn seats(&self) -> u16 {
+    pub fn members(&self) -> u16 {
         self.world_size.max(self.first_server + self.servers)
     }
 

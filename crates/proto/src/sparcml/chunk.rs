@@ -1,4 +1,4 @@
-//! The stream of a part of the indices: what a rank holds of it, as pairs or as dense elements (SparCML §5.1).
+//! The stream of a chunk of the indices: what a rank holds of it, as pairs or as dense elements (SparCML §5.1).
 //!
 //! Values are accumulators (*lanes*), so that 16-bit floats are rounded once, at the end.
 
@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use tributary_numeric::Combine;
 
-/// A part of the indices, and the elements that a rank holds there.
+/// A chunk of the indices, and the elements that a rank holds there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Part {
-    /// The indices of the part.
+pub struct Chunk {
+    /// The indices of the chunk.
     pub range: Range<u32>,
     /// The elements.
     pub data: Data,
@@ -25,7 +25,7 @@ pub enum Data {
         /// The lanes.
         lanes: Vec<u8>,
     },
-    /// A lane for each index of the part, and a bit that says whether it counts: an element that cancels to zero
+    /// A lane for each index of the chunk, and a bit that says whether it counts: an element that cancels to zero
     /// counts, and one that no rank brings does not, whatever the operator.
     Dense {
         /// A bit for each index.
@@ -42,12 +42,12 @@ pub enum Data {
     Brought,
 }
 
-/// True if an element of a dense part counts.
+/// True if an element of a dense chunk counts.
 pub fn is_present(present: &[u64], at: usize) -> bool {
     present[at / 64] >> (at % 64) & 1 == 1
 }
 
-impl Part {
+impl Chunk {
     /// How many indices have an element.
     pub fn count(&self) -> usize {
         match &self.data {
@@ -57,8 +57,8 @@ impl Part {
         }
     }
 
-    /// The same part, dense.
-    pub fn densified(self, combine: &Combine) -> Part {
+    /// The same chunk, dense.
+    pub fn densified(self, combine: &Combine) -> Chunk {
         let Data::Sparse { indices, lanes } = self.data else { return self };
         let (size, len) = (combine.lane_size, self.range.len());
         let (mut present, mut dense) = (vec![0; len.div_ceil(64)], vec![0; len * size]);
@@ -67,11 +67,11 @@ impl Part {
             present[at / 64] |= 1 << (at % 64);
             dense[at * size..][..size].copy_from_slice(lane);
         }
-        Part { range: self.range, data: Data::Dense { present, lanes: dense } }
+        Chunk { range: self.range, data: Data::Dense { present, lanes: dense } }
     }
 
-    /// Combines two parts; `None` if they are not of sparse tensors, or not of the same indices.
-    pub fn combined(self, other: &Part, combine: &Combine) -> Option<Part> {
+    /// Combines two chunks; `None` if they are not of sparse tensors, or not of the same indices.
+    pub fn combined(self, other: &Chunk, combine: &Combine) -> Option<Chunk> {
         if self.range != other.range {
             return None;
         }
@@ -80,14 +80,14 @@ impl Part {
                 sparse((&indices, &lanes), (more, theirs), combine)
             }
             (Data::Dense { present, lanes }, Data::Sparse { .. }) => {
-                let mut sum = Part { range: self.range.clone(), data: Data::Dense { present, lanes } };
+                let mut sum = Chunk { range: self.range.clone(), data: Data::Dense { present, lanes } };
                 sum.add_pairs(other, combine);
                 sum.data
             }
             (data @ Data::Sparse { .. }, Data::Dense { .. }) => {
                 // Every operator is commutative to the bit.
                 let mut sum = other.clone();
-                sum.add_pairs(&Part { range: self.range.clone(), data }, combine);
+                sum.add_pairs(&Chunk { range: self.range.clone(), data }, combine);
                 sum.data
             }
             (Data::Dense { mut present, mut lanes }, Data::Dense { present: more, lanes: theirs }) => {
@@ -96,11 +96,11 @@ impl Part {
             }
             _ => return None,
         };
-        Some(Part { range: self.range, data })
+        Some(Chunk { range: self.range, data })
     }
 
-    /// Adds pairs to a dense part.
-    fn add_pairs(&mut self, pairs: &Part, combine: &Combine) {
+    /// Adds pairs to a dense chunk.
+    fn add_pairs(&mut self, pairs: &Chunk, combine: &Combine) {
         let (Data::Dense { present, lanes }, Data::Sparse { indices, lanes: theirs }) = (&mut self.data, &pairs.data)
         else {
             return;
@@ -194,9 +194,9 @@ mod tests {
 
     const RANGE: Range<u32> = 100..400;
 
-    fn part(elements: &BTreeMap<u32, i32>) -> Part {
+    fn chunk(elements: &BTreeMap<u32, i32>) -> Chunk {
         let lanes = elements.values().flat_map(|value| value.to_ne_bytes()).collect();
-        Part { range: RANGE, data: Data::Sparse { indices: elements.keys().copied().collect(), lanes } }
+        Chunk { range: RANGE, data: Data::Sparse { indices: elements.keys().copied().collect(), lanes } }
     }
 
     fn pairs() -> impl Strategy<Value = BTreeMap<u32, i32>> {
@@ -205,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_are_combined_alike_whether_they_are_pairs_or_dense(a in pairs(), b in pairs(), is_min: bool) {
+        fn chunks_are_combined_alike_whether_they_are_pairs_or_dense(a in pairs(), b in pairs(), is_min: bool) {
             let op = if is_min { ReduceOp::Min } else { ReduceOp::Sum };
             let combine = native(DType::I32, op).unwrap();
             let mut expected = a.clone();
@@ -213,12 +213,12 @@ mod tests {
                 let sum = |mine: i32| if is_min { mine.min(value) } else { mine.wrapping_add(value) };
                 expected.entry(index).and_modify(|mine| *mine = sum(*mine)).or_insert(value);
             }
-            let expected = part(&expected);
-            let (dense_a, dense_b) = (part(&a).densified(combine), part(&b).densified(combine));
-            prop_assert_eq!(&part(&a).combined(&part(&b), combine).unwrap(), &expected);
+            let expected = chunk(&expected);
+            let (dense_a, dense_b) = (chunk(&a).densified(combine), chunk(&b).densified(combine));
+            prop_assert_eq!(&chunk(&a).combined(&chunk(&b), combine).unwrap(), &expected);
             let expected = expected.densified(combine);
-            prop_assert_eq!(&part(&a).combined(&dense_b, combine).unwrap(), &expected);
-            prop_assert_eq!(&dense_a.clone().combined(&part(&b), combine).unwrap(), &expected);
+            prop_assert_eq!(&chunk(&a).combined(&dense_b, combine).unwrap(), &expected);
+            prop_assert_eq!(&dense_a.clone().combined(&chunk(&b), combine).unwrap(), &expected);
             prop_assert_eq!(&dense_a.combined(&dense_b, combine).unwrap(), &expected);
             prop_assert_eq!(expected.count(), a.keys().chain(b.keys()).collect::<std::collections::BTreeSet<_>>().len());
         }
