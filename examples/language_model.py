@@ -51,7 +51,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group(args.backend, timeout=timedelta(seconds=60))
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
     root = Path(__file__).parent.parent
     text = b"".join(path.read_bytes() for path in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]))
     corpus = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
@@ -61,7 +61,7 @@ def main() -> None:
     draw = torch.Generator().manual_seed(rank)
     if rank == 0:
         count = sum(parameter.numel() for parameter in model.parameters())
-        print(f"{count:,} parameters, {len(corpus):,} bytes of text, {world} ranks", flush=True)
+        print(f"{count:,} parameters, {len(corpus):,} bytes of text, {world_size} ranks", flush=True)
     start = time.perf_counter()
     for step in range(1, args.steps + 1):
         places = torch.randint(len(corpus) - args.context - 1, (8,), generator=draw)
@@ -71,7 +71,7 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         if step % max(1, args.steps // 10) == 0:
-            mean = loss.detach() / world
+            mean = loss.detach() / world_size
             dist.all_reduce(mean)
             if rank == 0:
                 seconds = (time.perf_counter() - start) / step

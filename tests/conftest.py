@@ -30,10 +30,10 @@ def _hold_gates(gates: dict[int, Barrier]) -> None:
     _gates.update(gates)
 
 
-def _together(function: Callable[..., Any], rank: int, world: int, *args: Any) -> Any:
+def _together(function: Callable[..., Any], rank: int, world_size: int, *args: Any) -> Any:
     """Call the function once all ranks are here, with its module and so PyTorch imported: groups wait for less long."""
-    _gates[world].wait(PATIENCE_S)
-    return function(rank, world, *args)
+    _gates[world_size].wait(PATIENCE_S)
+    return function(rank, world_size, *args)
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +48,7 @@ def daemon() -> Iterator[Daemon]:
 def workers() -> Iterator[ProcessPoolExecutor]:
     """Processes for ranks."""
     spawn = multiprocessing.get_context("spawn")
-    gates = {world: spawn.Barrier(world) for world in range(1, WORKERS + 1)}
+    gates = {world_size: spawn.Barrier(world_size) for world_size in range(1, WORKERS + 1)}
     with ProcessPoolExecutor(WORKERS, mp_context=spawn, initializer=_hold_gates, initargs=(gates,)) as pool:
         yield pool
 
@@ -58,10 +58,12 @@ Ranks = Callable[..., list[Any]]
 
 @pytest.fixture
 def ranks(workers: ProcessPoolExecutor) -> Ranks:
-    """Call ``function(rank, world, *args)`` once a rank, each in a process of its own; return what they return."""
+    """Call ``function(rank, world_size, *args)`` once a rank, each in a process of its own; return what they return."""
 
-    def call(function: Callable[..., Any], world: int, *args: Any) -> list[Any]:
-        futures: list[Future[Any]] = [workers.submit(_together, function, rank, world, *args) for rank in range(world)]
+    def call(function: Callable[..., Any], world_size: int, *args: Any) -> list[Any]:
+        futures: list[Future[Any]] = [
+            workers.submit(_together, function, rank, world_size, *args) for rank in range(world_size)
+        ]
         # A rank that failed makes others fail after it: the cause is the one that does not complain of ranks.
         errors = [error for future in futures if (error := future.exception(timeout=PATIENCE_S)) is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, tributary.CollectiveError)):

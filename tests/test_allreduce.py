@@ -1,4 +1,4 @@
-"""Sums come out right: every size, type, operator, world and protocol, with the same bits on every rank."""
+"""Sums come out right: every size, type, operator, world size and protocol, with the same bits on every rank."""
 
 from concurrent.futures import ProcessPoolExecutor
 
@@ -16,36 +16,38 @@ SHARING = [protocol for protocol in _core.protocols() if _core.processed_at_ever
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("world", [1, 2, 3, 8])
-def test_every_rank_gets_the_same_right_bits(ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str) -> None:
-    digests = ranks(rank.sums, world, daemon.address, job, protocol)
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+def test_every_rank_gets_the_same_right_bits(
+    ranks: Ranks, daemon: Daemon, job: str, world_size: int, protocol: str
+) -> None:
+    digests = ranks(rank.sums, world_size, daemon.address, job, protocol)
     assert len(digests[0]) == len(rank.SIZES) * len(rank.DTYPES) * 2
     assert all(other == digests[0] for other in digests)
 
 
 @pytest.mark.parametrize("protocol", SHARING)
-@pytest.mark.parametrize("world", [1, 2, 5])
+@pytest.mark.parametrize("world_size", [1, 2, 5])
 def test_jobs_that_share_the_switchs_memory_get_the_same_right_bits(
-    ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str
+    ranks: Ranks, daemon: Daemon, job: str, world_size: int, protocol: str
 ) -> None:
-    digests = ranks(rank.shared_sums, world, daemon.address, job, protocol)
+    digests = ranks(rank.shared_sums, world_size, daemon.address, job, protocol)
     assert all(other == digests[0] for other in digests)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_one_rank_gets_the_sum_and_all_get_one_ranks_array(
-    ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str
+    ranks: Ranks, daemon: Daemon, job: str, world_size: int, protocol: str
 ) -> None:
-    ranks(rank.rooted, world, daemon.address, job, protocol)
+    ranks(rank.rooted, world_size, daemon.address, job, protocol)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_each_rank_gets_its_part_and_brings_its_part(
-    ranks: Ranks, daemon: Daemon, job: str, world: int, protocol: str
+    ranks: Ranks, daemon: Daemon, job: str, world_size: int, protocol: str
 ) -> None:
-    ranks(rank.parts, world, daemon.address, job, protocol)
+    ranks(rank.parts, world_size, daemon.address, job, protocol)
 
 
 def test_64_mib_in_place(ranks: Ranks, daemon: Daemon, job: str) -> None:

@@ -2,7 +2,7 @@
 
 The commands of a block are one session, in a folder with the repository's files and in a network namespace of its own,
 whose loopback interface has all the addresses that the pages name. Daemons run until the session's end. A worker is
-started once for each rank of its world.
+started once for each rank of its world_size.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ class Stage:
 
     def run(self, command: str) -> None:
         """Run a command to its end, a worker once for each rank."""
-        world = re.search(r"--world-size (\d+)", command)
-        ranks = range(int(world[1])) if world else range(1)
+        world_size = re.search(r"--world-size (\d+)", command)
+        ranks = range(int(world_size[1])) if world_size else range(1)
         running = [self.start(re.sub(r"--rank \d+", f"--rank {rank}", command)) for rank in ranks]
         for process in running:
             out, _ = process.communicate(timeout=240)

@@ -49,9 +49,9 @@ def small(own: int, size: int, dtype: Any) -> Array:
     return np.random.default_rng([own, size]).integers(least, 5, size).astype(dtype)
 
 
-def right(world: int, size: int, dtype: Any, op: str) -> Array:
+def right(world_size: int, size: int, dtype: Any, op: str) -> Array:
     """What all ranks' small numbers give."""
-    arrays = [small(own, size, dtype).astype(np.int64) for own in range(world)]
+    arrays = [small(own, size, dtype).astype(np.int64) for own in range(world_size)]
     combine = {
         "sum": np.add,
         "avg": np.add,
@@ -69,21 +69,21 @@ def right(world: int, size: int, dtype: Any, op: str) -> Array:
         return total.astype(dtype)
     if dtype in INTEGERS:
         # The average is that of the wrapped sum.
-        return np.asarray(np.trunc(total.astype(dtype).astype(np.float64) / world)).astype(dtype)
+        return np.asarray(np.trunc(total.astype(dtype).astype(np.float64) / world_size)).astype(dtype)
     wide: Any = np.float64 if dtype == np.float64 else np.float32
-    quotient: Array = np.divide(total.astype(wide), wide(world))
+    quotient: Array = np.divide(total.astype(wide), wide(world_size))
     return quotient.astype(dtype)
 
 
-def every_type_and_operator(own: int, world: int, switch: str, job: str, design: str) -> list[str]:
+def every_type_and_operator(own: int, world_size: int, switch: str, job: str, design: str) -> list[str]:
     """Compare each result with what it must be; give the wrong ones."""
     wrong = []
-    with rank.connect(own, world, switch, job, protocol="flare", options={"design": design}) as group:
+    with rank.connect(own, world_size, switch, job, protocol="flare", options={"design": design}) as group:
         for dtype in FLOATS + INTEGERS:
             for op in OPERATORS + (BITWISE if dtype in INTEGERS else []):
                 for size in SIZES:
                     total = group.all_reduce(small(own, size, dtype), op=op)
-                    expected = right(world, size, dtype, op)
+                    expected = right(world_size, size, dtype, op)
                     # -0 counts as 0: a sum of integers does not know it.
                     if not np.array_equal(total.astype(np.float64), expected.astype(np.float64)):
                         wrong.append(f"{op} of {size} {np.dtype(dtype)}")
@@ -91,18 +91,18 @@ def every_type_and_operator(own: int, world: int, switch: str, job: str, design:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-@pytest.mark.parametrize("world", [1, 3])
-def test_every_type_and_operator(ranks: Ranks, daemon: Daemon, job: str, world: int, design: str) -> None:
-    assert ranks(every_type_and_operator, world, daemon.address, job, design) == [[]] * world
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_every_type_and_operator(ranks: Ranks, daemon: Daemon, job: str, world_size: int, design: str) -> None:
+    assert ranks(every_type_and_operator, world_size, daemon.address, job, design) == [[]] * world_size
 
 
 KINDS = [("f32", "sum"), ("f16", "avg"), ("bf16", "sum"), ("f32", "prod")]
 SIZE = 200_003
 
 
-def summed(own: int, world: int, switch: str, job: str, options: dict[str, Any]) -> tuple[list[str], str | None]:
+def summed(own: int, world_size: int, switch: str, job: str, options: dict[str, Any]) -> tuple[list[str], str | None]:
     """Sum, and come when it comes."""
-    with rank.connect(own, world, switch, job, protocol="flare", options=options) as group:
+    with rank.connect(own, world_size, switch, job, protocol="flare", options=options) as group:
         digests = []
         for dtype, op in KINDS:
             time.sleep(random.random() / 50)
@@ -114,14 +114,14 @@ def summed(own: int, world: int, switch: str, job: str, options: dict[str, Any])
 def test_reproducible_sums_have_the_bits_of_the_reference_in_every_run(
     ranks: Ranks, daemon: Daemon, job: str, options: dict[str, Any]
 ) -> None:
-    world = 5
+    world_size = 5
     orders = set()
     for run in range(5):
-        told = ranks(summed, world, daemon.address, f"{job}-{run}", options | {"reproducible": "tree"})
+        told = ranks(summed, world_size, daemon.address, f"{job}-{run}", options | {"reproducible": "tree"})
         for number, (dtype, op) in enumerate(KINDS):
-            arrays = [rank.data(own, SIZE, dtype) for own in range(world)]
+            arrays = [rank.data(own, SIZE, dtype) for own in range(world_size)]
             expected = rank.digest(tributary.flare.reference(arrays, op=op))
-            assert [digests[number] for digests, _ in told] == [expected] * world, (dtype, op)
+            assert [digests[number] for digests, _ in told] == [expected] * world_size, (dtype, op)
         orders |= {order for _, order in told}
     assert len(orders) == 1, orders
     assert None not in orders

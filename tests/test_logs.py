@@ -65,7 +65,7 @@ def test_programs_read_objects(job: str) -> None:
     objects = [json.loads(line) for line in log_of(daemon)]
     assert all({"timestamp", "level", "message"} <= set(line) for line in objects)
     formed, ended = [line for line in objects if line.get("job") == job]
-    assert (formed["message"], formed["level"], formed["world"]) == ("job formed", "INFO", 1)
+    assert (formed["message"], formed["level"], formed["world_size"]) == ("job formed", "INFO", 1)
     assert (ended["message"], ended["end"]) == ("job ended", "left")
 
 

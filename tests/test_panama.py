@@ -24,9 +24,9 @@ from program import ENVIRONMENT, PROGRAM, Daemon
 HERE = Path(__file__).parent
 
 
-def watched(own: int, world: int, switch: str, job: str) -> tuple[list[str], Any]:
+def watched(own: int, world_size: int, switch: str, job: str) -> tuple[list[str], Any]:
     """Sum, and keep the job until the switch has told its trees: rank 0 asks."""
-    with rank.connect(own, world, switch, job, protocol="panama") as group:
+    with rank.connect(own, world_size, switch, job, protocol="panama") as group:
         digests = [rank.digest(group.all_reduce(rank.data(own, 60_007, dtype), op=op)) for dtype, op in KINDS]
         told = subprocess.run(
             [PROGRAM, "status", "--switch", switch, "--json"],
@@ -44,18 +44,18 @@ def watched(own: int, world: int, switch: str, job: str) -> tuple[list[str], Any
 KINDS = [("f32", "sum"), ("f16", "sum"), ("bf16", "avg"), ("f32", "avg"), ("i32", "sum")]
 
 
-@pytest.mark.parametrize("world", [1, 3, 8])
+@pytest.mark.parametrize("world_size", [1, 3, 8])
 def test_the_reference_along_the_tree_of_status_has_the_bits_of_every_rank(
-    ranks: Ranks, daemon: Daemon, job: str, world: int
+    ranks: Ranks, daemon: Daemon, job: str, world_size: int
 ) -> None:
-    told = ranks(watched, world, daemon.address, job)
+    told = ranks(watched, world_size, daemon.address, job)
     for number, (dtype, op) in enumerate(KINDS):
-        arrays = [rank.data(own, 60_007, dtype) for own in range(world)]
+        arrays = [rank.data(own, 60_007, dtype) for own in range(world_size)]
         right = rank.digest(tributary.panama.reference(arrays, told[0][1], op))
         assert right == rank.digest(tributary.panama.reference(arrays, op=op)), (
             "one switch over all ranks in their order"
         )
-        assert [digests[number] for digests, _ in told] == [right] * world, (dtype, op)
+        assert [digests[number] for digests, _ in told] == [right] * world_size, (dtype, op)
 
 
 def test_the_bits_follow_from_the_tree() -> None:
@@ -113,10 +113,10 @@ def test_what_has_no_bits_is_refused_in_a_sentence() -> None:
         tributary.panama.reference(two, op="median")
 
 
-def averaged(own: int, world: int, switch: str, job: str, partial: str) -> tuple[str, set[float], float | None]:
+def averaged(own: int, world_size: int, switch: str, job: str, partial: str) -> tuple[str, set[float], float | None]:
     """Average what each rank has one number of; the last rank comes late."""
-    with rank.connect(own, world, switch, job, protocol="panama", options={"partial": partial}) as group:
-        if own == world - 1:
+    with rank.connect(own, world_size, switch, job, protocol="panama", options={"partial": partial}) as group:
+        if own == world_size - 1:
             time.sleep(1.0)
         result = group.all_reduce(np.full(20_011, 2.0**own, np.float32), op="avg")
         contributed = group.stats().contributed
@@ -128,26 +128,26 @@ def averaged(own: int, world: int, switch: str, job: str, partial: str) -> tuple
 def test_an_average_lacks_a_late_rank_is_of_those_that_are_in_it_and_the_same_everywhere(
     ranks: Ranks, daemon: Daemon, job: str, partial: str, lacks: int
 ) -> None:
-    world = 6
-    whole = 2**world - 1
-    told = ranks(averaged, world, daemon.address, job, partial)
+    world_size = 6
+    whole = 2**world_size - 1
+    told = ranks(averaged, world_size, daemon.address, job, partial)
     assert len({digest for digest, _, _ in told}) == 1
-    allowed = {float(np.float32(whole / world))}
+    allowed = {float(np.float32(whole / world_size))}
     if lacks:
-        allowed |= {float(np.float32((whole - 2**left_out) / (world - lacks))) for left_out in range(world)}
+        allowed |= {float(np.float32((whole - 2**left_out) / (world_size - lacks))) for left_out in range(world_size)}
     for _, values, contributed in told:
         assert values <= allowed, "an average of a set of ranks that may be"
         if partial == "off":
             assert contributed is None
         else:
             assert contributed is not None
-            assert (world - lacks) / world <= contributed <= 1.0
+            assert (world_size - lacks) / world_size <= contributed <= 1.0
             assert (contributed < 1.0) == bool(lacks), "the late rank is left out"
 
 
-def refused(own: int, world: int, switch: str, job: str) -> float:
+def refused(own: int, world_size: int, switch: str, job: str) -> float:
     """Ask for what may not lack ranks: each is refused before anything is sent, and the group goes on."""
-    with rank.connect(own, world, switch, job, protocol="panama", options={"partial": "1/2"}) as group:
+    with rank.connect(own, world_size, switch, job, protocol="panama", options={"partial": "1/2"}) as group:
         for dtype, op in [(np.float32, "sum"), (np.float32, "max"), (np.int32, "sum"), (np.int32, "avg")]:
             with pytest.raises(tributary.UnsupportedError, match="use op=avg, or leave the option partial out"):
                 group.all_reduce(np.ones(4, dtype), op=op)

@@ -26,9 +26,9 @@ Array = npt.NDArray[Any]
 ONE_RANK = ["allreduce", "--switch", "127.0.0.1:9", "--job", "a", "--rank", "0", "--world-size", "1"]
 
 
-def rank_of(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> list[str]:
+def rank_of(daemon: Daemon, job: str, number: int, world_size: int, *flags: str) -> list[str]:
     """The command line of one worker."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world)]
+    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world_size)]
     return ["allreduce", *place, "--timeout", "20s", *flags]
 
 
@@ -197,8 +197,8 @@ WRONG_CALLS = {
     "unknown flag": ["status", "--switch", "127.0.0.1", "--fast"],
     "no data": ONE_RANK,
     "two kinds of data": [*ONE_RANK, "--elements", "1", "--input", "x.npy"],
-    "rank outside world": [*ONE_RANK[:-3], "1", "--world-size", "1", "--elements", "1"],
-    "no world": [*ONE_RANK[:-1], "0", "--elements", "1"],
+    "rank outside world size": [*ONE_RANK[:-3], "1", "--world-size", "1", "--elements", "1"],
+    "no world size": [*ONE_RANK[:-1], "0", "--elements", "1"],
     "wrong type": [*ONE_RANK, "--elements", "1", "--dtype", "f128"],
     "wrong operator": [*ONE_RANK, "--elements", "1", "--op", "norm"],
     "wrong timeout": [*ONE_RANK, "--elements", "1", "--timeout", "0s"],
@@ -264,7 +264,7 @@ def test_status_shows_jobs_and_who_is_missing(daemon: Daemon, job: str) -> None:
     waiting = program.start(*rank_of(daemon, job, 1, 3, "--elements", "10"))
     try:
         entry = program.await_job(daemon, job, lambda entry: True)
-        assert (entry["state"], entry["world"], entry["missing"]) == ("forming", 3, [0, 2])
+        assert (entry["state"], entry["world_size"], entry["missing"]) == ("forming", 3, [0, 2])
         table = program.run("status", "--switch", daemon.address).stdout
         line = next(line for line in table.splitlines() if job in line)
         assert "0, 2" in line

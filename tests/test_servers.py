@@ -51,12 +51,12 @@ def ready(process: subprocess.Popen[str]) -> str:
 
 
 def sums(
-    own: int, world: int, switch: str, job: str, protocol: str
+    own: int, world_size: int, switch: str, job: str, protocol: str
 ) -> tuple[tributary.GroupInfo, tributary.GroupStats]:
     """One exact sum; what the group says of itself after it."""
-    with rank.connect(own, world, switch, job, protocol=protocol) as group:
+    with rank.connect(own, world_size, switch, job, protocol=protocol) as group:
         total = group.all_reduce(np.full(ELEMENTS, own + 1, dtype=np.int32))
-        assert (total == world * (world + 1) // 2).all()
+        assert (total == world_size * (world_size + 1) // 2).all()
         return group.info, group.stats()
 
 

@@ -25,13 +25,13 @@ TYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int
 
 
 @pytest.mark.parametrize("options", [{}, {"sparse": "hash", "hash_slots": 16, "spill": 1}], ids=["array", "hash"])
-@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_every_type_and_operator_of_the_elements_that_ranks_bring(
-    ranks: Ranks, daemon: Daemon, job: str, world: int, options: dict[str, Any]
+    ranks: Ranks, daemon: Daemon, job: str, world_size: int, options: dict[str, Any]
 ) -> None:
-    told = ranks(rank_sparse.every_type, world, daemon.address, job, TYPES, options)
-    assert [wrong for wrong, _ in told] == [[]] * world
-    assert [digests for _, digests in told] == [told[0][1]] * world, "all ranks have the same bits"
+    told = ranks(rank_sparse.every_type, world_size, daemon.address, job, TYPES, options)
+    assert [wrong for wrong, _ in told] == [[]] * world_size
+    assert [digests for _, digests in told] == [told[0][1]] * world_size, "all ranks have the same bits"
 
 
 def test_a_sum_that_cancels_stays_an_element_and_averages_are_over_all_ranks(

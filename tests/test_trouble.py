@@ -45,9 +45,9 @@ def test_ranks_that_bring_different_things_all_hear_who_and_how(
 
 
 def test_ranks_with_different_world_sizes_all_hear_who(ranks: Ranks, daemon: Daemon, job: str) -> None:
-    for kind, sentence in ranks(rank.failing, 2, daemon.address, job, [{"world": 2}, {"world": 3}]):
+    for kind, sentence in ranks(rank.failing, 2, daemon.address, job, [{"world_size": 2}, {"world_size": 3}]):
         assert kind == "ConnectError", sentence
-        for part in (job, "world", "rank 0", "rank 1", "2", "3"):
+        for part in (job, "world_size", "rank 0", "rank 1", "2", "3"):
             assert part in sentence
 
 
@@ -75,9 +75,9 @@ def test_options_that_cannot_be_are_told() -> None:
         tributary.connect("127.0.0.1:http", job="a", rank=0, world_size=2)
 
 
-def worker(daemon: Daemon, job: str, number: int, world: int, *flags: str) -> subprocess.Popen[str]:
+def worker(daemon: Daemon, job: str, number: int, world_size: int, *flags: str) -> subprocess.Popen[str]:
     """A worker from a shell that sums until it is stopped."""
-    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world)]
+    place = ["--switch", daemon.address, "--job", job, "--rank", str(number), "--world-size", str(world_size)]
     return program.start("allreduce", *place, "--elements", "200000", "--iters", "1000000", *flags)
 
 

@@ -40,9 +40,9 @@ GRACE_S = 5
 class Box:
     """Two switches, what was measured of the first, and what went wrong."""
 
-    def __init__(self, folder: Path, switches: list[str], world: int, pause_s: float) -> None:
+    def __init__(self, folder: Path, switches: list[str], world_size: int, pause_s: float) -> None:
         """Start both."""
-        self.folder, self.switches, self.world, self.pause_s = folder, switches, world, pause_s
+        self.folder, self.switches, self.world_size, self.pause_s = folder, switches, world_size, pause_s
         (folder / "switch.toml").write_text(f'grace = "{GRACE_S} s"\n[operators]\nallow = "any"\n')
         self.random = random.Random(18)
         self.counts: Counter[str] = Counter()
@@ -141,12 +141,12 @@ class Box:
         order = {"switch": self.switches[which], "job": f"churn-{label}", "protocol": protocol, "iters": iters}
         order |= {"elements": self.random.randint(1, 100_000), "victim": None, "flags": self.kind(protocol)}
         if kill:
-            order |= {"victim": self.random.randrange(self.world), "after_s": self.random.uniform(0.5, 2.0)}
+            order |= {"victim": self.random.randrange(self.world_size), "after_s": self.random.uniform(0.5, 2.0)}
         whole = self.folder / f"order-{label}.json"
         part = whole.with_suffix(".part")
         part.write_text(json.dumps(order))
         part.rename(whole)
-        answers = [self.folder / f"answer-{label}-{rank}.json" for rank in range(self.world)]
+        answers = [self.folder / f"answer-{label}-{rank}.json" for rank in range(self.world_size)]
         if not self.wait_for(answers):
             return self.fault(f"{protocol}, job {label}: a rank hangs")
         ends = [json.loads(answer.read_text()) for answer in answers]
@@ -216,7 +216,7 @@ class Box:
 
     def part(self) -> None:
         """When all ranks have left, the switch that stays must hold nothing."""
-        if not self.wait_for([self.folder / f"left-{rank}.json" for rank in range(self.world)]):
+        if not self.wait_for([self.folder / f"left-{rank}.json" for rank in range(self.world_size)]):
             self.fault("a rank did not leave at the end")
         deadline = time.monotonic() + PATIENCE_S
         held, more = self.held(), 1
@@ -236,7 +236,7 @@ class Box:
 
     def seen(self, seconds: float, names: list[str]) -> dict[str, Any]:
         """All that the verdict and the picture are made of."""
-        for rank in range(self.world):
+        for rank in range(self.world_size):
             file = self.folder / f"left-{rank}.json"
             parted: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
             self.counts.update(parted.get("counts", {}))

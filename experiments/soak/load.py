@@ -28,9 +28,9 @@ TIMEOUT_S = 20.0
 class Load:
     """One host's ranks."""
 
-    def __init__(self, folder: Path, switches: list[str], rank: int, world: int) -> None:
+    def __init__(self, folder: Path, switches: list[str], rank: int, world_size: int) -> None:
         """Say who this is, as the box looks at the process of rank 0, and wait for the switches."""
-        self.folder, self.switches, self.rank, self.world = folder, switches, rank, world
+        self.folder, self.switches, self.rank, self.world_size = folder, switches, rank, world_size
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
         part = folder / f"pid-{rank}.part"
@@ -49,7 +49,7 @@ class Load:
         """Everything at once, until the end; then say what happened."""
         parts: list[tuple[Any, tuple[Any, ...]]] = [(self.beat, (0,)), (self.beat, (1,)), (self.carry_out, (0,))]
         parts.append((self.carry_out, (1,)))
-        if self.rank == self.world - 1:
+        if self.rank == self.world_size - 1:
             parts.append((noise.knock, (self.switches, lambda: self.done, self.counts)))
         threads = [threading.Thread(target=part, args=words) for part, words in parts]
         for thread in threads:
@@ -65,7 +65,11 @@ class Load:
         while True:
             try:
                 with tributary.connect(
-                    self.switches[which], job=f"pulse-{which}", rank=self.rank, world_size=self.world, timeout=TIMEOUT_S
+                    self.switches[which],
+                    job=f"pulse-{which}",
+                    rank=self.rank,
+                    world_size=self.world_size,
+                    timeout=TIMEOUT_S,
                 ) as group:
                     return self.beats(group, which)
             except tributary.TributaryError as error:
@@ -87,7 +91,7 @@ class Load:
                 begin = time.monotonic()
                 total = group.all_reduce(data)
                 end = time.monotonic()
-                if not (total[1:] == self.world).all():
+                if not (total[1:] == self.world_size).all():
                     self.faults.append(f"a wrong sum at rank {self.rank}")
                 if which == self.rank == 0:
                     self.counts["beats"] += 1
@@ -113,7 +117,7 @@ class Load:
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
         """One rank as a process of its own; it checks its sums itself. The victim is killed."""
         words = ["--switch", order["switch"], "--job", order["job"], "--protocol", order["protocol"]]
-        words += ["--rank", str(self.rank), "--world-size", str(self.world), "--timeout", f"{TIMEOUT_S}s"]
+        words += ["--rank", str(self.rank), "--world-size", str(self.world_size), "--timeout", f"{TIMEOUT_S}s"]
         words += ["--elements", str(order["elements"]), "--iters", str(order["iters"]), *order["flags"]]
         command = [sys.executable, "-m", "tributary", "allreduce", *words]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -19,7 +19,7 @@ SIZE = 40_003
 
 def digest(
     own: int,
-    world: int,
+    world_size: int,
     switch: str,
     job: str,
     protocol: str,
@@ -36,7 +36,7 @@ def digest(
     draw = None if late is None else random.Random(late * 1_000 + own)
     given = dict(option.split("=") for option in options)
     size = {} if elements_per_packet is None else {"elements_per_packet": elements_per_packet}
-    with rank.connect(own, world, switch, job, timeout=30.0, protocol=name, options=given, **size) as group:
+    with rank.connect(own, world_size, switch, job, timeout=30.0, protocol=name, options=given, **size) as group:
         source = rank.data(own, SIZE, "f32")
         total = np.empty_like(source)
         for start, end in itertools.pairwise([0, *cuts, SIZE]):
@@ -48,9 +48,9 @@ def digest(
 
 def main(protocols: list[str]) -> None:
     """This host's part in a sum under each protocol; prints the bits of all."""
-    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    own, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     switch = os.environ["TRIBUTARY_SWITCH"]
-    digests = [digest(own, world, switch, f"bits{number}", protocol) for number, protocol in enumerate(protocols)]
+    digests = [digest(own, world_size, switch, f"bits{number}", protocol) for number, protocol in enumerate(protocols)]
     print(json.dumps(dict(zip(protocols, digests, strict=True))))
 
 

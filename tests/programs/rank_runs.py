@@ -51,13 +51,13 @@ def lower(own: int, switch: str, meet: Path) -> tuple[str, subprocess.Popen[byte
     return address, started
 
 
-def rounds(own: int, world: int, at: str, protocol: str, plan: str) -> dict[str, object]:
+def rounds(own: int, world_size: int, at: str, protocol: str, plan: str) -> dict[str, object]:
     """All runs of a plan, LEVELS:NAME=VALUE: how many different results and orders there were."""
     given = dict([plan.split(":")[1].split("=")])
     digests, orders = [], set()
     for job in range(JOBS):
         name = f"{plan.replace(':', '-').replace('=', '-')}-{job}"
-        with rank.connect(own, world, at, name, timeout=60.0, protocol=protocol, options=given) as group:
+        with rank.connect(own, world_size, at, name, timeout=60.0, protocol=protocol, options=given) as group:
             for run in range(job, RUNS, JOBS):
                 # Some rank is the last, another one each time.
                 time.sleep(random.Random(1_000 * run + own).random() / 20)
@@ -68,16 +68,16 @@ def rounds(own: int, world: int, at: str, protocol: str, plan: str) -> dict[str,
 
 def main(protocol: str, meet: str, *plans: str) -> None:
     """All runs of this host, of all plans at once: they wait more than they work. Prints what came out, by plan."""
-    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    own, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     switch = os.environ["TRIBUTARY_SWITCH"]
     below, started = lower(own, switch, Path(meet))
     with ThreadPoolExecutor(len(plans)) as pool:
         at = {"flat": switch, "levels": below}
-        begun = {plan: pool.submit(rounds, own, world, at[plan.split(":")[0]], protocol, plan) for plan in plans}
+        begun = {plan: pool.submit(rounds, own, world_size, at[plan.split(":")[0]], protocol, plan) for plan in plans}
         said = {plan: running.result() for plan, running in begun.items()}
     # Who has a rack's switch ends last: the others may still be asking.
     (Path(meet) / f"done{own}").touch()
-    while started is not None and len(list(Path(meet).glob("done*"))) < world:
+    while started is not None and len(list(Path(meet).glob("done*"))) < world_size:
         time.sleep(0.05)
     if started is not None:
         started.terminate()

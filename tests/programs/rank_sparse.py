@@ -33,11 +33,11 @@ def brought(own: int, size: int, ppm: int, dtype: Any) -> tuple[Array, Array]:
 
 
 @cache
-def right(world: int, size: int, ppm: int, dtype: Any, op: str) -> tuple[Array, Array]:
+def right(world_size: int, size: int, ppm: int, dtype: Any, op: str) -> tuple[Array, Array]:
     """What all ranks' elements give: at each index the operator over the ranks that bring it."""
     combine = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}[op]
     total: dict[int, Any] = {}
-    for own in range(world):
+    for own in range(world_size):
         indices, values = brought(own, size, ppm, dtype)
         for index, value in zip(indices.tolist(), values.astype(np.float64).tolist(), strict=True):
             total[index] = combine(total[index], value) if index in total else value
@@ -61,26 +61,26 @@ def wrong_results(group: tributary.Group, dtypes: list[Any], ops: list[str]) -> 
     return wrong, digests
 
 
-def every_type(own: int, world: int, switch: str, job: str, dtypes: list[Any], options: Any) -> tuple[Any, Any]:
+def every_type(own: int, world_size: int, switch: str, job: str, dtypes: list[Any], options: Any) -> tuple[Any, Any]:
     """Each type and operator of a job."""
-    with rank.connect(own, world, switch, job, protocol=PROTOCOL, options=OPTIONS | options) as group:
+    with rank.connect(own, world_size, switch, job, protocol=PROTOCOL, options=OPTIONS | options) as group:
         group.barrier()
         return wrong_results(group, dtypes, ["sum", "min", "max", "prod"])
 
 
-def cancels(own: int, world: int, switch: str, job: str) -> tuple[list[int], list[float]]:
+def cancels(own: int, world_size: int, switch: str, job: str) -> tuple[list[int], list[float]]:
     """A sum that cancels to zero, beside an average, whose divisor is all ranks."""
-    with rank.connect(own, world, switch, job, protocol=PROTOCOL, options=OPTIONS) as group:
+    with rank.connect(own, world_size, switch, job, protocol=PROTOCOL, options=OPTIONS) as group:
         sums = group.all_reduce_sparse([3, 5 + own], [1.0 - 2.0 * own, 4.0], 9)
         averages = group.all_reduce_sparse([3, 5 + own], [1.0 - 2.0 * own, 4.0], 9, op="avg")
         assert np.array_equal(sums[0], averages[0])
         return sums[0].tolist(), [*sums[1].tolist(), *averages[1].tolist()]
 
 
-def refused_first(own: int, world: int, switch: str, job: str, bad: list[Any]) -> tuple[list[str], int, float]:
+def refused_first(own: int, world_size: int, switch: str, job: str, bad: list[Any]) -> tuple[list[str], int, float]:
     """Bring what is refused on rank 0 alone: the sentences, the packets sent meanwhile, and a sum afterwards."""
     sentences = []
-    with rank.connect(own, world, switch, job, protocol=PROTOCOL, options=OPTIONS) as group:
+    with rank.connect(own, world_size, switch, job, protocol=PROTOCOL, options=OPTIONS) as group:
         before = group.stats().packets_sent
         for indices, values, size in bad if own == 0 else []:
             try:
@@ -94,13 +94,13 @@ def refused_first(own: int, world: int, switch: str, job: str, bad: list[Any]) -
 
 def main() -> None:
     """One rank of a star of lossy links."""
-    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    own, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     told: dict[str, Any] = {}
     for sparse in ("auto", "hash"):
         options = {"sparse": sparse, "hash_slots": 64, "spill": 8}
         job = f"lossy-{sparse}"
         with rank.connect(
-            own, world, os.environ["TRIBUTARY_SWITCH"], job, 60.0, protocol=PROTOCOL, options=options
+            own, world_size, os.environ["TRIBUTARY_SWITCH"], job, 60.0, protocol=PROTOCOL, options=options
         ) as group:
             wrong, digests = wrong_results(group, [np.float32, np.int64], ["sum", "max"])
             assert wrong == [], wrong

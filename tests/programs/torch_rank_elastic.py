@@ -394,5 +394,5 @@ def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[
 
 if __name__ == "__main__":
     # One host of a star of lossy links.
-    own, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    print(json.dumps({"again": over_lossy_links(own, world, sys.argv[1], int(sys.argv[2]))}))
+    own, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    print(json.dumps({"again": over_lossy_links(own, world_size, sys.argv[1], int(sys.argv[2]))}))

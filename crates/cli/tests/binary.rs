@@ -92,7 +92,7 @@ fn a_switch_gives_the_memory_of_a_jobs_slots_back_when_the_job_ends() {
             switch: address.clone(),
             job: job.into(),
             rank: 0,
-            world: 1,
+            world_size: 1,
             timeout: PATIENCE,
             protocol: protocols::named("switchml").unwrap(),
             options: protocols::named("switchml").unwrap().options.defaults(),

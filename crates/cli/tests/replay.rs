@@ -47,13 +47,13 @@ struct Seen {
     bytes: Vec<u8>,
 }
 
-fn config(world: u16) -> JobConfig {
+fn config(world_size: u16) -> JobConfig {
     let (job, key) = (JobId(1), JobKey(0x7A9));
     JobConfig {
         job,
         key,
         protocol: 1,
-        world_size: world,
+        world_size,
         slots: SLOTS,
         elements_per_packet: ELEMENTS_PER_PACKET,
         trees: 1,
@@ -83,14 +83,14 @@ impl Rendezvous for Tapped {
             let members = self.towards_shard.clone();
             let job = JobInstall::of_workers(
                 protocols::named("switchml").unwrap(),
-                config(request.world),
+                config(request.world_size),
                 members,
                 self.shard.ip(),
             );
             self.handle.install(job).wait().unwrap().unwrap();
         }
         self.all_here.wait();
-        let JobConfig { job, key, slots, elements_per_packet, .. } = config(request.world);
+        let JobConfig { job, key, slots, elements_per_packet, .. } = config(request.world_size);
         let rank = request.rank;
         Ok(JoinAnswer {
             job_id: job,
@@ -160,7 +160,7 @@ fn tap(
 }
 
 /// One collective over the real driver: the record, and each rank's sum.
-fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
+fn real(world_size: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
     let options = ShardOptions {
         shard: TreeId(0),
@@ -171,7 +171,7 @@ fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
         switch_options: SwitchOptions::defaults(Defaults::Real),
     };
     let handle = ShardHandle::start(&options).unwrap();
-    let sockets = || (0..world).map(|_| socket()).collect::<Vec<UdpSocket>>();
+    let sockets = || (0..world_size).map(|_| socket()).collect::<Vec<UdpSocket>>();
     let (to_workers, to_shard) = (sockets(), sockets());
     let addrs = |sockets: &[UdpSocket]| sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
     let rendezvous = Arc::new(Tapped {
@@ -180,9 +180,9 @@ fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
         towards_workers: addrs(&to_workers),
         towards_shard: addrs(&to_shard),
         workers: Mutex::default(),
-        all_here: Barrier::new(world.into()),
+        all_here: Barrier::new(world_size.into()),
     });
-    let (stop, done) = (AtomicBool::new(false), Barrier::new(world.into()));
+    let (stop, done) = (AtomicBool::new(false), Barrier::new(world_size.into()));
     thread::scope(|scope| {
         let (tapped, stop, done) = (&*rendezvous, &stop, &done);
         let tap = scope.spawn(move || tap(&to_workers, &to_shard, tapped, lose, stop));
@@ -193,7 +193,7 @@ fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
                     switch: tapped.shard.to_string(),
                     job: "tapped".into(),
                     rank,
-                    world,
+                    world_size,
                     timeout: PATIENCE,
                     protocol: protocols::named("switchml").unwrap(),
                     options: protocols::named("switchml").unwrap().options.defaults(),
@@ -209,7 +209,7 @@ fn real(world: u16, lose: Option<usize>) -> (Vec<Seen>, Vec<Vec<f32>>) {
                 data
             })
         };
-        let workers: Vec<_> = (0..world).map(worker).collect();
+        let workers: Vec<_> = (0..world_size).map(worker).collect();
         let sums = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
         stop.store(true, Ordering::Relaxed);
         (tap.join().unwrap(), sums)
@@ -222,23 +222,23 @@ fn nameless(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// What a fresh switch makes of the packets that reached the real one: every result, for each rank.
-fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
-    let job = config(world);
-    let members: Vec<PortId> = (0..world).map(PortId).collect();
-    let (shard, group, below) = (TreeId(0), GroupId(0), Below::workers(world));
+fn replay_switch(world_size: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
+    let job = config(world_size);
+    let members: Vec<PortId> = (0..world_size).map(PortId).collect();
+    let (shard, group, below) = (TreeId(0), GroupId(0), Below::workers(world_size));
     let switch = SwitchConfig { job: job.clone(), tree: shard, members: members.clone(), below, group, parent: None };
     let machine = protocols::named("switchml").unwrap().switch(Values::Elements, &switch);
     let (protocol, others) = (protocols::named("switchml").unwrap().code, Vec::new());
     let mut pipeline = Pipeline::default();
     pipeline.install(job.job, InstalledJob { protocol, key: job.key, members, others, machine });
-    let (mut results, mut recorder) = (vec![BTreeSet::new(); world.into()], SwitchRecorder::default());
+    let (mut results, mut recorder) = (vec![BTreeSet::new(); world_size.into()], SwitchRecorder::default());
     for Seen { at, rank, bytes, .. } in seen.iter().filter(|seen| seen.up && seen.passed) {
         let mut bytes = bytes.clone();
         let mut packet = PacketMut::new(&mut bytes, Ecn::NotCapable);
         let verdict = recorder.packet(&mut pipeline, *at, PortId(*rank as u16), &mut packet, &NoQueues);
         let len = packet.len;
         let to = match verdict {
-            Verdict::Group(_) => 0..usize::from(world),
+            Verdict::Group(_) => 0..usize::from(world_size),
             Verdict::Port(port) => port.index()..port.index() + 1,
             _ => 0..0,
         };
@@ -251,8 +251,8 @@ fn replay_switch(world: u16, seen: &[Seen]) -> Vec<BTreeSet<Vec<u8>>> {
 
 /// What a fresh worker makes of the packets that reached a real one: its packets in the order of their first sending,
 /// and its sum.
-fn replay_host(world: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let config = HostConfig::worker(config(world), Rank(rank as u16));
+fn replay_host(world_size: u16, rank: usize, seen: &[Seen]) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let config = HostConfig::worker(config(world_size), Rank(rank as u16));
     let mut host = protocols::named("switchml").unwrap().host(Values::Elements, &config);
     let tensor = Box::new(ElementTensor::new(InPlaceStorage::new(input(rank)), ReduceOp::Sum));
     host.submit(Time::ZERO, Collective { tensor, deadline: None }).unwrap();
@@ -305,43 +305,43 @@ impl Tracer for Noted {
     }
 }
 
-fn simulated(world: u16) -> Uses {
+fn simulated(world_size: u16) -> Uses {
     let text = format!(
-        "[network]\nstar = {{ hosts = {world} }}\nrate = \"1 Gbit/s\"\noverhead = 0\nshortest = 1\n[[job]]\n\
+        "[network]\nstar = {{ hosts = {world_size} }}\nrate = \"1 Gbit/s\"\noverhead = 0\nshortest = 1\n[[job]]\n\
          protocol = \"switchml\"\nhosts = \"all\"\ntensor = \"{} B\"\nelements_per_packet = {ELEMENTS_PER_PACKET}\n\
          slots = {SLOTS}\n",
         4 * ELEMENTS
     );
     let mut simulation = experiment::build(&Config::parse(&text).unwrap()).unwrap();
     let uses = Arc::new(Mutex::default());
-    simulation.fabric.set_tracer(Some(Box::new(Noted(Arc::clone(&uses), world.into()))));
+    simulation.fabric.set_tracer(Some(Box::new(Noted(Arc::clone(&uses), world_size.into()))));
     assert!(simulation.run_until_finished(Time::ZERO + Span::from_secs_f64(10.0)));
     drop(simulation.fabric.take_tracer());
     std::mem::take(&mut *uses.lock().unwrap())
 }
 
-fn check(world: u16, lose: Option<usize>) {
-    let (seen, sums) = real(world, lose);
+fn check(world_size: u16, lose: Option<usize>) {
+    let (seen, sums) = real(world_size, lose);
     assert_eq!(seen.iter().any(|seen| !seen.passed), lose.is_some());
     // Every rank sends every block, and gets its result, at least once.
     let blocks = ELEMENTS.div_ceil(ELEMENTS_PER_PACKET.into());
-    assert!(seen.len() >= 2 * blocks * usize::from(world));
+    assert!(seen.len() >= 2 * blocks * usize::from(world_size));
 
-    let results = replay_switch(world, &seen);
+    let results = replay_switch(world_size, &seen);
     let mut uses = Uses::new();
-    for rank in 0..usize::from(world) {
+    for rank in 0..usize::from(world_size) {
         let of_rank = |up: bool| seen.iter().filter(move |seen| seen.rank == rank && seen.up == up);
         let heard: BTreeSet<Vec<u8>> = of_rank(false).map(|seen| nameless(&seen.bytes)).collect();
         assert!(heard == results[rank], "rank {rank}: the switch has made other results in virtual time");
 
-        let (sent, sum) = replay_host(world, rank, &seen);
+        let (sent, sum) = replay_host(world_size, rank, &seen);
         let really = firsts(of_rank(true).map(|seen| seen.bytes.clone()));
         assert!(really == sent, "rank {rank} sends other packets, or in another order, in virtual time");
         let real_sum: Vec<u8> = sums[rank].iter().flat_map(|value| value.to_be_bytes()).collect();
         assert!(real_sum == sum, "rank {rank} has other bits in virtual time");
         of_rank(true).for_each(|seen| note(&mut uses, rank, &seen.bytes, seen.bytes.len()));
     }
-    assert_eq!(uses, simulated(world), "real and simulated ranks use their slots alike");
+    assert_eq!(uses, simulated(world_size), "real and simulated ranks use their slots alike");
 }
 
 #[test]

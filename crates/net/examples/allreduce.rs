@@ -23,7 +23,7 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
 use tributary_testbed::{Faults, Shaping, Star, StarOptions};
 
-const HELP: &str = "options: world=4 shards=2 elements=6250000 iters=20 k=0 slots=0 protocol=switchml mtu=1500 \
+const HELP: &str = "options: world_size=4 shards=2 elements=6250000 iters=20 k=0 slots=0 protocol=switchml mtu=1500 \
                     links=loopback loss=0\n\
                     k=0: as many as the path holds; slots=0: from the bandwidth-delay product;\n\
                     links: loopback, unshaped, or Gbit/s of each link of a star of network namespaces;\n\
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 struct Options {
-    world: u16,
+    world_size: u16,
     shards: u16,
     elements: usize,
     iters: usize,
@@ -65,7 +65,7 @@ fn options() -> Result<Options, String> {
     let mut number = |name: &str, default: usize| {
         given.remove(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
     };
-    let (world, shards) = (number("world", 4)? as u16, number("shards", 2)? as u16);
+    let (world_size, shards) = (number("world_size", 4)? as u16, number("shards", 2)? as u16);
     let (elements, iters) = (number("elements", 6_250_000)?, number("iters", 20)?);
     let (k, slots) = (number("k", 0)? as u16, number("slots", 0)? as u16);
     let mtu = number("mtu", 1500)? as u16;
@@ -82,7 +82,7 @@ fn options() -> Result<Options, String> {
     let protocol = given.remove("protocol").unwrap_or("switchml".to_string());
     let protocol = protocols::named(&protocol).ok_or(format!("{protocol} is no protocol"))?;
     given.keys().next().map_or(Ok(()), |name| Err(format!("there is no option {name}")))?;
-    Ok(Options { world, shards, elements, iters, k, slots, protocol, mtu, links, loss_percent })
+    Ok(Options { world_size, shards, elements, iters, k, slots, protocol, mtu, links, loss_percent })
 }
 
 struct Measured {
@@ -93,7 +93,8 @@ struct Measured {
 fn run(options: &Options) {
     let star = options.links.map(|shaping| {
         let faults = Faults::loss(options.loss_percent);
-        let options = StarOptions { mtu: options.mtu, faults, ..StarOptions::new(usize::from(options.world), shaping) };
+        let options =
+            StarOptions { mtu: options.mtu, faults, ..StarOptions::new(usize::from(options.world_size), shaping) };
         Star::build(options).expect("a star")
     });
     let switch = match &star {
@@ -103,7 +104,7 @@ fn run(options: &Options) {
             star.switch_box().inside(start).expect("the switch box")
         }
     };
-    let barrier = Barrier::new(usize::from(options.world));
+    let barrier = Barrier::new(usize::from(options.world_size));
     let (cpu, start) = (Mutex::new(BTreeMap::new()), Instant::now());
     let measured: Vec<Measured> = thread::scope(|scope| {
         let rank = |rank: u16| {
@@ -115,7 +116,7 @@ fn run(options: &Options) {
             };
             thread::Builder::new().name(format!("rank-{rank}")).spawn_scoped(scope, inside).expect("a thread")
         };
-        let threads: Vec<_> = (0..options.world).map(rank).collect();
+        let threads: Vec<_> = (0..options.world_size).map(rank).collect();
         threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
     });
     println!("{:.2} s in all", start.elapsed().as_secs_f64());
@@ -138,7 +139,7 @@ fn worker(
         trees: None,
         protocol: options.protocol,
         options: options.protocol.options.defaults(),
-        ..switch.options("bench", rank, options.world)
+        ..switch.options("bench", rank, options.world_size)
     };
     let rendezvous: Arc<dyn Rendezvous> = switch.clone();
     let group = Group::connect_through(&connect, rendezvous).expect("the rank joins");

@@ -184,7 +184,7 @@ impl Group {
 
     /// Checks that chunks of this length, one for each rank, make the whole of a reduce-scatter or an all-gather.
     pub fn check_chunks(&self, whole: usize, chunk: usize) -> Result<(), GroupError> {
-        let world_size = self.info.world;
+        let world_size = self.info.world_size;
         if Some(whole) == chunk.checked_mul(world_size.into()) {
             return Ok(());
         }

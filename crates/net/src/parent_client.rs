@@ -184,7 +184,7 @@ fn rank_body(request: JoinRequest, waited: Span) -> RankBody {
     let worker = rendezvous::JoinRequest {
         job: String::new(),
         rank: request.rank,
-        world: request.world_size,
+        world_size: request.world_size,
         protocol: request.protocol,
         udp: request.addr,
         elements_per_packet: request.elements_per_packet,

@@ -55,9 +55,9 @@ pub fn suggested(link_bits_per_s: Option<u64>, round_trip: Duration, packet_byte
 /// The largest pool over all shards whose packets, from all workers at once, fit the shards' receive buffers of
 /// `receive_buffer` bytes each. The switch's own kernel would drop one more packet. The result is a power of two. A
 /// worker has one socket, which receives one packet for each slot, so it calls this with 1 for `shards` and for
-/// `world`.
-pub fn largest(receive_buffer: usize, shards: usize, world: u16, packet_bytes: usize) -> u16 {
-    let for_one_slot = usize::from(world.max(1)) * (packet_bytes + packet_bytes / 2 + BUFFER_OVERHEAD);
+/// `world_size`.
+pub fn largest(receive_buffer: usize, shards: usize, world_size: u16, packet_bytes: usize) -> u16 {
+    let for_one_slot = usize::from(world_size.max(1)) * (packet_bytes + packet_bytes / 2 + BUFFER_OVERHEAD);
     let slots = (receive_buffer / for_one_slot * shards).clamp(1, MOST as usize);
     1 << slots.ilog2()
 }

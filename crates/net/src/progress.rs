@@ -79,8 +79,8 @@ pub struct RankProgress(Vec<Option<(Time, Progress)>>);
 
 impl RankProgress {
     /// The state before any of this number of ranks has reported.
-    pub fn new(world: u16) -> RankProgress {
-        RankProgress(vec![None; world.into()])
+    pub fn new(world_size: u16) -> RankProgress {
+        RankProgress(vec![None; world_size.into()])
     }
 
     /// Records the report of a rank.

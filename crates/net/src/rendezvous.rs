@@ -18,10 +18,10 @@ use tributary_proto::contract::protocol::Protocol;
 pub struct JoinRequest {
     /// The job's name; members of one job bring the same.
     pub job: String,
-    /// This worker's rank, 0 to `world` - 1.
+    /// This worker's rank, 0 to `world_size` - 1.
     pub rank: u16,
     /// Number of workers.
-    pub world: u16,
+    pub world_size: u16,
     /// The protocol that all members speak.
     pub protocol: &'static Protocol,
     /// The source address of this worker's packets, where it also receives packets.

@@ -49,7 +49,7 @@ pub struct ShardOptions {
 pub struct JobInstall {
     /// The protocol that the job runs.
     pub protocol: &'static Protocol,
-    /// Id, key, world, slots that the switch has for the job now (over all shards), elements per packet, number of
+    /// Id, key, world size, slots that the switch has for the job now (over all shards), elements per packet, number of
     /// shards.
     pub config: JobConfig,
     /// The slots on which the job's members have agreed: the most that it may ever have.

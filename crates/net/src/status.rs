@@ -258,7 +258,7 @@ pub struct JobStatus {
     /// Seconds since the job's first rank came (while the job forms) or since it was installed.
     pub age_s: f64,
     /// The number of ranks of the complete job.
-    pub world: u16,
+    pub world_size: u16,
     /// Workers that are or were there, by ascending rank.
     pub members: Vec<MemberStatus>,
     /// Child switches that are or were there, by ascending lowest rank.

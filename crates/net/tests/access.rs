@@ -42,7 +42,7 @@ fn join_speaking(
     let request = JoinRequest {
         job: job.to_string(),
         rank: 0,
-        world: 1,
+        world_size: 1,
         protocol,
         options: protocol.options.defaults(),
         udp: udp.local_addr().unwrap(),

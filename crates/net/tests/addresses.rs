@@ -17,12 +17,12 @@ fn switch() -> RunningSwitch {
     RunningSwitch::start(&SwitchOptions::new("127.0.0.1:0".parse().unwrap())).unwrap()
 }
 
-fn connect(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> Group {
+fn connect(switch: &RunningSwitch, job: &str, rank: u16, world_size: u16) -> Group {
     Group::connect(&ConnectOptions {
         switch: switch.listen_addr().to_string(),
         job: job.to_string(),
         rank,
-        world,
+        world_size,
         timeout: PATIENCE,
         protocol: protocols::named("switchml").unwrap(),
         options: protocols::named("switchml").unwrap().options.defaults(),
@@ -45,7 +45,7 @@ fn post(addr: SocketAddr, path: &str, body: &str) -> String {
 /// A join of a job of one rank whose packets come from `port`, it says.
 fn join_body(port: u16) -> String {
     format!(
-        r#"{{"wire_version":2,"rank":0,"world":1,"protocol":"switchml","udp_port":{port},"max_elements_per_packet":360,
+        r#"{{"wire_version":2,"rank":0,"world_size":1,"protocol":"switchml","udp_port":{port},"max_elements_per_packet":360,
         "suggested_slots":64,"incarnation":"0000000000000e11","timeout_s":20}}"#
     )
 }

@@ -39,14 +39,14 @@ fn on_ranks(
     switch: &RunningSwitch,
     protocol: &'static Protocol,
     job: &str,
-    world: u16,
+    world_size: u16,
     work: impl Fn(&Group, u16) + Sync,
 ) {
     thread::scope(|scope| {
-        for rank in 0..world {
+        for rank in 0..world_size {
             let work = &work;
             scope.spawn(move || {
-                let group = Group::connect(&connect_options(switch.listen_addr(), protocol, job, rank, world));
+                let group = Group::connect(&connect_options(switch.listen_addr(), protocol, job, rank, world_size));
                 work(&group.expect("the rank joins"), rank);
             });
         }
@@ -61,10 +61,10 @@ fn servers_sum_what_the_switch_has_no_room_for_of_several_jobs_at_once() {
         let addrs: Vec<SocketAddr> = servers.iter().map(RunningServer::udp_addr).collect();
         for protocol in served() {
             thread::scope(|scope| {
-                for (job, world) in [("a", 2), ("b", 3)] {
+                for (job, world_size) in [("a", 2), ("b", 3)] {
                     let (switch, addrs) = (&switch, &addrs);
                     scope.spawn(move || {
-                        on_ranks(switch, protocol, job, world, |group, rank| {
+                        on_ranks(switch, protocol, job, world_size, |group, rank| {
                             assert_eq!(group.info().servers, *addrs);
                             sum_many_sizes(group, rank, PATIENCE);
                             let host = group.stats().unwrap().host;

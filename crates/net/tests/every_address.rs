@@ -19,7 +19,7 @@ fn a_switch_at_every_address_answers_each_worker_from_the_one_that_it_asked_at()
             switch: format!("{ip}:{port}"),
             job: "everywhere".into(),
             rank: rank as u16,
-            world: 3,
+            world_size: 3,
             timeout: Duration::from_secs(20),
             protocol: protocols::named("switchml").unwrap(),
             options: protocols::named("switchml").unwrap().options.defaults(),

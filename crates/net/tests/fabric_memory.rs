@@ -74,7 +74,7 @@ impl Fabric {
     fn join(&self, protocol: &Protocol, job: &str, hosts: &[&str], slots: u16) -> Value {
         let body = |rank: usize| {
             json!({
-                "wire_version": wire::VERSION, "rank": rank, "world": hosts.len(), "protocol": protocol.name,
+                "wire_version": wire::VERSION, "rank": rank, "world_size": hosts.len(), "protocol": protocol.name,
                 "udp_port": 4_000 + rank, "max_elements_per_packet": 352, "slots": slots, "suggested_slots": slots,
                 "incarnation": format!("{:016x}", rank + 1), "timeout_s": 20.0,
             })

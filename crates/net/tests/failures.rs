@@ -313,11 +313,11 @@ fn a_worker_with_a_wrong_key_is_told_that_its_packets_are_not_answered() {
 #[test]
 fn options_that_cannot_be_are_refused_before_anything_is_sent() {
     let switch = LocalSwitch::start(1);
-    let attempt = |rank, world| {
-        let options = switch.options("wrong", rank, world);
+    let attempt = |rank, world_size| {
+        let options = switch.options("wrong", rank, world_size);
         let rendezvous: Arc<dyn Rendezvous> = switch.clone();
         Group::connect_through(&options, rendezvous).err().expect("refused").to_string()
     };
-    assert_eq!(attempt(4, 4), "rank 4 is not in a world of 4; ranks go from 0 to 3");
-    assert_eq!(attempt(0, 0), "a world of 0 ranks is not possible; it has 1 to 16384");
+    assert_eq!(attempt(4, 4), "rank 4 is outside a world size of 4; ranks go from 0 to 3");
+    assert_eq!(attempt(0, 0), "a world size of 0 is not possible; it is 1 to 16384");
 }

@@ -16,9 +16,9 @@ fn start() -> RunningSwitch {
     RunningSwitch::start(&SwitchOptions { shards: 2, ..SwitchOptions::new("127.0.0.1:0".parse().unwrap()) }).unwrap()
 }
 
-fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
+fn options(switch: &RunningSwitch, job: &str, rank: u16, world_size: u16) -> ConnectOptions {
     let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.placement == Placement::Trees).unwrap();
-    connect_options(switch.listen_addr(), protocol, job, rank, world)
+    connect_options(switch.listen_addr(), protocol, job, rank, world_size)
 }
 
 /// Two ranks that have joined a job.

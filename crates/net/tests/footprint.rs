@@ -53,7 +53,7 @@ fn job(switch: SocketAddr, number: u32, strangers: &UdpSocket) {
         switch: switch.to_string(),
         job: format!("job-{number}"),
         rank: 0,
-        world: 1,
+        world_size: 1,
         timeout: PATIENCE,
         protocol: protocols::named("switchml").unwrap(),
         options: protocols::named("switchml").unwrap().options.defaults(),

@@ -84,9 +84,9 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(switch: SocketAddr, job: &str, rank: u16, world: u16) -> Worker {
+    fn new(switch: SocketAddr, job: &str, rank: u16, world_size: u16) -> Worker {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let asked = crate::support::join_request(protocols::ALL[0], job, rank, world, &udp);
+        let asked = crate::support::join_request(protocols::ALL[0], job, rank, world_size, &udp);
         let request = JoinRequest { suggested_slots: 8, timeout: Duration::from_secs(20), ..asked };
         Worker { udp, rendezvous: HttpRendezvous::new(switch).unwrap(), request }
     }
@@ -135,7 +135,7 @@ fn a_job_s_life_is_a_line_for_each_thing_that_happens_and_none_has_its_key() {
     eventually("the end of a job", || lines("job ended", "good").len() == 1);
     assert!(lines("job ended", "good")[0].contains("end=\"left\""), "{:?}", lines("job ended", "good"));
     assert_eq!(lines("job formed", "good").len(), 1);
-    assert!(lines("job formed", "good")[0].contains("world=2"));
+    assert!(lines("job formed", "good")[0].contains("world_size=2"));
 
     let silent = Worker::new(addr, "silent", 0, 1);
     let key = silent.join().unwrap().key;

@@ -57,7 +57,7 @@ fn join(
     switch: SocketAddr,
     job: &str,
     rank: u16,
-    world: u16,
+    world_size: u16,
     operator: &Arc<dyn CustomOp>,
 ) -> Result<Group, ConnectError> {
     let operators = [Arc::clone(operator)];
@@ -67,7 +67,7 @@ fn join(
         switch: switch.to_string(),
         job: job.to_owned(),
         rank,
-        world,
+        world_size,
         timeout: Duration::from_secs(10),
         protocol: protocol(),
         options,
@@ -87,8 +87,8 @@ fn on_ranks<T: Send>(
     thread::scope(|scope| {
         let rank = |(rank, switch): (usize, &&RunningSwitch)| {
             let (address, operator, work) = (switch.listen_addr(), &operator, &work);
-            let (rank, world) = (rank as u16, switches.len() as u16);
-            scope.spawn(move || work(join(address, job, rank, world, &operator(rank)), rank))
+            let (rank, world_size) = (rank as u16, switches.len() as u16);
+            scope.spawn(move || work(join(address, job, rank, world_size, &operator(rank)), rank))
         };
         let threads: Vec<_> = switches.iter().enumerate().map(rank).collect();
         threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()

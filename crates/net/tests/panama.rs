@@ -24,14 +24,14 @@ fn input(rank: u16, len: usize) -> Vec<f32> {
 }
 
 /// What every rank must get, to the bit.
-fn expected(world: u16, len: usize) -> Vec<u8> {
+fn expected(world_size: u16, len: usize) -> Vec<u8> {
     let vector = |rank| {
         let mut bytes = vec![0; 4 * len];
         codec::write_native(&input(rank, len), &mut bytes);
         bytes
     };
-    let vectors: Vec<Vec<u8>> = (0..world).map(vector).collect();
-    reference(DType::F32, ReduceOp::Sum, &vectors, &SumTree::star(world)).expect("a sum of floats has a meaning")
+    let vectors: Vec<Vec<u8>> = (0..world_size).map(vector).collect();
+    reference(DType::F32, ReduceOp::Sum, &vectors, &SumTree::star(world_size)).expect("a sum of floats has a meaning")
 }
 
 fn bytes(output: &[f32]) -> Vec<u8> {
@@ -42,14 +42,17 @@ fn bytes(output: &[f32]) -> Vec<u8> {
 
 #[test]
 fn the_bits_are_those_of_the_tree_in_worlds_of_1_2_3_and_8_for_every_size() {
-    for (world, shards) in [(1, 1), (2, 2), (3, 1), (8, 4)] {
+    for (world_size, shards) in [(1, 1), (2, 2), (3, 1), (8, 4)] {
         let switch = LocalSwitch::start(shards);
         let adjust = |options: &mut ConnectOptions| speak(options, &PROTOCOL);
-        on_every_rank(&switch, "bits", world, adjust, |group, rank| {
+        on_every_rank(&switch, "bits", world_size, adjust, |group, rank| {
             for len in [0, 1, 63, 64, 65, 60_007, 0, 400_003, 5] {
                 let mut data = input(rank, len);
                 group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
-                assert!(bytes(&data) == expected(world, len), "{len} elements, {world} ranks, {shards} trees");
+                assert!(
+                    bytes(&data) == expected(world_size, len),
+                    "{len} elements, {world_size} ranks, {shards} trees"
+                );
             }
             assert_eq!(group.stats().unwrap().in_network(), 1.0);
         });
@@ -86,7 +89,7 @@ fn in_levels_all_ranks_have_the_same_bits_and_sums_are_rounded_once() {
             switch: racks[usize::from(rank / 2)].listen_addr().to_string(),
             job: "levels".to_string(),
             rank,
-            world: 4,
+            world_size: 4,
             timeout: PATIENCE,
             protocol: &PROTOCOL,
             options: PROTOCOL.options.defaults(),
@@ -155,8 +158,8 @@ fn where_averages_may_lack_ranks_nothing_else_is_done_and_who_is_late_is_told_of
     }
 }
 
-fn at(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
-    let chosen = connect_options(switch.listen_addr(), &PROTOCOL, job, rank, world);
+fn at(switch: &RunningSwitch, job: &str, rank: u16, world_size: u16) -> ConnectOptions {
+    let chosen = connect_options(switch.listen_addr(), &PROTOCOL, job, rank, world_size);
     ConnectOptions { elements_per_packet: Some(358), ..chosen }
 }
 

@@ -34,16 +34,16 @@ fn server(switch: &RunningSwitch) -> RunningServer {
     RunningServer::start(&ServerOptions::new(switch.listen_addr(), any_port())).unwrap()
 }
 
-fn options(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> ConnectOptions {
+fn options(switch: &RunningSwitch, job: &str, rank: u16, world_size: u16) -> ConnectOptions {
     let protocol = protocols::named("ps").unwrap();
-    ConnectOptions { timeout: PATIENCE, ..connect_options(switch.listen_addr(), protocol, job, rank, world) }
+    ConnectOptions { timeout: PATIENCE, ..connect_options(switch.listen_addr(), protocol, job, rank, world_size) }
 }
 
 /// Runs `work` on every rank of a job, each on a thread of its own.
-fn on_every_rank(switch: &RunningSwitch, job: &str, world: u16, work: impl Fn(Group, u16) + Sync) {
+fn on_every_rank(switch: &RunningSwitch, job: &str, world_size: u16, work: impl Fn(Group, u16) + Sync) {
     thread::scope(|scope| {
-        for rank in 0..world {
-            let (options, work) = (options(switch, job, rank, world), &work);
+        for rank in 0..world_size {
+            let (options, work) = (options(switch, job, rank, world_size), &work);
             scope.spawn(move || work(Group::connect(&options).expect("the rank joins"), rank));
         }
     });
@@ -70,10 +70,10 @@ fn servers_on_offer_sum_for_several_jobs_at_once_and_give_them_up_when_they_end(
     addrs.sort();
     let met = Barrier::new(5);
     thread::scope(|scope| {
-        for (job, world) in [("a", 3), ("b", 2)] {
+        for (job, world_size) in [("a", 3), ("b", 2)] {
             let (switch, met, addrs) = (&switch, &met, &addrs);
             scope.spawn(move || {
-                on_every_rank(switch, job, world, |group, rank| {
+                on_every_rank(switch, job, world_size, |group, rank| {
                     met.wait();
                     sum_many_sizes(&group, rank, PATIENCE);
                     assert_eq!(group.info().slots % 3, 0);
@@ -96,10 +96,10 @@ fn servers_on_offer_sum_for_several_jobs_at_once_and_give_them_up_when_they_end(
 #[test]
 fn without_servers_each_worker_is_one_besides() {
     let switch = switch();
-    for world in [1, 4] {
-        on_every_rank(&switch, &format!("{world}"), world, |group, rank| {
+    for world_size in [1, 4] {
+        on_every_rank(&switch, &format!("{world_size}"), world_size, |group, rank| {
             sum_many_sizes(&group, rank, PATIENCE);
-            assert_eq!(group.info().slots % world, 0);
+            assert_eq!(group.info().slots % world_size, 0);
         });
     }
 }
@@ -172,7 +172,7 @@ fn a_member_that_floods_a_server_with_pings_is_answered_now_and_then() {
     let request = JoinRequest {
         job: "floods".into(),
         rank: 0,
-        world: 1,
+        world_size: 1,
         protocol,
         options,
         udp: udp.local_addr().unwrap(),

@@ -35,8 +35,14 @@ fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-fn options(switch: &RunningSwitch, protocol: &'static Protocol, job: &str, rank: u16, world: u16) -> ConnectOptions {
-    let chosen = connect_options(switch.listen_addr(), protocol, job, rank, world);
+fn options(
+    switch: &RunningSwitch,
+    protocol: &'static Protocol,
+    job: &str,
+    rank: u16,
+    world_size: u16,
+) -> ConnectOptions {
+    let chosen = connect_options(switch.listen_addr(), protocol, job, rank, world_size);
     ConnectOptions { elements_per_packet: Some(352), ..chosen }
 }
 
@@ -45,20 +51,20 @@ fn on_ranks<T: Send>(
     switch: &RunningSwitch,
     protocol: &'static Protocol,
     job: &str,
-    world: u16,
+    world_size: u16,
     work: impl Fn(&Group, u16) -> T + Sync,
 ) -> Vec<T> {
     thread::scope(|scope| {
         let rank = |rank| {
             let work = &work;
             scope.spawn(move || {
-                let group = Group::connect(&options(switch, protocol, job, rank, world)).expect("the rank joins");
+                let group = Group::connect(&options(switch, protocol, job, rank, world_size)).expect("the rank joins");
                 let result = work(&group, rank);
                 group.close();
                 result
             })
         };
-        let threads: Vec<_> = (0..world).map(rank).collect();
+        let threads: Vec<_> = (0..world_size).map(rank).collect();
         threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
     })
 }
@@ -68,12 +74,12 @@ fn input(rank: u16, len: usize) -> Vec<i32> {
 }
 
 /// One sum of integers, every element of which is compared with what it must be.
-fn sum(group: &Group, rank: u16, world: u16, len: usize) {
+fn sum(group: &Group, rank: u16, world_size: u16, len: usize) {
     let mut data = input(rank, len);
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
-    let inputs: Vec<Vec<i32>> = (0..world).map(|rank| input(rank, len)).collect();
+    let inputs: Vec<Vec<i32>> = (0..world_size).map(|rank| input(rank, len)).collect();
     let expected = |i: usize| inputs.iter().map(|input| input[i]).fold(0, i32::wrapping_add);
-    assert!(data.iter().enumerate().all(|(i, &sum)| sum == expected(i)), "{len} elements, {world} ranks");
+    assert!(data.iter().enumerate().all(|(i, &sum)| sum == expected(i)), "{len} elements, {world_size} ranks");
 }
 
 fn stats(group: &Group) -> GroupStats {
@@ -109,10 +115,10 @@ fn nothing_held(status: &SwitchStatus) -> bool {
 fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stays_held() {
     let switch = switch_with(with_aggregators(), 4096);
     for protocol in sharing() {
-        for world in [1, 2, 3, 8] {
-            on_ranks(&switch, protocol, protocol.name, world, |group, rank| {
+        for world_size in [1, 2, 3, 8] {
+            on_ranks(&switch, protocol, protocol.name, world_size, |group, rank| {
                 for len in [0, 1, 351, 352, 353, 60_007, 0, 200_003, 5] {
-                    sum(group, rank, world, len);
+                    sum(group, rank, world_size, len);
                 }
             });
         }

@@ -25,19 +25,25 @@ fn elements(rank: u16, size: usize, every: usize) -> (Vec<i64>, Vec<i64>) {
     indices.map(|index| (index as i64, (index as i64) << rank)).unzip()
 }
 
-fn expected(world: u16, size: usize, every: usize) -> BTreeMap<u32, i64> {
+fn expected(world_size: u16, size: usize, every: usize) -> BTreeMap<u32, i64> {
     let mut sums = BTreeMap::new();
-    for (index, value) in (0..world).map(|rank| elements(rank, size, every)).flat_map(|(i, v)| i.into_iter().zip(v)) {
+    for (index, value) in
+        (0..world_size).map(|rank| elements(rank, size, every)).flat_map(|(i, v)| i.into_iter().zip(v))
+    {
         *sums.entry(index as u32).or_insert(0) += value;
     }
     sums
 }
 
-fn check(group: &Group, rank: u16, world: u16) {
+fn check(group: &Group, rank: u16, world_size: u16) {
     for (size, every) in [(0, 1), (1, 1), (100_000, 97), (5_000, 1), (65, 2), (1_000_007, 1_009)] {
         let (indices, values) = elements(rank, size, every);
         let (indices, sums) = group.allreduce_sparse(&indices, &values, size, ReduceOp::Sum, PATIENCE).unwrap();
-        assert_eq!(indices.into_iter().zip(sums).collect::<BTreeMap<_, _>>(), expected(world, size, every), "{size}");
+        assert_eq!(
+            indices.into_iter().zip(sums).collect::<BTreeMap<_, _>>(),
+            expected(world_size, size, every),
+            "{size}"
+        );
         group.barrier(PATIENCE).unwrap();
     }
 }
@@ -45,8 +51,14 @@ fn check(group: &Group, rank: u16, world: u16) {
 #[test]
 fn sparse_tensors_sum_exactly_in_worlds_of_1_and_3_in_tables_and_arrays() {
     let switch = LocalSwitch::start(2);
-    for (world, job) in [(1, "one"), (3, "three")] {
-        on_every_rank(&switch, job, world, |options| sparse(options, &[]), |group, rank| check(&group, rank, world));
+    for (world_size, job) in [(1, "one"), (3, "three")] {
+        on_every_rank(
+            &switch,
+            job,
+            world_size,
+            |options| sparse(options, &[]),
+            |group, rank| check(&group, rank, world_size),
+        );
     }
     let tables = |options: &mut ConnectOptions| sparse(options, &[("sparse", "hash"), ("hash_slots", "16")]);
     on_every_rank(&switch, "tables", 3, tables, |group, rank| check(&group, rank, 3));

@@ -25,21 +25,21 @@ fn submission(input: &[i32], output: &mut [i32]) -> Submission {
     Submission { input, output, elements, dtype, op, timeout: PATIENCE, drive }
 }
 
-fn check(world: u16, round: u32, output: &[i32]) {
+fn check(world_size: u16, round: u32, output: &[i32]) {
     for (i, &sum) in output.iter().enumerate() {
-        let expected = (0..world).map(|rank| value(rank, round, i)).fold(0, i32::wrapping_add);
+        let expected = (0..world_size).map(|rank| value(rank, round, i)).fold(0, i32::wrapping_add);
         assert_eq!(sum, expected, "element {i} of {} in round {round}", output.len());
     }
 }
 
 #[test]
 fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size() {
-    for (world, shards) in [(1, 1), (2, 2), (3, 1), (8, 2)] {
+    for (world_size, shards) in [(1, 1), (2, 2), (3, 1), (8, 2)] {
         let switch = LocalSwitch::start(shards);
         on_every_rank(
             &switch,
             "sizes",
-            world,
+            world_size,
             |_| {},
             |group, rank| {
                 for (round, len) in [0, 1, 63, 64, 65, 2232, 2233, 100_000, 0, 1_000_007, 5].into_iter().enumerate() {
@@ -47,7 +47,7 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size() {
                     let mut output = vec![0; len];
                     let input = input(rank, round, len);
                     group.allreduce(&input, &mut output, ReduceOp::Sum, PATIENCE).unwrap();
-                    check(world, round, &output);
+                    check(world_size, round, &output);
                 }
                 assert_eq!(group.stats().unwrap().in_network(), 1.0);
             },
@@ -58,19 +58,19 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size() {
 #[test]
 fn a_world_of_32_and_a_ring_of_hosts_sum_exactly_too() {
     let switch = LocalSwitch::start(2);
-    for (protocol, world) in [
+    for (protocol, world_size) in [
         (protocols::named("switchml").unwrap(), 32),
         (protocols::named("ring").unwrap(), 1),
         (protocols::named("ring").unwrap(), 2),
         (protocols::named("ring").unwrap(), 5),
     ] {
         let adjust = |options: &mut ConnectOptions| crate::support::speak(options, protocol);
-        let job = format!("{}-{world}", protocol.name);
-        on_every_rank(&switch, &job, world, adjust, |group, rank| {
+        let job = format!("{}-{world_size}", protocol.name);
+        on_every_rank(&switch, &job, world_size, adjust, |group, rank| {
             for (round, len) in [1, 65, 0, 60_007].into_iter().enumerate() {
                 let mut output = vec![0; len];
                 group.allreduce(&input(rank, round as u32, len), &mut output, ReduceOp::Sum, PATIENCE).unwrap();
-                check(world, round as u32, &output);
+                check(world_size, round as u32, &output);
             }
         });
     }
@@ -268,27 +268,34 @@ fn a_reduce_brings_the_sum_to_its_root_and_leaves_the_others_alone() {
 #[test]
 fn a_broadcast_brings_the_roots_bits_to_every_rank_whatever_they_are() {
     let switch = LocalSwitch::start(2);
-    for (protocol, world) in [
+    for (protocol, world_size) in [
         (protocols::named("switchml").unwrap(), 1),
         (protocols::named("switchml").unwrap(), 3),
         (protocols::named("ring").unwrap(), 1),
         (protocols::named("ring").unwrap(), 3),
     ] {
         let adjust = |options: &mut ConnectOptions| crate::support::speak(options, protocol);
-        on_every_rank(&switch, &format!("broadcast-{}-{world}", protocol.name), world, adjust, |group, rank| {
-            for (round, len) in [1, 0, 2233, 100_001].into_iter().enumerate() {
-                let (round, root) = (round as u32, round as u16 % world);
-                let mut words = input(rank, round, len);
-                group.broadcast(&mut words, root, PATIENCE).unwrap();
-                assert_eq!(words, input(root, round, len), "rank {rank}, {len} elements");
-                // Infinities and everything else that is not a number, in a length that is no whole word.
-                let half = |rank| -> Vec<u16> { input(rank, round, len).iter().map(|&x| x as u16 | 0x7c00).collect() };
-                let mut halves: Vec<f16> = half(rank).into_iter().map(f16::from_bits).collect();
-                group.broadcast(&mut halves, root, PATIENCE).unwrap();
-                assert_eq!(halves.into_iter().map(f16::to_bits).collect::<Vec<_>>(), half(root));
-            }
-            group.barrier(PATIENCE).unwrap();
-        });
+        on_every_rank(
+            &switch,
+            &format!("broadcast-{}-{world_size}", protocol.name),
+            world_size,
+            adjust,
+            |group, rank| {
+                for (round, len) in [1, 0, 2233, 100_001].into_iter().enumerate() {
+                    let (round, root) = (round as u32, round as u16 % world_size);
+                    let mut words = input(rank, round, len);
+                    group.broadcast(&mut words, root, PATIENCE).unwrap();
+                    assert_eq!(words, input(root, round, len), "rank {rank}, {len} elements");
+                    // Infinities and everything else that is not a number, in a length that is no whole word.
+                    let half =
+                        |rank| -> Vec<u16> { input(rank, round, len).iter().map(|&x| x as u16 | 0x7c00).collect() };
+                    let mut halves: Vec<f16> = half(rank).into_iter().map(f16::from_bits).collect();
+                    group.broadcast(&mut halves, root, PATIENCE).unwrap();
+                    assert_eq!(halves.into_iter().map(f16::to_bits).collect::<Vec<_>>(), half(root));
+                }
+                group.barrier(PATIENCE).unwrap();
+            },
+        );
     }
 }
 

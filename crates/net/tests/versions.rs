@@ -20,7 +20,7 @@ use tributary_proto::contract::wire::{self, COMMON_LEN, Common, kind};
 use tributary_proto::protocols;
 
 /// What this build says of itself; the tests are about one more and one less.
-const API: u16 = 2;
+const API: u16 = 3;
 
 const BOTH: &str = "is the older: install the same version of Tributary on both";
 
@@ -64,7 +64,7 @@ fn switch_of_version(version: &'static str) -> SocketAddr {
 
 fn join_body(wire_version: u8) -> String {
     format!(
-        r#"{{"wire_version":{wire_version},"rank":0,"world":2,"protocol":"{}","udp_port":9000,"max_elements_per_packet":360,
+        r#"{{"wire_version":{wire_version},"rank":0,"world_size":2,"protocol":"{}","udp_port":9000,"max_elements_per_packet":360,
         "suggested_slots":64,"incarnation":"0000000000000001","timeout_s":20}}"#,
         any_protocol().name
     )
@@ -128,7 +128,7 @@ fn who_sends_packets_of_another_version_is_told_which_is_older_before_anything_i
 
 #[test]
 fn a_worker_a_program_and_a_server_say_which_is_older_if_the_switch_has_another_version() {
-    for (version, older) in [("3", "this program"), ("0", "the switch at")] {
+    for (version, older) in [("9", "this program"), ("0", "the switch at")] {
         let switch = switch_of_version(version);
         let expected = format!(
             "this program speaks version {API} of the control API and the switch at {switch} version {version}, so {older}"
@@ -149,7 +149,7 @@ fn a_worker_a_program_and_a_server_say_which_is_older_if_the_switch_has_another_
 
 #[test]
 fn a_rank_below_a_parent_of_another_version_is_told_which_of_the_switches_is_older() {
-    for (version, older) in [("3", "this program"), ("0", "the switch at")] {
+    for (version, older) in [("9", "this program"), ("0", "the switch at")] {
         let parent = switch_of_version(version);
         let below =
             RunningSwitch::start(&SwitchOptions { parent: Some(parent), ..SwitchOptions::new(any_port()) }).unwrap();

@@ -36,7 +36,7 @@ pub fn encode<T: Element>(input: &[T], scale: Scale, vector: &mut [u8]) {
     (fixed::<T>(ReduceOp::Sum).encode)(input, scale.factors(), vector)
 }
 
-/// Reads a vector that is the sum of `scale.world` encoded vectors. Rounds once, to nearest even; values too large for
+/// Reads a vector that is the sum of `scale.world_size` encoded vectors. Rounds once, to nearest even; values too large for
 /// `T` become infinities. Zeros come out positive.
 pub fn decode<T: Element>(vector: &[u8], scale: Scale, op: ReduceOp, output: &mut [T]) {
     assert_eq!(vector.len(), 4 * output.len(), "a vector has 4 bytes for each element");
@@ -83,10 +83,10 @@ pub fn accumulate_native_in_place<T: Element>(op: ReduceOp, data: &mut [T], byte
     (fold::<T>(op).in_place)(data, bytes)
 }
 
-/// `data <- data / world`, rounded once; integers truncate towards zero. `world` is at least 1. For 16-bit floats of
+/// `data <- data / world_size`, rounded once; integers truncate towards zero. `world_size` is at least 1. For 16-bit floats of
 /// more than 8,192 ranks see `docs/numerics.md`.
-pub fn divide<T: Element>(data: &mut [T], world: u16) {
-    (kernels::<T>().divide)(data, world)
+pub fn divide<T: Element>(data: &mut [T], world_size: u16) {
+    (kernels::<T>().divide)(data, world_size)
 }
 
 fn kernels<T: Element>() -> &'static ElementKernels<T> {

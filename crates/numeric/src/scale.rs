@@ -1,6 +1,6 @@
 //! Block floating point: the exponent on which ranks agree, and the scaling factor that follows from it.
 //!
-//! SwitchML §4.6 and appendix E. The factor is a power of two, `f = 2^shift`, the largest for which the sum of `world`
+//! SwitchML §4.6 and appendix E. The factor is a power of two, `f = 2^shift`, the largest for which the sum of `world_size`
 //! scaled elements stays inside 32 bits (Theorem 2). `f` is at least half of the paper's `(2^31-1)/(n * 2^m)`, scaling
 //! by it is exact, and rounding to nearest errs by half a unit where the paper allows a whole unit. So Theorem 1's
 //! bound `n/f` holds with the paper's `f`. `docs/numerics.md` has the proofs.
@@ -57,10 +57,10 @@ impl BlockExponent {
         BlockExponent { exponent, non_finite: false }
     }
 
-    /// Theorem 1's bound `n/f` on the error of a sum over `world` ranks, with the paper's `f = (2^31-1)/(n * 2^m)`. It
+    /// Theorem 1's bound `n/f` on the error of a sum over `world_size` ranks, with the paper's `f = (2^31-1)/(n * 2^m)`. It
     /// holds for blocks without non-finite elements; the rounding of the result to its own type is not included.
-    pub fn paper_bound(self, world: u16) -> f64 {
-        let n = f64::from(world);
+    pub fn paper_bound(self, world_size: u16) -> f64 {
+        let n = f64::from(world_size);
         if self == BlockExponent::ZERO {
             0.0
         } else {
@@ -77,7 +77,7 @@ pub struct Scale {
     /// Width of each counter of infinities at the top of a word; 0 if all elements are finite.
     pub counter_bits: u32,
     /// Number of ranks that are summed.
-    pub world: u16,
+    pub world_size: u16,
 }
 
 impl Scale {
@@ -87,24 +87,24 @@ impl Scale {
     /// part. With more ranks a sum that is not finite is NaN.
     pub const MAX_WORLD_WITH_SIGNS: u16 = 1023;
 
-    /// The scale that `world` ranks, 1 to [`Scale::MAX_WORLD`], use for a block whose agreed exponent is `block`. An
+    /// The scale that `world_size` ranks, 1 to [`Scale::MAX_WORLD`], use for a block whose agreed exponent is `block`. An
     /// exponent that no binary32 has (such as that of zeros) counts as the nearest one that a binary32 has.
-    pub fn new(block: BlockExponent, world: u16) -> Scale {
-        debug_assert!((1..=Scale::MAX_WORLD).contains(&world));
-        let world_bits = u16::BITS - world.leading_zeros();
+    pub fn new(block: BlockExponent, world_size: u16) -> Scale {
+        debug_assert!((1..=Scale::MAX_WORLD).contains(&world_size));
+        let world_bits = u16::BITS - world_size.leading_zeros();
         let counter_bits = if block.non_finite { world_bits } else { 0 };
         let exponent = block.exponent.clamp(BlockExponent::MIN, BlockExponent::MAX);
-        // world < 2^world_bits, and |f * x| <= f * 2^m = 2^(sum_bits - world_bits), an integer that rounding cannot
+        // world_size < 2^world_bits, and |f * x| <= f * 2^m = 2^(sum_bits - world_bits), an integer that rounding cannot
         // exceed. So the sum stays below 2^sum_bits. With counters, sum_bits - world_bits is still 1 at 1,023 ranks
         // (two counters) and at 16,384 ranks (one counter).
-        let scale = Scale { shift: 0, counter_bits, world };
+        let scale = Scale { shift: 0, counter_bits, world_size };
         let sum_bits = 31 - scale.bits_of_counters() as i32;
         Scale { shift: sum_bits - world_bits as i32 - i32::from(exponent), ..scale }
     }
 
     /// True if positive and negative infinities are counted apart.
     pub(crate) fn keeps_signs(self) -> bool {
-        self.world <= Scale::MAX_WORLD_WITH_SIGNS
+        self.world_size <= Scale::MAX_WORLD_WITH_SIGNS
     }
 
     /// Bits at the top of a word that hold counters.
@@ -113,20 +113,20 @@ impl Scale {
     }
 
     /// The scale of integers, which need no scaling.
-    pub fn integer(world: u16) -> Scale {
-        Scale { shift: 0, counter_bits: 0, world }
+    pub fn integer(world_size: u16) -> Scale {
+        Scale { shift: 0, counter_bits: 0, world_size }
     }
 
     /// The largest distance of a decoded sum from the exact sum, `n/2f`, before the decoded sum is rounded to its own
     /// type. It is never above [`BlockExponent::paper_bound`] if all elements are finite. The bound of an average is
-    /// `world` times smaller.
+    /// `world_size` times smaller.
     pub fn bound(self) -> f64 {
-        f64::from(self.world) / 2.0 * power_of_two(-self.shift)
+        f64::from(self.world_size) / 2.0 * power_of_two(-self.shift)
     }
 
     /// The number by which a sum is divided.
     pub(crate) fn divisor(self, op: ReduceOp) -> f64 {
-        if op == ReduceOp::Avg { f64::from(self.world) } else { 1.0 }
+        if op == ReduceOp::Avg { f64::from(self.world_size) } else { 1.0 }
     }
 
     /// `f` as two factors of binary32 that are normal for every shift of [`Scale::new`]. Multiplying by one after the

@@ -130,7 +130,7 @@ macro_rules! as_hosts_do {
     ($name:ident, $type:ty) => {
         proptest! {
             #[test]
-            fn $name(ranks in (1usize..50, 1usize..6).prop_flat_map(|(n, world)| vec(<$type>::blocks(n), world))) {
+            fn $name(ranks in (1usize..50, 1usize..6).prop_flat_map(|(n, world_size)| vec(<$type>::blocks(n), world_size))) {
                 for op in ReduceOp::ALL.into_iter().filter(|op| op.takes(<$type>::DTYPE)) {
                     let mut at_host = ranks[0].clone();
                     for rank in &ranks[1..] {
@@ -227,12 +227,12 @@ macro_rules! sixteen_bits {
                 #[test]
                 fn sums_and_averages_keep_the_bound(ranks in floats::<$type>(), average: bool) {
                     let op = if average { ReduceOp::Avg } else { ReduceOp::Sum };
-                    let world = ranks.len() as f64;
-                    let divisor = if average { world } else { 1.0 };
+                    let world_size = ranks.len() as f64;
+                    let divisor = if average { world_size } else { 1.0 };
                     for (i, &result) in at_a_switch(op, &ranks).iter().enumerate() {
                         let column = || ranks.iter().map(|rank| f64::from(rank[i]));
                         let (exact, magnitudes) = (column().sum::<f64>() / divisor, column().map(f64::abs).sum::<f64>());
-                        let on_the_way = (world - 1.0) * U_F32 * magnitudes * (1.0 + 1e-4) / divisor;
+                        let on_the_way = (world_size - 1.0) * U_F32 * magnitudes * (1.0 + 1e-4) / divisor;
                         let result = f64::from(result);
                         if result.is_infinite() {
                             prop_assert!(magnitudes >= f64::from(<$type>::MAX));

@@ -34,22 +34,22 @@ fn exponent_is_the_smallest_power_of_two_that_holds_every_element() {
     assert_eq!(codec::exponent(&[bf16::NEG_INFINITY]), BlockExponent { non_finite: true, ..BlockExponent::ZERO });
 }
 
-/// Theorem 2: the words of `world` ranks that all have the block's largest magnitude add up without overflow.
+/// Theorem 2: the words of `world_size` ranks that all have the block's largest magnitude add up without overflow.
 #[test]
 fn no_world_overflows() {
-    for world in 1..=Scale::MAX_WORLD {
+    for world_size in 1..=Scale::MAX_WORLD {
         for non_finite in [false, true] {
             for exponent in [i16::MIN, -149, -127, -1, 0, 31, 127, 128] {
                 let block = BlockExponent { exponent, non_finite };
-                let scale = Scale::new(block, world);
+                let scale = Scale::new(block, world_size);
                 let largest_word = 1i64 << (scale.shift + i32::from(exponent.max(BlockExponent::MIN)));
                 let limit = 1i64 << (31 - scale.bits_of_counters());
-                assert!(largest_word * i64::from(world) < limit, "{world} ranks, {block:?}");
-                assert!(u32::from(world) < 1 << scale.counter_bits || !non_finite, "counters hold every rank");
+                assert!(largest_word * i64::from(world_size) < limit, "{world_size} ranks, {block:?}");
+                assert!(u32::from(world_size) < 1 << scale.counter_bits || !non_finite, "counters hold every rank");
                 if !non_finite && exponent != i16::MIN {
-                    assert!(scale.bound() <= block.paper_bound(world), "{world} ranks, {block:?}");
+                    assert!(scale.bound() <= block.paper_bound(world_size), "{world_size} ranks, {block:?}");
                     let twice = Scale { shift: scale.shift + 1, ..scale };
-                    assert!(largest_word * 2 * i64::from(world) >= limit, "{twice:?} would do as well");
+                    assert!(largest_word * 2 * i64::from(world_size) >= limit, "{twice:?} would do as well");
                 }
             }
         }
@@ -59,14 +59,14 @@ fn no_world_overflows() {
 /// Theorem 2 with real data: every rank brings exactly 2^m, and the sum is exact.
 #[test]
 fn largest_magnitudes_of_all_ranks_add_up_exactly() {
-    for world in [1u16, 2, 3, 7, 8, 31, 32, 1000, 1023, 1024, 16_384] {
+    for world_size in [1u16, 2, 3, 7, 8, 31, 32, 1000, 1023, 1024, 16_384] {
         for exponent in [-149, -126, -1, 0, 100] {
             let x = 2f64.powi(exponent) as f32;
-            let ranks = vec![vec![x, -x, 0.0]; usize::from(world)];
+            let ranks = vec![vec![x, -x, 0.0]; usize::from(world_size)];
             let (output, _) = allreduce(&ranks, ReduceOp::Sum);
-            let sum = (f64::from(x) * f64::from(world)) as f32;
-            assert_eq!(output, [sum, -sum, 0.0], "{world} ranks, 2^{exponent}");
-            assert_eq!(allreduce(&ranks, ReduceOp::Avg).0, [x, -x, 0.0], "{world} ranks, 2^{exponent}");
+            let sum = (f64::from(x) * f64::from(world_size)) as f32;
+            assert_eq!(output, [sum, -sum, 0.0], "{world_size} ranks, 2^{exponent}");
+            assert_eq!(allreduce(&ranks, ReduceOp::Avg).0, [x, -x, 0.0], "{world_size} ranks, 2^{exponent}");
         }
     }
 }
@@ -100,7 +100,7 @@ fn zeros_come_out_positive() {
 /// One rounding, not two: 1 + 2^-11 is a tie of binary16, and the 2^-30 above it decides.
 #[test]
 fn sixteen_bit_results_are_rounded_once() {
-    let scale = Scale { shift: 30, counter_bits: 0, world: 1 };
+    let scale = Scale { shift: 30, counter_bits: 0, world_size: 1 };
     let tie = (1 << 30) + (1 << 19);
     for (word, bits) in [(tie - 1, 0x3c00u16), (tie, 0x3c00), (tie + 1, 0x3c01)] {
         let mut output = [f16::default()];
@@ -121,8 +121,8 @@ fn sixteen_bit_results_are_rounded_once() {
 fn hostile_scales_do_not_panic() {
     for exponent in [i16::MIN, -32_000, -150, 129, 32_000, i16::MAX] {
         for non_finite in [false, true] {
-            for world in [1, 1023, 1024, 16_384] {
-                let scale = Scale::new(BlockExponent { exponent, non_finite }, world);
+            for world_size in [1, 1023, 1024, 16_384] {
+                let scale = Scale::new(BlockExponent { exponent, non_finite }, world_size);
                 let mut vector = [0; 12];
                 codec::encode(&[f32::MAX, f32::NAN, -1e-45], scale, &mut vector);
                 codec::decode(&vector, scale, ReduceOp::Avg, &mut [0f32; 3]);
@@ -154,14 +154,14 @@ macro_rules! theorem_1 {
             /// Theorem 1, with the paper's `f`, against sums in binary64; and the same for averages.
             #[test]
             fn $name(ranks in floats::<$type>(), average: bool) {
-                let world = ranks.len() as u16;
+                let world_size = ranks.len() as u16;
                 let op = if average { ReduceOp::Avg } else { ReduceOp::Sum };
                 let block = ranks.iter().fold(BlockExponent::ZERO, |block, rank| block.join(codec::exponent(rank)));
-                let divisor = if average { f64::from(world) } else { 1.0 };
+                let divisor = if average { f64::from(world_size) } else { 1.0 };
                 let (output, _) = allreduce(&ranks, op);
                 for (i, &result) in output.iter().enumerate() {
                     let exact = ranks.iter().map(|rank| f64::from(rank[i])).sum::<f64>() / divisor;
-                    let bound = block.paper_bound(world) / divisor;
+                    let bound = block.paper_bound(world_size) / divisor;
                     prop_assert!(
                         within(result, exact, bound, $precision, $smallest, f64::from(<$type>::MAX)),
                         "element {i}: {result} for {exact}, bound {bound:e}",
@@ -197,21 +197,21 @@ proptest! {
         }
     }
 
-    /// Every rank non-finite at once, in the largest world: the counters do not run into each other.
+    /// Every rank non-finite at once, with the most ranks: the counters do not run into each other.
     #[test]
-    fn counters_never_overflow(world in 1..=Scale::MAX_WORLD_WITH_SIGNS, positive in 0..=1023u16, x in -1f32..=1.0) {
-        let positive = positive.min(world);
-        let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world);
+    fn counters_never_overflow(world_size in 1..=Scale::MAX_WORLD_WITH_SIGNS, positive in 0..=1023u16, x in -1f32..=1.0) {
+        let positive = positive.min(world_size);
+        let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world_size);
         for other in [f32::NEG_INFINITY, f32::NAN, x] {
             let mut sum = 0u32;
-            for rank in 0..world {
+            for rank in 0..world_size {
                 let mut vector = [0; 4];
                 codec::encode(&[if rank < positive { f32::INFINITY } else { other }], scale, &mut vector);
                 sum = sum.wrapping_add(u32::from_be_bytes(vector));
             }
             let mut output = [0f32];
             codec::decode(&sum.to_be_bytes(), scale, ReduceOp::Sum, &mut output);
-            let expected = match (positive, world - positive) {
+            let expected = match (positive, world_size - positive) {
                 (0, _) if other.is_finite() => None,
                 (0, _) => Some(other),
                 (_, 0) => Some(f32::INFINITY),
@@ -220,7 +220,7 @@ proptest! {
             };
             match expected {
                 Some(expected) => prop_assert!(output[0] == expected || output[0].is_nan() && expected.is_nan()),
-                None => prop_assert!(within(output[0], f64::from(x) * f64::from(world), scale.bound(), 24, 0.0, 2e38)),
+                None => prop_assert!(within(output[0], f64::from(x) * f64::from(world_size), scale.bound(), 24, 0.0, 2e38)),
             }
         }
     }
@@ -228,13 +228,13 @@ proptest! {
     /// The same with more ranks, whose one counter holds no sign: what is not finite is NaN, and the rest stays a sum.
     #[test]
     fn one_counter_never_overflows(
-        world in Scale::MAX_WORLD_WITH_SIGNS + 1..=Scale::MAX_WORLD, bad in any::<u16>(), x in -1f32..=1.0,
+        world_size in Scale::MAX_WORLD_WITH_SIGNS + 1..=Scale::MAX_WORLD, bad in any::<u16>(), x in -1f32..=1.0,
     ) {
-        let bad = bad % (world + 1);
-        let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world);
+        let bad = bad % (world_size + 1);
+        let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world_size);
         for element in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
             let mut sum = 0u32;
-            for rank in 0..world {
+            for rank in 0..world_size {
                 let mut vector = [0; 4];
                 codec::encode(&[if rank < bad { element } else { x }], scale, &mut vector);
                 sum = sum.wrapping_add(u32::from_be_bytes(vector));
@@ -242,7 +242,7 @@ proptest! {
             let mut output = [0f32];
             codec::decode(&sum.to_be_bytes(), scale, ReduceOp::Sum, &mut output);
             match bad {
-                0 => prop_assert!(within(output[0], f64::from(x) * f64::from(world), scale.bound(), 24, 0.0, 2e38)),
+                0 => prop_assert!(within(output[0], f64::from(x) * f64::from(world_size), scale.bound(), 24, 0.0, 2e38)),
                 _ => prop_assert!(output[0].is_nan()),
             }
         }

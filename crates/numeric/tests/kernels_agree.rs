@@ -127,7 +127,7 @@ fn fixed_point_agrees<T: AnyBits>(
     portable: &ElementKernels<T>,
     any: &[T],
     words: &[u8],
-    world: u16,
+    world_size: u16,
 ) {
     let (Some(ours), Some(portable)) = (&ours.fixed, &portable.fixed) else {
         panic!("{} has fixed point", T::DTYPE);
@@ -136,8 +136,8 @@ fn fixed_point_agrees<T: AnyBits>(
     let finite: Vec<T> = any.iter().map(|x| x.or_zero()).collect();
     let finite = finite.as_slice();
     let scale = match (portable.max_abs)(finite) {
-        0 => Scale::integer(world),
-        bits => Scale::new(BlockExponent::of_magnitude(bits), world),
+        0 => Scale::integer(world_size),
+        bits => Scale::new(BlockExponent::of_magnitude(bits), world_size),
     };
     let two = |m: i32| 2f64.powi(m) as f32;
     let first = scale.shift.clamp(-126, 127);
@@ -147,7 +147,7 @@ fn fixed_point_agrees<T: AnyBits>(
     (portable.encode)(finite, factors, &mut vectors[1]);
     assert_eq!(vectors[0], vectors[1], "{name} encode");
 
-    for divisor in [1.0, f64::from(world)] {
+    for divisor in [1.0, f64::from(world_size)] {
         let unscale = Unscale { unit: 2f64.powi(-scale.shift), divisor };
         let mut output = [vec![T::default(); finite.len()], vec![T::default(); finite.len()]];
         (ours.decode)(words, unscale, &mut output[0]);
@@ -171,7 +171,7 @@ macro_rules! agree {
     ($name:ident, $field:ident, $has_fixed_point:literal) => {
         proptest! {
             #[test]
-            fn $name((before, offset, elements, words) in inputs::<$field>(), world in 1..=Scale::MAX_WORLD) {
+            fn $name((before, offset, elements, words) in inputs::<$field>(), world_size in 1..=Scale::MAX_WORLD) {
                 let any = &elements[before..];
                 // The packet's elements may be as hard as the tensor's.
                 let repeated: Vec<u8> = words.iter().copied().cycle().take(4 * any.len()).collect();
@@ -182,7 +182,7 @@ macro_rules! agree {
                     let (ours, portable) = (&table.$field, &portable.$field);
                     native_agrees(table.name, ours, portable, any, &bytes[offset..]);
                     if $has_fixed_point {
-                        fixed_point_agrees(table.name, ours, portable, any, &words[offset..], world);
+                        fixed_point_agrees(table.name, ours, portable, any, &words[offset..], world_size);
                     }
                 }
             }
@@ -201,10 +201,10 @@ agree!(i64_agrees, i64, false);
 agree!(u8_agrees, u8, false);
 
 /// Blocks of 16-bit floats in fixed point, finite and not.
-fn fixed_16_agrees<T: AnyBits>(ours: &Fixed16, portable: &Fixed16, any: &[T], finite: bool, world: u16) {
+fn fixed_16_agrees<T: AnyBits>(ours: &Fixed16, portable: &Fixed16, any: &[T], finite: bool, world_size: u16) {
     let block: Vec<T> = any.iter().map(|&x| if finite { x.or_zero() } else { x }).collect();
     let packet: Vec<u8> = block.iter().flat_map(|x| x.be_bytes()).collect();
-    let scale = Scale::new(codec::exponent(&block), world);
+    let scale = Scale::new(codec::exponent(&block), world_size);
     let mut lanes = [vec![0xaa; 4 * block.len()], vec![0x55; 4 * block.len()]];
     let mut results = [packet.clone(), packet.clone()];
     for ((kernels, lanes), result) in [ours, portable].into_iter().zip(&mut lanes).zip(&mut results) {
@@ -218,10 +218,10 @@ fn fixed_16_agrees<T: AnyBits>(ours: &Fixed16, portable: &Fixed16, any: &[T], fi
 
 proptest! {
     #[test]
-    fn fixed_16_agrees_of_both_types(f16s in f16::blocks(77), bf16s in bf16::blocks(77), finite: bool, world in 2..=Scale::MAX_WORLD) {
+    fn fixed_16_agrees_of_both_types(f16s in f16::blocks(77), bf16s in bf16::blocks(77), finite: bool, world_size in 2..=Scale::MAX_WORLD) {
         for (portable, table) in tables() {
-            fixed_16_agrees(&table.fixed_f16, &portable.fixed_f16, &f16s, finite, world);
-            fixed_16_agrees(&table.fixed_bf16, &portable.fixed_bf16, &bf16s, finite, world);
+            fixed_16_agrees(&table.fixed_f16, &portable.fixed_f16, &f16s, finite, world_size);
+            fixed_16_agrees(&table.fixed_bf16, &portable.fixed_bf16, &bf16s, finite, world_size);
         }
     }
 

@@ -72,7 +72,7 @@ impl Group {
             switch: tributary_cli::parse_switch(switch).map_err(PyValueError::new_err)?,
             job: job.to_string(),
             rank,
-            world: world_size,
+            world_size,
             timeout: errors::seconds(timeout)?,
             protocol,
             options: protocol
@@ -205,7 +205,7 @@ impl Group {
         dict.set_item("switch", &self.switch)?;
         dict.set_item("job", &self.job)?;
         dict.set_item("rank", info.rank)?;
-        dict.set_item("world_size", info.world)?;
+        dict.set_item("world_size", info.world_size)?;
         dict.set_item("protocol", info.protocol.name)?;
         dict.set_item("slots", info.slots)?;
         dict.set_item("elements_per_packet", info.elements_per_packet)?;

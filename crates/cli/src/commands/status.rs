@@ -219,7 +219,7 @@ fn jobs(jobs: &[JobStatus]) -> String {
             job.name.clone(),
             job.state.clone(),
             job.protocol.clone(),
-            format!("{here}/{}", job.world),
+            format!("{here}/{}", job.world_size),
             list(&job.missing),
             list(&job.waiting_for),
             job.slots.to_string(),

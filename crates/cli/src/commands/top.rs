@@ -115,7 +115,7 @@ fn table(jobs: &[JobHistory]) -> String {
             job.name.clone(),
             job.state.clone(),
             job.protocol.clone(),
-            job.world.to_string(),
+            job.world_size.to_string(),
             list(&job.missing),
             collective(job),
             format!("{:.2}", last(&job.goodput_gbps)),

@@ -71,12 +71,12 @@ impl<'a> Guests<'a> {
         joins: impl Iterator<Item = (String, usize, usize)> + Send,
         slots: Option<u16>,
     ) -> Vec<TcpStream> {
-        let requests = joins.map(|(job, rank, world)| {
+        let requests = joins.map(|(job, rank, world_size)| {
             let port = self.sockets[rank].local_addr().unwrap().port();
             let slots = slots.map(|slots| format!(r#""slots":{slots},"#)).unwrap_or_default();
             let protocol = protocols::ALL[0].name;
             let body = format!(
-                r#"{{"wire_version":2,"rank":{rank},"world":{world},"protocol":"{protocol}","udp_port":{port},{slots}
+                r#"{{"wire_version":2,"rank":{rank},"world_size":{world_size},"protocol":"{protocol}","udp_port":{port},{slots}
                 "max_elements_per_packet":360,"suggested_slots":64,"incarnation":"{INCARNATION:016x}","timeout_s":60}}"#
             );
             post(&format!("/jobs/{job}/join"), &body)
@@ -98,8 +98,8 @@ impl<'a> Guests<'a> {
 
     /// Joins a job with all of its ranks, one from each socket, of which everybody must be let in.
     pub fn take(&self, job: &str, slots: Option<u16>) -> Membership {
-        let world = self.sockets.len();
-        let streams = self.join((0..world).map(|rank| (job.to_string(), rank, world)), slots);
+        let world_size = self.sockets.len();
+        let streams = self.join((0..world_size).map(|rank| (job.to_string(), rank, world_size)), slots);
         let answers: Vec<Value> = streams.into_iter().map(|stream| answer(stream).expect("it is let in")).collect();
         let told = &answers[0];
         let port = told["shard_ports"][0].as_u64().unwrap_or_else(|| panic!("{told}"));

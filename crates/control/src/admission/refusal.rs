@@ -23,7 +23,7 @@ pub enum Refusal {
         world_size: u16,
     },
     /// The rank is not below its world size.
-    #[error("rank {rank} is outside a world of {world_size}: ranks go from 0 to {}", world_size - 1)]
+    #[error("rank {rank} is outside a world size of {world_size}: ranks go from 0 to {}", world_size - 1)]
     BadRank {
         /// The rank.
         rank: u16,

@@ -41,7 +41,7 @@ pub struct JoinBody {
     /// The worker's rank.
     pub rank: u16,
     /// The number of ranks that the worker expects.
-    pub world: u16,
+    pub world_size: u16,
     /// The protocol's name.
     pub protocol: String,
     /// The UDP port of the worker's packets; the address is that of this request.
@@ -77,7 +77,7 @@ impl JoinBody {
         JoinBody {
             wire_version: wire::VERSION,
             rank: request.rank,
-            world: request.world,
+            world_size: request.world_size,
             protocol: request.protocol.name.to_owned(),
             udp_port: request.udp.port(),
             elements_per_packet: request.elements_per_packet,
@@ -116,7 +116,7 @@ impl JoinBody {
             .map_err(|_| ApiError::bad_request("timeout_s is not a number of seconds".into()))?;
         Ok(JoinRequest {
             rank: self.rank,
-            world_size: self.world,
+            world_size: self.world_size,
             protocol,
             slots: self.slots,
             suggested_slots: self.suggested_slots,

@@ -11,7 +11,7 @@ use crate::api::error::ApiError;
 
 /// The version of the control API. Unknown fields are errors, so it rises whenever a path, a field or a meaning
 /// changes.
-pub const API_VERSION: u16 = 2;
+pub const API_VERSION: u16 = 3;
 
 /// The header that names the version.
 pub const HEADER: &str = "x-tributary-api";

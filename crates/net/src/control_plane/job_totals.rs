@@ -84,7 +84,7 @@ impl JobTotals {
                 self.past.formed += 1;
                 self.open(now, plan);
                 tracing::info!(
-                    job = %plan.name, id = plan.config.job.0, world = plan.config.world_size, protocol = plan.protocol.name,
+                    job = %plan.name, id = plan.config.job.0, world_size = plan.config.world_size, protocol = plan.protocol.name,
                     slots = plan.slots, elements_per_packet = plan.config.elements_per_packet,
                     memory_bytes = plan.memory_bytes, "job formed"
                 );

@@ -156,15 +156,15 @@ impl JobBody {
 
     /// The job without its modules; `None` if it is inconsistent.
     fn decode(self) -> Option<FabricJob> {
-        let world = u16::try_from(self.members.len()).ok()?;
+        let world_size = u16::try_from(self.members.len()).ok()?;
         let protocol = protocols::named(&self.protocol)?;
-        let trees = self.trees.into_iter().map(|tree| tree.tree(world)).collect::<Option<Vec<_>>>()?;
+        let trees = self.trees.into_iter().map(|tree| tree.tree(world_size)).collect::<Option<Vec<_>>>()?;
         let shards = trees.len().max(1) as u16;
         let config = JobConfig {
             job: JobId(self.job_id),
             key: JobKey(from_hex(&self.key)?),
             protocol: protocol.code,
-            world_size: world,
+            world_size,
             slots: self.slots,
             elements_per_packet: self.elements_per_packet,
             trees: shards,
@@ -176,7 +176,7 @@ impl JobBody {
         let divides = divides && self.most_slots >= self.slots;
         let is_complete = self.hosts.len() == self.members.len() && self.job_id != 0 && divides;
         // A switch of a fabric has only one address.
-        let (below, asked_at) = (Below::workers(world), Vec::new());
+        let (below, asked_at) = (Below::workers(world_size), Vec::new());
         let (most_slots, members, trees_wanted) = (self.most_slots, self.members, self.trees_wanted);
         let server = |server: &ServerBody| {
             Some(JobServer { addr: server.addr, incarnation: Some(from_hex(&server.incarnation)?) })

@@ -63,10 +63,10 @@ impl TreeBody {
         TreeBody { switches: tree.switches.iter().map(switch).collect() }
     }
 
-    /// The tree of a job of `world` ranks; `None` if it is inconsistent: a rank is missing or occurs twice, or no switch is
+    /// The tree of a job of `world_size` ranks; `None` if it is inconsistent: a rank is missing or occurs twice, or no switch is
     /// the root.
-    pub fn tree(self, world: u16) -> Option<Tree> {
-        let mut places: Vec<Option<RankPosition>> = vec![None; world.into()];
+    pub fn tree(self, world_size: u16) -> Option<Tree> {
+        let mut places: Vec<Option<RankPosition>> = vec![None; world_size.into()];
         let mut switches = Vec::with_capacity(self.switches.len());
         for TreeSwitchBody { node, parent, children } in self.switches {
             let switch = NodeId(node);

@@ -140,7 +140,7 @@ fn jobs(report: &FabricReport) -> Vec<JobStatus> {
             protocol: job.job.protocol.name.into(),
             operators: OperatorStatus::all(&config.options.operators()),
             age_s: 0.0,
-            world: config.world_size,
+            world_size: config.world_size,
             members: members.collect(),
             switches: Vec::new(),
             servers: servers(report, job),

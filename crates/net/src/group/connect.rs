@@ -69,7 +69,7 @@ pub fn connect(
         switch: options.switch.clone(),
         job: options.job.clone(),
         rank: options.rank,
-        world: options.world,
+        world_size: options.world_size,
         protocol: options.protocol,
         options: options.options.clone(),
         slots: answer.slots,
@@ -86,7 +86,7 @@ pub fn connect(
         job_id: job,
         key,
         rank: options.rank,
-        world: options.world,
+        world_size: options.world_size,
         switches: answer.switches,
         servers: answer.servers,
         in_fabric: answer.fabric.is_some(),
@@ -124,7 +124,7 @@ pub(super) fn request(options: &ConnectOptions, round_trip: Duration, path: &Pat
     JoinRequest {
         job: options.job.clone(),
         rank: options.rank,
-        world: options.world,
+        world_size: options.world_size,
         protocol: options.protocol,
         udp: udp.local_addr(),
         elements_per_packet: options.elements_per_packet,
@@ -150,7 +150,7 @@ pub(super) fn control_round_trip(switch: SocketAddr) -> Duration {
 
 /// A protocol that addresses nodes must know the node of every rank. A fabric's answer has it; in a star it is the rank.
 fn check_fabric(options: &ConnectOptions, answer: &JoinAnswer) -> Result<(), JoinError> {
-    let endpoints = usize::from(options.world) + answer.servers.len();
+    let endpoints = usize::from(options.world_size) + answer.servers.len();
     let is_known = match &answer.fabric {
         Some(fabric) => fabric.hosts.len() == endpoints && fabric.leaves.len() == endpoints,
         None => answer.switches.len() <= 1 && answer.shards.len() == 1,
@@ -208,7 +208,7 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
             job: answer.job_id,
             key: answer.key,
             protocol: options.protocol.code,
-            world_size: options.world,
+            world_size: options.world_size,
             slots: answer.slots,
             elements_per_packet: answer.elements_per_packet,
             // Each tree owns the slots of a shard.
@@ -231,7 +231,7 @@ fn host_config(options: &ConnectOptions, round_trip: Duration, answer: &JoinAnsw
                 roots: [].into(),
             },
             None if options.protocol.placement == Placement::EveryHop => {
-                FabricPlan::star_with_servers(options.world, answer.servers.len() as u16)
+                FabricPlan::star_with_servers(options.world_size, answer.servers.len() as u16)
             }
             None => FabricPlan::default(),
         },

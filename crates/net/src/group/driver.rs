@@ -47,7 +47,7 @@ pub struct Identity {
     /// Our rank.
     pub rank: u16,
     /// Number of ranks.
-    pub world: u16,
+    pub world_size: u16,
     pub switches: Vec<SwitchRanks>,
     /// The addresses of the job's servers, by number.
     pub servers: Vec<SocketAddr>,
@@ -355,8 +355,8 @@ impl Driver {
 
     /// Job, switch and rank, for messages.
     pub(super) fn context(&self) -> String {
-        let Identity { switch, job, rank, world, .. } = &self.identity;
-        format!("job \"{job}\" at switch {switch}, rank {rank} of {world}")
+        let Identity { switch, job, rank, world_size, .. } = &self.identity;
+        format!("job \"{job}\" at switch {switch}, rank {rank} of {world_size}")
     }
 
     /// The state that the group's threads share; `None` if one of them has panicked.

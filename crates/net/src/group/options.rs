@@ -21,7 +21,7 @@ pub struct ConnectOptions {
     /// This worker's rank.
     pub rank: u16,
     /// Number of ranks.
-    pub world: u16,
+    pub world_size: u16,
     /// How long to wait for the other ranks.
     pub timeout: Duration,
     /// The protocol.
@@ -39,12 +39,18 @@ pub struct ConnectOptions {
 impl ConnectOptions {
     /// A rank of a job, which waits a minute for the others. The protocol has its default options, and the switch chooses
     /// sizes.
-    pub fn new(switch: impl ToString, job: &str, rank: u16, world: u16, protocol: &'static Protocol) -> ConnectOptions {
+    pub fn new(
+        switch: impl ToString,
+        job: &str,
+        rank: u16,
+        world_size: u16,
+        protocol: &'static Protocol,
+    ) -> ConnectOptions {
         ConnectOptions {
             switch: switch.to_string(),
             job: job.to_owned(),
             rank,
-            world,
+            world_size,
             timeout: Duration::from_secs(60),
             protocol,
             options: protocol.options.defaults(),
@@ -55,11 +61,11 @@ impl ConnectOptions {
     }
 
     pub(super) fn check(&self) -> Result<(), ConnectError> {
-        let ConnectOptions { rank, world, .. } = self;
-        let wrong = if !(1..=JobConfig::MAX_WORLD_SIZE).contains(world) {
-            format!("a world of {world} ranks is not possible; it has 1 to {}", JobConfig::MAX_WORLD_SIZE)
-        } else if rank >= world {
-            format!("rank {rank} is not in a world of {world}; ranks go from 0 to {}", world - 1)
+        let ConnectOptions { rank, world_size, .. } = self;
+        let wrong = if !(1..=JobConfig::MAX_WORLD_SIZE).contains(world_size) {
+            format!("a world size of {world_size} is not possible; it is 1 to {}", JobConfig::MAX_WORLD_SIZE)
+        } else if rank >= world_size {
+            format!("rank {rank} is outside a world size of {world_size}; ranks go from 0 to {}", world_size - 1)
         } else if [self.elements_per_packet, self.slots, self.trees].contains(&Some(0)) {
             "elements per packet, slots and trees must be at least 1".to_string()
         } else if let Some(hash) = self.options.operators().lacks() {
@@ -81,7 +87,7 @@ pub struct GroupInfo {
     /// Our rank.
     pub rank: u16,
     /// Number of ranks.
-    pub world: u16,
+    pub world_size: u16,
     /// The protocol.
     pub protocol: &'static Protocol,
     /// The protocol's options.
@@ -128,7 +134,7 @@ impl GroupStats {
         let network = format!("{:.1} % of the blocks", self.in_network() * 100.0);
         match (&group.protocol.shared, self.host.blocks_at_hosts) {
             (Some(shared), 1..) => {
-                let elsewhere = (shared.fallback_note)(group.world, group.servers.len() as u16, &group.options);
+                let elsewhere = (shared.fallback_note)(group.world_size, group.servers.len() as u16, &group.options);
                 let share = (1.0 - self.in_network()) * 100.0;
                 format!("{network}, {share:.1} % ({} blocks) {elsewhere}", self.host.blocks_at_hosts)
             }

@@ -128,7 +128,7 @@ impl Group {
         };
         // One reduce for each rank is cheaper where only the root gets the result of a reduce.
         if self.info.protocol.rooted_is_unicast && !range.is_empty() {
-            let chunks = (0..self.info.world).map(|root| (root, chunk_in(root, chunk, &range)));
+            let chunks = (0..self.info.world_size).map(|root| (root, chunk_in(root, chunk, &range)));
             let some = chunks.filter(|(_, elements)| !elements.is_empty());
             return self
                 .pending(self.start_all(some.map(|(root, elements)| self.start_reduce(&over(&elements), root))));
@@ -146,7 +146,7 @@ impl Group {
     /// other code may touch it.
     pub unsafe fn submit_all_gather(&self, submission: Submission, range: Range<usize>) -> Result<Pending, GroupError> {
         let (chunk, size) = (submission.elements, submission.dtype.size());
-        let chunks = (0..self.info.world).map(|root| (root, chunk_in(root, chunk, &range)));
+        let chunks = (0..self.info.world_size).map(|root| (root, chunk_in(root, chunk, &range)));
         let some = chunks.filter(|(_, elements)| chunk == 0 || !elements.is_empty());
         self.pending(self.start_all(some.map(|(root, elements)| {
             let output = submission.output.wrapping_add(elements.start * size);
@@ -280,7 +280,7 @@ impl Group {
     }
 
     fn check_root(&self, primitive: Primitive) -> Result<(), GroupError> {
-        let world_size = self.info.world;
+        let world_size = self.info.world_size;
         match primitive.root().filter(|root| root.0 >= world_size) {
             Some(Rank(root)) => Err(GroupError::NoRoot { root, world_size }),
             None => Ok(()),

@@ -24,7 +24,7 @@ pub struct JobHistory {
     /// The protocol that the switch runs for the job.
     pub protocol: String,
     /// The number of ranks.
-    pub world: u16,
+    pub world_size: u16,
     /// Ranks that have not come, or are lost.
     pub missing: Vec<u16>,
     /// Ranks that some sum waited for at the last sample.
@@ -81,7 +81,7 @@ pub(super) struct Watched {
     /// The job's state at the last sample.
     state: String,
     protocol: String,
-    world: u16,
+    world_size: u16,
     missing: Vec<u16>,
     waiting_for: Vec<u16>,
     collectives: u64,
@@ -102,7 +102,7 @@ impl Watched {
             self.waits.pop_front();
         }
         (self.state, self.protocol) = (job.state.clone(), job.protocol.clone());
-        self.world = job.world;
+        self.world_size = job.world_size;
         (self.missing, self.waiting_for) = (job.missing.clone(), job.waiting_for.clone());
         (self.collectives, self.operation) = (job.collectives, job.operation.clone());
     }
@@ -118,7 +118,7 @@ impl Watched {
             id,
             state: self.state.clone(),
             protocol: self.protocol.clone(),
-            world: self.world,
+            world_size: self.world_size,
             missing: self.missing.clone(),
             waiting_for: self.waiting_for.clone(),
             collectives: self.collectives,
@@ -138,7 +138,8 @@ impl Watched {
     fn stragglers(&self) -> Vec<Straggler> {
         let times = |rank: u16| self.waits.iter().filter(|(_, bits)| has(bits, rank)).count();
         let share = |rank| Straggler { rank, share: times(rank) as f64 / self.waits.len() as f64 };
-        let mut all: Vec<Straggler> = (0..self.world).map(share).filter(|straggler| straggler.share > 0.0).collect();
+        let mut all: Vec<Straggler> =
+            (0..self.world_size).map(share).filter(|straggler| straggler.share > 0.0).collect();
         all.sort_by(|a, b| b.share.total_cmp(&a.share));
         all
     }
@@ -146,11 +147,11 @@ impl Watched {
 
 /// A bit for each rank that a job waits for, unless it waits for all.
 fn uneven(job: &JobStatus) -> Box<[u64]> {
-    if job.waiting_for.is_empty() || job.waiting_for.len() >= usize::from(job.world) {
+    if job.waiting_for.is_empty() || job.waiting_for.len() >= usize::from(job.world_size) {
         return Box::default();
     }
-    let mut bits = vec![0; usize::from(job.world).div_ceil(64)];
-    for &rank in job.waiting_for.iter().filter(|&&rank| rank < job.world) {
+    let mut bits = vec![0; usize::from(job.world_size).div_ceil(64)];
+    for &rank in job.waiting_for.iter().filter(|&&rank| rank < job.world_size) {
         bits[usize::from(rank / 64)] |= 1_u64 << (rank % 64);
     }
     bits.into()
@@ -168,7 +169,7 @@ mod tests {
 
     fn job(blocks: u64, waiting_for: &[u16]) -> serde_json::Value {
         serde_json::json!({
-            "name": "a", "id": 1, "state": "running", "protocol": "pigeon", "age_s": 1.0, "world": 3, "members": [],
+            "name": "a", "id": 1, "state": "running", "protocol": "pigeon", "age_s": 1.0, "world_size": 3, "members": [],
             "switches": [], "parent": null, "missing": [], "slots": 8, "slots_waiting": 0, "waiting_for": waiting_for,
             "elements_per_packet": 64, "memory_bytes": 0, "packets": 0, "packets_per_s": 0.0, "blocks": blocks,
             "contributions": 0, "goodput_bytes": blocks * 250_000_000, "goodput_gbps": 0.5, "ate_per_s": 0.0,

@@ -143,8 +143,8 @@ async fn join(
     let body: JoinBody = read_join(&permit, body).await?;
     let request =
         compiling(!body.modules.is_empty(), move || body.request(peer.from, peer.asked_at, client, &library)).await?;
-    let (rank, world, addr) = (request.rank, request.world_size, request.addr);
-    tracing::debug!(job = %name, rank, world, %addr, "join");
+    let (rank, world_size, addr) = (request.rank, request.world_size, request.addr);
+    tracing::debug!(job = %name, rank, world_size, %addr, "join");
     let plan = api.plane.join(&name, request).await?;
     // The job's machine knows a worker by its index among the children. If there is no machine, packets go from rank to
     // rank.
@@ -270,9 +270,9 @@ async fn watch_from_below(
 /// The most bytes of a watch of the job with this name. All its ranks may be gone, and the switches below which
 /// they were.
 fn most_of_a_watch(api: &Api, name: &JobName) -> Result<usize, ApiError> {
-    let world = api.plane.with_control(|control| control.world_size_of(name));
-    let world = world.ok_or_else(|| Refusal::UnknownJob { job: name.clone() })?;
-    Ok(1_024 + 128 * usize::from(world))
+    let world_size = api.plane.with_control(|control| control.world_size_of(name));
+    let world_size = world_size.ok_or_else(|| Refusal::UnknownJob { job: name.clone() })?;
+    Ok(1_024 + 128 * usize::from(world_size))
 }
 
 /// Counts the connection as one of a running job's member.

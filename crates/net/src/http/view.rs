@@ -229,7 +229,7 @@ fn job_status(now: Time, view: JobView, samples: &ShardSamples, listen: SocketAd
         protocol: view.protocol.name.to_owned(),
         operators: OperatorStatus::all(&view.operators),
         age_s: now.since(view.since).as_secs_f64(),
-        world: view.world_size,
+        world_size: view.world_size,
         members: view.members.iter().map(|member| member_status(now, member)).collect(),
         switches: below.collect(),
         servers: view.servers.iter().map(job_server_status).collect(),

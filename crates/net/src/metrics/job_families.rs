@@ -21,7 +21,7 @@ pub(super) const JOBS: &[Family] = &[
         },
     ),
     Family::new("job_world_size", Gauge, &["name", "id"], "Ranks of the job when complete.", |input| {
-        each(input, |job| job.world.into())
+        each(input, |job| job.world_size.into())
     }),
     Family::new("job_members", Gauge, &["name", "id", "state"], "Workers here by state.", |input| {
         states(input, |job| job.members.iter().map(|member| member.state.as_str()).collect())

@@ -40,14 +40,14 @@ pub struct Job {
 }
 
 /// Where the job's members and servers are, if packets pass switches; `None` if the description is inconsistent.
-fn plan(body: &ServedBody, world: u16, passes_switch: bool) -> Option<FabricPlan> {
+fn plan(body: &ServedBody, world_size: u16, passes_switch: bool) -> Option<FabricPlan> {
     let Some(fabric) = &body.fabric else {
         return Some(match passes_switch {
-            true => FabricPlan::star_with_servers(world, body.servers),
+            true => FabricPlan::star_with_servers(world_size, body.servers),
             false => FabricPlan::default(),
         });
     };
-    let endpoints = usize::from(world) + usize::from(body.servers);
+    let endpoints = usize::from(world_size) + usize::from(body.servers);
     let is_complete = passes_switch && fabric.hosts.len() == endpoints && fabric.leaves.len() == endpoints;
     let nodes = |numbers: &[u32]| numbers.iter().copied().map(NodeId).collect();
     is_complete.then(|| FabricPlan { hosts: nodes(&fabric.hosts), switches: nodes(&fabric.leaves), roots: [].into() })
@@ -57,7 +57,7 @@ impl Job {
     /// The job's machine, from the description that the switch at this address has sent. `None` if this build cannot
     /// interpret it.
     pub fn new(body: &ServedBody, switch: SocketAddr) -> Option<Job> {
-        let world = u16::try_from(body.workers.len()).ok()?;
+        let world_size = u16::try_from(body.workers.len()).ok()?;
         JobName::new(&body.name).ok()?;
         let protocol = protocols::named(&body.protocol)?;
         let make = protocol.server_machine()?;
@@ -66,7 +66,7 @@ impl Job {
         let shared = body.server < body.servers && (passes_switch || body.slots.is_multiple_of(body.servers));
         let bounded = (1..=Limits::MAX_SLOTS).contains(&body.slots)
             && (1..=MOST_ELEMENTS).contains(&body.elements_per_packet)
-            && (1..=JobConfig::MAX_WORLD_SIZE).contains(&world);
+            && (1..=JobConfig::MAX_WORLD_SIZE).contains(&world_size);
         if !shared || !bounded {
             return None;
         }
@@ -74,7 +74,7 @@ impl Job {
             job: JobId(body.job_id),
             key: JobKey(from_hex(&body.key)?),
             protocol: protocol.code,
-            world_size: world,
+            world_size,
             slots: body.slots,
             elements_per_packet: body.elements_per_packet,
             trees: if passes_switch { 1 } else { body.servers },
@@ -83,14 +83,14 @@ impl Job {
         };
         let header = job.common();
         // The number of a server must differ from the ranks.
-        let rank = Rank(world + body.server);
+        let rank = Rank(world_size + body.server);
         let config = HostConfig {
             job,
             rank,
             trees: TreeLeaf::of_rank(rank),
             serves: Some(ServerId(body.server)),
             timers: TimerConfig::default(),
-            fabric: plan(body, world, passes_switch)?,
+            fabric: plan(body, world_size, passes_switch)?,
         };
         let host = make(Values::Elements, &config);
         let workers = body.workers.clone();

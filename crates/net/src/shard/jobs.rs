@@ -27,9 +27,9 @@ struct Job {
 
 impl Jobs {
     /// Adds a job that was not installed before.
-    pub fn begin(&mut self, id: JobId, key: JobKey, world: u16) {
+    pub fn begin(&mut self, id: JobId, key: JobKey, world_size: u16) {
         let at = self.0.partition_point(|other| other.id < id);
-        self.0.insert(at, Job { id, key, rates: Rates::default(), progress: RankProgress::new(world) });
+        self.0.insert(at, Job { id, key, rates: Rates::default(), progress: RankProgress::new(world_size) });
     }
 
     /// Removes a job.

@@ -211,7 +211,7 @@ impl Star {
 
     fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
         let JobInstall { protocol, config, members, asked_at, below, servers, parent, .. } = job;
-        let (id, key, world, group) = (config.job, config.key, config.world_size, group_of(config.job));
+        let (id, key, world_size, group) = (config.job, config.key, config.world_size, group_of(config.job));
         self.remove(id, core);
         let no_ports = ShardError::NoPorts(self.shard);
         let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
@@ -244,7 +244,7 @@ impl Star {
         let machine: Option<Box<dyn Switch>> = protocol.switch(Values::Elements, &config);
         let job = InstalledJob { protocol: protocol.code, key, members, others, machine };
         core.pipeline.install(id, job);
-        self.jobs.begin(id, key, world);
+        self.jobs.begin(id, key, world_size);
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl Star {
         members: Vec<PortId>,
         core: &mut Core,
     ) -> Result<(), ShardError> {
-        let JobConfig { job: id, key, world_size: world, .. } = job;
+        let JobConfig { job: id, key, world_size, .. } = job;
         if !core.pipeline.has_shared(protocol.code) {
             let (elements_per_packet, options) = (longest_elements(protocol), self.switch_options.of(shared));
             let config = SharedSwitchConfig { node: FabricPlan::STAR, elements_per_packet, options };
@@ -268,7 +268,7 @@ impl Star {
             self.ports.remove_group(group_of(id));
             return Err(ShardError::Crowded(protocol.name));
         }
-        let servers = members.len().saturating_sub(world.into()) as u16;
+        let servers = members.len().saturating_sub(world_size.into()) as u16;
         let plan = SharedJob {
             fabric: FabricPlan::star_with_servers(job.world_size, servers),
             ports: members.iter().copied().map(Some).collect(),
@@ -277,7 +277,7 @@ impl Star {
             job,
         };
         core.pipeline.install_shared(&plan, members);
-        self.jobs.begin(id, key, world);
+        self.jobs.begin(id, key, world_size);
         Ok(())
     }
 

@@ -30,9 +30,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(switch: &RunningSwitch, job: &str, rank: u16, world: u16) -> Worker {
+    pub fn new(switch: &RunningSwitch, job: &str, rank: u16, world_size: u16) -> Worker {
         let udp = UdpSocket::bind(any_port()).unwrap();
-        let request = join_request(protocols::named("ring").unwrap(), job, rank, world, &udp);
+        let request = join_request(protocols::named("ring").unwrap(), job, rank, world_size, &udp);
         Worker { udp, rendezvous: HttpRendezvous::new(switch.listen_addr()).unwrap(), request }
     }
 
@@ -92,9 +92,9 @@ pub fn refused(answer: Result<JoinAnswer, JoinError>) -> String {
     }
 }
 
-pub fn join_body(rank: u16, world: u16) -> String {
+pub fn join_body(rank: u16, world_size: u16) -> String {
     format!(
-        r#"{{"wire_version":2,"rank":{rank},"world":{world},"protocol":"ring","udp_port":{},"max_elements_per_packet":360,
+        r#"{{"wire_version":2,"rank":{rank},"world_size":{world_size},"protocol":"ring","udp_port":{},"max_elements_per_packet":360,
         "suggested_slots":64,"incarnation":"00000000000000{rank:02x}","timeout_s":20}}"#,
         9000 + rank
     )

@@ -26,10 +26,10 @@ fn sentences(errors: Vec<Option<GroupError>>, begun: Instant) -> Vec<String> {
 }
 
 /// A rank that joins, keeps its watch, and contributes nothing. Its end is the end of the connection.
-fn mute(switch: SocketAddr, job: &str, rank: u16, world: u16) -> TcpStream {
+fn mute(switch: SocketAddr, job: &str, rank: u16, world_size: u16) -> TcpStream {
     let rendezvous = HttpRendezvous::new(switch).unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let request = join_request(protocols::named("switchml").unwrap(), job, rank, world, &udp);
+    let request = join_request(protocols::named("switchml").unwrap(), job, rank, world_size, &udp);
     let incarnation = rendezvous.incarnation().unwrap();
     let answer = challenge::answering(&udp, incarnation, || rendezvous.join(&request)).unwrap().unwrap();
     let (id, key) = (answer.job_id.0, answer.key.0);

@@ -27,9 +27,9 @@ pub fn switch(parent: Option<&RunningSwitch>) -> RunningSwitch {
     RunningSwitch::start(&options(parent)).unwrap()
 }
 
-pub fn worker(switch: SocketAddr, job: &str, rank: u16, world: u16, timeout: Duration) -> ConnectOptions {
+pub fn worker(switch: SocketAddr, job: &str, rank: u16, world_size: u16, timeout: Duration) -> ConnectOptions {
     let protocol = protocols::named("switchml").unwrap();
-    ConnectOptions { timeout, ..connect_options(switch, protocol, job, rank, world) }
+    ConnectOptions { timeout, ..connect_options(switch, protocol, job, rank, world_size) }
 }
 
 /// Runs `work` on every rank, each on a thread; `switches[rank]` is the switch that the rank names.
@@ -73,7 +73,7 @@ pub fn reduce<T: Element>(group: &Group, len: usize, value: impl Fn(usize) -> T)
 /// All ranks sum floats and integers; checks both.
 pub fn check_sums(switches: &[&RunningSwitch], job: &str) {
     const LEN: usize = 100_003;
-    let (switches, world) = (switches.iter().map(|&switch| Some(switch)).collect::<Vec<_>>(), switches.len());
+    let (switches, world_size) = (switches.iter().map(|&switch| Some(switch)).collect::<Vec<_>>(), switches.len());
     let sums = on_ranks(
         &switches,
         job,
@@ -89,10 +89,10 @@ pub fn check_sums(switches: &[&RunningSwitch], job: &str) {
     let (floats, integers) = &sums[0];
     assert!(sums.iter().all(|sum| sum == &sums[0]), "all ranks have the same bits");
     for i in 0..LEN {
-        assert_eq!(integers[i], (0..world).fold(0i32, |sum, rank| sum.wrapping_add(integer(rank, i))));
-        let exact: f64 = (0..world).map(|rank| f64::from(float(rank, i))).sum();
+        assert_eq!(integers[i], (0..world_size).fold(0i32, |sum, rank| sum.wrapping_add(integer(rank, i))));
+        let exact: f64 = (0..world_size).map(|rank| f64::from(float(rank, i))).sum();
         // Each of the additions between a rank and the result, at most ten here, rounds once.
-        let magnitude: f64 = (0..world).map(|rank| f64::from(float(rank, i)).abs()).sum();
+        let magnitude: f64 = (0..world_size).map(|rank| f64::from(float(rank, i)).abs()).sum();
         let bound = 10.0 * magnitude * f64::from(f32::EPSILON) / 2.0;
         assert!((f64::from(f32::from_bits(floats[i])) - exact).abs() <= bound, "element {i}");
     }
@@ -120,7 +120,7 @@ pub fn in_the_middle(
     timeout: Duration,
     act: impl FnOnce(),
 ) -> Vec<Option<GroupError>> {
-    let world = switches.len() as u16;
+    let world_size = switches.len() as u16;
     let (ready, acted) = (Barrier::new(switches.len() + 1), Barrier::new(switches.len() + 1));
     let failing = Barrier::new(switches.len());
     thread::scope(|scope| {
@@ -128,7 +128,7 @@ pub fn in_the_middle(
         let rank = |(rank, &addr): (usize, &SocketAddr)| {
             let rank = rank as u16;
             scope.spawn(move || {
-                let group = Group::connect(&worker(addr, "middle", rank, world, PATIENCE)).unwrap();
+                let group = Group::connect(&worker(addr, "middle", rank, world_size, PATIENCE)).unwrap();
                 let mut data = vec![1f32; 5_000];
                 group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
                 ready.wait();

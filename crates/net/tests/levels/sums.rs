@@ -66,7 +66,7 @@ fn each_switch_says_who_is_below_whom() {
     assert_eq!(status.switch.parent, Some(root.listen_addr()));
     assert_eq!(status.jobs[0].members.iter().map(|member| member.rank).collect::<Vec<_>>(), [0, 2]);
     let above = jobs(&root).remove(0);
-    assert_eq!((above.world, above.members.len()), (3, 0));
+    assert_eq!((above.world_size, above.members.len()), (3, 0));
     let below: Vec<_> = above.switches.iter().map(|switch| (switch.addr, switch.ranks.clone())).collect();
     assert_eq!(below, [(Some(racks[0].listen_addr()), vec![0, 2]), (Some(racks[1].listen_addr()), vec![1])]);
     assert_eq!(above.id, status.jobs[0].id, "one id at all levels");

@@ -31,13 +31,13 @@ pub fn connect_options(
     protocol: &'static Protocol,
     job: &str,
     rank: u16,
-    world: u16,
+    world_size: u16,
 ) -> ConnectOptions {
     ConnectOptions {
         switch: switch.to_string(),
         job: job.to_owned(),
         rank,
-        world,
+        world_size,
         timeout: PATIENCE,
         protocol,
         options: protocol.options.defaults(),
@@ -48,11 +48,17 @@ pub fn connect_options(
 }
 
 /// The question of a worker whose packets come from this socket, and which has no other wishes.
-pub fn join_request(protocol: &'static Protocol, job: &str, rank: u16, world: u16, udp: &UdpSocket) -> JoinRequest {
+pub fn join_request(
+    protocol: &'static Protocol,
+    job: &str,
+    rank: u16,
+    world_size: u16,
+    udp: &UdpSocket,
+) -> JoinRequest {
     JoinRequest {
         job: job.to_owned(),
         rank,
-        world,
+        world_size,
         protocol,
         options: protocol.options.defaults(),
         udp: udp.local_addr().unwrap(),
@@ -103,15 +109,15 @@ pub fn switch_with(protocols: impl Iterator<Item = &'static Protocol>, aggregato
 
 /// Sums of many sizes, one after the other, that must be exact.
 pub fn sum_many_sizes(group: &Group, rank: u16, patience: Duration) {
-    let world = i32::from(group.info().world);
+    let world_size = i32::from(group.info().world_size);
     for elements in [0, 1, 1_000, 200_000] {
         let mut data: Vec<i32> = (0..elements).map(|at| at * (i32::from(rank) + 1)).collect();
         group.allreduce_in_place(&mut data, ReduceOp::Sum, patience).unwrap();
-        let all = world * (world + 1) / 2;
+        let all = world_size * (world_size + 1) / 2;
         assert!(data.iter().zip(0..).all(|(&sum, at)| sum == at * all), "{elements} elements");
         let mut floats = vec![f32::from(rank) + 0.5; elements as usize];
         group.allreduce_in_place(&mut floats, ReduceOp::Avg, patience).unwrap();
-        assert!(floats.iter().all(|&avg| avg == (world - 1) as f32 / 2.0 + 0.5));
+        assert!(floats.iter().all(|&avg| avg == (world_size - 1) as f32 / 2.0 + 0.5));
     }
 }
 
@@ -161,9 +167,9 @@ impl LocalSwitch {
         Arc::new(LocalSwitch { shards, state, changed: Condvar::new() })
     }
 
-    pub fn options(&self, job: &str, rank: u16, world: u16) -> ConnectOptions {
+    pub fn options(&self, job: &str, rank: u16, world_size: u16) -> ConnectOptions {
         let protocol = protocols::named("switchml").unwrap();
-        connect_options(self.shards[0].udp_addr(), protocol, job, rank, world)
+        connect_options(self.shards[0].udp_addr(), protocol, job, rank, world_size)
     }
 
     fn install(&self, id: JobId, requests: &BTreeMap<u16, JoinRequest>) -> JoinAnswer {
@@ -227,7 +233,7 @@ impl Rendezvous for LocalSwitch {
         let mut state = self.state.lock().unwrap();
         let meeting = state.meetings.entry(request.job.clone()).or_default();
         meeting.requests.insert(request.rank, request.clone());
-        if meeting.requests.len() == usize::from(request.world) {
+        if meeting.requests.len() == usize::from(request.world_size) {
             let requests = meeting.requests.clone();
             let id = JobId(state.next_job);
             state.next_job += 1;
@@ -267,7 +273,7 @@ impl Rendezvous for LocalSwitch {
 pub fn on_every_rank<T: Send>(
     switch: &Arc<LocalSwitch>,
     job: &str,
-    world: u16,
+    world_size: u16,
     adjust: impl Fn(&mut ConnectOptions) + Sync,
     work: impl Fn(Group, u16) -> T + Sync,
 ) -> Vec<T> {
@@ -275,14 +281,14 @@ pub fn on_every_rank<T: Send>(
         let rank = |rank| {
             let (adjust, work) = (&adjust, &work);
             scope.spawn(move || {
-                let mut options = switch.options(job, rank, world);
+                let mut options = switch.options(job, rank, world_size);
                 adjust(&mut options);
                 let rendezvous: Arc<dyn Rendezvous> = switch.clone();
                 let group = Group::connect_through(&options, rendezvous).expect("the rank joins");
                 work(group, rank)
             })
         };
-        let threads: Vec<_> = (0..world).map(rank).collect();
+        let threads: Vec<_> = (0..world_size).map(rank).collect();
         threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
     })
 }

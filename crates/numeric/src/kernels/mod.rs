@@ -32,7 +32,7 @@ impl Unscale {
     /// The values for a sum or an average with this scale.
     pub(crate) fn of(scale: Scale, op: ReduceOp) -> Unscale {
         let divisor = scale.divisor(op);
-        match scale.world.is_power_of_two() {
+        match scale.world_size.is_power_of_two() {
             // Division by a power of two is exact, so the unit includes it.
             true => Unscale { unit: scale.unit() / divisor, divisor: 1.0 },
             false => Unscale { unit: scale.unit(), divisor },

@@ -7,9 +7,9 @@ use tributary_numeric::{BlockExponent, DType, Element, ReduceOp, Scale, codec, l
 
 /// One block through exponent, encode, the switch's sum and decode.
 pub fn allreduce<T: Element>(ranks: &[Vec<T>], op: ReduceOp) -> (Vec<T>, Scale) {
-    let world = ranks.len() as u16;
+    let world_size = ranks.len() as u16;
     let block = ranks.iter().fold(BlockExponent::ZERO, |block, rank| block.join(codec::exponent(rank)));
-    let scale = if T::DTYPE == DType::I32 { Scale::integer(world) } else { Scale::new(block, world) };
+    let scale = if T::DTYPE == DType::I32 { Scale::integer(world_size) } else { Scale::new(block, world_size) };
     let elements = ranks[0].len();
     let (mut sum, mut vector) = (vec![0; elements], vec![0; 4 * elements]);
     for rank in ranks {

@@ -134,12 +134,12 @@ impl Program {
 
 /// The shape that a switch with `children` children charges for one tree of a job.
 pub(super) fn shape(protocol: &'static Protocol, job: &JobConfig, children: usize) -> JobShape {
-    let JobConfig { world_size: world, slots, elements_per_packet, trees, levels, ref options, .. } = *job;
+    let JobConfig { world_size, slots, elements_per_packet, trees, levels, ref options, .. } = *job;
     JobShape {
         protocol,
         slots: slots / trees,
         elements_per_packet,
-        world_size: world,
+        world_size,
         children: children as u16,
         neighbours: u16::from(levels),
         shards: 1,

@@ -108,7 +108,7 @@ impl Member {
             switch: self.switch.clone(),
             job: self.job.clone(),
             rank: self.rank,
-            world: self.world_size,
+            world_size: self.world_size,
             timeout: self.timeout,
             protocol: self.protocol,
             options,

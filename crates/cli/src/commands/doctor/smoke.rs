@@ -41,7 +41,7 @@ pub fn options(switch: &str, job: &str, rank: u16, world_size: u16) -> Result<Co
         switch: switch.to_string(),
         job: job.to_string(),
         rank,
-        world: world_size,
+        world_size,
         timeout: TIMEOUT,
         protocol,
         options: protocol.options.defaults(),
