@@ -17,9 +17,7 @@
 pub mod agreement;
 pub mod best_effort;
 pub mod block_sizes;
-pub mod exponent_hint;
 pub mod life;
-pub mod mismatch;
 pub mod missing_ranks;
 pub mod modulo;
 pub mod ordered;
@@ -28,5 +26,3 @@ pub mod reference;
 pub mod report;
 pub mod shutdown;
 pub mod slots;
-pub mod stream;
-pub mod vector_format;

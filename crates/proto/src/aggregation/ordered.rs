@@ -10,11 +10,9 @@
 //! searched for: a node lies in the slot of the first pair of children that it covers. No two waiting nodes share a
 //! pair: the two halves of a pair are siblings, which do not wait once both are there.
 
-mod absent;
 mod forest;
 mod load;
 mod own;
-mod reference;
 mod rule;
 
 use std::ops::Range;

@@ -6,7 +6,6 @@
 //! `docs/protocols/canary.md` goes through the paper section by section.
 
 pub mod host;
-pub mod options;
 mod protocol;
 pub mod switch;
 mod vector;

@@ -14,7 +14,7 @@ use std::iter::Sum;
 
 use tributary_numeric::{self as numeric, BlockExponent, DType};
 
-use crate::aggregation::exponent_hint::ExponentHint;
+use crate::aggregation::agreement::ExponentHint;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{NodeId, PortId, PortSet, Rank};
 use crate::contract::protocol::Description;

@@ -30,7 +30,6 @@ pub mod rank_synchronous;
 pub mod swift;
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use self::aimd::HalveOn;
 use self::progress_aware::CutRule;
@@ -243,35 +242,44 @@ pub const SIMULATED_TARGET_DELAY: Span = Span::from_micros(50);
 /// ... also as the default of the option in simulations.
 pub const SIMULATED: &[(&str, &str)] = &[(TARGET_DELAY.name, "50 us")];
 
-/// Controllers can be copied and hashed, as the machines that have them.
-pub trait ControllerState {
-    /// A copy of the controller.
-    fn fork(&self) -> Box<dyn Controller>;
-    /// Feeds the state to a hasher.
-    fn hash_state(&self, hasher: &mut dyn Hasher);
-}
+/// Makes boxed controllers of a trait `Clone` and `Hash`, as the machines that have them must be. The trait requires the
+/// other one, which every controller that is `Clone` and `Hash` implements.
+macro_rules! boxed_controllers {
+    ($controller:ident, $state:ident) => {
+        /// Controllers can be copied and hashed, as the machines that have them.
+        pub trait $state {
+            /// A copy of the controller.
+            fn fork(&self) -> Box<dyn $controller>;
+            /// Feeds the state to a hasher.
+            fn hash_state(&self, hasher: &mut dyn std::hash::Hasher);
+        }
 
-impl<T: Controller + Clone + Hash + 'static> ControllerState for T {
-    fn fork(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
-    }
-    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
-        self.hash(&mut hasher);
-    }
-}
+        impl<T: $controller + Clone + std::hash::Hash + 'static> $state for T {
+            fn fork(&self) -> Box<dyn $controller> {
+                Box::new(self.clone())
+            }
+            fn hash_state(&self, mut hasher: &mut dyn std::hash::Hasher) {
+                self.hash(&mut hasher);
+            }
+        }
 
-impl Clone for Box<dyn Controller> {
-    fn clone(&self) -> Box<dyn Controller> {
-        // `fork` of the controller in the box: the box itself is not a controller.
-        ControllerState::fork(&**self)
-    }
-}
+        impl Clone for Box<dyn $controller> {
+            fn clone(&self) -> Box<dyn $controller> {
+                // `fork` of the controller in the box: the box itself is not a controller.
+                $state::fork(&**self)
+            }
+        }
 
-impl Hash for dyn Controller {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.hash_state(state);
-    }
+        impl std::hash::Hash for dyn $controller {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.hash_state(state);
+            }
+        }
+    };
 }
+pub(crate) use boxed_controllers;
+
+boxed_controllers!(Controller, ControllerState);
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,6 @@
 //! `docs/protocols/flare.md` goes through the paper section by section.
 
 pub mod design;
-mod dialect;
-pub mod options;
 mod protocol;
 pub mod sparse;
 pub mod wire;

@@ -1,18 +1,25 @@
-//! Flare as a value of the registry.
+//! Flare as a value of the registry, and its options.
+
+use std::sync::Arc;
 
 use tributary_numeric::ReduceOp;
 
-use super::dialect::FlareDialect;
+use super::design::FlareDialect;
+use super::design::{Choice, Design, Selection};
+use super::sparse::layout as sparse;
 use super::sparse::layout::Choices;
-use super::sparse::{SparseHost, SparseSwitch};
-use super::{options, sparse, wire};
+use super::sparse::{self, SparseHost, SparseSwitch};
+use super::wire;
 use crate::aggregation::reference::reference;
+use crate::aggregation::slots::host::SendWindow;
 use crate::aggregation::slots::{SlotHost, SlotSwitch, switch};
 use crate::contract::config::{HostConfig, SwitchConfig};
+use crate::contract::custom_op::{CustomOp, OrderDependence};
 use crate::contract::host::Host;
-use crate::contract::numbers::{Encoding, Numbers};
-use crate::contract::options::Options;
+use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
+use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::protocol::{Description, Placement, Protocol, Refusal, ShardShape, check_meaning};
+use crate::contract::sum_tree::SumOrder;
 use crate::contract::switch::Switch;
 use crate::contract::tensor::{Primitive, Spec};
 use crate::contract::values::Values;
@@ -101,4 +108,141 @@ fn make_switch(values: Values, config: &SwitchConfig) -> Box<dyn Switch> {
 fn describe(packet: &[u8]) -> Description {
     let dense = wire::describe(packet);
     if dense.kind.is_empty() { sparse::wire::describe(packet) } else { dense }
+}
+
+const DESIGN: &str = "design";
+const SELECTION: &str = "selection";
+const REPRODUCIBLE: &str = "reproducible";
+const STAGGER: &str = "stagger";
+
+/// The options of the protocol.
+pub const SET: OptionSet = OptionSet {
+    together,
+    sparse: Some(sparse::of_density),
+    packets_of_a_result: sparse::packets_of_a_result,
+    custom_ops: Some(of_operators),
+    order,
+    simulated: &[SendWindow::SIMULATED],
+    ..OptionSet::new(
+        "flare",
+        &[
+            OptionSpec {
+                name: DESIGN,
+                kind: Kind::Choice(&[
+                    "auto", "single", "multi:2", "multi:3", "multi:4", "multi:5", "multi:6", "multi:7", "multi:8",
+                    "tree",
+                ]),
+                default: "auto",
+                help: "a block's packets meet in one buffer, in several, or along a tree; auto goes by the tensor's size",
+            },
+            OptionSpec {
+                name: SELECTION,
+                kind: Kind::Choice(&["model", "printed"]),
+                default: "model",
+                help: "auto chooses as the paper's model says, or as section 6.4 prints, with 2 and 4 buffers exchanged",
+            },
+            OptionSpec {
+                name: REPRODUCIBLE,
+                kind: Kind::Choice(&["off", "tree", "ranks"]),
+                default: "off",
+                help: "the same bits for the same inputs whatever comes first: on the same tree of switches, or on any",
+            },
+            OptionSpec {
+                name: STAGGER,
+                kind: Kind::Flag,
+                default: "false",
+                help: "each rank sends its blocks in an order of its own, so that those of one block come apart in time",
+            },
+            NarrowBlocks::OPTION,
+            OptionSpec::CUSTOM_OPS,
+            SendWindow::OPTION,
+            sparse::OPTIONS[0],
+            sparse::OPTIONS[1],
+            sparse::OPTIONS[2],
+            sparse::OPTIONS[3],
+            sparse::OPTIONS[4],
+        ],
+    )
+};
+
+/// The options of a job with these custom operators: the order that they depend on is the default.
+fn of_operators(operators: &[Arc<dyn CustomOp>]) -> Vec<(&'static str, String)> {
+    let hashes: Vec<String> = operators.iter().map(|operator| operator.hash().to_string()).collect();
+    let order = match operators.iter().map(|operator| operator.order_dependence()).max() {
+        None | Some(OrderDependence::Nothing) => "off",
+        Some(OrderDependence::Arrangement) => "tree",
+        Some(OrderDependence::RankOrder) => "ranks",
+    };
+    vec![(OptionSpec::CUSTOM_OPS.name, hashes.join(",")), (REPRODUCIBLE, order.to_owned())]
+}
+
+fn order(options: &Options) -> SumOrder {
+    match options.choice(REPRODUCIBLE) {
+        "tree" => SumOrder::Switches,
+        "ranks" => SumOrder::Ranks,
+        _ => SumOrder::Arrival,
+    }
+}
+
+/// The choice without which the job cannot apply one of its custom operators, if it lacks one.
+pub fn lacks_order(options: &Options, dependence: OrderDependence) -> Option<&'static str> {
+    match (options.choice(REPRODUCIBLE), dependence) {
+        ("ranks", _) | (_, OrderDependence::Nothing) | ("tree", OrderDependence::Arrangement) => None,
+        (_, OrderDependence::Arrangement) => {
+            Some("choose reproducible=tree or ranks, as the operator is not associative")
+        }
+        (_, OrderDependence::RankOrder) => Some("choose reproducible=ranks, as the operator does not commute"),
+    }
+}
+
+fn together(options: &Options) -> Result<(), String> {
+    let design = options.choice(DESIGN);
+    if options.choice(REPRODUCIBLE) != "off" && !matches!(design, "auto" | "tree") {
+        return Err(format!("sums in the design {design} depend on arrival: leave reproducible or design out"));
+    }
+    if sparse::Choices::of(options).is_none() {
+        return Ok(());
+    }
+    if !options.operators().is_empty() {
+        return Err("custom operators are for dense tensors: leave operators or sparse out".to_owned());
+    }
+    if options.choice(REPRODUCIBLE) != "off" {
+        return Err("sums of sparse tensors depend on arrival: leave reproducible or sparse out".to_owned());
+    }
+    if !matches!(design, "auto" | "single") || options.flag(STAGGER) {
+        return Err(
+            "sums of sparse tensors have one buffer and one order of sending: leave design and stagger out, or \
+                    sparse"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// What was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choices {
+    /// Which design sums each collective.
+    pub design: Choice,
+    /// Sums follow one tree over all ranks, however the ranks are spread over switches.
+    pub over_ranks: bool,
+    /// Each host sends its blocks in an order of its own.
+    pub stagger: bool,
+}
+
+impl Choices {
+    /// Reads a job's options.
+    pub fn of(options: &Options) -> Choices {
+        let selection = if options.choice(SELECTION) == "printed" { Selection::Printed } else { Selection::Model };
+        let design = match (options.choice(REPRODUCIBLE), options.choice(DESIGN)) {
+            ("tree" | "ranks", _) | (_, "tree") => Choice::Always(Design::Tree),
+            (_, "single") => Choice::Always(Design::Single),
+            (_, word) => match word.strip_prefix("multi:").and_then(|buffers| buffers.parse().ok()) {
+                Some(buffers) => Choice::Always(Design::Multi(buffers)),
+                None => Choice::BySize(selection),
+            },
+        };
+        let over_ranks = options.choice(REPRODUCIBLE) == "ranks";
+        Choices { design, over_ranks, stagger: options.flag(STAGGER) }
+    }
 }

@@ -20,7 +20,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::wire::{u16, u32};
 use crate::splitmix::splitmix64;
 
-pub use crate::aggregation::mismatch::Mismatch;
+pub use crate::aggregation::report::Mismatch;
 pub use crate::aggregation::slots::wire::{Kind, put_wid};
 
 /// Bytes of the common header and of this protocol's own.

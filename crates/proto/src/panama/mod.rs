@@ -6,11 +6,9 @@
 //! `docs/protocols/panama.md` goes through the paper section by section.
 
 pub mod host;
-mod options;
 mod partial;
 mod protocol;
 pub mod switch;
-mod vid;
 pub mod wire;
 
 pub use host::PanamaHost;

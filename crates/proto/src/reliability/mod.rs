@@ -13,5 +13,4 @@ pub mod link;
 pub mod pacer;
 pub mod recovery;
 pub mod rtt;
-pub mod send_queue;
 pub mod slot_lists;

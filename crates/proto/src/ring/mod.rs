@@ -5,7 +5,6 @@
 //! that is silent, and [`wire`] has the headers. `docs/protocols/ring.md` states steps, bytes and every field.
 
 pub mod host;
-pub mod item;
 pub mod layout;
 mod protocol;
 pub mod running;

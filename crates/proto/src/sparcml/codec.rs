@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
 
-use super::blocks::Blocks;
+use super::chunk::Blocks;
 use super::chunk::{Chunk, Data, is_present};
-use super::options::INDEX_LEN;
-use crate::aggregation::vector_format::VectorFormat;
+use super::protocol::INDEX_LEN;
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;

@@ -8,13 +8,10 @@
 //! [`link`](crate::reliability::link) to each rank that it exchanges packets with. `docs/protocols/sparcml.md` states
 //! steps, bytes and every field.
 
-pub mod blocks;
 pub mod chunk;
 pub mod codec;
 pub mod host;
-pub mod incoming;
 pub mod message;
-pub mod options;
 pub mod plan;
 mod protocol;
 pub mod running;

@@ -8,8 +8,8 @@
 
 use tributary_numeric::BlockExponent;
 
-pub use crate::aggregation::exponent_hint::ExponentHint;
-pub use crate::aggregation::mismatch::Mismatch;
+pub use crate::aggregation::agreement::ExponentHint;
+pub use crate::aggregation::report::Mismatch;
 pub use crate::aggregation::slots::wire::{Kind, put_wid};
 use crate::aggregation::slots::{Word, wire as slots};
 use crate::contract::drop_reason::DropReason;

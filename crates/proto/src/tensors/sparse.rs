@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, codec};
 
-use crate::contract::sparse::SparseTensor;
+use crate::contract::tensor::SparseTensor;
 use crate::contract::tensor::{Spec, Tensor};
 
 /// Why indices and values do not make a sparse tensor.

@@ -15,7 +15,7 @@ use tributary_numeric::{BlockExponent, Scale};
 use super::fingerprint::Verification;
 use super::ledger::Ledger;
 use super::sparse::{not_dense, only_sparse};
-use crate::contract::sparse::SparseTensor;
+use crate::contract::tensor::SparseTensor;
 use crate::contract::tensor::{Spec, Tensor};
 use crate::splitmix::splitmix64;
 

@@ -9,7 +9,7 @@
 //! The paper's `ver` is `phase mod 2`; its `off` follows from the phase, which every host keeps for each slot.
 
 use super::Word;
-pub use crate::aggregation::mismatch::Mismatch;
+pub use crate::aggregation::report::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::protocol::Description;

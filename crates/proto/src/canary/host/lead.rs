@@ -2,9 +2,9 @@
 
 use tributary_numeric::{BlockExponent, ReduceOp, prefetch};
 
-use crate::aggregation::exponent_hint::ExponentHint;
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::agreement::ExponentHint;
 use crate::aggregation::ranks::Ranks;
+use crate::aggregation::report::Mismatch;
 use crate::canary::vector::Codec;
 use crate::canary::wire::NO_SWITCH;
 use crate::contract::ids::{NodeId, PortId, Rank};

@@ -9,16 +9,10 @@
 //! One more position carries the notices that collectives are complete (§3.3), so that leaders need not keep sums that
 //! no rank will ask for.
 
-mod claims;
-mod entry;
-mod evidence;
-mod failure;
 mod following;
 mod lead;
 mod leading;
 mod notices;
-mod outbox;
-mod steps;
 mod transmit;
 mod window;
 
@@ -27,20 +21,20 @@ use std::sync::Arc;
 
 use tributary_numeric::prefetch;
 
-use self::claims::Claims;
-use self::entry::{Entry, Way};
-use self::failure::LastReport;
+use self::following::Claims;
 use self::lead::Leads;
+use self::notices::LastReport;
 use self::notices::Notices;
-use self::outbox::Outgoing;
-use self::steps::{Step, Steps};
+use self::transmit::Outgoing;
+use self::window::{Entry, Way};
+use self::window::{Step, Steps};
 use super::vector::Codec;
 use super::wire::{HEADER_LEN, Header, Kind, RankProof, id_of};
+use crate::aggregation::agreement::ExponentHint;
 use crate::aggregation::agreement::Stage;
-use crate::aggregation::exponent_hint::ExponentHint;
+use crate::aggregation::life::Stream;
 use crate::aggregation::life::{Completed, Life};
-use crate::aggregation::mismatch::Mismatch;
-use crate::aggregation::stream::Stream;
+use crate::aggregation::report::Mismatch;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
@@ -54,7 +48,7 @@ use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
-use crate::reliability::send_queue::SendQueue;
+use crate::reliability::slot_lists::SendQueue;
 
 /// The `Spec` in a notice of completion.
 const NOTICE: Spec = Spec::NOTHING;

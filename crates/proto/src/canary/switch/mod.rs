@@ -19,7 +19,7 @@ mod timeout;
 use self::array::{Array, BlockId, Descriptor, State};
 use self::counters::{Counters, JobCounters, figures};
 use self::timeout::Timeout;
-use super::options::FlushTimeout;
+use super::protocol::FlushTimeout;
 use super::vector::Codec;
 use super::wire::{
     HEADER_LEN, Header, Kind, NO_SWITCH, SHARD_PORTS, ports_of_shard, put_bypass, put_children, put_sum,

@@ -15,7 +15,7 @@
 //! All of this is soft state in a fixed table. A wrong entry makes no sum wrong: a contribution that comes later is a
 //! straggler.
 
-use crate::canary::options::FlushTimeout;
+use crate::canary::protocol::FlushTimeout;
 use crate::contract::ids::{JobId, NodeId};
 use crate::contract::time::Span;
 

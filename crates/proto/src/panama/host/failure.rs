@@ -2,7 +2,7 @@
 
 use super::PanamaHost;
 use super::tree::Tree;
-use crate::aggregation::stream::Op;
+use crate::aggregation::life::Op;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{CollectiveError, HostEvent};
 use crate::contract::time::Time;

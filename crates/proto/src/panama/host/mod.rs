@@ -2,18 +2,17 @@
 //! acknowledgements.
 
 mod failure;
-mod kept;
 mod results;
 mod tree;
 
 use std::collections::VecDeque;
 
 use self::tree::Tree;
-use super::options::Choices;
-use super::vid::{epoch, near};
+use super::protocol::Choices;
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, put_top};
+use super::wire::{epoch, near};
+use crate::aggregation::life::{Op, Stream};
 use crate::aggregation::report::Report;
-use crate::aggregation::stream::{Op, Stream};
 use crate::congestion::RankSynchronous;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;

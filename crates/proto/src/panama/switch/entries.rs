@@ -2,8 +2,8 @@
 
 use tributary_numeric::ReduceOp;
 
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::ordered::{OrderedAccumulator, Rule, nodes_needed};
-use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::{Encoding, NarrowBlocks};
 use crate::contract::packet::Ecn;

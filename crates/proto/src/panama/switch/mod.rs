@@ -1,31 +1,28 @@
 //! The accelerator of one switch for one tree of one job (§5): alone, or in levels.
 
-mod counters;
 mod entries;
-mod failure;
 mod heads;
 mod notices;
 mod quorum;
 mod recovery;
-mod resize;
 mod shutdown;
 mod state;
 mod sums;
 
 use std::collections::VecDeque;
 
-pub use self::counters::Counters;
 use self::entries::Entries;
 use self::heads::{Heads, Phase};
 use self::notices::{Audience, Notice, Notices};
 use self::quorum::Quorum;
 use self::recovery::Bases;
 use self::shutdown::Floors;
-use super::vid::{epoch, near};
+pub use self::state::Counters;
 use super::wire::{HEADER_LEN, Header, Kind};
+use super::wire::{epoch, near};
 use crate::aggregation::block_sizes::BlockSizes;
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
-use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};

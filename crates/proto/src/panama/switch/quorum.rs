@@ -15,9 +15,9 @@ use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::heap::heap_bytes;
-use crate::panama::options::Choices;
 use crate::panama::partial::{Budget, may_lack_ranks};
-use crate::panama::vid::epoch;
+use crate::panama::protocol::Choices;
+use crate::panama::wire::epoch;
 use crate::panama::wire::{Header, Kind};
 
 /// What a switch knows of the children that it may leave out.

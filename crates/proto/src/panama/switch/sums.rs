@@ -3,14 +3,14 @@
 use super::entries::Entry;
 use super::heads::{FifoPosition, on_contribution};
 use super::{Audience, Contribution, Panama};
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::missing_ranks::Neighbour;
-use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, PortId};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::switch::{Emission, Verdict};
-use crate::panama::vid::{epoch, near};
 use crate::panama::wire::{HEADER_LEN, Header, Kind};
+use crate::panama::wire::{epoch, near};
 
 impl Panama {
     /// Adds a packet to its port's FIFO, if its fields are in range.

@@ -5,14 +5,13 @@
 //! that round trips and losses are unambiguous also for packets that were sent again (compare RFC 8985, RACK).
 
 mod acknowledgements;
-mod timeouts;
 
 use std::collections::VecDeque;
 
 use super::Numbers;
 use super::receiver::PACKETS_PER_ACK;
-use super::seq::{SeqSet, WINDOW};
 use super::wire::MAX_ATTEMPT;
+use super::wire::{SeqSet, WINDOW};
 use crate::congestion::dctcp::Dctcp;
 use crate::congestion::{Controller, Limits};
 use crate::contract::config::TimerConfig;

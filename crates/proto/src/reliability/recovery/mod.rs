@@ -9,7 +9,6 @@
 //!   other timers rest until an answer comes. Staggered: if all ranks probed together, a short queue would drop the
 //!   same ranks' probes every time.
 
-mod gaps;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -18,9 +17,9 @@ use std::ops::Range;
 
 use tributary_numeric::prefetch;
 
-use self::gaps::Gaps;
+use self::timers::Gaps;
 use super::layout;
-use super::send_queue::SendQueue;
+use super::slot_lists::SendQueue;
 use crate::contract::config::{JobConfig, TimerConfig};
 use crate::contract::ids::{JobId, Rank, TreeId};
 use crate::contract::options::{Kind, OptionSpec, Options};

@@ -1,6 +1,6 @@
 //! What the machine sends next: faults, acknowledgements and notices, then blocks.
 
-use super::super::item::{Cargo, Item};
+use super::super::running::{Cargo, Item};
 use super::super::wire::{self, DATA_LEN, Data, MAX_ACK_WORDS, Notice};
 use super::RingHost;
 use crate::contract::ids::OpId;

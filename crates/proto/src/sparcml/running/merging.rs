@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Chunks, Running, brought};
-use crate::aggregation::vector_format::VectorFormat;
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::ids::Rank;
-use crate::sparcml::blocks::Blocks;
+use crate::sparcml::chunk::Blocks;
 use crate::sparcml::chunk::{self, Chunk};
 use crate::sparcml::plan::Merge;
 

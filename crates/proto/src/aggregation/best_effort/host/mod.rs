@@ -6,10 +6,8 @@
 //! magnitude (`scaling.rs`).
 
 mod conclude;
-mod failing;
 mod receive;
 mod recovery;
-mod scaling;
 mod send;
 mod window;
 
@@ -22,9 +20,9 @@ use super::server::Server;
 use super::topology::Topology;
 use super::wire::{HEADER_LEN, bitmap_len};
 use crate::aggregation::life::Life;
+use crate::aggregation::life::Stream;
 use crate::aggregation::report::Report;
 use crate::aggregation::shutdown::Shutdown;
-use crate::aggregation::stream::Stream;
 use crate::congestion::lead_limit::LeadLimit;
 use crate::congestion::{Controller, Progress};
 use crate::contract::config::{HostConfig, JobConfig};

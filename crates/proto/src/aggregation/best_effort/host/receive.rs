@@ -4,7 +4,7 @@
 use super::BestEffortHost;
 use crate::aggregation::best_effort::seq;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, PROG_MASK};
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::report::Mismatch;
 use crate::aggregation::report::Report;
 use crate::aggregation::shutdown::Word;
 use crate::congestion::{Ack, Loss};

@@ -1,12 +1,13 @@
-//! The order in which a host sends: its server's packets, then gradients that are sent again, then questions, then as
-//! many new gradients as its windows allow.
+//! Packets that a host sends: its blocks, questions, and the words of a shutdown. A block in fixed point is sent with a
+//! guessed scale, before ranks have agreed on one.
+
+use tributary_numeric::BlockExponent;
 
 use super::BestEffortHost;
-use super::scaling::Magnitude;
 use crate::aggregation::best_effort::seq;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit};
+use crate::aggregation::life::Op;
 use crate::aggregation::shutdown::Word;
-use crate::aggregation::stream::Op;
 use crate::contract::ids::Rank;
 use crate::contract::packet::Transmit;
 use crate::contract::time::Time;
@@ -117,8 +118,53 @@ impl BestEffortHost {
 
     fn write_shutdown(&self, (to, word, completed): (Rank, Word, u64), buf: &mut [u8]) -> Transmit {
         let kind = if word == Word::Leaving { Kind::Leaving } else { Kind::Parted };
-        let header = Header { wid: to, count: self.own().0, ..super::failing::NO_BLOCK };
+        let header = Header { wid: to, count: self.own().0, ..super::conclude::NO_BLOCK };
         buf[HEADER_LEN..HEADER_LEN + 8].copy_from_slice(&completed.to_be_bytes());
         emit(&self.common, kind, &header, (8, 8), self.topology.node_of(to), buf)
+    }
+}
+
+// The scale of floats: a guess that is the same on all ranks (A26 in `docs/protocols/pa-atp.md`).
+//
+// A rank that sends a block has the result of the block a window before it, which says that block's magnitude. So all
+// ranks know the same magnitude of a position, and scale its next block by one bit more. If the guess was wrong, or a
+// position has no magnitude yet, the result is the order to send the block again, scaled by the magnitude that all
+// ranks have told meanwhile. No rank waits for others before it sends: a rank that is ahead stays ahead with floats,
+// too.
+
+/// What a rank says about its block and the block's scale.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct Magnitude {
+    /// The block's own magnitude.
+    pub exponent: BlockExponent,
+    /// The scale of the vector.
+    pub scale: BlockExponent,
+    /// Whether the packet has no vector, because the block does not fit the scale or there is no scale yet.
+    pub flags: Flags,
+}
+
+impl BestEffortHost {
+    /// The guess for the next block of a position.
+    pub(super) fn guess(op: &Op, block: u64, base: Option<BlockExponent>) -> Option<BlockExponent> {
+        if !op.needs_exponent(block) {
+            return None;
+        }
+        let base = base?;
+        let exponent = base.exponent.saturating_add(1).min(BlockExponent::largest(op.spec.dtype));
+        Some(BlockExponent { exponent, ..base })
+    }
+
+    /// What this rank says about the magnitude of a block that waits.
+    pub(super) fn magnitude(&self, op: &Op, block: u64) -> Magnitude {
+        let scale = self.window.waiting(block).and_then(|entry| entry.scale);
+        let needs = op.needs_exponent(block) && op.spec.primitive.contributes(self.config.rank);
+        let exponent = if needs { op.exponent(block) } else { BlockExponent::ZERO };
+        let fits =
+            |scale: BlockExponent| exponent.exponent <= scale.exponent && (scale.non_finite || !exponent.non_finite);
+        let probes = scale.is_none() && op.needs_exponent(block);
+        let flags = Flags::default()
+            .with_if(probes, Flags::PROBE)
+            .with_if(scale.is_some_and(|scale| !fits(scale)), Flags::OVERFLOW);
+        Magnitude { exponent, scale: scale.unwrap_or(BlockExponent::ZERO), flags }
     }
 }

@@ -7,7 +7,7 @@ use super::{Outgoing, Server};
 use crate::aggregation::best_effort::codec::Codec;
 use crate::aggregation::best_effort::topology::Topology;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, bitmap_len};
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::report::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
 use crate::contract::packet::{Ecn, Packet};

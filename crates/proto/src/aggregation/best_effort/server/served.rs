@@ -3,8 +3,8 @@
 use tributary_numeric::BlockExponent;
 
 use super::super::codec::Codec;
-use crate::aggregation::mismatch::Mismatch;
 use crate::aggregation::ranks::Ranks;
+use crate::aggregation::report::Mismatch;
 use crate::contract::ids::Rank;
 use crate::contract::tensor::Spec;
 

@@ -6,7 +6,7 @@ use crate::aggregation::best_effort::codec::Codec;
 use crate::aggregation::best_effort::seq;
 use crate::aggregation::best_effort::topology::Topology;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit};
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::report::Mismatch;
 use crate::aggregation::report::Report;
 use crate::contract::ids::{NodeId, Rank};
 use crate::contract::packet::Transmit;

@@ -1,10 +1,10 @@
 //! A switch's state of one job: which block is at each of its positions, how far its ranks are, and which gradients
 //! have gone on unsummed.
 
-use super::super::seq::is_after;
 use super::super::topology::{Level, Topology};
+use super::super::wire::is_after;
 use super::super::wire::{Header, Kind, PROG_MASK};
-use super::counters::Counters;
+use super::reports::Counters;
 use crate::aggregation::modulo::Modulo;
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;

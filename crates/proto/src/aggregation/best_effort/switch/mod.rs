@@ -7,16 +7,13 @@
 
 mod adding;
 mod aggregators;
-pub mod counters;
 pub mod job;
-mod leaving;
-mod passing;
 mod reports;
 
 use self::adding::Misfit;
 use self::aggregators::Aggregators;
-use self::counters::Counters;
 use self::job::{Job, Key, State};
+use self::reports::Counters;
 use super::Rules;
 use super::options::Memory;
 use super::topology::Level;

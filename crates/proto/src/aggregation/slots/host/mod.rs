@@ -9,7 +9,6 @@
 
 mod epochs;
 mod failure;
-mod prefetch;
 mod send_gate;
 mod transmit;
 
@@ -20,8 +19,8 @@ use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
 use crate::aggregation::life::Life;
+use crate::aggregation::life::{Op, Stream};
 use crate::aggregation::report::{LastReport, Report};
-use crate::aggregation::stream::{Op, Stream};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
@@ -34,7 +33,7 @@ use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
-use crate::reliability::send_queue::SendQueue;
+use crate::reliability::slot_lists::SendQueue;
 
 #[derive(Clone, Hash)]
 struct Slot {

@@ -1,31 +1,24 @@
 //! The switch's side: SwitchML's Algorithm 3 for one job in one tree, alone or in levels (§7).
 
 mod answers;
-mod block;
-mod charge;
-mod claims;
-mod failure;
 mod notices;
 mod pool;
 mod positions;
 mod slot;
-mod upwards;
-mod version;
 
 use std::collections::VecDeque;
 
-use self::block::Block;
+use self::answers::Partial;
 use self::notices::{Audience, Notices};
 use self::pool::Pool;
-pub use self::slot::Relation;
-use self::slot::{Action, on_contribution};
-use self::upwards::Partial;
-use self::version::VersionId;
+use self::slot::{Action, Block, VersionId, on_contribution};
 use super::wire::{Header, Kind, header_len, put_word};
 use super::{Dialect, Word};
-use crate::aggregation::block_sizes::{BlockSizes, Sizes};
+use crate::aggregation::block_sizes::{BlockSizes, Sizes, VectorFormat};
 use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
-use crate::aggregation::vector_format::VectorFormat;
+use crate::aggregation::ordered::Arrangement;
+use crate::aggregation::slots::wire::{Header, Kind};
+use crate::aggregation::slots::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
@@ -37,9 +30,11 @@ use crate::contract::switch::{Emission, OperatorStatus, PortView, Switch, Switch
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
-use crate::contract::work::{Instrumented, Work};
+use crate::contract::work::{Claim, Instrumented, Needs, Work};
 use crate::heap::heap_bytes;
 use crate::reliability::layout;
+
+pub use self::slot::Relation;
 
 /// Bytes that a job of this shape takes in one tree.
 pub fn memory<D: Dialect>(shape: &ShardShape<'_>) -> u64 {
@@ -348,5 +343,38 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
 
     fn state(&self) -> Option<&dyn SwitchState> {
         Some(self)
+    }
+}
+
+impl<D: Dialect> Instrumented for SlotSwitch<D> {
+    /// The versions of a slot follow each other and count as one block here. Only contributions need the block: a
+    /// result comes from above when no other handler uses the block.
+    fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
+        let mut header = Header::<D::Word>::BLANK;
+        let (Ok(()), Ok(kind)) = (header.read(packet), Kind::of(packet)) else { return Claim::nothing(0) };
+        let block = u64::from(header.idx);
+        let is_from_parent = self.parent.is_some_and(|parent| parent.port == ingress);
+        match kind {
+            Kind::Update | Kind::Probe if !is_from_parent => {
+                let Some(position) = self.pool.position(header.wid, header.word.subtree()) else {
+                    return Claim::nothing(block);
+                };
+                let Ok(sizes) = self.sizes.of(&header.spec) else { return Claim::nothing(block) };
+                let needs = match self.pool.arrangement(&header.spec, &sizes.encoding) {
+                    Arrangement::Buffers(buffers) => Needs::Buffer(buffers),
+                    Arrangement::Tree => Needs::Leaf(position as u16, self.pool.positions() as u16),
+                    // Nodes of a larger tree are claimed together, like one buffer.
+                    Arrangement::Forest => Needs::Buffer(1),
+                };
+                Claim { block, needs }
+            }
+            Kind::Update | Kind::Probe | Kind::Result | Kind::Query | Kind::Report | Kind::Mismatch => {
+                Claim::nothing(block)
+            }
+        }
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.counters.work)
     }
 }

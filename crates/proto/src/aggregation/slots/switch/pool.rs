@@ -5,15 +5,15 @@ use std::ops::Range;
 
 use tributary_numeric::{ReduceOp, Scale};
 
-use super::block::Block;
 use super::positions::Positions;
+use super::slot::Block;
 use super::slot::{Relation, State};
-use super::version::{UNKNOWN, Version, VersionId};
+use super::slot::{UNKNOWN, Version, VersionId};
 use crate::aggregation::agreement::Agreement;
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, Scaled};
 use crate::aggregation::slots::wire::{Header, Kind, Mismatch};
 use crate::aggregation::slots::{Dialect, Word};
-use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::config::SwitchConfig;
 use crate::contract::custom_op::{Capacity, Fault};
 use crate::contract::drop_reason::DropReason;

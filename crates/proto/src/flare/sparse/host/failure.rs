@@ -1,7 +1,7 @@
 //! Collectives that cannot succeed: disagreements, deadlines, and the ranks or switches that are to blame.
 
 use super::SparseHost;
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::report::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::flare::sparse::wire::Header;

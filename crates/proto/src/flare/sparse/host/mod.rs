@@ -6,30 +6,29 @@
 
 mod failure;
 mod slot;
-mod sum;
 
 use self::slot::{Say, Slot};
 use super::layout::{Choices, Layout};
 use super::wire::{HEADER_LEN, Header, Kind, bits, put_bits};
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::life::Life;
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::life::{Op, Stream};
+use crate::aggregation::report::Mismatch;
 use crate::aggregation::report::{LastReport, Report};
-use crate::aggregation::stream::{Op, Stream};
-use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::OpId;
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
-use crate::contract::sparse::SparseTensor;
+use crate::contract::tensor::SparseTensor;
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, Common};
 use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
-use crate::reliability::send_queue::SendQueue;
+use crate::reliability::slot_lists::SendQueue;
 
 /// Bytes that a pair's index and value may be longer in memory than on the wire: a fingerprint's value is as long as
 /// the longest value.

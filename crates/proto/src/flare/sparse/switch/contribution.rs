@@ -2,13 +2,15 @@
 
 use super::version::{Again, Resume, State};
 use super::{Relation, SparseSwitch};
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::missing_ranks::Neighbour;
-use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::PortId;
 use crate::contract::switch::Verdict;
-use crate::flare::sparse::layout::Pairs;
+use crate::contract::work::{Claim, Instrumented, Needs, Work};
+use crate::flare::sparse::layout::{Pairs, Storage};
 use crate::flare::sparse::shards::Received;
-use crate::flare::sparse::wire::Header;
+use crate::flare::sparse::wire::{Header, Kind};
 
 impl SparseSwitch {
     /// Takes in the pairs of a child's shard.
@@ -140,5 +142,27 @@ impl SparseSwitch {
             version.send_again(Again::Parent, version.sent.last());
         }
         self.queue(at);
+    }
+}
+
+impl Instrumented for SparseSwitch {
+    /// A packet about a block needs the whole block to itself; a sum on its way down does not.
+    fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
+        let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
+        let block = u64::from(header.idx);
+        match kind {
+            Kind::Shard | Kind::Taken | Kind::Have | Kind::Want => {
+                let needs = match self.storage {
+                    Storage::Hash => Needs::Table,
+                    Storage::Array => Needs::Array,
+                };
+                Claim { block, needs }
+            }
+            Kind::Sum | Kind::Query | Kind::Report | Kind::Mismatch => Claim::nothing(block),
+        }
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.counters.work)
     }
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::version::State;
 use super::{Relation, SparseSwitch};
-use crate::aggregation::mismatch::Mismatch;
 use crate::aggregation::missing_ranks::Neighbour;
+use crate::aggregation::report::Mismatch;
 use crate::aggregation::report::Report;
 use crate::contract::config::SwitchConfig;
 use crate::contract::drop_reason::DropReason;

@@ -4,7 +4,6 @@
 //! timer: a host that waits for a sum asks again, and each switch passes on questions that it cannot answer.
 
 mod answers;
-mod claims;
 mod contribution;
 mod failure;
 mod version;

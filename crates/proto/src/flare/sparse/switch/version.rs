@@ -1,8 +1,8 @@
 //! One version of a slot: the phase that a switch works on, or the phase before, about which some child may still ask.
 
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::report::Mismatch;
 use crate::aggregation::slots::switch::Relation;
-use crate::aggregation::vector_format::VectorFormat;
 use crate::contract::ids::ChildId;
 use crate::contract::tensor::Spec;
 use crate::flare::sparse::block::Block;
