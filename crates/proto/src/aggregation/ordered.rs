@@ -20,8 +20,8 @@ use std::ops::Range;
 use tributary_numeric::Lanes;
 
 pub use self::forest::{Forest, cover};
+pub use self::load::reference;
 use self::own::Own;
-pub use self::reference::reference;
 pub use self::rule::{Arrangement, Rule, Scaled};
 use self::rule::{Step, VectorFormat};
 

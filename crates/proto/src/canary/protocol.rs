@@ -14,7 +14,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::EveryHop,
     rooted_is_unicast: true,
-    options: options::JOB,
+    options: JOB,
     numbers: |_| Numbers::Fixed,
     check: |spec, _| match tributary_numeric::has_fixed_point(spec.dtype, spec.op) {
         true => Ok(()),
@@ -30,7 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     shared: Some(Shared {
         machine: |values, config| Box::new(CanarySwitch::new(values, config)),
         memory: CanarySwitch::bytes_of,
-        options: options::SWITCH,
+        options: SWITCH,
         longest_wait: |options| options.time("timeout"),
         server: None,
         fallback_note: |_, _, _| {

@@ -242,8 +242,8 @@ pub const SIMULATED_TARGET_DELAY: Span = Span::from_micros(50);
 /// ... also as the default of the option in simulations.
 pub const SIMULATED: &[(&str, &str)] = &[(TARGET_DELAY.name, "50 us")];
 
-/// Makes boxed controllers of a trait `Clone` and `Hash`, as the machines that have them must be. The trait requires the
-/// other one, which every controller that is `Clone` and `Hash` implements.
+/// Makes boxed controllers of a trait `Clone` and `Hash`, as the machines that have them must be. The trait requires
+/// the other one, which every controller that is `Clone` and `Hash` implements.
 macro_rules! boxed_controllers {
     ($controller:ident, $state:ident) => {
         /// Controllers can be copied and hashed, as the machines that have them.

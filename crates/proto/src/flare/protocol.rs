@@ -6,8 +6,8 @@ use tributary_numeric::ReduceOp;
 
 use super::design::FlareDialect;
 use super::design::{Choice, Design, Selection};
-use super::sparse::layout as sparse;
-use super::sparse::layout::Choices;
+use super::sparse::layout::Choices as SparseChoices;
+use super::sparse::layout::{OPTIONS, of_density, packets_of_a_result};
 use super::sparse::{self, SparseHost, SparseSwitch};
 use super::wire;
 use crate::aggregation::reference::reference;
@@ -34,7 +34,7 @@ pub static PROTOCOL: Protocol = Protocol {
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
     rooted_is_unicast: true,
-    options: options::SET,
+    options: SET,
     check,
     check_sparse: Some(check_sparse),
     memory,
@@ -48,7 +48,7 @@ pub static PROTOCOL: Protocol = Protocol {
 
 /// Accepts every collective of a dense tensor that has a meaning, in a job of dense tensors.
 fn check(spec: &Spec, options: &Options) -> Result<(), Refusal> {
-    if Choices::of(options).is_some() {
+    if SparseChoices::of(options).is_some() {
         let why = " of a dense tensor in a job of sparse ones";
         let instead = "leave the option sparse out, or bring indices and values";
         return Err(Refusal { protocol: "flare", spec: *spec, why, instead });
@@ -69,13 +69,12 @@ fn check_custom_op(spec: &Spec, number: u8, options: &Options) -> Result<(), Ref
     if Encoding::of_job(Values::Elements, Numbers::Float, spec, &operators).is_none() {
         return refused("", "bring whole elements of the operator's size, as bytes");
     }
-    options::lacks_order(options, operator.order_dependence())
-        .map_or(Ok(()), |instead| refused(" in any order", instead))
+    lacks_order(options, operator.order_dependence()).map_or(Ok(()), |instead| refused(" in any order", instead))
 }
 
 /// Accepts every allreduce that has a meaning, in a job of sparse tensors.
 fn check_sparse(spec: &Spec, options: &Options) -> Result<(), Refusal> {
-    let (why, instead) = match Choices::of(options) {
+    let (why, instead) = match SparseChoices::of(options) {
         None => (" of a sparse tensor in a job of dense ones", "choose sparse=auto"),
         Some(_) if spec.primitive != Primitive::Allreduce => (" of a sparse tensor", "take an allreduce"),
         Some(_) => return check_meaning("flare", spec),
@@ -84,21 +83,21 @@ fn check_sparse(spec: &Spec, options: &Options) -> Result<(), Refusal> {
 }
 
 fn memory(shape: &ShardShape<'_>) -> u64 {
-    match Choices::of(shape.options) {
+    match SparseChoices::of(shape.options) {
         Some(choices) => sparse::switch::memory(shape, &choices),
         None => switch::memory::<FlareDialect>(shape),
     }
 }
 
 fn make_host(values: Values, config: &HostConfig) -> Box<dyn Host> {
-    match Choices::of(&config.job.options) {
+    match SparseChoices::of(&config.job.options) {
         Some(choices) => Box::new(SparseHost::new(values, config, choices)),
         None => Box::new(SlotHost::<FlareDialect>::new(values, config)),
     }
 }
 
 fn make_switch(values: Values, config: &SwitchConfig) -> Box<dyn Switch> {
-    match Choices::of(&config.job.options) {
+    match SparseChoices::of(&config.job.options) {
         Some(choices) => Box::new(SparseSwitch::new(values, config, choices)),
         None => Box::new(SlotSwitch::<FlareDialect>::new(values, config)),
     }
@@ -118,8 +117,8 @@ const STAGGER: &str = "stagger";
 /// The options of the protocol.
 pub const SET: OptionSet = OptionSet {
     together,
-    sparse: Some(sparse::of_density),
-    packets_of_a_result: sparse::packets_of_a_result,
+    sparse: Some(of_density),
+    packets_of_a_result,
     custom_ops: Some(of_operators),
     order,
     simulated: &[SendWindow::SIMULATED],
@@ -156,11 +155,11 @@ pub const SET: OptionSet = OptionSet {
             NarrowBlocks::OPTION,
             OptionSpec::CUSTOM_OPS,
             SendWindow::OPTION,
-            sparse::OPTIONS[0],
-            sparse::OPTIONS[1],
-            sparse::OPTIONS[2],
-            sparse::OPTIONS[3],
-            sparse::OPTIONS[4],
+            OPTIONS[0],
+            OPTIONS[1],
+            OPTIONS[2],
+            OPTIONS[3],
+            OPTIONS[4],
         ],
     )
 };
@@ -200,7 +199,7 @@ fn together(options: &Options) -> Result<(), String> {
     if options.choice(REPRODUCIBLE) != "off" && !matches!(design, "auto" | "tree") {
         return Err(format!("sums in the design {design} depend on arrival: leave reproducible or design out"));
     }
-    if sparse::Choices::of(options).is_none() {
+    if SparseChoices::of(options).is_none() {
         return Ok(());
     }
     if !options.operators().is_empty() {

@@ -14,7 +14,7 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "accelerators in the switches sum floats, over several trees with windows of their own",
     header_len: wire::HEADER_LEN,
     placement: Placement::Trees,
-    options: options::SET,
+    options: SET,
     check,
     memory: switch::memory,
     host: |values, config| Box::new(PanamaHost::new(values, config)),
@@ -31,7 +31,7 @@ pub static PROTOCOL: Protocol = Protocol {
 /// other operators would give a result that nobody asked for.
 fn check(spec: &Spec, options: &Options) -> Result<(), Refusal> {
     check_meaning("panama", spec)?;
-    if options::Quorum::of(options).is_some() && !partial::may_lack_ranks(spec) && spec.elements > 0 {
+    if Quorum::of(options).is_some() && !partial::may_lack_ranks(spec) && spec.elements > 0 {
         let why = " of some of the ranks";
         let instead =
             "what leaves ranks out is an avg of floats on all ranks; use op=avg, or leave the option partial out";

@@ -163,7 +163,7 @@ pub fn near(here: u64, vid: u32) -> u64 {
 
 /// The position of a VID among `slots` slots, as many as may be in use at a time.
 #[inline]
-pub fn slot(vid: u64, slots: usize) -> usize {
+pub fn slot_of(vid: u64, slots: usize) -> usize {
     (vid % slots as u64) as usize
 }
 

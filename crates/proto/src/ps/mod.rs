@@ -9,28 +9,24 @@
 //! Start with [`PsHost`]; the server's half is in `server.rs`, and `shutdown.rs` is how colocated servers leave.
 //! Packets and machines are SwitchML's: this folder needs SwitchML's folder.
 
+mod protocol;
 mod server;
+mod shutdown;
 
+pub use self::protocol::PROTOCOL;
 use self::server::Server;
-use crate::aggregation::shutdown::{Shutdown, Word};
-use crate::aggregation::slots::host::SendWindow;
+use crate::aggregation::shutdown::Shutdown;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank, ServerId, TreeId};
-use crate::contract::numbers::{NarrowBlocks, Numbers};
-use crate::contract::options::OptionSet;
-use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
-use crate::contract::protocol::{Description, Protocol};
+use crate::contract::packet::{Addr, Packet, Transmit};
 use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
-use crate::contract::wire::{COMMON_LEN, Common, kind};
-use crate::reliability::recovery::Order;
+use crate::contract::wire::Common;
+use crate::switchml::SwitchMlHost;
 use crate::switchml::wire::Kind;
-use crate::switchml::{self, SwitchMlHost};
-
-pub use self::PROTOCOL;
 
 /// A worker, a server, or both. The server of tree `c` is server `c`.
 #[derive(Clone, Hash)]
@@ -239,77 +235,4 @@ fn of_servers(error: CollectiveError) -> CollectiveError {
         }
         error => error,
     }
-}
-
-// The packets by which colocated servers leave ([`crate::aggregation::shutdown`]).
-//
-// ```text
-//  16              24
-//  | collectives   |
-// ```
-
-/// The sender has completed this many collectives and leaves. The first kind that SwitchML will not use.
-pub const LEAVING: u8 = 32;
-/// The sender, too, has completed this many collectives.
-pub const PARTED: u8 = 33;
-/// Bytes of either packet.
-pub const LEN: usize = COMMON_LEN + 8;
-
-/// The word of a kind; `None` for other kinds.
-pub fn word(kind: u8) -> Option<Word> {
-    match kind {
-        LEAVING => Some(Word::Leaving),
-        PARTED => Some(Word::Parted),
-        _ => None,
-    }
-}
-
-/// The sender of a word and its number of collectives. The common header was checked.
-pub fn parse(from: Addr, bytes: &[u8]) -> Result<(Rank, u64), DropReason> {
-    let Addr::Worker(rank) = from else { return Err(DropReason::NotAMember) };
-    let count: &[u8; 8] = bytes[COMMON_LEN..].first_chunk().ok_or(DropReason::Truncated)?;
-    if bytes.len() != LEN {
-        return Err(DropReason::BadLength);
-    }
-    Ok((rank, u64::from_be_bytes(*count)))
-}
-
-/// Writes a word.
-pub fn emit(job: &JobConfig, (to, word, count): (Rank, Word, u64), buf: &mut [u8]) -> Transmit {
-    let kind = if word == Word::Leaving { LEAVING } else { PARTED };
-    Common { kind, ..job.common() }.emit(buf);
-    buf[COMMON_LEN..LEN].copy_from_slice(&count.to_be_bytes());
-    Transmit { to: Addr::Worker(to), len: LEN, wire_len: LEN, ecn: Ecn::NotCapable }
-}
-
-/// True for one of several hosts that are workers and servers.
-pub fn is_needed(job: &JobConfig, config: &HostConfig) -> bool {
-    config.serves.is_some() && job.world_size > 1
-}
-
-/// Parameter servers (SwitchML §6.1): hosts sum, slot by slot.
-pub static PROTOCOL: Protocol = Protocol {
-    code: 4,
-    name: "ps",
-    about: "parameter servers sum, on hosts of their own or one with each worker",
-    header_len: switchml::wire::HEADER_LEN,
-    options: OptionSet {
-        simulated: &[SendWindow::SIMULATED],
-        ..OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION, Order::OPTION])
-    },
-    numbers: Numbers::chosen,
-    check: |spec, options| switchml::check("ps", spec, options),
-    host: |values, config| Box::new(PsHost::worker(values, config)),
-    server: Some(|values, config| Box::new(PsHost::server(values, config))),
-    describe,
-    ..Protocol::BASE
-};
-
-fn describe(bytes: &[u8]) -> Description {
-    let kind = match bytes.get(kind::AT) {
-        Some(&shutdown::LEAVING) => "Leaving",
-        Some(&shutdown::PARTED) => "Parted",
-        _ => return switchml::wire::describe(bytes),
-    };
-    Description { kind, slot: None, header_len: shutdown::LEN, has_vector: false }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk::{self, Blocks, Chunk, Data};
+use super::chunk::{self, Blocks, Chunk};
 use super::codec::{Codec, ReadBlock, Shape, shape};
 use super::plan::Plan;
 use super::wire::{self, Data};
@@ -55,8 +55,8 @@ pub struct Envelope {
 /// How many positions of a chunk are cut into fragments.
 fn positions(chunk: &Chunk) -> usize {
     match &chunk.data {
-        Data::Sparse { indices, .. } => indices.len(),
-        Data::Dense { .. } | Data::Full { .. } | Data::Brought => chunk.range.len(),
+        chunk::Data::Sparse { indices, .. } => indices.len(),
+        chunk::Data::Dense { .. } | chunk::Data::Full { .. } | chunk::Data::Brought => chunk.range.len(),
     }
 }
 
@@ -78,7 +78,7 @@ impl Message {
 
     /// True if some elements are still in the tensor.
     pub fn is_brought(&self) -> bool {
-        self.chunks.iter().any(|(_, chunk, _)| chunk.data == Data::Brought)
+        self.chunks.iter().any(|(_, chunk, _)| chunk.data == chunk::Data::Brought)
     }
 
     /// How many fragments there are.

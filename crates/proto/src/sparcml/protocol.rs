@@ -11,7 +11,7 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "sparcml",
     about: "the hosts sum sparse tensors in pairs, or each a part of the indices",
     header_len: wire::DATA_LEN,
-    options: options::SET,
+    options: SET,
     check,
     check_sparse: Some(check_sparse),
     host: |values, config| Box::new(SparcmlHost::new(values, config)),

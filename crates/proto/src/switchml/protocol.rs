@@ -3,7 +3,7 @@
 use tributary_numeric::BlockExponent;
 
 use super::wire::{self, ExponentHint, Kind};
-use super::{SwitchMl, SwitchMlDialect, SwitchMlHost};
+use super::{SwitchMl, SwitchMlHost};
 use crate::aggregation::ordered::{Arrangement, nodes_needed};
 use crate::aggregation::slots::host::{Epochs, SendWindow};
 use crate::aggregation::slots::{self, Dialect};

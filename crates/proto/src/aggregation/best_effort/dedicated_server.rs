@@ -1,11 +1,12 @@
 //! A server on a host of its own: it has no rank, contributes nothing to the sums, and needs no results.
 
+use super::Rules;
 use super::codec::Codec;
 use super::host::vector_capacity;
 use super::server::{Server, Standing};
 use super::topology::Topology;
+use super::wire::block_near;
 use super::wire::{HEADER_LEN, Header, Kind, bitmap_len};
-use super::{Rules, seq};
 use crate::aggregation::report::Report;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
@@ -58,7 +59,7 @@ impl ServerHost {
             return Err(DropReason::BadLength);
         }
         let open = self.server.first_open();
-        let block = seq::block_near(open, header.seq).ok_or(DropReason::Stale)?;
+        let block = block_near(open, header.seq).ok_or(DropReason::Stale)?;
         if self.topology.server_of_block(block) != self.own {
             return Err(DropReason::NotAMember);
         }

@@ -94,7 +94,7 @@ impl Topology {
     /// The server of a block.
     #[inline]
     pub fn server_of_block(&self, block: u64) -> Rank {
-        self.server_of(super::wire::of_block(block))
+        self.server_of(super::wire::seq_of_block(block))
     }
 
     /// The node of a rank or a server.

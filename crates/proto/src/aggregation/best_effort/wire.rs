@@ -246,14 +246,14 @@ pub fn describe(bytes: &[u8]) -> Description {
 
 /// The sequence number of a block: blocks count from 0, sequence numbers from 1.
 #[inline]
-pub fn of_block(block: u64) -> u32 {
+pub fn seq_of_block(block: u64) -> u32 {
     (block + 1) as u32
 }
 
 /// The block nearest to `here` that a sequence number may mean; `None` if that lies before the first block.
 #[inline]
 pub fn block_near(here: u64, seq: u32) -> Option<u64> {
-    let difference = seq.wrapping_sub(of_block(here)) as i32;
+    let difference = seq.wrapping_sub(seq_of_block(here)) as i32;
     here.checked_add_signed(difference.into())
 }
 
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn numbers_go_on_where_32_bits_end() {
         let end = (1u64 << 32) - 1;
-        assert_eq!((of_block(0), of_block(end), of_block(end + 1)), (1, 0, 1));
+        assert_eq!((seq_of_block(0), seq_of_block(end), seq_of_block(end + 1)), (1, 0, 1));
         for (here, seq, meant) in
             [(end, 1, Some(end + 1)), (end + 3, u32::MAX, Some(end - 1)), (7, 8, Some(7)), (0, 0, None)]
         {

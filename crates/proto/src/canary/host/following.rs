@@ -5,7 +5,6 @@ use super::window::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
 use crate::aggregation::report::Mismatch;
 use crate::canary::host::lead::State;
-use crate::canary::host::window::{Relation, Step};
 use crate::canary::wire::{HEADER_LEN, Header};
 use crate::contract::config::TimerConfig;
 use crate::contract::drop_reason::DropReason;

@@ -2,7 +2,7 @@
 
 use tributary_numeric::BlockExponent;
 
-use super::{CanaryHost, NOTICE, Stage};
+use super::{CanaryHost, NOTICE};
 use crate::aggregation::agreement::{Agreement, ExponentHint, Stage};
 use crate::aggregation::life::Op;
 use crate::contract::ids::{NodeId, Rank};

@@ -36,6 +36,7 @@
 pub mod result_clocked;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use super::boxed_controllers;
 

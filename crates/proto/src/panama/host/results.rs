@@ -15,7 +15,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::panama::partial::may_lack_ranks;
 use crate::panama::protocol::Quorum;
-use crate::panama::vid;
+use crate::panama::wire::slot_of;
 use crate::panama::wire::{HEADER_LEN, Header};
 
 impl PanamaHost {
@@ -206,7 +206,7 @@ impl Kept {
     }
 
     fn at(&self, vid: u64) -> usize {
-        vid::slot(vid, self.vectors.len())
+        slot_of(vid, self.vectors.len())
     }
 
     /// Keeps a vector with this many ranks' data; `write` writes it. It replaces the vector that had its room.

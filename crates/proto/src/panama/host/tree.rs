@@ -7,8 +7,8 @@ use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
 use crate::panama::protocol::Choices;
-use crate::panama::vid;
 use crate::panama::wire::Kind;
+use crate::panama::wire::slot_of;
 use crate::reliability::rtt::RttEstimator;
 
 /// One tree.
@@ -167,7 +167,7 @@ impl Tree {
     /// True if the result of a VID has come, in this epoch or before.
     #[inline]
     pub fn has(&self, vid: u64) -> bool {
-        vid < self.done || vid < self.done + self.have.len() as u64 && self.have[vid::slot(vid, self.have.len())]
+        vid < self.done || vid < self.done + self.have.len() as u64 && self.have[slot_of(vid, self.have.len())]
     }
 
     /// The VID behind the last one whose result may come now, where `submitted` VIDs were submitted.
@@ -191,8 +191,8 @@ impl Tree {
     pub fn on_written(&mut self, vid: u64) {
         let slots = self.have.len();
         self.top = self.top.max(vid + 1);
-        self.have[vid::slot(vid, slots)] = true;
-        while std::mem::take(&mut self.have[vid::slot(self.done, slots)]) {
+        self.have[slot_of(vid, slots)] = true;
+        while std::mem::take(&mut self.have[slot_of(self.done, slots)]) {
             self.done += 1;
         }
     }

@@ -11,7 +11,7 @@ use crate::contract::protocol::ShardShape;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
-use crate::panama::vid;
+use crate::panama::wire::slot_of;
 use crate::panama::wire::{Header, Mismatch};
 
 /// The joined fields of the contributions to one VID.
@@ -90,7 +90,7 @@ impl Entries {
 
     #[inline]
     fn at(&self, vid: u64) -> usize {
-        vid::slot(vid, self.entries.len())
+        slot_of(vid, self.entries.len())
     }
 
     /// The entry of a VID that may wait.

@@ -2,7 +2,7 @@
 //! worker.
 
 use super::BestEffortHost;
-use crate::aggregation::best_effort::seq;
+use crate::aggregation::best_effort::wire::block_near;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, PROG_MASK};
 use crate::aggregation::report::Mismatch;
 use crate::aggregation::report::Report;
@@ -28,7 +28,7 @@ impl BestEffortHost {
         if matches!(kind, Kind::Leaving | Kind::Parted) {
             return self.handle_shutdown(now, kind, &header, packet.bytes);
         }
-        let block = seq::block_near(self.window.first, header.seq).ok_or(DropReason::Stale)?;
+        let block = block_near(self.window.first, header.seq).ok_or(DropReason::Stale)?;
         let window = u64::from(self.config.job.slots.max(1));
         match kind {
             Kind::Gradient | Kind::Sum | Kind::Query => {

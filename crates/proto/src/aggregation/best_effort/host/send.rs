@@ -4,7 +4,7 @@
 use tributary_numeric::BlockExponent;
 
 use super::BestEffortHost;
-use crate::aggregation::best_effort::seq;
+use crate::aggregation::best_effort::wire::seq_of_block;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit};
 use crate::aggregation::life::Op;
 use crate::aggregation::shutdown::Word;
@@ -59,7 +59,7 @@ impl BestEffortHost {
     pub(super) fn own_header(&self, op: &Op, block: u64, magnitude: &Magnitude) -> Header {
         let entry = self.window.waiting(block);
         Header {
-            seq: seq::of_block(block),
+            seq: seq_of_block(block),
             prog: 0,
             index: entry.map_or(0, |entry| entry.index),
             received: 0,

@@ -3,8 +3,8 @@
 use super::served::{Served, State};
 use super::{Outgoing, Server};
 use crate::aggregation::best_effort::codec::Codec;
-use crate::aggregation::best_effort::seq;
 use crate::aggregation::best_effort::topology::Topology;
+use crate::aggregation::best_effort::wire::seq_of_block;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit};
 use crate::aggregation::report::Mismatch;
 use crate::aggregation::report::Report;
@@ -15,7 +15,7 @@ use crate::contract::tensor::Spec;
 /// A header that only names a block and a rank.
 fn bare(served: &Served, block: u64, wid: Rank) -> Header {
     Header {
-        seq: seq::of_block(block),
+        seq: seq_of_block(block),
         prog: 0,
         index: 0,
         received: 0,

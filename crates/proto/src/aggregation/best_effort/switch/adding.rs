@@ -1,13 +1,12 @@
-//! What a switch does with a block: it adds contributions to an aggregator, sends sums in packets of their own, and lets
-//! other packets pass unsummed. Questions and results inform the switch, which adds its own fields to them.
+//! What a switch does with a block: it adds contributions to an aggregator, sends sums in packets of their own, and
+//! lets other packets pass unsummed. Questions and results inform the switch, which adds its own fields to them.
 
 use super::super::codec::Codec;
 use super::super::wire::{Flags, HEADER_LEN, Header, Kind, NOBODY, bitmap_len};
 use super::aggregators::{Aggregator, Aggregators};
 use super::job::{Key, State};
 use super::{Arrival, BestEffortSwitch, Level};
-use crate::aggregation::best_effort::codec::Codec;
-use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, put_passing};
+use crate::aggregation::best_effort::wire::put_passing;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{PortId, Rank};
 use crate::contract::packet::{Ecn, PacketMut};

@@ -17,8 +17,6 @@ use super::{Dialect, Word};
 use crate::aggregation::block_sizes::{BlockSizes, Sizes, VectorFormat};
 use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
 use crate::aggregation::ordered::Arrangement;
-use crate::aggregation::slots::wire::{Header, Kind};
-use crate::aggregation::slots::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};

@@ -1,5 +1,5 @@
-//! What a switch does when a phase cannot end: ranks disagree, or a neighbour asks which ranks are missing. No packet that
-//! came in can become these packets (QUERY, REPORT and MISMATCH), so the switch makes them itself.
+//! What a switch does when a phase cannot end: ranks disagree, or a neighbour asks which ranks are missing. No packet
+//! that came in can become these packets (QUERY, REPORT and MISMATCH), so the switch makes them itself.
 
 use std::collections::VecDeque;
 
