@@ -12,5 +12,5 @@ mod vector;
 pub mod wire;
 
 pub use host::CanaryHost;
-pub use protocol::PROTOCOL;
+pub use protocol::{PROTOCOL, SWITCH};
 pub use switch::CanarySwitch;
