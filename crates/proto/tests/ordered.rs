@@ -146,7 +146,7 @@ proptest! {
 
 /// The tests above can fail: another tree, or other places, give other bits.
 #[test]
-fn the_tree_and_the_places_show_in_the_result() {
+fn the_tree_and_the_positions_show_in_the_result() {
     for combine in combines() {
         let many = vectors(combine, 37, 64);
         let expected = reference(&many, combine);
@@ -154,7 +154,7 @@ fn the_tree_and_the_places_show_in_the_result() {
             (combine.add)(&mut lanes, vector);
             lanes
         });
-        assert_ne!(in_line, expected, "{combine:?}: one after the other is no tree");
+        assert_ne!(in_line, expected, "{combine:?}: one after the other is not a tree");
         let rotated: Vec<_> = (0..37).map(|i| many[(i + 1) % 37].clone()).collect();
         assert_ne!(reference(&rotated, combine), expected, "{combine:?}: places count");
     }
@@ -189,7 +189,7 @@ fn the_bound_on_waiting_nodes_is_reached() {
 
 /// In their order a balanced tree's logarithm waits.
 #[test]
-fn children_in_their_order_leave_few_nodes_waiting() {
+fn children_in_their_order_leave_a_logarithm_of_nodes_waiting() {
     let mut accumulator = begun(&TOY, 1023, 1, 1);
     for child in 0..1023 {
         accumulator.add(0, child, &vector(&TOY, child, 1));
@@ -241,25 +241,25 @@ fn partial_results_and_hosts_vectors_mix() {
     let mut partial = vec![0; 8 * combine.partial_size];
     below.load_partial(0, &mut partial);
     for partial_first in [true, false] {
-        let mut above = begun(combine, 2, 1, 8);
+        let mut root = begun(combine, 2, 1, 8);
         if partial_first {
-            above.add_partial(0, 1, &partial);
-            assert!(above.add(0, 0, &hosts[0]));
+            root.add_partial(0, 1, &partial);
+            assert!(root.add(0, 0, &hosts[0]));
         } else {
-            above.add(0, 0, &hosts[0]);
-            assert!(above.add_partial(0, 1, &partial));
+            root.add(0, 0, &hosts[0]);
+            assert!(root.add_partial(0, 1, &partial));
         }
         let mut expected = reference(&hosts[..1], combine);
         (combine.merge)(&mut expected, &reference(&hosts[1..], combine));
-        assert_eq!(above.result(0), expected);
-        above.finish(0, 3);
+        assert_eq!(root.result(0), expected);
+        root.finish(0, 3);
         (combine.finish)(&mut expected, 3);
-        assert_eq!(above.result(0), expected);
+        assert_eq!(root.result(0), expected);
     }
 }
 
 #[test]
-fn memory_is_taken_when_made_and_told_before() {
+fn memory_is_taken_when_made_and_known_before() {
     let combine = native(DType::BF16, ReduceOp::Sum).unwrap();
     for (children, blocks, elements) in [(1, 1, 1), (8, 512, 720), (1023, 2, 360), (3, 0, 8)] {
         let accumulator = begun(combine, children, blocks, elements);
@@ -325,9 +325,9 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
         let mut accumulator = OrderedAccumulator::new(nodes.len(), width, 1, bytes).with_forest(Some(forest));
         accumulator.begin(0, Rule::arranged(combine, Arrangement::Forest));
         let mut arrival: Vec<usize> = (0..nodes.len()).collect();
-        arrival.sort_by_key(|place| (place * 7919 + seed * 104_729) % 31);
-        for (count, &place) in arrival.iter().enumerate() {
-            assert_eq!(accumulator.add_partial(0, place, &nodes[place].1), count + 1 == nodes.len());
+        arrival.sort_by_key(|position| (position * 7919 + seed * 104_729) % 31);
+        for (count, &position) in arrival.iter().enumerate() {
+            assert_eq!(accumulator.add_partial(0, position, &nodes[position].1), count + 1 == nodes.len());
             assert!(accumulator.nodes_in_use(0) <= nodes.len());
         }
         assert_eq!(accumulator.nodes_in_use(0), roots);

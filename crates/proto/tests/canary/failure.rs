@@ -40,7 +40,7 @@ fn who_is_missing_is_named_on_every_rank() {
             }
         }
         fabric.run(Span::from_millis(30));
-        assert_eq!(fabric.held(), 0);
+        assert_eq!(fabric.in_use(), 0);
     }
 }
 
@@ -57,7 +57,7 @@ fn a_dead_leader_is_named_by_those_who_wait_for_it() {
 }
 
 #[test]
-fn ranks_that_disagree_are_told_on_every_rank() {
+fn ranks_that_disagree_are_reported_on_every_rank() {
     for odd in 0..4usize {
         for elements in [96, 104, 4] {
             let mut fabric = fabric();
@@ -112,7 +112,7 @@ impl Does {
 }
 
 /// Both kinds are named on every rank, and what the two ranks do differs.
-fn all_are_told(fabric: &Fabric, does: &[Does]) {
+fn all_are_notified(fabric: &Fabric, does: &[Does]) {
     for (rank, events) in fabric.events.iter().enumerate() {
         let CollectiveError::Mismatch { a, a_spec, b, b_spec, .. } = error_of(events) else {
             panic!("rank {rank} of {does:?}: {}", error_of(events))
@@ -141,7 +141,7 @@ const DISAGREEMENTS: [[Does; 4]; 10] = [
 ];
 
 #[test]
-fn ranks_that_name_different_roots_are_told_long_before_their_deadline() {
+fn ranks_that_name_different_roots_fail_long_before_their_deadline() {
     for does in DISAGREEMENTS {
         for elements in [0, 20, 200] {
             let mut fabric = fabric();
@@ -149,16 +149,16 @@ fn ranks_that_name_different_roots_are_told_long_before_their_deadline() {
             fabric.run(Span::from_millis(1));
             assert!(fabric.events.iter().all(|events| !events.is_empty()), "{does:?}, {elements} elements");
             if elements == 20 {
-                all_are_told(&fabric, &does);
+                all_are_notified(&fabric, &does);
             }
             fabric.run(Span::from_millis(20));
-            assert_eq!(fabric.held(), 0, "{does:?}");
+            assert_eq!(fabric.in_use(), 0, "{does:?}");
         }
     }
 }
 
 #[test]
-fn a_rank_that_comes_late_to_a_disagreement_is_told_too() {
+fn a_rank_that_comes_late_to_a_disagreement_learns_of_it_too() {
     for does in DISAGREEMENTS {
         for late in 0..4 {
             let mut fabric = fabric();
@@ -166,13 +166,13 @@ fn a_rank_that_comes_late_to_a_disagreement_is_told_too() {
             fabric.run(Span::from_millis(10));
             fabric.submit(late, does[late].collective(late, 20));
             fabric.run(Span::from_millis(10));
-            all_are_told(&fabric, &does);
+            all_are_notified(&fabric, &does);
         }
     }
 }
 
 #[test]
-fn a_disagreement_is_told_over_a_network_that_loses_packets() {
+fn a_disagreement_is_reported_over_a_network_that_loses_packets() {
     for (seed, does) in (0..40u64).flat_map(|seed| DISAGREEMENTS.map(|does| (seed, does))) {
         let mut fabric = fabric();
         let mut state = seed;
@@ -182,7 +182,7 @@ fn a_disagreement_is_told_over_a_network_that_loses_packets() {
         });
         (0..4).for_each(|rank| fabric.submit(rank, does[rank].collective(rank, 20)));
         fabric.run(Span::from_millis(200));
-        all_are_told(&fabric, &does);
+        all_are_notified(&fabric, &does);
     }
 }
 
@@ -197,6 +197,6 @@ fn claims_change_nothing_where_ranks_agree() {
             fabric.run(Span::from_millis(7));
         }
         assert!(fabric.events.iter().all(|events| matches!(events[..], [HostEvent::Done { .. }])));
-        assert_eq!(fabric.held(), 0);
+        assert_eq!(fabric.in_use(), 0);
     }
 }

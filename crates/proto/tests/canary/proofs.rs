@@ -20,7 +20,7 @@ fn proofs_of_single_ranks_add_up_to_what_the_leader_expects_of_all() {
 
 /// With one number a rank, times an odd factor a block, these agreed in every block: 27 pairs below 1,024 did.
 #[test]
-fn sets_whose_numbers_once_collided_are_told_apart_in_every_block() {
+fn sets_whose_numbers_once_collided_are_distinguished_in_every_block() {
     for id in 0..10_000 {
         assert_ne!(added(&[8, 1010], id, 0), added(&[123, 822], id, 0), "block {id}");
     }

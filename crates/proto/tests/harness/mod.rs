@@ -192,7 +192,7 @@ impl Network {
         self.queue.push(self.now, Event::Arrive { node: Node::Host(host), port: PortId(0), flight });
     }
 
-    /// Any bytes reach a shard of a switch now, through `ingress`; a stranger's comes from [`PortId::UNKNOWN`].
+    /// Any bytes reach a shard of a switch now, through `ingress`; those of an unauthorised client come from [`PortId::UNKNOWN`].
     pub fn inject_to_switch(&mut self, switch: usize, shard: TreeId, ingress: PortId, bytes: &[u8]) {
         let route = Route::Shard(shard);
         let flight = Flight { route, bytes: bytes.to_vec(), wire_len: bytes.len(), ecn: Ecn::NotCapable };
@@ -348,7 +348,7 @@ impl Network {
             Verdict::Route(node) => self.port_towards(switch, node.index()).into_iter().collect(),
         };
         for port in ports {
-            // A verdict may name the port that a stranger came from, which leads nowhere.
+            // A verdict may name the port of an unauthorised client, which leads nowhere.
             let Some(peer) = self.switches[switch].ports.get(port.index()).map(|port| port.peer) else { continue };
             let route = match peer {
                 Node::Host(to) => Route::Host { to, from: Addr::Switch(shard) },

@@ -88,7 +88,7 @@ fn a_switch_that_is_silent_is_named() {
 }
 
 #[test]
-fn a_switch_above_that_is_silent_is_named_by_where_it_is() {
+fn a_parent_that_is_silent_is_named_by_its_level() {
     let job = JobConfig { levels: true, ..job(4, 1, 8, 16) };
     let mut network = racks(1, LinkConfig::default(), 2, &job);
     network.kill_switch(0);

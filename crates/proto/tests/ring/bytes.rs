@@ -43,7 +43,7 @@ fn all_ranks_together_send_exactly_that_for_any_size() {
 }
 
 #[test]
-fn acknowledgements_are_few() {
+fn acknowledgements_are_rare() {
     let mut net = ring(1, LinkConfig::default(), &job(4, 360));
     net.record_trace();
     reduce(&mut net, &[1_000_000], at_ms(1_000));

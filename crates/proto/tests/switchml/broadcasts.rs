@@ -180,6 +180,6 @@ fn a_switch_without_the_root_below_sends_a_header_up() {
     let nothing = packet(Kind::Result, 5, &[]);
     assert_eq!(process(&mut switch, 1, &nothing), (Verdict::Drop(DropReason::BadLength), None));
     assert_eq!(process(&mut switch, 1, &result), (Verdict::Group(GroupId(0)), None));
-    let asked_again = Some((Verdict::Port(PortId(0)), result[HEADER_LEN..].to_vec()));
-    assert_eq!(process(&mut switch, 0, &header), (Verdict::Consume, asked_again));
+    let lost_results = Some((Verdict::Port(PortId(0)), result[HEADER_LEN..].to_vec()));
+    assert_eq!(process(&mut switch, 0, &header), (Verdict::Consume, lost_results));
 }

@@ -131,7 +131,7 @@ fn of_i32(spec: Spec) -> Collective {
 }
 
 #[test]
-fn ranks_that_name_different_roots_are_told_on_every_rank() {
+fn ranks_that_name_different_roots_are_reported_on_every_rank() {
     let [sum, reduce, other] = [Primitive::Allreduce, Primitive::Reduce(Rank(1)), Primitive::Reduce(Rank(513))];
     let [from, from_other] = [1, 2].map(|root| Primitive::Broadcast(Rank(root)));
     let pairs = [(reduce, other), (sum, reduce), (from, from_other), (from, sum), (from, reduce)];
@@ -157,7 +157,7 @@ fn ranks_that_name_different_roots_are_told_on_every_rank() {
 }
 
 #[test]
-fn ranks_that_disagree_are_told_on_every_rank() {
+fn ranks_that_disagree_are_reported_on_every_rank() {
     let usual = Spec::allreduce(1000, DType::F32, ReduceOp::Sum);
     let others = [
         Spec { elements: 999, ..usual },
@@ -196,7 +196,7 @@ fn ranks_that_disagree_are_told_on_every_rank() {
 }
 
 #[test]
-fn ranks_that_swap_two_collectives_are_told_about_the_first() {
+fn ranks_that_swap_two_collectives_get_an_error_about_the_first() {
     let specs = [10, 600].map(|elements| Spec::allreduce(elements, DType::F32, ReduceOp::Sum));
     let mut network = star(1, LinkConfig::default(), &job(3, 8, 64));
     for rank in 0..3 {

@@ -62,7 +62,7 @@ fn finished(combine: &Combine, mut lanes: Vec<u8>, op: ReduceOp, world_size: usi
     bytes
 }
 
-/// Floats of very different magnitudes, whose sum depends on the order, and a few that are no numbers.
+/// Floats of very different magnitudes, whose sum depends on the order, and a few that are not numbers.
 pub fn floats(rank: usize, elements: usize) -> Vec<f32> {
     let value = |i: usize| match (rank * 31 + i * 7) % 97 {
         0 => f32::INFINITY,

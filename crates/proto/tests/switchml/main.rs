@@ -4,7 +4,6 @@
 mod harness;
 
 mod appendix_a;
-mod asked_again;
 mod broadcasts;
 mod failure;
 mod faults;
@@ -14,8 +13,9 @@ mod guess;
 mod late;
 mod levels;
 mod loss_cost;
+mod lost_results;
 mod reduces;
+mod rejected_packets;
 mod setup;
 mod sixteen_bits;
-mod strangers;
 mod traces;

@@ -139,7 +139,7 @@ fn process(switch: &mut Pipeline, from: u16, packet: &[u8]) -> Done {
 }
 
 #[test]
-fn what_a_switch_answers_to_whom() {
+fn what_a_switch_answers_to_each_sender() {
     let [own, other] = [0, 1].map(|wid| packet(Kind::Update, wid, &[wid.into(), 2, 3, 4]));
     let mut switch = pipelines(Values::Elements, &job(2, 1, WORDS as u16), 2).remove(0);
     let to = |port| Verdict::Port(PortId(port));

@@ -239,14 +239,14 @@ mod tests {
     use crate::sparcml::codec::Codec;
     use crate::sparcml::message::Envelope;
 
-    const WORLD: u16 = 100;
+    const WORLD_SIZE: u16 = 100;
 
     fn peers() -> Peers {
         let job = JobConfig {
             job: JobId(1),
             key: JobKey(1),
             protocol: PROTOCOL.code,
-            world_size: WORLD,
+            world_size: WORLD_SIZE,
             slots: 1,
             elements_per_packet: 64,
             trees: 1,
@@ -267,7 +267,7 @@ mod tests {
     fn a_timeout_wakes_the_links_that_it_is_of_and_no_others() {
         let mut peers = peers();
         let ms = |ms| Time::ZERO + Span::from_millis(ms);
-        for rank in 1..WORLD {
+        for rank in 1..WORLD_SIZE {
             peers.send(Rank(rank), message());
             while peers.poll(ms(u64::from(rank))).is_some() {}
         }

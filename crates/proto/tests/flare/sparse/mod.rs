@@ -5,9 +5,9 @@ mod golden;
 mod levels;
 mod patience;
 mod questions;
+mod rejected_packets;
 mod rules;
 mod storage;
-mod strangers;
 mod sums;
 
 use tributary_proto::contract::config::JobConfig;

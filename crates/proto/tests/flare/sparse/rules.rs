@@ -66,7 +66,7 @@ fn a_job_is_for_dense_tensors_or_for_sparse_ones() {
 }
 
 #[test]
-fn ranks_that_bring_different_things_are_told_who_brings_what() {
+fn ranks_that_bring_different_things_learn_who_brings_what() {
     let job = job(3, 4, 16, &[]);
     for mut network in [star(1, LinkConfig::default(), &job), racks(1, LinkConfig::default(), &job, &[&[0, 2], &[1]])] {
         for rank in 0..3u32 {
@@ -129,10 +129,10 @@ fn memory_is_charged_for_whatever_a_switch_keeps() {
                 options: &job.options,
             };
             let charged = (PROTOCOL.memory)(&shape);
-            let held = machine.memory_bytes() as u64;
+            let bytes = machine.memory_bytes() as u64;
             // The rest are notices and names, as for every machine of slots.
-            assert!(held <= charged + 8_192, "{given:?}: {held} held, {charged} charged");
-            assert!(storage == "auto" || charged <= held, "{given:?}: {held} held, {charged} charged");
+            assert!(bytes <= charged + 8_192, "{given:?}: {bytes} held, {charged} charged");
+            assert!(storage == "auto" || charged <= bytes, "{given:?}: {bytes} held, {charged} charged");
         }
     }
 }

@@ -42,7 +42,7 @@ const SIZE: usize = 6;
 pub const CALL: u64 = 400_000;
 pub const OWN: ReduceOp = ReduceOp::Custom(0);
 
-fn parts(map: &[u8]) -> [u32; 2] {
+fn coefficients(map: &[u8]) -> [u32; 2] {
     [0, 3].map(|at| u32::from_le_bytes([map[at], map[at + 1], map[at + 2], 0]))
 }
 
@@ -55,7 +55,7 @@ fn compose(left: &[u8], right: &[u8]) -> Result<Vec<u8>, Fault> {
     assert!(left.len() == right.len() && left.len().is_multiple_of(SIZE), "whole elements");
     let mut result = Vec::new();
     for (left, right) in left.chunks(SIZE).zip(right.chunks(SIZE)) {
-        let ([m, c], [n, d]) = (parts(left), parts(right));
+        let ([m, c], [n, d]) = (coefficients(left), coefficients(right));
         if m == 0 {
             return Err(Fault("the operator maps has failed".to_owned()));
         }

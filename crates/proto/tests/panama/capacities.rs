@@ -24,21 +24,21 @@ fn memory(network: &Network, switch: usize) -> usize {
 }
 
 /// Runs a sum over the network, in which a switch is given these rooms one after the other, 300 us apart.
-fn sum_while_resized(network: &mut Network, inputs: &[Vec<f32>], switch: usize, rooms: &[u16]) -> Vec<u8> {
+fn sum_while_resized(network: &mut Network, inputs: &[Vec<f32>], switch: usize, capacities: &[u16]) -> Vec<u8> {
     for (rank, input) in inputs.iter().enumerate() {
         network.submit(rank, in_place(input, ReduceOp::Sum)).unwrap();
     }
-    for (number, &room) in rooms.iter().enumerate() {
+    for (number, &capacity) in capacities.iter().enumerate() {
         network.run_until(Time((number as u64 + 1) * 300_000_000));
-        network.resize(switch, JobId(1), room);
+        network.resize(switch, JobId(1), capacity);
     }
     output(network.run_until_idle(at_ms(10_000_000)), DType::F32, inputs[0].len())
 }
 
-const ROOMS: [u16; 7] = [5, 64, 2, 3, 40, 2, 64];
+const CAPACITIES: [u16; 7] = [5, 64, 2, 3, 40, 2, 64];
 
 #[test]
-fn sums_are_right_whatever_room_there_is_meanwhile() {
+fn sums_are_right_whatever_the_capacity_is_meanwhile() {
     let inputs: Vec<Vec<f32>> = (0..4).map(|rank| floats(rank, 40_000)).collect();
     let right = expected(&inputs, ReduceOp::Sum, &SumTree::star(4));
     for control in ["on", "off"] {
@@ -46,7 +46,7 @@ fn sums_are_right_whatever_room_there_is_meanwhile() {
             for seed in 1..6 {
                 let job = JobConfig { options: options(&[("congestion_control", control)]), ..job(4, 2, 64, 64) };
                 let mut network = star(seed, link, &job);
-                let sum = sum_while_resized(&mut network, &inputs, 0, &ROOMS);
+                let sum = sum_while_resized(&mut network, &inputs, 0, &CAPACITIES);
                 assert!(sum == right, "congestion control {control}, seed {seed}");
                 assert_eq!(overflows(&network), 0, "congestion control {control}, seed {seed}");
             }
@@ -55,14 +55,14 @@ fn sums_are_right_whatever_room_there_is_meanwhile() {
 }
 
 #[test]
-fn so_they_are_where_any_switch_of_a_tree_has_another_room() {
+fn so_they_are_where_any_switch_of_a_tree_has_another_capacity() {
     let inputs: Vec<Vec<f32>> = (0..6).map(|rank| floats(rank, 20_000)).collect();
     let right = expected(&inputs, ReduceOp::Sum, &reference_of_racks(2, 6));
     for switch in 0..3 {
         for (link, seed) in [(LinkConfig::default(), 1), (faulty(), 2), (faulty(), 3), (faulty(), 4)] {
             let job = JobConfig { levels: true, ..job(6, 1, 64, 64) };
             let mut network = racks(seed, link, 2, &job);
-            let sum = sum_while_resized(&mut network, &inputs, switch, &ROOMS);
+            let sum = sum_while_resized(&mut network, &inputs, switch, &CAPACITIES);
             assert!(sum == right, "switch {switch}, seed {seed}");
             assert_eq!(overflows(&network), 0, "switch {switch}, seed {seed}");
         }
@@ -87,7 +87,7 @@ fn memory_follows_at_once_and_a_job_that_rests_goes_on() {
 }
 
 #[test]
-fn the_same_room_again_disturbs_nobody() {
+fn the_same_capacity_again_disturbs_nobody() {
     let job = job(3, 1, 16, 64);
     let inputs: Vec<Vec<f32>> = (0..3).map(|rank| floats(rank, 20_000)).collect();
     let mut network = star(1, LinkConfig::default(), &job);

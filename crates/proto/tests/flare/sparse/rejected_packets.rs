@@ -112,9 +112,9 @@ fn mutated(rng: &mut SplitMix) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Strangers know the key, and send from no member's port; to hosts they send as if from another rank.
+    /// Unauthorised clients know the key, and send from no member's port; to hosts they send as if from another rank.
     #[test]
-    fn strangers_never_change_a_sum(seed: u64) {
+    fn unauthorised_clients_never_change_a_sum(seed: u64) {
         let job = job(3, 4, 16, &[("sparse", "hash"), ("hash_slots", "16"), ("span", "100")]);
         let inputs = drawn(seed, 3, 2_000, 0.2, whole);
         let mut network = star(seed, LinkConfig::default(), &job);

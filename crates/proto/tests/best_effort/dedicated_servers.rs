@@ -33,7 +33,7 @@ fn all_sum(mut fabric: Fabric, ranks: usize, protocol: &Protocol) -> Fabric {
         assert_eq!(output::<i32>(&mut fabric.events[rank]), expected, "{protocol}: rank {rank}");
         assert_eq!(output::<i32>(&mut fabric.events[rank]), expected, "{protocol}: rank {rank}");
     }
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
     fabric
 }
 
@@ -171,12 +171,12 @@ fn a_server_that_has_died_is_named_and_a_rank_that_is_late_is() {
                 }
             }
             fabric.run(LEASE + LEASE + LEASE);
-            assert_eq!(fabric.held(), 0, "{protocol}");
+            assert_eq!(fabric.in_use(), 0, "{protocol}");
         }
     }
 }
 
-/// A server's number is no rank's: nobody contributes or asks under it, at the switch or at a server.
+/// A server's number is not a rank's: nobody contributes or asks under it, at the switch or at a server.
 #[test]
 fn nothing_is_taken_under_the_number_of_a_server() {
     for protocol in family() {
@@ -209,7 +209,7 @@ fn nothing_is_taken_under_the_number_of_a_server() {
         let drops = &fabric.switches[0].report(JobId(1)).expect("the job").drops;
         assert_eq!(drops.get(DropReason::BadField), 2, "{protocol}: at the switch");
         assert_eq!(fabric.hosts[4].stats().drops.get(DropReason::BadField), 2, "{protocol}: at the server");
-        assert_eq!(fabric.held(), 0);
+        assert_eq!(fabric.in_use(), 0);
     }
 }
 
@@ -231,13 +231,13 @@ fn a_server_that_was_started_again_before_the_sum_was_full_answers_the_sum() {
     for protocol in family() {
         let mut fabric = one_block(protocol, &[3]);
         fabric.run_until(at_us(50));
-        assert_eq!((fabric.held(), results(&fabric, |_| true)), (1, 0), "{protocol}");
+        assert_eq!((fabric.in_use(), results(&fabric, |_| true)), (1, 0), "{protocol}");
         fabric.restart_server(4);
         fabric.run(Span::from_millis(30));
         let sums: Vec<u16> = fabric.sent.iter().filter(|sent| sent.kind == Kind::Sum).map(|s| s.header.count).collect();
         assert_eq!((sums, results(&fabric, |sent| sent.from == NodeId(4))), (vec![4], 1), "{protocol}");
         (0..4).for_each(|rank| assert_eq!(output::<i32>(&mut fabric.events[rank]), expected(4, 8), "{protocol}"));
-        assert_eq!(fabric.held(), 0, "{protocol}");
+        assert_eq!(fabric.in_use(), 0, "{protocol}");
     }
 }
 
@@ -245,7 +245,7 @@ fn a_server_that_was_started_again_before_the_sum_was_full_answers_the_sum() {
 /// rank asks, the server asks for its part, and gets it; but the others' parts are gone with their memory. There is no
 /// second result, and the rank says in the end whose parts are missing.
 #[test]
-fn a_result_that_was_lost_and_whose_server_was_started_again_is_not_made_anew_of_fewer_parts() {
+fn a_result_that_was_lost_and_whose_server_was_started_again_is_not_made_again_of_fewer_contributions() {
     for protocol in family() {
         let mut fabric = one_block(protocol, &[]);
         fabric.fate = Box::new(|sent: &Sent| match sent.kind == Kind::Aack && sent.to == NodeId(2) {
@@ -253,7 +253,7 @@ fn a_result_that_was_lost_and_whose_server_was_started_again_is_not_made_anew_of
             false => Fate::Arrives,
         });
         fabric.run_until(at_us(50));
-        assert_eq!((fabric.held(), results(&fabric, |sent| sent.from == NodeId(4))), (0, 1), "{protocol}");
+        assert_eq!((fabric.in_use(), results(&fabric, |sent| sent.from == NodeId(4))), (0, 1), "{protocol}");
         let before = fabric.sent.len();
         fabric.restart_server(4);
         fabric.run(Span::from_millis(40));
@@ -268,7 +268,7 @@ fn a_result_that_was_lost_and_whose_server_was_started_again_is_not_made_anew_of
         let CollectiveError::Missing { missing, .. } = error else { panic!("{protocol}: {error}") };
         assert_eq!(missing[..], [Rank(0), Rank(1), Rank(3)], "{protocol}");
         fabric.run(LEASE + LEASE + LEASE);
-        assert_eq!(fabric.held(), 0, "{protocol}");
+        assert_eq!(fabric.in_use(), 0, "{protocol}");
     }
 }
 
@@ -296,7 +296,7 @@ fn a_server_that_has_lost_all_that_it_knew_gives_no_wrong_result() {
             }
             assert!(us > 3 || ended == 4, "{protocol}: in the middle, {ended} ranks are told");
             fabric.run(LEASE + LEASE + LEASE);
-            assert_eq!(fabric.held(), 0, "{protocol}");
+            assert_eq!(fabric.in_use(), 0, "{protocol}");
         }
     }
 }

@@ -14,10 +14,10 @@ use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
 
 use crate::harness::reduction::{host, in_place, output, switch_config};
-use crate::own::{CALL, OWN, composed, inputs, own_job};
+use crate::custom_op::{CALL, OWN, composed, inputs, own_job};
 use crate::setup::job;
 
-/// What a packet's way through the thread takes, but for what operators do.
+/// What a packet's way through the thread takes, except for what operators do.
 const EACH_PACKET: Span = Span::from_micros(1);
 
 /// Jobs of two ranks on one thread of one switch: the first one's ports come first.
@@ -100,7 +100,7 @@ impl Thread {
 }
 
 #[test]
-fn a_job_with_a_slow_operator_gets_its_part_and_the_other_job_goes_on_meanwhile() {
+fn a_job_with_a_slow_operator_gets_its_share_and_the_other_job_goes_on_meanwhile() {
     let slow = own_job(2, 8, 16, "ranks");
     let quick = JobConfig { job: JobId(2), ..job(2, 8, 16, &[]) };
     let mut thread = Thread::new(vec![slow, quick]);

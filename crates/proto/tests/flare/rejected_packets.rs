@@ -22,7 +22,7 @@ use crate::setup::{inputs, job};
 
 fn header(wid: u16, idx: u16, phase: u32) -> Header {
     let spec = Spec::allreduce(64, DType::F32, ReduceOp::Sum);
-    Header { wid: ChildId(wid), idx, word: Says { part: 0, order: Order(7) }, phase, spec }
+    Header { wid: ChildId(wid), idx, word: Says { subtree: 0, order: Order(7) }, phase, spec }
 }
 
 fn packet(job: &JobConfig, kind: u8, header: Header, len: usize) -> Vec<u8> {
@@ -78,7 +78,7 @@ fn what_is_no_contribution_is_refused_for_a_reason() {
 }
 
 #[test]
-fn ranks_that_bring_different_things_are_told_who_brings_what() {
+fn ranks_that_bring_different_things_learn_who_brings_what() {
     let mut network = star(1, LinkConfig::default(), &job(3, 4, 16, &[]));
     for rank in 0..2 {
         network.submit(rank, in_place(&[1i16; 20], ReduceOp::Max)).unwrap();
@@ -110,9 +110,9 @@ fn mutated(rng: &mut SplitMix, key_known: bool) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Strangers know the key, and send from no member's port; to hosts they send as if from another rank.
+    /// Unauthorised clients know the key, and send from no member's port; to hosts they send as if from another rank.
     #[test]
-    fn strangers_never_change_a_sum(seed: u64) {
+    fn unauthorised_clients_never_change_a_sum(seed: u64) {
         let inputs = inputs(3, 2_000, |value| value);
         let job = job(3, 8, 64, &[("reproducible", "tree")]);
         let mut network = star(seed, LinkConfig::default(), &job);

@@ -14,7 +14,7 @@ use crate::setup::{KEY, at_us, collective, expected, family, input, output};
 
 const SPEC: Spec = Spec::allreduce(8, DType::I32, ReduceOp::Sum);
 
-/// A gradient of rank 1 for the first block, but for what a test changes.
+/// A gradient of rank 1 for the first block, except for what a test changes.
 fn header() -> Header {
     Header {
         seq: 1,
@@ -44,13 +44,13 @@ fn waiting(protocol: &'static Protocol) -> Fabric {
     let mut fabric = Fabric::star(4, &Choice::of(protocol));
     (0..3).for_each(|rank| fabric.submit(rank, collective(input(rank, 8), ReduceOp::Sum)));
     fabric.run_until(at_us(5));
-    assert_eq!(fabric.held(), 1);
+    assert_eq!(fabric.in_use(), 1);
     fabric
 }
 
 /// The last rank comes, and all is as if nothing had happened.
 fn ends_well(fabric: &mut Fabric, what: &str) {
-    assert_eq!(fabric.held(), 1, "{what}: nothing was freed");
+    assert_eq!(fabric.in_use(), 1, "{what}: nothing was freed");
     fabric.submit(3, collective(input(3, 8), ReduceOp::Sum));
     fabric.run(Span::from_millis(20));
     let expected = expected(4, 8);
@@ -62,7 +62,7 @@ fn drops(fabric: &Fabric, reason: DropReason) -> u64 {
 }
 
 #[test]
-fn a_switch_counts_what_is_no_members_by_name_and_holds_what_it_held() {
+fn a_switch_counts_what_is_not_a_members_by_name_and_keeps_its_contents() {
     let forged = [
         (
             "a gradient of another rank",
@@ -206,7 +206,7 @@ fn a_job_that_floods_holds_no_more_than_its_window() {
 /// Where a hash places blocks, packets carry how often the server has moved the position. The switch makes a place of
 /// it that it has, whatever the number.
 #[test]
-fn a_number_of_moves_beyond_all_aggregators_names_a_place_that_is_there() {
+fn a_number_of_moves_beyond_all_aggregators_names_a_bucket_that_is_there() {
     for protocol in family() {
         for index in [7, 1_024, 1 << 31, u32::MAX] {
             let switch = [("placement", "hash"), ("aggregators", "7")];
@@ -216,7 +216,7 @@ fn a_number_of_moves_beyond_all_aggregators_names_a_place_that_is_there() {
             let to = fabric.switch(0);
             fabric.inject(NodeId(1), to, packet(protocol, Kind::Gradient, &header, &body));
             fabric.run_until(at_us(5));
-            assert_eq!(fabric.held(), 1, "{protocol}");
+            assert_eq!(fabric.in_use(), 1, "{protocol}");
             (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8), ReduceOp::Sum)));
             fabric.run(Span::from_millis(20));
             let expected = expected(4, 8);

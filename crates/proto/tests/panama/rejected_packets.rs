@@ -47,7 +47,7 @@ fn a_packet_belongs_to_the_tree_that_it_names_and_others_to_none() {
 }
 
 #[test]
-fn garbage_from_strangers_and_without_the_key_changes_nothing() {
+fn garbage_from_unauthorised_clients_and_without_the_key_changes_nothing() {
     for seed in 0..10 {
         let mut rng = SplitMix(seed);
         let inputs: Vec<Vec<f32>> = (0..3).map(|rank| floats(rank, 3_000)).collect();
@@ -61,7 +61,7 @@ fn garbage_from_strangers_and_without_the_key_changes_nothing() {
             let bytes = mutated(&mut rng, false);
             network.inject_to_switch(0, shard, PortId(rng.below(3) as u16), &bytes);
             network.inject_to_host(rng.below(3) as usize, Addr::Switch(shard), &bytes);
-            // Who knows the key, but is no member.
+            // Who knows the key, but is not a member.
             let bytes = mutated(&mut rng, true);
             network.inject_to_switch(0, shard, PortId::UNKNOWN, &bytes);
         }

@@ -51,7 +51,7 @@ fn a_packet_belongs_to_the_tree_that_owns_its_slot_and_short_ones_to_none() {
 }
 
 #[test]
-fn garbage_from_strangers_and_without_the_key_changes_nothing() {
+fn garbage_from_unauthorised_clients_and_without_the_key_changes_nothing() {
     for seed in 0..20 {
         let job = job(3, 8, 64);
         let mut network = star(seed, LinkConfig { loss: 0.02, ..LinkConfig::default() }, &job);
@@ -64,9 +64,9 @@ fn garbage_from_strangers_and_without_the_key_changes_nothing() {
         for step in 0..500 {
             network.run_until(tributary_proto::contract::time::Time(step * 5_000_000));
             // With the key from nowhere, or from a member's port without the key.
-            let stranger = rng.chance(0.5);
-            let bytes = mutated(&mut rng, stranger);
-            let ingress = if stranger { PortId::UNKNOWN } else { PortId(rng.below(3) as u16) };
+            let unknown = rng.chance(0.5);
+            let bytes = mutated(&mut rng, unknown);
+            let ingress = if unknown { PortId::UNKNOWN } else { PortId(rng.below(3) as u16) };
             network.inject_to_switch(0, TreeId(0), ingress, &bytes);
             // And to a host, without the key.
             let bytes = mutated(&mut rng, false);

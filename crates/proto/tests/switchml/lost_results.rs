@@ -1,5 +1,5 @@
 //! Who has lost a result gets it the first time it asks (Algorithm 3, line 20), however long ranks computed before:
-//! time in which nothing was under way is no round trip. Appendix A's t8, in steady use.
+//! time in which nothing was under way is not a round trip. Appendix A's t8, in steady use.
 
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::drop_reason::DropReason;
@@ -83,9 +83,9 @@ fn a_lost_result_is_sent_at_the_first_question_however_long_ranks_computed_befor
             process(&mut switch, ranks.now, PortId(0), &updates[0]);
             let (verdict, result) = process(&mut switch, ranks.now, PortId(1), &updates[1]);
             assert_eq!(verdict, Verdict::Group(GroupId(0)));
-            let asked = process(&mut switch, ranks.now + TIMEOUT, PortId(0), &updates[0]);
-            assert_eq!(asked.0, Verdict::Port(PortId(0)), "block {block} of tensors of {blocks}");
-            assert_eq!((&asked.1[..24], &asked.1[26..]), (&result[..24], &result[26..]), "all but whom it is for");
+            let answer = process(&mut switch, ranks.now + TIMEOUT, PortId(0), &updates[0]);
+            assert_eq!(answer.0, Verdict::Port(PortId(0)), "block {block} of tensors of {blocks}");
+            assert_eq!((&answer.1[..24], &answer.1[26..]), (&result[..24], &result[26..]), "all but whom it is for");
             ranks.receive(&result);
         }
     }
@@ -121,8 +121,8 @@ fn a_straggler_is_no_round_trip() {
         process(&mut switch, ranks.now, PortId(0), &updates[0]);
         ranks.now += PAUSE;
         let (_, result) = process(&mut switch, ranks.now, PortId(1), &updates[1]);
-        let asked = process(&mut switch, ranks.now + TIMEOUT, PortId(0), &updates[0]).0;
-        assert_eq!(asked, Verdict::Port(PortId(0)), "block {block}");
+        let answer = process(&mut switch, ranks.now + TIMEOUT, PortId(0), &updates[0]).0;
+        assert_eq!(answer, Verdict::Port(PortId(0)), "block {block}");
         ranks.receive(&result);
     }
 }
@@ -157,7 +157,7 @@ impl Levels {
 }
 
 #[test]
-fn with_two_levels_a_result_lost_above_the_leaf_is_sent_at_the_first_question() {
+fn with_two_levels_a_result_lost_before_the_leaf_is_sent_at_the_first_question() {
     for (blocks, lost) in [1, 2, 4].into_iter().flat_map(|blocks| (0..4 * blocks).map(move |lost| (blocks, lost))) {
         let job = job(2, 1, K as u16);
         let (mut ranks, mut levels) = (Ranks::new(&job, blocks), Levels::new(&job));
@@ -169,10 +169,10 @@ fn with_two_levels_a_result_lost_above_the_leaf_is_sent_at_the_first_question() 
             assert_eq!(process(&mut levels.leaves[1], ranks.now, UP, &result).0, Verdict::Group(GroupId(0)));
             if block == lost {
                 // The root's copy for leaf 0 is lost, and its rank asks.
-                let asked_at = ranks.now + TIMEOUT;
-                let (verdict, again) = levels.up(asked_at, 0, &updates[0]);
+                let queried_at = ranks.now + TIMEOUT;
+                let (verdict, again) = levels.up(queried_at, 0, &updates[0]);
                 assert_eq!(verdict, Verdict::Port(PortId(0)), "block {block} of tensors of {blocks}");
-                assert_eq!(process(&mut levels.leaves[0], asked_at, UP, &again).0, Verdict::Group(GroupId(0)));
+                assert_eq!(process(&mut levels.leaves[0], queried_at, UP, &again).0, Verdict::Group(GroupId(0)));
             } else {
                 assert_eq!(process(&mut levels.leaves[0], ranks.now, UP, &result).0, Verdict::Group(GroupId(0)));
             }
