@@ -123,7 +123,12 @@ fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
             let config = SharedSwitchConfig { node: NodeId(9), elements_per_packet, options };
             let (mut machine, mut allocated_bytes) = allocated(|| (shared.machine)(Values::Elements, &config));
             assert_eq!(machine.memory_bytes(), allocated_bytes, "{}: {config:?}", protocol.name);
-            assert_eq!((shared.memory)(Values::Elements, &config), allocated_bytes as u64, "{}: as charged", protocol.name);
+            assert_eq!(
+                (shared.memory)(Values::Elements, &config),
+                allocated_bytes as u64,
+                "{}: as charged",
+                protocol.name
+            );
             // The plans are the driver's.
             let (alone, mut of_jobs, mut removed) = (allocated_bytes, 0, Vec::new());
             for job in 1..100 {
@@ -141,7 +146,11 @@ fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
                 allocated_bytes = allocated_bytes.checked_add_signed(given_back).unwrap();
                 assert_eq!(machine.memory_bytes(), allocated_bytes, "{}: {job} jobs have gone", protocol.name);
             }
-            assert_eq!(allocated_bytes, alone, "{}: a machine whose jobs have gone holds what it held before them", protocol.name);
+            assert_eq!(
+                allocated_bytes, alone,
+                "{}: a machine whose jobs have gone holds what it held before them",
+                protocol.name
+            );
         }
     }
 }
@@ -180,10 +189,17 @@ fn accumulators_are_as_wide_as_the_jobs_widest_block() {
     // Two versions of 64 slots, four nodes each of 64 elements of four bytes; in fixed point one node.
     let half = 2 * 64 * 64 * 4;
     assert_eq!(allocated_bytes(&[], false) - allocated_bytes(&["narrow_blocks=half"], false), 4 * half);
-    assert_eq!(allocated_bytes(&["numbers=fixed"], false) - allocated_bytes(&["numbers=fixed", "narrow_blocks=half"], false), half);
+    assert_eq!(
+        allocated_bytes(&["numbers=fixed"], false) - allocated_bytes(&["numbers=fixed", "narrow_blocks=half"], false),
+        half
+    );
     for given in [&[][..], &["numbers=fixed"]] {
         let said = [given, &["narrow_blocks=half"]].concat();
-        assert_eq!(allocated_bytes(given, true), allocated_bytes(&said, false), "in levels a packet holds partial sums");
+        assert_eq!(
+            allocated_bytes(given, true),
+            allocated_bytes(&said, false),
+            "in levels a packet holds partial sums"
+        );
     }
 }
 

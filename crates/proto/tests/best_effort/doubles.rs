@@ -97,7 +97,9 @@ fn a_partial_sum_that_came_twice_is_counted_once() {
 fn a_gradient_that_found_no_aggregator_and_came_twice_is_counted_once() {
     for protocol in family() {
         let scarce = [("aggregators", "3")];
-        may_come_twice(protocol, &scarce, |sent| sent.kind == Kind::Gradient && sent.header.flags.has(Flags::COLLISION));
+        may_come_twice(protocol, &scarce, |sent| {
+            sent.kind == Kind::Gradient && sent.header.flags.has(Flags::COLLISION)
+        });
     }
 }
 

@@ -198,8 +198,8 @@ fn a_leader_with_floats_is_further_ahead_than_its_first_window() {
 }
 
 /// Block 2 of the second collective does not fit its scale, and its second attempt is long on its way. Blocks behind
-/// it, which were sent before that attempt, are complete sooner, and that does not show that anything of the attempt was
-/// lost.
+/// it, which were sent before that attempt, are complete sooner, and that does not show that anything of the attempt
+/// was lost.
 #[test]
 fn a_block_that_is_ordered_again_is_not_taken_for_lost_when_later_blocks_are_complete_sooner() {
     for protocol in family() {

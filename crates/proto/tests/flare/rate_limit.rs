@@ -13,8 +13,8 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
 
-use crate::harness::reduction::{host, in_place, output, switch_config};
 use crate::custom_op::{CALL, OWN, composed, inputs, own_job};
+use crate::harness::reduction::{host, in_place, output, switch_config};
 use crate::setup::job;
 
 /// What a packet's way through the thread takes, except for what operators do.

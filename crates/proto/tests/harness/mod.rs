@@ -192,7 +192,8 @@ impl Network {
         self.queue.push(self.now, Event::Arrive { node: Node::Host(host), port: PortId(0), flight });
     }
 
-    /// Any bytes reach a shard of a switch now, through `ingress`; those of an unauthorised client come from [`PortId::UNKNOWN`].
+    /// Any bytes reach a shard of a switch now, through `ingress`; those of an unauthorised client come from
+    /// [`PortId::UNKNOWN`].
     pub fn inject_to_switch(&mut self, switch: usize, shard: TreeId, ingress: PortId, bytes: &[u8]) {
         let route = Route::Shard(shard);
         let flight = Flight { route, bytes: bytes.to_vec(), wire_len: bytes.len(), ecn: Ecn::NotCapable };

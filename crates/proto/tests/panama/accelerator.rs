@@ -280,7 +280,11 @@ fn a_tree_goes_back_to_the_least_that_anybody_lacks_where_32_bits_end_too() {
         }
         let notices = bench.notices();
         let urged = (Verdict::Port(PortId(0)), Kind::Sync, 0);
-        assert_eq!(notices, [urged, (Verdict::Group(GROUP), Kind::Rewind, at(1))], "who repeats itself urges the others");
+        assert_eq!(
+            notices,
+            [urged, (Verdict::Group(GROUP), Kind::Rewind, at(1))],
+            "who repeats itself urges the others"
+        );
         assert_eq!(bench.machine.expected(), at(1));
         for port in 0..2 {
             let again = Header { epoch: 1, ..bench.header(port, at(1)) };

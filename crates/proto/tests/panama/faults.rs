@@ -80,8 +80,8 @@ fn a_switch_that_is_started_again_finds_its_position() {
     }
 }
 
-/// The time from a switch's death to the last new machine of the trees that used it: `net` fabric::tree_repair says what it
-/// is made of.
+/// The time from a switch's death to the last new machine of the trees that used it: `net` fabric::tree_repair says
+/// what it is made of.
 const REPLACED_AFTER: Span = Span::from_millis(500);
 
 /// Links of 200 Mbit/s, as a fabric's examples have them. The root answers nobody for half a second, in which the

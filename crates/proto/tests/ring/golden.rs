@@ -10,7 +10,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::ring::wire::{self, Ack, DATA_LEN, Data, Fault, Notice, Phase};
 
 use crate::harness::golden;
-use crate::setup::{separate, host, job};
+use crate::setup::{host, job, separate};
 
 const SPEC: Spec = Spec::allreduce(100_000, DType::F32, ReduceOp::Sum);
 

@@ -5,7 +5,7 @@ use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::host::HostEvent;
 
 use crate::harness::link::LinkConfig;
-use crate::setup::{separate, at_ms, check_sums, collective, input, job, output, reduce, ring, submit_all};
+use crate::setup::{at_ms, check_sums, collective, input, job, output, reduce, ring, separate, submit_all};
 
 const SIZES: [usize; 6] = [0, 1, 63, 64, 65, 100_000];
 
