@@ -15,10 +15,10 @@ import program
 import torch_rank
 import torch_rank_training
 import torch_rank_trouble
-import torch_world
 from conftest import Ranks
 from program import Daemon
 from torch_program import kill_in_the_middle
+from torch_world import data
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
@@ -39,6 +39,11 @@ def test_reductions_are_right_and_take_the_way_that_knows_them(
 ) -> None:
     digests = ranks(torch_rank.reductions, 3, meet, options, in_network)
     assert digests[0] == digests[1] == digests[2]
+
+
+@pytest.mark.parametrize("options", ["", "numbers=fixed"])
+def test_flags_have_the_reductions_that_pytorch_defines(ranks: Ranks, meet: str, options: str) -> None:
+    ranks(torch_rank.flags, 3, meet, options)
 
 
 def test_two_ranks_that_name_no_protocol_get_the_default_ones_bits(ranks: Ranks, meet: str) -> None:
@@ -230,7 +235,7 @@ def test_the_last_line_adds_up_all_groups(ranks: Ranks, meet: str) -> None:
 @pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float32", "int64", "complex64"])
 def test_a_broadcast_of_any_layout_makes_the_others_tensors_the_roots(name: str, shape: tuple[int, ...]) -> None:
     dtype = getattr(torch, name)
-    root, other = torch_world.data(0, dtype, *shape), torch_world.data(1, dtype, *shape)
+    root, other = data(0, dtype, *shape), data(1, dtype, *shape)
     sent = source_of(root)
     received, finish = landing(other)
     received.copy_(sent)

@@ -14,6 +14,7 @@ import torch_rank_staged
 from conftest import Ranks
 from torch_rank_staged import LazyStreams
 from tributary.torch import staging, tensors
+from tributary.torch.operands import Operands
 
 
 @pytest.fixture
@@ -69,10 +70,10 @@ def test_a_gpus_tensor_is_broadcast_from_and_into_memory_of_the_host(gpu: LazySt
 
 def test_on_the_host_path_only_what_gloo_writes_comes_back(gpu: LazyStreams) -> None:
     out, source = gpu.tensor(torch.zeros(2)), gpu.tensor(torch.ones(2))
-    staged = staging.Staged.of([[[out]], [source], "options"], [out], brings_back=True)
+    staged = Operands.of([[[out]], [source], "options"], [out], writes=True, as_bytes=False)
     [[host_out]], [host_source], options = staged.arguments
     assert options == "options"
-    assert staged.averaged[0] is host_out
+    assert staged.scaled[0] is host_out
     host_out.fill_(3)
     host_source.fill_(4)
     steps: list[str] = []
@@ -81,7 +82,7 @@ def test_on_the_host_path_only_what_gloo_writes_comes_back(gpu: LazyStreams) -> 
     after()
     assert steps == ["divided [0.0, 0.0]"]
     assert (out.tolist(), source.tolist()) == ([3.0, 3.0], [1.0, 1.0])
-    assert staging.Staged.of([[source]], [], brings_back=False).back == []
+    assert Operands.of([[source]], [], writes=False, as_bytes=False).back == []
 
 
 def test_whole_operations_on_tensors_that_are_staged(ranks: Ranks, tmp_path: Path) -> None:

@@ -1,75 +1,152 @@
 """Check that all ranks bring the same operation to the host path, by a small sum through the network beside it.
 
 If one rank's operation takes the host path and another's the network, Gloo waits for its whole timeout and does not say
-for which rank. The sum names at once the ranks that bring something else, and at a timeout those that did not come.
+for which rank. If sizes differ, it tells one rank and lets the others wait. The sum names at once the ranks that bring
+something else, and at a timeout those that did not come.
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
+import time
 import zlib
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import torch
 
-from tributary.errors import MismatchError
-from tributary.torch.operators import op_name
-from tributary.torch.transit import Transit
+from tributary.errors import MismatchError, TributaryError
+from tributary.torch.claims import Claim
+from tributary.torch.network import Network
+from tributary.torch.transit import Hint, Hints, StillRunningError, Transit
 
-#: Reductions end on no rank before all ranks have begun, so that the sum delays no rank. Ranks may bring tensors
-#: of different sizes to operations that only move data.
-REDUCTIONS = {
-    "all_reduce",
-    "all_reduce_coalesced",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_single",
-    "reduce_scatter_single_coalesced",
-}
-MOVEMENTS = {
-    "all_gather",
-    "all_gather_single",
-    "all_gather_coalesced",
-    "all_gather_single_coalesced",
-    "all_to_all",
-    "all_to_all_single",
-}
-
-
-def describe(name: str, tensors: Sequence[torch.Tensor], opts: Any) -> str | None:
-    """A rank's description of its operation; None for operations that may end on some ranks before others begin."""
-    types = ", ".join(sorted({str(tensor.dtype) for tensor in tensors}))
-    if name in REDUCTIONS:
-        return f"{name}: {op_name(opts.reduceOp)} of {sum(tensor.numel() for tensor in tensors)} {types}"
-    return f"{name} of {types}" if name in MOVEMENTS else None
-
-
-def checksum(what: str, rank: int, size: int) -> torch.Tensor:
-    """A rank's contribution to the sum: a checksum of its description at the rank's index, zeros elsewhere."""
-    mine = torch.zeros(size, dtype=torch.int32)
-    mine[rank] = zlib.crc32(what.encode()) & 0x7FFF_FFFF
-    return mine
+#: The word of a rank that has refused its own operation. Checksums are not negative.
+REFUSED = -1
+#: How often to look at the other sum while one waits for the first.
+_GLANCE = timedelta(milliseconds=50)
+#: How long to wait for the other sum after the first has failed.
+_LAST_WORDS = timedelta(seconds=2)
 
 
 class Agreement:
-    """The sum that goes beside an operation of the host path."""
+    """The sums that go beside an operation of the host path: of the ranks' descriptions, and of the bytes they send."""
 
-    def __init__(self, transit: Transit, sums: torch.Tensor, rank: int, what: str) -> None:
-        self._transit, self._sums, self._rank, self._what = transit, sums, rank, what
+    def __init__(self, claim: Claim | None, rank: int, size: int) -> None:
+        """Make this rank's contributions; without a claim the rank has refused its operation."""
+        self._claim, self._rank = claim, rank
+        #: A checksum of each rank's description, at the rank's index.
+        self._words = torch.zeros(size, dtype=torch.int32)
+        self._words[rank] = REFUSED if claim is None else zlib.crc32(claim.what.encode()) & 0x7FFF_FFFF
+        #: What all ranks send to a rank less what it expects, at the rank's index: zeros, if they agree.
+        self._balance = None if claim is None or not claim.sent else _balance(claim, rank, size)
+        self._transits: list[Transit] = []
+        self._beside: Transit | None = None
+
+    def start(
+        self,
+        network: Network,
+        beside: Network | None,
+        title: str,
+        timeout: float,
+        hints: Hints,
+    ) -> None:
+        """Start the sums: in the network of the sums, and `beside` it if the others may bring the operation there."""
+
+        def submit(way: Network, sums: torch.Tensor) -> Transit:
+            return Transit(title, way.all_reduce(sums, sums, "sum", timeout), timeout, hints)
+
+        self._transits = [submit(network, sums) for sums in (self._words, self._balance) if sums is not None]
+        self._beside = None if beside is None else submit(beside, self._words.clone())
 
     def is_done(self) -> bool:
         """Whether it has ended, successfully or not."""
-        return self._transit.is_done()
+        first, *rest = self._transits
+        return first.is_done() and (bool(self._others()) or all(transit.is_done() for transit in rest))
 
     def wait(self, patience: timedelta) -> None:
         """Wait for all ranks' descriptions; raise an error that names ranks that did not come or disagree."""
-        self._transit.wait(patience)
-        others = (self._sums != self._sums[self._rank]).nonzero().flatten().tolist()
-        if others:
-            ranks = f"rank{'s' * (len(others) > 1)} {', '.join(map(str, others))}"
-            brings = "brings" if len(others) == 1 else "bring"
+        deadline = time.monotonic() + patience.total_seconds() if patience else None
+
+        def left() -> timedelta:
+            if deadline is None:
+                return patience
+            return max(timedelta(seconds=deadline - time.monotonic()), timedelta(milliseconds=1))
+
+        first, *rest = self._transits
+        try:
+            self._watch_beside(deadline)
+            first.wait(left())
+        except StillRunningError:
+            raise
+        except TributaryError:
+            # Ranks that bring the operation elsewhere leave when they find out: that they do says more.
+            if self._beside is not None:
+                with contextlib.suppress(StillRunningError):
+                    self._beside.wait(_LAST_WORDS)
+            raise
+        self._check_words()
+        for transit in rest:
+            transit.wait(left())
+        self._check_balance()
+
+    def _watch_beside(self, deadline: float | None) -> None:
+        """Wait until either sum of the words has ended; raise an error of the one beside."""
+        first, beside = self._transits[0], self._beside
+        while beside is not None and not first.is_done() and (deadline is None or time.monotonic() < deadline):
+            with contextlib.suppress(StillRunningError):
+                first.wait(_GLANCE)
+            if beside.is_done():
+                beside.wait(_GLANCE)
+                return
+
+    def _others(self) -> list[int]:
+        differ: list[int] = (self._words != self._words[self._rank]).nonzero().flatten().tolist()
+        return differ
+
+    def _check_words(self) -> None:
+        others = self._others()
+        refused = [rank for rank in others if self._words[rank] == REFUSED]
+        if refused:
             raise MismatchError(
-                f"ranks disagree: rank {self._rank} brings {self._what} to the host path, {ranks} {brings} another "
-                "operation, type or size"
+                f"{_ranks(refused)} refused the operation, since the tensors there do not fit together; the error on "
+                f"{'that rank' if len(refused) == 1 else 'those ranks'} says how"
             )
+        if others:
+            assert self._claim is not None, "a rank that has refused its operation does not wait for the others"
+            raise MismatchError(
+                f"ranks disagree: rank {self._rank} brings {self._claim.what} to the host path, {_ranks(others)} "
+                f"bring{'s' * (len(others) == 1)} another operation, type or size"
+            )
+
+    def _check_balance(self) -> None:
+        wrong = [] if self._balance is None else self._balance.nonzero().flatten().tolist()
+        if wrong:
+            expect = "expects other sizes" if len(wrong) == 1 else "expect other sizes"
+            raise MismatchError(f"ranks disagree on sizes: {_ranks(wrong)} {expect} than the other ranks send")
+
+
+def _balance(claim: Claim, rank: int, size: int) -> torch.Tensor:
+    """A checksum of what this rank sends to each other one, and at its own index less those of what it expects.
+
+    Checksums are so small that no order of summation overflows.
+    """
+    largest = (1 << 30) // size
+    contribution = [zlib.crc32(f"{rank}: {count}".encode()) % largest for count in claim.sent]
+    contribution[rank] -= sum(zlib.crc32(f"{i}: {count}".encode()) % largest for i, count in enumerate(claim.received))
+    return torch.tensor(contribution, dtype=torch.int32)
+
+
+def hint(size: int) -> Hint:
+    """What an error of a sum in the network adds where another rank's sum may be one of an agreement."""
+    mine = re.compile(rf"\b{size} i32 elements")
+
+    def hinted(error: MismatchError, sentence: str) -> str:
+        if mine.search(sentence) is None:
+            return sentence
+        return f"{sentence} (a sum of {size} i32 elements may stand for an operation that takes the host path)"
+
+    return hinted
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"

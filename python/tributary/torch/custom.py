@@ -7,7 +7,7 @@ import torch
 from tributary import Operator, _core
 from tributary.errors import ConfigError, UnsupportedError
 from tributary.torch.options import AUTO, Options
-from tributary.torch.tensors import DTYPES, flat, refuse_unfit
+from tributary.torch.tensors import DTYPES, flat, refuse_unfit, row_of
 from tributary.torch.transit import Finish
 
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
@@ -29,7 +29,7 @@ def elements_of(op: Operator, tensor: torch.Tensor) -> tuple[torch.Tensor, Finis
     refuse_unfit("all_reduce", [tensor])
     refuse_other_elements(op, tensor)
     travelling, finish = flat(tensor)
-    return travelling.reshape(-1).view(torch.uint8).view(-1, op.dtype.itemsize), finish
+    return row_of(travelling).view(torch.uint8).view(-1, op.dtype.itemsize), finish
 
 
 def refuse_other_elements(op: Operator, tensor: torch.Tensor) -> None:

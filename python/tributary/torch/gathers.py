@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from tributary.torch import claims
 from tributary.torch.host_only import MOVES
 from tributary.torch.network import Network
 from tributary.torch.paths import Paths, Start
-from tributary.torch.tensors import Tensors, in_order, landing, refuse_unfit, size_in_bytes
+from tributary.torch.tensors import Tensors, in_order, landing, refuse_shared, refuse_unfit, size_in_bytes
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
 
@@ -33,18 +34,19 @@ class Gathers(Paths):
         return self._gather("all_gather_single_coalesced", outputs, inputs, opts, [outputs, inputs, opts])
 
     def _gather(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:
-        refuse_unfit(name, [*outputs, *inputs])
-        reason = self._why_over_host(name, inputs)
-        if reason is not None:
-            return self._over_host(name, reason, inputs, name, arguments)
+        uses_network = not self._is_alone(name) and self._rooted_is_unicast(name)
+        # Small gathers meet the others' large ones in the network.
+        beside = partial(self._moving, name) if uses_network else lambda: None
+        with self._announced(name, opts, beside):
+            refuse_unfit(name, [*outputs, *inputs])
+            refuse_shared(name, outputs)
+            claim = claims.shards(name, outputs, inputs, self.size(), of_outputs=True)
+        if not uses_network or size_in_bytes(inputs) < LEAST_BYTES:
+            reason = SMALL if uses_network else MOVES
+            return self._over_host(name, reason, inputs, name, arguments, claim, beside=beside())
         starts: list[Start] = []
         finishes: list[Finish | None] = []
         for output, source in zip(outputs, inputs, strict=True):
-            if output.numel() != source.numel() * self.size() or output.dtype != source.dtype:
-                raise ValueError(
-                    f"{name}: the output has {output.numel()} elements of {output.dtype}, which is not {self.size()} "
-                    f"times the input's {source.numel()} of {source.dtype}"
-                )
             travelling, finish = landing(output)
             shards = travelling.view(-1).tensor_split(self.size())
             shards[self.rank()].copy_(source.detach().reshape(-1))
@@ -52,8 +54,3 @@ class Gathers(Paths):
             finishes.append(finish)
         network = self._moving(name)
         return self._through_network(name, inputs, starts, in_order(finishes), opts, network)
-
-    def _why_over_host(self, name: str, inputs: Tensors) -> str | None:
-        if self._is_alone(name) or not self._rooted_is_unicast(name):
-            return MOVES
-        return SMALL if size_in_bytes(inputs) < LEAST_BYTES else None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
 
+from tributary.torch import claims
+from tributary.torch.claims import Claim
 from tributary.torch.paths import Paths
-from tributary.torch.tensors import Tensors
+from tributary.torch.tensors import Tensors, refuse_shared, refuse_unfit
 from tributary.torch.untraced import untraced
 
 #: Why these operations take the host path.
@@ -30,40 +35,71 @@ class HostOnly(Paths):
 
     def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Every rank's tensor on every rank."""
-        return self._over_host("all_gather", MOVES, inputs, "allgather", [outputs, inputs, opts])
+        name, arguments = "all_gather", [outputs, inputs, opts]
+        claim = self._claim(name, opts, chain(*outputs), inputs, partial(claims.gathered, name, outputs, inputs))
+        return self._over_host(name, MOVES, inputs, "allgather", arguments, claim)
 
     def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Like :meth:`allgather`, for several tensors."""
-        return self._over_host("all_gather_coalesced", MOVES, inputs, "allgather_coalesced", [outputs, inputs, opts])
+        name, arguments = "all_gather_coalesced", [outputs, inputs, opts]
+        of_ranks = partial(claims.gathered_together, name, outputs, inputs)
+        claim = self._claim(name, opts, chain(*outputs), inputs, of_ranks)
+        return self._over_host(name, MOVES, inputs, name.replace("all_", "all"), arguments, claim)
 
     def gather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Every rank's tensor on the root."""
-        return self._over_host("gather", MOVES, inputs, "gather", [outputs, inputs, opts])
+        name, root, arguments = "gather", opts.rootRank, [outputs, inputs, opts]
+        at_root = partial(claims.rooted, name, self.rank() == root, root, outputs, inputs)
+        claim = self._claim(name, opts, chain(*outputs), inputs, at_root)
+        return self._over_host(name, MOVES, inputs, name, arguments, claim)
 
     def scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
         """Each rank gets one of the root's tensors."""
-        brought = [tensor for tensors in inputs for tensor in tensors]
-        return self._over_host("scatter", MOVES, brought or outputs, "scatter", [outputs, inputs, opts])
+        name, root, arguments = "scatter", opts.rootRank, [outputs, inputs, opts]
+        brought = list(chain(*inputs))
+        at_root = partial(claims.rooted, name, self.rank() == root, root, inputs, outputs)
+        claim = self._claim(name, opts, outputs, brought, at_root)
+        return self._over_host(name, MOVES, brought or outputs, name, arguments, claim)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
         """Each rank gets a tensor from every rank."""
-        return self._over_host("all_to_all", MOVES, inputs, "alltoall", [outputs, inputs, opts])
+        name, arguments = "all_to_all", [outputs, inputs, opts]
+        claim = self._claim(name, opts, outputs, inputs, partial(claims.exchanged, outputs, inputs))
+        return self._over_host(name, MOVES, inputs, "alltoall", arguments, claim)
 
     def all_to_all_single(
         self, output: torch.Tensor, source: torch.Tensor, received: list[int], sent: list[int], opts: Any
     ) -> Any:
         """Like :meth:`alltoall`, for slices of one tensor."""
-        arguments = [output, source, received, sent, opts]
-        return self._over_host("all_to_all_single", MOVES, [source], "all_to_all_single", arguments)
+        name, of_slices = "all_to_all_single", partial(claims.sliced, output, source, received, sent)
+        claim = self._claim(name, opts, [output], [source], of_slices)
+        arguments = [output, source, list(claim.received), list(claim.sent), opts]
+        return self._over_host(name, MOVES, [source], name, arguments, claim)
 
     def send(self, tensors: Tensors, destination: int, tag: int) -> Any:
         """Send to one rank."""
-        return self._over_host("send", MOVES, tensors, "send", [tensors, destination, tag])
+        refuse_unfit("send", tensors)
+        return self._over_host("send", MOVES, tensors, "send", [tensors, destination, tag], None)
 
     def recv(self, tensors: Tensors, source: int, tag: int) -> Any:
         """Receive from one rank."""
-        return self._over_host("recv", MOVES, tensors, "recv", [tensors, source, tag])
+        return self._receive(tensors, "recv", [tensors, source, tag])
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Any:
         """Receive from any rank that sends."""
-        return self._over_host("recv", MOVES, tensors, "recv_anysource", [tensors, tag])
+        return self._receive(tensors, "recv_anysource", [tensors, tag])
+
+    def _receive(self, tensors: Tensors, method: str, arguments: list[Any]) -> Any:
+        refuse_unfit("recv", tensors)
+        refuse_shared("recv", tensors)
+        return self._over_host("recv", MOVES, tensors, method, arguments, None)
+
+    def _claim(
+        self, name: str, opts: Any, written: Iterable[torch.Tensor], read: Tensors, of_ranks: Callable[[int], Claim]
+    ) -> Claim:
+        """What the ranks must agree on; refuses tensors that do not fit together."""
+        results = list(written)
+        with self._announced(name, opts):
+            refuse_unfit(name, [*results, *read])
+            refuse_shared(name, results)
+            return of_ranks(self.size())

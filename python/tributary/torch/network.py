@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -13,7 +13,7 @@ from tributary import Operator, _core
 from tributary._core import Pending
 from tributary.torch.rendezvous import Meeting
 from tributary.torch.sparse import SparseTensor
-from tributary.torch.tensors import DTYPES, memory
+from tributary.torch.tensors import NETWORK_DTYPES, memory
 
 #: Tensors of at least this many elements for each switch are cut; smaller ones go whole through one switch.
 CUT_ELEMENTS = 1 << 16
@@ -31,7 +31,9 @@ class Network:
         protocol: str,
         options: Mapping[str, str],
         operators: Sequence[Operator] = (),
+        poll: Callable[[], None] | None = None,
     ) -> None:
+        """Join; `poll` is called while it waits for the other ranks."""
         self.size = size
         self.groups: list[tributary.Group] = []
         try:
@@ -46,6 +48,7 @@ class Network:
                         protocol=protocol,
                         options=options,
                         operators=operators,
+                        check=poll,
                     )
                 )
         except BaseException:
@@ -69,7 +72,7 @@ class Network:
         The target gets the elements `kept` of the result, from the first to before the second, or all of them; it is
         the same memory of the source, or does not overlap it. Both are kept alive until the collective has ended.
         """
-        elements, dtype = source.numel(), DTYPES[source.dtype]
+        elements, dtype = source.numel(), NETWORK_DTYPES[source.dtype]
         begin, finish = kept or (0, elements)
         pending = []
         for start, end in cuts(elements, len(self.groups)):
@@ -83,7 +86,7 @@ class Network:
 
     def reduce_scatter(self, source: torch.Tensor, target: torch.Tensor, op: str, timeout: float) -> list[Pending]:
         """Start a reduce-scatter of a flat tensor; the target is this rank's shard of it, or does not overlap it."""
-        input, output, dtype = memory(source), memory(target), DTYPES[source.dtype]
+        input, output, dtype = memory(source), memory(target), NETWORK_DTYPES[source.dtype]
         return [
             self._next().reduce_scatter(input, output, dtype, op, timeout, range_)
             for range_ in cuts(source.numel(), len(self.groups))
@@ -137,6 +140,11 @@ class Network:
         with contextlib.suppress(tributary.TributaryError):  # After they are closed the last numbers stay.
             self._last = together([group.stats() for group in self.groups])
         return self._last
+
+    def finish(self) -> None:
+        """Wait until the operations under way have ended, successfully or not."""
+        for group in self.groups:
+            group.finish()
 
     def close(self, orderly: bool = True) -> None:
         """Leave the jobs; operations under way fail. If orderly, wait for peers that still need something."""

@@ -9,8 +9,9 @@ import torch
 from torch._C._distributed_c10d import ReduceOp
 
 from tributary import _core
+from tributary.errors import UnsupportedError
 from tributary.torch.options import Options
-from tributary.torch.tensors import DTYPES, Tensors, flat_copy, way_back
+from tributary.torch.tensors import NETWORK_DTYPES, Tensors, flat_copy, way_back
 from tributary.torch.transit import Finish
 
 _OPS = {
@@ -24,6 +25,53 @@ _OPS = {
     ReduceOp.BOR: "bor",
     ReduceOp.BXOR: "bxor",
 }
+#: The operators of flags (torch.bool), as those of bytes that are 0 or 1: a sum is an "or", as PyTorch defines it.
+_OF_FLAGS = {
+    ReduceOp.SUM: ReduceOp.BOR,
+    ReduceOp.MAX: ReduceOp.BOR,
+    ReduceOp.BOR: ReduceOp.BOR,
+    ReduceOp.PRODUCT: ReduceOp.BAND,
+    ReduceOp.MIN: ReduceOp.BAND,
+    ReduceOp.BAND: ReduceOp.BAND,
+    ReduceOp.BXOR: ReduceOp.BXOR,
+}
+#: The types that Gloo reduces. Flags are bytes there, too.
+_GLOO_DTYPES = {
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+}
+
+
+def on_elements(name: str, tensors: Tensors, reduce_op: Any) -> Any:
+    """The operator on the tensors' elements as they travel; refuses operators that flags do not have."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    if torch.bool not in dtypes:
+        return reduce_op
+    if len(dtypes) > 1:
+        raise UnsupportedError(f"{name} of torch.bool together with other types is not supported; use several calls")
+    if reduce_op.op not in _OF_FLAGS:
+        raise UnsupportedError(
+            f"{name} of torch.bool has no {reduce_op.op.name}: use tensor.float() for a share of the ranks, SUM or MAX "
+            "for whether any rank brings True, or MIN for whether all do"
+        )
+    return ReduceOp(_OF_FLAGS[reduce_op.op])
+
+
+def refuse_unknown(reason: str, tensors: Tensors) -> None:
+    """Refuse types that neither way can reduce."""
+    unknown = sorted({str(tensor.dtype) for tensor in tensors} - {str(dtype) for dtype in _GLOO_DTYPES})
+    if unknown:
+        raise UnsupportedError(
+            f"{reason}, and the host path does not reduce {', '.join(unknown)} either; use tensor.float() or "
+            "tensor.int()"
+        )
 
 
 def op_name(reduce_op: Any) -> str:
@@ -34,12 +82,12 @@ def op_name(reduce_op: Any) -> str:
 def why_not(tensors: Tensors, reduce_op: Any, options: Options) -> str | None:
     """Why the network cannot make this reduction with the group's protocol; None if it can."""
     dtypes = {tensor.dtype for tensor in tensors}
-    unknown = dtypes - DTYPES.keys()
+    unknown = dtypes - NETWORK_DTYPES.keys()
     if unknown:
         return f"the network cannot reduce {', '.join(sorted(str(dtype) for dtype in unknown))}"
     if reduce_op.op == ReduceOp.PREMUL_SUM and not all(dtype.is_floating_point for dtype in dtypes):
         return "the network does not scale integers"
-    refusals = (_refusal(options, DTYPES[dtype], op_name(reduce_op)) for dtype in dtypes)
+    refusals = (_refusal(options, NETWORK_DTYPES[dtype], op_name(reduce_op)) for dtype in dtypes)
     return next(filter(None, refusals), None)
 
 

@@ -14,20 +14,22 @@ from torch._C._distributed_c10d import Backend
 
 from tributary import _core
 from tributary._core import Pending
-from tributary.errors import ClosedError, ConnectError, UnsupportedError
+from tributary.errors import ClosedError, ConnectError, MismatchError, UnsupportedError
 from tributary.torch import operators
-from tributary.torch.agreement import Agreement, checksum, describe
+from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, is_in_callback
+from tributary.torch.claims import Claim
 from tributary.torch.health import AbortHooks, Health
+from tributary.torch.host_work import HostWork
 from tributary.torch.lane import Lane
 from tributary.torch.ledger import Ledger
 from tributary.torch.members import Members
 from tributary.torch.network import Network
+from tributary.torch.operands import Operands
 from tributary.torch.process import ForkGuard
-from tributary.torch.staging import Staged
-from tributary.torch.tensors import Tensors, refuse_unfit, size_in_bytes
+from tributary.torch.tensors import Tensors, size_in_bytes
 from tributary.torch.transit import Finish, Transit, entitle
-from tributary.torch.work import Completer, HostWork, NetworkWork
+from tributary.torch.work import Completer, NetworkWork
 
 log = logging.getLogger("tributary.torch")
 
@@ -118,8 +120,10 @@ class Paths(Backend):
         if members.main.network is None:
             return ALONE
         reason = operators.why_not(tensors, reduce_op, members.chosen)
+        if reason:
+            operators.refuse_unknown(reason, tensors)
         if reason and members.chosen.fallback == "error":
-            raise UnsupportedError(f"{name}: {reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
+            raise UnsupportedError(f"{reason}; TRIBUTARY_FALLBACK=gloo would send it over the host path")
         return reason
 
     def _why_not_words(self, name: str) -> str | None:
@@ -183,47 +187,88 @@ class Paths(Backend):
         tensors: Tensors,
         method: str,
         arguments: list[Any],
-        averaged: Sequence[torch.Tensor] = (),
-        is_fit: bool = False,
+        claim: Claim | None,
+        *,
+        op: Any = None,
+        scaled: Sequence[torch.Tensor] = (),
+        beside: Network | None = None,
     ) -> HostWork:
+        """Start an operation of Gloo, and the agreement on what it is, by default in the network of the sums.
+
+        Args:
+            name: the operation's.
+            reason: why it takes this way.
+            tensors: those that count as this rank's.
+            method: Gloo's.
+            arguments: Gloo's; the first one is what it writes.
+            claim: what the ranks agree on; None if the operation may end on some ranks before others begin.
+            op: the operator of a reduction; None if the operation only moves data.
+            scaled: the tensors to scale where the operator is one that Gloo does not have.
+            beside: another network through which other ranks may bring this operation.
+
+        """
         lane = self._lane(name)
-        if not is_fit:
-            refuse_unfit(name, list(tensors))
         opts = arguments[-1]
         if hasattr(opts, "timeout"):
             opts.timeout = self._timeout_of(opts)
-        staged = Staged.of(arguments, averaged, brings_back=method != "send")
+        as_bytes = op is None or lane.network is None
+        operands = Operands.of(arguments, scaled, writes=method != "send", as_bytes=as_bytes)
         with self._order:
             title = self._next_title(name, lane)
-            agreement = self._announce(name, tensors, opts, title, lane)
-            try:
-                inner, finish = lane.host.start(method, staged.arguments, staged.averaged)
-            except RuntimeError as error:
-                lane.health.note(error)
-                raise type(error)(f"{title}: {error}") from error
-        self._ledger.host(name, reason, size_in_bytes(list(tensors)))
-        last = staged.after(finish)
-        give_up = lane.host.abort
-        return HostWork(
-            title, list(tensors), inner, last, self._completer, self._callbacks, lane.health, agreement, give_up
-        )
+            agreement = None if claim is None else self._agree(name, claim, opts, title, lane, beside)
 
-    def _announce(
-        self, name: str, tensors: Sequence[torch.Tensor], opts: Any, title: str, lane: Lane
+            def start() -> tuple[Any, Finish | None]:
+                try:
+                    inner, finish = lane.host.start(method, operands.arguments, operands.scaled, op)
+                except RuntimeError as error:
+                    lane.health.note(error)
+                    raise type(error)(f"{title}: {error}") from error
+                return inner, operands.after(finish)
+
+            work = HostWork(
+                title,
+                list(tensors),
+                start,
+                lane.host.order,
+                self._completer,
+                self._callbacks,
+                lane.health,
+                agreement,
+                lane.host.abort,
+            )
+        self._ledger.host(name, reason, size_in_bytes(list(tensors)))
+        if agreement is not None and getattr(opts, "asyncOp", True):
+            # Other ranks may wait for this operation while nobody here does.
+            self._completer.complete_later(work)
+        return work
+
+    def _agree(
+        self, name: str, claim: Claim | None, opts: Any, title: str, lane: Lane, beside: Network | None
     ) -> Agreement | None:
-        """Start the sum by which the other ranks learn which operation this rank brings to the host path."""
-        what = describe(name, tensors, opts)
-        if what is None or lane.network is None or self._why_not_words(name):
+        """Start the sum by which the other ranks learn which operation this rank brings, or that it refuses its own."""
+        if lane.network is None or self._why_not_words(name):
             return None
-        timeout = self._timeout_of(opts).total_seconds()
-        mine = checksum(what, self.rank(), self.size())
+        agreement = Agreement(claim, self.rank(), self.size())
         try:
-            pending = lane.network.all_reduce(mine, mine, "sum", timeout)
+            agreement.start(lane.network, beside, title, self._timeout_of(opts).total_seconds(), lane.hints)
         except Exception as error:
             lane.health.note(error)
             entitle(error, title)
             raise
-        return Agreement(Transit(title, pending, timeout, lane.hints), mine, self.rank(), what)
+        return agreement
+
+    @contextmanager
+    def _announced(self, name: str, opts: Any, network: Callable[[], Network | None] = lambda: None) -> Iterator[None]:
+        """Tell the other ranks if this rank refuses an operation before it has begun: they would wait for it."""
+        try:
+            yield
+        except (MismatchError, UnsupportedError) as error:
+            lane, beside = self._lane(name), network()
+            with self._order:
+                title = self._next_title(name, lane)
+                entitle(error, title)
+                self._agree(name, None, opts, title, lane, beside)
+            raise
 
     def _refuse_fork(self, name: str) -> None:
         self._home.refuse_fork(f"{name}: the group {self._name}")

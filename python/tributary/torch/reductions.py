@@ -10,13 +10,23 @@ from torch._C._distributed_c10d import AllreduceOptions
 
 from tributary import Operator
 from tributary.errors import UnsupportedError
-from tributary.torch import sparse
+from tributary.torch import claims, sparse
 from tributary.torch.custom import elements_of
 from tributary.torch.network import Network
-from tributary.torch.operators import op_name, premultiplied, scaled_copy
+from tributary.torch.operators import on_elements, op_name, premultiplied, scaled_copy
 from tributary.torch.paths import ALONE, Paths, Start
 from tributary.torch.sparse import SparseTensor
-from tributary.torch.tensors import Tensors, flat, in_order, landing, refuse_unfit, slice_for, source_of
+from tributary.torch.tensors import (
+    Tensors,
+    flat,
+    flat_copy,
+    in_order,
+    landing,
+    refuse_shared,
+    refuse_unfit,
+    slice_for,
+    source_of,
+)
 from tributary.torch.transit import Finish
 from tributary.torch.untraced import untraced
 from tributary.torch.work import DoneWork
@@ -32,11 +42,10 @@ def _travelling(tensor: torch.Tensor, reduce_op: Any) -> torch.Tensor:
 
 
 def _reduce(
-    source: torch.Tensor, target: torch.Tensor, opts: Any, kept: tuple[int, int] | None, root: int | None
+    source: torch.Tensor, target: torch.Tensor, op: Any, kept: tuple[int, int] | None, root: int | None
 ) -> Start:
     """A reduce to a root, or an all-reduce of which this rank keeps a part."""
-    op = op_name(opts.reduceOp)
-    return partial(Network.all_reduce, source=source, target=target, op=op, kept=kept, root=root)
+    return partial(Network.all_reduce, source=source, target=target, op=op_name(op), kept=kept, root=root)
 
 
 @untraced
@@ -51,26 +60,36 @@ class Reductions(Paths):
         """Like :meth:`allreduce`, for several tensors."""
         return self._reduce_everywhere("all_reduce_coalesced", "allreduce_coalesced", tensors, opts)
 
+    def _operator(self, name: str, written: Tensors, tensors: Tensors, opts: Any) -> tuple[Any, str | None]:
+        """The operator on the elements as they travel, and why the network cannot make the reduction, if it cannot.
+
+        Refuses tensors and operators that neither path takes.
+        """
+        refuse_unfit(name, tensors)
+        refuse_shared(name, written)
+        op = on_elements(name, tensors, opts.reduceOp)
+        return op, self._why_not(name, tensors, op)
+
     def _reduce_everywhere(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
         if sparse.are_sparse(tensors) and sparse.options_of(self._present(name).chosen) is not None:
             return self._reduce_sparse(name, method, tensors, opts)
-        refuse_unfit(name, tensors)
-        reason = self._why_not(name, tensors, opts.reduceOp)
+        with self._announced(name, opts):
+            op, reason = self._operator(name, tensors, tensors, opts)
         if reason:
-            return self._over_host(name, reason, tensors, method, [tensors, opts], averaged=tensors)
-        op = op_name(opts.reduceOp)
+            claim = claims.reduction(name, op_name(op), tensors)
+            return self._over_host(name, reason, tensors, method, [tensors, opts], claim, op=op, scaled=tensors)
         starts: list[Start] = []
         finishes: list[Finish | None] = []
         for tensor in tensors:
-            travelling, finish = premultiplied(tensor, opts.reduceOp) or flat(tensor)
-            starts.append(partial(Network.all_reduce, source=travelling, target=travelling, op=op))
+            travelling, finish = premultiplied(tensor, op) or flat(tensor)
+            starts.append(partial(Network.all_reduce, source=travelling, target=travelling, op=op_name(op)))
             finishes.append(finish)
         return self._through_network(name, tensors, starts, in_order(finishes), opts)
 
     def _reduce_sparse(self, name: str, method: str, tensors: Tensors, opts: Any) -> Any:
         op = sparse.op_name(name, tensors, opts.reduceOp)
         if self._is_alone(name):
-            return self._over_host(name, ALONE, tensors, method, [tensors, opts], averaged=tensors, is_fit=True)
+            return self._over_host(name, ALONE, tensors, method, [tensors, opts], None, op=opts.reduceOp)
         lane = self._lane(name)
         self._refuse_closed(name)
         members = self._present(name)
@@ -107,41 +126,45 @@ class Reductions(Paths):
 
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce over all ranks, into the root's tensor; the other ranks' tensors stay unchanged."""
-        refuse_unfit("reduce", tensors)
-        reason = self._why_not("reduce", tensors, opts.reduceOp) or self._why_not_words("reduce")
         is_root = self.rank() == opts.rootRank
+        with self._announced("reduce", opts):
+            op, reason = self._operator("reduce", tensors if is_root else [], tensors, opts)
+        reason = reason or self._why_not_words("reduce")
         if reason:
-            averaged = tensors if is_root else []
-            return self._over_host("reduce", reason, tensors, "reduce", [tensors, opts], averaged=averaged)
+            claim = claims.reduction(f"reduce to rank {opts.rootRank}", op_name(op), tensors)
+            # Gloo leaves partial sums in the tensors of other ranks.
+            brought = tensors if is_root else [flat_copy(tensor) for tensor in tensors]
+            return self._over_host("reduce", reason, tensors, "reduce", [brought, opts], claim, op=op, scaled=brought)
         starts: list[Start] = []
         finishes: list[Finish | None] = []
         for tensor in tensors:
-            travelling, finish = premultiplied(tensor, opts.reduceOp) or flat(tensor)
+            travelling, finish = premultiplied(tensor, op) or flat(tensor)
             kept = None if is_root else NOTHING
-            starts.append(_reduce(travelling, travelling, opts, kept, opts.rootRank))
+            starts.append(_reduce(travelling, travelling, op, kept, opts.rootRank))
             finishes.append(finish if is_root else None)
         return self._through_network("reduce", tensors, starts, in_order(finishes), opts)
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Any:
         """Reduce over all ranks; each keeps the tensor whose index in the list is its rank: a reduce for each."""
         name, everything = "reduce_scatter", [*outputs, *(tensor for shards in inputs for tensor in shards)]
-        refuse_unfit(name, everything)
-        reason = self._why_not(name, everything, opts.reduceOp)
+        with self._announced(name, opts):
+            op, reason = self._operator(name, outputs, everything, opts)
+            claim = claims.reductions_of_lists(op_name(op), outputs, inputs, self.rank(), self.size())
         if reason:
             arguments = [outputs, inputs, opts]
-            return self._over_host(name, reason, everything, "reduce_scatter", arguments, averaged=outputs)
+            return self._over_host(name, reason, everything, name, arguments, claim, op=op, scaled=outputs)
         starts: list[Start] = []
         finishes: list[Finish | None] = []
         for output, shards in zip(outputs, inputs, strict=True):
             for rank, shard in enumerate(shards):
                 root = rank if self._rooted_is_unicast(name) else None
-                source = _travelling(shard, opts.reduceOp)
+                source = _travelling(shard, op)
                 if rank != self.rank():
                     # Results still arrive, since each frees a slot of the switch, but this rank does not use them.
-                    starts.append(_reduce(source, source, opts, NOTHING, root))
+                    starts.append(_reduce(source, source, op, NOTHING, root))
                     continue
                 target, finish = slice_for(source, 0, output)
-                starts.append(_reduce(source, target, opts, None, root))
+                starts.append(_reduce(source, target, op, None, root))
                 finishes.append(finish)
         return self._through_network(name, outputs, starts, in_order(finishes), opts)
 
@@ -154,32 +177,29 @@ class Reductions(Paths):
         return self._scatter_sums("reduce_scatter_single_coalesced", outputs, inputs, opts, [outputs, inputs, opts])
 
     def _scatter_sums(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any, arguments: list[Any]) -> Any:
-        refuse_unfit(name, [*outputs, *inputs])
-        reason = self._why_not(name, [*outputs, *inputs], opts.reduceOp)
+        with self._announced(name, opts):
+            op, reason = self._operator(name, outputs, [*outputs, *inputs], opts)
+            claim = claims.shards(f"{name}: {op_name(op)}", outputs, inputs, self.size(), of_outputs=False)
         if reason:
-            return self._over_host(name, reason, inputs, name, arguments, averaged=outputs)
-        op = op_name(opts.reduceOp)
+            return self._over_host(name, reason, inputs, name, arguments, claim, op=op, scaled=outputs)
         starts: list[Start] = []
         finishes: list[Finish | None] = []
         for output, source in zip(outputs, inputs, strict=True):
-            if source.numel() != output.numel() * self.size():
-                raise ValueError(
-                    f"{name}: the input has {source.numel()} elements, which is not {self.size()} times the "
-                    f"output's {output.numel()}"
-                )
-            travelling = _travelling(source, opts.reduceOp)
+            travelling = _travelling(source, op)
             target, finish = slice_for(travelling, self.rank() * output.numel(), output)
-            starts.append(partial(Network.reduce_scatter, source=travelling, target=target, op=op))
+            starts.append(partial(Network.reduce_scatter, source=travelling, target=target, op=op_name(op)))
             finishes.append(finish)
         return self._through_network(name, inputs, starts, in_order(finishes), opts)
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """Bring the root's tensor to every rank, whatever its type."""
-        refuse_unfit("broadcast", tensors)
+        is_root = self.rank() == opts.rootRank
+        with self._announced("broadcast", opts):
+            refuse_unfit("broadcast", tensors)
+            refuse_shared("broadcast", [] if is_root else tensors)
         reason = self._why_not_words("broadcast")
         if reason:
-            return self._over_host("broadcast", reason, tensors, "broadcast", [tensors, opts])
-        is_root = self.rank() == opts.rootRank
+            return self._over_host("broadcast", reason, tensors, "broadcast", [tensors, opts], None)
         starts: list[Start] = []
         finishes: list[Finish | None] = []
         for tensor in tensors:
@@ -191,5 +211,5 @@ class Reductions(Paths):
     def barrier(self, opts: Any) -> Any:
         """Wait until every rank is here."""
         if self._is_alone("barrier"):
-            return self._over_host("barrier", ALONE, [], "barrier", [opts])
+            return self._over_host("barrier", ALONE, [], "barrier", [opts], None)
         return self._through_network("barrier", [], [Network.barrier], None, opts)

@@ -14,7 +14,7 @@ from tributary import _core
 from tributary.errors import UnsupportedError
 from tributary.sparse import SparseBytes, big_endian
 from tributary.torch.options import Options
-from tributary.torch.tensors import DTYPES, Tensors
+from tributary.torch.tensors import DTYPES, Tensors, row_of
 
 #: The operators for which zeros that no rank brings change nothing.
 _OPS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "avg"}
@@ -73,7 +73,7 @@ class SparseTensor:
     def brought(self) -> SparseBytes:
         """This rank's contribution: equal indices become one, as in every other sum of sparse tensors."""
         tensor = self._tensor.detach().coalesce()
-        values = tensor.values().contiguous().reshape(-1)
+        values = row_of(tensor.values().contiguous())
         indices = np.empty(0, dtype=np.int64)
         if values.numel():
             rows = np.ravel_multi_index(tuple(tensor.indices().numpy()), self._whole)

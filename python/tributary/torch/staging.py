@@ -14,9 +14,6 @@ Neither copy needs `record_stream`: the tensors are kept alive until the host ha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -99,45 +96,3 @@ class Landing:
         # Layouts other than C order need a detour over the device, which PyTorch makes by itself.
         streams.copy(self._tensor, host, side)
         side.record_event().synchronize()
-
-
-@dataclass(frozen=True)
-class Staged:
-    """The arguments of an operation on the host path, with host memory in place of tensors on a GPU."""
-
-    arguments: list[Any]
-    averaged: list[torch.Tensor]
-    back: list[Callable[[], None]]
-
-    @staticmethod
-    def of(arguments: list[Any], averaged: Sequence[torch.Tensor], brings_back: bool) -> Staged:
-        """Fetch the tensors from the GPU. The first argument is what Gloo writes, if it writes anything."""
-        hosts: dict[int, torch.Tensor] = {}
-        back: list[Callable[[], None]] = []
-
-        def stage(value: Any, written: bool) -> Any:
-            if isinstance(value, list):
-                return [stage(item, written) for item in value]
-            if not isinstance(value, torch.Tensor) or not is_staged(value):
-                return value
-            if id(value) not in hosts:
-                hosts[id(value)] = fetch(value.detach())
-                if written:
-                    back.append(partial(Landing(value.detach()).bring, hosts[id(value)]))
-            return hosts[id(value)]
-
-        staged = [stage(argument, brings_back and index == 0) for index, argument in enumerate(arguments)]
-        return Staged(staged, [hosts.get(id(tensor), tensor) for tensor in averaged], back)
-
-    def after(self, finish: Callable[[], None] | None) -> Callable[[], None] | None:
-        """What remains to do when Gloo is done: Gloo's own last step, then the copies back."""
-        if not self.back:
-            return finish
-
-        def finish_all() -> None:
-            with torch.no_grad():
-                for step in [finish, *self.back]:
-                    if step is not None:
-                        step()
-
-        return finish_all

@@ -24,6 +24,8 @@ DTYPES = {
     torch.int8: "i8",
     torch.uint8: "u8",
 }
+#: The types that the network takes; flags are bytes there.
+NETWORK_DTYPES = DTYPES | {torch.bool: "u8"}
 
 
 def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
@@ -36,6 +38,18 @@ def refuse_unfit(name: str, tensors: list[torch.Tensor]) -> None:
             )
         if tensor.device.type != "cpu" and not staging.is_staged(tensor):
             raise UnsupportedError(f"{name} of a tensor on {tensor.device} is not supported; use tensor.cpu()")
+
+
+def refuse_shared(name: str, written: list[torch.Tensor]) -> None:
+    """Refuse tensors for results of which several elements are in one place: ``tensor.expand`` makes such."""
+    for tensor in written:
+        if tensor.layout == torch.strided and any(
+            n > 1 and not step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
+        ):
+            raise UnsupportedError(
+                f"{name} cannot write to a tensor whose elements share memory (shape {list(tensor.shape)}, strides "
+                f"{list(tensor.stride())}); use tensor.contiguous()"
+            )
 
 
 def size_in_bytes(tensors: list[torch.Tensor]) -> int:
@@ -63,6 +77,11 @@ def flat(tensor: torch.Tensor, values: torch.Tensor | None = None) -> tuple[torc
         return tensor, None
     copy = flat_copy(tensor) if values is None else values
     return copy, way_back(tensor, copy)
+
+
+def row_of(flat_tensor: torch.Tensor) -> torch.Tensor:
+    """A flat tensor in one dimension, whose elements follow each other: a single one may have any stride."""
+    return flat_tensor.as_strided((flat_tensor.numel(),), (1,))
 
 
 def source_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,28 +1,24 @@
-"""Handles of operations under way: :class:`NetworkWork` and :class:`HostWork`."""
+"""Handles of operations under way: what all have in common, and :class:`NetworkWork`. ``host_work`` has the others."""
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Work
 
-from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, OrderedFuture, complete
 from tributary.torch.health import Health
 from tributary.torch.process import ForkGuard
 from tributary.torch.transit import Finish, StillRunningError, Transit, entitle
 from tributary.torch.untraced import untraced
 
-_NO_TIMEOUT = timedelta(0)
-#: How long to wait for the other ranks' descriptions after Gloo has failed: they are under way, or their sender is
-#: dead.
-_LAST_WORDS = timedelta(seconds=2)
+#: What :meth:`GroupWork.wait` gets if there is no bound but the operation's own timeout.
+NO_TIMEOUT = timedelta(0)
 
 
 class Result(list[torch.Tensor]):
@@ -35,14 +31,14 @@ class Result(list[torch.Tensor]):
 _here = threading.local()
 
 
-def take_last_work() -> _Work | None:
+def take_last_work() -> GroupWork | None:
     """The work whose future this thread asked for last; forgets it."""
     work, _here.last = getattr(_here, "last", None), None
     return work
 
 
 @untraced
-class _Work(Work):
+class GroupWork(Work):
     """The common part of both kinds: one outcome, decided once, and futures that get it."""
 
     def __init__(
@@ -145,7 +141,7 @@ class _Work(Work):
 
 
 @untraced
-class NetworkWork(_Work):
+class NetworkWork(GroupWork):
     """An operation in the network: its transit, and what remains to do with the transit's results."""
 
     def __init__(
@@ -162,7 +158,7 @@ class NetworkWork(_Work):
         self._transit = transit
         self._completer = completer
 
-    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Wait until the result is in the caller's tensors; raise the operation's error if it failed."""
         self._home.refuse_fork(self.title)
         error: Exception | None = None
@@ -199,132 +195,14 @@ class NetworkWork(_Work):
 
 
 @untraced
-class HostWork(_Work):
-    """An operation on the host path: Gloo's own work, under our name, and the ranks' agreement beside it."""
-
-    def __init__(
-        self,
-        title: str,
-        tensors: Sequence[torch.Tensor],
-        inner: Any,
-        finish: Finish | None,
-        completer: Completer,
-        callbacks: Callbacks,
-        health: Health,
-        agreement: Agreement | None,
-        give_up: Callable[[], None],
-    ) -> None:
-        super().__init__(title, tensors, finish, callbacks, health)
-        self._inner = inner
-        self._completer = completer
-        self._agreement = agreement
-        self._give_up = give_up
-        self._follows = False
-        self._reports_its_end = True
-
-    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
-        """Wait until the result is in the caller's tensors; raise the operation's error if it failed."""
-        self._home.refuse_fork(self.title)
-        if not self._ended:
-            self._agree(timeout)
-            try:
-                self._inner.wait(timeout)
-            except RuntimeError as error:
-                self._conclude(error)
-            self._note_source()
-        self._conclude(None)
-        return True
-
-    def _agree(self, timeout: timedelta) -> None:
-        """Wait for all ranks' descriptions: if they differ, Gloo's part never ends."""
-        if self._agreement is None or self._ended:
-            return
-        try:
-            self._agreement.wait(timeout)
-        except StillRunningError:
-            raise
-        except Exception as error:
-            self._give_up()
-            self._conclude(error)
-
-    def finish_quietly(self) -> None:
-        """Wait until it is clear that Gloo's part can end; Gloo reports its end."""
-        with contextlib.suppress(Exception):
-            self._agree(_NO_TIMEOUT)
-
-    def is_completed(self) -> bool:
-        """Whether the operation has ended. Gloo's sends and receives report their end only after a wait."""
-        if self._agreement is not None and self._agreement.is_done():
-            self.finish_quietly()
-        if not self._ended and self._inner.is_completed():
-            try:
-                self.wait()
-            except Exception:
-                if not self._ended:
-                    raise
-        return self._ended
-
-    def get_future(self) -> torch.futures.Future[Any]:
-        """A future of the tensors."""
-        with self._lock:
-            follow = not self._ended and not self._follows
-            self._follows = True
-        if follow:
-            self._follow()
-        return super().get_future()
-
-    def _follow(self) -> None:
-        try:
-            inner = self._inner.get_future()
-        except RuntimeError:
-            # Gloo's sends and receives have no future: ours ends when a thread has waited.
-            self._reports_its_end = False
-            return
-        inner.add_done_callback(self._on_done)
-        if self._agreement is not None:
-            # Gloo does not report the end of an operation on which ranks disagree.
-            self._completer.complete_later(self)
-
-    def ordered_future(self) -> OrderedFuture | None:
-        """Like for all works. A callback that waits for a send would keep all other callbacks waiting."""
-        return super().ordered_future() if self._reports_its_end else None
-
-    def _on_done(self, inner: torch.futures.Future[Any]) -> None:
-        # Gloo counts its work as under way until its future's callbacks have returned, so it cannot be waited for here.
-        error: RuntimeError | None = None
-        try:
-            inner.value()
-        except RuntimeError as failed:
-            error = failed
-        # The caller gets the error through our futures.
-        with contextlib.suppress(Exception):
-            # The first rank that finds a disagreement may leave before the others have found it. All ranks'
-            # descriptions say more than its closed connection.
-            with contextlib.suppress(StillRunningError):
-                self._agree(_NO_TIMEOUT if error is None else _LAST_WORDS)
-            self._conclude(error)
-
-    def _source_rank(self) -> int:
-        """The rank from which a receive from any rank got its tensors."""
-        self.wait()
-        return self._result.source_rank
-
-    source_rank = _source_rank
-
-    def _note_source(self) -> None:
-        with contextlib.suppress(RuntimeError):  # Only a receive has one.
-            self._result.source_rank = self._inner._source_rank()
-
-
-@untraced
-class DoneWork(_Work):
+class DoneWork(GroupWork):
     """A work that has ended successfully."""
 
     def __init__(self, title: str, callbacks: Callbacks, health: Health, tensors: Sequence[torch.Tensor] = ()) -> None:
         super().__init__(title, tensors, None, callbacks, health)
         self._conclude(None)
 
-    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Return at once, since nothing is left to wait for."""
         return True
 
@@ -337,12 +215,12 @@ class Completer:
     """A thread that waits for operations whose callers do not: those with futures, and those with steps left to do."""
 
     def __init__(self, name: str) -> None:
-        self._queue: queue.SimpleQueue[NetworkWork | HostWork | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[GroupWork | None] = queue.SimpleQueue()
         self._name = name
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def complete_later(self, work: NetworkWork | HostWork) -> None:
+    def complete_later(self, work: GroupWork) -> None:
         """End the work as soon as its transfers have ended."""
         with self._lock:
             if self._thread is None:
