@@ -31,6 +31,66 @@ pub struct Life {
     events: VecDeque<HostEvent>,
 }
 
+/// A host whose collectives have a [`Life`]. How they complete and fail is the same for all such hosts.
+pub trait LifeCycle {
+    /// What waits: a slot, a position of a window, or a block.
+    type Waiting;
+
+    /// The host's collectives.
+    fn life(&self) -> &Life;
+    /// The same, mutable.
+    fn life_mut(&mut self) -> &mut Life;
+    /// A collective is complete.
+    fn on_complete(&mut self, _completed: Completed) {}
+    /// Everything has failed: forgets what is under way.
+    fn stop(&mut self);
+    /// What waits with the earliest block. It is searched for, because it is needed only when something is wrong.
+    fn oldest_waiting(&self) -> Option<Self::Waiting>;
+    /// Asks which ranks are missing where something waits.
+    fn ask(&mut self, waiting: Option<Self::Waiting>);
+    /// Why something waits.
+    fn blame(&self, waiting: Self::Waiting) -> CollectiveError;
+
+    /// All collectives that are queued fail, and all later ones.
+    fn fail(&mut self, error: CollectiveError) {
+        self.life_mut().fail(error);
+        self.stop();
+    }
+
+    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail: then it
+    /// returns false.
+    fn complete_collectives(&mut self) -> bool {
+        loop {
+            match self.life_mut().complete_next() {
+                Ok(Some(completed)) => self.on_complete(completed),
+                Ok(None) => return true,
+                Err(error) => {
+                    self.fail(error);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Fails everything at the first deadline that has passed, and asks questions before that.
+    fn check_deadlines(&mut self, now: Time) {
+        match self.life_mut().poll_deadline(now) {
+            Some(Due::Failed) => {
+                let error = match self.life().failing() {
+                    Some(error) => error.clone(),
+                    None => self.oldest_waiting().map_or(CollectiveError::Aborted, |waiting| self.blame(waiting)),
+                };
+                self.fail(error);
+            }
+            Some(Due::Ask) => {
+                let waiting = self.oldest_waiting();
+                self.ask(waiting);
+            }
+            None => {}
+        }
+    }
+}
+
 /// A collective that is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Completed {

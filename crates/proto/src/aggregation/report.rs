@@ -7,7 +7,7 @@
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
-use crate::contract::ids::{OpId, Rank};
+use crate::contract::ids::{OpId, Rank, TreeId};
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{SPEC_LEN, put_spec, spec_at, u16};
 
@@ -169,6 +169,13 @@ impl<A: PartialEq> LastReport<A> {
     /// The last report, if it was about this.
     pub fn of(&self, about: &A) -> Option<&Report> {
         self.0.as_deref().filter(|(known, _)| known == about).map(|(_, report)| report)
+    }
+
+    /// The error of a collective that has waited for `block` in `slot` of a tree too long: what the report names, or
+    /// else the silent switch.
+    pub fn blame(&self, about: &A, (slot, tree): (u32, TreeId), block: u32, op: OpId) -> CollectiveError {
+        let blamed = self.of(about).and_then(|report| report.blame(slot, block, op));
+        blamed.unwrap_or(CollectiveError::SwitchSilent { tree, block, op })
     }
 }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tributary_numeric::ReduceOp;
 
-use super::design::FlareDialect;
-use super::design::{Choice, Design, Selection};
+use super::design::{Choice, Design, FlareDialect, Selection};
 use super::sparse::layout::Choices as SparseChoices;
 use super::sparse::layout::{OPTIONS, of_density, packets_of_a_result};
 use super::sparse::{self, SparseHost, SparseSwitch};

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
+use tributary_numeric as numeric;
+use tributary_numeric::{Combine, DType, ReduceOp};
 
-use super::chunk::Blocks;
-use super::chunk::{Chunk, Data, is_present};
+use super::chunk::{Blocks, Chunk, Data, is_present};
 use super::protocol::INDEX_LEN;
 use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};

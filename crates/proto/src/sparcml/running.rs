@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk::Blocks;
-use super::chunk::{self, Chunk};
+use super::chunk::{self, Blocks, Chunk};
 use super::codec::Codec;
-use super::message::Incoming;
-use super::message::{Envelope, Message};
+use super::message::{Envelope, Incoming, Message};
 use super::plan::{Merge, Plan, What};
 use super::protocol::{Algorithm, Choices};
 use super::wire::Data;

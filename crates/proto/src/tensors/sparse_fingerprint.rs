@@ -15,8 +15,7 @@ use tributary_numeric::{BlockExponent, Scale};
 use super::fingerprint::Verification;
 use super::ledger::Ledger;
 use super::sparse::{not_dense, only_sparse};
-use crate::contract::tensor::SparseTensor;
-use crate::contract::tensor::{Spec, Tensor};
+use crate::contract::tensor::{SparseTensor, Spec, Tensor};
 use crate::splitmix::splitmix64;
 
 /// The contributions of a job's ranks to one collective, and the result; the ranks' tensors share one draw.

@@ -3,6 +3,7 @@
 use super::transmit::Outgoing;
 use super::window::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
+use crate::aggregation::life::LifeCycle;
 use crate::aggregation::report::Mismatch;
 use crate::canary::host::lead::State;
 use crate::canary::wire::{HEADER_LEN, Header};

@@ -23,17 +23,13 @@ use tributary_numeric::prefetch;
 
 use self::following::Claims;
 use self::lead::Leads;
-use self::notices::LastReport;
-use self::notices::Notices;
+use self::notices::{LastReport, Notices};
 use self::transmit::Outgoing;
-use self::window::{Entry, Way};
-use self::window::{Step, Steps};
+use self::window::{Entry, Step, Steps, Way};
 use super::vector::Codec;
 use super::wire::{HEADER_LEN, Header, Kind, RankProof, id_of};
-use crate::aggregation::agreement::ExponentHint;
-use crate::aggregation::agreement::Stage;
-use crate::aggregation::life::Stream;
-use crate::aggregation::life::{Completed, Life};
+use crate::aggregation::agreement::{ExponentHint, Stage};
+use crate::aggregation::life::{Life, LifeCycle, Stream};
 use crate::aggregation::report::Mismatch;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
@@ -46,7 +42,6 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
 use crate::reliability::slot_lists::SendQueue;
 
@@ -198,23 +193,14 @@ impl CanaryHost {
             Way::Own => {}
         }
         self.start(position, true);
-        self.complete_collectives(now);
+        self.complete_or_finish(now);
         Ok(())
     }
 
-    /// Reports complete collectives in their order, and fails the rest if the next one must fail.
-    fn complete_collectives(&mut self, now: Time) {
-        loop {
-            match self.life.complete_next() {
-                Ok(Some(Completed { blocks })) if blocks.end - blocks.start > u64::from(self.window()) => {
-                    self.announce(blocks.end);
-                }
-                Ok(Some(_)) => {}
-                // A collective is under way still.
-                Ok(None) if self.life.stream.front().is_some() => return,
-                Ok(None) => return self.finish_if_done(now),
-                Err(error) => return self.fail(error),
-            }
+    /// Reports complete collectives, and gives the last notice when no more will come.
+    fn complete_or_finish(&mut self, now: Time) {
+        if self.complete_collectives() && self.life.stream.front().is_none() {
+            self.finish_if_done(now);
         }
     }
 
@@ -282,11 +268,7 @@ impl Host for CanaryHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.recovery.handle_timeout(now, &mut self.queue);
-        match self.life.poll_deadline(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => self.question = self.oldest_waiting(),
-            None => {}
-        }
+        self.check_deadlines(now);
         self.notices.handle_timeout(now);
         self.claim_if_due(now);
     }

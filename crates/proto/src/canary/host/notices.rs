@@ -8,6 +8,7 @@ use super::lead::State;
 use super::transmit::Outgoing;
 use super::window::Step;
 use super::{CanaryHost, Stage};
+use crate::aggregation::life::{Completed, Life, LifeCycle};
 use crate::aggregation::report::Mismatch;
 use crate::canary::wire::{HEADER_LEN, Header, Report};
 use crate::contract::config::TimerConfig;
@@ -160,12 +161,29 @@ impl CanaryHost {
         self.entries[usize::from(position)].stage = Stage::Refused;
         self.recovery.forget(position);
         self.life.dispute(op, mismatch);
-        self.complete_collectives(now);
+        self.complete_or_finish(now);
+    }
+}
+
+impl LifeCycle for CanaryHost {
+    type Waiting = u16;
+
+    fn life(&self) -> &Life {
+        &self.life
     }
 
-    /// All collectives that are queued fail, and all later ones. This host still answers for the blocks that it leads.
-    pub(super) fn fail(&mut self, error: CollectiveError) {
-        self.life.fail(error);
+    fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn on_complete(&mut self, Completed { blocks }: Completed) {
+        if blocks.end - blocks.start > u64::from(self.window()) {
+            self.announce(blocks.end);
+        }
+    }
+
+    /// This host still answers for the blocks that it leads.
+    fn stop(&mut self) {
         for (position, state) in self.entries.iter_mut().enumerate() {
             state.stage = Stage::Idle;
             self.recovery.forget(position as u16);
@@ -176,18 +194,16 @@ impl CanaryHost {
         self.question = None;
     }
 
-    /// The position that waits with the earliest block. This is a search, needed only when something is wrong.
-    pub(super) fn oldest_waiting(&self) -> Option<u16> {
+    fn oldest_waiting(&self) -> Option<u16> {
         let waits = |&position: &u16| self.entries[usize::from(position)].stage.waits();
         (0..self.window()).filter(waits).min_by_key(|&position| self.entries[usize::from(position)].block)
     }
 
-    /// Why a deadline has passed.
-    pub(super) fn diagnose(&self) -> CollectiveError {
-        if let Some(error) = self.life.failing() {
-            return error.clone();
-        }
-        let Some(position) = self.oldest_waiting() else { return CollectiveError::Aborted };
+    fn ask(&mut self, waiting: Option<u16>) {
+        self.question = waiting;
+    }
+
+    fn blame(&self, position: u16) -> CollectiveError {
         let step = self.step_of(position);
         let number = self.entries[usize::from(position)].block;
         let op = self.life.stream.op_of(number).expect("a place that waits has a block");

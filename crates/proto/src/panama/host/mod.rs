@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 
 use self::tree::Tree;
 use super::protocol::Choices;
-use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, put_top};
-use super::wire::{epoch, near};
+use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, epoch, near, put_top};
 use crate::aggregation::life::{Op, Stream};
 use crate::aggregation::report::Report;
 use crate::congestion::RankSynchronous;

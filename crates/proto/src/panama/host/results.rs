@@ -15,8 +15,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::panama::partial::may_lack_ranks;
 use crate::panama::protocol::Quorum;
-use crate::panama::wire::slot_of;
-use crate::panama::wire::{HEADER_LEN, Header};
+use crate::panama::wire::{HEADER_LEN, Header, slot_of};
 
 impl PanamaHost {
     /// Takes in a result.

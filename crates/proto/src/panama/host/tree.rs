@@ -7,8 +7,7 @@ use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
 use crate::panama::protocol::Choices;
-use crate::panama::wire::Kind;
-use crate::panama::wire::slot_of;
+use crate::panama::wire::{Kind, slot_of};
 use crate::reliability::rtt::RttEstimator;
 
 /// One tree.

@@ -11,8 +11,7 @@ use crate::contract::protocol::ShardShape;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
-use crate::panama::wire::slot_of;
-use crate::panama::wire::{Header, Mismatch};
+use crate::panama::wire::{Header, Mismatch, slot_of};
 
 /// The joined fields of the contributions to one VID.
 #[derive(Clone, Copy, Debug, Hash)]

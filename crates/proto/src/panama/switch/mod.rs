@@ -17,11 +17,8 @@ use self::notices::{Audience, Notice, Notices};
 use self::quorum::Quorum;
 use self::recovery::Bases;
 use self::shutdown::Floors;
-pub use self::state::Counters;
-use super::wire::{HEADER_LEN, Header, Kind};
-use super::wire::{epoch, near};
-use crate::aggregation::block_sizes::BlockSizes;
-use crate::aggregation::block_sizes::VectorFormat;
+use super::wire::{HEADER_LEN, Header, Kind, epoch, near};
+use crate::aggregation::block_sizes::{BlockSizes, VectorFormat};
 use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
@@ -36,6 +33,8 @@ use crate::contract::values::Values;
 use crate::contract::wire::Common;
 use crate::heap::heap_bytes;
 use crate::reliability::layout;
+
+pub use self::state::Counters;
 
 /// Bytes that a job of this shape takes in one tree at one switch.
 pub fn memory(shape: &ShardShape<'_>) -> u64 {

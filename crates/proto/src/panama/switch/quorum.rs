@@ -17,8 +17,7 @@ use crate::contract::ids::ChildId;
 use crate::heap::heap_bytes;
 use crate::panama::partial::{Budget, may_lack_ranks};
 use crate::panama::protocol::Choices;
-use crate::panama::wire::epoch;
-use crate::panama::wire::{Header, Kind};
+use crate::panama::wire::{Header, Kind, epoch};
 
 /// What a switch knows of the children that it may leave out.
 #[derive(Clone, Hash)]

@@ -20,8 +20,7 @@ use crate::contract::ids::ChildId;
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::Verdict;
 use crate::heap::heap_bytes;
-use crate::panama::wire::{self, HEADER_LEN, Header, Kind};
-use crate::panama::wire::{epoch, is_before, least, near};
+use crate::panama::wire::{self, HEADER_LEN, Header, Kind, epoch, is_before, least, near};
 
 /// What the children lack, according to their BASE notices in a new epoch.
 #[derive(Clone, Hash)]

@@ -11,8 +11,7 @@ use crate::aggregation::missing_ranks::Neighbour;
 use crate::contract::ids::ChildId;
 use crate::contract::switch::Verdict;
 use crate::heap::heap_bytes;
-use crate::panama::wire::Kind;
-use crate::panama::wire::{is_before, least};
+use crate::panama::wire::{Kind, is_before, least};
 
 /// For each child the VID before which it needs nothing.
 #[derive(Clone, Hash)]

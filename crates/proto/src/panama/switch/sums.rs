@@ -9,8 +9,7 @@ use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, PortId};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::switch::{Emission, Verdict};
-use crate::panama::wire::{HEADER_LEN, Header, Kind};
-use crate::panama::wire::{epoch, near};
+use crate::panama::wire::{HEADER_LEN, Header, Kind, epoch, near};
 
 impl Panama {
     /// Adds a packet to its port's FIFO, if its fields are in range.

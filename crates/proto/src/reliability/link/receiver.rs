@@ -1,8 +1,7 @@
 //! The receiving end: which packets have arrived, and when to acknowledge them.
 
 use super::Numbers;
-use super::wire::{Ack, MAX_ACK_WORDS};
-use super::wire::{SeqSet, WINDOW, expand};
+use super::wire::{Ack, MAX_ACK_WORDS, SeqSet, WINDOW, expand};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::packet::Ecn;
 

@@ -10,8 +10,7 @@ use std::collections::VecDeque;
 
 use super::Numbers;
 use super::receiver::PACKETS_PER_ACK;
-use super::wire::MAX_ATTEMPT;
-use super::wire::{SeqSet, WINDOW};
+use super::wire::{MAX_ATTEMPT, SeqSet, WINDOW};
 use crate::congestion::dctcp::Dctcp;
 use crate::congestion::{Controller, Limits};
 use crate::contract::config::TimerConfig;

@@ -6,8 +6,7 @@ mod transmit;
 use std::collections::VecDeque;
 
 use self::failure::Failure;
-use super::running::Running;
-use super::running::{Cargo, Item};
+use super::running::{Cargo, Item, Running};
 use super::watch::Watch;
 use super::wire::{self, Ack, DATA_LEN, Data, MAX_CONTROL_LEN, Notice};
 use crate::contract::config::HostConfig;

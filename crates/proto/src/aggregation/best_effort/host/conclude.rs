@@ -7,6 +7,7 @@ use super::BestEffortHost;
 use crate::aggregation::best_effort::codec::Codec;
 use crate::aggregation::best_effort::server::Standing;
 use crate::aggregation::best_effort::wire::{Flags, Header};
+use crate::aggregation::life::{Completed, Life, LifeCycle};
 use crate::aggregation::report::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
@@ -120,17 +121,6 @@ impl BestEffortHost {
         self.on_progress(now);
         self.complete_collectives();
     }
-
-    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
-    pub(super) fn complete_collectives(&mut self) {
-        loop {
-            match self.life.complete_next() {
-                Ok(Some(_)) => self.shutdown.complete(),
-                Ok(None) => return,
-                Err(error) => return self.fail(error),
-            }
-        }
-    }
 }
 
 /// The header of a packet that is about no block.
@@ -157,24 +147,40 @@ impl BestEffortHost {
         self.complete_collectives();
         Ok(())
     }
+}
 
-    /// All collectives that are queued fail, and all later ones. This host still answers for the blocks that it serves.
-    pub(super) fn fail(&mut self, error: CollectiveError) {
-        self.life.fail(error);
+impl LifeCycle for BestEffortHost {
+    type Waiting = u64;
+
+    fn life(&self) -> &Life {
+        &self.life
+    }
+
+    fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn on_complete(&mut self, _completed: Completed) {
+        self.shutdown.complete();
+    }
+
+    /// This host still answers for the blocks that it serves.
+    fn stop(&mut self) {
         self.window.clear();
         self.questions.clear();
         self.shutdown.fail();
     }
 
-    /// Why a deadline has passed.
-    pub(super) fn diagnose(&self) -> CollectiveError {
-        if let Some(error) = self.life.failing() {
-            return error.clone();
-        }
+    fn oldest_waiting(&self) -> Option<u64> {
         let oldest = || self.window.all_waiting().map(|entry| entry.block);
-        let Some(number) = oldest().find(|&block| !self.serves(block)).or_else(|| oldest().next()) else {
-            return CollectiveError::Aborted;
-        };
+        oldest().find(|&block| !self.serves(block)).or_else(|| oldest().next())
+    }
+
+    fn ask(&mut self, _waiting: Option<u64>) {
+        self.ask_oldest();
+    }
+
+    fn blame(&self, number: u64) -> CollectiveError {
         let Some(op) = self.life.stream.op_of(number) else { return CollectiveError::Aborted };
         let (block, op) = (op.local(number), op.id);
         let missing = |missing| CollectiveError::Missing { missing, others: 0, slot: number as u32, block, op };

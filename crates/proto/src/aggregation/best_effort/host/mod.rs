@@ -19,8 +19,7 @@ use super::Rules;
 use super::server::Server;
 use super::topology::Topology;
 use super::wire::{HEADER_LEN, bitmap_len};
-use crate::aggregation::life::Life;
-use crate::aggregation::life::Stream;
+use crate::aggregation::life::{Life, LifeCycle, Stream};
 use crate::aggregation::report::Report;
 use crate::aggregation::shutdown::Shutdown;
 use crate::congestion::lead_limit::LeadLimit;
@@ -36,7 +35,6 @@ use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::COMMON_LEN;
-use crate::reliability::deadlines::Due;
 use crate::reliability::rtt::RttEstimator;
 
 /// The machine of a worker and its server.
@@ -159,11 +157,7 @@ impl Host for BestEffortHost {
         self.resend_lost(now);
         self.ask_if_passed(now);
         self.ask_if_silent(now);
-        match self.life.poll_deadline(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => self.ask_oldest(),
-            None => {}
-        }
+        self.check_deadlines(now);
         self.shutdown.handle_timeout(now);
         self.window.oldest_flying();
     }

@@ -2,10 +2,8 @@
 //! worker.
 
 use super::BestEffortHost;
-use crate::aggregation::best_effort::wire::block_near;
-use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, PROG_MASK};
-use crate::aggregation::report::Mismatch;
-use crate::aggregation::report::Report;
+use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, PROG_MASK, block_near};
+use crate::aggregation::report::{Mismatch, Report};
 use crate::aggregation::shutdown::Word;
 use crate::congestion::{Ack, Loss};
 use crate::contract::drop_reason::DropReason;

@@ -4,8 +4,7 @@
 use tributary_numeric::BlockExponent;
 
 use super::BestEffortHost;
-use crate::aggregation::best_effort::wire::seq_of_block;
-use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit};
+use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, emit, seq_of_block};
 use crate::aggregation::life::Op;
 use crate::aggregation::shutdown::Word;
 use crate::contract::ids::Rank;

@@ -2,8 +2,7 @@
 //! have gone on unsummed.
 
 use super::super::topology::{Level, Topology};
-use super::super::wire::is_after;
-use super::super::wire::{Header, Kind, PROG_MASK};
+use super::super::wire::{Header, Kind, PROG_MASK, is_after};
 use super::reports::Counters;
 use crate::aggregation::modulo::Modulo;
 use crate::contract::config::SharedJob;

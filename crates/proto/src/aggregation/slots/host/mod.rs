@@ -18,8 +18,7 @@ pub use self::send_gate::SendWindow;
 use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
-use crate::aggregation::life::Life;
-use crate::aggregation::life::{Op, Stream};
+use crate::aggregation::life::{Life, LifeCycle, Op, Stream};
 use crate::aggregation::report::{LastReport, Report};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
@@ -31,7 +30,6 @@ use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
 use crate::reliability::slot_lists::SendQueue;
 
@@ -258,17 +256,6 @@ impl<D: Dialect> SlotHost<D> {
         };
         self.epochs.as_mut()?.next(|block| stream.op_of(block).is_some(), is_free)
     }
-
-    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
-    fn complete_collectives(&mut self) {
-        loop {
-            match self.life.complete_next() {
-                Ok(Some(_)) => {}
-                Ok(None) => return,
-                Err(error) => return self.fail(error),
-            }
-        }
-    }
 }
 
 impl<D: Dialect> Host for SlotHost<D> {
@@ -297,11 +284,7 @@ impl<D: Dialect> Host for SlotHost<D> {
 
     fn handle_timeout(&mut self, now: Time) {
         self.recovery.handle_timeout(now, &mut self.queue);
-        match self.life.poll_deadline(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => self.question = self.oldest_waiting(),
-            None => {}
-        }
+        self.check_deadlines(now);
     }
 
     fn abort(&mut self, _now: Time) {

@@ -6,9 +6,7 @@
 
 use std::ops::Range;
 
-use super::slot::Block;
-use super::slot::VersionId;
-use super::slot::{Relation, State, on_parent_result};
+use super::slot::{Block, Relation, State, VersionId, on_parent_result};
 use super::{Answer, Contribution, SlotSwitch};
 use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::slots::wire::{Header, Kind, put_wid, put_word};

@@ -6,9 +6,7 @@ use std::ops::Range;
 use tributary_numeric::{ReduceOp, Scale};
 
 use super::positions::Positions;
-use super::slot::Block;
-use super::slot::{Relation, State};
-use super::slot::{UNKNOWN, Version, VersionId};
+use super::slot::{Block, Relation, State, UNKNOWN, Version, VersionId};
 use crate::aggregation::agreement::Agreement;
 use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, Scaled};

@@ -11,22 +11,18 @@ use self::slot::{Say, Slot};
 use super::layout::{Choices, Layout};
 use super::wire::{HEADER_LEN, Header, Kind, bits, put_bits};
 use crate::aggregation::block_sizes::VectorFormat;
-use crate::aggregation::life::Life;
-use crate::aggregation::life::{Op, Stream};
-use crate::aggregation::report::Mismatch;
-use crate::aggregation::report::{LastReport, Report};
+use crate::aggregation::life::{Life, LifeCycle, Op, Stream};
+use crate::aggregation::report::{LastReport, Mismatch, Report};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::OpId;
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
-use crate::contract::tensor::SparseTensor;
-use crate::contract::tensor::Spec;
+use crate::contract::tensor::{SparseTensor, Spec};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
 use crate::reliability::slot_lists::SendQueue;
 
@@ -179,17 +175,6 @@ impl SparseHost {
         }
     }
 
-    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
-    fn complete_collectives(&mut self) {
-        loop {
-            match self.life.complete_next() {
-                Ok(Some(_)) => {}
-                Ok(None) => return,
-                Err(error) => return self.fail(error),
-            }
-        }
-    }
-
     /// The slot that sends next: the current one, one whose timer has run out, or the next in turn.
     fn next_slot(&mut self, now: Time) -> Option<u16> {
         if let Some(idx) = self.current.take() {
@@ -282,11 +267,7 @@ impl Host for SparseHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.recovery.handle_timeout(now, &mut self.late);
-        match self.life.poll_deadline(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => self.question = self.oldest_waiting(),
-            None => {}
-        }
+        self.check_deadlines(now);
     }
 
     fn abort(&mut self, _now: Time) {
