@@ -84,6 +84,29 @@ def test_ranks_that_do_not_come_are_named() -> None:
         steps(store, 0, 3, timedelta(seconds=0.2)).gather("here")
 
 
+@pytest.mark.parametrize(
+    ("listen", "reached"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), (None, "127.0.0.1")]
+)
+def test_a_switch_is_published_where_others_reach_it(
+    monkeypatch: pytest.MonkeyPatch, listen: str | None, reached: str
+) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    store = dist.HashStore()
+    met = together(2, lambda rank: Rendezvous(store, rank, 2, "g", Options(listen=listen), ONE_HOUR))
+    try:
+        assert [addresses.host_of(one.meeting.switches[0]) for one in met] == [reached] * 2
+    finally:
+        together(2, lambda rank: met[rank].leave(orderly=True))
+
+
+def test_where_to_listen_needs_no_search_for_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "no.such.host.invalid")
+    store = dist.HashStore()
+    met = together(2, lambda rank: Rendezvous(store, rank, 2, "g", Options(listen="127.0.0.1"), ONE_HOUR))
+    together(2, lambda rank: met[rank].leave(orderly=True))
+    assert met[0].meeting.switches == met[1].meeting.switches
+
+
 @pytest.fixture
 def networks(monkeypatch: pytest.MonkeyPatch) -> threading.local:
     """Each thread with an attribute `network` is in a network of that name."""

@@ -79,9 +79,14 @@ def host_of(address: str) -> str:
     return address.rsplit(":", 1)[0] if address.count(":") == 1 else address
 
 
-def with_port(address: str) -> str:
-    """The address with its port, or with one that the system chooses."""
+def port_everywhere(listening: str) -> int | None:
+    """The port of a listener at "ADDR:PORT" if it listens at every address: others need one of them."""
+    return int(listening.rsplit(":", 1)[1]) if host_of(listening) in ("0.0.0.0", "::") else None
+
+
+def with_port(address: str, port: int = 0) -> str:
+    """The address with its port, or with this one; 0 is one that the system chooses."""
     has_port = re.search(r":\d+$", address) is not None and (address.count(":") == 1 or "]" in address)
     if has_port:
         return address
-    return f"[{address}]:0" if ":" in address and "[" not in address else f"{address}:0"
+    return f"[{address}]:{port}" if ":" in address and "[" not in address else f"{address}:{port}"

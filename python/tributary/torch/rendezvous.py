@@ -100,19 +100,24 @@ class Rendezvous:
         is_spread = elsewhere is not None
         ways = [store_host] if elsewhere is None else [store_host, elsewhere]
         if self._rank == 0:
-            switches = options.switches or [self._embed(options.listen or addresses.address_towards(ways, is_spread))]
+            switches = options.switches or [self._embed(options.listen, ways, is_spread)]
             steps.publish("switches", json.dumps({"switches": switches, "embedded": not options.switches}))
         said = json.loads(steps.receive("switches", "rank 0 has not said where the switch is"))
         switches = _own_switches(options, **said)
         address = addresses.address_towards([addresses.host_of(switches[0]), *ways], is_spread)
         return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address)
 
-    def _embed(self, address: str) -> str:
+    def _embed(self, listen: str | None, ways: list[str], is_spread: bool) -> str:
+        """Start a switch, by default at this rank's own address; where the others reach it."""
+        address = listen or addresses.address_towards(ways, is_spread)
         try:
             self._switch = EmbeddedSwitch.acquire(addresses.with_port(address))
         except Exception as error:
             raise ConnectError(f"cannot start the switch of this rank: {error}") from error
-        return self._switch.address
+        port = addresses.port_everywhere(self._switch.address)
+        if port is None:
+            return self._switch.address
+        return addresses.with_port(addresses.address_towards(ways, is_spread), port)
 
     def join(self, suffix: str, connect: Callable[[Meeting, Callable[[], None]], T], undo: Callable[[T], object]) -> T:
         """Join a job of the group, which all ranks do or none.
