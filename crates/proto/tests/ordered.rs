@@ -242,13 +242,10 @@ fn partial_results_and_hosts_vectors_mix() {
     below.load_partial(0, &mut partial);
     for partial_first in [true, false] {
         let mut root = begun(combine, 2, 1, 8);
-        if partial_first {
-            root.add_partial(0, 1, &partial);
-            assert!(root.add(0, 0, &hosts[0]));
-        } else {
-            root.add(0, 0, &hosts[0]);
-            assert!(root.add_partial(0, 1, &partial));
-        }
+        let first = partial_first && root.add_partial(0, 1, &partial);
+        let host = root.add(0, 0, &hosts[0]);
+        let last = host || root.add_partial(0, 1, &partial);
+        assert!(!first && host == partial_first && last);
         let mut expected = reference(&hosts[..1], combine);
         (combine.merge)(&mut expected, &reference(&hosts[1..], combine));
         assert_eq!(root.result(0), expected);

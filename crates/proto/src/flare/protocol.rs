@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use tributary_numeric::ReduceOp;
+use tributary_numeric::{BlockExponent, ReduceOp};
 
-use super::design::{Choice, Design, FlareDialect, Selection};
+use super::design::{Choice, Design, Selection};
 use super::sparse::layout::Choices as SparseChoices;
 use super::sparse::layout::{OPTIONS, of_density, packets_of_a_result};
 use super::sparse::{self, SparseHost, SparseSwitch};
-use super::wire;
+use super::wire::{self, Order, Says};
+use crate::aggregation::ordered::{Arrangement, nodes_needed};
 use crate::aggregation::reference::reference;
-use crate::aggregation::slots::host::SendWindow;
-use crate::aggregation::slots::{SlotHost, SlotSwitch, switch};
+use crate::aggregation::slots::host::{Epochs, SendWindow};
+use crate::aggregation::slots::{Dialect, SlotHost, SlotSwitch, switch};
 use crate::contract::config::{HostConfig, SwitchConfig};
 use crate::contract::custom_op::{CustomOp, OrderDependence};
 use crate::contract::host::Host;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::protocol::{Description, Placement, Protocol, Refusal, ShardShape, check_meaning};
-use crate::contract::sum_tree::SumOrder;
+use crate::contract::sum_tree::{SumOrder, SumTree};
 use crate::contract::switch::Switch;
 use crate::contract::tensor::{Primitive, Spec};
 use crate::contract::values::Values;
@@ -242,5 +243,76 @@ impl Choices {
         };
         let over_ranks = options.choice(REPRODUCIBLE) == "ranks";
         Choices { design, over_ranks, stagger: options.flag(STAGGER) }
+    }
+}
+
+/// Slots whose blocks are combined in the designs of §6; values of every type and operator travel as they are.
+#[derive(Clone, Copy, Hash)]
+pub struct FlareDialect {
+    choices: Choices,
+    narrow: NarrowBlocks,
+    /// The order of a sum along one tree over all ranks, if the job has such a tree over several switches.
+    over_ranks: Option<Order>,
+}
+
+impl Dialect for FlareDialect {
+    type Word = Says;
+
+    fn of(options: &Options, levels: bool, world_size: u16) -> FlareDialect {
+        let choices = Choices::of(options);
+        // In one switch the tree over the switch's children is the tree over ranks.
+        let over_ranks = (choices.over_ranks && levels).then(|| Order::of(&SumTree::star(world_size)));
+        FlareDialect { choices, narrow: NarrowBlocks::chosen(options, levels), over_ranks }
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers::Float
+    }
+
+    fn narrow(&self) -> NarrowBlocks {
+        self.narrow
+    }
+
+    fn width(&self, children: usize, world_size: u16) -> usize {
+        match self.over_ranks {
+            Some(_) => nodes_needed(world_size.into()),
+            None => self.choices.design.buffers(children),
+        }
+    }
+
+    fn is_over_ranks(&self) -> bool {
+        self.over_ranks.is_some()
+    }
+
+    /// The design's arrangement, for every type and operator: integers in a tree take the tree's buffers too.
+    fn arrangement(&self, spec: &Spec, _encoding: &Encoding, children: usize) -> Arrangement {
+        match self.over_ranks {
+            Some(_) => Arrangement::Forest,
+            None => self.choices.design.design(spec).arrangement(children),
+        }
+    }
+
+    /// Floats need no exponent, so no probe is sent.
+    fn sends(kind: wire::Kind) -> bool {
+        kind != wire::Kind::Probe
+    }
+
+    fn says(&self, host: &HostConfig, kind: wire::Kind, _exponent: impl Fn(u64) -> Option<BlockExponent>) -> Says {
+        let order = if kind == wire::Kind::Update { Order::of_rank(host.rank) } else { Order::NONE };
+        Says { subtree: 0, order }
+    }
+
+    fn epochs(&self, host: &HostConfig) -> Option<Epochs> {
+        self.choices.stagger.then(|| Epochs::new(host.job.slots, host.rank.0, host.job.world_size))
+    }
+
+    fn concluded(&self, spec: &Spec, joined: Says, of_all: bool) -> Says {
+        let order = match (self.over_ranks, self.choices.design.design(spec)) {
+            (Some(order), _) if of_all => order,
+            // The parts are several nodes of the tree, which together have no name.
+            (Some(_), _) | (_, Design::Single | Design::Multi(_)) => Order::NONE,
+            (None, Design::Tree) => Order::of_switch(joined.order),
+        };
+        Says { subtree: 0, order }
     }
 }

@@ -11,7 +11,7 @@ use tributary_numeric::ReduceOp;
 
 use crate::contract::config::Below;
 use crate::contract::tensor::{Primitive, Spec};
-use crate::panama::protocol::Quorum;
+use crate::panama::options::Quorum;
 
 /// True if a sum over some of the ranks is a valid answer: an average over the ranks that contributed, of an allreduce.
 pub fn may_lack_ranks(spec: &Spec) -> bool {
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
     use crate::contract::ids::Rank;
-    use crate::panama::protocol::SET;
+    use crate::panama::options::SET;
 
     fn quorum(text: &str) -> Quorum {
         Quorum::of(&SET.read(&[("partial".to_owned(), text.to_owned())].into()).unwrap()).unwrap()

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk::{self, Blocks, Chunk};
-use super::codec::{Codec, ReadBlock, Shape, shape};
+use super::chunk::{self, Chunk};
+use super::codec::{Blocks, Codec, ReadBlock, Shape, shape};
 use super::plan::Plan;
 use super::wire::{self, Data};
 use crate::aggregation::block_sizes::VectorFormat;

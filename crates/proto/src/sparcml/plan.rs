@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::protocol::Algorithm;
+use super::options::Algorithm;
 use crate::contract::ids::Rank;
 
 /// What a rank sends in a step.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::chunk::{self, Blocks, Chunk};
-use super::codec::Codec;
+use super::chunk::{self, Chunk};
+use super::codec::{Blocks, Codec};
 use super::message::{Envelope, Incoming, Message};
+use super::options::{Algorithm, Choices};
 use super::plan::{Merge, Plan, What};
-use super::protocol::{Algorithm, Choices};
 use super::wire::Data;
 use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::config::HostConfig;

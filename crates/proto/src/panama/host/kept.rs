@@ -5,7 +5,7 @@
 //! keeps results instead, of two windows: results may lie a window ahead of the blocks that the rank has submitted.
 
 use crate::contract::tensor::Spec;
-use crate::panama::vid;
+use crate::panama::wire::slot_of;
 
 /// What is known of a kept vector.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -42,7 +42,7 @@ impl Kept {
     }
 
     fn at(&self, vid: u64) -> usize {
-        vid::slot(vid, self.vectors.len())
+        slot_of(vid, self.vectors.len())
     }
 
     /// Keeps a vector with this many ranks' data; `write` writes it. It replaces the vector that had its room.

@@ -2,13 +2,14 @@
 //! acknowledgements.
 
 mod failure;
+mod kept;
 mod results;
 mod tree;
 
 use std::collections::VecDeque;
 
 use self::tree::Tree;
-use super::protocol::Choices;
+use super::options::Choices;
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, epoch, near, put_top};
 use crate::aggregation::life::{Op, Stream};
 use crate::aggregation::report::Report;

@@ -1,12 +1,12 @@
 //! A worker's part in one tree: what it may send, what has come, and the notices that it has to send.
 
-use super::results::Kept;
+use super::kept::Kept;
 use crate::aggregation::report::LastReport;
 use crate::congestion::RankSynchronous;
 use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
-use crate::panama::protocol::Choices;
+use crate::panama::options::Choices;
 use crate::panama::wire::{Kind, slot_of};
 use crate::reliability::rtt::RttEstimator;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::{Chunks, Running, brought};
 use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::ids::Rank;
-use crate::sparcml::chunk::{self, Blocks, Chunk};
+use crate::sparcml::chunk::{self, Chunk};
+use crate::sparcml::codec::Blocks;
 use crate::sparcml::plan::Merge;
 
 impl Running {

@@ -1,11 +1,12 @@
-//! What a switch counts of each job, and its reports for people: about the memory that jobs share, and about each job.
+//! A switch's reports for people: about the memory that jobs share, and about each job.
 
 use super::BestEffortSwitch;
+use super::counters::Counters;
 use super::job::{Job, State};
 use crate::contract::config::SharedJob;
 use crate::contract::ids::{ChildId, JobId};
 use crate::contract::metric::Metric;
-use crate::contract::state::{SharedSwitchState, exclude_from_state};
+use crate::contract::state::SharedSwitchState;
 use crate::contract::switch::{SharedReport, SharedSwitch, SwitchReport};
 use crate::heap::insert_exactly;
 
@@ -83,33 +84,5 @@ impl SharedSwitch for BestEffortSwitch {
 
     fn shared_state(&self) -> Option<&dyn SharedSwitchState> {
         Some(self)
-    }
-}
-
-/// The counts of one job.
-#[derive(Clone, Copy, Default)]
-pub struct Counters {
-    /// Contributions that were added.
-    pub contributions: u64,
-    /// Results that passed.
-    pub results: u64,
-    /// Results that passed and were marked with AECN.
-    pub marked: u64,
-    /// Contributions that found no room.
-    pub overflowed: u64,
-    /// Aggregators that left before they were complete.
-    pub released: u64,
-}
-
-exclude_from_state!(Counters);
-
-impl Counters {
-    /// Adds other counts.
-    pub fn add(&mut self, other: &Counters) {
-        self.contributions += other.contributions;
-        self.results += other.results;
-        self.marked += other.marked;
-        self.overflowed += other.overflowed;
-        self.released += other.released;
     }
 }

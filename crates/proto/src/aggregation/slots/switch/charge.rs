@@ -2,7 +2,7 @@
 
 use super::pool::Pool;
 use super::positions::Positions;
-use super::version::Version;
+use super::slot::Version;
 use crate::aggregation::ordered::{Forest, OrderedAccumulator};
 use crate::aggregation::slots::Dialect;
 use crate::aggregation::slots::wire::Mismatch;

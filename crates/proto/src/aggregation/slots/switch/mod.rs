@@ -1,6 +1,7 @@
 //! The switch's side: SwitchML's Algorithm 3 for one job in one tree, alone or in levels (§7).
 
 mod answers;
+mod charge;
 mod notices;
 mod pool;
 mod positions;
