@@ -17,8 +17,8 @@ pub fn check(root: &Path, sources: &[Source], offences: &mut Offences) {
     for source in sources.iter().filter(|source| source.is_rust()) {
         let Some(package) = package(&source.path) else { continue };
         let missing = embedded(source, package).into_iter().filter(|path| {
-            let is_own = path.strip_prefix(package).is_some_and(|rest| rest.starts_with('/'));
-            !is_own && !packed.iter().any(|pattern| matches(pattern, path))
+            // cargo packs the folders of all crates that the package depends on.
+            !is_of_crates(path) && !packed.iter().any(|pattern| matches(pattern, path))
         });
         for path in missing {
             *offences.entry(format!("sdist {} {path}", source.path)).or_default() += 1;
@@ -26,10 +26,14 @@ pub fn check(root: &Path, sources: &[Source], offences: &mut Offences) {
     }
 }
 
-/// The package whose library or program a file belongs to: `crates/net` of `crates/net/src/lib.rs`.
+fn is_of_crates(path: &str) -> bool {
+    path.starts_with("crates/") || path.starts_with("dataplanes/")
+}
+
+/// The package whose library, program or build script a file belongs to: `crates/net` of `crates/net/src/lib.rs`.
 fn package(path: &str) -> Option<&str> {
-    let is_built = path.starts_with("crates/") || path.starts_with("dataplanes/");
-    path.find("/src/").filter(|_| is_built).map(|at| &path[..at])
+    let at = path.find("/src/").or_else(|| path.strip_suffix("/build.rs").map(str::len));
+    at.filter(|_| is_of_crates(path)).map(|at| &path[..at])
 }
 
 /// The patterns of files outside of packages that a source distribution has, as `pyproject.toml` lists them.
@@ -117,6 +121,7 @@ mod tests {
             // include_str!(\"../../../in-a-comment\")\n";
         assert_eq!(missing("crates/a/src/lib.rs", text), ["data/deep/d.csv", "pages/c.md"]);
         assert_eq!(missing("dataplanes/a/src/lib.rs", text).len(), 2);
+        assert_eq!(missing("crates/a/build.rs", "include!(\"../b/shared.rs\"); include!(\"../../c.rs\");"), ["c.rs"]);
     }
 
     #[test]
