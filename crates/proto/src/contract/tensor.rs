@@ -82,7 +82,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A collective without elements, for packets and slots that belong to no collective.
+    /// A collective without elements: a barrier; also for packets and slots that belong to no collective.
     pub const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 
     /// An allreduce.
@@ -105,6 +105,7 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Spec { elements, dtype, op, primitive } = self;
         match primitive {
+            Primitive::Allreduce if *self == Spec::NOTHING => write!(f, "barrier"),
             Primitive::Allreduce | Primitive::Reduce(_) => {
                 match op {
                     ReduceOp::Custom(_) => write!(f, "{op} of {elements} bytes")?,
