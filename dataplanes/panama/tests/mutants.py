@@ -14,7 +14,7 @@ from run import HERE, TARGET
 MUTANTS = [
     ("ties are rounded up", "fp_add.sv", "s3_sum[2] && (s3_sum[3] || s3_sum[1] || s3_sum[0])", "s3_sum[2]", "adder"),
     ("bits that fall off are lost", "fp_add.sv", "shifted[SIG] || (shifted[SIG-1:0] != '0)", "shifted[SIG]", "adder"),
-    ("subnormals are flushed", "fp_add.sv", "s3_sum[SIG-1] ? s3_exp : '0;", "s3_exp;", "adder"),
+    ("subnormals become normal", "fp_add.sv", "s3_sum[SIG-1] ? s3_exp : '0;", "s3_sum != '0 ? s3_exp : '0;", "adder"),
     (
         "a position without an operand is added as +0", "adder_tree.sv", "both[3] ? added : alone[3]", "added",
         "a_port_that_is_not_in_the_bitmap_is_bypassed",
