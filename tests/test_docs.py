@@ -71,7 +71,7 @@ SHORTER = {
     r"--blocks 3 --losses 1 --duplicates 1": "--blocks 2",
     r"swarm --seeds 0\.\.\d+": "swarm --seeds 0..3",
     r"(reproduce \w+-\w+) --seeds 5": r"\1 --seeds 1",
-    r"reproduce (\w+-\w+)": r"reproduce \1 --quick",
+    r"reproduce (\w+-\w+)\b(?! --quick)": r"reproduce \1 --quick",
     r"sweep experiments/sweep-trees.toml --out": "sweep docs/first-sweep.toml --out",
 }
 

@@ -79,7 +79,7 @@ def test_results_are_arrays_with_the_columns_of_the_files(tmp_path: Path) -> Non
     }
     for name, table in tables.items():
         heading, *lines = (tmp_path / f"{name}.csv").read_text().splitlines()
-        assert table.dtype.names == tuple(heading.split(","))
+        assert (*table.dtype.names, "made_by") == tuple(heading.split(","))
         assert len(lines) == len(table)
     assert result.jobs["job"].tolist() == ["train"]
     assert 0 < result.links["utilisation"].max() <= 1
