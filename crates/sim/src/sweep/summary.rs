@@ -50,9 +50,12 @@ pub struct Spread {
     pub max: f64,
 }
 
+/// The ending of a column, and its value.
+type Statistic = (&'static str, fn(&Spread) -> f64);
+
 impl Spread {
     /// Each statistic by the ending of its column.
-    const STATISTICS: [(&'static str, fn(&Spread) -> f64); 7] = [
+    const STATISTICS: [Statistic; 7] = [
         ("mean", |spread| spread.mean),
         ("deviation", |spread| spread.deviation),
         ("min", |spread| spread.min),
