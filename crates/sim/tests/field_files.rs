@@ -47,7 +47,7 @@ impl Drop for File {
 #[test]
 fn flows_have_the_sizes_of_a_file_of_two_columns() {
     let poisson = |sizes: &str| {
-        format!("pattern = \"poisson\"\nhosts = \"all\"\nload = \"30 %\"\nuntil = \"2 ms\"\nsizes = {sizes}\n")
+        format!("pattern = \"poisson\"\nhosts = \"all\"\nload = \"30 %\"\nuntil = \"20 ms\"\nsizes = {sizes}\n")
     };
     let published = include_str!("../data/web_search.csv").lines().filter_map(|line| line.split_once(','));
     let percent: String = published
@@ -93,7 +93,7 @@ fn one_flow_begins_at_its_time() {
 /// What one run reports another may repeat.
 #[test]
 fn the_flows_of_a_report_are_a_list_for_the_next_run() {
-    let poisson = "pattern = \"poisson\"\nhosts = \"all\"\nload = \"30 %\"\nuntil = \"1 ms\"\nsizes = \"hadoop\"\n";
+    let poisson = "pattern = \"poisson\"\nhosts = \"all\"\nload = \"30 %\"\nuntil = \"4 ms\"\nsizes = \"hadoop\"\n";
     let first = report(poisson);
     let table = first.tables().into_iter().find(|table| table.name == "flows").unwrap();
     let mut csv = Vec::new();
