@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_agrees_as_a_whole_or_in_part_if_its_median_does() {
+    fn a_range_agrees_as_a_whole_or_partially_by_its_median() {
         let range = Finding::over("seeds", &[1.0, 1.5, 2.0]);
         for (rule, published, verdict) in [
             (Rule::Within(0.5), 1.5, Verdict::Agrees),

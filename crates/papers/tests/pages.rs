@@ -93,7 +93,7 @@ fn finding(cell: &str, unit: &str) -> Option<Finding> {
 /// itself, the verdict may be that of one half a digit away.
 fn judged(published: &Published, cells: &[String]) -> Row {
     let ours =
-        finding(&cells[2], &published.unit).unwrap_or_else(|| panic!("{cells:?}: \"{}\" is no number", cells[2]));
+        finding(&cells[2], &published.unit).unwrap_or_else(|| panic!("{cells:?}: \"{}\" is not a number", cells[2]));
     let moved = |by: f64| {
         let Finding { low, median, high, over } = ours;
         published.row(Finding { low: low * by, median: median * by, high: high * by, over })
