@@ -119,6 +119,43 @@ def sessions() -> Iterator[tuple[str, list[str]]]:
 
 SESSIONS = dict(sessions())
 
+#: Commands whose sample outputs are not compared, and why not.
+NOT_COMPARED = {
+    "torchrun ": "tests/test_torch_training.py reads what the example prints, where PyTorch can be installed",
+    "python examples/elastic.py": "tests/test_torch_elastic.py reads it, where PyTorch can be installed",
+}
+
+#: What differs between two runs of a command: how fast the machine was.
+MEASURED = r"^[\d.]+ M packet-hops/s: (\d+) hops in .*$"
+
+
+def samples() -> Iterator[tuple[str, str, list[str]]]:
+    """Every block that shows a command after a prompt and what it prints: page, command, lines."""
+    for page in sorted([*REPO.glob("*.md"), *(REPO / "docs").rglob("*.md"), *(REPO / "crates/papers").rglob("*.md")]):
+        for block in re.findall(r"^```\w*\n(\$ .*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            command, *lines = block.splitlines()
+            if lines:
+                yield str(page.relative_to(REPO)), command.removeprefix("$ "), lines
+
+
+@pytest.mark.parametrize(("page", "command", "shown"), list(samples()))
+def test_a_sample_output_is_what_the_command_prints(page: str, command: str, shown: list[str]) -> None:
+    reasons = [why for begin, why in NOT_COMPARED.items() if command.startswith(begin)]
+    if reasons:
+        pytest.skip(reasons[0])
+    name, *words = shlex.split(command)
+    assert name == "tributary", f"{page} shows what {name} prints, and no test compares it"
+    run = subprocess.run(
+        [program.PROGRAM, *words], cwd=REPO, env=program.ENVIRONMENT, capture_output=True, text=True, timeout=240
+    )
+    assert run.returncode == 0, run.stderr
+    printed = run.stdout.splitlines()
+    assert [re.sub(MEASURED, r"\1", line) for line in shown] == [re.sub(MEASURED, r"\1", line) for line in printed]
+
+
+def test_the_simulators_first_sample_is_compared() -> None:
+    assert any(page.startswith("docs/simulator") for page, *_ in samples())
+
 
 def why_not(command: str) -> str | None:
     """Why a command is not run."""

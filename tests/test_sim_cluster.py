@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,21 @@ def test_a_point_that_cannot_be_run_is_refused_before_anything_is_sent_to_the_cl
     ):
         sim.sweep(wrong, on=address, progress=lambda done, total: told.append((done, total)))
     assert told == []
+
+
+def test_a_worker_with_another_build_refuses_its_points(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tributary.sim import cluster
+
+    submit = distributed.Client.submit
+
+    def of_another_build(client: Any, _: Any, order: str, **options: Any) -> Any:
+        planned = json.loads(order)
+        planned["program"]["sources"] = "0123456789abcdef"
+        return submit(client, cluster._run_point, json.dumps(planned), **options)
+
+    monkeypatch.setattr(distributed.Client, "submit", of_another_build)
+    with pytest.raises(tributary.SimulationError, match=r"sources 0123456789abcdef, and this machine has tributary"):
+        sim.sweep(SWEEP, on=address)
 
 
 def test_a_scheduler_that_is_not_there_is_a_sentence(file: Path) -> None:

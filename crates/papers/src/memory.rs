@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tributary_sim::provenance::Program;
 use tributary_sim::rng::mix;
 
 /// Results by what decides them: the text of a run's file, and the question.
@@ -27,8 +28,10 @@ struct Kept {
     answer: serde_json::Value,
 }
 
-/// The hash of the sources of this program's simulator.
-const SOURCES: &str = env!("TRIBUTARY_SOURCES");
+/// The hashes of the sources of this program's simulator, and of what asks it.
+fn sources() -> String {
+    format!("{} {}", Program::this().sources, env!("TRIBUTARY_SOURCES"))
+}
 
 impl Memory {
     /// A memory that also keeps every result in a folder, and starts with the folder's results.
@@ -50,7 +53,7 @@ impl Memory {
             // A damaged file, or a file of another program, counts as missing.
             let text = fs::read(self.path(question)?).ok()?;
             let kept: Kept = serde_json::from_slice(&text).ok()?;
-            (kept.sources == SOURCES && kept.question == question).then_some(kept.answer)
+            (kept.sources == sources() && kept.question == question).then_some(kept.answer)
         })?;
         serde_json::from_value(answer).ok()
     }
@@ -59,7 +62,7 @@ impl Memory {
     pub(super) fn keep<A: Serialize>(&self, question: &str, answer: &A) {
         let Ok(answer) = serde_json::to_value(answer) else { return };
         if let Some(path) = self.path(question) {
-            let kept = Kept { sources: SOURCES.into(), question: question.into(), answer: answer.clone() };
+            let kept = Kept { sources: sources(), question: question.into(), answer: answer.clone() };
             let unfinished = path.with_extension("part");
             let written =
                 serde_json::to_vec(&kept).map_err(io::Error::from).and_then(|text| fs::write(&unfinished, text));
@@ -121,7 +124,9 @@ mod tests {
         let path = memory.path("a").unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let fresh = || Memory::in_folder(&folder).unwrap();
-        for other in [text.replace(SOURCES, "0123"), text[..text.len() / 2].to_string(), text.replace("1.5", "\"x\"")] {
+        for other in
+            [text.replace(&sources(), "0123"), text[..text.len() / 2].to_string(), text.replace("1.5", "\"x\"")]
+        {
             fs::write(&path, other).unwrap();
             assert_eq!(fresh().get::<f64>("a"), None);
         }

@@ -48,7 +48,7 @@ pub fn simulate(
     });
     match (raised, outcome) {
         (Some(error), _) => Err(error),
-        (None, Ok(report)) => Ok(Report { report }),
+        (None, Ok(report)) => Ok(Report { report: report.of_file(text) }),
         (None, Err(RunError::Config(error))) => Err(errors::of_config(py, &error)),
         (None, Err(error)) => Err(errors::of_simulation(py, error.to_string())),
     }

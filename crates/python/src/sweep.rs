@@ -46,6 +46,11 @@ impl Sweep {
         self.plan.keys.clone()
     }
 
+    /// The program and the sweep's file, as JSON.
+    fn origin(&self) -> PyResult<String> {
+        json(&self.plan.origin)
+    }
+
     fn __len__(&self) -> usize {
         self.plan.points.len()
     }
@@ -68,7 +73,7 @@ impl Sweep {
         let finished: Finished =
             serde_json::from_str(finished).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let point = self.point(number)?;
-        if finished.config != point.text {
+        if !finished.is_of(point) {
             return Err(errors::of_simulation(py, format!("what came back is not the run number {number}")));
         }
         py.detach(|| self.store.keep(point, &finished)).map_err(|error| errors::of_simulation(py, error.to_string()))
@@ -122,7 +127,7 @@ impl Sweep {
 
     /// Writes `summary.csv` and `runs.csv` into the folder, as the command line program does.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| write_tables(&self.folder, &self.plan.keys, &self.found()))
+        py.detach(|| write_tables(&self.folder, &self.plan, &self.found()))
             .map_err(|error| errors::of_simulation(py, error.to_string()))
     }
 

@@ -35,9 +35,9 @@ fn run(mut simulation: Simulation) -> Simulation {
 }
 
 fn hop(c: &mut Criterion) {
-    let random = Settings { balancing: Balancing::Random, ..Settings::default() };
+    let random = Settings { balancing: [Balancing::Random; 2], ..Settings::default() };
     let lossless = Settings { lossless: Some(LosslessSpec::new(500_000, 490_000)), ..random.clone() };
-    let least_queued = Settings { balancing: Balancing::LeastQueued, ..random.clone() };
+    let least_queued = Settings { balancing: [Balancing::LeastQueued; 2], ..random.clone() };
     let cases = [
         ("random", 8, random.clone()),
         ("random", 32, random),

@@ -31,6 +31,7 @@ fn main() {
     let installed = sim.install(JobPlan {
         density_ppm: None,
         custom_op: None,
+        magnitudes: tributary_sim::engine::Magnitudes::Random,
         name: "allreduce".into(),
         protocol,
         options: protocol.options.defaults(),

@@ -26,7 +26,7 @@ fn main() {
     for _ in 0..runs {
         let start = Instant::now();
         let graph = leaf_spine(32, 32, 32, spec, spec, Span::ZERO);
-        let settings = Settings { balancing: Balancing::Random, ..Settings::default() };
+        let settings = Settings { balancing: [Balancing::Random; 2], ..Settings::default() };
         let hosts: Vec<NodeId> = (0..graph.hosts()).map(NodeId).collect();
         let mut simulation = Simulation::new(graph, settings.clone());
         let set_up = start.elapsed();

@@ -23,7 +23,7 @@
 //! Start with [`engine`], whose [`Simulation`] is the main loop. Below it: [`events`] (future events), [`net`] (links, their
 //! packets and their faults), [`topology`] (the cables), [`routing`] (the paths of packets), [`transport`] (DCTCP),
 //! [`workload`] (traffic beside jobs), [`cores`] (a switch's processor). Around it: [`config`] and [`experiment`] (a file
-//! and its run, also on several threads), [`report`], [`table`] and [`figure`] (results), [`capture`] (packet traces),
+//! and its run, also on several threads), [`report`], [`table`] and [`figure`] (results), [`provenance`] (what made them), [`capture`] (packet traces),
 //! [`check`] and [`swarm`] (rules that every run must keep), [`sweep`] (many runs). The crate `tributary-papers` runs
 //! published results on it.
 
@@ -36,6 +36,7 @@ pub mod events;
 pub mod experiment;
 pub mod figure;
 pub mod net;
+pub mod provenance;
 pub mod report;
 pub mod rng;
 pub mod routing;

@@ -65,7 +65,8 @@ struct Flowlet {
 
 /// The state of one switch for its choices.
 pub struct Chooser {
-    balancing: Balancing,
+    /// Of jobs' packets, and of others'.
+    balancing: [Balancing; 2],
     rng: Rng,
     next_port: u32,
     salt: u64,
@@ -75,13 +76,13 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// The chooser of switch number `switch`. `divisor` spreads default ports on higher levels: it is the number of
+    /// The chooser of switch number `switch`, for jobs' packets and for others'. `divisor` spreads default ports on higher levels: it is the number of
     /// hosts for each default port below.
-    pub fn new(balancing: Balancing, seed: u64, switch: u32, divisor: u32) -> Chooser {
+    pub fn new(balancing: [Balancing; 2], seed: u64, switch: u32, divisor: u32) -> Chooser {
         let mut rng = Rng::new(seed, Purpose::Paths, u64::from(switch));
-        let flowlets = match balancing {
-            Balancing::Flowlet { .. } => vec![Flowlet { last: Time::ZERO, choice: u16::MAX }; FLOWLETS],
-            _ => Vec::new(),
+        let flowlets = match balancing.iter().any(|one| matches!(one, Balancing::Flowlet { .. })) {
+            true => vec![Flowlet { last: Time::ZERO, choice: u16::MAX }; FLOWLETS],
+            false => Vec::new(),
         };
         Chooser {
             balancing,
@@ -100,7 +101,7 @@ impl Chooser {
             return *port;
         }
         let count = ports.len() as u32;
-        match self.balancing {
+        match self.balancing[usize::from(!packet.is_of_job())] {
             Balancing::Random => ports[self.rng.below(count) as usize],
             Balancing::RoundRobin => {
                 self.next_port = self.next_port.wrapping_add(1);

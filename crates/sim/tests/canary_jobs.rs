@@ -92,6 +92,7 @@ impl SharedSwitch for Spy {
 fn plan(members: [u32; 3], roots: Vec<u32>) -> JobPlan {
     JobPlan {
         custom_op: None,
+        magnitudes: tributary_sim::engine::Magnitudes::Random,
         density_ppm: None,
         name: "job".into(),
         protocol: &SPY,

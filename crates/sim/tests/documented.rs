@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 use tributary_proto::protocols;
 use tributary_sim::config::Config;
+use tributary_sim::report::Report;
 use tributary_sim::run;
 use tributary_sim::sweep::{Finished, Sweep, run_table, summarise, summary_table};
 
@@ -59,6 +60,12 @@ const SMALL_MODELS: &str = concat!(
 );
 const JOB: &str = job!();
 const NETWORK: &str = "[network.graph]\nhosts = 1\nswitches = 1\nlink = [{ between = [\"host 0\", \"switch 0\"] }]\n";
+
+fn report(text: &str) -> Report {
+    let report = run(&Config::parse(text).unwrap()).unwrap();
+    assert_eq!(report.failure(), None, "{report}");
+    report
+}
 
 fn minimal(section: &str) -> Table {
     toml::from_str(&format!("{NETWORK}{section}")).unwrap()
@@ -132,16 +139,34 @@ fn the_first_experiment_is_the_one_on_the_page_and_is_short() {
     assert!(PAGE.contains(FIRST), "docs/simulator.md shows another experiments/first.toml");
     assert!(PAGE.contains(CORES), "docs/simulator.md shows another experiments/cores.toml");
     assert!(FIRST.lines().count() <= 20);
-    let report = run(&Config::parse(FIRST).unwrap()).unwrap();
-    assert_eq!(report.failure(), None, "{report}");
-    let said = format!("goodput     {:.2} Gbit/s", report.jobs[0].goodput_gbps.unwrap());
-    assert!(PAGE.contains(&said), "docs/simulator.md shows another result than {said}");
+    let report = report(FIRST);
+    let (_, below) = PAGE.split_once("$ tributary sim run experiments/first.toml\n").unwrap();
+    let shown: Vec<&str> = below.split("\n```").next().unwrap().lines().collect();
+    let printed = report.to_string();
+    let printed: Vec<&str> = printed.lines().collect();
+    // The last line says how fast the machine was.
+    let (speed, rest) = printed.split_last().unwrap();
+    assert_eq!(shown.split_last().unwrap().1, rest, "docs/simulator.md shows another report");
+    let hops = |line: &str| line.split(": ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_string);
+    assert_eq!(shown.last().and_then(|line| hops(line)), hops(speed));
+}
+
+/// Lines of reports in the middle of the page, each with the experiment that prints it.
+#[test]
+fn each_line_of_a_report_that_the_page_shows_is_printed() {
+    let (_, operators) = PAGE.split_once("\n### Operators that people write\n").unwrap();
+    let job = operators.split("```").nth(1).unwrap().strip_prefix("toml\n").unwrap();
+    let shown = operators.split("```text\n").nth(1).unwrap().split("\n```").next().unwrap();
+    let of_operator = report(&format!("network = {{ star = {{ hosts = 4 }} }}\n{job}"));
+    assert!(of_operator.to_string().contains(shown), "{of_operator}\nand not {shown}");
+    let sampled = report(&format!("{FIRST}[report]\nsample = \"auto\"\n")).to_string();
+    let line = sampled.lines().find(|line| line.starts_with("samples: ")).unwrap();
+    assert!(PAGE.contains(&format!("`{line}`")), "docs/simulator.md does not show {line}");
 }
 
 #[test]
 fn the_file_with_every_key_runs_and_has_every_key() {
-    let report = run(&Config::parse(EVERY_KEY).unwrap()).unwrap();
-    assert_eq!(report.failure(), None, "{report}");
+    report(EVERY_KEY);
     let written: BTreeSet<&str> =
         EVERY_KEY.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).collect();
     for (heading, section, path) in SECTIONS {
@@ -194,7 +219,7 @@ fn the_sweep_in_the_file_is_read() {
 /// One table of the page has every table, and its columns between backquotes, in order, and no others.
 #[test]
 fn the_page_names_every_column_of_the_tables_and_no_other() {
-    let report = run(&Config::parse(FIRST).unwrap()).unwrap();
+    let report = report(FIRST);
     let sweep = Sweep::parse(&format!("{FIRST}[sweep]\n")).unwrap();
     let finished = [Finished::new(&sweep.points[0], &report)];
     let of_sweeps = [summary_table(&[], &summarise(&finished)), run_table(&[], &finished)];

@@ -16,7 +16,7 @@ fn spec(gbit: u64, queue_bytes: u64) -> LinkSpec {
 }
 
 fn simulation(graph: &Graph, balancing: Balancing) -> Simulation {
-    Simulation::new(graph.clone(), Settings { balancing, ..Settings::default() })
+    Simulation::new(graph.clone(), Settings { balancing: [balancing; 2], ..Settings::default() })
 }
 
 fn hosts(graph: &Graph) -> Vec<NodeId> {
@@ -136,7 +136,7 @@ fn a_default_port_is_left_only_when_its_queue_is_half_full() {
 fn one_seed_gives_one_trace() {
     let run = |seed| {
         let graph = leaf_spine(4, 4, 4, spec(100, 20_000), spec(100, 20_000), Span::ZERO);
-        let settings = Settings { seed, balancing: Balancing::Random, ..Settings::default() };
+        let settings = Settings { seed, balancing: [Balancing::Random; 2], ..Settings::default() };
         let hosts = hosts(&graph);
         let mut sim = Simulation::new(graph, settings);
         sim.send_permutation(&hosts, seed, 100 * 1024, 1024);

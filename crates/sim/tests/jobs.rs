@@ -25,6 +25,7 @@ fn plan(protocol: &'static Protocol, members: impl Iterator<Item = u32>, element
     JobPlan {
         density_ppm: None,
         custom_op: None,
+        magnitudes: tributary_sim::engine::Magnitudes::Random,
         name: "job".into(),
         protocol,
         options: protocol.options.defaults(),
@@ -42,7 +43,7 @@ fn plan(protocol: &'static Protocol, members: impl Iterator<Item = u32>, element
 }
 
 fn run(graph: Graph, plan: JobPlan) -> Simulation {
-    let settings = Settings { balancing: Balancing::Ecmp, ..Settings::default() };
+    let settings = Settings { balancing: [Balancing::Ecmp; 2], ..Settings::default() };
     let mut sim = Simulation::new(graph, settings);
     let job = sim.install(plan).unwrap();
     assert!(!sim.run(END), "nothing is left to happen");

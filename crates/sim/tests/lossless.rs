@@ -25,7 +25,7 @@ fn spec() -> LinkSpec {
 
 fn simulation(graph: &Graph, lossless: bool) -> Simulation {
     let lossless = lossless.then_some(LosslessSpec::new(XOFF, XOFF - 4000));
-    Simulation::new(graph.clone(), Settings { lossless, balancing: Balancing::Random, ..Settings::default() })
+    Simulation::new(graph.clone(), Settings { lossless, balancing: [Balancing::Random; 2], ..Settings::default() })
 }
 
 fn losses(sim: &Simulation) -> u64 {
@@ -203,6 +203,7 @@ fn a_job_beside_uncontrolled_traffic_loses_nothing() {
 fn plan(elements: u32) -> JobPlan {
     JobPlan {
         custom_op: None,
+        magnitudes: tributary_sim::engine::Magnitudes::Random,
         density_ppm: None,
         name: "job".into(),
         protocol: protocols::named("switchml").unwrap(),

@@ -8,6 +8,7 @@ mod checkers;
 mod closed_forms;
 mod congestion;
 mod dctcp;
+mod defaults;
 mod documented;
 mod event_order;
 mod files;

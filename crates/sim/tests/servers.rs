@@ -20,6 +20,7 @@ fn plan(dtype: DType, iterations: u32) -> JobPlan {
         name: "job".into(),
         density_ppm: None,
         custom_op: None,
+        magnitudes: tributary_sim::engine::Magnitudes::Random,
         protocol: protocols::named("ps").unwrap(),
         options: protocols::named("ps").unwrap().options.defaults(),
         members: (0..WORKERS).map(NodeId).collect(),

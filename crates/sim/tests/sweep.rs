@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tributary_sim::sweep::{Finished, Store, Sweep, SweepPoint, check, run, summarise, write_tables};
+use tributary_proto::protocols;
+use tributary_sim::provenance::{Program, sha256};
+use tributary_sim::sweep::{Finished, Store, Sweep, SweepPoint, WorkOrder, check, run, summarise, write_tables};
 
 const TEXT: &str = r#"
 [network]
@@ -86,6 +88,67 @@ fn a_damaged_or_foreign_file_counts_as_none() {
 }
 
 #[test]
+fn what_another_program_made_is_not_taken_for_a_result_of_this_one() {
+    let folder = Folder::new("program");
+    let (sweep, store) = (Sweep::parse(TEXT).unwrap(), Store::open(&folder.0).unwrap());
+    let point = &sweep.points[0];
+    let mut finished = Finished::refused(point, "no".into());
+    finished.program.sources = "0123456789abcdef".into();
+    store.keep(point, &finished).unwrap();
+    assert!(store.find(point).is_none() && store.is_outdated(point));
+    // Another version or commit with the same sources is the same program.
+    finished.program = Program { version: "0.0.0".into(), commit: None, ..Program::this() };
+    store.keep(point, &finished).unwrap();
+    assert!(store.find(point).is_some() && !store.is_outdated(point));
+}
+
+#[test]
+fn a_point_runs_again_when_a_file_that_it_names_has_changed() {
+    let folder = Folder::new("named");
+    let store = Store::open(&folder.0).unwrap();
+    let operator = folder.0.join("own.expr");
+    let able = protocols::ALL.iter().find(|protocol| protocol.options.custom_ops.is_some()).unwrap().name;
+    let (base, _) = TEXT.split_once("[sweep.over]").unwrap();
+    let own = format!("operator = {:?}\ndata = \"real\"\ntensor =", operator.display().to_string());
+    let text = format!("{}[sweep.over]\n\"job.0.protocol\" = [\"{able}\"]\n", base.replace("tensor =", &own));
+    let planned = |source: &str| {
+        std::fs::write(&operator, format!("# element: f32\n{source}\n")).unwrap();
+        Sweep::parse(&text).unwrap()
+    };
+    let least = planned("min(a, b)");
+    let order = serde_json::to_string(&WorkOrder::new(&least.points[0])).unwrap();
+    run(&least.points[..1], &store, &|_| (), &AtomicBool::new(false)).unwrap();
+    assert_eq!(store.find(&least.points[0]).unwrap().failure, None);
+    let greatest = planned("max(a, b)");
+    assert!(store.find(&greatest.points[0]).is_none() && store.is_outdated(&greatest.points[0]));
+    let order: WorkOrder = serde_json::from_str(&order).unwrap();
+    let refusal = order.run().unwrap_err().to_string();
+    assert!(refusal.starts_with(&*operator.to_string_lossy()) && refusal.contains("is not the same file"), "{refusal}");
+}
+
+#[test]
+fn a_machine_with_another_program_refuses_an_order() {
+    let sweep = Sweep::parse(TEXT).unwrap();
+    let order = serde_json::to_string(&WorkOrder::new(&sweep.points[0])).unwrap();
+    let program = Program::this();
+    let read = |text: &str| serde_json::from_str::<WorkOrder>(text).unwrap();
+    let refusal = read(&order.replace(&program.sources, "0123")).run().unwrap_err().to_string();
+    assert!(refusal.contains("sources 0123, and this machine has tributary"), "{refusal}");
+    assert_eq!(read(&order).run().unwrap().program, program);
+}
+
+#[test]
+fn every_result_says_which_file_and_which_program_it_is_of() {
+    let folder = Folder::new("origin");
+    let (sweep, store) = (Sweep::parse(TEXT).unwrap(), Store::open(&folder.0).unwrap());
+    run(&sweep.points[..1], &store, &|_| (), &AtomicBool::new(false)).unwrap();
+    let kept = store.find(&sweep.points[0]).unwrap();
+    assert_eq!(kept.report["origin"]["sources"], Program::this().sources.as_str());
+    assert_eq!(kept.report["origin"]["file"], sha256(sweep.points[0].text.as_bytes()).as_str());
+    assert_eq!(sweep.origin.file, Some(sha256(TEXT.as_bytes())));
+}
+
+#[test]
 fn a_point_that_cannot_be_run_is_refused_before_any_runs() {
     let text = format!("{TEXT}\"job.0.hosts\" = [2, 5]\n");
     let sweep = Sweep::parse(&text).unwrap();
@@ -110,11 +173,12 @@ fn the_summary_says_why_runs_failed_and_which() {
     assert_eq!(why, [(0, 0), (2, 1), (0, 0), (2, 1)]);
     let failure = &lines[1].failures[0];
     assert!(failure.starts_with("seeds 1, 2: job 0 did not complete in "), "{failure}");
-    write_tables(&folder.0, &sweep.keys, &finished).unwrap();
+    write_tables(&folder.0, &sweep, &finished).unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.0.join(name)).unwrap();
     let (summary, runs) = (read("summary.csv"), read("runs.csv"));
-    assert!(summary.lines().next().unwrap().ends_with(",failure"), "{summary}");
-    assert!(summary.lines().nth(2).unwrap().ends_with(&format!("\"{failure}\"")), "{summary}");
+    assert!(summary.lines().next().unwrap().ends_with(",failure,made_by"), "{summary}");
+    let end = format!("\"{failure}\",{}", sweep.origin);
+    assert!(summary.lines().nth(2).unwrap().ends_with(&end), "{summary}");
     assert_eq!(runs.lines().count(), 1 + 8);
 }
 

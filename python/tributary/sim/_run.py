@@ -64,6 +64,12 @@ class Result:
         return self
 
     @property
+    def origin(self) -> dict[str, Any]:
+        """What made it: the program's version, commit and hash of sources, and the hash of the file."""
+        origin: dict[str, Any] = self.report["origin"]
+        return origin
+
+    @property
     def seed(self) -> int:
         """The seed that everything random followed from."""
         return int(self.report["seed"])

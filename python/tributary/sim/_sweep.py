@@ -39,6 +39,8 @@ class SweepResult:
     def __init__(self, core: _core.Sweep) -> None:
         #: The keys that varied.
         self.keys: list[str] = core.keys()
+        #: What made it: the program's version, commit and hash of sources, and the hash of the file.
+        self.origin: dict[str, Any] = json.loads(core.origin())
         self._columns: Mapping[str, _tables.Columns] = core.tables()
         self._finished = core.finished()
 

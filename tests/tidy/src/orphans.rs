@@ -31,7 +31,7 @@ pub fn check(root: &Path, sources: &[Source], offences: &mut Offences) {
 
 /// The files that may declare a module which lies in a folder, and the module's name.
 fn parents_of<'a>(folder: &str, name: &'a str) -> (Vec<String>, &'a str) {
-    let inside = ["mod", "main", "lib"].map(|stem| format!("{folder}/{stem}.rs"));
+    let inside = ["mod", "main", "lib", "build"].map(|stem| format!("{folder}/{stem}.rs"));
     let beside = format!("{folder}.rs");
     (inside.into_iter().chain([beside]).collect(), name.rsplit('/').next().unwrap_or(name))
 }

@@ -140,6 +140,7 @@ impl Goodput {
             density: None,
             operator: None,
             data: Default::default(),
+            magnitudes: Default::default(),
             dtype: tributary_numeric::DType::I32,
             op: tributary_numeric::ReduceOp::Sum,
             iterations: 1,

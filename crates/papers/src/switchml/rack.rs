@@ -199,6 +199,7 @@ impl RackJob {
         Ok(JobPlan {
             density_ppm: None,
             custom_op: None,
+            magnitudes: tributary_sim::engine::Magnitudes::Random,
             name: self.name(),
             protocol: self.protocol,
             members: (0..self.workers).map(NodeId).collect(),

@@ -164,8 +164,10 @@ pub enum Upcoming<'a> {
 pub struct HostStats {
     /// Packets sent, retransmissions included.
     pub packets_sent: u64,
-    /// Packets sent again.
+    /// Packets sent again, for whatever reason.
     pub retransmissions: u64,
+    /// Of these, packets of blocks that all ranks sent again: issued again, or with another scale.
+    pub reissued: u64,
     /// Packets received and acted upon.
     pub packets_received: u64,
     /// Blocks whose sum was made in the network.

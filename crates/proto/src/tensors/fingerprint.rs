@@ -140,7 +140,12 @@ pub struct FingerprintTensor {
     faulty: Vec<(Range<usize>, u64)>,
     /// Set if sums may lack ranks.
     partial: Option<Partial>,
+    /// Every block has the same magnitude.
+    is_steady: bool,
 }
+
+/// The magnitude of every block of a steady tensor: that of small gradients.
+const STEADY_EXPONENT: i16 = -8;
 
 impl FingerprintTensor {
     /// The tensor of `rank` in a collective. `collective` is a name for job and collective, the same on all ranks.
@@ -164,7 +169,15 @@ impl FingerprintTensor {
             kept: BTreeMap::new(),
             faulty: Vec::new(),
             partial: None,
+            is_steady: false,
         }
+    }
+
+    /// The same tensor with one magnitude for all blocks, as gradients have from block to block; else each block draws its
+    /// own among 32.
+    #[must_use]
+    pub fn steady(self) -> FingerprintTensor {
+        FingerprintTensor { is_steady: true, ..self }
     }
 
     /// The state of the output.
@@ -200,15 +213,16 @@ impl FingerprintTensor {
     }
 
     /// The block's largest exponent over all ranks.
-    fn largest_exponent(hash: u64) -> BlockExponent {
+    fn largest_exponent(&self, hash: u64) -> BlockExponent {
         let [h, _] = factors(hash, None);
-        BlockExponent { exponent: (h >> 8 & 31) as i16 - 16, non_finite: false }
+        let drawn = (h >> 8 & 31) as i16 - 16;
+        BlockExponent { exponent: if self.is_steady { STEADY_EXPONENT } else { drawn }, non_finite: false }
     }
 
     /// This rank's exponent: the largest or a smaller one.
     fn own_exponent(&self, hash: u64) -> BlockExponent {
         let [h, _] = factors(hash, None);
-        let largest = FingerprintTensor::largest_exponent(hash);
+        let largest = self.largest_exponent(hash);
         if (h >> 16) % u64::from(self.world_size) == u64::from(self.rank) {
             return largest;
         }
@@ -259,7 +273,7 @@ impl Tensor for FingerprintTensor {
         }
         let (words, hash) = (get(vector), self.block_hash(&block));
         let safe = !self.spec.dtype.is_float()
-            || scale.shift <= Scale::new(FingerprintTensor::largest_exponent(hash), self.world_size).shift;
+            || scale.shift <= Scale::new(self.largest_exponent(hash), self.world_size).shift;
         let first = !self.states.touches(&block);
         let right = words == self.all_words(factors(hash, Some(scale)));
         self.finish(block, words, safe && first && right);

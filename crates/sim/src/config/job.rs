@@ -12,7 +12,7 @@ use tributary_proto::protocols;
 
 use super::names::{Hosts, Placement, SwitchName};
 use super::{Bytes, Duration, Share};
-use crate::engine::Data;
+use crate::engine::{Data, Magnitudes};
 
 /// `[[job]]`: ranks that reduce together.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -54,6 +54,9 @@ pub struct JobSection {
     /// The data of ranks, in a job with a custom operator.
     #[serde(default, skip_serializing_if = "Data::is_fingerprints")]
     pub data: Data,
+    /// The magnitudes of floats, in a job without a custom operator.
+    #[serde(default, skip_serializing_if = "Magnitudes::is_steady")]
+    pub magnitudes: Magnitudes,
     /// How many collectives run, one after the other.
     #[serde(default = "defaults::one")]
     pub iterations: u32,

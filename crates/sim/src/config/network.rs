@@ -56,6 +56,9 @@ pub struct Network {
     /// The memory of each switch for jobs' machines; if left out, as much as they ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_memory: Option<Bytes>,
+    /// How switches choose among equally short paths for packets of no job; as `routing` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background_routing: Option<Routing>,
     /// How switches choose among equally short paths.
     #[serde(default)]
     pub routing: Routing,
@@ -237,16 +240,16 @@ impl Network {
         Ok(Some(LosslessSpec { xoff, xon, charges: section.charges }))
     }
 
-    /// How switches choose among paths.
-    pub fn balancing(&self) -> Balancing {
-        match self.routing {
+    /// How switches choose among paths: for jobs' packets, and for others'.
+    pub fn balancing(&self) -> [Balancing; 2] {
+        [self.routing, self.background_routing.unwrap_or(self.routing)].map(|routing| match routing {
             Routing::Ecmp => Balancing::Ecmp,
             Routing::RoundRobin => Balancing::RoundRobin,
             Routing::Random => Balancing::Random,
             Routing::Flowlet => Balancing::Flowlet { gap: self.flowlet_gap.0 },
             Routing::LeastQueued => Balancing::LeastQueued,
             Routing::DefaultUnlessHalfFull => Balancing::DefaultUnlessHalfFull,
-        }
+        })
     }
 
     fn host_link(&self) -> LinkSpec {

@@ -10,6 +10,7 @@ use tributary_proto::contract::protocol::Protocol;
 use super::job::{CollectiveKind, JobSection, RootChoice, Timeouts, op_name, protocol_name};
 use super::names::{Hosts, Placement};
 use super::{Bytes, Duration, Share};
+use crate::engine::Magnitudes;
 
 /// Jobs of one kind.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -62,6 +63,9 @@ pub struct TrainingSection {
     /// The aggregation trees of a job; fewer if its hosts have fewer switches in common.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trees: Option<u16>,
+    /// The magnitudes of gradients, as in `[[job]]`.
+    #[serde(default, skip_serializing_if = "Magnitudes::is_steady")]
+    pub magnitudes: Magnitudes,
     /// Retransmission timeouts.
     #[serde(default)]
     pub rto: Timeouts,
@@ -97,6 +101,7 @@ impl TrainingSection {
             density: None,
             operator: None,
             data: Default::default(),
+            magnitudes: self.magnitudes,
             dtype: DType::F32,
             op: self.op,
             iterations: self.iterations,

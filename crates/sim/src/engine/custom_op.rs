@@ -34,6 +34,24 @@ pub enum Data {
     Real,
 }
 
+/// The magnitudes of the blocks of floats that fingerprints stand for: protocols that sum in fixed point scale by them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Magnitudes {
+    /// The same for all blocks, as those of gradients are nearly.
+    #[default]
+    Steady,
+    /// Drawn for each block, among 32 powers of two.
+    Random,
+}
+
+impl Magnitudes {
+    /// True for the choice that files leave out.
+    pub(crate) fn is_steady(&self) -> bool {
+        *self == Magnitudes::Steady
+    }
+}
+
 impl Data {
     /// True for the choice that files leave out.
     pub(crate) fn is_fingerprints(&self) -> bool {

@@ -144,7 +144,8 @@ impl Job {
 
     fn dense(&self, rank: Rank, collective: u64) -> FingerprintTensor {
         let tensor = FingerprintTensor::new(self.plan.spec, self.roster.clone(), rank.0, collective);
-        let JobPlan { protocol, options, members, .. } = &self.plan;
+        let JobPlan { protocol, options, members, magnitudes, .. } = &self.plan;
+        let tensor = if magnitudes.is_steady() { tensor.steady() } else { tensor };
         match protocol.options.quorum(options, members.len() as u16) {
             Some(least) => tensor.in_part(least),
             None => tensor,

@@ -21,7 +21,7 @@ mod traffic;
 pub use cluster::Cluster;
 pub(crate) use cluster::{Arrival, HostLimits};
 pub(crate) use cores::{CoresSpec, SwitchCores};
-pub use custom_op::{CustomOp, Data};
+pub use custom_op::{CustomOp, Data, Magnitudes};
 pub use endpoint::Endpoint;
 pub use faults::{Action, Failure, Loss};
 pub use host::{Background, Holds, Noise};

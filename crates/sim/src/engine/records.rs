@@ -10,7 +10,8 @@ use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::tensors::Verification;
 
-use super::custom_op::CustomOp;
+use super::custom_op::{CustomOp, Magnitudes};
+use crate::net::JOB_FLOW;
 use tributary_control::trees::TreeError;
 
 /// A job's number in a run.
@@ -18,17 +19,14 @@ use tributary_control::trees::TreeError;
 pub struct JobIndex(pub u16);
 
 impl JobIndex {
-    /// The bit that distinguishes jobs from flows in [`crate::net::Packet::flow`].
-    const BIT: u32 = 1 << 31;
-
     /// The flow of the job's packets.
     pub fn flow(self) -> u32 {
-        JobIndex::BIT | u32::from(self.0)
+        JOB_FLOW | u32::from(self.0)
     }
 
     /// The job of a flow, if the flow is a job's.
     pub fn of_flow(flow: u32) -> Option<JobIndex> {
-        (flow & JobIndex::BIT != 0).then_some(JobIndex(flow as u16))
+        (flow & JOB_FLOW != 0).then_some(JobIndex(flow as u16))
     }
 }
 
@@ -54,6 +52,8 @@ pub struct JobPlan {
     pub density_ppm: Option<u32>,
     /// The job's custom operator, if it has one: its options name it.
     pub custom_op: Option<CustomOp>,
+    /// The magnitudes of floats that fingerprints stand for.
+    pub magnitudes: Magnitudes,
     /// How many collectives run, one after the other.
     pub iterations: u32,
     /// When ranks submit the first one.

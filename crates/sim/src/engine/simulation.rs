@@ -38,8 +38,8 @@ const SLOTS_AHEAD: usize = 1;
 pub struct Settings {
     /// The seed of everything random.
     pub seed: u64,
-    /// How switches choose among paths.
-    pub balancing: Balancing,
+    /// How switches choose among paths: for jobs' packets, and for others'.
+    pub balancing: [Balancing; 2],
     /// The most bytes that wait in a host's NIC; one packet more may be on its way out.
     pub nic_bytes: u64,
     /// The bytes of a packet on a link besides its UDP payload.
@@ -56,7 +56,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             seed: 1,
-            balancing: Balancing::Ecmp,
+            balancing: [Balancing::Ecmp; 2],
             nic_bytes: 16 << 10,
             framing: Framing::ETHERNET,
             lossless: None,

@@ -1,6 +1,6 @@
 //! Finds, compiles and tests the custom operator of a job.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tributary_operators::element::Element;
@@ -63,6 +63,12 @@ fn load(given: &OperatorSource, section: &JobSection) -> Result<UserOperator, St
             "operator = \"{text}\" is not an expression: {error}; nor is it a file (.expr, .wat, .c or .wasm) or one of {known}"
         )
     })
+}
+
+/// The file that has a section's operator.
+pub(super) fn file(section: &JobSection) -> Option<PathBuf> {
+    let Some(OperatorSource::Text(text)) = &section.operator else { return None };
+    (names_operator(text) && shipped::named(text).is_none()).then(|| PathBuf::from(text))
 }
 
 /// True for a file's name, or the name of a ready-made operator.

@@ -10,10 +10,14 @@ mod sampling;
 mod threads;
 mod traffic;
 mod training;
+mod warnings;
 
+use std::fs;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::{Span, Time};
 
 pub use build::build;
@@ -21,6 +25,7 @@ pub use build::build;
 use self::sampling::Sampler;
 use crate::config::{Config, ConfigError};
 use crate::engine::Simulation;
+use crate::provenance::sha256;
 use crate::report::{Report, Stop};
 use crate::topology::window_end;
 
@@ -53,6 +58,24 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Sampler::new(config, &build(config)?).map(drop)
 }
 
+/// Another file that an experiment names, and that decides its result too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedFile {
+    /// Its path, as the experiment has it.
+    pub path: PathBuf,
+    /// The SHA-256 of its content; empty if it cannot be read, which building the experiment reports.
+    pub sha256: String,
+}
+
+/// The files that an experiment names, with the hash of what they contain now.
+pub fn named_files(config: &Config) -> Vec<NamedFile> {
+    let operators = config.jobs.iter().filter_map(custom_op::file);
+    let cycles = config.switches.cores.iter().filter_map(|cores| cores.operators.clone());
+    let named =
+        |path: PathBuf| NamedFile { sha256: fs::read(&path).map_or_else(|_| String::new(), |it| sha256(&it)), path };
+    operators.chain(cycles).map(named).collect()
+}
+
 /// Runs an experiment to its end.
 pub fn run(config: &Config) -> Result<Report, RunError> {
     run_watched(config, &mut |_| ControlFlow::Continue(()))
@@ -73,6 +96,7 @@ pub fn run_on_threads(
     let begun = Instant::now();
     let mut simulation = build(config)?;
     let mut sampler = Sampler::new(config, &simulation)?;
+    let warnings = warnings::warnings(config, simulation.graph())?;
     let set_up = begun.elapsed();
     let begun = Instant::now();
     let stop = match simulation.graph().lookahead() {
@@ -84,7 +108,8 @@ pub fn run_on_threads(
         _ => advance(&mut simulation, &mut sampler, Time::ZERO + config.end.0, watch)?,
     };
     let (run, samples) = (begun.elapsed(), sampler.into_samples());
-    Ok(Report::new(config, &simulation, stop, set_up, run).with_samples(samples))
+    let report = Report::new(config, &simulation, stop, set_up, run).with_samples(samples);
+    Ok(Report { warnings, ..report })
 }
 
 /// Events between two calls of the watch: about a tenth of a second.

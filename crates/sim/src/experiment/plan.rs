@@ -34,7 +34,14 @@ pub(super) fn pool_size_of(
     let wait = switch_options(config)?.derive(section.protocol, |shared| shared.longest_wait).unwrap_or_default();
     let world_size = u16::try_from(world_size).unwrap_or(u16::MAX);
     let result = (section.protocol.options.packets_of_a_result)(options, world_size, section.elements_per_packet);
-    Ok(pool_size(packet_bytes(section, config)?, result, simulation.graph(), config, trees, wait))
+    let path = Path { graph: simulation.graph(), wait, legs: legs(section) };
+    Ok(path.pool_size(packet_bytes(section, config)?, result, trees))
+}
+
+/// How many times a block crosses the network until its result is there: up to a switch and down again, or through
+/// switches that sum to a server, and back from there.
+fn legs(section: &JobSection) -> u64 {
+    if section.protocol.shared.as_ref().is_some_and(|shared| shared.server.is_some()) { 2 } else { 1 }
 }
 
 /// The plan of a job with `world_size` ranks, before it has hosts, trees and slots.
@@ -77,6 +84,7 @@ pub(super) fn plan_without_hosts(
         members: Vec::new(),
         density_ppm,
         custom_op: op,
+        magnitudes: section.magnitudes,
         iterations: section.iterations,
         start: Time::ZERO + section.start.0,
         compute: section.compute.0,
@@ -216,19 +224,31 @@ fn packet_bytes(section: &JobSection, config: &Config) -> Result<u64, ConfigErro
     Ok(u64::from(config.network.framing()?.bytes_on_link(payload)))
 }
 
-/// The slots that cover the bandwidth-delay product of the longest path at the slowest link's rate, rounded up to a
-/// power of two (SwitchML, appendix C). `result`: how many packets come back for each packet that is sent; such a block
-/// fills the path longer, and the next one is sent while the results come back. `wait`: the time that waiting adds at
-/// each hop (Canary §3.2.2).
-fn pool_size(packet: u64, result: u64, graph: &Graph, config: &Config, trees: usize, wait: Span) -> u16 {
-    let levels = u64::from((0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1));
-    let slowest = graph.edges().iter().map(|edge| edge.a_to_b.rate).min().unwrap_or(config.network.rate.0);
-    let longest = graph.edges().iter().map(|edge| edge.a_to_b.delay).max().unwrap_or_default();
-    let latency = graph.latency(graph.switch(0)) + longest + slowest.time_of(packet) + wait;
-    let in_flight = latency.times(2 * levels).0.div_ceil(slowest.time_of(packet).0.max(1)) + 1;
-    let slots = match result {
-        1 => in_flight.next_power_of_two().clamp(8, 1 << 15),
-        _ => (2 * (in_flight.div_ceil(result) + 1)).next_power_of_two().clamp(4, 1 << 15),
-    };
-    (slots.div_ceil(trees as u64) * trees as u64).min(u64::from(u16::MAX)) as u16
+/// The longest path of a job's blocks.
+struct Path<'a> {
+    graph: &'a Graph,
+    /// The time that waiting adds at each hop (Canary §3.2.2).
+    wait: Span,
+    /// As of [`legs`].
+    legs: u64,
+}
+
+impl Path<'_> {
+    /// The slots that cover the bandwidth-delay product of the path at the slowest link's rate, rounded up to a power of
+    /// two (SwitchML, appendix C), for packets of this many bytes. `result`: how many packets come back for each packet
+    /// that is sent; such a block fills the path longer, and the next one is sent while the results come back.
+    fn pool_size(&self, packet: u64, result: u64, trees: usize) -> u16 {
+        let graph = self.graph;
+        let highest = (0..graph.switches()).map(|switch| graph.level(graph.switch(switch))).max().unwrap_or(1);
+        let links = || graph.edges().iter().map(|edge| edge.a_to_b);
+        let time = links().map(|link| link.rate).min().map_or(Span::ZERO, |slowest| slowest.time_of(packet));
+        let longest = links().map(|link| link.delay).max().unwrap_or_default();
+        let latency = graph.latency(graph.switch(0)) + longest + time + self.wait;
+        let in_flight = latency.times(2 * u64::from(highest) * self.legs).0.div_ceil(time.0.max(1)) + 1;
+        let slots = match result {
+            1 => in_flight.next_power_of_two().clamp(8, 1 << 15),
+            _ => (2 * (in_flight.div_ceil(result) + 1)).next_power_of_two().clamp(4, 1 << 15),
+        };
+        (slots.div_ceil(trees as u64) * trees as u64).min(u64::from(u16::MAX)) as u16
+    }
 }

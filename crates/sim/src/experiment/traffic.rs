@@ -40,12 +40,13 @@ pub fn transport(config: &Config) -> Result<TransportSettings, ConfigError> {
         })?,
     };
     let target_delay = section.target_delay.map_or(defaults.target_delay, |delay| delay.0);
-    let reordering = section.reordering.unwrap_or(match config.network.routing {
-        Routing::Ecmp | Routing::Flowlet => defaults.reordering,
-        Routing::RoundRobin | Routing::Random | Routing::LeastQueued | Routing::DefaultUnlessHalfFull => {
-            SPRAYED_REORDERING
-        }
-    });
+    let reordering =
+        section.reordering.unwrap_or(match config.network.background_routing.unwrap_or(config.network.routing) {
+            Routing::Ecmp | Routing::Flowlet => defaults.reordering,
+            Routing::RoundRobin | Routing::Random | Routing::LeastQueued | Routing::DefaultUnlessHalfFull => {
+                SPRAYED_REORDERING
+            }
+        });
     let packet_bytes = packet_bytes as u16;
     Ok(TransportSettings { packet_bytes, initial_window, congestion_control, target_delay, timers, reordering })
 }

@@ -16,6 +16,6 @@ pub(crate) use fabric::partition::{Outbox, Partition};
 pub use link::{Link, LinkCounters};
 pub(crate) use lossless::Origin;
 pub use lossless::{Charges, LosslessSpec, headroom};
-pub use packet::{Framing, Packet, PacketFlags};
+pub use packet::{Framing, JOB_FLOW, Packet, PacketFlags};
 pub use payload::{PayloadId, Payloads};
 pub use trace::{LossCause, PacketEvent, TraceEvent, Tracer};

@@ -72,6 +72,9 @@ impl PacketFlags {
     }
 }
 
+/// The bit that distinguishes jobs from flows in [`Packet::flow`].
+pub const JOB_FLOW: u32 = 1 << 31;
+
 /// A packet on a link. `(src, serial)` names it: every node counts the packets that it makes, copies included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
@@ -96,6 +99,12 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// True if it belongs to a job.
+    #[inline]
+    pub fn is_of_job(&self) -> bool {
+        self.flow & JOB_FLOW != 0
+    }
+
     /// A packet for the empty slots of rings.
     pub(super) const BLANK: Packet = Packet {
         arrival: Time(0),

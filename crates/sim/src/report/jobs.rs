@@ -60,8 +60,10 @@ pub struct JobReport {
     pub goodput_gbps: Option<f64>,
     /// Packets that its hosts sent.
     pub packets_sent: u64,
-    /// Packets that were sent again.
+    /// Packets that were sent again, for whatever reason.
     pub retransmissions: u64,
+    /// Of these, packets of blocks that all ranks sent again: issued again, or with another scale.
+    pub reissued: u64,
     /// Share of blocks that were summed in the network.
     pub in_network: Option<f64>,
     /// Share of the ranks whose data is in the results, if results may lack ranks.
@@ -178,6 +180,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         let stats = endpoint.machine.stats();
         total.packets_sent += stats.packets_sent;
         total.retransmissions += stats.retransmissions;
+        total.reissued += stats.reissued;
         total.blocks_in_network += stats.blocks_in_network;
         total.blocks_at_hosts += stats.blocks_at_hosts;
         total.ranks_in_sums += stats.ranks_in_sums;
@@ -212,6 +215,7 @@ pub(super) fn report(simulation: &Simulation, job: &Job, metrics: &[SwitchMetric
         goodput_gbps: median.map(|seconds| tensor_bytes as f64 * 8e-9 / seconds),
         packets_sent: total.packets_sent,
         retransmissions: total.retransmissions,
+        reissued: total.reissued,
         in_network: (blocks > 0).then(|| total.blocks_in_network as f64 / blocks as f64),
         contributed: total.contributed(),
         slots_in_use: None,

@@ -24,10 +24,16 @@ pub use training::{LifetimeReport, TrainingReport};
 
 use crate::config::{Config, Duration as Length, FaultSection, LinkSet, Links, NodeName};
 use crate::engine::{JobIndex, Simulation};
+use crate::provenance::Origin;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
+    /// The program, and the file that it was given.
+    pub origin: Origin,
+    /// What the file most likely does not mean.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The seed.
     pub seed: u64,
     /// How many hosts the network has.
@@ -153,6 +159,8 @@ impl Report {
         let jobs = simulation.traffic.jobs.all().iter().map(|job| jobs::report(simulation, job, &metrics));
         let jobs: Vec<JobReport> = jobs.collect();
         Report {
+            origin: Origin::here(),
+            warnings: Vec::new(),
             seed: config.seed,
             hosts: graph.hosts(),
             switches: graph.switches(),
@@ -188,6 +196,12 @@ impl Report {
                 hops_per_second: fabric.hops() as f64 / run.as_secs_f64(),
             },
         }
+    }
+
+    /// Says which file's text the run was read from.
+    #[must_use]
+    pub fn of_file(self, text: &str) -> Report {
+        Report { origin: Origin::of_file(text), ..self }
     }
 
     /// A metric of shared memory, by name: the sum of a counter, or the largest value of a gauge; of the first protocol

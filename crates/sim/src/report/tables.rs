@@ -64,6 +64,7 @@ impl Report {
             self.switch_metric_table(),
             self.core_table(),
         ]
+        .map(|table| table.made_by(&self.origin))
     }
 
     fn job_table(&self) -> Table {
@@ -81,6 +82,7 @@ impl Report {
             .real("goodput_gbps", jobs().map(|job| job.goodput_gbps))
             .whole("packets_sent", jobs().map(|job| job.packets_sent))
             .whole("retransmissions", jobs().map(|job| job.retransmissions))
+            .whole("reissued", jobs().map(|job| job.reissued))
             .real("in_network", jobs().map(|job| job.in_network))
             .text("model", jobs().map(|job| job.lifetime.as_ref().map_or("", |lifetime| &lifetime.model)))
             .real("arrived_s", jobs().map(|job| Some(job.lifetime.as_ref()?.arrived)))

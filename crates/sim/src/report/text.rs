@@ -26,6 +26,9 @@ impl fmt::Display for Report {
             self.seed,
             time(self.seconds)
         )?;
+        for warning in &self.warnings {
+            writeln!(f, "WARNING     {warning}")?;
+        }
         // Of many jobs that come and go there is one line for all, and one for each that failed.
         for job in self.jobs.iter().filter(|job| job.lifetime.is_none() || !job.complete) {
             write_job(f, job)?;
@@ -155,7 +158,11 @@ fn write_job(f: &mut fmt::Formatter<'_>, job: &JobReport) -> fmt::Result {
         }
         _ => writeln!(f, "  completion  none")?,
     }
-    writeln!(f, "  packets     {} sent, {} of them again", job.packets_sent, job.retransmissions)?;
+    write!(f, "  packets     {} sent, {} of them again", job.packets_sent, job.retransmissions)?;
+    match job.reissued {
+        0 => writeln!(f)?,
+        reissued => writeln!(f, " ({reissued} of blocks that all ranks sent again)")?,
+    }
     if let Some(contributed) = job.contributed {
         writeln!(f, "  results     over {:.2} % of the ranks", contributed * 100.0)?;
     }

@@ -13,7 +13,7 @@ use crate::config::{
     ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches, Timeouts,
     TrafficSection,
 };
-use crate::engine::Holds;
+use crate::engine::{Holds, Magnitudes};
 use crate::rng::{Purpose, Rng};
 use crate::topology::Rate;
 use crate::workload::FlowSizes;
@@ -135,6 +135,7 @@ impl Draw {
                 Routing::LeastQueued,
                 Routing::DefaultUnlessHalfFull,
             ]),
+            background_routing: None,
             flowlet_gap: Duration(Span::from_micros(self.of(&[1, 50]))),
             overhead: Bytes(66),
             shortest: Bytes(84),
@@ -229,6 +230,7 @@ impl Draw {
             density: None,
             operator: None,
             data: Default::default(),
+            magnitudes: Magnitudes::Random,
             dtype,
             op,
             iterations: self.between(1, 4) as u32,

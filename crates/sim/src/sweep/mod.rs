@@ -22,6 +22,7 @@ mod results;
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -32,7 +33,8 @@ pub use plan::{Sweep, SweepPoint};
 pub use results::{Finished, Line, Store, StoreError, run_table, summarise, summary_table, write_tables};
 
 use crate::config::{ConfigError, invalid};
-use crate::experiment::{self, RunError, run_watched};
+use crate::experiment::{self, NamedFile, RunError, run_watched};
+use crate::provenance::Program;
 
 /// Builds every point, and runs none. The error is the first point's in the points' order, with the values of its keys.
 /// `stop` ends the check early, without an error.
@@ -111,48 +113,61 @@ pub fn run_point(point: &SweepPoint, stop: &AtomicBool) -> Option<Finished> {
         false => ControlFlow::Continue(()),
     });
     match watched {
-        Ok(report) => Some(Finished::new(point, &report)),
+        Ok(report) => Some(Finished::new(point, &report.of_file(&point.text))),
         Err(RunError::Config(error)) => Some(Finished::refused(point, error.to_string())),
         Err(RunError::Stopped(_)) => None,
     }
 }
 
-/// One point, with the version of the program that planned it.
+/// One point, with the program that planned it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkOrder {
-    version: String,
+    program: Program,
     values: Vec<String>,
     config: String,
+    files: Vec<NamedFile>,
 }
 
 /// Why an order is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
-    /// Another version might give other results.
-    #[error("the sweep was planned by tributary {planned}, and this machine has {VERSION}; install the same on both")]
-    Version {
-        /// The version that planned it.
-        planned: String,
+    /// Another program might give other results.
+    #[error(
+        "the sweep was planned by {planned}, and this machine has {}; install the same build on both",
+        Program::this()
+    )]
+    Program {
+        /// The program that planned it.
+        planned: Program,
     },
+    /// A file that the experiment names is another one here.
+    #[error("{} is not the same file here as where the sweep was planned; copy it to every machine", .0.display())]
+    File(PathBuf),
     /// The file is not an experiment.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 impl WorkOrder {
     /// The order for a point.
     pub fn new(point: &SweepPoint) -> WorkOrder {
-        WorkOrder { version: VERSION.to_string(), values: point.values.clone(), config: point.text.clone() }
+        WorkOrder {
+            program: Program::this(),
+            values: point.values.clone(),
+            config: point.text.clone(),
+            files: point.files.clone(),
+        }
     }
 
     /// Runs the point.
     pub fn run(self) -> Result<Finished, OrderError> {
-        if self.version != VERSION {
-            return Err(OrderError::Version { planned: self.version });
+        if !self.program.is_this() {
+            return Err(OrderError::Program { planned: self.program });
         }
         let point = SweepPoint::read(self.values, self.config)?;
+        if let Some((file, _)) = self.files.into_iter().zip(&point.files).find(|(planned, here)| planned != *here) {
+            return Err(OrderError::File(file.path));
+        }
         Ok(run_point(&point, &AtomicBool::new(false)).expect("it cannot be stopped"))
     }
 }

@@ -6,6 +6,8 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::config::{Config, ConfigError, invalid, json_table, other_kind, set_key};
+use crate::experiment::{NamedFile, named_files};
+use crate::provenance::Origin;
 
 /// More points than this are probably a mistake.
 const MAX_POINTS: usize = 1_000_000;
@@ -41,6 +43,8 @@ pub struct Sweep {
     pub keys: Vec<String>,
     /// The runs. Seeds vary fastest, then the last key or group.
     pub points: Vec<SweepPoint>,
+    /// This program, and the sweep's file.
+    pub origin: Origin,
 }
 
 /// One run.
@@ -50,22 +54,25 @@ pub struct SweepPoint {
     pub values: Vec<String>,
     /// The run's file.
     pub config: Config,
-    /// The file as text, which identifies the run.
+    /// The file as text.
     pub text: String,
+    /// The other files that it names. With `text` and the program they decide the run's result.
+    pub files: Vec<NamedFile>,
 }
 
 impl Sweep {
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Sweep, ConfigError> {
-        Sweep::of_table(toml::from_str(text).map_err(|error| invalid(error.message().to_string()))?)
+        let table = toml::from_str(text).map_err(|error| invalid(error.message().to_string()))?;
+        Sweep::of_table(table, Origin::of_file(text))
     }
 
     /// Reads a sweep from a JSON object, as programs make it.
     pub fn parse_json(text: &str) -> Result<Sweep, ConfigError> {
-        Sweep::of_table(json_table(text)?)
+        Sweep::of_table(json_table(text)?, Origin::of_file(text))
     }
 
-    fn of_table(mut base: Table) -> Result<Sweep, ConfigError> {
+    fn of_table(mut base: Table, origin: Origin) -> Result<Sweep, ConfigError> {
         let section = base.remove("sweep").ok_or_else(|| {
             let none = "the file has no [sweep]: name seeds, and under [sweep.over] keys with their values";
             invalid(other_kind(&base).unwrap_or(none))
@@ -99,14 +106,15 @@ impl Sweep {
                 points.push(SweepPoint::new(&table, &keys, values.clone(), seed)?);
             }
         }
-        Ok(Sweep { keys, points })
+        Ok(Sweep { keys, points, origin })
     }
 }
 
 impl SweepPoint {
     /// A point from another machine, from its `values` and `text`.
     pub fn read(values: Vec<String>, text: String) -> Result<SweepPoint, ConfigError> {
-        Ok(SweepPoint { values, config: Config::parse(&text)?, text })
+        let config = Config::parse(&text)?;
+        Ok(SweepPoint { values, files: named_files(&config), config, text })
     }
 
     fn new(table: &Table, keys: &[String], values: Vec<String>, seed: u64) -> Result<SweepPoint, ConfigError> {
@@ -120,7 +128,7 @@ impl SweepPoint {
         })?;
         config.seed = seed;
         let text = toml::to_string(&config).map_err(|error| invalid(error.to_string()))?;
-        Ok(SweepPoint { values, config, text })
+        Ok(SweepPoint { values, files: named_files(&config), config, text })
     }
 }
 

@@ -6,7 +6,9 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::SweepPoint;
+use super::plan::{Sweep, SweepPoint};
+use crate::experiment::NamedFile;
+use crate::provenance::Program;
 use crate::report::{FileError, Report, write_whole};
 use crate::rng::mix;
 use crate::table::{Format, Table};
@@ -14,8 +16,12 @@ use crate::table::{Format, Table};
 /// The kept result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
+    /// The program that made the run.
+    pub program: Program,
     /// The run's file.
     pub config: String,
+    /// The other files that it names.
+    pub files: Vec<NamedFile>,
     /// The value of each key of the sweep.
     pub values: Vec<String>,
     /// The seed.
@@ -52,7 +58,9 @@ impl Finished {
     /// The result of a run whose file is invalid.
     pub fn refused(point: &SweepPoint, sentence: String) -> Finished {
         Finished {
+            program: Program::this(),
             config: point.text.clone(),
+            files: point.files.clone(),
             values: point.values.clone(),
             seed: point.config.seed,
             failure: Some(sentence),
@@ -62,6 +70,11 @@ impl Finished {
             trace_hash: String::new(),
             report: serde_json::Value::Null,
         }
+    }
+
+    /// True if this program would get the same result for the point.
+    pub fn is_of(&self, point: &SweepPoint) -> bool {
+        self.program.is_this() && self.config == point.text && self.files == point.files
     }
 }
 
@@ -87,11 +100,16 @@ impl Store {
         }
     }
 
-    /// The kept result of a point. A damaged file, or a file of another program, counts as missing.
+    /// The kept result of a point. What is damaged, or was made by another program or of other files, counts as missing.
     pub fn find(&self, point: &SweepPoint) -> Option<Finished> {
         let text = fs::read_to_string(self.path(point)).ok()?;
         let finished: Finished = serde_json::from_str(&text).ok()?;
-        (finished.config == point.text).then_some(Finished { values: point.values.clone(), ..finished })
+        finished.is_of(point).then(|| Finished { values: point.values.clone(), ..finished })
+    }
+
+    /// True if there is a result of a point that is not found, because another program made it, or of other files.
+    pub fn is_outdated(&self, point: &SweepPoint) -> bool {
+        self.path(point).exists() && self.find(point).is_none()
     }
 
     /// Keeps a point: the file is either complete or missing.
@@ -214,9 +232,10 @@ pub fn run_table(keys: &[String], runs: &[Finished]) -> Table {
 }
 
 /// Writes `summary.csv` and `runs.csv` into the sweep's folder.
-pub fn write_tables(folder: &Path, keys: &[String], finished: &[Finished]) -> Result<(), FileError> {
+pub fn write_tables(folder: &Path, sweep: &Sweep, finished: &[Finished]) -> Result<(), FileError> {
     let format = Format::Csv;
-    [summary_table(keys, &summarise(finished)), run_table(keys, finished)].iter().try_for_each(|table| {
+    let tables = [summary_table(&sweep.keys, &summarise(finished)), run_table(&sweep.keys, finished)];
+    tables.map(|table| table.made_by(&sweep.origin)).iter().try_for_each(|table| {
         write_whole(folder.join(table.name).with_extension(format.name()), |out| table.write(format, out))
     })
 }

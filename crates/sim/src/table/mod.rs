@@ -4,6 +4,8 @@ mod parquet;
 
 use std::io::{self, Write};
 
+use crate::provenance::Origin;
+
 /// Columns of the same length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
@@ -11,6 +13,8 @@ pub struct Table {
     pub name: &'static str,
     /// The columns.
     pub columns: Vec<Column>,
+    /// What made it, which its file says too.
+    pub origin: Option<Origin>,
 }
 
 /// One column.
@@ -34,6 +38,9 @@ pub enum Values {
     /// Booleans.
     Flag(Vec<bool>),
 }
+
+/// The column, or the Parquet file's property, that says what made a table.
+const MADE_BY: &str = "made_by";
 
 impl Values {
     /// How many values there are.
@@ -78,7 +85,13 @@ impl Format {
 impl Table {
     /// A table without columns.
     pub fn new(name: &'static str) -> Table {
-        Table { name, columns: Vec::new() }
+        Table { name, columns: Vec::new(), origin: None }
+    }
+
+    /// Says what made the table.
+    #[must_use]
+    pub fn made_by(self, origin: &Origin) -> Table {
+        Table { origin: Some(origin.clone()), ..self }
     }
 
     /// Adds a column of whole numbers. Counts beyond 2^63 do not occur.
@@ -139,9 +152,12 @@ impl Table {
     }
 }
 
-/// Writes CSV (RFC 4180, with plain newlines): a heading, and a line for each row.
+/// Writes CSV (RFC 4180, with plain newlines): a heading, and a line for each row. CSV has no place for what is true of
+/// the whole table, so the last column repeats what made it.
 fn write_csv(table: &Table, out: &mut impl Write) -> io::Result<()> {
-    let names = table.columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>();
+    let origin = table.origin.as_ref().map(|origin| quoted(&origin.to_string()));
+    let names = table.columns.iter().map(|column| quoted(&column.name));
+    let names = names.chain(origin.is_some().then(|| MADE_BY.to_string())).collect::<Vec<_>>();
     writeln!(out, "{}", names.join(","))?;
     for row in 0..table.rows() {
         for (index, column) in table.columns.iter().enumerate() {
@@ -156,7 +172,10 @@ fn write_csv(table: &Table, out: &mut impl Write) -> io::Result<()> {
                 Values::Flag(values) => write!(out, "{}", values[row])?,
             }
         }
-        writeln!(out)?;
+        match &origin {
+            Some(origin) => writeln!(out, ",{origin}")?,
+            None => writeln!(out)?,
+        }
     }
     out.flush()
 }
@@ -169,6 +188,15 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_says_what_made_the_table() {
+        let origin = Origin::of_file("seed = 1");
+        let table = Table::new("t").whole("bytes", [1, 2]).made_by(&origin);
+        let mut out = Vec::new();
+        write_csv(&table, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("bytes,made_by\n1,{origin}\n2,{origin}\n"));
+    }
 
     #[test]
     fn fields_are_quoted_where_they_need_it_and_missing_numbers_are_empty() {

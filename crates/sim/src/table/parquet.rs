@@ -6,11 +6,12 @@ use std::sync::Arc;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::{Table, Values};
+use super::{MADE_BY, Table, Values};
 
 /// Writes the whole file.
 pub fn write(table: &Table, out: &mut (impl Write + Send)) -> io::Result<()> {
@@ -26,7 +27,9 @@ pub fn write(table: &Table, out: &mut (impl Write + Send)) -> io::Result<()> {
 fn write_file(table: &Table, out: &mut (impl Write + Send)) -> Result<(), ParquetError> {
     let fields = table.columns.iter().map(|column| field(&column.name, &column.values)).collect::<Result<_, _>>()?;
     let schema = Arc::new(Type::group_type_builder(table.name).with_fields(fields).build()?);
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let origin = table.origin.as_ref().map(|origin| vec![KeyValue::new(MADE_BY.into(), origin.to_string())]);
+    let properties =
+        WriterProperties::builder().set_compression(Compression::SNAPPY).set_key_value_metadata(origin).build();
     let mut file = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
     let mut group = file.next_row_group()?;
     for column in &table.columns {
@@ -92,6 +95,16 @@ mod tests {
         let text = |text: &str| Field::Str(text.into());
         assert_eq!(rows[0], [text("a"), Field::Double(0.5), Field::Long(1), Field::Bool(true)]);
         assert_eq!(rows[1], [text("b"), Field::Null, Field::Long(1 << 62), Field::Bool(false)]);
+    }
+
+    #[test]
+    fn the_file_says_what_made_the_table() {
+        let origin = crate::provenance::Origin::of_file("seed = 1");
+        let mut file = Vec::new();
+        write(&Table::new("t").whole("bytes", [1]).made_by(&origin), &mut file).unwrap();
+        let reader = SerializedFileReader::new(bytes::Bytes::from(file)).unwrap();
+        let properties = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        assert_eq!(properties[0], KeyValue::new("made_by".into(), origin.to_string()));
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn keep(
                 let foreign = || Failure::new(format!("the cluster's program said what it should not: {line}"));
                 let answer: Answer = serde_json::from_str(&line).map_err(|_| foreign())?;
                 let finished: Finished = serde_json::from_str(&answer.finished).map_err(|_| foreign())?;
-                let point = points.get(answer.number).filter(|point| point.text == finished.config);
+                let point = points.get(answer.number).filter(|point| finished.is_of(point));
                 store.keep(point.ok_or_else(foreign)?, &finished)?;
                 done();
             }

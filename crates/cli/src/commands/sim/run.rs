@@ -47,7 +47,7 @@ pub struct Args {
 
 /// Runs the experiment and prints its report. Fails if a sum is wrong or something did not finish.
 pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
-    let mut config = read(&args)?;
+    let (text, mut config) = read(&args)?;
     if args.plot {
         config.report.sample.get_or_insert(Sample::Word(SampleWord::Auto));
     }
@@ -58,7 +58,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         if interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     watch.bar.finish_and_clear();
-    let report = outcome.map_err(|error| name_file(&args.file, error))?;
+    let report = outcome.map_err(|error| name_file(&args.file, error))?.of_file(&text);
     match args.json {
         true => output::json(&report)?,
         false => output::line(&report.to_string())?,
@@ -98,12 +98,12 @@ fn parse_format(name: &str) -> Result<Format, String> {
     Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| format!("write {}", known.join(" or ")))
 }
 
-fn read(args: &Args) -> Result<Config, Failure> {
+fn read(args: &Args) -> Result<(String, Config), Failure> {
     let file = args.file.display();
     let text = fs::read_to_string(&args.file).map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
     let mut config = Config::parse(&text).map_err(|error| Failure::new(format!("{file}: {error}")))?;
     config.seed = args.seed.unwrap_or(config.seed);
-    Ok(config)
+    Ok((text, config))
 }
 
 /// The progress of a run: simulated time and events per second.

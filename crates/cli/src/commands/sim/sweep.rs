@@ -43,6 +43,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
 
     let open: Vec<SweepPoint> = sweep.points.iter().filter(|point| store.find(point).is_none()).cloned().collect();
     let kept = sweep.points.len() - open.len();
+    let outdated = open.iter().filter(|point| store.is_outdated(point)).count();
     sweep::check(&sweep.keys, &open, interrupt.flag()).map_err(wrong)?;
     let bar = progress(sweep.points.len(), kept);
     let ran = match &args.on {
@@ -53,19 +54,24 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
 
     let finished: Vec<Finished> = sweep.points.iter().filter_map(|point| store.find(point)).collect();
     let lines = summarise(&finished);
-    let written = write_tables(&folder, &sweep.keys, &finished);
+    let written = write_tables(&folder, &sweep, &finished);
     if args.json {
-        output::json(
-            &json!({ "keys": sweep.keys, "runs": sweep.points.len(), "finished": finished.len(), "lines": lines }),
-        )?;
+        output::json(&json!({
+            "origin": sweep.origin, "keys": sweep.keys, "runs": sweep.points.len(), "finished": finished.len(),
+            "lines": lines
+        }))?;
     } else {
         output::line(&render(&sweep.keys, &lines))?;
         for line in failures(&sweep.keys, &lines) {
             output::line(&line)?;
         }
         let shown = folder.display();
+        let repeated = match outdated {
+            0 => String::new(),
+            _ => format!("; {outdated} were there of another build of tributary or of other files, and were run again"),
+        };
         output::line(&format!(
-            "{} of {} runs are in {shown}, {kept} of them from before",
+            "{} of {} runs are in {shown}, {kept} of them from before{repeated}",
             finished.len(),
             sweep.points.len()
         ))?;

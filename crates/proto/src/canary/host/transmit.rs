@@ -33,11 +33,11 @@ impl CanaryHost {
             }
             let kind = if state.contributed { Kind::Request } else { Kind::Reduce };
             state.contributed = true;
-            let in_step = state.in_step;
+            let (in_step, is_reissued) = (state.in_step, kind == Kind::Reduce && state.attempt > 0);
             let Some(transmit) = self.write_own(place, kind, buf) else { continue };
-            if self.recovery.sent(now, place, in_step) {
-                self.stats.retransmissions += 1;
-            }
+            let is_repetition = self.recovery.sent(now, place, in_step);
+            self.stats.reissued += u64::from(is_reissued);
+            self.stats.retransmissions += u64::from(is_repetition || is_reissued);
             return Some(self.count(transmit));
         }
         None

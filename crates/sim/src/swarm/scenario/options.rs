@@ -20,7 +20,7 @@ use crate::config::{
     Bytes, CollectiveKind, Duration, Hosts, JobSection, Network, OperatorSource, RootChoice, Share, SmallModels,
     Timeouts, TrainingSection,
 };
-use crate::engine::Data;
+use crate::engine::{Data, Magnitudes};
 
 /// An operator whose result changes if any two elements change order or are combined along another tree: it checks the
 /// order as a fingerprint checks contributions.
@@ -267,6 +267,7 @@ impl Draw {
             elements_per_packet: self.of(&[31, 256, 360]),
             slots: trees.map(|trees| trees * self.between(1, 64) as u16),
             trees,
+            magnitudes: Magnitudes::Random,
             rto: Timeouts::default(),
             timeout: Some(END),
         }]

@@ -24,8 +24,11 @@ impl BestEffortHost {
             && (!is_resend || self.may_resend(now))
         {
             self.window.pop_again();
-            let is_repetition = self.window.waiting(block).is_some_and(|place| place.sends > 0);
-            self.stats.retransmissions += u64::from(is_repetition);
+            if let Some(waiting) = self.window.waiting(block) {
+                let is_reissued = waiting.sends == 0 && waiting.attempt > 0;
+                self.stats.reissued += u64::from(is_reissued);
+                self.stats.retransmissions += u64::from(is_reissued || waiting.sends > 0);
+            }
             return Some(self.write_gradient(now, block, buf));
         }
         // Questions come after packets that are sent again, which are longer: sent first, questions would fill a short
