@@ -11,6 +11,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch`
 import torch_rank_disagree
 from conftest import Ranks
 from torch_rank_disagree import ODD, OPERATIONS
+from tributary.errors import MismatchError
+from tributary.torch import agreement
 
 #: What only the odd rank's own tensors are wrong in: its error says how, and the others' that it has one.
 OWN = {
@@ -47,3 +49,17 @@ def test_every_rank_learns_at_once_that_one_brings_another_size(ranks: Ranks, me
 def test_a_mistake_that_all_ranks_make_leaves_the_group_in_order(ranks: Ranks, meet: str, name: str) -> None:
     for sentence in ranks(torch_rank_disagree.alike, 3, meet, name):
         assert OWN[name] in sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_hinted"),
+    [
+        ("ranks disagree: rank 0 brings a sum of 5 f32 elements, rank 1 brings a sum of 3 i32 elements", True),
+        ("ranks disagree: rank 0 brings a sum of 5 f32 elements, rank 1 brings a sum of 13 i32 elements", False),
+        ("ranks disagree: rank 0 brings a sum of 5 f32 elements, rank 1 brings a sum of 6 f32 elements", False),
+    ],
+)
+def test_only_a_sum_that_may_be_an_agreement_is_explained_as_one(sentence: str, is_hinted: bool) -> None:
+    hint = agreement.hint(3)
+    assert callable(hint)
+    assert ("takes the host path" in hint(MismatchError(sentence), sentence)) == is_hinted

@@ -155,7 +155,7 @@ def test_nothing_is_left_over_of_former_members(ranks: Ranks, daemon: Daemon, me
         assert threads <= 0
         assert descriptors <= 0
     jobs = last_json(run("status", "--switch", daemon.address, "--json"))["jobs"]
-    assert not [job for job in jobs if job["name"].startswith("torch-")], jobs
+    assert not [job for job in jobs if job["name"].startswith("changes-often-")], jobs
 
 
 def test_the_example_trains_on_when_a_worker_is_killed_and_takes_in_a_spare_one() -> None:

@@ -47,7 +47,7 @@ def test_ranks_that_bring_different_things_all_hear_who_and_how(
 def test_ranks_with_different_world_sizes_all_hear_who(ranks: Ranks, daemon: Daemon, job: str) -> None:
     for kind, sentence in ranks(rank.failing, 2, daemon.address, job, [{"world_size": 2}, {"world_size": 3}]):
         assert kind == "ConnectError", sentence
-        for part in (job, "world_size", "rank 0", "rank 1", "2", "3"):
+        for part in (job, "world size", "rank 0", "rank 1", "2", "3"):
             assert part in sentence
 
 

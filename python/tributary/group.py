@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -248,6 +248,10 @@ class Group:
         """The counts of this worker since it joined."""
         return GroupStats(**self._core.stats())
 
+    def finish(self) -> None:
+        """Wait until the collectives under way have ended, each with its result or its error; the handles have both."""
+        self._core.finish()
+
     def close(self) -> None:
         """Leave the job. Collectives that are under way fail. Calling it again has no effect."""
         self._core.close()
@@ -285,6 +289,7 @@ def connect(
     slots: int | None = None,
     trees: int | None = None,
     operators: Sequence[Operator] = (),
+    check: Callable[[], object] | None = None,
 ) -> Group:
     """Join a job and wait for its other members.
 
@@ -303,11 +308,14 @@ def connect(
         trees: aggregation trees of a fabric, each over switches of its own; fewer where it has no more. One if None.
         operators: the job's custom operators, the same on every rank; for "flare". If one does not commute or
             associate, the option "reproducible" has the order that it needs unless you choose.
+        check: called ten times a second until all members are there; an exception that it raises ends the wait.
 
     """
     sizes: dict[str, Any] = {"elements_per_packet": elements_per_packet, "slots": slots, "trees": trees}
     given = (options or {}).items()
     chosen = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given}
     custom = [operator._core for operator in operators]
-    core = _core.Group.connect(switch, job, rank, world_size, timeout, protocol, chosen, **sizes, operators=custom)
+    core = _core.Group.connect(
+        switch, job, rank, world_size, timeout, protocol, chosen, **sizes, operators=custom, check=check
+    )
     return Group(core, timeout)

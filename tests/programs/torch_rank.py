@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 import tributary
 import tributary.torch
-from torch_world import data, datas, digest, world_size
+from torch_world import data, datas, default_group, digest
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -29,7 +29,7 @@ BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bit
 def reductions(rank: int, size: int, meet: str, options: str, in_network: int, protocol: str = "auto") -> list[str]:
     """All types and operators; the bits of the results."""
     seen = []
-    with world_size(rank, size, meet, protocol=protocol, options=options):
+    with default_group(rank, size, meet, protocol=protocol, options=options):
         for dtype in FLOATS + INTEGERS:
             exact = datas(size, dtype, 1001).double()
             wants = {
@@ -61,7 +61,7 @@ def reductions(rank: int, size: int, meet: str, options: str, in_network: int, p
 
 def flags(rank: int, size: int, meet: str, options: str) -> None:
     """Every operator that flags have, and one that they do not have."""
-    with world_size(rank, size, meet, options=options):
+    with default_group(rank, size, meet, options=options):
         every = torch.tensor([[False, False, True, True, True], [False, True, False, True, True], [False] * 4 + [True]])
         any_, all_, odd = every.any(0), every.all(0), every.sum(0) % 2 == 1
         wants = {"SUM": any_, "MAX": any_, "BOR": any_, "PRODUCT": all_, "MIN": all_, "BAND": all_, "BXOR": odd}
@@ -79,7 +79,7 @@ def flags(rank: int, size: int, meet: str, options: str) -> None:
 def roundings(rank: int, size: int, meet: str, protocol: str) -> list[str]:
     """Floats whose sums and products are rounded; the bits of the results."""
     seen = []
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         for dtype in FLOATS:
             draw = torch.Generator().manual_seed(rank)
             for op in ("SUM", "AVG", "PRODUCT"):
@@ -91,7 +91,7 @@ def roundings(rank: int, size: int, meet: str, protocol: str) -> list[str]:
 
 def layouts(rank: int, size: int, meet: str) -> None:
     """Tensors of every shape and memory layout."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         views: list[Callable[[torch.Tensor], torch.Tensor]] = [
             lambda x: x,
             lambda x: x.t(),
@@ -116,7 +116,7 @@ def layouts(rank: int, size: int, meet: str) -> None:
 def broadcasts(rank: int, size: int, meet: str) -> list[str]:
     """Broadcast of every type, whatever its size, and from every root."""
     seen = []
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         for dtype in [*FLOATS, *INTEGERS, torch.bool, torch.complex64]:
             for shape in [(7,), (), (0,), (4, 5)]:
                 for root in range(size):
@@ -138,7 +138,7 @@ def broadcasts(rank: int, size: int, meet: str) -> list[str]:
 def reduces_and_scatters(rank: int, size: int, meet: str, protocol: str, options: str) -> None:
     """Reduce, and reduce-scatter in all its forms."""
     on_host = [torch.float64] if options == "numbers=fixed" else []
-    with world_size(rank, size, meet, protocol=protocol, options=options):
+    with default_group(rank, size, meet, protocol=protocol, options=options):
         for dtype in (torch.float32, torch.bfloat16, torch.float64):
             total = datas(size, dtype, size * 3).sum(0)
             mine = total[3 * rank : 3 * rank + 3]
@@ -178,7 +178,7 @@ def reduces_and_scatters(rank: int, size: int, meet: str, protocol: str, options
 def spread(rank: int, size: int, meet: str, switch: str) -> tuple[list[str], int]:
     """Tensors that are cut and tensors that are not, over several switches; their bits, and the packets sent again."""
     seen = []
-    with world_size(rank, size, meet, switch=switch):
+    with default_group(rank, size, meet, switch=switch):
         for elements in (1, 1000, 131_071, 131_072, 300_001):
             tensor = data(rank, torch.float32, elements)
             dist.all_reduce(tensor)
@@ -202,7 +202,7 @@ def spread(rank: int, size: int, meet: str, switch: str) -> tuple[list[str], int
 
 def profiled(rank: int, size: int, meet: str) -> list[str]:
     """The names of the events in a profile."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             dist.all_reduce(torch.ones(1000))
             work = dist.broadcast(torch.ones(1000), 0, async_op=True)
@@ -214,7 +214,7 @@ def profiled(rank: int, size: int, meet: str) -> list[str]:
 
 def moves(rank: int, size: int, meet: str) -> None:
     """What moves data: all of it over the host path."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         gathered = [torch.empty(2) for _ in range(size)]
         dist.all_gather(gathered, torch.full((2,), float(rank)))
         assert [int(tensor[0]) for tensor in gathered] == list(range(size))
@@ -247,7 +247,7 @@ def moves(rank: int, size: int, meet: str) -> None:
 
 def works(rank: int, size: int, meet: str) -> list[str]:
     """Operations under way: many at once, futures, questions."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         tensors = [data(rank, torch.float32, 50_000 + i) for i in range(8)]
         handles = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
         for handle in reversed(handles):
@@ -271,7 +271,7 @@ def works(rank: int, size: int, meet: str) -> list[str]:
 
 def subgroups(rank: int, size: int, meet: str) -> None:
     """Groups in groups, each from a thread of its own; a group of one."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         pairs = [dist.new_group([left, right]) for left, right in [(0, 1), (1, 2), (0, 2)]]
         mine = [group for group in pairs if group != dist.GroupMember.NON_GROUP_MEMBER]
         totals = [torch.full((1000,), float(rank)) for _ in mine]
@@ -303,7 +303,7 @@ def subgroups(rank: int, size: int, meet: str) -> None:
 
 def threads_in_turn(rank: int, size: int, meet: str) -> None:
     """Three threads start operations of one group, in an order that is the same on all ranks, and wait at once."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         turn, change = [0], threading.Condition()
         seen: dict[int, float] = {}
 

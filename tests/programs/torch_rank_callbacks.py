@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook, powerSGD_hook
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
-from torch_world import digest, world_size
+from torch_world import default_group, digest
 
 #: Every tensor has as many elements, so that ranks that disagree on the order get a wrong sum and no error.
 ELEMENTS = 1000
@@ -36,7 +36,7 @@ def start(rank: int, label: int, dtype: torch.dtype = torch.float32, group: Any 
 def nested(rank: int, size: int, meet: str) -> list[list[float]]:
     """Each of ten collectives has a callback that waits for a second, and one on that which waits for a third."""
     # In fixed point float64 takes the host path.
-    with world_size(rank, size, meet, options="numbers=fixed"):
+    with default_group(rank, size, meet, options="numbers=fixed"):
 
         def second(future: Any, label: int) -> list[float]:
             return [future.value()[0][0].item(), start(rank, label + 1).wait()[0][0].item()]
@@ -62,7 +62,7 @@ def nested(rank: int, size: int, meet: str) -> list[list[float]]:
 
 def among_groups(rank: int, size: int, meet: str) -> list[float]:
     """Callbacks of one group start collectives of another, while that one's own callbacks do too."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         other = dist.new_group()
         seen = []
         for label in range(100, 200, 10):
@@ -78,7 +78,7 @@ def among_groups(rank: int, size: int, meet: str) -> list[float]:
 
 def abandoned(rank: int, size: int, meet: str) -> tuple[str, str]:
     """The last rank has no callback, so that the others' callbacks wait for it in vain; what they hear."""
-    with world_size(rank, size, meet, timeout=2.0):
+    with default_group(rank, size, meet, timeout=2.0):
         # The first callback's collectives, so that ranks have met for them.
         start(rank, 1).then(lambda _: start(rank, 2).wait()).wait()
         future = start(rank, 3)
@@ -95,7 +95,7 @@ def abandoned(rank: int, size: int, meet: str) -> tuple[str, str]:
 
 def refused(rank: int, size: int, meet: str) -> str:
     """On rank 0 a callback whose place among others PyTorch alone decides starts a collective."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         store = dist.distributed_c10d._get_default_store()
         if rank > 0:
             store.wait(["attached"])
@@ -114,7 +114,7 @@ def refused(rank: int, size: int, meet: str) -> str:
 
 def failing(rank: int, size: int, meet: str) -> list[str]:
     """A callback that raises: what hangs on it hears, and later callbacks run."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
 
         def fail(future: Any) -> None:
             raise LookupError("no such luck")
@@ -134,7 +134,7 @@ def failing(rank: int, size: int, meet: str) -> list[str]:
 
 def hooked(rank: int, size: int, meet: str, hook: str) -> tuple[list[str], float]:
     """Train with one of DDP's communication hooks that start collectives; the parameters' bits, and the last loss."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         torch.manual_seed(1)
         layers = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16))
         model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.005)

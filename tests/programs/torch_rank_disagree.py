@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from torch_world import world_size
+from torch_world import default_group
 
 #: The rank that brings something else.
 ODD = 1
@@ -77,7 +77,7 @@ OPERATIONS: dict[str, Callable[[bool, int], None]] = {
 def odd(rank: int, size: int, meet: str, name: str) -> tuple[str, str]:
     """One rank brings another size; what this one is answered."""
     # Nobody waits for this timeout in a test that passes.
-    with world_size(rank, size, meet, timeout=500.0):
+    with default_group(rank, size, meet, timeout=500.0):
         dist.barrier()
         try:
             OPERATIONS[name](rank == ODD, size)
@@ -88,7 +88,7 @@ def odd(rank: int, size: int, meet: str, name: str) -> tuple[str, str]:
 
 def alike(rank: int, size: int, meet: str, name: str) -> str:
     """All ranks make the same mistake, and go on."""
-    with world_size(rank, size, meet, timeout=500.0):
+    with default_group(rank, size, meet, timeout=500.0):
         sentence = ""
         for _ in range(3):
             try:

@@ -372,7 +372,7 @@ def often(number: int, count: int, meet: str, switch: str, times: int) -> tuple[
     def open_now() -> tuple[int, int]:
         return threading.active_count(), len(os.listdir("/proc/self/fd"))
 
-    with process.group(switch=switch):
+    with process.group(switch=switch, job="changes-often"):
         handles = process.all_handles("first")
         reconfigure(1, handles)
         check(number, count)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torch_world import world_size
+from torch_world import default_group
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -273,7 +273,7 @@ def _shape(draw: random.Random) -> tuple[int, ...]:
 def moved(rank: int, size: int, meet: str, seed: int) -> None:
     """Each operation that moves data, of each type, in layouts and shapes that are drawn."""
     draw = random.Random(seed)
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         for operation in MOVES:
             for dtype in MOVED:
                 shape = _shape(draw)
@@ -285,7 +285,7 @@ def moved(rank: int, size: int, meet: str, seed: int) -> None:
 def reduced(rank: int, size: int, meet: str, seed: int, **options: Any) -> None:
     """Each reduction of each type that has it."""
     draw = random.Random(seed)
-    with world_size(rank, size, meet, **options):
+    with default_group(rank, size, meet, **options):
         for operation in REDUCTIONS:
             for dtype in [*FLOATS, *INTEGERS, torch.bool]:
                 for op in ("SUM", "MAX", "MIN", "PRODUCT"):

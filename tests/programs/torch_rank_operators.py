@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tributary
 import tributary.torch
-from torch_world import data, digest, world_size
+from torch_world import data, default_group, digest
 from tributary import Operator
 
 STEPS = 4
@@ -61,7 +61,7 @@ TENSORS: list[tuple[str, Any]] = [
 def tensors(rank: int, size: int, meet: str, protocol: str) -> str:
     """Every kind of tensor, against the module at home; the bits of the results."""
     seen = []
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         for name, make in TENSORS:
             op, every = Operator.from_file(name), [make(own) for own in range(size)]
             tensor = make(rank)
@@ -84,7 +84,7 @@ def tensors(rank: int, size: int, meet: str, protocol: str) -> str:
 def expression(rank: int, size: int, meet: str, protocol: str) -> None:
     """One expression, several times."""
     op = Operator.expression(FARTHEST, dtype="f32")
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         for length in (1, 1000, 100_000):
             every = torch.stack([draw(own, length) for own in range(size)])
             mine = every[rank].clone()
@@ -94,7 +94,7 @@ def expression(rank: int, size: int, meet: str, protocol: str) -> None:
 
 def refused(rank: int, size: int, meet: str, protocol: str, part: str) -> None:
     """A protocol without such jobs says so, and goes on."""
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         with pytest.raises(tributary.UnsupportedError, match=part):
             tributary.torch.all_reduce(torch.ones(3), op=Operator.expression(FARTHEST, dtype="f32"))
         dist.barrier()
@@ -103,7 +103,7 @@ def refused(rank: int, size: int, meet: str, protocol: str, part: str) -> None:
 def different(rank: int, size: int, meet: str, protocol: str) -> None:
     """Ranks that bring two operators hear of it: who comes second at once, and the other in the timeout."""
     op = Operator.expression(["a + b", "a * b"][rank], dtype="f32")
-    with world_size(rank, size, meet, protocol=protocol, timeout=4.0):
+    with default_group(rank, size, meet, protocol=protocol, timeout=4.0):
         with pytest.raises(tributary.TributaryError) as caught:
             tributary.torch.all_reduce(torch.ones(3), op=op)
         told = torch.tensor(["operators" in str(caught.value) and op.sha256[:8] in str(caught.value)]).int()
@@ -118,7 +118,7 @@ def different(rank: int, size: int, meet: str, protocol: str) -> None:
 def unfit(rank: int, size: int, meet: str, protocol: str) -> None:
     """The sentence names both types."""
     op = Operator.from_file("maxloc")
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         with pytest.raises(tributary.ConfigError, match=r"torch.float32\[3, 2\], and maxloc is for v:f32,i:i32"):
             tributary.torch.all_reduce(torch.ones(3, 2), op=op)
         with pytest.raises(tributary.UnsupportedError, match="sparse"):
@@ -147,7 +147,7 @@ def plane_of(seed: int) -> nn.Linear:
 
 def training(rank: int, size: int, meet: str, protocol: str) -> str:
     """A sum that somebody wrote gives what the network's own average gives; another operator what it says."""
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         op = Operator.expression("a + b", dtype="f32")
         state = tributary.torch.Combine(op, before=lambda gradients: gradients / size)
         mine = stepped(plane_of(3), tributary.torch.combine_hook, state, rank)
@@ -170,7 +170,7 @@ def training(rank: int, size: int, meet: str, protocol: str) -> str:
 
 def eight_bits(rank: int, size: int, meet: str, protocol: str) -> str:
     """Gradients travel as bytes; what comes back is as near as eight bits are."""
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         state = tributary.torch.Combine(
             Operator.from_file("fp8-e4m3"),
             before=lambda gradients: (gradients / size).to(torch.float8_e4m3fn),

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import tributary.torch
-from torch_world import digest, world_size
+from torch_world import default_group, digest
 
 
 def lacking(rank: int, size: int, meet: str, protocol: str, options: str) -> tuple[list[str], float | None, set[float]]:
@@ -18,7 +18,7 @@ def lacking(rank: int, size: int, meet: str, protocol: str, options: str) -> tup
         the gradients' bits after each step, the share of ranks that was in the averages, and the last one's values.
 
     """
-    with world_size(rank, size, meet, protocol=protocol, options=options):
+    with default_group(rank, size, meet, protocol=protocol, options=options):
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4000, 1, bias=False))
         model.register_comm_hook(None, tributary.torch.all_reduce_hook)
         seen = []

@@ -9,14 +9,14 @@ import torch
 import torch.distributed as dist
 
 import tributary.torch
-from torch_world import data, world_size
+from torch_world import data, default_group
 
 SIZES = [1, 63, 1000, 4097, 100_003]
 
 
 def gathers(rank: int, size: int, meet: str, protocol: str, options: str) -> list[str]:
     """All-gathers of every type; the ways that they took."""
-    with world_size(rank, size, meet, protocol=protocol, options=options):
+    with default_group(rank, size, meet, protocol=protocol, options=options):
         for dtype in (torch.float32, torch.bfloat16, torch.uint8, torch.bool, torch.int64, torch.complex64):
             for elements in SIZES:
                 parts = [data(other, torch.int64, elements).to(dtype) for other in range(size)]
@@ -37,7 +37,7 @@ def gathers(rank: int, size: int, meet: str, protocol: str, options: str) -> lis
 def overlapping(rank: int, size: int, meet: str, switch: str | None, protocol: str) -> None:
     """Reduce-scatters and all-gathers under way at the same time, as FSDP2 has them."""
     given: dict[str, Any] = {} if switch is None else {"switch": switch}
-    with world_size(rank, size, meet, protocol=protocol, **given):
+    with default_group(rank, size, meet, protocol=protocol, **given):
         works = []
         for step in range(6):
             elements = 5000 + step
@@ -70,7 +70,7 @@ def crowded(rank: int, size: int, meet: str, switch: str, protocol: str) -> list
 
 def moving(rank: int, size: int, meet: str, switch: str, what: str, elements: int) -> int:
     """One operation on this many float32 in all; how many packets this rank has sent again."""
-    with world_size(rank, size, meet, switch=switch):
+    with default_group(rank, size, meet, switch=switch):
         whole, part = torch.ones(elements), torch.ones(elements // size)
         if what == "reduce-scatter":
             dist.reduce_scatter_tensor(part, whole)

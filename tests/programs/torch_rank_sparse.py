@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import tributary
 import tributary.torch
 from torch_rank import FLOATS, INTEGERS
-from torch_world import digest, world_size
+from torch_world import default_group, digest
 
 #: Dimensions that have indices, and those that each index stands for.
 SHAPES: list[Any] = [((5000,), ()), ((70, 30), ()), ((400,), (16,)), ((9, 4), (2, 3))]
@@ -33,7 +33,7 @@ def brought(rank: int, dtype: torch.dtype, shape: tuple[int, ...], dense: tuple[
 def sums(rank: int, size: int, meet: str, protocol: str) -> list[str]:
     """All types and shapes, also where ranks bring nothing; the bits of the results."""
     seen, collectives = [], 0
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         # Gloo, which a group of one rank is left to, knows fewer types.
         for dtype in FLOATS + INTEGERS if size > 1 else [torch.float32, torch.int64]:
             for shape, dense in SHAPES:
@@ -63,7 +63,7 @@ def sums(rank: int, size: int, meet: str, protocol: str) -> list[str]:
 
 def refusals(rank: int, size: int, meet: str, protocol: str, options: str, op: str, part: str) -> None:
     """What is not a sum of sparse tensors is refused on every rank, and the group goes on."""
-    with world_size(rank, size, meet, protocol=protocol, options=options):
+    with default_group(rank, size, meet, protocol=protocol, options=options):
         try:
             dist.all_reduce(torch.eye(3).to_sparse(), op=getattr(dist.ReduceOp, op))
         except tributary.UnsupportedError as error:
@@ -102,7 +102,7 @@ def embeddings(rank: int, size: int, meet: str, protocol: str) -> str:
     """DDP with sparse gradients of an embedding, against one process with all ranks' data; the parameters' bits."""
     torch.manual_seed(3)
     alone = Bag(sparse=False)
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         own = Bag(sparse=True)
         own.load_state_dict(alone.state_dict())
         together = DistributedDataParallel(own)
@@ -126,7 +126,7 @@ def embeddings(rank: int, size: int, meet: str, protocol: str) -> str:
 
 def topk(rank: int, size: int, meet: str, protocol: str) -> str:
     """DDP that sends the largest gradients only, which are the same in each step; the gradients' bits."""
-    with world_size(rank, size, meet, protocol=protocol):
+    with default_group(rank, size, meet, protocol=protocol):
         every = [torch.randint(-50, 50, (40, 25), generator=torch.Generator().manual_seed(own)) for own in range(size)]
         slopes = every[rank].float()
         mean = torch.stack(every).float().mean(0)

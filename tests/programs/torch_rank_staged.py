@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torch_world import world_size
+from torch_world import default_group
 
 
 class LazyStreams:
@@ -93,7 +93,7 @@ def staged(rank: int, size: int, meet: str) -> None:
     staging.is_staged = device.has
     try:
         # In fixed point float64 takes the host path.
-        with world_size(rank, size, meet, options="numbers=fixed"):
+        with default_group(rank, size, meet, options="numbers=fixed"):
             for dtype in (torch.float32, torch.float64):
                 tensor = device.tensor(torch.zeros(1000, dtype=dtype))
                 device.launch(partial(tensor.fill_, rank + 1))

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import tributary.torch
-from torch_world import digest, world_size
+from torch_world import default_group, digest
 
 
 def hooked(rank: int, size: int, meet: str) -> str:
@@ -43,7 +43,7 @@ def ending(rank: int, size: int, meet: str, bucket_cap_mb: float, options: str) 
 def agreeing(rank: int, size: int, meet: str, steps: int, bucket_cap_mb: float = 0.005, **options: Any) -> list[str]:
     """Train with DDP; the parameters' bits after every step."""
     seen = []
-    with world_size(rank, size, meet, **options):
+    with default_group(rank, size, meet, **options):
         torch.manual_seed(1)
         layers = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
         model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=bucket_cap_mb)

@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 
 import tributary
-from torch_world import world_size
+from torch_world import default_group
 
 
 def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
     """The last rank does not come to the third collective: what the others hear."""
-    with world_size(rank, size, meet, timeout=2.0):
+    with default_group(rank, size, meet, timeout=2.0):
         dist.all_reduce(torch.ones(4))
         dist.barrier()
         if rank == size - 1:
@@ -30,7 +30,7 @@ def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
 
 def missing_on_the_host_path(rank: int, size: int, meet: str) -> tuple[str, str]:
     """As :func:`missing`, of a type that fixed point does not know."""
-    with world_size(rank, size, meet, timeout=2.0, options="numbers=fixed"):
+    with default_group(rank, size, meet, timeout=2.0, options="numbers=fixed"):
         dist.all_reduce(torch.ones(4, dtype=torch.float64))
         if rank == size - 1:
             time.sleep(3.5)
@@ -50,7 +50,7 @@ def differing(rank: int, size: int, meet: str, brings: list[tuple[str, str, str]
     name, dtype, op = brings[rank]
     tensor = torch.ones(1000, dtype=getattr(torch, dtype))
     # Nobody waits for this timeout in a test that passes.
-    with world_size(rank, size, meet, timeout=500.0, options="numbers=fixed"):
+    with default_group(rank, size, meet, timeout=500.0, options="numbers=fixed"):
         try:
             if name == "all_gather":
                 work = dist.all_gather([torch.empty_like(tensor) for _ in range(size)], tensor, async_op=True)
@@ -68,7 +68,7 @@ def differing(rank: int, size: int, meet: str, brings: list[tuple[str, str, str]
 
 def impatient(rank: int, size: int, meet: str) -> None:
     """A wait that is shorter than the collective."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         dist.barrier()
         if rank == 1:
             time.sleep(0.6)
@@ -93,7 +93,7 @@ def adding_up(rank: int, size: int, meet: str) -> list[str]:
     log = logging.getLogger("tributary.torch")
     log.addHandler(handler)
     try:
-        with world_size(rank, size, meet):
+        with default_group(rank, size, meet):
             both = [dist.new_group(), dist.new_group()]
             dist.all_reduce(torch.ones(1024), group=both[0])
             dist.all_reduce(torch.ones(2048), group=both[1])
@@ -105,7 +105,7 @@ def adding_up(rank: int, size: int, meet: str) -> list[str]:
 
 def strict(rank: int, size: int, meet: str) -> None:
     """TRIBUTARY_FALLBACK=error."""
-    with world_size(rank, size, meet, fallback="error"):
+    with default_group(rank, size, meet, fallback="error"):
         dist.all_reduce(torch.ones(3))
         for tensor, op, words in [
             (torch.ones(3), dist.ReduceOp.BAND, ["a band of f32", "TRIBUTARY_FALLBACK=gloo"]),
@@ -122,7 +122,7 @@ def strict(rank: int, size: int, meet: str) -> None:
 
 def refusals(rank: int, size: int, meet: str) -> None:
     """What goes neither way."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         try:
             dist.all_reduce(torch.eye(3).to_sparse())
         except tributary.UnsupportedError as error:
@@ -134,7 +134,7 @@ def refusals(rank: int, size: int, meet: str) -> None:
 
 def nonfinite(rank: int, size: int, meet: str) -> list[list[bool]]:
     """One rank's NaN and infinity reach all."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         gradient = torch.ones(1000)
         if rank == 1:
             gradient[3], gradient[500] = float("nan"), float("inf")
@@ -146,7 +146,7 @@ def bereaved(rank: int, size: int, meet: str, switch: str | None) -> tuple[str, 
     """Train with DDP until somebody is missed; the error's type and sentence."""
     try:
         # Nobody waits for this timeout in a test that passes.
-        with world_size(rank, size, meet, timeout=500.0, switch=switch):
+        with default_group(rank, size, meet, timeout=500.0, switch=switch):
             model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 8))
             print("training", flush=True)
             while True:

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 import tributary.torch
-from torch_world import digest, world_size
+from torch_world import default_group, digest
 
 
 def network() -> nn.Sequential:
@@ -70,7 +70,7 @@ def assert_trained(parameters: list[torch.Tensor], size: int, steps: int) -> Non
 
 def uneven(rank: int, size: int, meet: str) -> tuple[int, str]:
     """``Join``: each rank has one batch more than the one before it."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         model = DistributedDataParallel(network())
         steps = 0
         with Join([model]):
@@ -86,7 +86,7 @@ def uneven(rank: int, size: int, meet: str) -> tuple[int, str]:
 
 def accumulating(rank: int, size: int, meet: str) -> str:
     """``no_sync``: two batches without a sum, then one with."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         model = DistributedDataParallel(network())
         before = tributary.torch.stats().network
         with model.no_sync():
@@ -120,7 +120,7 @@ class Rechecked(nn.Module):
 
 def static_graph(rank: int, size: int, meet: str) -> str:
     """``static_graph=True``, without which DDP refuses this model."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         model = DistributedDataParallel(Rechecked(), static_graph=True)
         for step in range(3):
             model.zero_grad()
@@ -134,7 +134,7 @@ def static_graph(rank: int, size: int, meet: str) -> str:
 
 def hybrid_sharded(rank: int, size: int, meet: str) -> dict[str, int]:
     """FSDP2 on a mesh of two by two: shards in one direction, replicas in the other; collectives by operation."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
         model = network()
         for layer in (model[0], model[2], model):
@@ -150,7 +150,7 @@ def hybrid_sharded(rank: int, size: int, meet: str) -> dict[str, int]:
 
 def sharded_tensors(rank: int, size: int, meet: str) -> None:
     """DTensor: partial sums that become replicas and shards, and a matrix product that makes some."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         mesh = init_device_mesh("cpu", (size,))
         torch.manual_seed(1)
         left, right = torch.randn(4 * size, 2 * size), torch.randn(2 * size, 3)
@@ -165,7 +165,7 @@ def sharded_tensors(rank: int, size: int, meet: str) -> None:
 
 def tensor_parallel(rank: int, size: int, meet: str) -> None:
     """A layer cut by columns and one cut by rows, forth and back."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         mesh = init_device_mesh("cpu", (size,))
         model = parallelize_module(network(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
         alone, x = network(), batch(0)
@@ -178,7 +178,7 @@ def tensor_parallel(rank: int, size: int, meet: str) -> None:
 
 def checkpointed(rank: int, size: int, meet: str, folder: str, how: str) -> str:
     """Save a sharded model and load it into another one."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         mesh = init_device_mesh("cpu", (size,))
         model, other = fully_shard(network(), mesh=mesh), fully_shard(network(), mesh=mesh)
         train(model, rank, 2)
@@ -201,7 +201,7 @@ def checkpointed(rank: int, size: int, meet: str, folder: str, how: str) -> str:
 def compiled(rank: int, size: int, meet: str, how: str) -> list[str]:
     """DDP whose model, or whose whole step, is compiled; what PyTorch warns of."""
     torch._dynamo.reset()
-    with world_size(rank, size, meet), warnings.catch_warnings(record=True) as told:
+    with default_group(rank, size, meet), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model = DistributedDataParallel(network())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -233,7 +233,7 @@ class Squares(Dataset[torch.Tensor]):
 
 def loading(rank: int, size: int, meet: str) -> float:
     """Two epochs of a loader whose workers are forks of a rank with a group."""
-    with world_size(rank, size, meet):
+    with default_group(rank, size, meet):
         data = Squares()
         total = torch.zeros(())
         for _ in range(2):

@@ -16,7 +16,7 @@ from tributary.torch import Options
 
 
 @contextmanager
-def world_size(rank: int, size: int, meet: str, timeout: float = 20.0, **options: Any) -> Iterator[None]:
+def default_group(rank: int, size: int, meet: str, timeout: float = 20.0, **options: Any) -> Iterator[None]:
     """A default group that meets in a file."""
     torch.set_num_threads(1)
     os.environ["MASTER_ADDR"] = "127.0.0.1"

@@ -49,7 +49,7 @@ fn a_member_that_has_stalled_is_not_lost_while_its_host_says_that_its_socket_is_
     switch.control.unwatch(switch.now, plan.config.job, ChildId(1));
     let target = ProbeTarget { job: plan.config.job, child: Some(ChildId(1)), addr: plan.workers[1] };
     while switch.control.poll_probe().is_some() {}
-    // Its host is asked in time, and once for each time that it would be lost.
+    // Its host is probes in time, and once for each time that it would be lost.
     for stalled in [1.0, 2.9, 2.9] {
         switch.pass(secs(stalled - 0.1), &[(&plan, &[0])]);
         assert_eq!(switch.control.poll_probe(), Some(target));
@@ -190,4 +190,62 @@ fn only_members_may_watch() {
     assert!(matches!(wrong_key, Err(Refusal::WrongKey { .. })), "{wrong_key:?}");
     let outside = switch.control.watch(&plan.name, id, 2, plan.config.key);
     assert!(matches!(outside, Err(Refusal::BadRank { rank: 2, world_size: 2 })), "{outside:?}");
+}
+
+#[test]
+fn a_stopped_member_whose_connection_stands_is_present_for_as_long_as_its_host_has_its_socket() {
+    let mut switch = TestSwitch::new(64 * MIB);
+    let plan = watched(&mut switch, 2);
+    let target = ProbeTarget { job: plan.config.job, child: Some(ChildId(1)), addr: plan.workers[1] };
+    switch.pass(secs(2.0), &[(&plan, &[0, 1])]);
+    while switch.control.poll_probe().is_some() {}
+    // The lease is 10 s. Its host is probed half a second before it would be lost, and once for each of these times.
+    let mut probes = 0;
+    for _ in 0..120 {
+        switch.pass(secs(0.5), &[(&plan, &[0])]);
+        while let Some(probe) = switch.control.poll_probe() {
+            assert_eq!(probe, target);
+            probes += 1;
+            switch.control.probe_answered(switch.now, target, ProbeResult::SocketOpen);
+        }
+        assert_eq!(gone(&switch, &plan), Some(Vec::new()));
+    }
+    assert!((10..=30).contains(&probes), "once in about three seconds: {probes}");
+    // The host loses its power: nothing answers.
+    switch.pass(secs(4.0), &[(&plan, &[0])]);
+    assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+    // It was the network that was cut, and the process goes on.
+    switch.pass(secs(0.5), &[(&plan, &[0, 1])]);
+    assert_eq!(gone(&switch, &plan), Some(Vec::new()));
+}
+
+#[test]
+fn a_silent_member_whose_host_says_nothing_is_lost_at_the_end_of_its_lease() {
+    for said in [ProbeResult::Inconclusive, ProbeResult::SocketClosed] {
+        let mut switch = TestSwitch::new(64 * MIB);
+        let plan = watched(&mut switch, 2);
+        switch.pass(secs(2.0), &[(&plan, &[0, 1])]);
+        for _ in 0..19 {
+            switch.pass(secs(0.5), &[(&plan, &[0])]);
+            while let Some(target) = switch.control.poll_probe() {
+                switch.control.probe_answered(switch.now, target, said);
+            }
+            assert_eq!(gone(&switch, &plan), Some(Vec::new()));
+        }
+        switch.pass(secs(0.5), &[(&plan, &[0])]);
+        assert_eq!(gone(&switch, &plan), Some(vec![Gone { rank: 1, left: false }]));
+    }
+}
+
+#[test]
+fn a_switch_that_has_stood_still_itself_loses_no_member_on_old_news() {
+    let mut switch = TestSwitch::new(64 * MIB);
+    let plan = watched(&mut switch, 2);
+    switch.pass(secs(2.0), &[(&plan, &[0, 1])]);
+    switch.now += secs(60.0);
+    switch.tick();
+    assert_eq!(gone(&switch, &plan), Some(Vec::new()));
+    // The members' next packets are read.
+    switch.pass(secs(1.0), &[(&plan, &[0, 1])]);
+    assert_eq!(gone(&switch, &plan), Some(Vec::new()));
 }

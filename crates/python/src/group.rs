@@ -46,7 +46,7 @@ impl Group {
     #[pyo3(
         signature = (
             switch, job, rank, world_size, timeout, protocol, options, elements_per_packet=None, slots=None, trees=None,
-            operators=Vec::new()
+            operators=Vec::new(), check=None
         )
     )]
     #[allow(clippy::too_many_arguments)] // They are Python's arguments.
@@ -63,6 +63,7 @@ impl Group {
         slots: Option<u16>,
         trees: Option<u16>,
         operators: Vec<PyRef<'_, Operator>>,
+        check: Option<Py<PyAny>>,
     ) -> PyResult<Group> {
         let protocol = named(protocol)?;
         let hashes = operators.iter().map(|operator| operator.0.hash()).collect();
@@ -85,7 +86,7 @@ impl Group {
             trees,
         };
         let (switch, job) = (options.switch.clone(), options.job.clone());
-        let group = connect_interruptibly(py, options)?;
+        let group = connect_interruptibly(py, options, check)?;
         let inner = Mutex::new(Inner { group: Some(group), pending: Vec::new() });
         Ok(Group { owner: OwnerProcess::current(), inner, switch, job, operators: hashes })
     }
@@ -235,6 +236,20 @@ impl Group {
         dict.set_item("order", stats.host.order.map(|order| format!("{order:08x}")))?;
         dict.set_item("drops", drops)?;
         Ok(dict)
+    }
+
+    /// Waits until all collectives under way have ended, successfully or not.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        loop {
+            let inner = self.lock(py)?;
+            let next =
+                inner.pending.iter().find(|pending| !pending.get().is_done()).map(|pending| pending.clone_ref(py));
+            drop(inner);
+            match next {
+                Some(pending) => pending.get().await_end(py)?,
+                None => return Ok(()),
+            }
+        }
     }
 
     fn abort(&self, py: Python<'_>) {

@@ -23,6 +23,15 @@ impl Pending {
     pub fn new(collective: Collective, owners: [Py<PyAny>; 2]) -> Pending {
         Pending { collective, _owners: owners }
     }
+
+    /// Waits until the collective has ended, successfully or not; Ctrl-C interrupts it.
+    pub fn await_end(&self, py: Python<'_>) -> PyResult<()> {
+        while !self.is_done() {
+            let _ = py.detach(|| self.collective.wait(Some(SIGNAL_INTERVAL)));
+            py.check_signals()?;
+        }
+        Ok(())
+    }
 }
 
 #[pymethods]

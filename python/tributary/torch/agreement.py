@@ -8,9 +8,9 @@ something else, and at a timeout those that did not come.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 import zlib
-from collections.abc import Mapping
 from datetime import timedelta
 
 import torch
@@ -18,7 +18,7 @@ import torch
 from tributary.errors import MismatchError, TributaryError
 from tributary.torch.claims import Claim
 from tributary.torch.network import Network
-from tributary.torch.transit import StillRunningError, Transit
+from tributary.torch.transit import Hint, Hints, StillRunningError, Transit
 
 #: The word of a rank that has refused its own operation. Checksums are not negative.
 REFUSED = -1
@@ -48,7 +48,7 @@ class Agreement:
         beside: Network | None,
         title: str,
         timeout: float,
-        hints: Mapping[type[Exception], str],
+        hints: Hints,
     ) -> None:
         """Start the sums: in the network of the sums, and `beside` it if the others may bring the operation there."""
 
@@ -134,6 +134,18 @@ def _balance(claim: Claim, rank: int, size: int) -> torch.Tensor:
     contribution = [zlib.crc32(f"{rank}: {count}".encode()) % largest for count in claim.sent]
     contribution[rank] -= sum(zlib.crc32(f"{i}: {count}".encode()) % largest for i, count in enumerate(claim.received))
     return torch.tensor(contribution, dtype=torch.int32)
+
+
+def hint(size: int) -> Hint:
+    """What an error of a sum in the network adds where another rank's sum may be one of an agreement."""
+    mine = re.compile(rf"\b{size} i32 elements")
+
+    def hinted(error: MismatchError, sentence: str) -> str:
+        if mine.search(sentence) is None:
+            return sentence
+        return f"{sentence} (a sum of {size} i32 elements may stand for an operation that takes the host path)"
+
+    return hinted
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -49,10 +50,11 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         global_ranks: Sequence[int] = (),
         reconfigurable: bool = False,
         on_end: Callable[[bool], object] = lambda orderly: None,
+        on_split: Callable[[TributaryBackend, dist.Store, Sequence[int], Any], TributaryBackend | None] | None = None,
     ) -> None:
         """Meet the other ranks; a `reconfigurable` group meets none before its members are named."""
         super().__init__(rank, size, name)
-        self._on_end = on_end
+        self._on_end, self._on_split = on_end, on_split
         self._given = options or Options.from_environment()
         self._options = Backend.Options(NAME, timeout=timeout)
         self._options.global_ranks_in_group = list(global_ranks)
@@ -82,7 +84,6 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
 
     # Each must be answered here: c10d asks the class, and its own answer would ask the class again, without end.
     supports_coalescing = False
-    supports_splitting = False
     supports_shrinking = False
     supports_abort_hooks = True
     supports_window = False
@@ -107,6 +108,16 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             lane.host.set_timeout(timeout)
 
     _set_default_timeout = set_timeout
+
+    @property
+    def supports_splitting(self) -> bool:
+        """Whether :meth:`split` makes groups of some ranks."""
+        return self._on_split is not None and self._membership is None
+
+    def split(self, store: dist.Store, ranks: Sequence[int], opts: Any) -> TributaryBackend | None:
+        """Make a group of these ranks of this group, in this order; None for a rank that is not among them."""
+        assert self._on_split is not None, "PyTorch asks supports_splitting first"
+        return self._on_split(self, store, ranks, opts)
 
     @property
     def supports_reconfigure(self) -> bool:
@@ -202,8 +213,8 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         return self._ledger.stats(together(known) if known else None)
 
     def shutdown(self) -> None:
-        """Leave the job and return which bytes were summed where. Calling it again has no effect."""
-        self._end(orderly=True)
+        """Leave the job. What all ranks have started ends before. Calling it again has no effect."""
+        self._end("has destroyed the group", orderly=True)
 
     def abort(self) -> None:
         """End what is under way: it fails on this rank, and times out on the others.
@@ -211,7 +222,7 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
         A group that can be reconfigured can have members again after it; any other is of no use any more.
         """
         if self._membership is None or self._closed:
-            self._end(orderly=False)
+            self._end("has aborted the group", orderly=False)
         elif self._home.is_here():
             self._health.note_abort()
             former = self._release("since it was aborted")
@@ -220,9 +231,11 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
 
     def end(self) -> None:
         """Leave at once and for good, since the process ends."""
-        self._end(orderly=False)
+        # The interpreter keeps an exception that has ended the program.
+        failed = getattr(sys, "last_value", None) is not None
+        self._end("ended with an error" if failed else "has ended its process", orderly=False)
 
-    def _end(self, orderly: bool) -> None:
+    def _end(self, reason: str, orderly: bool) -> None:
         if not self._home.is_here():
             return  # The group is the parent's, and goes on there.
         with self._order:
@@ -231,6 +244,9 @@ class TributaryBackend(Reductions, Gathers, HostOnly):
             self._closed = True
             members = self._members
         if members is not None:
+            if orderly:
+                members.finish()
+            members.say_why(reason)
             members.leave()
         self._completer.close()
         if members is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from torch._C._distributed_c10d import ErrorType
 
-from tributary.errors import CollectiveTimeoutError
+from tributary.errors import CollectiveTimeoutError, RankLostError
 from tributary.torch.transit import StillRunningError
 
 log = logging.getLogger("tributary.torch")
@@ -51,6 +51,8 @@ class Health:
         self._hooks = hooks
         self._lock = threading.Lock()
         self._error = ErrorType.SUCCESS
+        #: The ranks that were lost.
+        self.lost: frozenset[int] = frozenset()
 
     @property
     def error(self) -> ErrorType:
@@ -61,6 +63,8 @@ class Health:
         """An operation failed. A wait that ended before its operation is not a failure."""
         if isinstance(error, StillRunningError):
             return
+        if isinstance(error, RankLostError):
+            self.lost |= set(error.missing)
         # Gloo has no class for timeouts.
         timed_out = isinstance(error, CollectiveTimeoutError) or "timed out" in str(error).lower()
         self._fail(ErrorType.TIMEOUT if timed_out else ErrorType.COMM_ERROR)

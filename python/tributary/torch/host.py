@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -17,13 +18,15 @@ from tributary.torch.transit import Finish
 class HostPath:
     """A Gloo group of the same ranks."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, options: Backend.Options, patience: timedelta) -> None:
-        """Connect with all ranks; `patience` bounds only that."""
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, options: Backend.Options, patience: timedelta, address: str
+    ) -> None:
+        """Listen at this address; two ranks connect, within `patience`, once they have something for each other."""
         self._size = size
         self._is_aborted = False
         #: The operations that are not started yet.
         self.order = StartOrder()
-        self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout=patience)
+        self._gloo = dist.ProcessGroupGloo(store, rank, size, _options(patience, address))
         self._gloo.set_timeout(options._timeout)
         self._gloo.options.global_ranks_in_group = options.global_ranks_in_group
         self._gloo.options.group_name = options.group_name
@@ -88,3 +91,15 @@ class HostPath:
             self._gloo.shutdown()
         else:
             self._gloo.abort()
+
+
+def _options(patience: timedelta, address: str) -> Any:
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = patience
+    # Operations of a group begin one after the other on all ranks, so a second thread would gain little.
+    options._threads = 1
+    # The variable is Gloo's own. Without it Gloo would listen at the address of the host's name, which may be loopback.
+    interface = os.environ.get("GLOO_SOCKET_IFNAME")
+    where = {"interface": interface.split(",")[0]} if interface else {"hostname": address}
+    options._devices = [dist.ProcessGroupGloo.create_device(**where, lazy_init=True)]
+    return options

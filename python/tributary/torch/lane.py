@@ -10,6 +10,7 @@ from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.network import Network
 from tributary.torch.transit import Hints
+from tributary.torch.work import NO_TIMEOUT
 
 
 @dataclass
@@ -42,7 +43,22 @@ class Lane:
         ways = dict.fromkeys((self.network, self.moves, self.sparse, *self.custom.values()))
         return [network for network in ways if network is not None]
 
+    def finish(self) -> None:
+        """Wait until the operations under way have ended, unless one has failed: nothing may come of the others."""
+        for network in self.networks():
+            if self.health.error == ErrorType.SUCCESS:
+                network.finish()
+        if self.health.error == ErrorType.SUCCESS:
+            # The ranks have agreed on these, as far as they ever will.
+            self.host.order.start(None, NO_TIMEOUT)
+
     def leave(self) -> None:
         """Leave the jobs; operations under way fail. After an earlier failure it does not wait for other ranks."""
         for network in self.networks():
             network.close(orderly=self.health.error == ErrorType.SUCCESS)
+
+    def abort(self) -> None:
+        """Leave at once, together with the host path."""
+        for network in self.networks():
+            network.close(orderly=False)
+        self.host.close(orderly=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -11,14 +11,15 @@ from torch._C._distributed_c10d import Backend
 
 import tributary
 from tributary import Operator
-from tributary.errors import MismatchError, SwitchLostError
-from tributary.torch import custom, sparse
+from tributary.errors import MismatchError, RankLostError, SwitchLostError
+from tributary.torch import agreement, custom, sparse
 from tributary.torch.health import Health
 from tributary.torch.host import HostPath
 from tributary.torch.lane import Lane
 from tributary.torch.network import Network
 from tributary.torch.options import Options
-from tributary.torch.rendezvous import Rendezvous
+from tributary.torch.rendezvous import Meeting, Rendezvous
+from tributary.torch.transit import Hint
 
 
 class Members:
@@ -49,11 +50,12 @@ class Members:
         self.chosen = given.of_group(size)
         self._rendezvous = Rendezvous(store, rank, size, name, self.chosen, self._patience)
         #: Sentences to add to errors.
-        self._hints: dict[type[Exception], str] = {
-            MismatchError: f"a sum of {size} i32 elements may stand for an operation that takes the host path"
+        self._hints: dict[type[Exception], Hint] = {
+            MismatchError: agreement.hint(size),
         }
         if self._rendezvous.meeting.embedded:
             self._hints[SwitchLostError] = "the switch ran in the process of rank 0 of this group"
+        self._hints[RankLostError] = self._rendezvous.with_reasons
         self._joining = threading.Lock()
         #: The lanes of operations that callbacks start, by the group to which the callbacks belong.
         self.lanes: dict[str, Lane] = {}
@@ -77,46 +79,63 @@ class Members:
         """Join a lane's job for operations that only move data, if it is not joined; all ranks call it then."""
         with self._joining:
             if lane.moves is None:
-                lane.moves = self._connect(f"{lane.suffix}-moves", self.chosen.protocol_options)
+                lane.moves = self._join(f"{lane.suffix}-moves", self.chosen.protocol_options)
 
     def join_sparse(self, lane: Lane) -> None:
         """Do the same for sparse tensors, if the group's protocol has jobs for them."""
         options = sparse.options_of(self.chosen)
         with self._joining:
             if lane.sparse is None and options is not None:
-                lane.sparse = self._connect(f"{lane.suffix}-sparse", options)
+                lane.sparse = self._join(f"{lane.suffix}-sparse", options)
 
     def join_custom(self, lane: Lane, op: Operator) -> None:
         """Do the same for a custom operator: all ranks must bring the same operator as their n-th here."""
         protocol, options = custom.protocol_of(self._given, self.chosen)
         with self._joining:
             if op.sha256 not in lane.custom:
-                network = self._connect(f"{lane.suffix}-custom{len(lane.custom)}", options, protocol, [op])
-                assert network is not None, "groups of one rank have nothing to combine"
-                lane.custom[op.sha256] = network
+                suffix = f"{lane.suffix}-custom{len(lane.custom)}"
+                lane.custom[op.sha256] = self._join(suffix, options, protocol, [op])
 
-    def _meet(self, suffix: str, store: dist.Store, title: str) -> Lane:
-        # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
-        network = self._connect(suffix, self.chosen.protocol_options)
-        try:
-            host = HostPath(store, self.rank, self.size, self._common, self._patience)
-        except BaseException:
-            if network is not None:
-                network.close(orderly=False)
-            raise
-        return Lane(network, host, title, suffix, self._health, self._hints)
-
-    def _connect(
+    def _join(
         self,
         suffix: str,
         options: Mapping[str, str],
         protocol: str | None = None,
         operators: Sequence[Operator] = (),
-    ) -> Network | None:
-        if self.size == 1:
-            return None
-        meeting, seconds = self._rendezvous.meeting.named(suffix), self._patience.total_seconds()
-        return Network(meeting, self.rank, self.size, seconds, protocol or self.chosen.protocol, options, operators)
+    ) -> Network:
+        """Join another job of the group."""
+        return self._rendezvous.join(
+            suffix,
+            lambda meeting, poll: self._connect(meeting, poll, options, protocol, operators),
+            lambda network: network.close(orderly=False),
+        )
+
+    def _meet(self, suffix: str, store: dist.Store, title: str) -> Lane:
+        def connect(meeting: Meeting, poll: Callable[[], None]) -> Lane:
+            # The job first: its switch says why a rank cannot join, and Gloo only that a connection closed.
+            network = self._connect(meeting, poll, self.chosen.protocol_options) if self.size > 1 else None
+            try:
+                host = HostPath(store, self.rank, self.size, self._common, self._patience, meeting.address)
+            except BaseException:
+                if network is not None:
+                    network.close(orderly=False)
+                raise
+            return Lane(network, host, title, suffix, self._health, self._hints)
+
+        return self._rendezvous.join(suffix, connect, Lane.abort)
+
+    def _connect(
+        self,
+        meeting: Meeting,
+        poll: Callable[[], None],
+        options: Mapping[str, str],
+        protocol: str | None = None,
+        operators: Sequence[Operator] = (),
+    ) -> Network:
+        seconds = self._patience.total_seconds()
+        return Network(
+            meeting, self.rank, self.size, seconds, protocol or self.chosen.protocol, options, operators, poll
+        )
 
     def all_lanes(self) -> list[Lane]:
         """The lanes of the program and of callbacks, as they are while no thread opens another."""
@@ -126,6 +145,15 @@ class Members:
         """The counts of the lanes' workers."""
         counted = [network.stats() for lane in self.all_lanes() for network in lane.networks()]
         return [stats for stats in counted if stats is not None]
+
+    def finish(self) -> None:
+        """Wait until the operations under way have ended: all ranks may have started them."""
+        for lane in self.all_lanes():
+            lane.finish()
+
+    def say_why(self, reason: str) -> None:
+        """Say to the other ranks why this one leaves: "rank 1 " and the reason."""
+        self._rendezvous.say_why(reason)
 
     def leave(self) -> None:
         """Leave the jobs; operations under way fail."""
@@ -139,4 +167,4 @@ class Members:
 
     def release_switch(self, orderly: bool) -> None:
         """Leave the switch of the rendezvous."""
-        self._rendezvous.leave(orderly)
+        self._rendezvous.leave(orderly, self._health.lost)

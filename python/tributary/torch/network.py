@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -31,7 +31,9 @@ class Network:
         protocol: str,
         options: Mapping[str, str],
         operators: Sequence[Operator] = (),
+        poll: Callable[[], None] | None = None,
     ) -> None:
+        """Join; `poll` is called while it waits for the other ranks."""
         self.size = size
         self.groups: list[tributary.Group] = []
         try:
@@ -46,6 +48,7 @@ class Network:
                         protocol=protocol,
                         options=options,
                         operators=operators,
+                        check=poll,
                     )
                 )
         except BaseException:
@@ -137,6 +140,11 @@ class Network:
         with contextlib.suppress(tributary.TributaryError):  # After they are closed the last numbers stay.
             self._last = together([group.stats() for group in self.groups])
         return self._last
+
+    def finish(self) -> None:
+        """Wait until the operations under way have ended, successfully or not."""
+        for group in self.groups:
+            group.finish()
 
     def close(self, orderly: bool = True) -> None:
         """Leave the jobs; operations under way fail. If orderly, wait for peers that still need something."""

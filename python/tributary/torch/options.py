@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from tributary import _core
+from tributary.torch import job_name, variables
 
 #: PyTorch's timeout for a group whose script gives none.
 TORCH_DEFAULT = timedelta(minutes=30)
@@ -17,17 +18,6 @@ FALLBACKS = ("gloo", "error")
 #: The default protocol's name, the protocol that it stands for, and the one that it stands for between two ranks.
 AUTO, _DEFAULT, _OF_TWO = "auto", "switchml", "ring"
 
-#: The variables that the options come from; except for the program's own, any other TRIBUTARY_* variable is a mistake.
-VARIABLES = {
-    "TRIBUTARY_SWITCH": "switch",
-    "TRIBUTARY_LISTEN": "listen",
-    "TRIBUTARY_FALLBACK": "fallback",
-    "TRIBUTARY_TIMEOUT": "timeout",
-    "TRIBUTARY_PROTOCOL": "protocol",
-    "TRIBUTARY_OPTIONS": "options",
-}
-_PROGRAMS_OWN = {"TRIBUTARY_LOG", "TRIBUTARY_TOKEN"}
-
 
 @dataclass(frozen=True)
 class Options:
@@ -36,7 +26,7 @@ class Options:
     #: "HOST:PORT" of a running switch, or of several with commas between, over which tensors are spread; rank 0 runs
     #: one in its own process if None.
     switch: str | None = None
-    #: "ADDR" or "ADDR:PORT" where rank 0's own switch listens; the address that MASTER_ADDR is reached from if None.
+    #: "ADDR" or "ADDR:PORT" where rank 0's own switch listens; the address from which it reaches the store if None.
     listen: str | None = None
     #: "gloo": what the network cannot sum goes over the host path. "error": it is an error.
     fallback: str = "gloo"
@@ -49,6 +39,8 @@ class Options:
     protocol: str = AUTO
     #: Options of the protocol: "name=value", several with commas between.
     options: str = ""
+    #: What people call the job, in status, logs and metrics; rank 0's counts. The program and its user if None.
+    job: str | None = None
 
     def __post_init__(self) -> None:
         """Check the options that can be checked before any rank is asked."""
@@ -64,6 +56,10 @@ class Options:
             _core.check_options(protocol, self.protocol_options)
         except ValueError as error:
             raise ValueError(f"TRIBUTARY_OPTIONS: {error}") from None
+        if self.job is not None and (self.job != job_name.safe(self.job) or len(self.job) > job_name.MOST_CHOSEN):
+            raise ValueError(
+                f"TRIBUTARY_JOB is at most {job_name.MOST_CHOSEN} letters, digits and _.:@+=-, not '{self.job}'"
+            )
         switches = self.switches
         if self.switch is not None and not all(switches):
             raise ValueError(f"TRIBUTARY_SWITCH is HOST:PORT[,HOST:PORT...], not '{self.switch}'")
@@ -95,11 +91,7 @@ class Options:
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Options:
         """The options as the ``TRIBUTARY_*`` variables have them; an empty variable counts as none."""
-        given = {name: value for name, value in environment.items() if name.startswith("TRIBUTARY_") and value}
-        unknown = sorted(given.keys() - VARIABLES.keys() - _PROGRAMS_OWN)
-        if unknown:
-            raise ValueError(f"there is no variable {unknown[0]}; there are {', '.join(VARIABLES)}")
-        values = {field: given[name] for name, field in VARIABLES.items() if name in given}
+        values = variables.of_groups(environment)
         timeout = values.pop("timeout", None)
         return Options(**values, timeout=None if timeout is None else _seconds(timeout))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import logging
 import sys
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -14,6 +16,7 @@ from tributary.torch.backend import NAME, TributaryBackend, log
 from tributary.torch.elastic import ElasticGroup
 from tributary.torch.ledger import Stats
 from tributary.torch.options import Options, effective_timeout
+from tributary.torch.rendezvous import refuse
 
 #: The groups of this process by name, until they are shut down.
 groups: dict[str, TributaryBackend] = {}
@@ -27,26 +30,79 @@ _DEVICES = ("cpu", "cuda")
 
 def _create(opts: Any, pg_options: object | None) -> TributaryBackend | ElasticGroup:
     """Make a new group; PyTorch calls this."""
-    if pg_options is not None and not isinstance(pg_options, Options):
-        raise TypeError(f"pg_options of the tributary backend are tributary.torch.Options, not {type(pg_options)}")
-    options = pg_options or Options.from_environment()
-    default = next((group for group in groups.values() if group.is_default()), None)
-    if pg_options is None and default is not None:
-        options = default._given
-    name = opts.group_id
-    backend = TributaryBackend(
+    try:
+        options = _options(pg_options)
+    except Exception as error:
+        if not opts.enable_reconfigure:
+            refuse(opts.store, opts.group_rank, opts.group_size, error)
+        raise
+    ranks = opts.global_ranks_in_group
+    backend = _group(
         opts.store,
         opts.group_rank,
         opts.group_size,
+        opts.group_id,
+        opts.timeout,
+        ranks,
+        options,
+        opts.enable_reconfigure,
+    )
+    return ElasticGroup(opts.store, backend, _DEVICES) if opts.enable_reconfigure else backend
+
+
+def _group(
+    store: dist.Store,
+    rank: int,
+    size: int,
+    name: str,
+    timeout: timedelta,
+    global_ranks: Sequence[int],
+    options: Options,
+    reconfigurable: bool = False,
+) -> TributaryBackend:
+    default = _default_group()
+    backend = TributaryBackend(
+        store,
+        rank,
+        size,
         name=name,
-        timeout=effective_timeout(opts.timeout, options, default.options._timeout if default else None),
+        timeout=effective_timeout(timeout, options, default.options._timeout if default else None),
         options=options,
-        global_ranks=opts.global_ranks_in_group,
-        reconfigurable=opts.enable_reconfigure,
+        global_ranks=global_ranks,
+        reconfigurable=reconfigurable,
         on_end=lambda orderly: _end(name, orderly),
+        on_split=_split,
     )
     groups[name] = backend
-    return ElasticGroup(opts.store, backend, _DEVICES) if opts.enable_reconfigure else backend
+    return backend
+
+
+def _split(parent: TributaryBackend, store: dist.Store, ranks: Sequence[int], opts: Any) -> TributaryBackend | None:
+    """Make a group of some of a group's ranks, in this order; None for a rank that is not among them."""
+    if parent.rank() not in ranks:
+        return None
+    # PyTorch asks once for each kind of device.
+    if (made := groups.get(opts.group_name)) is not None:
+        return made
+    of_parent = parent.options.global_ranks_in_group or range(parent.size())
+    name, rank, globally = opts.group_name, list(ranks).index(parent.rank()), [of_parent[rank] for rank in ranks]
+    return _group(store, rank, len(ranks), name, opts._timeout, globally, parent._given)
+
+
+def _default_group() -> TributaryBackend | None:
+    return next((group for group in groups.values() if group.is_default()), None)
+
+
+def _options(given: object | None) -> Options:
+    if given is None:
+        default = _default_group()
+        return Options.from_environment() if default is None else default._given
+    if not isinstance(given, Options):
+        raise TypeError(
+            f"pg_options of the tributary backend are tributary.torch.Options, not {type(given).__qualname__}: leave "
+            "them out, or say which backend they are for, such as new_group(..., backend='gloo')"
+        )
+    return given
 
 
 def _end(name: str, orderly: bool) -> None:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import re
 import secrets
-import socket
-import threading
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TypeVar
 
 import torch.distributed as dist
 
-import tributary
 from tributary import _core
-from tributary.errors import ConnectError
+from tributary.errors import ConnectError, RankLostError
+from tributary.torch import addresses, job_name
+from tributary.torch.embedded import EmbeddedSwitch
 from tributary.torch.options import Options
+from tributary.torch.steps import Steps
 
 #: How long rank 0 keeps its switch for ranks that have not left yet: they may have died.
 GRACE_S = 5.0
 
-#: The most letters of a job's name.
-MOST_LETTERS = 128
-
 _KEY = "tributary"
+#: The steps in which ranks meet.
+MEETING = ("here", "switches")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,12 @@ class Meeting:
     switches: list[str]
     #: The switch runs in rank 0's process.
     embedded: bool
+    #: The address by which the other ranks reach this one.
+    address: str
 
     def named(self, suffix: str) -> Meeting:
         """The meeting for another job of the group."""
-        safe = _safe(suffix)
-        return replace(self, job=f"{self.job[: MOST_LETTERS - len(safe)]}{safe}")
+        return replace(self, job=job_name.extended(self.job, suffix))
 
 
 class Rendezvous:
@@ -54,69 +56,83 @@ class Rendezvous:
     def __init__(
         self, store: dist.Store, rank: int, size: int, name: str, options: Options, patience: timedelta
     ) -> None:
-        self._store, self._rank, self._size = store, rank, size
-        self._embedded = False
-        if rank == 0:
-            self.meeting = self._invite(name, options)
-        else:
-            self.meeting = self._receive(options, patience)
+        self._store, self._rank, self._size, self._patience = store, rank, size, patience
+        self._switch: EmbeddedSwitch | None = None
+        self._network = addresses.own_network()
+        invitation = self._invite(name, options) if rank == 0 else self._await_invitation()
+        self._nonce = invitation["nonce"]
+        steps = self._steps("meet", *MEETING)
         try:
-            self._await_all(patience)
+            with steps.in_common():
+                self.meeting = self._meet(steps, invitation, options)
         except BaseException:
             self.leave(orderly=False)
             raise
 
-    def _invite(self, name: str, options: Options) -> Meeting:
-        nonce = secrets.token_hex(6)
+    def _steps(self, name: str, *waits: str) -> Steps:
+        return Steps(self._store, _steps_of(self._nonce, name), self._rank, self._size, self._patience, waits)
+
+    def _invite(self, name: str, options: Options) -> dict[str, str]:
+        invitation = _invitation(options.job or job_name.default_job(), name, self._network)
+        self._store.set(_KEY, json.dumps(invitation))
+        return invitation
+
+    def _await_invitation(self) -> dict[str, str]:
         try:
-            switches = options.switches or [self._embed(options)]
+            self._store.wait([_KEY], self._patience)
+        except RuntimeError as error:  # Not every Store has an error of its own.
+            raise ConnectError(
+                f"timed out after {self._patience.total_seconds():g} s: rank 0 has not come ({error})"
+            ) from error
+        invitation: dict[str, str] = json.loads(self._store.get(_KEY))
+        return invitation
+
+    def _meet(self, steps: Steps, invitation: dict[str, str], options: Options) -> Meeting:
+        if self._size == 1:
+            return Meeting(self._nonce, invitation["job"], [], False, "127.0.0.1")
+        store_host = addresses.store_host(self._store)
+        # Loopback addresses are of use only if all ranks share rank 0's network.
+        if invitation["network"] != self._network:
+            steps.publish("elsewhere", addresses.address_towards([store_host], is_spread=True))
+        # The steps that follow cannot tell which rank is missing.
+        steps.gather("here")
+        elsewhere = steps.published("elsewhere")
+        is_spread = elsewhere is not None
+        ways = [store_host] if elsewhere is None else [store_host, elsewhere]
+        if self._rank == 0:
+            switches = options.switches or [self._embed(options.listen, ways, is_spread)]
+            steps.publish("switches", json.dumps({"switches": switches, "embedded": not options.switches}))
+        said = json.loads(steps.receive("switches", "rank 0 has not said where the switch is"))
+        switches = _own_switches(options, **said)
+        address = addresses.address_towards([addresses.host_of(switches[0]), *ways], is_spread)
+        return Meeting(self._nonce, invitation["job"], switches, said["embedded"], address)
+
+    def _embed(self, listen: str | None, ways: list[str], is_spread: bool) -> str:
+        """Start a switch, by default at this rank's own address; where the others reach it."""
+        address = listen or addresses.address_towards(ways, is_spread)
+        try:
+            self._switch = EmbeddedSwitch.acquire(addresses.with_port(address))
         except Exception as error:
-            # The other ranks wait for rank 0: let them fail at once.
-            self._store.set(_KEY, json.dumps({"error": f"rank 0 could not start its switch: {error}"}))
-            raise
-        job = f"torch-{nonce}-{_safe(name)}"[:MOST_LETTERS]
-        meeting = Meeting(nonce, job, switches, self._embedded)
-        self._store.set(_KEY, json.dumps(asdict(meeting)))
-        return meeting
+            raise ConnectError(f"cannot start the switch of this rank: {error}") from error
+        port = addresses.port_everywhere(self._switch.address)
+        if port is None:
+            return self._switch.address
+        return addresses.with_port(addresses.address_towards(ways, is_spread), port)
 
-    def _receive(self, options: Options, patience: timedelta) -> Meeting:
-        try:
-            self._store.wait([_KEY], patience)
-        except RuntimeError as error:  # Not every Store has an error of its own.
-            raise ConnectError(
-                f"timed out after {patience.total_seconds():g} s: rank 0 has not said where the switch is ({error})"
-            ) from error
-        answer = json.loads(self._store.get(_KEY))
-        if "error" in answer:
-            raise ConnectError(answer["error"])
-        meeting = Meeting(**answer)
-        own, first = options.switches, meeting.switches
-        if meeting.embedded or not own or not _core.processed_at_every_hop(options.protocol):
-            return meeting
-        # In a fabric every rank exchanges packets with the switch next to it.
-        if len(own) != len(first):
-            raise ConnectError(
-                f"rank 0 names {len(first)} switches ({','.join(first)}) and this rank {len(own)} ({','.join(own)}): "
-                f"under {options.protocol} each names its own host's, of the same fabrics in the same order"
-            )
-        return replace(meeting, switches=own)
+    def join(self, suffix: str, connect: Callable[[Meeting, Callable[[], None]], T], undo: Callable[[T], object]) -> T:
+        """Join a job of the group, which all ranks do or none.
 
-    def _await_all(self, patience: timedelta) -> None:
-        """Wait until every rank is here: the steps that follow cannot tell which rank is missing."""
-        here = [f"{_KEY}/{self.meeting.nonce}/here/{rank}" for rank in range(self._size)]
-        self._store.set(here[self._rank], "1")
-        try:
-            self._store.wait(here, patience)
-        except RuntimeError as error:  # Not every Store has an error of its own.
-            away = [rank for rank, key in enumerate(here) if not self._store.check([key])]
-            who = f"rank {away[0]} has" if len(away) == 1 else f"ranks {', '.join(map(str, away))} have"
-            raise ConnectError(
-                f"timed out after {patience.total_seconds():g} s: {who} not come, of {self._size}"
-            ) from error
-
-    def _embed(self, options: Options) -> str:
-        self._embedded = True
-        return _Embedded.acquire(options.listen)
+        `connect` calls its second argument while it waits, and `undo` leaves what it returned.
+        """
+        steps = self._steps(f"join{suffix}", "joined")
+        with steps.in_common():
+            joined = connect(self.meeting.named(suffix), steps.poll_failure)
+            try:
+                steps.gather("joined")
+            except BaseException:
+                undo(joined)
+                raise
+            return joined
 
     def all_have_met(self) -> None:
         """Delete the invitation once every rank has joined: a later group with this Store and name must not use it."""
@@ -125,74 +141,77 @@ class Rendezvous:
             with contextlib.suppress(RuntimeError, NotImplementedError):
                 self._store.delete_key(_KEY)
 
-    def leave(self, orderly: bool) -> None:
-        """Announce that this rank no longer needs the switch; rank 0 waits for all ranks before it stops its own."""
+    def _said_by(self, rank: int, what: str) -> str:
+        return _steps_of(self._nonce, f"{what}/{rank}")
+
+    def say_why(self, reason: str) -> None:
+        """Say to the other ranks why this one leaves the group: "rank 1 " and the reason."""
+        with contextlib.suppress(RuntimeError, OSError):  # The Store may be gone, with the process that served it.
+            self._store.set(self._said_by(self._rank, "why"), reason)
+
+    def with_reasons(self, error: RankLostError, sentence: str) -> str:
+        """The sentence of an error, with the reasons that the ranks which have left have given."""
+        reasons = {}
+        with contextlib.suppress(RuntimeError, OSError):
+            for rank in error.missing:
+                if self._store.check([why := self._said_by(rank, "why")]):
+                    reasons[rank] = self._store.get(why).decode()
+        if len(reasons) == 1:
+            [(rank, reason)] = reasons.items()
+            return sentence.replace(f"rank {rank} has left the job", f"rank {rank} {reason}")
+        said = ", ".join(f"rank {rank} {reason}" for rank, reason in reasons.items())
+        return f"{sentence} ({said})" if said else sentence
+
+    def leave(self, orderly: bool, lost: Collection[int] = ()) -> None:
+        """Say that this rank needs the switch no longer; rank 0 waits for all but the lost ones, and stops its own."""
         try:
-            if orderly:
-                self._wait_for_others()
+            self._store.set(self._said_by(self._rank, "left"), "1")
+            if orderly and self._switch is not None:
+                self._wait_for_others(lost)
         except (RuntimeError, OSError):
             pass  # The Store may be gone by now, with the process that served it.
         finally:
-            if self._embedded:
-                self._embedded = False
-                _Embedded.release()
-
-    def _wait_for_others(self) -> None:
-        key = f"{_KEY}/{self.meeting.nonce}/left"
-        left = self._store.add(key, 1)
-        deadline = time.monotonic() + GRACE_S
-        while self._embedded and left < self._size and time.monotonic() < deadline:
-            time.sleep(0.005)
-            left = self._store.add(key, 0)
-
-
-class _Embedded:
-    """The switch of this process: only one, whichever of its groups need it."""
-
-    _lock = threading.Lock()
-    _switch: tributary.Switch | None = None
-    _users = 0
-
-    @classmethod
-    def acquire(cls, listen: str | None) -> str:
-        with cls._lock:
-            if cls._switch is None:
-                address = listen or _own_address()
-                cls._switch = tributary.Switch(address if _has_port(address) else f"{address}:0")
-            cls._users += 1
-            return cls._switch.address
-
-    @classmethod
-    def release(cls) -> None:
-        with cls._lock:
-            cls._users -= 1
-            switch = cls._switch if cls._users == 0 else None
+            switch, self._switch = self._switch, None
             if switch is not None:
-                cls._switch = None
-        if switch is not None:
-            switch.close()
+                switch.release()
+
+    def _wait_for_others(self, lost: Collection[int]) -> None:
+        others = [self._said_by(rank, "left") for rank in range(1, self._size) if rank not in lost]
+        deadline = time.monotonic() + GRACE_S
+        while others and not self._store.check(others) and time.monotonic() < deadline:
+            time.sleep(0.005)
 
 
-def _safe(name: str) -> str:
-    """The name in letters that a job's name may have."""
-    return re.sub(r"[^A-Za-z0-9_.:@+=-]", "_", name)
+def refuse(store: dist.Store, rank: int, size: int, error: Exception) -> None:
+    """Let the other ranks know that this one cannot even begin to meet them: its options are wrong."""
+    patience = timedelta(seconds=GRACE_S)
+    with contextlib.suppress(RuntimeError):  # Rank 0 has not come yet, and waits for this rank then.
+        if rank == 0:
+            invitation = _invitation("refused", "", addresses.own_network())
+            store.set(_KEY, json.dumps(invitation))
+        else:
+            store.wait([_KEY], patience)
+            invitation = json.loads(store.get(_KEY))
+        Steps(store, _steps_of(invitation["nonce"], "meet"), rank, size, patience, MEETING).fail(error)
 
 
-def _has_port(address: str) -> bool:
-    return re.search(r":\d+$", address) is not None and (address.count(":") == 1 or "]" in address)
+def _invitation(job: str, group: str, network: str) -> dict[str, str]:
+    nonce = secrets.token_hex(6)
+    return {"nonce": nonce, "job": job_name.of_group(job, nonce, group), "network": network}
 
 
-def _own_address() -> str:
-    """The address by which others reach this host: the one that leads to MASTER_ADDR, which is rank 0's host."""
-    master = os.environ.get("MASTER_ADDR") or socket.gethostname()
-    try:
-        family, kind, protocol, _, target = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(target)  # Sends nothing: the kernel chooses the address.
-            address = str(probe.getsockname()[0])
-    except OSError as error:
+def _steps_of(nonce: str, what: str) -> str:
+    return f"{_KEY}/{nonce}/{what}"
+
+
+def _own_switches(options: Options, switches: list[str], embedded: bool) -> list[str]:
+    """This rank's switches. In a fabric every rank exchanges packets with the switch next to it."""
+    own = options.switches
+    if embedded or not own or not _core.processed_at_every_hop(options.protocol):
+        return switches
+    if len(own) != len(switches):
         raise ConnectError(
-            f"cannot find the address of this host from the name {master} ({error}); set TRIBUTARY_LISTEN, or "
-            "TRIBUTARY_SWITCH to a running switch"
-        ) from error
-    return f"[{address}]" if ":" in address else address
+            f"rank 0 names {len(switches)} switches ({','.join(switches)}) and this rank {len(own)} ({','.join(own)}): "
+            f"under {options.protocol} each names its own host's, of the same fabrics in the same order"
+        )
+    return own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from tributary._core import Pending
 from tributary.errors import CollectiveTimeoutError
@@ -12,8 +13,11 @@ from tributary.errors import CollectiveTimeoutError
 #: What remains to do once all results have come.
 Finish = Callable[[], None]
 
-#: Sentences to add to errors of these classes.
-Hints = Mapping[type[Exception], str]
+#: A sentence to add to an error's; or what makes a better sentence of the error and its own.
+Hint = str | Callable[[Any, str], str]
+
+#: The hints for errors of these classes.
+Hints = Mapping[type[Exception], Hint]
 
 
 class Transit:
@@ -37,9 +41,11 @@ class Transit:
         try:
             arrived = self._await(deadline)
         except Exception as error:
-            for kind, words in self._hints.items():
+            for kind, hint in self._hints.items():
                 if isinstance(error, kind):
-                    error.args = (f"{error.args[0]} ({words})", *error.args[1:])
+                    sentence = str(error.args[0])
+                    better = f"{sentence} ({hint})" if isinstance(hint, str) else hint(error, sentence)
+                    error.args = (better, *error.args[1:])
             if isinstance(error, CollectiveTimeoutError):
                 entitle(error, f"{self._title} timed out, after a timeout of {self._timeout:g} s")
             raise

@@ -7,6 +7,7 @@
 mod arrows;
 mod circles;
 mod dependencies;
+mod embedded;
 mod lengths;
 mod names;
 mod orphans;
@@ -43,6 +44,7 @@ pub fn offences(root: &Path) -> Offences {
     arrows::check_crates(root, &mut offences);
     circles::check(&sources, &mut offences);
     orphans::check(root, &sources, &mut offences);
+    embedded::check(root, &sources, &mut offences);
     dependencies::check(root, &mut offences);
     versions::check(root, &mut offences);
     sources.iter().for_each(|source| note_conflicts(&source.path, &source.text, &mut offences));
@@ -102,6 +104,9 @@ pub fn advice(offence: &str) -> &'static str {
              prints them with `cargo test -p tributary-tidy circles_inside -- --nocapture`"
         }
         "orphan" => "nothing compiles this file: declare it (`mod NAME;`), in tests in their main.rs, or delete it",
+        "sdist" => {
+            "a built crate embeds this file, and the source distribution lacks it: list it in pyproject.toml, `include`"
+        }
         "merge" => "a merge left both sides: choose",
         "page" => "prose of pages has lines of at most 120 characters: scripts/wrap-pages wraps it",
         "licence" => "deny.toml lists the licences that a dependency may have: use another crate",

@@ -57,9 +57,10 @@ impl NameConflict {
 impl Control {
     pub(super) fn expire_leases(&mut self, now: Time) {
         for job in self.running.values_mut() {
-            job.lose_silent(now, self.limits.timers.lease);
+            job.expire_leases(now, &self.limits.timers);
             job.lose_disconnected(now, &self.limits.timers);
             self.probes.extend(job.due_probes(now, &self.limits.timers));
+            self.probes.extend(job.lease_probes(now, &self.limits.timers));
         }
         self.remove_finished(now);
     }

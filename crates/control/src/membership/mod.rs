@@ -2,6 +2,7 @@
 //! (`running_job`), how their loss is noticed (`watch`, `losses`), and the events that operators see (`job_events`).
 
 pub(crate) mod job_events;
+mod lease;
 pub(crate) mod losses;
 pub(crate) mod pending_job;
 pub(crate) mod running_job;

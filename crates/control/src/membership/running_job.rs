@@ -295,7 +295,7 @@ impl RunningJob {
     pub fn due(&self, timers: &Timers) -> Option<Time> {
         let grace = self.first_loss().map(|loss| loss + timers.grace);
         let check = self.next_loss_check(timers);
-        [grace, check, self.next_silent(timers.lease)].into_iter().flatten().min()
+        [grace, check, self.next_lease_check(timers)].into_iter().flatten().min()
     }
 
     pub fn is_over(&self, now: Time, timers: &Timers) -> bool {

@@ -63,6 +63,8 @@ pub(crate) struct LivenessProbe {
     probed_closing: Option<Time>,
     /// The deadline before which the host was probed last.
     probed_deadline: Option<Time>,
+    /// The end of the lease because of which the host was probed last, and when.
+    probed_lease: Option<(Time, Time)>,
     /// When the host last said that the socket is there.
     open_at: Option<Time>,
     /// The closing of the connection for which the host has said that the socket is gone.
@@ -86,7 +88,10 @@ impl LivenessProbe {
     pub fn answered(&mut self, now: Time, closed: Option<Time>, result: ProbeResult) {
         self.awaits_early = false;
         match (result, closed) {
-            (ProbeResult::SocketOpen, None) => self.trusted = true,
+            (ProbeResult::SocketOpen, None) => {
+                self.trusted = true;
+                self.open_at = self.probed_lease.map(|_| now).or(self.open_at);
+            }
             // A process that dies closes one socket after the other: soon after the first, a socket that is still there
             // proves nothing.
             (ProbeResult::SocketOpen, Some(_)) if self.probed_deadline.is_none() => {}
@@ -104,6 +109,27 @@ impl LivenessProbe {
     /// Until when the member counts as alive because its host has the socket.
     pub fn alive_until(&self, timers: &Timers) -> Time {
         self.open_at.map_or(Time::ZERO, |at| at + timers.probe_validity())
+    }
+
+    /// When a silent member is lost whose lease ends then; `None` before its host was probed. Its host has time for an
+    /// answer: the switch itself may have stood still until after the end.
+    pub fn lost_at(&self, end: Time, timers: &Timers) -> Option<Time> {
+        let (_, probed) = self.probed_lease.filter(|&(because_of, _)| because_of == end)?;
+        Some(end.max(probed + timers.keepalive))
+    }
+
+    /// When to probe a silent member whose lease ends then; `None` if that was done.
+    pub fn lease_probe_at(&self, end: Time, timers: &Timers) -> Option<Time> {
+        self.lost_at(end, timers).is_none().then(|| Time(end.0.saturating_sub(timers.keepalive.0)))
+    }
+
+    /// True if the host of a silent member must be probed now.
+    pub fn probes_lease(&mut self, now: Time, end: Time, timers: &Timers) -> bool {
+        let probes = self.lease_probe_at(end, timers).is_some_and(|at| at <= now);
+        if probes {
+            self.probed_lease = Some((end, now));
+        }
+        probes
     }
 
     /// When to probe a member whose connection closed at `closed`, and which is lost at `due` unless its host has the

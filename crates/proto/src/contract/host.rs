@@ -31,7 +31,7 @@ pub enum SubmitError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Hash)]
 pub enum CollectiveError {
     /// The switch answers; the contributions of some ranks are missing.
-    #[error("rank {} did not contribute to block {block} of collective {op} (slot {slot}) in time", list(missing, *others))]
+    #[error("rank {} did not contribute to block {block} of collective {op} in time", list(missing, *others))]
     Missing {
         /// The ranks that have not contributed, ascending in each rack; if there are very many, the first ones.
         missing: Vec<Rank>,
@@ -47,7 +47,7 @@ pub enum CollectiveError {
     /// A parent switch of this rank's own does not answer; the switches below it do.
     #[error(
         "the switch {levels_up} level{} above this rank's own has not answered since block {block} of collective {op} \
-         (slot {slot}) was sent", if *levels_up == 1 { "" } else { "s" }
+         was sent", if *levels_up == 1 { "" } else { "s" }
     )]
     ParentSilent {
         /// How many levels above the rank's own switch the silent switch is, at least 1.
@@ -61,7 +61,7 @@ pub enum CollectiveError {
     },
     /// The sum waits for a switch in another rack that does not report which ranks it waits for.
     #[error(
-        "the switch of rank {} has not answered in block {block} of collective {op} (slot {slot})", list(ranks, *others)
+        "the switch of rank {} has not answered in block {block} of collective {op}", list(ranks, *others)
     )]
     ChildSwitchSilent {
         /// The ranks below the silent switch, ascending; if there are very many, the first ones.
