@@ -193,7 +193,7 @@ impl LocalSwitch {
                 options: requests[&0].options.clone(),
             };
             let protocol = requests[&0].protocol;
-            let name = JobName::new(&requests[&0].job).unwrap();
+            let name = JobName::new("local").unwrap();
             let job = JobInstall::of_workers(name, protocol, config, peers.clone(), shard.udp_addr().ip());
             shard.install(job).wait().unwrap().expect("room for a job");
         }
