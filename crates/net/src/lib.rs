@@ -67,4 +67,4 @@ pub use group::{
 };
 pub use rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 pub use server::{RunningServer, ServerError, ServerOptions};
-pub use switch_daemon::{FabricPlace, RunningSwitch, StartError, SwitchOptions};
+pub use switch_daemon::{FabricNode, RunningSwitch, StartError, SwitchOptions};

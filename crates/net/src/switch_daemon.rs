@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tributary_operators::Library;
 use tributary_proto::contract::ids::TreeId;
 
-pub use self::options::{FabricPlace, StartError, SwitchOptions};
+pub use self::options::{FabricNode, StartError, SwitchOptions};
 use crate::client::Token;
 use crate::control_plane::ControlPlane;
 use crate::fabric::FabricSwitch;
@@ -39,7 +39,7 @@ impl RunningSwitch {
         let library = Arc::new(Library::new(options.operators.clone()));
         let Threads { tcp, shards, fabric, incarnation } = match &options.fabric {
             None => Threads::of_star(options)?,
-            Some(place) => Threads::of_fabric(options, place, &library)?,
+            Some(fabric) => Threads::of_fabric(options, fabric, &library)?,
         };
         let system = |source| StartError::System { addr: options.listen, source };
         let listen = tcp.local_addr().map_err(system)?;
@@ -136,7 +136,7 @@ impl Threads {
 
     fn of_fabric(
         options: &SwitchOptions,
-        FabricPlace { layout, node }: &FabricPlace,
+        FabricNode { layout, node }: &FabricNode,
         library: &Arc<Library>,
     ) -> Result<Threads, StartError> {
         let buffers = [options.receive_buffer, options.send_buffer];

@@ -13,7 +13,7 @@ use tributary_control::config::{OperatorsFile, SwitchConfigFile};
 use tributary_control::quantity::Bytes;
 use tributary_control::{IpNetwork, Limits};
 use tributary_net::os;
-use tributary_net::switch_daemon::{FabricPlace, RunningSwitch, StartError, SwitchOptions};
+use tributary_net::switch_daemon::{FabricNode, RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
 use tributary_proto::protocols;
 
@@ -294,7 +294,7 @@ fn clients(options: &SwitchOptions) -> String {
 
 fn print_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
     let (listen, http) = (switch.listen_addr(), switch.http_addr());
-    if let Some(FabricPlace { layout, node }) = &options.fabric {
+    if let Some(FabricNode { layout, node }) = &options.fabric {
         return print_ready_in_fabric(layout.name(*node), listen, http, json);
     }
     let memory_mib = options.memory_bytes >> 20;

@@ -47,7 +47,7 @@ pub fn child_switches() -> Router<Api> {
         .route("/jobs/{name}/switches/watch", post(watch_from_below))
 }
 
-/// The host that a request is from, and the client to whom it is charged.
+/// The host that a request is from, and the client that is charged for it.
 fn client(api: &Api, peer: Peer, permit: &ConnectionPermit, headers: &HeaderMap) -> Result<(IpAddr, Client), ApiError> {
     let from = api.fabric.as_ref().map_or(Ok(peer.from), |switch| fabric::sender(switch, headers, peer))?;
     Ok((from, permit.access().client(from, headers)?))

@@ -50,14 +50,14 @@ pub struct SwitchOptions {
     pub receive_buffer: usize,
     /// Bytes of send buffer to ask the kernel for, for each shard.
     pub send_buffer: usize,
-    /// The switch's place in a fabric. Its limits are then those of the fabric's file, and jobs come only from the hosts that
+    /// The switch as one of a fabric. Its limits are then those of the fabric's file, and jobs come only from the hosts that
     /// the file names.
-    pub fabric: Option<FabricPlace>,
+    pub fabric: Option<FabricNode>,
 }
 
 /// A switch of a fabric.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FabricPlace {
+pub struct FabricNode {
     /// The fabric.
     pub layout: Arc<FabricLayout>,
     /// The switch's node number.
@@ -103,15 +103,15 @@ impl SwitchOptions {
             open: true,
             switch_options: layout.switch_options.clone(),
             operators: Allowed::None,
-            fabric: Some(FabricPlace { layout, node }),
+            fabric: Some(FabricNode { layout, node }),
             ..SwitchOptions::new(listen)
         }
     }
 
     pub(super) fn limits(&self) -> Limits {
         // The memory of a fabric's switches is divided as if all jobs ran over one: only the controller admits jobs.
-        if let Some(place) = &self.fabric {
-            return place.layout.limits();
+        if let Some(fabric) = &self.fabric {
+            return fabric.layout.limits();
         }
         Limits {
             memory_bytes: self.memory_bytes as u64,
