@@ -116,9 +116,9 @@ local SPARCML_DATA = {
     { "sparcml.flags", 30, 1, "Flags", bits = { { 0x80, "PARTIAL" }, { 0x40, "ACKNOWLEDGE" }, { 0x3f, "attempt" } } },
     { "sparcml.shape", 31, 1, "Shape and step", bits = { { 0xe0, "shape" }, { 0x1f, "step" } } },
     { "sparcml.count", 32, 2, "Indices of the body" },
-    { "sparcml.part", 34, 2, "Part of the indices" },
-    { "sparcml.piece", 36, 4, "Piece of the message" },
-    { "sparcml.pieces", 40, 4, "Its pieces" },
+    { "sparcml.chunk", 34, 2, "Chunk of the indices" },
+    { "sparcml.fragment", 36, 4, "Fragment of the message" },
+    { "sparcml.fragments", 40, 4, "Its fragments" },
 }
 local PARTING = { { "ps.completed", 16, 8, "Collectives that are complete" } }
 local CANARY = {
@@ -154,7 +154,7 @@ local FLARE = {
     { "flare.wid", 24, 2, "Contributor (wid)" },
     { "flare.slot", 26, 2, "Slot" },
     { "flare.phase", 28, 4, "Phase of the slot" },
-    { "flare.part", 32, 2, "Part of the block" },
+    { "flare.subtree", 32, 2, "Subtree of the sender" },
     { "flare.reserved", 34, 2, "Reserved", hex = true },
     { "flare.order", 36, 4, "Expression of the vector", hex = true, special = { 0, "none" } },
 }

@@ -289,6 +289,27 @@ def test_tensors_and_buffers_of_other_libraries_are_summed_and_written_in_place(
         np.testing.assert_array_equal(result, [3, 3, 3, 3, 3, 7, 6, 6, 6, 6])
 
 
+def test_pytorchs_bfloat16_is_summed_and_written_into_itself(both: Both) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed; `make test-torch` installs it (5 GB)")
+
+    def reduce(group: tributary.Group) -> None:
+        columns = torch.full((4, 2), 1.5, dtype=torch.bfloat16).t()
+        result = group.all_reduce(columns)
+        assert result.dtype == ml_dtypes.bfloat16
+        np.testing.assert_array_equal(result.astype(np.float32), np.full((2, 4), 3))
+        assert group.all_reduce(columns, out=columns) is columns
+        assert torch.equal(columns, torch.full((2, 4), 3, dtype=torch.bfloat16))
+
+    both(reduce)
+
+
+@pytest.mark.parametrize("numbers", [{"rank": -1}, {"world_size": -1}, {"rank": 70_000}, {"slots": -1}, {"trees": -1}])
+def test_numbers_that_cannot_count_ranks_or_slots_are_refused_by_name(numbers: dict[str, Any]) -> None:
+    (name, value) = next(iter(numbers.items()))
+    with pytest.raises(ValueError, match=f"{name} is a number from 0 to 65535, not {value}"):
+        tributary.connect("127.0.0.1:9", job="none", **({"rank": 0, "world_size": 2} | numbers))
+
+
 def test_what_cannot_be_summed_is_refused_before_anything_is_sent(both: Both) -> None:
     def refuse(group: tributary.Group) -> None:
         with pytest.raises(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -92,8 +93,34 @@ def test_pieces_of_a_tensor_follow_each_other_and_are_about_equal(elements: int,
 
 
 def test_operations_have_events_in_a_profile(ranks: Ranks, meet: str) -> None:
-    for names in ranks(torch_rank.profiled, 2, meet):
+    for names in ranks(torch_rank.profiled, 2, meet, f"{meet}-trace"):
         assert {"tributary:all_reduce", "tributary:broadcast", "gloo:all_gather"} <= set(names)
+    for rank in range(2):
+        events = json.loads(Path(f"{meet}-trace-{rank}.json").read_text())["traceEvents"]
+        given = [event["args"] for event in events if event.get("name") == "tributary:record_param_comms"]
+        found = [
+            (args["Collective name"], args["dtype"], args["In msg nelems"], args["Out msg nelems"], args["Bytes"])
+            for args in given
+        ]
+        assert found == [
+            ("allreduce", "Float", 1000, 1000, 4000),
+            ("broadcast", "Float", 1000, 1000, 4000),
+            ("allgather", "Float", 2, 4, 8),
+            ("_allgather_base", "Float", 2000, 4000, 8000),
+        ]
+        for args in given:
+            assert (args["Group size"], args["Process Group Ranks"], args["Rank"]) == (2, "[0, 1]", rank)
+            assert args["Process Group Name"] == "0"
+        assert [args["Path"] for args in given] == ["network", "network", "host path", "host path"]
+
+
+def test_steps_name_the_rank_that_the_others_waited_for(ranks: Ranks, meet: str) -> None:
+    for _, late, _ in ranks(torch_rank.stepped, 3, meet):
+        assert late.straggler == 1
+        assert late.straggler_share > 0
+        assert late.bytes == 4000
+        assert late.rate == late.bytes / late.seconds
+        assert late.waited_s > 0
 
 
 def test_what_only_moves_takes_the_host_path(ranks: Ranks, meet: str) -> None:

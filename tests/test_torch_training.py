@@ -44,6 +44,18 @@ def test_examples_run(arguments: tuple[str, ...]) -> None:
     assert "step" in ran.stdout
 
 
+def test_the_costs_of_steps_go_to_tensorboard(tmp_path: Path) -> None:
+    reading = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed"
+    )
+    ran = torchrun("examples/step_costs.py", "--folder", str(tmp_path), "--steps", "5")
+    assert ran.returncode == 0, ran.stderr
+    written = reading.EventAccumulator(str(tmp_path))
+    written.Reload()
+    for name in ("loss", "tributary/under way, seconds", "tributary/bytes a second", "tributary/straggler's share"):
+        assert [event.step for event in written.Scalars(name)] == [0, 1, 2, 3, 4]
+
+
 MORE = r"""
 import torch, torch.distributed as dist
 from datetime import timedelta

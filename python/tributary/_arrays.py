@@ -41,9 +41,25 @@ def as_array(x: Any) -> Array:
     """The array over the memory of an array, a DLPack tensor on the CPU or a buffer; a new one of lists."""
     if isinstance(x, np.ndarray):
         return x
+    if str(getattr(x, "dtype", "")) == "torch.bfloat16":
+        return _bfloat16(x)
     if hasattr(x, "__dlpack__"):
         return np.from_dlpack(x)
     return np.asarray(x)
+
+
+def _bfloat16(tensor: Any) -> Array:
+    """The array over the memory of PyTorch's bfloat16, which numpy takes over no interface."""
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        raise UnsupportedError(
+            "numpy has bfloat16 only where ml_dtypes is installed: pip install 'tributary-ina[bf16]'"
+        ) from None
+    import torch
+
+    array: Array = np.from_dlpack(tensor.view(torch.int16)).view(bfloat16)
+    return array
 
 
 def as_target(x: Any, name: str) -> Array:

@@ -200,16 +200,31 @@ def spread(rank: int, size: int, meet: str, switch: str) -> tuple[list[str], int
     return seen, stats.packets.retransmissions
 
 
-def profiled(rank: int, size: int, meet: str) -> list[str]:
-    """The names of the events in a profile."""
+def profiled(rank: int, size: int, meet: str, trace: str) -> list[str]:
+    """The names of the events in a profile, which goes to a file of each rank."""
     with default_group(rank, size, meet):
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
             dist.all_reduce(torch.ones(1000))
             work = dist.broadcast(torch.ones(1000), 0, async_op=True)
             assert work is not None
             work.wait()
             dist.all_gather([torch.empty(2) for _ in range(size)], torch.ones(2))
+            dist.all_gather_single(torch.empty(2000 * size), torch.ones(2000))
+        profile.export_chrome_trace(f"{trace}-{rank}.json")
         return sorted({str(event.name) for event in profile.events()})
+
+
+def stepped(rank: int, size: int, meet: str) -> list[Any]:
+    """Three steps; in the second one rank 1 is late."""
+    with default_group(rank, size, meet):
+        steps, seen = tributary.torch.Steps(), []
+        for number in range(3):
+            if number == 1 and rank == 1:
+                time.sleep(3)
+            dist.all_reduce(torch.ones(1000))
+            seen.append(steps.end())
+        assert tributary.torch.stats().waited_s >= sum(step.waited_s for step in seen)
+        return seen
 
 
 def moves(rank: int, size: int, meet: str) -> None:

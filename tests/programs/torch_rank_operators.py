@@ -149,7 +149,7 @@ def training(rank: int, size: int, meet: str, protocol: str) -> str:
     """A sum that somebody wrote gives what the network's own average gives; another operator what it says."""
     with default_group(rank, size, meet, protocol=protocol):
         op = Operator.expression("a + b", dtype="f32")
-        state = tributary.torch.Combine(op, before=lambda gradients: gradients / size)
+        state = tributary.torch.Combine(op, encode=lambda gradients: (gradients / size, lambda mean: mean))
         mine = stepped(plane_of(3), tributary.torch.combine_hook, state, rank)
         right = stepped(plane_of(3), tributary.torch.all_reduce_hook, None, rank)
         for one, other in zip(mine, right, strict=True):
@@ -173,8 +173,7 @@ def eight_bits(rank: int, size: int, meet: str, protocol: str) -> str:
     with default_group(rank, size, meet, protocol=protocol):
         state = tributary.torch.Combine(
             Operator.from_file("fp8-e4m3"),
-            before=lambda gradients: (gradients / size).to(torch.float8_e4m3fn),
-            after=lambda combined: combined.float(),
+            encode=lambda gradients: ((gradients / size).to(torch.float8_e4m3fn), torch.Tensor.float),
         )
         mine = stepped(plane_of(5), tributary.torch.combine_hook, state, rank)
         right = stepped(plane_of(5), tributary.torch.all_reduce_hook, None, rank)

@@ -167,7 +167,7 @@ impl Handler<'_> {
         let (spec, roster) = (self.topology.bounds.spec(), self.scratch.roster.clone());
         let tensor = FingerprintTensor::new(spec, roster, rank.0, u64::from(*submitted));
         let tensor = Box::new(match self.topology.bounds.quorum() {
-            Some(least) => tensor.in_part(least),
+            Some(least) => tensor.allow_partial(least),
             None => tensor,
         });
         *submitted += 1;

@@ -5,9 +5,9 @@
 //! through all states that can be reached within [`Bounds`], the nearest first. In each it checks that no rank got a
 //! wrong sum or a failure, and that the run ends once faults cease. `docs/exploration.md` says what is abstracted.
 //!
-//! `state` is a state of the system and its steps, `step` a step with its text form, `machine` one machine and `input` the
-//! effect of an input on it, `topology` the network, `fingerprint` the way to tell states apart, `search` the search through them,
-//! and `trace` a replayed run in words.
+//! `state` is a state of the system and its steps, `step` a step with its text form, `machine` one machine and `input`
+//! the effect of an input on it, `topology` the network, `fingerprint` the way to tell states apart, `search` the
+//! search through them, and `trace` a replayed run in words.
 
 mod bounds;
 mod fingerprint;

@@ -10,8 +10,8 @@ use crate::state::{MachineCache, State};
 use crate::step::Step;
 use crate::topology::Topology;
 
-/// A run that has not ended after this many steps without a fault counts as endless. Runs of such small systems take some
-/// hundreds.
+/// A run that has not ended after this many steps without a fault counts as endless. Runs of such small systems take
+/// some hundreds.
 const MOST_FAIR_STEPS: usize = 10_000;
 /// How many steps of an endless run are shown.
 const SHOWN_FAIR_STEPS: usize = 40;

@@ -16,12 +16,12 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::switchml::wire::{HEADER_LEN, Kind, put_wid};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use self::switchml_setup::{SLOTS, WORLD, drain, integers, job, pipeline, readdress};
+use self::switchml_setup::{SLOTS, WORLD_SIZE, drain, integers, job, pipeline, readdress};
 
 /// A run of packets of one rank for adjacent blocks, as a driver hands them over.
 const RUN: usize = 32;
 
-/// Rank 0 in a collective of so many elements.
+/// Rank 0 in a collective of this many elements.
 fn host(job: &JobConfig, elements: usize) -> Box<dyn Host> {
     let mut host = switchml_setup::host(job);
     submit(&mut host, elements);
@@ -40,13 +40,13 @@ fn switch(c: &mut Criterion) {
         let mut pipeline = pipeline(&job);
         let mut packets = integers(&job);
         let mut group = c.benchmark_group(format!("switchml/switch/{k}"));
-        group.throughput(Throughput::Elements(RUN as u64 * u64::from(WORLD)));
+        group.throughput(Throughput::Elements(RUN as u64 * u64::from(WORLD_SIZE)));
         let (mut first, mut phase) = (0, 0);
         group.bench_function("runs of 8 ranks", |b| {
             // Packets come fresh from the kernel; here a copy stands for that.
             let mut scratch = packets[..RUN].to_vec();
             b.iter(|| {
-                for rank in 0..WORLD {
+                for rank in 0..WORLD_SIZE {
                     for (scratch, packet) in scratch.iter_mut().zip(&packets[first..]) {
                         scratch.copy_from_slice(packet);
                         put_wid(scratch, ChildId(rank));
@@ -54,7 +54,7 @@ fn switch(c: &mut Criterion) {
                     for bytes in &mut scratch {
                         let mut packet = PacketMut::new(bytes, Ecn::NotCapable);
                         let verdict = pipeline.process(Time::ZERO, PortId(rank), &mut packet, &NoQueues);
-                        let last = rank + 1 == WORLD;
+                        let last = rank + 1 == WORLD_SIZE;
                         assert_eq!(verdict, if last { Verdict::Group(GroupId(0)) } else { Verdict::Consume });
                     }
                 }
@@ -70,7 +70,7 @@ fn switch(c: &mut Criterion) {
         group.bench_function("arithmetic alone", |b| {
             let mut scratch = packets[..RUN].to_vec();
             b.iter(|| {
-                for rank in 0..WORLD {
+                for rank in 0..WORLD_SIZE {
                     for (scratch, packet) in scratch.iter_mut().zip(&packets[first..]) {
                         scratch.copy_from_slice(packet);
                     }
@@ -80,7 +80,7 @@ fn switch(c: &mut Criterion) {
                             0 => lanes::store_be(lanes, &bytes[HEADER_LEN..]),
                             _ => lanes::add_be(lanes, &bytes[HEADER_LEN..]),
                         }
-                        if rank + 1 == WORLD {
+                        if rank + 1 == WORLD_SIZE {
                             lanes::load_be(lanes, &mut bytes[HEADER_LEN..]);
                         }
                     }
@@ -126,7 +126,7 @@ fn worker(c: &mut Criterion) {
         });
         group.bench_function("arithmetic alone", |b| {
             let mut data = vec![1.0f32; elements];
-            let scale = Scale::new(BlockExponent { exponent: 1, non_finite: false }, WORLD);
+            let scale = Scale::new(BlockExponent { exponent: 1, non_finite: false }, WORLD_SIZE);
             let (mut vector, k) = (vec![0; 4 * usize::from(k)], usize::from(k));
             let (mut at, pool) = (0, usize::from(SLOTS) * k);
             b.iter(|| {

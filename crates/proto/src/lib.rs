@@ -1,8 +1,9 @@
 //! The protocols of Tributary, each a pair of state machines without socket, clock, thread or random source.
 //!
-//! [`Host`] and [`Switch`] are the contract between drivers and protocols; [`contract`] says in which order a driver calls
-//! them. Every packet at a switch passes a [`Pipeline`] first. Each protocol is a folder with one [`Protocol`] value, and
-//! [`protocols::ALL`] lists them. `docs/protocols/` has a page for each protocol, and `docs/wire.md` has every header.
+//! [`Host`] and [`Switch`] are the contract between drivers and protocols; [`contract`] says in which order a driver
+//! calls them. Every packet at a switch passes a [`Pipeline`] first. Each protocol is a folder with one [`Protocol`]
+//! value, and [`protocols::ALL`] lists them. `docs/protocols/` has a page for each protocol, and `docs/wire.md` has
+//! every header.
 //!
 //! Two hosts and a switch, in memory, until both hosts have the sum:
 //!

@@ -1,5 +1,5 @@
-//! Which packets a queue marks (ECN): none while it is short, all while it is long, and between these lengths a share that
-//! rises with its length, as RED does (Floyd and Jacobson, 1993) and as switches do for DCQCN.
+//! Which packets a queue marks (ECN): none while it is short, all while it is long, and between these lengths a share
+//! that rises with its length, as RED does (Floyd and Jacobson, 1993) and as switches do for DCQCN.
 //!
 //! With one length for both, a queue that acknowledgements keep at the threshold marks the last packets of a train: the
 //! same number in each round trip, whatever the window is, so that windows of different sizes stay different. Marking a

@@ -20,7 +20,7 @@ pub struct SwitchOptions(BTreeMap<&'static str, Options>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwitchOptionError {
     /// No protocol of that name has options for switches.
-    #[error("switches have no options for \"{name}\", but for {known}")]
+    #[error("switches have no options for \"{name}\", except for {known}")]
     Protocol {
         /// The name that was given.
         name: String,
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn what_is_for_no_protocol_is_refused_with_a_sentence() {
         let sentence = SwitchOptions::read(&given(&["pigeon.wings=2"]), Defaults::Real).unwrap_err().to_string();
-        assert!(sentence.starts_with("switches have no options for \"pigeon\", but for "), "{sentence}");
+        assert!(sentence.starts_with("switches have no options for \"pigeon\", except for "), "{sentence}");
         for text in ["wings", "wings=2", "pigeon.wings"] {
             let sentence = add(&mut Given::new(), text).unwrap_err().to_string();
             assert_eq!(sentence, format!("\"{text}\" is not an option of switches: write PROTOCOL.NAME=VALUE"));

@@ -135,7 +135,7 @@ fn a_tree_routes_between_leaves_over_the_root() {
 }
 
 #[test]
-fn the_dead_say_and_hear_nothing() {
+fn the_dead_send_and_receive_nothing() {
     let mut net = pair(1, LinkConfig::default());
     net.kill_host(1);
     net.run_until_idle(LONG);
@@ -148,7 +148,7 @@ fn the_dead_say_and_hear_nothing() {
 }
 
 #[test]
-fn strangers_reach_the_pipeline_and_are_counted_there() {
+fn unauthorised_packets_reach_the_pipeline_and_are_counted_there() {
     let mut net = Network::star(1, LinkConfig::default(), vec![Talker::boxed([])], vec![Pipeline::default()]);
     net.inject_to_switch(0, TreeId(0), PortId::UNKNOWN, b"hello");
     net.run_until_idle(LONG);

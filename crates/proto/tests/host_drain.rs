@@ -91,7 +91,7 @@ fn what_a_machine_answers_to_a_packet_leaves_before_the_next_comes_in() {
 }
 
 #[test]
-fn packets_leave_before_the_caller_hears_of_the_end() {
+fn packets_leave_before_the_caller_learns_of_the_end() {
     let mut wire = Wire { waiting: Vec::new(), log: Vec::new(), buf: [0] };
     let mut echo = Echo { answers: 1, is_done: true, ..Echo::default() };
     assert_eq!(drain(&mut echo, &mut wire), Some(LATER));

@@ -14,7 +14,7 @@ use tributary_proto::contract::ids::{ChildId, GroupId, JobId, JobKey, NodeId, Po
 use tributary_proto::contract::numbers::{NarrowBlocks, Numbers};
 use tributary_proto::contract::options::{Defaults, name_and_value};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
-use tributary_proto::contract::protocol::{JobShape, Protocol};
+use tributary_proto::contract::protocol::{Protocol, ShardShape};
 use tributary_proto::contract::switch::NoQueues;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Time;
@@ -23,13 +23,13 @@ use tributary_proto::protocols;
 
 thread_local! {
     /// Bytes that this thread has allocated and not given back.
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
     /// How often it has asked for memory.
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 fn count(bytes: isize) {
-    HELD.with(|held| held.set(held.get() + bytes));
+    ALLOCATED.with(|allocated_bytes| allocated_bytes.set(allocated_bytes.get() + bytes));
     ALLOCATIONS.with(|times| times.set(times.get() + usize::from(bytes > 0)));
 }
 
@@ -68,9 +68,9 @@ static ALLOCATOR: Counting = Counting;
 
 /// What `make` allocates and its result holds on to.
 fn allocated<T>(make: impl FnOnce() -> T) -> (T, usize) {
-    let before = HELD.get();
+    let before = ALLOCATED.get();
     let made = make();
-    (made, (HELD.get() - before) as usize)
+    (made, (ALLOCATED.get() - before) as usize)
 }
 
 fn job(protocol: &Protocol, world_size: u16, slots: u16, shards: u16) -> JobConfig {
@@ -121,27 +121,36 @@ fn a_machine_that_jobs_share_says_what_it_holds_to_the_byte() {
         {
             let options = shared.options.read_with(&BTreeMap::new(), defaults).unwrap();
             let config = SharedSwitchConfig { node: NodeId(9), elements_per_packet, options };
-            let (mut machine, mut held) = allocated(|| (shared.machine)(Values::Elements, &config));
-            assert_eq!(machine.memory_bytes(), held, "{}: {config:?}", protocol.name);
-            assert_eq!((shared.memory)(Values::Elements, &config), held as u64, "{}: as charged", protocol.name);
+            let (mut machine, mut allocated_bytes) = allocated(|| (shared.machine)(Values::Elements, &config));
+            assert_eq!(machine.memory_bytes(), allocated_bytes, "{}: {config:?}", protocol.name);
+            assert_eq!(
+                (shared.memory)(Values::Elements, &config),
+                allocated_bytes as u64,
+                "{}: as charged",
+                protocol.name
+            );
             // The plans are the driver's.
-            let (alone, mut of_jobs, mut told) = (held, 0, Vec::new());
+            let (alone, mut of_jobs, mut removed) = (allocated_bytes, 0, Vec::new());
             for job in 1..100 {
                 let plan = shared_job(protocol, JobId(job));
                 let taken = allocated(|| machine.add_job(&plan)).1;
-                (held, of_jobs) = (held + taken, of_jobs + taken as u64);
-                assert_eq!(machine.memory_bytes(), held, "{}: {job} jobs", protocol.name);
+                (allocated_bytes, of_jobs) = (allocated_bytes + taken, of_jobs + taken as u64);
+                assert_eq!(machine.memory_bytes(), allocated_bytes, "{}: {job} jobs", protocol.name);
                 let charged = u64::from(job) * plan.share_bytes;
                 let charges_jobs = plan.share_bytes > 0;
                 assert!(!charges_jobs || of_jobs <= charged, "{}: {job} jobs, {of_jobs} bytes", protocol.name);
-                told.push(plan);
+                removed.push(plan);
             }
             for job in 1..100 {
                 let given_back = allocated(|| machine.remove_job(JobId(job))).1 as isize;
-                held = held.checked_add_signed(given_back).unwrap();
-                assert_eq!(machine.memory_bytes(), held, "{}: {job} jobs have gone", protocol.name);
+                allocated_bytes = allocated_bytes.checked_add_signed(given_back).unwrap();
+                assert_eq!(machine.memory_bytes(), allocated_bytes, "{}: {job} jobs have gone", protocol.name);
             }
-            assert_eq!(held, alone, "{}: a machine whose jobs have gone holds what it held before them", protocol.name);
+            assert_eq!(
+                allocated_bytes, alone,
+                "{}: a machine whose jobs have gone holds what it held before them",
+                protocol.name
+            );
         }
     }
 }
@@ -155,11 +164,11 @@ fn shared_job(protocol: &Protocol, id: JobId) -> SharedJob {
     SharedJob { share_bytes: protocol.share_bytes(&job, 2), job, fabric, ports, trees: Vec::new() }
 }
 
-/// What a control plane charges is what the slots take, and blocks of half the width take half: in levels, and where the
-/// job's members have said so.
+/// What a control plane charges is what the slots take, and blocks of half the width take half: in levels, and where
+/// the job's members have said so.
 #[test]
 fn accumulators_are_as_wide_as_the_jobs_widest_block() {
-    let held = |given: &[&str], levels: bool| {
+    let allocated_bytes = |given: &[&str], levels: bool| {
         let has_both = |protocol: &&&Protocol| {
             let specs = protocol.options.specs;
             protocol.switch.is_some() && [Numbers::OPTION, NarrowBlocks::OPTION].iter().all(|spec| specs.contains(spec))
@@ -169,21 +178,28 @@ fn accumulators_are_as_wide_as_the_jobs_widest_block() {
         let options = protocol.options.read(&given).unwrap();
         let mut config = config(protocol, 8, 0, 64, 1, false);
         (config.job.levels, config.job.options) = (levels, options.clone());
-        let (machine, held) = allocated(|| protocol.switch(Values::Elements, &config));
+        let (machine, allocated_bytes) = allocated(|| protocol.switch(Values::Elements, &config));
         let shape =
-            JobShape { slots: 64, elements_per_packet: 64, children: 8, world_size: 8, levels, options: &options };
+            ShardShape { slots: 64, elements_per_packet: 64, children: 8, world_size: 8, levels, options: &options };
         let charged = (protocol.memory)(&shape) as usize;
-        assert!(charged <= held && held < charged + 4096, "{charged} for {held}");
+        assert!(charged <= allocated_bytes && allocated_bytes < charged + 4096, "{charged} for {allocated_bytes}");
         drop(machine);
-        held
+        allocated_bytes
     };
     // Two versions of 64 slots, four nodes each of 64 elements of four bytes; in fixed point one node.
     let half = 2 * 64 * 64 * 4;
-    assert_eq!(held(&[], false) - held(&["narrow_blocks=half"], false), 4 * half);
-    assert_eq!(held(&["numbers=fixed"], false) - held(&["numbers=fixed", "narrow_blocks=half"], false), half);
+    assert_eq!(allocated_bytes(&[], false) - allocated_bytes(&["narrow_blocks=half"], false), 4 * half);
+    assert_eq!(
+        allocated_bytes(&["numbers=fixed"], false) - allocated_bytes(&["numbers=fixed", "narrow_blocks=half"], false),
+        half
+    );
     for given in [&[][..], &["numbers=fixed"]] {
         let said = [given, &["narrow_blocks=half"]].concat();
-        assert_eq!(held(given, true), held(&said, false), "in levels a packet holds partial sums");
+        assert_eq!(
+            allocated_bytes(given, true),
+            allocated_bytes(&said, false),
+            "in levels a packet holds partial sums"
+        );
     }
 }
 

@@ -79,10 +79,10 @@ fn check(combine: &'static Combine, accumulator: &mut OrderedAccumulator, vector
         let complete = accumulator.add(1, child, &vectors[child]);
         assert_eq!(complete, arrived + 1 == order.len(), "{order:?}");
         assert!(accumulator.has(1, child));
-        most = most.max(accumulator.nodes_held(1));
+        most = most.max(accumulator.nodes_in_use(1));
     }
     assert!(most <= nodes_needed(order.len()), "{most} nodes of {} children", order.len());
-    assert_eq!(accumulator.nodes_held(1), 1, "the result alone is left");
+    assert_eq!(accumulator.nodes_in_use(1), 1, "the result alone is left");
     assert!(accumulator.result(1) == reference(vectors, combine), "{combine:?} {order:?}");
 }
 
@@ -146,7 +146,7 @@ proptest! {
 
 /// The tests above can fail: another tree, or other places, give other bits.
 #[test]
-fn the_tree_and_the_places_show_in_the_result() {
+fn the_tree_and_the_positions_show_in_the_result() {
     for combine in combines() {
         let many = vectors(combine, 37, 64);
         let expected = reference(&many, combine);
@@ -154,7 +154,7 @@ fn the_tree_and_the_places_show_in_the_result() {
             (combine.add)(&mut lanes, vector);
             lanes
         });
-        assert_ne!(in_line, expected, "{combine:?}: one after the other is no tree");
+        assert_ne!(in_line, expected, "{combine:?}: one after the other is not a tree");
         let rotated: Vec<_> = (0..37).map(|i| many[(i + 1) % 37].clone()).collect();
         assert_ne!(reference(&rotated, combine), expected, "{combine:?}: places count");
     }
@@ -182,18 +182,18 @@ fn the_bound_on_waiting_nodes_is_reached() {
         for child in (0..children).step_by(2) {
             accumulator.add(0, child, &vectors[child]);
         }
-        assert_eq!(accumulator.nodes_held(0), nodes_needed(children), "{children} children");
+        assert_eq!(accumulator.nodes_in_use(0), nodes_needed(children), "{children} children");
         assert_eq!(nodes_needed(children), children.div_ceil(2));
     }
 }
 
 /// In their order a balanced tree's logarithm waits.
 #[test]
-fn children_in_their_order_leave_few_nodes_waiting() {
+fn children_in_their_order_leave_a_logarithm_of_nodes_waiting() {
     let mut accumulator = begun(&TOY, 1023, 1, 1);
     for child in 0..1023 {
         accumulator.add(0, child, &vector(&TOY, child, 1));
-        assert_eq!(accumulator.nodes_held(0), if child == 1022 { 1 } else { (child + 1).count_ones() as usize });
+        assert_eq!(accumulator.nodes_in_use(0), if child == 1022 { 1 } else { (child + 1).count_ones() as usize });
     }
 }
 
@@ -224,7 +224,7 @@ fn blocks_do_not_touch_each_other() {
         for (block, vectors) in blocks.iter().enumerate() {
             assert_eq!(accumulator.result(block), reference(vectors, combine));
             accumulator.begin(block, Rule::along_the_tree(combine));
-            assert_eq!((accumulator.is_complete(block), accumulator.nodes_held(block)), (false, 0));
+            assert_eq!((accumulator.is_complete(block), accumulator.nodes_in_use(block)), (false, 0));
         }
     }
 }
@@ -241,25 +241,22 @@ fn partial_results_and_hosts_vectors_mix() {
     let mut partial = vec![0; 8 * combine.partial_size];
     below.load_partial(0, &mut partial);
     for partial_first in [true, false] {
-        let mut above = begun(combine, 2, 1, 8);
-        if partial_first {
-            above.add_partial(0, 1, &partial);
-            assert!(above.add(0, 0, &hosts[0]));
-        } else {
-            above.add(0, 0, &hosts[0]);
-            assert!(above.add_partial(0, 1, &partial));
-        }
+        let mut root = begun(combine, 2, 1, 8);
+        let first = partial_first && root.add_partial(0, 1, &partial);
+        let host = root.add(0, 0, &hosts[0]);
+        let last = host || root.add_partial(0, 1, &partial);
+        assert!(!first && host == partial_first && last);
         let mut expected = reference(&hosts[..1], combine);
         (combine.merge)(&mut expected, &reference(&hosts[1..], combine));
-        assert_eq!(above.result(0), expected);
-        above.finish(0, 3);
+        assert_eq!(root.result(0), expected);
+        root.finish(0, 3);
         (combine.finish)(&mut expected, 3);
-        assert_eq!(above.result(0), expected);
+        assert_eq!(root.result(0), expected);
     }
 }
 
 #[test]
-fn memory_is_taken_when_made_and_told_before() {
+fn memory_is_taken_when_made_and_known_before() {
     let combine = native(DType::BF16, ReduceOp::Sum).unwrap();
     for (children, blocks, elements) in [(1, 1, 1), (8, 512, 720), (1023, 2, 360), (3, 0, 8)] {
         let accumulator = begun(combine, children, blocks, elements);
@@ -272,7 +269,8 @@ fn memory_is_taken_when_made_and_told_before() {
     }
 }
 
-/// What comes in turn lies in the buffers in turn, and the last vector brings them together, the later ones into the first.
+/// What comes in turn lies in the buffers in turn, and the last vector brings them together, the later ones into the
+/// first.
 #[test]
 fn buffers_take_vectors_in_turn_and_are_brought_together_at_the_end() {
     const ELEMENTS: usize = 5;
@@ -283,7 +281,7 @@ fn buffers_take_vectors_in_turn_and_are_brought_together_at_the_end() {
             let mut accumulator = OrderedAccumulator::new(children, width, 2, ELEMENTS * combine.lane_size);
             accumulator.begin(1, Rule::arranged(combine, Arrangement::Buffers(buffers)));
             for (count, &child) in arrival.iter().enumerate() {
-                assert_eq!(accumulator.nodes_held(1), count.min(width));
+                assert_eq!(accumulator.nodes_in_use(1), count.min(width));
                 let vector = vector(combine, child, ELEMENTS);
                 let is_last = count + 1 == children;
                 assert_eq!(accumulator.add(1, child, &vector), is_last);
@@ -305,7 +303,8 @@ fn buffers_take_vectors_in_turn_and_are_brought_together_at_the_end() {
     }
 }
 
-/// Two switches share the ranks in any way, vectors come in any order, and a third makes of what they send what one would.
+/// Two switches share the ranks in any way, vectors come in any order, and a third makes of what they send what one
+/// would.
 #[test]
 fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
     const ELEMENTS: usize = 3;
@@ -323,12 +322,12 @@ fn switches_that_combine_what_they_have_of_one_tree_make_that_tree() {
         let mut accumulator = OrderedAccumulator::new(nodes.len(), width, 1, bytes).with_forest(Some(forest));
         accumulator.begin(0, Rule::arranged(combine, Arrangement::Forest));
         let mut arrival: Vec<usize> = (0..nodes.len()).collect();
-        arrival.sort_by_key(|place| (place * 7919 + seed * 104_729) % 31);
-        for (count, &place) in arrival.iter().enumerate() {
-            assert_eq!(accumulator.add_partial(0, place, &nodes[place].1), count + 1 == nodes.len());
-            assert!(accumulator.nodes_held(0) <= nodes.len());
+        arrival.sort_by_key(|position| (position * 7919 + seed * 104_729) % 31);
+        for (count, &position) in arrival.iter().enumerate() {
+            assert_eq!(accumulator.add_partial(0, position, &nodes[position].1), count + 1 == nodes.len());
+            assert!(accumulator.nodes_in_use(0) <= nodes.len());
         }
-        assert_eq!(accumulator.nodes_held(0), roots);
+        assert_eq!(accumulator.nodes_in_use(0), roots);
         let load = |root| {
             let mut partial = vec![0; ELEMENTS * combine.partial_size];
             accumulator.load_root(0, root, &mut partial);

@@ -1,4 +1,5 @@
-//! A machine that jobs share is told of each job once when it begins and once when it ends, and sees no other's packets.
+//! A machine that jobs share is told of each job once when it begins and once when it ends, and sees no other's
+//! packets.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,24 +20,24 @@ const KEY: JobKey = JobKey(7);
 
 /// What the machine was told.
 #[derive(Clone, Debug, PartialEq)]
-enum Told {
+enum Call {
     Added(SharedJob),
     Removed(JobId),
     Packet(JobId),
 }
 
 /// Writes down what it is told.
-struct Scribe(Arc<Mutex<Vec<Told>>>);
+struct Scribe(Arc<Mutex<Vec<Call>>>);
 
 impl Scribe {
-    fn note(&self, told: Told) {
-        self.0.lock().unwrap().push(told);
+    fn note(&self, calls: Call) {
+        self.0.lock().unwrap().push(calls);
     }
 }
 
 impl Switch for Scribe {
     fn process(&mut self, _: Time, _: PortId, packet: &mut PacketMut<'_>, _: &dyn PortView) -> Verdict {
-        self.note(Told::Packet(Common::parse(packet.bytes).unwrap().job));
+        self.note(Call::Packet(Common::parse(packet.bytes).unwrap().job));
         Verdict::Consume
     }
     fn handle_timeout(&mut self, _: Time) {}
@@ -56,10 +57,10 @@ impl Switch for Scribe {
 
 impl SharedSwitch for Scribe {
     fn add_job(&mut self, plan: &SharedJob) {
-        self.note(Told::Added(plan.clone()));
+        self.note(Call::Added(plan.clone()));
     }
     fn remove_job(&mut self, job: JobId) {
-        self.note(Told::Removed(job));
+        self.note(Call::Removed(job));
     }
     fn report_job(&self, _: JobId) -> SwitchReport {
         SwitchReport::default()
@@ -93,44 +94,44 @@ fn send(pipeline: &mut Pipeline, job: u16) -> Verdict {
 }
 
 #[test]
-fn each_job_is_told_once_when_it_begins_and_once_when_it_ends() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let take = || std::mem::take(&mut *told.lock().unwrap());
+fn each_job_is_added_once_when_it_begins_and_removed_once_when_it_ends() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let take = || std::mem::take(&mut *calls.lock().unwrap());
     let mut pipeline = Pipeline::default();
-    pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&told))));
+    pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&calls))));
     pipeline.install_shared(&plan(1), Vec::new());
     pipeline.install_shared(&plan(2), Vec::new());
-    assert_eq!(take(), [Told::Added(plan(1)), Told::Added(plan(2))]);
+    assert_eq!(take(), [Call::Added(plan(1)), Call::Added(plan(2))]);
     // What only passes, or has a machine of its own, is not the shared machine's.
     let (members, others) = (Vec::new(), Vec::new());
     pipeline.install(JobId(3), InstalledJob { protocol: PROTOCOL - 1, key: KEY, members, others, machine: None });
     assert_eq!(take(), []);
     assert!(pipeline.remove(JobId(1)) && !pipeline.remove(JobId(1)) && pipeline.remove(JobId(3)));
-    assert_eq!(take(), [Told::Removed(JobId(1))]);
+    assert_eq!(take(), [Call::Removed(JobId(1))]);
     // A new job with an old one's id takes its place.
     pipeline.install_shared(&plan(2), Vec::new());
-    assert_eq!(take(), [Told::Removed(JobId(2)), Told::Added(plan(2))]);
+    assert_eq!(take(), [Call::Removed(JobId(2)), Call::Added(plan(2))]);
 }
 
 #[test]
 fn packets_of_a_job_before_it_begins_and_after_it_has_ended_are_counted_and_go_no_further() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let calls = Arc::new(Mutex::new(Vec::new()));
     let mut pipeline = Pipeline::default();
-    pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&told))));
+    pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&calls))));
     assert_eq!(send(&mut pipeline, 1), Verdict::Drop(DropReason::UnknownJob));
     pipeline.install_shared(&plan(1), Vec::new());
     assert_eq!(send(&mut pipeline, 1), Verdict::Consume);
     pipeline.remove(JobId(1));
     assert_eq!(send(&mut pipeline, 1), Verdict::Drop(DropReason::UnknownJob));
     assert_eq!(pipeline.rejected().get(DropReason::UnknownJob), 2);
-    assert_eq!(*told.lock().unwrap(), [Told::Added(plan(1)), Told::Packet(JobId(1)), Told::Removed(JobId(1))]);
+    assert_eq!(*calls.lock().unwrap(), [Call::Added(plan(1)), Call::Packet(JobId(1)), Call::Removed(JobId(1))]);
 }
 
 #[test]
-fn where_all_members_are_connected_to_the_switch_nobody_else_is_heard() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+fn where_all_members_are_connected_to_the_switch_nobody_else_is_accepted() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
     let mut pipeline = Pipeline::default();
-    pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&told))));
+    pipeline.share(PROTOCOL, Box::new(Scribe(Arc::clone(&calls))));
     // In a fabric a job's packets come in on whichever port is best.
     pipeline.install_shared(&plan(1), Vec::new());
     assert_eq!(send(&mut pipeline, 1), Verdict::Consume);

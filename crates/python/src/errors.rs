@@ -17,6 +17,12 @@ pub fn seconds(value: f64) -> PyResult<Duration> {
         .map_err(|_| PyValueError::new_err(format!("a timeout is a number of seconds from 0 on, not {value}")))
 }
 
+/// A number of Python's that counts ranks, slots or the like.
+pub fn count(name: &str, value: i64) -> PyResult<u16> {
+    u16::try_from(value)
+        .map_err(|_| PyValueError::new_err(format!("{name} is a number from 0 to {}, not {value}", u16::MAX)))
+}
+
 /// The job could not be joined.
 pub fn of_connect(py: Python<'_>, error: &ConnectError) -> PyErr {
     match error {

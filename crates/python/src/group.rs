@@ -54,17 +54,18 @@ impl Group {
         py: Python<'_>,
         switch: &str,
         job: &str,
-        rank: u16,
-        world_size: u16,
+        rank: i64,
+        world_size: i64,
         timeout: f64,
         protocol: &str,
         options: BTreeMap<String, String>,
-        elements_per_packet: Option<u16>,
-        slots: Option<u16>,
-        trees: Option<u16>,
+        elements_per_packet: Option<i64>,
+        slots: Option<i64>,
+        trees: Option<i64>,
         operators: Vec<PyRef<'_, Operator>>,
         check: Option<Py<PyAny>>,
     ) -> PyResult<Group> {
+        let optional = |name, value: Option<i64>| value.map(|value| errors::count(name, value)).transpose();
         let protocol = named(protocol)?;
         let hashes = operators.iter().map(|operator| operator.0.hash()).collect();
         let operators = operator::shared(&operators);
@@ -72,8 +73,8 @@ impl Group {
         let options = ConnectOptions {
             switch: tributary_cli::parse_switch(switch).map_err(PyValueError::new_err)?,
             job: job.to_string(),
-            rank,
-            world_size,
+            rank: errors::count("rank", rank)?,
+            world_size: errors::count("world_size", world_size)?,
             timeout: errors::seconds(timeout)?,
             protocol,
             options: protocol
@@ -81,9 +82,9 @@ impl Group {
                 .read(&options)
                 .map_err(|error| PyValueError::new_err(error.to_string()))?
                 .provided(&operators),
-            elements_per_packet,
-            slots,
-            trees,
+            elements_per_packet: optional("elements_per_packet", elements_per_packet)?,
+            slots: optional("slots", slots)?,
+            trees: optional("trees", trees)?,
         };
         let (switch, job) = (options.switch.clone(), options.job.clone());
         let group = connect_interruptibly(py, options, check)?;

@@ -37,7 +37,7 @@ fn run(text: &str) -> Simulation {
     }
     sim.run(sim.fabric.now + Span::from_millis(20));
     for (switch, shared) in sim.shared() {
-        assert_eq!(shared.slots_held, 0, "switch {switch}\n{text}");
+        assert_eq!(shared.slots_in_use, 0, "switch {switch}\n{text}");
     }
     sim
 }

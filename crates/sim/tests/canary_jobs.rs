@@ -35,7 +35,7 @@ static SPY: Protocol = Protocol {
     shared: Some(Shared {
         machine: |values, config| Box::new(Spy { node: config.node, canary: CanarySwitch::new(values, config) }),
         memory: CanarySwitch::bytes_of,
-        options: tributary_proto::canary::options::SWITCH,
+        options: tributary_proto::canary::SWITCH,
         longest_wait: |_| Span::ZERO,
         capacity: |_| 1,
         server: None,

@@ -65,7 +65,7 @@ fn costs(needs: Needs) -> Costs {
     let elements = u64::from(ELEMENTS);
     let first = prices.called(needs, 0, &Work { copied: elements, ..Work::default() }, 1);
     let later = prices.called(needs, 0, &Work { combined: elements, emitted: 1, ..Work::default() }, 1);
-    let is_tree = matches!(needs, Needs::Place(..));
+    let is_tree = matches!(needs, Needs::Leaf(..));
     Costs {
         start: prices.begin(needs).round() as u64,
         // Commands of a unit are carried out at once.
@@ -80,7 +80,7 @@ fn costs(needs: Needs) -> Costs {
 fn both(handler: &str, design: Design, packets: &[Packet]) -> [[f64; 2]; 2] {
     let (needs, buffers) = match design {
         Design::Buffers(buffers) => (Needs::Buffer(buffers as u16), buffers),
-        _ => (Needs::Place(0, CHILDREN as u16), CHILDREN),
+        _ => (Needs::Leaf(0, CHILDREN as u16), CHILDREN),
     };
     let ran = run(handler, buffers, packets);
     assert_eq!(ran.len(), packets.len());

@@ -76,7 +76,7 @@ fn drive(protocol: &'static Protocol, bytes: &[u8]) {
         recorder.timeout(&mut pipeline, now);
         recorder.take();
     }
-    assert_eq!(pipeline.shared(protocol.code).expect("it is shared").slots_held, 0);
+    assert_eq!(pipeline.shared(protocol.code).expect("it is shared").slots_in_use, 0);
 }
 
 /// A host in the middle of two collectives gets any packets from anywhere; then its time runs out.

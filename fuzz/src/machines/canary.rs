@@ -57,7 +57,7 @@ pub fn switch(bytes: &[u8]) {
         now = due.max(now);
         recorder.timeout(&mut pipeline, now);
     }
-    assert_eq!(pipeline.shared(PROTOCOL.code).expect("it is shared").slots_held, 0);
+    assert_eq!(pipeline.shared(PROTOCOL.code).expect("it is shared").slots_in_use, 0);
 }
 
 /// A host in the middle of two collectives gets any packets from anywhere; then its time runs out.

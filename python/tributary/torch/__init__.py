@@ -2,7 +2,8 @@
 
 PyTorch finds the backend by itself, through the entry-point group ``torch.distributed.backends``; import this package
 for what goes beyond it: :class:`Options`, :func:`stats`, :func:`flight_record`, :func:`all_reduce_hook`,
-:func:`all_reduce` with operators of one's own, :class:`Combine` and :class:`TopK`. See ``docs/torch.md``.
+:func:`all_reduce` with operators of one's own, :class:`Combine`, :class:`TopK` and :class:`Steps`. See
+``docs/torch.md``.
 """
 
 import torch
@@ -21,6 +22,7 @@ from tributary.torch.hook import all_reduce_hook
 from tributary.torch.ledger import Entry, Stats
 from tributary.torch.options import Options
 from tributary.torch.plugin import register, stats
+from tributary.torch.step_costs import Step, Steps
 from tributary.torch.topk import TopK, topk_hook
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "Entry",
     "Options",
     "Stats",
+    "Step",
+    "Steps",
     "TopK",
     "TributaryBackend",
     "all_reduce",

@@ -37,38 +37,36 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
     return None
 
 
+#: Makes the tensor that travels, and the function that makes gradients of the result.
+Encode = Callable[[torch.Tensor], tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]]
+
+
 class Combine:
     """What :func:`combine_hook` combines with: ``model.register_comm_hook(Combine(op), combine_hook)``.
 
     Args:
         op: makes one gradient of two ranks': "a + b", or "a if abs(a) > abs(b) else b".
         group: a group of the tributary backend with the ranks of the model's own; the default group if None.
-        before: makes of a bucket's flat gradients the tensor that travels, of the operator's elements; the gradients
-            themselves if None. It is here that an average divides: ``lambda gradients: gradients / world_size``.
-        after: makes gradients of the result, as many as there were; the result itself if None.
+        encode: makes of a bucket's flat gradients the tensor that travels, of the operator's elements, and a function
+            that makes gradients of the result, as many as there were. The gradients themselves travel if None. An
+            operator combines and does not divide: an average divides here. It may start collectives and wait for them.
 
     """
 
-    def __init__(
-        self,
-        op: Operator,
-        group: Any = None,
-        before: Callable[[torch.Tensor], torch.Tensor] | None = None,
-        after: Callable[[torch.Tensor], torch.Tensor] | None = None,
-    ) -> None:
+    def __init__(self, op: Operator, group: Any = None, encode: Encode | None = None) -> None:
         """Made by whoever registers the hook."""
-        self.op, self.group, self.before, self.after = op, group, before, after
+        self.op, self.group, self.encode = op, group, encode
 
 
 def combine_hook(state: Combine, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Combine a bucket of gradients in the network with an own operator."""
     buffer = bucket.buffer()
-    travelling = buffer if state.before is None else state.before(buffer)
+    travelling, decode = (buffer, None) if state.encode is None else state.encode(buffer)
     future = backend_of(state.group).all_reduce_custom([travelling], state.op, True).get_future()
 
     def landed(done: Any) -> Any:
         combined = done.value()[0]
-        gradients = combined if state.after is None else state.after(combined)
+        gradients = combined if decode is None else decode(combined)
         return gradients if gradients is buffer else buffer.copy_(gradients.reshape(buffer.shape))
 
     return future.then(landed)

@@ -14,6 +14,7 @@ import torch
 from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, OrderedFuture
 from tributary.torch.health import Health
+from tributary.torch.ledger import Ledger
 from tributary.torch.transit import Finish, StillRunningError
 from tributary.torch.untraced import untraced
 from tributary.torch.work import NO_TIMEOUT, Completer, GroupWork
@@ -62,11 +63,12 @@ class HostWork(GroupWork):
         completer: Completer,
         callbacks: Callbacks,
         health: Health,
+        ledger: Ledger,
         agreement: Agreement | None,
         give_up: Callable[[], None],
     ) -> None:
         """Start Gloo's operation, or have it started once the ranks have agreed on it."""
-        super().__init__(title, tensors, None, callbacks, health)
+        super().__init__(title, tensors, None, callbacks, health, ledger)
         self._start = start
         self._order = order
         self._completer = completer
@@ -96,9 +98,7 @@ class HostWork(GroupWork):
         if follow:
             self._follow()
 
-    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        """Wait until the result is in the caller's tensors; raise the operation's error if it failed."""
-        self._home.refuse_fork(self.title)
+    def _await(self, timeout: timedelta) -> None:
         if not self._ended:
             self._order.start(self, timeout)
         if not self._ended:
@@ -108,7 +108,6 @@ class HostWork(GroupWork):
                 self._conclude(error)
             self._note_source()
         self._conclude(None)
-        return True
 
     def agree(self, timeout: timedelta) -> None:
         """Wait for all ranks' descriptions; if they differ, the operation has failed."""
@@ -133,7 +132,7 @@ class HostWork(GroupWork):
             self.finish_quietly()
         if not self._ended and self._inner is not None and self._inner.is_completed():
             try:
-                self.wait()
+                self._await(NO_TIMEOUT)
             except Exception:
                 if not self._ended:
                     raise

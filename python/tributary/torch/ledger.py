@@ -28,6 +28,10 @@ class Stats:
     host: dict[tuple[str, str], Entry]
     #: The counts of the network's worker: packets, retransmissions. None in a group of one rank.
     packets: GroupStats | None = field(default=None)
+    #: Seconds that this rank's threads spent in waits for operations. DDP waits in C++, which is not counted here.
+    waited_s: float = 0.0
+    #: Seconds in which at least one operation was under way, from its call to when its end was noticed.
+    under_way_s: float = 0.0
 
     @staticmethod
     def of_all(groups: Sequence[Stats]) -> Stats:
@@ -39,7 +43,8 @@ class Stats:
                 _add(network.setdefault(name, Entry()), entry.bytes, entry.collectives)
             for key, entry in stats.host.items():
                 _add(host.setdefault(key, Entry()), entry.bytes, entry.collectives)
-        return Stats(network, host)
+        waited = sum(stats.waited_s for stats in groups)
+        return Stats(network, host, None, waited, sum(stats.under_way_s for stats in groups))
 
     @property
     def network_bytes(self) -> int:
@@ -77,6 +82,10 @@ class Ledger:
         self._lock = threading.Lock()
         self._network: dict[str, Entry] = {}
         self._host: dict[tuple[str, str], Entry] = {}
+        self._waited = 0.0
+        self._under_way = 0.0
+        #: Up to this time, by the monotonic clock, all seconds with operations under way are counted.
+        self._counted_until = 0.0
 
     def network(self, name: str, count: int) -> None:
         """Count an operation of that many bytes that goes through the network."""
@@ -88,6 +97,17 @@ class Ledger:
         with self._lock:
             _add(self._host.setdefault((name, reason), Entry()), count)
 
+    def waited(self, seconds: float) -> None:
+        """Count a wait."""
+        with self._lock:
+            self._waited += seconds
+
+    def ended(self, begun: float, ended: float) -> None:
+        """Count an operation that was under way between these times; seconds of several operations count once."""
+        with self._lock:
+            self._under_way += max(0.0, ended - max(begun, self._counted_until))
+            self._counted_until = max(ended, self._counted_until)
+
     def stats(self, packets: GroupStats | None) -> Stats:
         """The numbers so far."""
         with self._lock:
@@ -95,6 +115,8 @@ class Ledger:
                 network={name: Entry(entry.collectives, entry.bytes) for name, entry in self._network.items()},
                 host={key: Entry(entry.collectives, entry.bytes) for key, entry in self._host.items()},
                 packets=packets,
+                waited_s=self._waited,
+                under_way_s=self._under_way,
             )
 
 

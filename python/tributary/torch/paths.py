@@ -15,7 +15,7 @@ from torch._C._distributed_c10d import Backend
 from tributary import _core
 from tributary._core import Pending
 from tributary.errors import ClosedError, ConnectError, MismatchError, UnsupportedError
-from tributary.torch import operators
+from tributary.torch import operators, profile
 from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, is_in_callback
 from tributary.torch.claims import Claim
@@ -145,7 +145,7 @@ class Paths(Backend):
         network = network or lane.network
         assert network is not None, "groups of one rank take the host path"
         timeout = self._timeout_of(opts).total_seconds()
-        with _profiled(name) as profile:
+        with profile.spanning(name) as event:
             with self._order:
                 title = self._next_title(name, lane)
                 pending: list[Pending] = []
@@ -158,9 +158,12 @@ class Paths(Backend):
                     raise
             self._ledger.network(name, size_in_bytes(tensors))
             transit = Transit(title, pending, timeout, lane.hints)
-            work = NetworkWork(title, tensors, transit, finish, self._completer, self._callbacks, lane.health)
-            if profile is not None:
-                profile._call_end_callbacks_on_future(work.get_future())
+            work = NetworkWork(
+                title, tensors, transit, finish, self._completer, self._callbacks, lane.health, self._ledger
+            )
+            if event is not None:
+                self._note(name, tensors, "network")
+                event._call_end_callbacks_on_future(work.get_future())
         if finish is not None and getattr(opts, "asyncOp", True):
             # The caller may look at the tensors after a later barrier, without ever waiting for this work.
             self._completer.complete_later(work)
@@ -233,10 +236,13 @@ class Paths(Backend):
                 self._completer,
                 self._callbacks,
                 lane.health,
+                self._ledger,
                 agreement,
                 lane.host.abort,
             )
         self._ledger.host(name, reason, size_in_bytes(list(tensors)))
+        if profile.is_on():
+            self._note(name, tensors, "host path")
         if agreement is not None and getattr(opts, "asyncOp", True):
             # Other ranks may wait for this operation while nobody here does.
             self._completer.complete_later(work)
@@ -270,6 +276,11 @@ class Paths(Backend):
                 self._agree(name, None, opts, title, lane, beside)
             raise
 
+    def _note(self, name: str, tensors: Sequence[torch.Tensor], path: str) -> None:
+        """Record an operation's arguments for the profiler."""
+        ranks = self._options.global_ranks_in_group or range(self.size())
+        profile.note(profile.arguments(name, tensors, path, self._name, ranks, self.rank()))
+
     def _refuse_fork(self, name: str) -> None:
         self._home.refuse_fork(f"{name}: the group {self._name}")
 
@@ -285,14 +296,3 @@ class Paths(Backend):
     def _timeout_of(self, opts: Any) -> timedelta:
         # An operation without its own timeout has -1 ms.
         return opts.timeout if opts.timeout > timedelta(0) else self._options._timeout
-
-
-@contextmanager
-def _profiled(name: str) -> Iterator[Any]:
-    """Record an event of torch.profiler from the beginning of the operation to its end, which its future marks."""
-    if not torch.autograd._profiler_enabled():
-        yield None
-        return
-    event = torch.profiler.record_function(f"tributary:{name}")
-    with event:
-        yield event

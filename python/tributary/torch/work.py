@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from torch._C._distributed_c10d import Work
 
 from tributary.torch.callbacks import Callbacks, OrderedFuture, complete
 from tributary.torch.health import Health
+from tributary.torch.ledger import Ledger
 from tributary.torch.process import ForkGuard
 from tributary.torch.transit import Finish, StillRunningError, Transit, entitle
 from tributary.torch.untraced import untraced
@@ -48,10 +50,13 @@ class GroupWork(Work):
         finish: Finish | None,
         callbacks: Callbacks,
         health: Health,
+        ledger: Ledger | None,
     ) -> None:
         super().__init__()
         self._callbacks = callbacks
         self._health = health
+        self._ledger = ledger
+        self._begun = time.monotonic()
         #: The work's name in messages: "all_reduce 12 of group default_pg".
         self.title = title
         self._home = ForkGuard()
@@ -77,6 +82,8 @@ class GroupWork(Work):
                 if error is not None:
                     self._health.note(error)
                     entitle(error, self.title)
+                if self._ledger is not None:
+                    self._ledger.ended(self._begun, time.monotonic())
                 self._error, self._ended, self._finish = error, True, None
                 futures = [self._ordered, self._future]
         # Outside the lock: callbacks of the futures may call this work again.
@@ -135,6 +142,21 @@ class GroupWork(Work):
         """The tensors of an operation that has ended."""
         return self._result
 
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        """Wait until the result is in the caller's tensors; raise the operation's error if it failed."""
+        self._home.refuse_fork(self.title)
+        begun = time.monotonic()
+        try:
+            self._await(timeout)
+        finally:
+            if self._ledger is not None:
+                self._ledger.waited(time.monotonic() - begun)
+        return True
+
+    def _await(self, timeout: timedelta) -> None:
+        """Bring the end about, and decide the outcome."""
+        raise NotImplementedError
+
     def synchronize(self) -> None:
         """Like :meth:`wait`."""
         self.wait()
@@ -153,14 +175,13 @@ class NetworkWork(GroupWork):
         completer: Completer,
         callbacks: Callbacks,
         health: Health,
+        ledger: Ledger,
     ) -> None:
-        super().__init__(title, tensors, finish, callbacks, health)
+        super().__init__(title, tensors, finish, callbacks, health, ledger)
         self._transit = transit
         self._completer = completer
 
-    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        """Wait until the result is in the caller's tensors; raise the operation's error if it failed."""
-        self._home.refuse_fork(self.title)
+    def _await(self, timeout: timedelta) -> None:
         error: Exception | None = None
         if not self._ended:
             try:
@@ -170,7 +191,6 @@ class NetworkWork(GroupWork):
             except Exception as failed:
                 error = failed
         self._conclude(error)
-        return True
 
     def is_completed(self) -> bool:
         """Whether the operation has ended, successfully or not."""
@@ -187,8 +207,9 @@ class NetworkWork(GroupWork):
 
     def finish_quietly(self) -> None:
         """Wait for the end; an error is left for the caller."""
+        self._home.refuse_fork(self.title)
         try:
-            self.wait()
+            self._await(NO_TIMEOUT)
         except Exception:
             if not self._ended:
                 raise
@@ -199,7 +220,7 @@ class DoneWork(GroupWork):
     """A work that has ended successfully."""
 
     def __init__(self, title: str, callbacks: Callbacks, health: Health, tensors: Sequence[torch.Tensor] = ()) -> None:
-        super().__init__(title, tensors, None, callbacks, health)
+        super().__init__(title, tensors, None, callbacks, health, None)
         self._conclude(None)
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:

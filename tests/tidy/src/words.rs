@@ -94,6 +94,9 @@ const IDENTIFIERS: &[(&str, &str)] = &[
     ("worlds", "`world_sizes`, `states` or `scenarios`"),
 ];
 
+/// Phrases in which a banned word of identifiers is the field's word.
+const NATURAL: &[(&str, &str)] = &[("place", "in place"), ("world", "world size")];
+
 /// Turns of phrase that need a second reading. `*` is any word.
 const PHRASES: &[(&str, &str)] = &[
     ("are no *", "are not"),
@@ -215,8 +218,8 @@ fn read(path: &str, text: &str, code: &str, found: &mut Found) {
         note(word, matches(&words, word));
     }
     for (word, _) in IDENTIFIERS {
-        let world_sizes = if *word == "world" { matches(&names, "world size") } else { 0 };
-        note(word, matches(&names, word) - world_sizes);
+        let natural = NATURAL.iter().filter(|(banned, _)| banned == word);
+        note(word, matches(&names, word) - natural.map(|(_, phrase)| matches(&names, phrase)).sum::<usize>());
     }
 }
 
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(uses("a.rs", "// part of a place\nlet part_place = \"the room\";"), [("part", 1), ("place", 1)]);
         assert!(uses("docs/a.md", "Summing takes place in part above the threshold.").is_empty());
         assert_eq!(
-            uses("a.rs", "let world = world_size; fn found() {} let found = 1;"),
+            uses("a.rs", "let world = world_size; struct InPlaceSum; fn found() {} let found = 1;"),
             [("fn found", 1), ("world", 1)]
         );
     }

@@ -94,7 +94,8 @@ fn an_option_of_switches_reaches_each_of_them_and_one_that_none_has_is_refused_w
     let sharing: Vec<&str> =
         protocols::ALL.iter().filter(|protocol| protocol.shared.is_some()).map(|protocol| protocol.name).collect();
     let (protocol, sharing) = (sharing[0], sharing.join(", "));
-    let known = format!("tributary: error: '{EXAMPLE}': switches have no options for \"pigeon\", but for {sharing}\n");
+    let known =
+        format!("tributary: error: '{EXAMPLE}': switches have no options for \"pigeon\", except for {sharing}\n");
     assert_eq!(refused("pigeon.wings=2"), known);
     let wings = refused(&format!("{protocol}.wings=2"));
     assert!(wings.contains(&format!("switches: {protocol} has no option \"wings\"; it has descriptors, ")), "{wings}");

@@ -86,7 +86,7 @@ impl JobShape {
             + u64::from(self.children) * JobShape::MEMBER_BYTES
             + u64::from(self.neighbours) * JobShape::NEIGHBOUR_BYTES
             + u64::from(self.world_size) * JobShape::RANK_BYTES;
-        let machine = (self.protocol.memory)(&protocol::JobShape {
+        let machine = (self.protocol.memory)(&protocol::ShardShape {
             slots: self.slots.div_ceil(self.shards.max(1)),
             elements_per_packet: self.elements_per_packet,
             children: self.children,

@@ -198,7 +198,7 @@ mod tests {
             ("finish = \"1e5 s\"", "finish = 100000 s: it may be 0"),
             ("[[quota]]\njobs = \"\"", "empty pattern"),
             ("cores = ", "line 1: "),
-            ("[switches.pigeon]\nwings = 2", "switches have no options for \"pigeon\", but for "),
+            ("[switches.pigeon]\nwings = 2", "switches have no options for \"pigeon\", except for "),
         ];
         for (text, sentence) in cases {
             let error = SwitchConfigFile::parse(text).unwrap_err().to_string();

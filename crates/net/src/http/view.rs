@@ -158,7 +158,7 @@ pub(crate) fn shared(report: &ShardReport) -> Vec<SharedStatus> {
         Some(SharedStatus {
             protocol: protocols::with_code(*code)?.name.to_owned(),
             slots: shared.slots,
-            slots_held: shared.slots_held,
+            slots_held: shared.slots_in_use,
             slots_peak: shared.slots_peak,
             bytes: *bytes as u64,
             metrics: MetricStatus::all(&shared.metrics),

@@ -49,6 +49,7 @@ impl fmt::Display for OperationStatus {
         let OperationStatus { number, name, op, dtype, elements, root, .. } = self;
         write!(f, "{name} {number}, ")?;
         match (op, root) {
+            (Some(_), None) if *elements == 0 => write!(f, "a barrier"),
             (Some(op), None) => write!(f, "{op} of {elements} {dtype} elements"),
             (Some(op), Some(root)) => write!(f, "{op} of {elements} {dtype} elements for rank {root}"),
             (None, root) => write!(f, "of {elements} words of 32 bits from rank {}", root.unwrap_or_default()),

@@ -59,7 +59,7 @@ impl OrderStatus {
             expected_vid: report.expected,
             epoch: report.epoch,
             wnd_cap: report.cap,
-            held: report.held.clone(),
+            held: report.queued.clone(),
             waits_for: waits_for().map(|child| child.node.clone()).collect(),
             waits_for_ranks,
         }

@@ -220,7 +220,7 @@ impl Bandwidth {
         let prices = prices.ok_or_else(|| ReproduceError::Bad(format!("there are no handlers for {dtype}")))?;
         let needs = match line.design {
             DesignName::Buffers(buffers) => Needs::Buffer(buffers as u16),
-            DesignName::Tree => Needs::Place(0, self.children as u16),
+            DesignName::Tree => Needs::Leaf(0, self.children as u16),
         };
         let elements = self.payload / dtype.size() as u64;
         let first = prices.called(needs, 0, &Work { copied: elements, ..Work::default() }, 1);

@@ -16,15 +16,15 @@ use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 use tributary_proto::protocols;
 
-use super::{K, LATE, Subject, WORLD, measure, setup};
+use super::{K, LATE, Subject, WORLD_SIZE, measure, setup};
 
 const SWITCH: NodeId = NodeId(100);
 /// The last rank serves all blocks, so that each stage is one port.
-const SERVER: u16 = WORLD - 1;
+const SERVER: u16 = WORLD_SIZE - 1;
 
 pub fn switch(c: &mut Criterion) {
     let last = usize::from(SERVER) - 1;
-    let parts = [
+    let stages_of = [
         ("whole block", 0..LATE + 1),
         ("first", 0..1),
         ("added", 1..last),
@@ -34,7 +34,7 @@ pub fn switch(c: &mut Criterion) {
     let family = protocols::ALL.iter().filter(|protocol| protocol.options.specs.contains(&LEVELS_OPTION));
     for protocol in family {
         for k in K {
-            measure(c, &format!("packet/{}/{k}", protocol.name), &parts, || subject(protocol, k));
+            measure(c, &format!("packet/{}/{k}", protocol.name), &stages_of, || subject(protocol, k));
         }
     }
 }
@@ -46,11 +46,11 @@ fn pipeline(protocol: &'static Protocol, k: u16) -> Pipeline {
     pipeline.share(protocol.code, protocol.shared_switch(Values::Elements, &config).expect("they share a machine"));
     let job = setup::job(protocol, k, &[("served_by", "last_rank")]);
     let fabric = FabricPlan {
-        hosts: (0..u32::from(WORLD)).map(NodeId).collect(),
-        switches: (0..WORLD).map(|_| SWITCH).collect(),
+        hosts: (0..u32::from(WORLD_SIZE)).map(NodeId).collect(),
+        switches: (0..WORLD_SIZE).map(|_| SWITCH).collect(),
         roots: [].into(),
     };
-    let ports: Vec<PortId> = (0..WORLD).map(PortId).collect();
+    let ports: Vec<PortId> = (0..WORLD_SIZE).map(PortId).collect();
     let plan =
         SharedJob { job, fabric, ports: ports.iter().copied().map(Some).collect(), trees: Vec::new(), share_bytes: 0 };
     pipeline.install_shared(&plan, ports);
@@ -60,7 +60,7 @@ fn pipeline(protocol: &'static Protocol, k: u16) -> Pipeline {
 fn subject(protocol: &'static Protocol, k: u16) -> Subject {
     let acknowledges = protocol.options.specs.iter().any(|spec| spec.name == "progress");
     let common = setup::job(protocol, k, &[]).common();
-    let packets: Vec<Vec<u8>> = (0..WORLD).map(|rank| packet(common, rank, k)).collect();
+    let packets: Vec<Vec<u8>> = (0..WORLD_SIZE).map(|rank| packet(common, rank, k)).collect();
     Subject {
         pipeline: pipeline(protocol, k),
         packet_len: packets[0].len(),

@@ -2,7 +2,7 @@
 
 use criterion::Criterion;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::aggregation::exponent_hint::LookAhead;
+use tributary_proto::aggregation::agreement::ExponentHint;
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, proof};
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};
@@ -14,16 +14,16 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
 
-use super::{K, LATE, SLOTS, Subject, TIMEOUT, WORLD, measure, setup};
+use super::{K, LATE, SLOTS, Subject, TIMEOUT, WORLD_SIZE, measure, setup};
 
 /// As many accumulators as a protocol with two versions of each slot has.
 const DESCRIPTORS: u32 = 2 * SLOTS as u32;
 const SWITCH: NodeId = NodeId(100);
 /// The last rank leads: its contribution never comes to the switch, but its sum does.
-const LEADER: NodeId = NodeId(WORLD as u32 - 1);
+const LEADER: NodeId = NodeId(WORLD_SIZE as u32 - 1);
 
 pub fn switch(c: &mut Criterion) {
-    let last = usize::from(WORLD) - 1;
+    let last = usize::from(WORLD_SIZE) - 1;
     let whole = ("whole block", 0..LATE + 1);
     let of_root =
         [whole.clone(), ("first", 0..1), ("added", 1..last - 1), ("last", last - 1..last), ("sum", last..LATE)];
@@ -37,7 +37,7 @@ pub fn switch(c: &mut Criterion) {
 /// A leader's own leaf, which sees all contributions there are; or a leaf of many, which sees its own hosts' alone and
 /// cannot know that they are all.
 fn subject(k: u16, flushes_late: bool) -> Subject {
-    let hosts = if flushes_late { 2 * WORLD } else { WORLD };
+    let hosts = if flushes_late { 2 * WORLD_SIZE } else { WORLD_SIZE };
     let chosen = [
         ("descriptors", DESCRIPTORS.to_string()),
         ("timeout", TIMEOUT.to_text()),
@@ -54,7 +54,7 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
     let (fabric, ports, trees) = (FabricPlan::default(), Vec::new(), Vec::new());
     pipeline.install_shared(&SharedJob { job, fabric, ports, trees, share_bytes: 0 }, Vec::new());
 
-    let stages: Vec<Vec<u8>> = (0..WORLD).map(|rank| packet(common, rank, hosts, k)).collect();
+    let stages: Vec<Vec<u8>> = (0..WORLD_SIZE).map(|rank| packet(common, rank, hosts, k)).collect();
     Subject {
         pipeline,
         packet_len: stages[0].len(),
@@ -63,11 +63,11 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
             bytes[20..24].copy_from_slice(&(block as u32).to_be_bytes());
         }),
         verdict: Box::new(move |stage| match stage as u16 {
-            rank if rank + 2 == WORLD && !flushes_late => Verdict::Route(LEADER),
-            rank if rank + 2 <= WORLD => Verdict::Consume,
+            rank if rank + 2 == WORLD_SIZE && !flushes_late => Verdict::Route(LEADER),
+            rank if rank + 2 <= WORLD_SIZE => Verdict::Consume,
             _ => {
                 let mut children = PortSet::EMPTY;
-                (0..WORLD - 1).for_each(|port| assert!(children.insert(PortId(port))));
+                (0..WORLD_SIZE - 1).for_each(|port| assert!(children.insert(PortId(port))));
                 Verdict::Multicast(children)
             }
         }),
@@ -80,7 +80,7 @@ fn subject(k: u16, flushes_late: bool) -> Subject {
 
 /// A contribution, or the leader's sum.
 fn packet(common: Common, rank: u16, hosts: u16, k: u16) -> Vec<u8> {
-    let is_sum = rank + 1 == WORLD;
+    let is_sum = rank + 1 == WORLD_SIZE;
     let kind = if is_sum { Kind::Broadcast } else { Kind::Reduce };
     let mut bytes = vec![0; HEADER_LEN + 4 * usize::from(k)];
     Common { kind: kind as u8, ..common }.emit(&mut bytes);
@@ -98,7 +98,7 @@ fn packet(common: Common, rank: u16, hosts: u16, k: u16) -> Vec<u8> {
         shard: 0,
         attempt: 0,
         wid: Rank(rank),
-        look_ahead: LookAhead::UNKNOWN,
+        exponent_hint: ExponentHint::UNKNOWN,
         scale: None,
         spec: Spec::allreduce(1 << 20, DType::I32, ReduceOp::Sum),
         contributors: proof(RankProof::of(Rank(rank)), 0, 0),

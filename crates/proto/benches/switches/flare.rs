@@ -7,14 +7,14 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::flare::PROTOCOL;
 use tributary_proto::flare::wire::Header;
 
-use super::{K, LATE, Subject, WORLD, measure, setup};
+use super::{K, LATE, Subject, WORLD_SIZE, measure, setup};
 
 pub fn switch(c: &mut Criterion) {
-    let last = usize::from(WORLD) - 1;
-    let parts = [("whole block", 0..LATE + 1), ("first", 0..1), ("added", 1..last), ("last", last..last + 1)];
+    let last = usize::from(WORLD_SIZE) - 1;
+    let stages_of = [("whole block", 0..LATE + 1), ("first", 0..1), ("added", 1..last), ("last", last..last + 1)];
     for design in ["single", "multi:4", "tree"] {
         for k in K {
-            measure(c, &format!("packet/flare {design}/{k}"), &parts, || subject(k, design));
+            measure(c, &format!("packet/flare {design}/{k}"), &stages_of, || subject(k, design));
         }
     }
 }
@@ -31,7 +31,7 @@ fn subject(k: u16, design: &str) -> Subject {
             let phase = (block / updates.len()) as u32;
             Header { wid: ChildId(rank as u16), phase, ..header }.emit(bytes);
         }),
-        verdict: Box::new(|rank| match rank + 1 == usize::from(WORLD) {
+        verdict: Box::new(|rank| match rank + 1 == usize::from(WORLD_SIZE) {
             true => Verdict::Group(GroupId(0)),
             false => Verdict::Consume,
         }),

@@ -21,7 +21,7 @@ use tributary_proto::contract::time::{Span, Time};
 /// Elements of a packet in Canary's prototype, where the machine's own part shows most, and in its evaluation (§5.2).
 const K: [u16; 2] = [32, 256];
 /// Ports that packets come from.
-const WORLD: u16 = 8;
+const WORLD_SIZE: u16 = 8;
 /// Blocks under way.
 const SLOTS: u16 = 256;
 /// Packets of one port for adjacent blocks, as a driver hands them over.
@@ -29,7 +29,7 @@ const RUN: usize = 32;
 /// How long a partial sum waits.
 const TIMEOUT: Span = Span::from_micros(1);
 /// The stage at which partial sums leave because their time is up, before what comes last.
-const LATE: usize = WORLD as usize;
+const LATE: usize = WORLD_SIZE as usize;
 
 /// Writes the packet of a stage, which is the port, for a block.
 type Write = Box<dyn Fn(usize, usize, &mut [u8])>;
@@ -53,9 +53,9 @@ impl Subject {
     /// kernel.
     fn run(&mut self, scratch: &mut [Vec<u8>], stages: &Range<usize>) -> Duration {
         let mut spent = Duration::ZERO;
-        for stage in 0..usize::from(WORLD) {
+        for stage in 0..usize::from(WORLD_SIZE) {
             if let Some(to) = self.flushes_to
-                && stage + 1 == usize::from(WORLD)
+                && stage + 1 == usize::from(WORLD_SIZE)
             {
                 let took = self.flush(to, &mut scratch[0]);
                 spent += if stages.contains(&LATE) { took } else { Duration::ZERO };
@@ -103,15 +103,15 @@ impl Subject {
     }
 }
 
-fn measure(c: &mut Criterion, name: &str, parts: &[(&str, Range<usize>)], subject: impl Fn() -> Subject) {
+fn measure(c: &mut Criterion, name: &str, stages_of: &[(&str, Range<usize>)], subject: impl Fn() -> Subject) {
     let mut group = c.benchmark_group(name);
-    for (part, stages) in parts {
+    for (stage, stages) in stages_of {
         // What a switch sends by itself is part of what the packets cost that come in.
-        let packets = RUN * stages.len().min(usize::from(WORLD));
+        let packets = RUN * stages.len().min(usize::from(WORLD_SIZE));
         group.throughput(Throughput::Elements(packets as u64));
         let mut subject = subject();
         let mut scratch = vec![vec![0; subject.packet_len]; RUN];
-        group.bench_function(*part, |b| {
+        group.bench_function(*stage, |b| {
             b.iter_custom(|iterations| (0..iterations).map(|_| subject.run(&mut scratch, stages)).sum());
         });
     }

@@ -10,13 +10,13 @@ use tributary_proto::contract::wire::Common;
 use tributary_proto::panama::PROTOCOL;
 use tributary_proto::panama::wire::{HEADER_LEN, Header, Kind, NO_CAP};
 
-use super::{K, LATE, Subject, WORLD, measure, setup};
+use super::{K, LATE, Subject, WORLD_SIZE, measure, setup};
 
 pub fn switch(c: &mut Criterion) {
-    let last = usize::from(WORLD) - 1;
-    let parts = [("whole block", 0..LATE + 1), ("first", 0..1), ("added", 1..last), ("last", last..last + 1)];
+    let last = usize::from(WORLD_SIZE) - 1;
+    let stages_of = [("whole block", 0..LATE + 1), ("first", 0..1), ("added", 1..last), ("last", last..last + 1)];
     for k in K {
-        measure(c, &format!("packet/panama/{k}"), &parts, || subject(k));
+        measure(c, &format!("packet/panama/{k}"), &stages_of, || subject(k));
     }
 }
 
@@ -34,7 +34,7 @@ fn subject(k: u16) -> Subject {
             let (vid, wid) = (block as u32, ChildId(rank as u16));
             Header { vid, tid: 0, wnd_cap: NO_CAP, epoch: 0, wid, spec, contributors: 1 }.emit(bytes);
         }),
-        verdict: Box::new(|rank| match rank + 1 == usize::from(WORLD) {
+        verdict: Box::new(|rank| match rank + 1 == usize::from(WORLD_SIZE) {
             true => Verdict::Group(GroupId(0)),
             false => Verdict::Consume,
         }),

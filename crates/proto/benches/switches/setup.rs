@@ -1,4 +1,5 @@
-//! What the benches' jobs are made from: a job of eight ranks, a pipeline with a machine of its own, and a rank's updates.
+//! What the benches' jobs are made from: a job of eight ranks, a pipeline with a machine of its own, and a rank's
+//! updates.
 
 use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig};
@@ -10,7 +11,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-use super::{SLOTS, WORLD};
+use super::{SLOTS, WORLD_SIZE};
 
 /// A job with packets of `k` elements, and these options.
 pub fn job(protocol: &Protocol, k: u16, chosen: &[(&str, &str)]) -> JobConfig {
@@ -19,7 +20,7 @@ pub fn job(protocol: &Protocol, k: u16, chosen: &[(&str, &str)]) -> JobConfig {
         job: JobId(1),
         key: JobKey(2),
         protocol: protocol.code,
-        world_size: WORLD,
+        world_size: WORLD_SIZE,
         slots: SLOTS,
         elements_per_packet: k,
         trees: 1,
@@ -30,8 +31,8 @@ pub fn job(protocol: &Protocol, k: u16, chosen: &[(&str, &str)]) -> JobConfig {
 
 /// A switch with the job, whose machine is the job's own.
 pub fn pipeline(protocol: &Protocol, job: &JobConfig) -> Pipeline {
-    let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
-    let (below, group) = (Below::workers(WORLD), GroupId(0));
+    let members: Vec<PortId> = (0..WORLD_SIZE).map(PortId).collect();
+    let (below, group) = (Below::workers(WORLD_SIZE), GroupId(0));
     let config =
         SwitchConfig { job: job.clone(), tree: TreeId(0), members: members.clone(), below, group, parent: None };
     let machine = protocol.switch(Values::Elements, &config);

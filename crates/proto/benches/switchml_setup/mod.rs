@@ -13,7 +13,7 @@ use tributary_proto::switchml::PROTOCOL;
 use tributary_proto::switchml::wire::Header;
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
-pub const WORLD: u16 = 8;
+pub const WORLD_SIZE: u16 = 8;
 /// SwitchML keeps two versions of each.
 pub const SLOTS: u16 = 256;
 pub const JOB: JobId = JobId(1);
@@ -27,7 +27,7 @@ pub fn job(elements_per_packet: u16, numbers: &str) -> JobConfig {
         job: JOB,
         key: KEY,
         protocol: 1,
-        world_size: WORLD,
+        world_size: WORLD_SIZE,
         slots: SLOTS,
         elements_per_packet,
         trees: 1,
@@ -38,12 +38,12 @@ pub fn job(elements_per_packet: u16, numbers: &str) -> JobConfig {
 
 /// A switch with the job.
 pub fn pipeline(job: &JobConfig) -> Pipeline {
-    let members: Vec<PortId> = (0..WORLD).map(PortId).collect();
+    let members: Vec<PortId> = (0..WORLD_SIZE).map(PortId).collect();
     let config = SwitchConfig {
         job: job.clone(),
         tree: TreeId(0),
         members: members.clone(),
-        below: Below::workers(WORLD),
+        below: Below::workers(WORLD_SIZE),
         group: GroupId(0),
         parent: None,
     };

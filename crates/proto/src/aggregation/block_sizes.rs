@@ -1,6 +1,6 @@
 //! The lengths of packets for a collective's blocks: computed once, and compared with each packet.
 
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::ordered::OrderedAccumulator;
 use crate::contract::custom_op::CustomOps;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
@@ -44,7 +44,7 @@ struct Size {
 }
 
 impl BlockSizes {
-    /// The sizes of a job's packets, whose header has so many bytes.
+    /// The sizes of a job's packets, whose header has this many bytes.
     pub fn new(
         values: Values,
         numbers: Numbers,
@@ -78,14 +78,15 @@ impl BlockSizes {
         if encoding.custom_op.is_some() && full as usize > self.payload_bytes {
             return Err(DropReason::BadField);
         }
-        let size = |form: Form, elements: u32| Size {
+        let size = |format: VectorFormat, elements: u32| Size {
             elements,
-            wire_len: header_len + form.wire_len(&encoding, elements),
-            buffer_len: header_len + form.buffer_len(&encoding, elements),
+            wire_len: header_len + format.wire_len(&encoding, elements),
+            buffer_len: header_len + format.buffer_len(&encoding, elements),
         };
         let rest = spec.elements % full;
-        let sizes = |form| [(spec.elements >= full).then(|| size(form, full)), (rest > 0).then(|| size(form, rest))];
-        let (host, partial) = (sizes(Form::Host), sizes(Form::Partial));
+        let sizes =
+            |format| [(spec.elements >= full).then(|| size(format, full)), (rest > 0).then(|| size(format, rest))];
+        let (host, partial) = (sizes(VectorFormat::Host), sizes(VectorFormat::Partial));
         Ok(Sizes { encoding, header_len, is_barrier: spec.elements == 0, host, partial })
     }
 }
@@ -94,10 +95,10 @@ impl Sizes {
     /// The number of elements in the packet's vector; an error if the packet has not the length of a block of the
     /// collective. A packet may be without a vector if the collective is a barrier, or if `may_lack` is true.
     #[inline]
-    pub fn elements(&self, form: Form, packet: &PacketMut<'_>, may_lack: bool) -> Result<u32, DropReason> {
-        let known = match form {
-            Form::Host => &self.host,
-            Form::Partial => &self.partial,
+    pub fn elements(&self, format: VectorFormat, packet: &PacketMut<'_>, may_lack: bool) -> Result<u32, DropReason> {
+        let known = match format {
+            VectorFormat::Host => &self.host,
+            VectorFormat::Partial => &self.partial,
         };
         let fits = |size: &&Size| size.wire_len == packet.wire_len && size.buffer_len == packet.len;
         if let Some(size) = known.iter().flatten().find(fits) {
@@ -105,5 +106,55 @@ impl Sizes {
         }
         let is_bare = packet.wire_len == self.header_len && packet.len == self.header_len;
         if is_bare && (may_lack || self.is_barrier) { Ok(0) } else { Err(DropReason::BadLength) }
+    }
+}
+
+// The form of a vector on the wire: a host's vector, or a switch's partial result, which is wider where the host's
+// form would lose precision.
+
+/// The form of a vector on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VectorFormat {
+    /// A vector that a host sends or gets.
+    Host,
+    /// A partial result on its way up from switch to switch.
+    Partial,
+}
+
+impl VectorFormat {
+    /// Bytes on the wire of a vector of this many elements.
+    #[inline]
+    pub fn wire_len(self, encoding: &Encoding, elements: u32) -> usize {
+        match self {
+            VectorFormat::Host => encoding.wire_len(elements as usize),
+            VectorFormat::Partial => encoding.partial_wire_len(elements as usize),
+        }
+    }
+
+    /// Bytes of a vector of this many elements in a packet buffer.
+    #[inline]
+    pub fn buffer_len(self, encoding: &Encoding, elements: u32) -> usize {
+        match self {
+            VectorFormat::Host => encoding.buffer_len(elements as usize),
+            VectorFormat::Partial => encoding.partial_buffer_len(elements as usize),
+        }
+    }
+
+    /// Adds a child's vector to a block, at the child's place.
+    #[inline]
+    pub fn add(self, sums: &mut OrderedAccumulator, block: usize, child: usize, vector: &[u8]) -> bool {
+        match self {
+            VectorFormat::Host => sums.add(block, child, vector),
+            VectorFormat::Partial => sums.add_partial(block, child, vector),
+        }
+    }
+
+    /// Writes what a block's accumulator holds into a vector.
+    #[inline]
+    pub fn load(self, sums: &OrderedAccumulator, block: usize, vector: &mut [u8]) {
+        match self {
+            VectorFormat::Host => sums.load(block, vector),
+            VectorFormat::Partial => sums.load_partial(block, vector),
+        }
     }
 }

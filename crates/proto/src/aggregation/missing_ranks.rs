@@ -23,26 +23,26 @@ pub type Question = (u16, u32);
 
 /// The questions and reports of a switch's neighbours.
 #[derive(Clone, Hash)]
-pub struct Inquiry {
+pub struct MissingRanks {
     below: Vec<Below>,
     has_parent: bool,
     /// The last question of each child, and behind them that of the parent.
-    asked: Vec<Option<Question>>,
-    /// The children that are switches, in the order of `heard`.
+    questions: Vec<Option<Question>>,
+    /// The children that are switches, in the order of `reports`.
     switches: Vec<ChildId>,
     /// The last report of each switch below, and behind them that of the parent.
-    heard: Vec<Option<(Question, Report)>>,
+    reports: Vec<Option<(Question, Report)>>,
 }
 
-impl Inquiry {
+impl MissingRanks {
     /// No neighbour has asked yet.
-    pub fn new(config: &SwitchConfig) -> Inquiry {
+    pub fn new(config: &SwitchConfig) -> MissingRanks {
         assert_eq!(config.below.len(), config.members.len(), "a port for each child");
         let is_switch = |wid: &ChildId| matches!(config.below[wid.index()], Below::Switch(_));
         let switches: Vec<ChildId> = (0..config.below.len() as u16).map(ChildId).filter(is_switch).collect();
-        Inquiry {
-            asked: vec![None; config.below.len() + 1],
-            heard: vec![None; switches.len() + usize::from(config.parent.is_some())],
+        MissingRanks {
+            questions: vec![None; config.below.len() + 1],
+            reports: vec![None; switches.len() + usize::from(config.parent.is_some())],
             switches,
             has_parent: config.parent.is_some(),
             below: config.below.clone(),
@@ -66,7 +66,7 @@ impl Inquiry {
 
     /// True if the neighbour is a switch, which answers questions.
     pub fn is_switch(&self, neighbour: Neighbour) -> bool {
-        self.heard_at(neighbour).is_some()
+        self.report_index(neighbour).is_some()
     }
 
     /// The neighbours that may know more about ranks that have not contributed.
@@ -75,14 +75,14 @@ impl Inquiry {
         silent.chain(self.has_parent.then_some(Neighbour::Parent))
     }
 
-    fn heard_at(&self, neighbour: Neighbour) -> Option<usize> {
+    fn report_index(&self, neighbour: Neighbour) -> Option<usize> {
         match neighbour {
             Neighbour::Child(wid) => self.switches.binary_search(&wid).ok(),
             Neighbour::Parent => self.has_parent.then_some(self.switches.len()),
         }
     }
 
-    fn asked_at(&self, neighbour: Neighbour) -> usize {
+    fn question_index(&self, neighbour: Neighbour) -> usize {
         match neighbour {
             Neighbour::Child(wid) => wid.index(),
             Neighbour::Parent => self.below.len(),
@@ -91,30 +91,30 @@ impl Inquiry {
 
     /// Notes a question.
     pub fn ask(&mut self, by: Neighbour, question: Question) {
-        let at = self.asked_at(by);
-        self.asked[at] = Some(question);
+        let at = self.question_index(by);
+        self.questions[at] = Some(question);
     }
 
     /// Keeps a switch's report; true if it is new.
-    pub fn hear(&mut self, from: Neighbour, question: Question, report: Report) -> bool {
-        let Some(at) = self.heard_at(from) else { return false };
-        self.heard[at].replace((question, report)) != Some((question, report))
+    pub fn on_report(&mut self, from: Neighbour, question: Question, report: Report) -> bool {
+        let Some(at) = self.report_index(from) else { return false };
+        self.reports[at].replace((question, report)) != Some((question, report))
     }
 
     /// The neighbours that have asked this question, without the one that has just reported.
     pub fn askers(&self, question: Question, but: Neighbour) -> impl Iterator<Item = Neighbour> {
         let children = (0..self.below.len() as u16).map(|wid| Neighbour::Child(ChildId(wid)));
         let all = children.chain(self.has_parent.then_some(Neighbour::Parent));
-        all.filter(move |&other| other != but && self.asked[self.asked_at(other)] == Some(question))
+        all.filter(move |&other| other != but && self.questions[self.question_index(other)] == Some(question))
     }
 
     fn said(&self, neighbour: Neighbour, question: Question) -> Option<&Report> {
-        let (about, report) = self.heard[self.heard_at(neighbour)?].as_ref()?;
+        let (about, report) = self.reports[self.report_index(neighbour)?].as_ref()?;
         (*about == question).then_some(report)
     }
 
-    /// The report to a neighbour: all that is known, except about ranks behind that neighbour. `parent_is_done`: the sum
-    /// has come down.
+    /// The report to a neighbour: all that is known, except about ranks behind that neighbour. `parent_is_done`: the
+    /// sum has come down.
     pub fn report(
         &self,
         to: Neighbour,
@@ -138,7 +138,7 @@ impl Inquiry {
             }
         }
         if self.has_parent && to != Neighbour::Parent && !parent_is_done {
-            report.extend_from_above(self.said(Neighbour::Parent, question));
+            report.extend_from_parent(self.said(Neighbour::Parent, question));
         }
         report
     }
@@ -151,8 +151,8 @@ impl Inquiry {
         };
         heap_bytes(&self.below)
             + self.below.iter().map(ranks).sum::<usize>()
-            + heap_bytes(&self.asked)
+            + heap_bytes(&self.questions)
             + heap_bytes(&self.switches)
-            + heap_bytes(&self.heard)
+            + heap_bytes(&self.reports)
     }
 }

@@ -5,21 +5,19 @@
 //! | has slots in switches of a planned tree, with two versions of each slot | [`slots`]: write a `Dialect` | SwitchML, Flare (dense) |
 //! | has a memory that all jobs share, and servers for blocks that the memory has no space for | [`best_effort`]: write `Rules` | ATP, PA-ATP |
 //! | sums in hosts only | [`crate::reliability::link`], a reliable channel between two ranks | ring, SparCML |
-//! | fits none of these | [`life`] and [`stream`], and a host and a switch of its own | PANAMA, Canary, Flare (sparse) |
+//! | fits none of these | [`life`], and a host and a switch of its own | PANAMA, Canary, Flare (sparse) |
 //!
 //! Shared by the families:
 //! - sums in a fixed order: [`ordered`], [`mod@reference`];
-//! - a host's collectives: [`stream`] cuts them into blocks, [`life`] completes and fails them, [`agreement`] and
-//!   [`exponent_hint`] settle a block's exponent, [`shutdown`] lets a host leave when nobody needs its server any more;
-//! - bodies of notices: [`mismatch`], [`report`], and [`missing_ranks`], which gathers reports through all levels;
-//! - a switch's bookkeeping: [`block_sizes`], [`vector_format`], [`ranks`], [`modulo`].
+//! - a host's collectives: [`life`] cuts them into blocks, completes them and fails them, [`agreement`] is how ranks agree
+//!   on a block's exponent, [`shutdown`] lets a host leave when nobody needs its server any more;
+//! - bodies of notices: [`report`], and [`missing_ranks`], which gathers reports through all levels;
+//! - a switch's bookkeeping: [`block_sizes`], with the format of vectors, [`ranks`], [`modulo`].
 
 pub mod agreement;
 pub mod best_effort;
 pub mod block_sizes;
-pub mod exponent_hint;
 pub mod life;
-pub mod mismatch;
 pub mod missing_ranks;
 pub mod modulo;
 pub mod ordered;
@@ -28,5 +26,3 @@ pub mod reference;
 pub mod report;
 pub mod shutdown;
 pub mod slots;
-pub mod stream;
-pub mod vector_format;

@@ -1,5 +1,5 @@
-//! Remainders by a number that is chosen once: two multiplications for each, in place of a division, which takes as long as
-//! adding ten elements.
+//! Remainders by a number that is chosen once: two multiplications for each, in place of a division, which takes as
+//! long as adding ten elements.
 //!
 //! D. Lemire, O. Kaser, N. Kurz, "Faster Remainder by Direct Computation", 2019.
 
@@ -44,9 +44,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn remainders_are_those_of_a_division(number: u32, by in 1..=u32::MAX, few in 1..=512u32) {
+        fn remainders_are_those_of_a_division(number: u32, by in 1..=u32::MAX, small in 1..=512u32) {
             prop_assert_eq!(Modulo::new(by).of(number), number % by);
-            prop_assert_eq!(Modulo::new(few).of(number), number % few);
+            prop_assert_eq!(Modulo::new(small).of(number), number % small);
         }
     }
 }

@@ -1,20 +1,18 @@
 //! The ordered accumulator: combines the vectors of children along one fixed tree, in whatever order they arrive.
 //!
-//! Floats are not associative. So that a sum's bits depend only on the children's places, and not on arrival, loss or
-//! packet size, a block is combined along a balanced binary tree over the places 0..n: a node of more than one place
-//! splits at the largest power of two below their number, and the lower places are the left operand. A vector that
-//! arrives is combined with its sibling if the sibling is complete, the result with the next sibling, and so on
-//! upwards; a node waits only while its sibling is incomplete.
+//! Floats are not associative. So that a sum's bits depend only on the children's positions, and not on arrival, loss
+//! or packet size, a block is combined along a balanced binary tree over the positions 0..n: a node of more than one
+//! position splits at the largest power of two below their number, and the lower positions are the left operand. A
+//! vector that arrives is combined with its sibling if the sibling is complete, the result with the next sibling, and
+//! so on upwards; a node waits only while its sibling is incomplete.
 //!
-//! At most `ceil(n/2)` nodes wait at once ([`nodes_needed`]). Each has its own place in memory, so that no node is ever
-//! searched for: a node lies at the place of the first pair of children that it covers. No two waiting nodes share a
+//! At most `ceil(n/2)` nodes wait at once ([`nodes_needed`]). Each has its own slot in memory, so that no node is ever
+//! searched for: a node lies in the slot of the first pair of children that it covers. No two waiting nodes share a
 //! pair: the two halves of a pair are siblings, which do not wait once both are there.
 
-mod absent;
 mod forest;
 mod load;
 mod own;
-mod reference;
 mod rule;
 
 use std::ops::Range;
@@ -22,10 +20,10 @@ use std::ops::Range;
 use tributary_numeric::Lanes;
 
 pub use self::forest::{Forest, cover};
+pub use self::load::reference;
 use self::own::Own;
-pub use self::reference::reference;
 pub use self::rule::{Arrangement, Rule, Scaled};
-use self::rule::{Form, Step};
+use self::rule::{Step, VectorFormat};
 
 /// Nodes begin at multiples of this, where the kernels are fastest.
 const ALIGNMENT: usize = 64;
@@ -33,12 +31,12 @@ const UNBEGUN: &str = "a block begins before its vectors come";
 /// How many children's arrivals one word remembers.
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// The most nodes of one block, of so many children, that wait at the same time.
+/// The most nodes of one block, of this many children, that wait at the same time.
 pub fn nodes_needed(children: usize) -> usize {
     children.div_ceil(2).max(1)
 }
 
-/// The places that a node covers: `2^level` places from a multiple of `2^level` on, without those beyond the last
+/// The positions that a node covers: `2^level` positions from a multiple of `2^level` on, without those beyond the last
 /// child.
 #[derive(Clone, Copy, Hash)]
 struct Node {
@@ -56,7 +54,7 @@ impl Node {
     fn parent(self) -> Node {
         Node { level: self.level + 1, start: self.start & !self.len() }
     }
-    /// The node's place among the nodes of its block.
+    /// The node's position among the nodes of its block.
     fn slot(self) -> usize {
         self.start / 2
     }
@@ -72,7 +70,7 @@ pub struct OrderedAccumulator {
     stride: usize,
     nodes: Lanes,
     blocks: Box<[Block]>,
-    /// Which children from the 65th on have arrived: so many words for each block.
+    /// Which children from the 65th on have arrived: this many words for each block.
     more_arrived: Box<[u64]>,
     more_words: usize,
     /// What the switch combines of a tree that reaches beyond this switch.
@@ -81,7 +79,7 @@ pub struct OrderedAccumulator {
     own: Own,
 }
 
-/// How many words of bits beyond the first so many children take.
+/// How many words of bits beyond the first this many children take.
 fn more_words(children: usize) -> usize {
     children.div_ceil(WORD_BITS) - 1
 }
@@ -120,7 +118,7 @@ impl OrderedAccumulator {
         }
     }
 
-    /// The same for blocks that are combined along a forest, whose places are the children.
+    /// The same for blocks that are combined along a forest, whose positions are the children.
     pub fn with_forest(self, forest: Option<Forest>) -> OrderedAccumulator {
         OrderedAccumulator { forest: forest.map(Box::new), ..self }
     }
@@ -144,15 +142,15 @@ impl OrderedAccumulator {
         self.children
     }
 
-    /// Brings a host's vector to its place; true if the block is complete. A child's second vector of a block changes
-    /// nothing. The caller ensures that all vectors of a block have the same length, at most the block's.
+    /// Brings a host's vector to its position; true if the block is complete. A child's second vector of a block
+    /// changes nothing. The caller ensures that all vectors of a block have the same length, at most the block's.
     pub fn add(&mut self, block: usize, child: usize, vector: &[u8]) -> bool {
-        self.place(block, child, vector, Form::Host)
+        self.insert(block, child, vector, VectorFormat::Host)
     }
 
     /// The same for the partial result of a switch below.
     pub fn add_partial(&mut self, block: usize, child: usize, partial: &[u8]) -> bool {
-        self.place(block, child, partial, Form::Partial)
+        self.insert(block, child, partial, VectorFormat::Partial)
     }
 
     /// The child has no vector for the block; only where vectors are combined as they come. True if the block is
@@ -167,10 +165,10 @@ impl OrderedAccumulator {
     }
 
     fn arrive(&mut self, block: usize, child: usize) {
-        let held = &mut self.blocks[block];
-        held.count += 1;
+        let current = &mut self.blocks[block];
+        current.count += 1;
         match child / WORD_BITS {
-            0 => held.arrived |= 1 << child,
+            0 => current.arrived |= 1 << child,
             word => self.more_arrived[block * self.more_words + word - 1] |= 1 << (child % WORD_BITS),
         }
     }
@@ -208,7 +206,7 @@ impl OrderedAccumulator {
 
     /// Keeps a result in place of the contributions, as it came: a vector of a host's size.
     pub fn replace(&mut self, block: usize, vector: &[u8]) {
-        let size = self.rule(block).size(Form::Host);
+        let size = self.rule(block).size(VectorFormat::Host);
         self.blocks[block].elements = (vector.len() / size) as u32;
         let start = self.lanes(block, 0).start;
         self.memory_mut()[start..start + vector.len()].copy_from_slice(vector);
@@ -235,7 +233,7 @@ impl OrderedAccumulator {
     }
 
     /// How many nodes of the block wait for another or are the result; never more than [`nodes_needed`].
-    pub fn nodes_held(&self, block: usize) -> usize {
+    pub fn nodes_in_use(&self, block: usize) -> usize {
         if let Some(Rule { arrangement: Arrangement::Buffers(buffers), .. }) = self.blocks[block].rule {
             return if self.is_complete(block) { 1 } else { self.count(block).min(buffers.into()) };
         }
@@ -243,65 +241,65 @@ impl OrderedAccumulator {
             return self.branches_in_use(block);
         }
         let root = Node { level: self.children.next_power_of_two().ilog2(), start: 0 };
-        self.held_below(block, root)
+        self.in_use_below(block, root)
     }
 
-    fn held_below(&self, block: usize, node: Node) -> usize {
+    fn in_use_below(&self, block: usize, node: Node) -> usize {
         if node.start >= self.children {
             0
-        } else if self.have_arrived(block, self.places(node)) {
+        } else if self.have_arrived(block, self.positions(node)) {
             1
         } else if node.level == 0 {
             0
         } else {
             let left = Node { level: node.level - 1, start: node.start };
-            self.held_below(block, left) + self.held_below(block, left.sibling())
+            self.in_use_below(block, left) + self.in_use_below(block, left.sibling())
         }
     }
 
-    fn place(&mut self, block: usize, child: usize, vector: &[u8], form: Form) -> bool {
+    fn insert(&mut self, block: usize, child: usize, vector: &[u8], format: VectorFormat) -> bool {
         assert!(child < self.children, "the tree has {} places", self.children);
         if self.has(block, child) {
             return self.is_complete(block);
         }
-        let held = &mut self.blocks[block];
-        let rule = held.rule.as_ref().expect(UNBEGUN);
-        if held.count == held.excused {
-            held.elements = (vector.len() / rule.size(form)) as u32;
-            let lane_bytes = held.elements as usize * rule.combine.lane_size;
+        let current = &mut self.blocks[block];
+        let rule = current.rule.as_ref().expect(UNBEGUN);
+        if current.count == current.excused {
+            current.elements = (vector.len() / rule.size(format)) as u32;
+            let lane_bytes = current.elements as usize * rule.combine.lane_size;
             assert!(lane_bytes <= self.stride, "a block has room for {} bytes", self.stride);
         }
-        let (rule, before) = (*rule, held.count - held.excused);
+        let (rule, before) = (*rule, current.count - current.excused);
         self.arrive(block, child);
-        let held = &self.blocks[block];
+        let current = &self.blocks[block];
         if let Arrangement::Buffers(buffers) = rule.arrangement {
             let step = if before < buffers { Step::Store } else { Step::Right };
             let buffer = if buffers == 1 { 0 } else { usize::from(before % buffers) };
             let node = block * self.width + buffer;
             let start = node * self.stride;
-            let lanes = start..start + held.elements as usize * rule.combine.lane_size;
-            let is_complete = usize::from(held.count) == self.children;
-            self.step(&rule, form, step, (node, lanes), vector);
+            let lanes = start..start + current.elements as usize * rule.combine.lane_size;
+            let is_complete = usize::from(current.count) == self.children;
+            self.step(&rule, format, step, (node, lanes), vector);
             if is_complete && buffers > 1 {
                 self.bring_together(block, buffers);
             }
             return is_complete;
         }
         if rule.arrangement == Arrangement::Forest {
-            return self.place_in_forest(block, child, vector, form);
+            return self.insert_in_forest(block, child, vector, format);
         }
 
         // A leaf whose sibling is there is combined directly from its packet.
         let leaf = self.raised(Node { level: 0, start: child });
         let sibling = leaf.sibling();
-        if self.is_root(leaf) || !self.have_arrived(block, self.places(sibling)) {
+        if self.is_root(leaf) || !self.have_arrived(block, self.positions(sibling)) {
             let (node, lanes) = (self.node(block, child / 2), self.lanes(block, child / 2));
-            self.step(&rule, form, Step::Store, (node, lanes), vector);
+            self.step(&rule, format, Step::Store, (node, lanes), vector);
             return self.is_root(leaf);
         }
         let side = if sibling.start < leaf.start { Step::Right } else { Step::Left };
         let (node, lanes) = (self.node(block, sibling.slot()), self.lanes(block, sibling.slot()));
-        self.step(&rule, form, side, (node, lanes), vector);
+        self.step(&rule, format, side, (node, lanes), vector);
         self.climb(block, leaf.parent())
     }
 
@@ -321,8 +319,8 @@ impl OrderedAccumulator {
         if let Some(number) = rule.own {
             return self.own.merge(number, nodes[0], nodes[1], right.len());
         }
-        let (below, above) = self.memory_mut().split_at_mut(right.start);
-        (rule.combine.merge)(&mut below[left], &above[..right.end - right.start]);
+        let (low, high) = self.memory_mut().split_at_mut(right.start);
+        (rule.combine.merge)(&mut low[left], &high[..right.end - right.start]);
     }
 
     /// Merges a complete node with its sibling as long as the sibling is complete too; true if that leads to the root.
@@ -333,7 +331,7 @@ impl OrderedAccumulator {
                 return true;
             }
             let sibling = node.sibling();
-            if !self.have_arrived(block, self.places(sibling)) {
+            if !self.have_arrived(block, self.positions(sibling)) {
                 return false;
             }
             let (left, right) = if node.start < sibling.start { (node, sibling) } else { (sibling, node) };
@@ -356,15 +354,15 @@ impl OrderedAccumulator {
         node.start == 0 && node.len() >= self.children
     }
 
-    fn places(&self, node: Node) -> Range<usize> {
+    fn positions(&self, node: Node) -> Range<usize> {
         node.start..self.children.min(node.start + node.len())
     }
 
-    fn have_arrived(&self, block: usize, places: Range<usize>) -> bool {
-        let (first, last) = (places.start / WORD_BITS, (places.end - 1) / WORD_BITS);
+    fn have_arrived(&self, block: usize, positions: Range<usize>) -> bool {
+        let (first, last) = (positions.start / WORD_BITS, (positions.end - 1) / WORD_BITS);
         (first..=last).all(|word| {
-            let from = places.start.saturating_sub(word * WORD_BITS);
-            let to = WORD_BITS.min(places.end - word * WORD_BITS);
+            let from = positions.start.saturating_sub(word * WORD_BITS);
+            let to = WORD_BITS.min(positions.end - word * WORD_BITS);
             let mask = (u64::MAX >> (WORD_BITS - (to - from))) << from;
             self.arrived(block, word) & mask == mask
         })

@@ -10,7 +10,7 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// An empty set, for a job of so many ranks.
+    /// An empty set, for a job of this many ranks.
     pub fn new(world_size: u16) -> Ranks {
         Ranks { words: vec![0; usize::from(world_size).div_ceil(64)], count: 0 }
     }

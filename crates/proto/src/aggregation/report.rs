@@ -7,8 +7,9 @@
 
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
-use crate::contract::ids::{OpId, Rank};
-use crate::contract::wire::u16;
+use crate::contract::ids::{OpId, Rank, TreeId};
+use crate::contract::tensor::Spec;
+use crate::contract::wire::{SPEC_LEN, put_spec, spec_at, u16};
 
 /// Ranks in a report: their number, and the names of the first ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,8 +39,8 @@ impl RankList {
     }
 
     fn push(&mut self, rank: Rank) {
-        if let Some(place) = self.named.get_mut(usize::from(self.total)) {
-            *place = rank;
+        if let Some(entry) = self.named.get_mut(usize::from(self.total)) {
+            *entry = rank;
         }
         self.total = self.total.saturating_add(1);
     }
@@ -59,7 +60,7 @@ impl RankList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Report {
     /// How many levels above the writer is the first switch of which nothing was heard; 0 if there is none.
-    pub above: u8,
+    pub levels_up: u8,
     /// Ranks that have not contributed.
     pub missing: RankList,
     /// Ranks below switches that have neither contributed nor reported.
@@ -71,7 +72,7 @@ impl Report {
     pub const MAX_LEN: usize = 6 + 4 * RankList::MOST_NAMED;
 
     /// No rank is waited for.
-    pub const NOBODY: Report = Report { above: 0, missing: RankList::EMPTY, unheard: RankList::EMPTY };
+    pub const NOBODY: Report = Report { levels_up: 0, missing: RankList::EMPTY, unheard: RankList::EMPTY };
 
     /// A rank has not contributed.
     pub fn miss(&mut self, rank: Rank) {
@@ -90,11 +91,11 @@ impl Report {
     }
 
     /// Joins the report of the switch above, if it has reported.
-    pub fn extend_from_above(&mut self, above: Option<&Report>) {
-        match above {
-            None => self.above = 1,
+    pub fn extend_from_parent(&mut self, parent: Option<&Report>) {
+        match parent {
+            None => self.levels_up = 1,
             Some(report) => {
-                self.above = if report.above == 0 { 0 } else { report.above.saturating_add(1) };
+                self.levels_up = if report.levels_up == 0 { 0 } else { report.levels_up.saturating_add(1) };
                 self.extend(report);
             }
         }
@@ -102,7 +103,7 @@ impl Report {
 
     /// True if this report leaves fewer questions open than another.
     pub fn knows_more_than(&self, other: &Report) -> bool {
-        (self.above > 0, self.unheard.total) < (other.above > 0, other.unheard.total)
+        (self.levels_up > 0, self.unheard.total) < (other.levels_up > 0, other.unheard.total)
     }
 
     /// The error of a collective that has waited for `block` in `slot` too long, if the report names a rank or a
@@ -111,8 +112,8 @@ impl Report {
         let (missing, unheard) = (self.missing.named().to_vec(), self.unheard.named().to_vec());
         if !missing.is_empty() {
             Some(CollectiveError::Missing { missing, others: self.missing.unnamed(), slot, block, op })
-        } else if self.above > 0 {
-            Some(CollectiveError::ParentSilent { levels_up: self.above, slot, block, op })
+        } else if self.levels_up > 0 {
+            Some(CollectiveError::ParentSilent { levels_up: self.levels_up, slot, block, op })
         } else if !unheard.is_empty() {
             Some(CollectiveError::ChildSwitchSilent { ranks: unheard, others: self.unheard.unnamed(), slot, block, op })
         } else {
@@ -125,7 +126,7 @@ impl Report {
         if body.len() < 6 {
             return Err(DropReason::Truncated);
         }
-        let mut report = Report { above: body[0], ..Report::NOBODY };
+        let mut report = Report { levels_up: body[0], ..Report::NOBODY };
         (report.missing.total, report.unheard.total) = (u16(body, 2), u16(body, 4));
         if body.len() != 6 + report.missing.len() + report.unheard.len() {
             return Err(DropReason::BadLength);
@@ -142,12 +143,12 @@ impl Report {
     pub fn emit(&self, body: &mut [u8]) -> usize {
         let len = 6 + self.missing.len() + self.unheard.len();
         let body = &mut body[..len];
-        (body[0], body[1]) = (self.above, 0);
+        (body[0], body[1]) = (self.levels_up, 0);
         body[2..4].copy_from_slice(&self.missing.total.to_be_bytes());
         body[4..6].copy_from_slice(&self.unheard.total.to_be_bytes());
         let names = self.missing.named().iter().chain(self.unheard.named());
-        for (place, rank) in body[6..].chunks_exact_mut(2).zip(names) {
-            place.copy_from_slice(&rank.0.to_be_bytes());
+        for (entry, rank) in body[6..].chunks_exact_mut(2).zip(names) {
+            entry.copy_from_slice(&rank.0.to_be_bytes());
         }
         len
     }
@@ -155,11 +156,11 @@ impl Report {
 
 /// A switch's last report and its subject: a slot's phase, or a packet of a tree.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct Heard<A>(Option<Box<(A, Report)>>);
+pub struct LastReport<A>(Option<Box<(A, Report)>>);
 
-impl<A: PartialEq> Heard<A> {
+impl<A: PartialEq> LastReport<A> {
     /// A later report replaces an earlier one, unless it knows less: a switch forgets reports.
-    pub fn hear(&mut self, about: A, report: Report) {
+    pub fn on_report(&mut self, about: A, report: Report) {
         if self.of(&about).is_none_or(|before| !before.knows_more_than(&report)) {
             self.0 = Some(Box::new((about, report)));
         }
@@ -167,7 +168,50 @@ impl<A: PartialEq> Heard<A> {
 
     /// The last report, if it was about this.
     pub fn of(&self, about: &A) -> Option<&Report> {
-        self.0.as_deref().filter(|(heard, _)| heard == about).map(|(_, report)| report)
+        self.0.as_deref().filter(|(known, _)| known == about).map(|(_, report)| report)
+    }
+
+    /// The error of a collective that has waited for `block` in `slot` of a tree too long: what the report names, or
+    /// else the silent switch.
+    pub fn blame(&self, about: &A, (slot, tree): (u32, TreeId), block: u32, op: OpId) -> CollectiveError {
+        let blamed = self.of(about).and_then(|report| report.blame(slot, block, op));
+        blamed.unwrap_or(CollectiveError::SwitchSilent { tree, block, op })
+    }
+}
+
+/// The body of a `Mismatch`: two ranks, and the collective that each brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mismatch {
+    /// One rank.
+    pub a: Rank,
+    /// The collective that `a` brings.
+    pub a_spec: Spec,
+    /// The other rank.
+    pub b: Rank,
+    /// The collective that `b` brings.
+    pub b_spec: Spec,
+}
+
+impl Mismatch {
+    /// Bytes of the body.
+    pub const LEN: usize = 4 + 2 * SPEC_LEN;
+
+    /// Reads the body behind a packet's headers.
+    pub fn parse(body: &[u8]) -> Result<Mismatch, DropReason> {
+        if body.len() != Mismatch::LEN {
+            return Err(DropReason::BadLength);
+        }
+        let (a_spec, b_spec) = (spec_at(body, 4)?, spec_at(body, 4 + SPEC_LEN)?);
+        Ok(Mismatch { a: Rank(u16(body, 0)), a_spec, b: Rank(u16(body, 2)), b_spec })
+    }
+
+    /// Writes the body; returns its length.
+    pub fn emit(&self, body: &mut [u8]) -> usize {
+        body[0..2].copy_from_slice(&self.a.0.to_be_bytes());
+        body[2..4].copy_from_slice(&self.b.0.to_be_bytes());
+        put_spec(&mut body[4..], &self.a_spec);
+        put_spec(&mut body[4 + SPEC_LEN..], &self.b_spec);
+        Mismatch::LEN
     }
 }
 
@@ -176,9 +220,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_back_what_it_wrote_with_few_ranks_and_with_too_many_to_name() {
+    fn reads_back_what_it_wrote_with_one_rank_and_with_too_many_to_name() {
         for (missing, unheard) in [(0, 0), (1, 0), (0, 3), (48, 48), (49, 1), (1_000, 1_023)] {
-            let mut report = Report { above: 2, ..Report::NOBODY };
+            let mut report = Report { levels_up: 2, ..Report::NOBODY };
             (0..missing).for_each(|rank| report.miss(Rank(rank)));
             report.miss_word_of(&(0..unheard).map(Rank).collect::<Vec<_>>());
             let mut bytes = [0; Report::MAX_LEN];

@@ -15,9 +15,9 @@ use crate::contract::time::{Span, Time};
 /// What leaving hosts say to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Word {
-    /// The sender has completed so many collectives and leaves.
+    /// The sender has completed this many collectives and leaves.
     Leaving,
-    /// The sender, too, has completed so many collectives.
+    /// The sender, too, has completed this many collectives.
     Parted,
 }
 
@@ -26,7 +26,7 @@ const RANKS_IN_A_PERIOD: u64 = 64;
 
 /// What one host knows of the other hosts' needs.
 #[derive(Clone, Hash)]
-pub struct Farewell {
+pub struct Shutdown {
     own: Rank,
     period: Span,
     /// Collectives that this host's worker has completed.
@@ -40,32 +40,32 @@ pub struct Farewell {
     /// The next rank to tell in this round; the round is over at `parted.len()`.
     next: usize,
     /// Every rank was told once.
-    told: bool,
+    all_notified: bool,
     answers: VecDeque<(Rank, u64)>,
     /// Until when a rank that lost this host's answer may ask again.
-    asked_until: Option<Time>,
+    linger_until: Option<Time>,
 }
 
-impl Farewell {
+impl Shutdown {
     /// No host leaves yet.
-    pub fn new(config: &HostConfig) -> Farewell {
+    pub fn new(config: &HostConfig) -> Shutdown {
         let world_size = usize::from(config.job.world_size);
         let period = config.timers.initial_rto.times(1 + world_size as u64 / RANKS_IN_A_PERIOD);
         let mut parted = vec![false; world_size];
         if let Some(own) = parted.get_mut(config.rank.index()) {
             *own = true;
         }
-        Farewell {
+        Shutdown {
             own: config.rank,
             period,
             completed: 0,
             broken: false,
             due: None,
             next: world_size,
-            told: false,
+            all_notified: false,
             parted,
             answers: VecDeque::new(),
-            asked_until: None,
+            linger_until: None,
         }
     }
 
@@ -103,7 +103,7 @@ impl Farewell {
         if self.broken || count <= self.completed {
             self.answers.push_back((rank, count));
         }
-        self.asked_until = Some(now + self.period.times(3));
+        self.linger_until = Some(now + self.period.times(3));
         Ok(())
     }
 
@@ -111,32 +111,32 @@ impl Farewell {
     pub fn poll(&mut self) -> Option<(Rank, Word, u64)> {
         match self.answers.pop_front() {
             Some((rank, count)) => Some((rank, Word::Parted, count)),
-            None => Some((self.next_to_tell()?, Word::Leaving, self.completed)),
+            None => Some((self.next_to_notify()?, Word::Leaving, self.completed)),
         }
     }
 
     /// The next rank to tell. The first round goes to every rank: for a rank that is leaving, this word replaces an
     /// answer that was lost.
-    fn next_to_tell(&mut self) -> Option<Rank> {
-        let told = self.told;
+    fn next_to_notify(&mut self) -> Option<Rank> {
+        let all_notified = self.all_notified;
         let mut left = self.next..self.parted.len();
-        let next = left.find(|&rank| rank != self.own.index() && !(told && self.parted[rank]));
+        let next = left.find(|&rank| rank != self.own.index() && !(all_notified && self.parted[rank]));
         self.next = next.map_or(self.parted.len(), |next| next + 1);
-        self.told |= self.due.is_some() && next.is_none();
+        self.all_notified |= self.due.is_some() && next.is_none();
         next.map(|rank| Rank(rank as u16))
     }
 
-    /// The time of [`Farewell::poll_timeout`] has come.
+    /// The time of [`Shutdown::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Time) {
         if !self.may_leave() && self.due.is_some_and(|due| due <= now) {
             (self.due, self.next) = (Some(now + self.period), 0);
         }
-        self.asked_until = self.asked_until.filter(|&until| until > now);
+        self.linger_until = self.linger_until.filter(|&until| until > now);
     }
 
     /// When to tell the ranks again, or until when to stay for questions.
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.due.filter(|_| !self.broken)?;
-        if self.may_leave() { self.asked_until } else { Some(due) }
+        if self.may_leave() { self.linger_until } else { Some(due) }
     }
 }

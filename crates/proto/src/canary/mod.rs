@@ -6,12 +6,11 @@
 //! `docs/protocols/canary.md` goes through the paper section by section.
 
 pub mod host;
-pub mod options;
 mod protocol;
 pub mod switch;
 mod vector;
 pub mod wire;
 
 pub use host::CanaryHost;
-pub use protocol::PROTOCOL;
+pub use protocol::{PROTOCOL, SWITCH};
 pub use switch::CanarySwitch;

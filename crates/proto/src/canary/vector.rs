@@ -12,29 +12,29 @@ const LANE: usize = size_of::<u32>();
 
 /// How the elements of one vector lie in its packet.
 #[derive(Clone, Copy, Hash)]
-pub struct Form {
+pub struct Codec {
     values: Values,
     combine: &'static Combine,
     /// Set for 16-bit floats.
     narrow: Option<(&'static Fixed16, Scale)>,
 }
 
-impl Form {
+impl Codec {
     /// The form of the vector behind this header.
     #[inline]
-    pub fn of(values: Values, header: &Header) -> Form {
+    pub fn of(values: Values, header: &Header) -> Codec {
         let scale = || Some(Scale::new(header.scale?, header.hosts));
         let narrow = values.fixed_16(header.spec.dtype).and_then(|kernels| Some((kernels, scale()?)));
-        Form { values, combine: values.fixed(), narrow }
+        Codec { values, combine: values.fixed(), narrow }
     }
 
-    /// Bytes of so many elements on the wire.
+    /// Bytes of this many elements on the wire.
     #[inline]
     pub fn wire_len(&self, elements: usize) -> usize {
         elements * if self.narrow.is_some() { size_of::<u16>() } else { LANE }
     }
 
-    /// Bytes of so many elements in a packet buffer.
+    /// Bytes of this many elements in a packet buffer.
     #[inline]
     pub fn buffer_len(&self, elements: usize) -> usize {
         self.values.buffer_len(if self.narrow.is_some() { size_of::<u16>() } else { LANE }, elements)
@@ -50,7 +50,7 @@ impl Form {
         if fits { Ok(elements) } else { Err(DropReason::BadLength) }
     }
 
-    /// Bytes of accumulator for a vector that has so many bytes in its buffer.
+    /// Bytes of accumulator for a vector that has this many bytes in its buffer.
     #[inline]
     pub fn lane_bytes(&self, buffer_len: usize) -> usize {
         match (self.values, self.narrow) {

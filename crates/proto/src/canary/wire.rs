@@ -14,7 +14,7 @@ use std::iter::Sum;
 
 use tributary_numeric::{self as numeric, BlockExponent, DType};
 
-use crate::aggregation::exponent_hint::LookAhead;
+use crate::aggregation::agreement::ExponentHint;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{NodeId, PortId, PortSet, Rank};
 use crate::contract::protocol::Description;
@@ -109,7 +109,7 @@ pub struct Header {
     pub wid: Rank,
     /// The exponent of the sender's next block in the place; while ranks agree on an exponent first, that of this
     /// block. In a sum: of all contributors together.
-    pub look_ahead: LookAhead,
+    pub exponent_hint: ExponentHint,
     /// The exponent on which ranks have agreed for their block, if the vector is 16-bit floats. `None`: the vector is
     /// 32-bit fixed point, or there is none.
     pub scale: Option<BlockExponent>,
@@ -156,7 +156,7 @@ impl Header {
             attempt: bytes[42],
             wid: Rank(u16(bytes, 46)),
             scale: scale_at(bytes, spec.dtype)?,
-            look_ahead: LookAhead { exponent, unknown: flags & UNKNOWN != 0 },
+            exponent_hint: ExponentHint { exponent, unknown: flags & UNKNOWN != 0 },
             spec,
             contributors: u32(bytes, CONTRIBUTORS_AT),
         })
@@ -186,7 +186,7 @@ impl Header {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         bytes[FLAGS_AT] = flag(self.bypass, BYPASS) | flag(self.multicast, MULTICAST) | flag(self.to_leader, TO_LEADER);
         put_scale(bytes, self.scale);
-        put_sum(bytes, self.counter, self.contributors, self.look_ahead);
+        put_sum(bytes, self.counter, self.contributors, self.exponent_hint);
         put_children(bytes, self.switch_address, self.children, self.shard);
     }
 }
@@ -199,8 +199,8 @@ fn scale_at(bytes: &[u8; HEADER_LEN], dtype: DType) -> Result<Option<BlockExpone
         let is_empty = flags & (SCALE_HIGH | SCALE_NON_FINITE) == 0 && bytes[SCALE_AT] == 0;
         return if is_empty { Ok(None) } else { Err(DropReason::BadField) };
     }
-    let above_least = i16::from(flags & SCALE_HIGH != 0) << 8 | i16::from(bytes[SCALE_AT]);
-    let exponent = BlockExponent::MIN + above_least;
+    let offset = i16::from(flags & SCALE_HIGH != 0) << 8 | i16::from(bytes[SCALE_AT]);
+    let exponent = BlockExponent::MIN + offset;
     if numeric::fixed_16(dtype).is_none() || exponent > BlockExponent::largest(dtype) {
         return Err(DropReason::BadField);
     }
@@ -213,16 +213,16 @@ fn scale_at(bytes: &[u8; HEADER_LEN], dtype: DType) -> Result<Option<BlockExpone
 fn put_scale(bytes: &mut [u8], scale: Option<BlockExponent>) {
     bytes[SCALE_AT] = 0;
     let Some(BlockExponent { exponent, non_finite }) = scale else { return };
-    let above_least = exponent.clamp(BlockExponent::MIN, BlockExponent::MAX) - BlockExponent::MIN;
+    let offset = exponent.clamp(BlockExponent::MIN, BlockExponent::MAX) - BlockExponent::MIN;
     bytes[FLAGS_AT] |= NARROW | if non_finite { SCALE_NON_FINITE } else { 0 };
-    bytes[FLAGS_AT] |= if above_least > 0xff { SCALE_HIGH } else { 0 };
-    bytes[SCALE_AT] = above_least as u8;
+    bytes[FLAGS_AT] |= if offset > 0xff { SCALE_HIGH } else { 0 };
+    bytes[SCALE_AT] = offset as u8;
 }
 
 /// Rewrites the fields that grow with each contribution.
 #[inline]
-pub fn put_sum(bytes: &mut [u8], counter: u16, contributors: u32, look_ahead: LookAhead) {
-    let LookAhead { exponent, unknown } = look_ahead;
+pub fn put_sum(bytes: &mut [u8], counter: u16, contributors: u32, exponent_hint: ExponentHint) {
+    let ExponentHint { exponent, unknown } = exponent_hint;
     let flags = bytes[FLAGS_AT] & !(UNKNOWN | NON_FINITE);
     bytes[FLAGS_AT] = flags | if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
     bytes[COUNTER_AT..COUNTER_AT + 2].copy_from_slice(&counter.to_be_bytes());

@@ -1,5 +1,5 @@
-//! Additive increase and multiplicative decrease: the window doubles until the first mark, then grows by a few packets in a
-//! round trip, and marks and losses halve it. ATP's controller (NSDI 2021, §3.4).
+//! Additive increase and multiplicative decrease: the window doubles until the first mark, then grows by a few packets
+//! in a round trip, and marks and losses halve it. ATP's controller (NSDI 2021, §3.4).
 
 use super::bookkeeping::{CutGuard, Real};
 use super::{Ack, Algorithm, Controller, Loss, Settings};
@@ -11,7 +11,8 @@ pub const ALGORITHM: Algorithm = Algorithm { name: "aimd", make: |settings| Box:
 /// Which marks halve the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HalveOn {
-    /// The mark of one packet in each round trip, as in ATP's public program, which looks at the last result of a window.
+    /// The mark of one packet in each round trip, as in ATP's public program, which looks at the last result of a
+    /// window.
     OneInRound,
     /// The mark of any packet.
     Any,

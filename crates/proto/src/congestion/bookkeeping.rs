@@ -67,8 +67,8 @@ impl MarkedShare {
     }
 }
 
-/// Answers each queue once. Packets that were sent before a cut say nothing about the window after it: a queue stays long
-/// until the senders that filled it have made way, and its marks ask for no second cut.
+/// Answers each queue once. Packets that were sent before a cut say nothing about the window after it: a queue stays
+/// long until the senders that filled it have made way, and its marks ask for no second cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CutGuard {
     /// The first transmission after the last cut.

@@ -1,5 +1,5 @@
-//! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257): slow start, then one packet more in a round trip; cut in proportion to
-//! the share of marked packets, and halved on loss.
+//! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257): slow start, then one packet more in a round trip; cut in proportion
+//! to the share of marked packets, and halved on loss.
 //!
 //! A *round* ends when a transmission that was sent after the round's start is acknowledged.
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn few_marks_cost_little_once_the_share_is_known() {
+    fn rare_marks_cost_little_once_the_share_is_known() {
         let mut path = Path::new();
         (0..3).for_each(|_| path.round(0, Span::from_micros(50)));
         (0..100).for_each(|_| path.round(0, Span::from_micros(50)));

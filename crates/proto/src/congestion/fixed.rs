@@ -1,4 +1,5 @@
-//! A constant window: what is under way does not depend on the network. For baselines, and for networks that are reserved.
+//! A constant window: what is under way does not depend on the network. For baselines, and for networks that are
+//! reserved.
 
 use super::{Ack, Algorithm, Controller, Loss};
 use crate::contract::time::Time;

@@ -1,5 +1,5 @@
-//! How many blocks a rank may be ahead of the last result: PA-ATP's AWD (section III-B3). It is cut while results say that
-//! the memory of a switch is short, so that leaders do not fill it with blocks that wait for stragglers.
+//! How many blocks a rank may be ahead of the last result: PA-ATP's AWD (section III-B3). It is cut while results say
+//! that the memory of a switch is short, so that leaders do not fill it with blocks that wait for stragglers.
 
 use super::bookkeeping::{MarkedShare, Real};
 use crate::contract::time::{Span, Time};
@@ -23,8 +23,8 @@ pub struct LeadLimit {
 }
 
 impl LeadLimit {
-    /// A limit that begins at `initial` blocks, or at `most` if that is 0. The weight of a round is in thousandths: 125 in
-    /// section V-A.
+    /// A limit that begins at `initial` blocks, or at `most` if that is 0. The weight of a round is in thousandths: 125
+    /// in section V-A.
     pub fn new(initial: u64, most: u16, weight_permille: u64, is_enforced: bool) -> LeadLimit {
         let most = f64::from(most.max(1));
         LeadLimit {
@@ -47,8 +47,8 @@ impl LeadLimit {
         self.blocks.0
     }
 
-    /// A result has come, which may say that memory is short. A round lasts a round trip of gradient ACKs: a leader's round
-    /// trip of results would last as long as the straggler takes (A18).
+    /// A result has come, which may say that memory is short. A round lasts a round trip of gradient ACKs: a leader's
+    /// round trip of results would last as long as the straggler takes (A18).
     pub fn on_result(&mut self, now: Time, is_short: bool, round_trip: Span) {
         let round_end = *self.round_end.get_or_insert(now + round_trip);
         self.shortage.count(1, is_short.into());
@@ -92,8 +92,8 @@ mod tests {
         assert_eq!(limit.blocks(), LEAST as u64);
     }
 
-    /// Between two teeth there are hundreds of round trips without a mark, after which nothing of beta is left. So a tooth
-    /// is at least half of the weight deep: 6 % with the paper's eighth, where eq. 5 has 1.6 % of 2,000 blocks.
+    /// Between two teeth there are hundreds of round trips without a mark, after which nothing of beta is left. So a
+    /// tooth is at least half of the weight deep: 6 % with the paper's eighth, where eq. 5 has 1.6 % of 2,000 blocks.
     #[test]
     fn a_cut_after_a_long_calm_is_half_of_the_weight() {
         for (weight, expected) in [(125, 937.5), (8, 996.0)] {

@@ -17,7 +17,8 @@ pub const ALGORITHM: Algorithm = Algorithm {
     make: |settings| Box::new(Measured::new(settings.packet_bytes, settings.limits.max)),
 };
 
-/// Bytes with which a sender begins, and the least that it has under way. They are two runs of segments, one on each way.
+/// Bytes with which a sender begins, and the least that it has under way. They are two runs of segments, one on each
+/// way.
 const LEAST_BYTES: usize = 96_000;
 /// A queue of this time is useful, because threads and timers of ordinary hosts are late by no more than this ...
 const QUEUE: Span = Span::from_millis(4);

@@ -12,12 +12,12 @@
 //! | [`fixed`] | a constant window | nobody |
 //! | [`swift`] | keeps the delay near a target (Swift, SIGCOMM 2020) | nobody |
 //!
-//! A sender tells its [`Controller`] what happens to its packets, and the controller answers with a window and a pace. It
-//! counts packets, not bytes, since each sender here sends packets of one size. Senders number their *transmissions* in the
-//! order of sending, so that a packet that is sent twice has two numbers.
+//! A sender tells its [`Controller`] what happens to its packets, and the controller answers with a window and a pace.
+//! It counts packets, not bytes, since each sender here sends packets of one size. Senders number their *transmissions*
+//! in the order of sending, so that a packet that is sent twice has two numbers.
 //!
-//! A protocol whose ranks must all have the same window takes a [`RankSynchronous`] controller instead, whose inputs have
-//! neither a clock nor a round trip.
+//! A protocol whose ranks must all have the same window takes a [`RankSynchronous`] controller instead, whose inputs
+//! have neither a clock nor a round trip.
 
 pub mod aimd;
 mod bookkeeping;
@@ -30,7 +30,6 @@ pub mod rank_synchronous;
 pub mod swift;
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use self::aimd::HalveOn;
 use self::progress_aware::CutRule;
@@ -67,8 +66,8 @@ pub trait Controller: ControllerState + fmt::Debug + Send {
     /// How many packets may be under way, rounded down.
     fn window(&self) -> u64;
 
-    /// How fast the window may leave, in per cent of a window per round trip. Senders that pace should not be slower than
-    /// acknowledgements come, so that the window and not the pace decides (Linux has the same numbers).
+    /// How fast the window may leave, in per cent of a window per round trip. Senders that pace should not be slower
+    /// than acknowledgements come, so that the window and not the pace decides (Linux has the same numbers).
     fn pace_percent(&self) -> u64 {
         125
     }
@@ -86,8 +85,8 @@ pub trait Controller: ControllerState + fmt::Debug + Send {
     /// Nothing was acknowledged for a retransmission timeout.
     fn on_timeout(&mut self, now: Time);
 
-    /// A packet that was sent again is acknowledged, and the acknowledgement shows that the earlier transmission had not been
-    /// lost but was late (the Eifel response, RFC 4015).
+    /// A packet that was sent again is acknowledged, and the acknowledgement shows that the earlier transmission had
+    /// not been lost but was late (the Eifel response, RFC 4015).
     fn on_spurious(&mut self) {}
 
     /// The same, and it shows that the earlier transmission had been lost indeed.
@@ -243,35 +242,44 @@ pub const SIMULATED_TARGET_DELAY: Span = Span::from_micros(50);
 /// ... also as the default of the option in simulations.
 pub const SIMULATED: &[(&str, &str)] = &[(TARGET_DELAY.name, "50 us")];
 
-/// Controllers can be copied and hashed, as the machines that have them.
-pub trait ControllerState {
-    /// A copy of the controller.
-    fn fork(&self) -> Box<dyn Controller>;
-    /// Feeds the state to a hasher.
-    fn hash_state(&self, hasher: &mut dyn Hasher);
-}
+/// Makes boxed controllers of a trait `Clone` and `Hash`, as the machines that have them must be. The trait requires
+/// the other one, which every controller that is `Clone` and `Hash` implements.
+macro_rules! boxed_controllers {
+    ($controller:ident, $state:ident) => {
+        /// Controllers can be copied and hashed, as the machines that have them.
+        pub trait $state {
+            /// A copy of the controller.
+            fn fork(&self) -> Box<dyn $controller>;
+            /// Feeds the state to a hasher.
+            fn hash_state(&self, hasher: &mut dyn std::hash::Hasher);
+        }
 
-impl<T: Controller + Clone + Hash + 'static> ControllerState for T {
-    fn fork(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
-    }
-    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
-        self.hash(&mut hasher);
-    }
-}
+        impl<T: $controller + Clone + std::hash::Hash + 'static> $state for T {
+            fn fork(&self) -> Box<dyn $controller> {
+                Box::new(self.clone())
+            }
+            fn hash_state(&self, mut hasher: &mut dyn std::hash::Hasher) {
+                self.hash(&mut hasher);
+            }
+        }
 
-impl Clone for Box<dyn Controller> {
-    fn clone(&self) -> Box<dyn Controller> {
-        // `fork` of the controller in the box: the box itself is not a controller.
-        ControllerState::fork(&**self)
-    }
-}
+        impl Clone for Box<dyn $controller> {
+            fn clone(&self) -> Box<dyn $controller> {
+                // `fork` of the controller in the box: the box itself is not a controller.
+                $state::fork(&**self)
+            }
+        }
 
-impl Hash for dyn Controller {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.hash_state(state);
-    }
+        impl std::hash::Hash for dyn $controller {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.hash_state(state);
+            }
+        }
+    };
 }
+pub(crate) use boxed_controllers;
+
+boxed_controllers!(Controller, ControllerState);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
-//! DCTCP whose cuts depend on how far a rank is ahead of the last result: a leader cuts its window more than a straggler,
-//! and so makes way for it. PA-ATP's CWD (section III-B2), clocked by acknowledgements of gradients.
+//! DCTCP whose cuts depend on how far a rank is ahead of the last result: a leader cuts its window more than a
+//! straggler, and so makes way for it. PA-ATP's CWD (section III-B2), clocked by acknowledgements of gradients.
 
 use super::bookkeeping::{CutGuard, MarkedShare, Real};
 use super::{Ack, Algorithm, Controller, Loss, Progress, Settings};
@@ -144,8 +144,8 @@ impl Controller for ProgressAware {
         is_fresh
     }
 
-    /// As in DCTCP's senders: the window doubles again up to half of what it was. Further timeouts halve it no further (RFC
-    /// 5681, section 3.1).
+    /// As in DCTCP's senders: the window doubles again up to half of what it was. Further timeouts halve it no further
+    /// (RFC 5681, section 3.1).
     fn on_timeout(&mut self, _now: Time) {
         self.save();
         let min = self.min();
@@ -154,8 +154,8 @@ impl Controller for ProgressAware {
         }
     }
 
-    /// A timeout that was too short must not cost a window (the Eifel response, RFC 4015): where threads of one machine take
-    /// turns, acknowledgements are late for as long as others run.
+    /// A timeout that was too short must not cost a window (the Eifel response, RFC 4015): where threads of one machine
+    /// take turns, acknowledgements are late for as long as others run.
     fn on_spurious(&mut self) {
         if let Some(before) = self.before_loss.take() {
             self.window.0 = self.window.0.max(before.window.0);

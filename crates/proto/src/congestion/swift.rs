@@ -1,11 +1,14 @@
-//! Swift (Kumar et al., SIGCOMM 2020): keeps the delay near a target. While round trips are shorter than the target, the
-//! window grows by a packet in each; when they are longer, it is cut in proportion to the excess, once in a round trip.
+//! Swift (Kumar et al., SIGCOMM 2020): keeps the delay near a target. While round trips are shorter than the target,
+//! the window grows by a packet in each; when they are longer, it is cut in proportion to the excess, once in a round
+//! trip.
 //!
 //! Where we deviate:
-//! - The target does not grow with the number of hops, which hosts here do not know: choose [`Settings::target_delay`] for
+//! - The target does not grow with the number of hops, which hosts here do not know: choose [`Settings::target_delay`]
+//!   for
 //!   the longest path. It is a constant and not a multiple of the shortest round trip, because a flow that comes later
 //!   never sees the path without a queue, and would take a longer target for itself.
-//! - The window is never below the sender's least one, as senders here do not pace below a packet per round trip (§3.4).
+//! - The window is never below the sender's least one, as senders here do not pace below a packet per round trip
+//!   (§3.4).
 //! - There is one delay. The paper splits it into fabric and host by timestamps of network cards.
 //!
 //! Where results are the acknowledgements, a round trip includes the wait for the slowest rank.
@@ -24,8 +27,8 @@ const MAX_CUT: f64 = 0.5;
 /// After this many timeouts in a row, the window is the least one: `RETX_RESET_THRESHOLD`.
 const TIMEOUTS_TO_RESET: u32 = 5;
 
-/// Flow scaling (§3.5): small windows get a target that is longer by up to this many times, because many flows share their
-/// queue. Between these windows the addition falls with the root of the window.
+/// Flow scaling (§3.5): small windows get a target that is longer by up to this many times, because many flows share
+/// their queue. Between these windows the addition falls with the root of the window.
 const SCALING_RANGE: f64 = 5.0;
 const SCALING_LEAST_WINDOW: f64 = 0.1;
 const SCALING_MOST_WINDOW: f64 = 100.0;
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn converges_to_the_target_delay_from_below_and_from_above() {
+    fn converges_to_the_target_delay_from_both_sides() {
         for initial in [2, 800] {
             for target in [70, 100, 150] {
                 let mut link = Link::new();

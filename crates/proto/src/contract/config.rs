@@ -18,13 +18,15 @@ pub struct JobConfig {
     pub key: JobKey,
     /// The code of the protocol that they speak.
     pub protocol: u8,
-    /// Ranks of the whole job, 1 to [`JobConfig::MAX_WORLD_SIZE`]; a switch sums for as many children as it has `members`.
+    /// Ranks of the whole job, 1 to [`JobConfig::MAX_WORLD_SIZE`]; a switch sums for as many children as it has
+    /// `members`.
     pub world_size: u16,
     /// Pool size `s` over all trees (SwitchML, appendix C); a multiple of `trees`.
     pub slots: u16,
     /// Elements of four bytes in a packet `k`, at most 16,128.
     pub elements_per_packet: u16,
-    /// Trees of the job, or shards of its one switch; tree `c` owns slots `[c * slots / trees, (c + 1) * slots / trees)`.
+    /// Trees of the job, or shards of its one switch; tree `c` owns slots `[c * slots / trees, (c + 1) * slots /
+    /// trees)`.
     pub trees: u16,
     /// Switches in levels sum for the job: partial results travel between them.
     pub levels: bool,

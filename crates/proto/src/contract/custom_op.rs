@@ -2,8 +2,8 @@
 //! them.
 //!
 //! This crate does not run an operator's code: a [`CustomOp`] describes it, and a machine combines vectors with an
-//! [`Instance`]. Elements are opaque: each has a fixed number of bytes, which are neither swapped nor read. A collective
-//! with such an operator is one of bytes ([`DType::U8`](tributary_numeric::DType::U8)) with
+//! [`Instance`]. Elements are opaque: each has a fixed number of bytes, which are neither swapped nor read. A
+//! collective with such an operator is one of bytes ([`DType::U8`](tributary_numeric::DType::U8)) with
 //! [`ReduceOp::Custom`], whose number is the operator's index in the job's option
 //! [`OptionSpec::CUSTOM_OPS`](super::options::OptionSpec::CUSTOM_OPS). That option names operators by the hash of their
 //! code, so that members agree on operators as on any other option.
@@ -138,7 +138,8 @@ struct Entry {
     operator: Option<Arc<dyn CustomOp>>,
 }
 
-/// A job's custom operators, by number. As an option their text is their hashes; two values are equal if the hashes are.
+/// A job's custom operators, by number. As an option their text is their hashes; two values are equal if the hashes
+/// are.
 #[derive(Clone, Default)]
 pub struct CustomOps(Arc<[Entry]>);
 

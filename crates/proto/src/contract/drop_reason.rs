@@ -2,7 +2,7 @@
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// Why a packet was not acted upon.
+        /// Why a packet was not acted on.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum DropReason {
             $($(#[$doc])* $name,)*

@@ -168,7 +168,7 @@ pub struct HostStats {
     pub retransmissions: u64,
     /// Of these, packets of blocks that all ranks sent again: issued again, or with another scale.
     pub reissued: u64,
-    /// Packets received and acted upon.
+    /// Packets received and acted on.
     pub packets_received: u64,
     /// Blocks whose sum was made in the network.
     pub blocks_in_network: u64,

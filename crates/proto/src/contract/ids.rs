@@ -55,8 +55,8 @@ id! {
     GroupId(u16)
 }
 id! {
-    /// One of the independent trees among which a job's slots are divided. In a star, each is a shard of the one switch (a
-    /// pipeline, a core); in a fabric, each has a root and switches of its own.
+    /// One of the independent trees among which a job's slots are divided. In a star, each is a shard of the one switch
+    /// (a pipeline, a core); in a fabric, each has a root and switches of its own.
     TreeId(u16)
 }
 id! {

@@ -47,7 +47,6 @@ pub mod pipeline;
 pub mod protocol;
 pub mod rate_limit;
 mod small_map;
-pub mod sparse;
 pub mod state;
 pub mod sum_tree;
 pub mod switch;

@@ -1,8 +1,8 @@
 //! Packets as machines see them, on both drivers.
 //!
-//! A packet is a header followed by a *vector* of values. [`Values`](super::values::Values) determines what the vector occupies in memory:
-//! real elements, or a fingerprint of a few words. `wire_len` beside it says what the vector occupies on the wire, so
-//! that a simulated link serialises as many bytes as a real one would.
+//! A packet is a header followed by a *vector* of values. [`Values`](super::values::Values) determines what the vector
+//! occupies in memory: real elements, or a fingerprint of a few words. `wire_len` beside it says what the vector
+//! occupies on the wire, so that a simulated link serialises as many bytes as a real one would.
 
 use crate::contract::ids::{NodeId, Rank, ServerId, TreeId};
 

@@ -1,8 +1,8 @@
 //! One shard of a switch: it finds a packet's job, checks key and membership, and hands the packet to the job's
 //! machine.
 //!
-//! This is what all protocols have in common: packets that belong to no job are rejected and counted, pings are answered,
-//! and the control plane learns when each member last sent something.
+//! This is what all protocols have in common: packets that belong to no job are rejected and counted, pings are
+//! answered, and the control plane learns when each member last sent something.
 
 use crate::contract::config::{JobConfig, SharedJob};
 use crate::contract::drop_reason::{DropCounters, DropReason};
@@ -202,8 +202,8 @@ impl Pipeline {
         verdict
     }
 
-    /// True if a packet belongs to an installed job and comes from one of its members; for drivers that handle some packets
-    /// themselves. Counts the packet as [`Pipeline::process`] does.
+    /// True if a packet belongs to an installed job and comes from one of its members; for drivers that handle some
+    /// packets themselves. Counts the packet as [`Pipeline::process`] does.
     pub fn accepts(&mut self, now: Time, ingress: PortId, bytes: &[u8]) -> bool {
         let common = match Common::parse(bytes) {
             Ok(common) => common,
@@ -249,8 +249,8 @@ impl Pipeline {
         }
     }
 
-    /// What the machine of a job has done since the last call; `None` if the machine does not count its work, or there is
-    /// none.
+    /// What the machine of a job has done since the last call; `None` if the machine does not count its work, or there
+    /// is none.
     pub fn take_work(&mut self, id: JobId) -> Option<Work> {
         let entry = self.jobs.get_mut(id)?;
         match &mut entry.job.machine {

@@ -48,7 +48,7 @@ pub struct Refusal {
 
 /// The sizes from which a job's memory in one shard of one switch follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobShape<'a> {
+pub struct ShardShape<'a> {
     /// Slots of the shard.
     pub slots: u16,
     /// Elements of four bytes in a packet.
@@ -118,8 +118,8 @@ pub struct Shared {
     /// Makes the machine of a dedicated server, if jobs can have such servers. A job gets the servers that are on offer
     /// when it is formed. If a job needs servers and gets none, its ranks are its servers too.
     pub server: Option<MakeHost>,
-    /// Where a job sums the blocks that switches do not sum, and why. The arguments: its ranks, its dedicated servers, its
-    /// options. The text follows "7 % (812 blocks) ".
+    /// Where a job sums the blocks that switches do not sum, and why. The arguments: its ranks, its dedicated servers,
+    /// its options. The text follows "7 % (812 blocks) ".
     pub fallback_note: fn(u16, u16, &Options) -> String,
 }
 
@@ -151,7 +151,7 @@ pub struct Protocol {
     /// The same check for sparse collectives; `None` if no job of the protocol can do any.
     pub check_sparse: Option<Check>,
     /// Bytes that a job's own machine takes in one shard of one switch, or its tables in the machine that jobs share.
-    pub memory: fn(&JobShape<'_>) -> u64,
+    pub memory: fn(&ShardShape<'_>) -> u64,
     /// A worker's machine.
     pub host: MakeHost,
     /// A switch's machine for one job; only where the placement is [`Placement::Trees`].
@@ -159,8 +159,8 @@ pub struct Protocol {
     /// True if machines in switches may get another number of slots while their jobs run ([`Switch::resize`]), so that
     /// jobs divide a switch's memory again whenever one comes or goes.
     pub resizes: bool,
-    /// True if a tree can be planned again, over other switches, while its job runs: hosts keep what a machine loses, and
-    /// agree with the new machines on where to continue.
+    /// True if a tree can be planned again, over other switches, while its job runs: hosts keep what a machine loses,
+    /// and agree with the new machines on where to continue.
     pub survives_tree_loss: bool,
     /// The bits of the protocol's sums of floats, if they follow from the inputs and the tree alone.
     pub recompute: Option<Recompute>,
@@ -232,7 +232,7 @@ impl Protocol {
     /// Bytes of shared memory with which a job is admitted, at a switch with this many children.
     pub fn share_bytes(&self, job: &JobConfig, children: u16) -> u64 {
         let JobConfig { slots, elements_per_packet, world_size, levels, ref options, .. } = *job;
-        (self.memory)(&JobShape { slots, elements_per_packet, children, world_size, levels, options })
+        (self.memory)(&ShardShape { slots, elements_per_packet, children, world_size, levels, options })
     }
 
     /// The machine that all jobs of the protocol share in one switch of a fabric, if they share one.

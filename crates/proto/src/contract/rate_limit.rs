@@ -35,8 +35,8 @@ const RECENT: Span = Span::from_millis(10);
 /// What a job may use in advance: a few long calls, or a few thousand short ones.
 const BURST: Span = Span::from_millis(1);
 
-/// The jobs of one thread, as far as they compete for its instructions. A packet that comes too early for its job's share
-/// is dropped, and its rank sends it again; a job whose packets come alone is not limited.
+/// The jobs of one thread, as far as they compete for its instructions. A packet that comes too early for its job's
+/// share is dropped, and its rank sends it again; a job whose packets come alone is not limited.
 #[derive(Clone, Default)]
 pub struct InstructionBudget {
     last: Option<JobId>,

@@ -1,9 +1,9 @@
 //! The states of machines, for explorers: a machine can be copied as it is, and its state can be hashed.
 //!
-//! A machine's state is everything that its behaviour can depend on. Counters that are only reported do not belong to it
-//! (`not_acted_upon!`). A machine's configuration never changes, so its id is hashed instead. A [`Time`] or a [`Span`] is
-//! hashed with a mark ([`TimeMark`]), so that an explorer can tell times from other numbers and keep only what matters to it, such as
-//! their order.
+//! A machine's state is everything that its behaviour can depend on. Counters that are only reported do not belong to
+//! it (`exclude_from_state!`). A machine's configuration never changes, so its id is hashed instead. A [`Time`] or a
+//! [`Span`] is hashed with a mark ([`TimeMark`]), so that an explorer can tell times from other numbers and keep only
+//! what matters to it, such as their order.
 
 use std::hash::{Hash, Hasher};
 
@@ -21,7 +21,7 @@ pub trait HostState {
     /// # Panics
     /// If the machine holds a tensor that cannot be copied: see [`Tensor::fork`].
     fn fork(&self) -> Box<dyn Host>;
-    /// Feeds all that the machine may act upon to a hasher.
+    /// Feeds all that the machine may act on to a hasher.
     fn hash_state(&self, hasher: &mut dyn Hasher);
 }
 
@@ -29,7 +29,7 @@ pub trait HostState {
 pub trait SwitchState {
     /// The same machine in the same state.
     fn fork(&self) -> Box<dyn Switch>;
-    /// Feeds all that the machine may act upon to a hasher.
+    /// Feeds all that the machine may act on to a hasher.
     fn hash_state(&self, hasher: &mut dyn Hasher);
 }
 
@@ -37,7 +37,7 @@ pub trait SwitchState {
 pub trait SharedSwitchState {
     /// The same machine in the same state.
     fn fork(&self) -> Box<dyn SharedSwitch>;
-    /// Feeds all that the machine may act upon to a hasher.
+    /// Feeds all that the machine may act on to a hasher.
     fn hash_state(&self, hasher: &mut dyn Hasher);
 }
 
@@ -133,16 +133,16 @@ impl Hash for HostConfig {
 }
 
 /// Leaves counters, which a machine only reports, out of the state of the machines that hold them.
-macro_rules! not_acted_upon {
+macro_rules! exclude_from_state {
     ($($name:ty),+ $(,)?) => {$(
         impl std::hash::Hash for $name {
             fn hash<H: std::hash::Hasher>(&self, _state: &mut H) {}
         }
     )+};
 }
-pub(crate) use not_acted_upon;
+pub(crate) use exclude_from_state;
 
-not_acted_upon!(HostStats, DropCounters);
+exclude_from_state!(HostStats, DropCounters);
 
 #[cfg(test)]
 mod tests {

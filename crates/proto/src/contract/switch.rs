@@ -64,8 +64,8 @@ pub struct Emission {
     pub ecn: Ecn,
     /// Where the packet goes.
     pub verdict: Verdict,
-    /// The port by which the last contribution to the packet's sum came in; `None` for a packet that is not a sum. A sum
-    /// that a timer sends uses the buffer that the last contribution's packet has freed.
+    /// The port by which the last contribution to the packet's sum came in; `None` for a packet that is not a sum. A
+    /// sum that a timer sends uses the buffer that the last contribution's packet has freed.
     pub ingress: Option<PortId>,
 }
 
@@ -111,7 +111,7 @@ pub struct OrderReport {
     /// Packets that each child's port can buffer.
     pub cap: u16,
     /// Packets that wait at each child's port.
-    pub held: Vec<u16>,
+    pub queued: Vec<u16>,
     /// Children that the next packet waits for, ascending; empty if no packet waits.
     pub waits_for: Vec<ChildId>,
 }
@@ -131,8 +131,8 @@ pub trait Switch: Send {
     fn memory_bytes(&self) -> usize;
     /// The state of the job, for the switch's operator.
     fn report(&self) -> SwitchReport;
-    /// The kinds of packets that are queries, a bit for each. A query costs the switch more than its bytes, and a member
-    /// that needs many queries has gone wrong: the pipeline limits how often each member may send one.
+    /// The kinds of packets that are queries, a bit for each. A query costs the switch more than its bytes, and a
+    /// member that needs many queries has gone wrong: the pipeline limits how often each member may send one.
     fn query_kinds(&self) -> u64 {
         0
     }
@@ -162,7 +162,8 @@ pub trait Switch: Send {
     fn operator_status(&self) -> Option<OperatorStatus> {
         None
     }
-    /// The machine as one that counts its work, for drivers that simulate a switch's cores; `None` if it does not count.
+    /// The machine as one that counts its work, for drivers that simulate a switch's cores; `None` if it does not
+    /// count.
     fn instrumented(&mut self) -> Option<&mut dyn Instrumented> {
         None
     }
@@ -178,7 +179,7 @@ pub struct SharedReport {
     /// Slots, descriptors or aggregators in all.
     pub slots: u32,
     /// Slots, descriptors or aggregators that some job holds.
-    pub slots_held: u32,
+    pub slots_in_use: u32,
     /// The most that were in use at once.
     pub slots_peak: u32,
     /// The protocol's own counters and gauges, all jobs together.
@@ -190,7 +191,7 @@ impl SharedReport {
     pub fn figures(&self) -> Vec<Metric> {
         let mut all = vec![
             Metric::gauge("slots", self.slots.into(), "What jobs share."),
-            Metric::gauge("slots_held", self.slots_held.into(), "What some job holds of it."),
+            Metric::gauge("slots_held", self.slots_in_use.into(), "What some job holds of it."),
             Metric::gauge("slots_peak", self.slots_peak.into(), "The most that was in use at once."),
         ];
         all.extend(&self.metrics);

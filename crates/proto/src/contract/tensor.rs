@@ -13,7 +13,6 @@ use std::ops::Range;
 use tributary_numeric::{BlockExponent, DType, ReduceOp, Scale};
 
 use crate::contract::ids::Rank;
-use crate::contract::sparse::SparseTensor;
 
 /// Which ranks contribute data to a collective, and which get the result (Canary §6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,7 +82,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A collective without elements, for packets and slots that belong to no collective.
+    /// A collective without elements: a barrier; also for packets and slots that belong to no collective.
     pub const NOTHING: Spec = Spec::allreduce(0, DType::I32, ReduceOp::Sum);
 
     /// An allreduce.
@@ -106,6 +105,7 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Spec { elements, dtype, op, primitive } = self;
         match primitive {
+            Primitive::Allreduce if *self == Spec::NOTHING => write!(f, "barrier"),
             Primitive::Allreduce | Primitive::Reduce(_) => {
                 match op {
                     ReduceOp::Custom(_) => write!(f, "{op} of {elements} bytes")?,
@@ -118,9 +118,9 @@ impl fmt::Display for Spec {
     }
 }
 
-/// The input and the output of one collective. Both may be the same memory: unless the tensor leaves its input, a machine
-/// never reads a block of the input again after it has written that block of the output. The supertrait `Any` lets the
-/// driver that handed a tensor over take its own type back.
+/// The input and the output of one collective. Both may be the same memory: unless the tensor leaves its input, a
+/// machine never reads a block of the input again after it has written that block of the output. The supertrait `Any`
+/// lets the driver that handed a tensor over take its own type back.
 pub trait Tensor: Any + Send {
     /// Size, type, operator, and which ranks contribute and get the result. A machine calls `encode` and the other
     /// reading calls only on ranks that contribute. On ranks that get no result, it need not call `decode` and the
@@ -180,4 +180,26 @@ pub trait Tensor: Any + Send {
     }
     /// Feeds what was written so far to a hasher, if [`Tensor::fork`] makes copies.
     fn hash_state(&self, _hasher: &mut dyn Hasher) {}
+}
+
+// The data of a sparse collective: values at some indices, which are ascending and distinct.
+//
+// A rank contributes nothing at indices that it does not have, whatever the operator. The result has all indices that
+// any rank has, even where values cancel to zero.
+
+/// The input and the output of a sparse collective, which do not overlap: a machine reads a block's input until the
+/// block's result has come.
+pub trait SparseTensor {
+    /// All indices, by the positions of their elements.
+    fn indices(&self) -> &[u32];
+    /// The positions of the elements whose indices are in a range.
+    fn positions(&self, indices: Range<u32>) -> Range<usize> {
+        let at = |bound: u32| self.indices().partition_point(|&index| index < bound);
+        at(indices.start)..at(indices.end)
+    }
+    /// Copies the values of some elements, big-endian.
+    fn read_values(&self, positions: Range<usize>, values: &mut [u8]);
+    /// Writes the result of a block; called once for each block. The indices are of the block and ascending, the values
+    /// big-endian.
+    fn write_block(&mut self, block: Range<u32>, indices: &[u32], values: &[u8]);
 }

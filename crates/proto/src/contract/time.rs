@@ -1,5 +1,5 @@
-//! The machines' time: integer picoseconds since the driver's own start. Drivers pass the time to machines; machines never
-//! ask for it.
+//! The machines' time: integer picoseconds since the driver's own start. Drivers pass the time to machines; machines
+//! never ask for it.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};

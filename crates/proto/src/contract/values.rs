@@ -12,7 +12,7 @@ use crate::splitmix::splitmix64;
 /// Bytes of one fingerprint: three 64-bit words.
 pub const FINGERPRINT_LEN: usize = 24;
 
-/// How a machine keeps and sums vectors; a driver chooses once for all its machines. `elements` is always the number of
+/// How a machine keeps and sums vectors; a driver chooses once its machines. `elements` is always the number of
 /// values on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Values {

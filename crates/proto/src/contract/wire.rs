@@ -42,8 +42,8 @@ pub mod kind {
     pub const FRAGMENT: u8 = 6;
     /// Host to switch, and on to the parent switch: how far a rank is in its collectives.
     pub const PROGRESS: u8 = 7;
-    /// Switch to the node at the other end of a cable, in a lossless fabric: send nothing for a while. To switches of job
-    /// 0, under the fabric's own key.
+    /// Switch to the node at the other end of a cable, in a lossless fabric: send nothing for a while. To switches of
+    /// job 0, under the fabric's own key.
     pub const PAUSE: u8 = 8;
     /// The first kind that a protocol may give its own meaning.
     pub const FIRST_OF_PROTOCOL: u8 = 16;
@@ -130,7 +130,8 @@ impl Common {
         })
     }
 
-    /// Reads the header of a packet that must have the same job, key and protocol as `expected`; returns the packet's kind.
+    /// Reads the header of a packet that must have the same job, key and protocol as `expected`; returns the packet's
+    /// kind.
     #[inline]
     pub fn parse_kind(bytes: &[u8], expected: &Common) -> Result<u8, DropReason> {
         let common = Common::parse(bytes)?;

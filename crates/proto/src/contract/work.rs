@@ -62,7 +62,7 @@ pub enum Needs {
     Buffer(u16),
     /// A leaf of a tree, and the number of leaves. No handler waits; one that finds its sibling's vector goes
     /// on upwards.
-    Place(u16, u16),
+    Leaf(u16, u16),
     /// The block's hash table.
     Table,
     /// The block's array.

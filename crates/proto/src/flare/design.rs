@@ -12,14 +12,14 @@ use crate::contract::tensor::Spec;
 pub enum Design {
     /// In one buffer (§6.1).
     Single,
-    /// In so many buffers, at least two; the last packet combines them (§6.2).
+    /// In this many buffers, at least two; the last packet combines them (§6.2).
     Multi(u16),
-    /// Along a binary tree, in which each vector has its own place (§6.3).
+    /// Along a binary tree, in which each vector has its own position (§6.3).
     Tree,
 }
 
 impl Design {
-    /// How a block of so many children's vectors is combined.
+    /// How a block of this many children's vectors is combined.
     pub fn arrangement(self, children: usize) -> Arrangement {
         match self {
             Design::Single => Arrangement::Buffers(1),
@@ -29,7 +29,7 @@ impl Design {
         }
     }
 
-    /// How many buffers a block of so many children's vectors takes.
+    /// How many buffers a block of this many children's vectors takes.
     pub fn buffers(self, children: usize) -> usize {
         match self {
             Design::Single => 1,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_room_for_whatever_design_is_chosen() {
+    fn memory_suffices_for_whatever_design_is_chosen() {
         for children in 1usize..40 {
             for (design, buffers) in [
                 (Design::Single, 1),

@@ -2,14 +2,14 @@
 //! `docs/wire.md` draws them.
 //!
 //! ```text
-//!  16                 32     34         36      40
-//!  | of all slots ... | part | reserved | order | vector or body ...
+//!  16                 32        34         36      40
+//!  | of all slots ... | subtree | reserved | order | vector or body ...
 //! ```
 //!
-//! A switch brings a block in several packets if sums are along one tree over all ranks and the switch's ranks are no
-//! node of it; the *part* distinguishes these packets. The *order* names the expression by which a vector was combined,
-//! so that people can compare runs: in a rank's packet it is a hash of the rank; in a vector that a switch has combined
-//! along the tree, a hash of all children's orders, each at its place; where arrival decides, 0.
+//! A switch brings a block in several packets if sums are along one tree over all ranks and the switch's ranks are not
+//! a node of it; the *subtree* distinguishes these packets. The *order* names the expression by which a vector was
+//! combined, so that people can compare runs: in a rank's packet it is a hash of the rank; in a vector that a switch
+//! has combined along the tree, a hash of all children's orders, each at its position; where arrival decides, 0.
 
 use crate::aggregation::slots::{Word, wire as slots};
 use crate::contract::drop_reason::DropReason;
@@ -20,7 +20,7 @@ use crate::contract::tensor::Spec;
 use crate::contract::wire::{u16, u32};
 use crate::splitmix::splitmix64;
 
-pub use crate::aggregation::mismatch::Mismatch;
+pub use crate::aggregation::report::Mismatch;
 pub use crate::aggregation::slots::wire::{Kind, put_wid};
 
 /// Bytes of the common header and of this protocol's own.
@@ -60,8 +60,8 @@ impl Order {
             SumTree::Rank(rank) => Order::of_rank(Rank(*rank)),
             SumTree::Switch(children) => {
                 let mut joined = Order::NONE;
-                for (place, child) in children.iter().enumerate() {
-                    joined.join(ChildId(place as u16), Order::of(child));
+                for (position, child) in children.iter().enumerate() {
+                    joined.join(ChildId(position as u16), Order::of(child));
                 }
                 Order::of_switch(joined)
             }
@@ -70,33 +70,33 @@ impl Order {
 }
 
 /// The upper half of a mixed word, because the lower bits of products are weak.
-fn mixed(what: u64, place: u64, hash: u32) -> u32 {
-    (splitmix64(what << 48 | place << 32 | u64::from(hash)) >> 32) as u32
+fn mixed(what: u64, position: u64, hash: u32) -> u32 {
+    (splitmix64(what << 48 | position << 32 | u64::from(hash)) >> 32) as u32
 }
 
 /// Flare's own fields of the header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Says {
     /// Which of its sender's vectors of the block the packet carries.
-    pub part: u16,
+    pub subtree: u16,
     /// The expression by which the vector was combined.
     pub order: Order,
 }
 
 impl Word for Says {
     const LEN: usize = 8;
-    const NOTHING: Says = Says { part: 0, order: Order::NONE };
+    const NOTHING: Says = Says { subtree: 0, order: Order::NONE };
     const NEUTRAL: Says = Says::NOTHING;
 
     #[inline(always)]
     fn read(&mut self, bytes: &[u8], _spec: &Spec) -> Result<(), DropReason> {
-        *self = Says { part: u16(bytes, 0), order: Order(u32(bytes, 4)) };
+        *self = Says { subtree: u16(bytes, 0), order: Order(u32(bytes, 4)) };
         Ok(())
     }
 
     #[inline]
     fn put(self, bytes: &mut [u8]) {
-        bytes[0..2].copy_from_slice(&self.part.to_be_bytes());
+        bytes[0..2].copy_from_slice(&self.subtree.to_be_bytes());
         bytes[2..4].fill(0);
         bytes[4..8].copy_from_slice(&self.order.0.to_be_bytes());
     }
@@ -107,12 +107,12 @@ impl Word for Says {
     }
 
     #[inline]
-    fn part(self) -> u16 {
-        self.part
+    fn subtree(self) -> u16 {
+        self.subtree
     }
 
-    fn with_part(self, part: u16) -> Says {
-        Says { part, ..self }
+    fn with_subtree(self, subtree: u16) -> Says {
+        Says { subtree, ..self }
     }
 
     fn order(self) -> Option<u32> {

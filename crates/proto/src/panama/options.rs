@@ -30,7 +30,7 @@ const SPECS: &[OptionSpec] = &[
         name: PARTIAL,
         kind: Kind::Choice(&["off", "15/16", "14/16", "3/4", "1/2"]),
         default: "off",
-        help: "averages of floats wait for so many of the ranks and leave out the latest, or for all",
+        help: "averages of floats wait for this many of the ranks and leave out the latest, or for all",
     },
 ];
 
@@ -60,21 +60,21 @@ impl Choices {
 /// The part of a job's ranks that an average waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quorum {
-    part: u32,
+    share: u32,
     of: u32,
 }
 
 impl Quorum {
     /// The part that a job's members chose; `None` if sums wait for all ranks.
     pub fn of(options: &Options) -> Option<Quorum> {
-        let (part, of) = options.choice(PARTIAL).split_once('/')?;
-        Some(Quorum { part: part.parse().ok()?, of: of.parse().ok()? })
+        let (share, of) = options.choice(PARTIAL).split_once('/')?;
+        Some(Quorum { share: share.parse().ok()?, of: of.parse().ok()? })
     }
 
     /// How many ranks an average waits for, rounded to the nearest whole number, halves upwards. §7 calls 14 and 15 of
     /// 16 "0.88" and "0.94".
     pub fn least(self, world_size: u16) -> u16 {
-        ((2 * self.part * u32::from(world_size) + self.of) / (2 * self.of)) as u16
+        ((2 * self.share * u32::from(world_size) + self.of) / (2 * self.of)) as u16
     }
 
     /// How many ranks an average may lack.

@@ -2,10 +2,10 @@
 //! of its workers each switch may leave out of a VID.
 //!
 //! A fixed number for each switch cannot be right: a rack of eight would leave out no rank or one of eight, and a root
-//! that insists on 15 of 16 waits for ever for racks that passed seven of eight. So each VID has as many *leaves* as
-//! the job may lack ranks; ranks hold the leaves in turn, evenly spread, and each VID has other holders. A switch may
-//! leave out as many of its own workers as hold a leave, and may choose any of them. So the shares of all switches add
-//! up to the job's, however ranks are spread over racks.
+//! that insists on 15 of 16 never gets enough from racks that passed seven of eight. So each VID has as many *leaves*
+//! as the job may lack ranks; ranks hold the leaves in turn, evenly spread, and each VID has other holders. A switch
+//! may leave out as many of its own workers as hold a leave, and may choose any of them. So the shares of all switches
+//! add up to the job's, however ranks are spread over racks.
 
 use tributary_numeric::ReduceOp;
 
@@ -48,7 +48,7 @@ impl Budget {
         self.workers[child].is_some()
     }
 
-    /// True if a VID may lack so many of the switch's children, none of which is a switch.
+    /// True if a VID may lack this many of the switch's children, none of which is a switch.
     pub fn covers(&self, missing: usize, vid: u32) -> bool {
         missing == 0 || missing <= self.all as usize && missing <= self.of(vid)
     }
@@ -58,11 +58,11 @@ impl Budget {
         self.workers.iter().flatten().filter(|&&rank| self.has_leave(rank, vid)).count()
     }
 
-    /// True if a rank holds a leave of a VID. Of any `world_size` consecutive ranks or VIDs, `all` have one, spread evenly
-    /// (Bresenham's line).
+    /// True if a rank holds a leave of a VID. Of any `world_size` consecutive ranks or VIDs, `all` have one, spread
+    /// evenly (Bresenham's line).
     fn has_leave(&self, rank: u16, vid: u32) -> bool {
-        let place = (u64::from(rank) + u64::from(vid)) % u64::from(self.world_size);
-        place * u64::from(self.all) % u64::from(self.world_size) < u64::from(self.all)
+        let position = (u64::from(rank) + u64::from(vid)) % u64::from(self.world_size);
+        position * u64::from(self.all) % u64::from(self.world_size) < u64::from(self.all)
     }
 
     /// Bytes on the heap.

@@ -5,16 +5,19 @@
 //!  | vid | tid | flags | wnd_cap | epoch | wid | collective | contributors | vector or body ...
 //! ```
 //!
-//! `vid`, `tid` and `flags` are first, so that they lie in one beat of a 64-bit bus; 38 bytes in all, so that the vector
-//! begins 80 bytes into an Ethernet frame, a whole number of beats.
+//! `vid`, `tid` and `flags` are first, so that they lie in one beat of a 64-bit bus; 38 bytes in all, so that the
+//! vector begins 80 bytes into an Ethernet frame, a whole number of beats.
 
-pub use crate::aggregation::mismatch::Mismatch;
+use std::cmp::Ordering;
+
 use crate::contract::config::JobConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
 use crate::contract::wire::{COMMON_LEN, SPEC_LEN, kind, put_spec, spec_at, u16, u32};
+
+pub use crate::aggregation::report::Mismatch;
 
 /// Bytes of the common header and of this protocol's own.
 pub const HEADER_LEN: usize = COMMON_LEN + 14 + SPEC_LEN;
@@ -62,7 +65,7 @@ kind::protocol_kinds! {
     FinAsk,
     /// No rank needs anything before this VID; downwards.
     FinDone,
-    /// The result of this VID, which the sender or a rank below has; upwards, in the place of a contribution. Only
+    /// The result of this VID, which the sender or a rank below has; upwards, in place of a contribution. Only
     /// where sums may be partial.
     Known,
 }
@@ -70,7 +73,7 @@ kind::protocol_kinds! {
 /// The protocol's own header as a plain value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// The packet's number in its tree: which gradients it carries, and its place in the order (§5), modulo 2^32.
+    /// The packet's number in its tree: which gradients it carries, and its position in the order (§5), modulo 2^32.
     pub vid: u32,
     /// The tree.
     pub tid: u8,
@@ -149,4 +152,55 @@ pub fn describe(bytes: &[u8]) -> Description {
 pub fn tree_of(job: &JobConfig, bytes: &[u8]) -> Option<TreeId> {
     let tid = u16::from(Header::parse(bytes).ok()?.tid);
     (tid < job.trees).then_some(TreeId(tid))
+}
+
+/// The full number nearest to `here` that the VID may stand for.
+#[inline]
+pub fn near(here: u64, vid: u32) -> u64 {
+    let difference = vid.wrapping_sub(here as u32) as i32;
+    here.wrapping_add_signed(difference.into())
+}
+
+/// The position of a VID among `slots` slots, as many as may be in use at a time.
+#[inline]
+pub fn slot_of(vid: u64, slots: usize) -> usize {
+    (vid % slots as u64) as usize
+}
+
+/// The lesser of two VIDs.
+pub fn least(a: u32, b: u32) -> u32 {
+    if is_before(b, a) { b } else { a }
+}
+
+/// True if VID `a` is before VID `b`.
+pub fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+/// How a packet's epoch relates to one's own.
+#[inline]
+pub fn epoch(of_packet: u16, own: u16) -> Ordering {
+    (of_packet.wrapping_sub(own) as i16).cmp(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_on_where_32_bits_end() {
+        let end = 1 << 32;
+        for (here, vid, meant) in [(end - 1, 0, end), (end + 3, u32::MAX, end - 1), (7, 9, 9), (7, 5, 5)] {
+            assert_eq!(near(here, vid), meant);
+        }
+        assert!(is_before(u32::MAX, 0) && !is_before(0, u32::MAX) && !is_before(4, 4));
+        assert_eq!((least(u32::MAX, 1), least(1, u32::MAX), least(3, 8)), (u32::MAX, u32::MAX, 3));
+    }
+
+    #[test]
+    fn epochs_go_on_where_16_bits_end() {
+        assert_eq!(epoch(0, u16::MAX), Ordering::Greater);
+        assert_eq!(epoch(u16::MAX, 0), Ordering::Less);
+        assert_eq!(epoch(9, 9), Ordering::Equal);
+    }
 }

@@ -6,16 +6,16 @@
 //! Servers are *dedicated*, on hosts of their own, or *colocated*, one with every worker, which halves the capacity of
 //! the worker's link for its own data.
 //!
-//! Start with [`PsHost`]; the server's half is in `server.rs`, and `farewell.rs` is how colocated servers leave.
+//! Start with [`PsHost`]; the server's half is in `server.rs`, and `shutdown.rs` is how colocated servers leave.
 //! Packets and machines are SwitchML's: this folder needs SwitchML's folder.
 
-mod farewell;
 mod protocol;
 mod server;
+mod shutdown;
 
 pub use self::protocol::PROTOCOL;
 use self::server::Server;
-use crate::aggregation::shutdown::Farewell;
+use crate::aggregation::shutdown::Shutdown;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -38,7 +38,7 @@ pub struct PsHost {
     worker: Option<SwitchMlHost>,
     server: Option<Server>,
     /// Set if worker and server are on one host.
-    farewell: Option<Farewell>,
+    shutdown: Option<Shutdown>,
     /// True if it is the server's turn to send.
     server_next: bool,
     /// Packets from one half to the other, which never leave this host.
@@ -49,11 +49,11 @@ pub struct PsHost {
 impl PsHost {
     /// A worker, which is also a server if `config.serves` says so. `config.job.trees` is the number of servers.
     pub fn worker(values: Values, config: &HostConfig) -> PsHost {
-        let farewell = farewell::is_needed(&config.job, config).then(|| Farewell::new(config));
-        PsHost { worker: Some(SwitchMlHost::new(values, config)), farewell, ..PsHost::server(values, config) }
+        let shutdown = shutdown::is_needed(&config.job, config).then(|| Shutdown::new(config));
+        PsHost { worker: Some(SwitchMlHost::new(values, config)), shutdown, ..PsHost::server(values, config) }
     }
 
-    /// A server that is no worker.
+    /// A server that is not a worker.
     pub fn server(values: Values, config: &HostConfig) -> PsHost {
         let job = config.job.clone();
         let tree = config.serves.filter(|server| server.0 < job.trees).map(|server| TreeId(server.0));
@@ -63,7 +63,7 @@ impl PsHost {
             serves: config.serves,
             worker: None,
             server: tree.map(|tree| Server::new(values, &job, tree)),
-            farewell: None,
+            shutdown: None,
             server_next: false,
             kept: 0,
             stats: HostStats::default(),
@@ -73,15 +73,15 @@ impl PsHost {
 
     fn receive(&mut self, now: Time, from: Addr, packet: Packet<'_>) -> Result<(), DropReason> {
         let code = Common::parse_kind(packet.bytes, &self.job.common())?;
-        if let (Some(word), Some(farewell)) = (farewell::word(code), &mut self.farewell) {
-            let (rank, count) = farewell::parse(from, packet.bytes)?;
-            return farewell.receive(now, word, rank, count);
+        if let (Some(word), Some(shutdown)) = (shutdown::word(code), &mut self.shutdown) {
+            let (rank, count) = shutdown::parse(from, packet.bytes)?;
+            return shutdown.receive(now, word, rank, count);
         }
         let kind = Kind::of(packet.bytes)?;
         let is_answer = matches!(kind, Kind::Result | Kind::Report | Kind::Mismatch);
         let from = match from {
             // If every rank's host is a server, an answer comes from the server half of that host.
-            Addr::Worker(rank) if is_answer && self.farewell.is_some() => Addr::Server(ServerId(rank.0)),
+            Addr::Worker(rank) if is_answer && self.shutdown.is_some() => Addr::Server(ServerId(rank.0)),
             from => from,
         };
         match (is_answer, from, &mut self.worker, &mut self.server) {
@@ -151,8 +151,8 @@ impl Host for PsHost {
         if let Some(worker) = &mut self.worker {
             worker.handle_timeout(now);
         }
-        if let Some(farewell) = &mut self.farewell {
-            farewell.handle_timeout(now);
+        if let Some(shutdown) = &mut self.shutdown {
+            shutdown.handle_timeout(now);
         }
     }
 
@@ -163,19 +163,19 @@ impl Host for PsHost {
     }
 
     fn finish(&mut self, now: Time) {
-        if let Some(farewell) = &mut self.farewell {
-            farewell.begin(now);
+        if let Some(shutdown) = &mut self.shutdown {
+            shutdown.begin(now);
         }
     }
 
     fn may_leave(&self) -> bool {
-        self.farewell.as_ref().is_none_or(Farewell::may_leave)
+        self.shutdown.as_ref().is_none_or(Shutdown::may_leave)
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
-        if let Some(said) = self.farewell.as_mut().and_then(Farewell::poll) {
+        if let Some(said) = self.shutdown.as_mut().and_then(Shutdown::poll) {
             self.stats.packets_sent += 1;
-            return Some(farewell::emit(&self.job, said, buf));
+            return Some(shutdown::emit(&self.job, said, buf));
         }
         // A packet that one half keeps here may give the other half something to send. The loop ends when both in turn
         // have nothing to send.
@@ -199,19 +199,19 @@ impl Host for PsHost {
         self.stats.blocks_at_hosts = self.worker.as_ref()?.stats().blocks_in_network;
         match event? {
             HostEvent::Failed { op, tensor, error } => {
-                self.farewell.iter_mut().for_each(Farewell::fail);
+                self.shutdown.iter_mut().for_each(Shutdown::fail);
                 Some(HostEvent::Failed { op, tensor, error: of_servers(error) })
             }
             done => {
-                self.farewell.iter_mut().for_each(Farewell::complete);
+                self.shutdown.iter_mut().for_each(Shutdown::complete);
                 Some(done)
             }
         }
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let farewell = self.farewell.as_ref().and_then(Farewell::poll_timeout);
-        self.worker.as_ref()?.poll_timeout().into_iter().chain(farewell).min()
+        let shutdown = self.shutdown.as_ref().and_then(Shutdown::poll_timeout);
+        self.worker.as_ref()?.poll_timeout().into_iter().chain(shutdown).min()
     }
 
     fn max_packet_len(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Parameter servers as a value of the registry.
 
-use super::{PsHost, farewell};
+use super::{PsHost, shutdown};
 use crate::aggregation::slots::host::SendWindow;
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::options::OptionSet;
@@ -29,9 +29,9 @@ pub static PROTOCOL: Protocol = Protocol {
 
 fn describe(bytes: &[u8]) -> Description {
     let kind = match bytes.get(kind::AT) {
-        Some(&farewell::LEAVING) => "Leaving",
-        Some(&farewell::PARTED) => "Parted",
+        Some(&shutdown::LEAVING) => "Leaving",
+        Some(&shutdown::PARTED) => "Parted",
         _ => return switchml::wire::describe(bytes),
     };
-    Description { kind, slot: None, header_len: farewell::LEN, has_vector: false }
+    Description { kind, slot: None, header_len: shutdown::LEN, has_vector: false }
 }

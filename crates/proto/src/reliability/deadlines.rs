@@ -79,17 +79,17 @@ mod tests {
     fn asks_at_three_quarters_and_then_in_ever_shorter_steps_until_the_end() {
         let mut deadlines = Deadlines::default();
         deadlines.push(ms(0), OpId(0), ms(80));
-        let mut asked = Vec::new();
+        let mut queries = Vec::new();
         let failed_at = loop {
             let now = deadlines.next().unwrap();
             match deadlines.poll(now) {
-                Some(Due::Ask) => asked.push(now),
+                Some(Due::Ask) => queries.push(now),
                 Some(Due::Failed) => break now,
                 None => panic!("next() named a time at which nothing is due"),
             }
         };
-        assert_eq!(asked[..3], [ms(60), ms(70), ms(75)]);
-        assert!(asked.len() < 8, "{asked:?}");
+        assert_eq!(queries[..3], [ms(60), ms(70), ms(75)]);
+        assert!(queries.len() < 8, "{queries:?}");
         assert_eq!(failed_at, ms(80));
     }
 

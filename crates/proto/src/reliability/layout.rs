@@ -16,7 +16,7 @@ pub fn tree_of_slot(job: &JobConfig, idx: u16) -> TreeId {
     tree_at(idx, job.slots, job.trees)
 }
 
-/// The same of a job of so many slots and trees.
+/// The same of a job of this many slots and trees.
 pub fn tree_at(idx: u16, slots: u16, trees: u16) -> TreeId {
     TreeId((u32::from(idx) * u32::from(trees) / u32::from(slots)) as u16)
 }

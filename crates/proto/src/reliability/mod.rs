@@ -1,7 +1,8 @@
 //! How hosts find and repair losses. Start from one of two:
 //!
 //! - [`recovery`]: a host with slots resends the packet of a slot until the slot's result comes. Results are the only
-//!   acknowledgements. Its pieces: [`layout`] (which tree owns which slot), [`send_queue`], [`slot_lists`].
+//!   acknowledgements. Its modules: [`layout`] (which tree owns which slot) and [`slot_lists`], with the
+//!   queue of slots that send next.
 //! - [`link`]: a reliable channel between two ranks, with sequence numbers, selective acknowledgements, a congestion
 //!   window and a [`pacer`].
 //!
@@ -13,5 +14,4 @@ pub mod link;
 pub mod pacer;
 pub mod recovery;
 pub mod rtt;
-pub mod send_queue;
 pub mod slot_lists;

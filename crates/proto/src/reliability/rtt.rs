@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_room_for_a_round_trip_a_little_longer_than_all_before() {
+    fn allows_for_a_round_trip_a_little_longer_than_all_before() {
         let mut rtt = estimator();
         for _ in 0..100 {
             rtt.sample(Span::from_millis(4));

@@ -1,4 +1,5 @@
-//! How a tensor is cut: into `world_size` chunks that differ by at most one element, and into blocks of one packet each.
+//! How a tensor is cut: into `world_size` chunks that differ by at most one element, and into blocks of one packet
+//! each.
 
 use std::ops::Range;
 

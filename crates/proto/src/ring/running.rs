@@ -1,6 +1,5 @@
 //! One collective on one rank: which blocks have come, which are passed on, and when the collective is complete.
 
-use super::item::PacketCopy;
 use super::layout::{Block, Layout};
 use super::wire::{DATA_LEN, Data, Phase};
 use crate::contract::config::JobConfig;
@@ -211,4 +210,37 @@ impl Running {
         }
         (self.to_receive, self.to_send, self.unacknowledged) = (0, 0, 0);
     }
+}
+
+/// A block on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Item {
+    /// The collective.
+    pub op: u64,
+    /// The block.
+    pub block: Block,
+    /// Partial sum or result.
+    pub phase: Phase,
+}
+
+/// What a packet carries.
+#[derive(Clone, Debug, Hash)]
+pub struct Cargo {
+    /// The block.
+    pub item: Item,
+    /// The packet, if its tensor was handed back before the acknowledgement came.
+    pub copy: Option<PacketCopy>,
+}
+
+/// A packet that no longer needs its tensor.
+#[derive(Clone, Debug, Hash)]
+pub struct PacketCopy {
+    /// The header; its sequence number and attempt have no meaning.
+    pub header: Data,
+    /// The vector.
+    pub vector: Box<[u8]>,
+    /// UDP payload bytes of the packet on the wire.
+    pub wire_len: usize,
+    /// The packet is not needed after this time.
+    pub until: Option<Time>,
 }

@@ -12,7 +12,7 @@ pub struct Watch {
     predecessor: Rank,
     successor: Rank,
     me: Rank,
-    last_heard: Time,
+    last_received: Time,
     last_originated: Time,
     /// The rank that a notice named, if no data came after the notice.
     suspect: Option<Rank>,
@@ -21,7 +21,7 @@ pub struct Watch {
     last_relayed: Option<Time>,
 }
 
-/// A rank that hears notices waits so many periods before it blames its predecessor.
+/// A rank that hears notices waits this many periods before it blames its predecessor.
 const PATIENCE: u64 = 3;
 /// How often in a period the notice is sent again while the silence lasts: notices may be lost too.
 const NOTICES_PER_PERIOD: u64 = 4;
@@ -35,7 +35,7 @@ impl Watch {
             predecessor,
             successor,
             me,
-            last_heard: Time::ZERO,
+            last_received: Time::ZERO,
             last_originated: Time::ZERO,
             suspect: None,
             relay: None,
@@ -44,14 +44,14 @@ impl Watch {
     }
 
     /// The predecessor sent data.
-    pub fn heard(&mut self, now: Time) {
-        self.last_heard = now;
+    pub fn on_packet(&mut self, now: Time) {
+        self.last_received = now;
         self.suspect = None;
     }
 
     /// The predecessor sent a notice.
-    pub fn heard_of(&mut self, now: Time, worker: Rank) {
-        self.last_heard = now;
+    pub fn on_notice(&mut self, now: Time, worker: Rank) {
+        self.last_received = now;
         if worker == self.me {
             return;
         }
@@ -64,7 +64,7 @@ impl Watch {
     /// When the predecessor's silence calls for a notice, for a collective that waits since `since`.
     pub fn due(&self, since: Time, period: Span) -> Time {
         let patience = if self.suspect.is_some() { period.times(PATIENCE) } else { period };
-        self.last_heard.max(since) + patience
+        self.last_received.max(since) + patience
     }
 
     /// When to send the next notice.

@@ -42,9 +42,9 @@ fn of_density(density_ppm: Option<u64>) -> Vec<(&'static str, String)> {
 pub enum Algorithm {
     /// SSAR_Recursive_double: pairs of ranks exchange all that they hold, in steps of doubling distance.
     RecursiveDouble,
-    /// SSAR_Split_allgather: each rank sums a part of the indices, and all gather the sums.
+    /// SSAR_Split_allgather: each rank sums a chunk of the indices, and all gather the sums.
     SplitAllgather,
-    /// DSAR_Split_allgather: like SSAR_Split_allgather, but the sums are gathered as dense parts.
+    /// DSAR_Split_allgather: like SSAR_Split_allgather, but the sums are gathered as dense chunks.
     DenseSplitAllgather,
 }
 
@@ -59,7 +59,7 @@ pub struct Choices {
 }
 
 /// The cost of a message beyond its bytes, in bytes: a packet takes about 50 microseconds between two hosts, in which a
-/// link of 1 Gbit/s carries so many bytes.
+/// link of 1 Gbit/s carries this many bytes.
 const MESSAGE_BYTES: f64 = 6_250.0;
 
 /// Bytes of an index.
@@ -108,8 +108,8 @@ impl Choices {
         }
     }
 
-    /// The density of the union of so many ranks' random indices. It uses only multiplications, whose bits are the same
-    /// on every machine.
+    /// The density of the union of this many ranks' random indices. It uses only multiplications, whose bits are the
+    /// same on every machine.
     fn union(&self, ranks: u16) -> f64 {
         let absent = 1.0 - self.density_ppm as f64 / MILLION;
         1.0 - (0..ranks).fold(1.0, |product, _| product * absent)

@@ -1,7 +1,7 @@
-//! The three algorithms as a rank's steps: which rank sends what to which, and how received parts are merged.
+//! The three algorithms as a rank's steps: which rank sends what to which, and how received chunks are merged.
 //!
-//! In a world that is no power of two, a rank beyond the largest power of two hands its parts to a partner before the
-//! doubling, and gets the result from the partner afterwards.
+//! If the number of ranks is not a power of two, a rank beyond the largest power of two hands its chunks to a partner
+//! before the doubling, and gets the result from the partner afterwards.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use crate::contract::ids::Rank;
 /// What a rank sends in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum What {
-    /// All parts that it holds.
+    /// All chunks that it holds.
     All,
-    /// One part.
-    Part(u16),
-    /// All parts that it holds but one.
+    /// One chunk.
+    Chunk(u16),
+    /// All chunks that it holds but one.
     AllBut(u16),
 }
 
-/// What a rank does with the parts that come in a step.
+/// What a rank does with the chunks that come in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Merge {
-    /// Combines them with the parts of the same number that it holds.
+    /// Combines them with the chunks of the same number that it holds.
     Combine,
-    /// Combines the contributions of all ranks to its own part, and finishes the sum. From then on it holds that part
+    /// Combines the contributions of all ranks to its own chunk, and finishes the sum. From then on it holds that chunk
     /// alone.
     Own,
-    /// Adds them to the parts that it holds: they are finished.
+    /// Adds them to the chunks that it holds: they are finished.
     Gather,
 }
 
@@ -56,8 +56,8 @@ impl Step {
 /// What a rank does in one collective.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// How many parts the indices are cut into.
-    pub parts: u16,
+    /// How many chunks the indices are cut into.
+    pub chunks: u16,
     /// The steps, in their order.
     pub steps: Vec<Step>,
 }
@@ -72,28 +72,28 @@ impl Plan {
     /// The plan of one rank.
     pub fn new(algorithm: Algorithm, me: Rank, world_size: u16) -> Plan {
         match algorithm {
-            _ if world_size == 1 => Plan { parts: 1, steps: Vec::new() },
-            Algorithm::RecursiveDouble => Plan { parts: 1, steps: doubled(me.0, world_size, 0, Merge::Combine) },
+            _ if world_size == 1 => Plan { chunks: 1, steps: Vec::new() },
+            Algorithm::RecursiveDouble => Plan { chunks: 1, steps: doubled(me.0, world_size, 0, Merge::Combine) },
             Algorithm::SplitAllgather | Algorithm::DenseSplitAllgather => {
                 // Each rank begins with the next rank, so that no rank gets all first packets.
                 let others = || (1..world_size).map(|distance| (me.0 + distance) % world_size);
                 let scatter = Step {
                     label: 0,
-                    sends: others().map(|to| (Rank(to), What::Part(to))).collect(),
+                    sends: others().map(|to| (Rank(to), What::Chunk(to))).collect(),
                     from: others().map(Rank).collect(),
                     merge: Merge::Own,
                     completes: false,
                 };
                 let gather = doubled(me.0, world_size, 1, Merge::Gather);
-                Plan { parts: world_size, steps: std::iter::once(scatter).chain(gather).collect() }
+                Plan { chunks: world_size, steps: std::iter::once(scatter).chain(gather).collect() }
             }
         }
     }
 
-    /// The indices of a part of a tensor with so many elements.
-    pub fn range(&self, part: u16, elements: u32) -> Range<u32> {
-        let bound = |part: u16| (u64::from(part) * u64::from(elements) / u64::from(self.parts)) as u32;
-        bound(part)..bound(part + 1)
+    /// The indices of a chunk of a tensor with this many elements.
+    pub fn range(&self, chunk: u16, elements: u32) -> Range<u32> {
+        let bound = |chunk: u16| (u64::from(chunk) * u64::from(elements) / u64::from(self.chunks)) as u32;
+        bound(chunk)..bound(chunk + 1)
     }
 
     /// The step in which a message with this label comes from a rank.
@@ -141,51 +141,51 @@ mod tests {
 
     const ALGORITHMS: [Algorithm; 2] = [Algorithm::RecursiveDouble, Algorithm::SplitAllgather];
 
-    /// The ranks that have contributed to each part that a rank holds.
-    type Held = BTreeMap<u16, BTreeSet<u16>>;
+    /// The ranks that have contributed to each chunk that a rank holds.
+    type Holdings = BTreeMap<u16, BTreeSet<u16>>;
 
     /// What each rank holds at the end, where messages are sets of contributors.
-    fn run(algorithm: Algorithm, world_size: u16) -> Vec<Held> {
+    fn run(algorithm: Algorithm, world_size: u16) -> Vec<Holdings> {
         let plans: Vec<Plan> = (0..world_size).map(|me| Plan::new(algorithm, Rank(me), world_size)).collect();
-        let start = |me: u16| (0..plans[0].parts).map(|part| (part, BTreeSet::from([me]))).collect();
-        let mut held: Vec<Held> = (0..world_size).map(start).collect();
+        let start = |me: u16| (0..plans[0].chunks).map(|chunk| (chunk, BTreeSet::from([me]))).collect();
+        let mut holdings: Vec<Holdings> = (0..world_size).map(start).collect();
         for label in 0..20 {
-            let before = held.clone();
+            let before = holdings.clone();
             for (me, plan) in plans.iter().enumerate() {
                 let Some(step) = plan.steps.iter().find(|step| step.label == label) else { continue };
                 if step.merge == Merge::Own {
-                    held[me].retain(|&part, _| usize::from(part) == me);
+                    holdings[me].retain(|&chunk, _| usize::from(chunk) == me);
                 }
                 for from in &step.from {
                     let theirs = plans[from.index()].steps.iter().find(|step| step.label == label).unwrap();
                     let (_, what) = theirs.sends.iter().find(|(to, _)| to.index() == me).expect("it is sent");
-                    for (&part, ranks) in &before[from.index()] {
+                    for (&chunk, ranks) in &before[from.index()] {
                         let goes = match *what {
                             What::All => true,
-                            What::Part(one) => part == one,
-                            What::AllBut(one) => part != one,
+                            What::Chunk(one) => chunk == one,
+                            What::AllBut(one) => chunk != one,
                         };
                         if goes && step.merge == Merge::Gather {
-                            held[me].insert(part, ranks.clone());
+                            holdings[me].insert(chunk, ranks.clone());
                         } else if goes {
-                            held[me].entry(part).or_default().extend(ranks);
+                            holdings[me].entry(chunk).or_default().extend(ranks);
                         }
                     }
                 }
             }
         }
-        held
+        holdings
     }
 
     #[test]
-    fn every_rank_holds_every_part_of_all_ranks_at_the_end() {
+    fn every_rank_holds_every_chunk_of_all_ranks_at_the_end() {
         for world_size in [1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33] {
             for algorithm in ALGORITHMS {
                 let all: BTreeSet<u16> = (0..world_size).collect();
-                for (me, held) in run(algorithm, world_size).iter().enumerate() {
-                    let parts = Plan::new(algorithm, Rank(me as u16), world_size).parts;
-                    assert_eq!(held.len(), usize::from(parts), "rank {me} of {world_size}, {algorithm:?}");
-                    assert!(held.values().all(|ranks| *ranks == all), "rank {me} of {world_size}, {algorithm:?}");
+                for (me, holdings) in run(algorithm, world_size).iter().enumerate() {
+                    let chunks = Plan::new(algorithm, Rank(me as u16), world_size).chunks;
+                    assert_eq!(holdings.len(), usize::from(chunks), "rank {me} of {world_size}, {algorithm:?}");
+                    assert!(holdings.values().all(|ranks| *ranks == all), "rank {me} of {world_size}, {algorithm:?}");
                 }
             }
         }
@@ -209,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn parts_cover_the_indices_in_order() {
+    fn chunks_cover_the_indices_in_order() {
         let plan = Plan::new(Algorithm::SplitAllgather, Rank(0), 7);
         for elements in [0, 1, 6, 7, 8, 1000, u32::MAX] {
-            let ranges: Vec<_> = (0..7).map(|part| plan.range(part, elements)).collect();
+            let ranges: Vec<_> = (0..7).map(|chunk| plan.range(chunk, elements)).collect();
             assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
             assert_eq!((ranges[0].start, ranges[6].end), (0, elements));
         }

@@ -1,4 +1,4 @@
-//! One collective on one rank: the parts that it holds, its current step, and whether it is complete.
+//! One collective on one rank: the chunks that it holds, its current step, and whether it is complete.
 
 mod merging;
 
@@ -6,15 +6,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::blocks::Blocks;
-use super::codec::Codec;
-use super::incoming::Incoming;
-use super::message::{Envelope, Message};
+use super::chunk::{self, Chunk};
+use super::codec::{Blocks, Codec};
+use super::message::{Envelope, Incoming, Message};
 use super::options::{Algorithm, Choices};
-use super::part::{self, Part};
 use super::plan::{Merge, Plan, What};
 use super::wire::Data;
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::Collective;
@@ -25,8 +23,8 @@ use crate::contract::values::Values;
 
 /// A message and its receiver.
 pub type Outgoing = (Rank, Arc<Message>);
-/// Parts, by number.
-type Parts = Vec<(u16, Arc<Part>)>;
+/// Chunks, by number.
+type Chunks = Vec<(u16, Arc<Chunk>)>;
 
 /// A collective that was not handed back yet.
 #[derive(Clone, Hash)]
@@ -54,9 +52,9 @@ pub struct Running {
     at: usize,
     /// The messages of the current step were made.
     is_sent: bool,
-    held: BTreeMap<u16, Arc<Part>>,
-    /// The form of the parts that are held.
-    form: Form,
+    chunks: BTreeMap<u16, Arc<Chunk>>,
+    /// The form of the chunks that are held.
+    format: VectorFormat,
     incoming: BTreeMap<(Rank, u8), Incoming>,
     /// How many messages of the step are incomplete, once the step's own messages were made.
     missing: usize,
@@ -64,7 +62,7 @@ pub struct Running {
     sum: Vec<u8>,
     /// How many ranks' lanes have come no further than that; 0 if not counted.
     behind: usize,
-    /// Ranks that have everything that this rank contributes to their parts, and of which `take_served` has not told
+    /// Ranks that have everything that this rank contributes to their chunks, and of which `take_served` has not told
     /// yet.
     served: Vec<Rank>,
 }
@@ -77,7 +75,7 @@ fn read(tensor: &dyn Tensor, me: Rank, block: Range<usize>, vector: &mut [u8]) {
     }
 }
 
-/// The lanes at these bytes of a part, from this rank's contribution.
+/// The lanes at these bytes of a chunk, from this rank's contribution.
 fn brought(blocks: &Blocks<'_>, lanes: &Range<usize>, tensor: &dyn Tensor, me: Rank) -> Vec<u8> {
     blocks.brought(lanes, tensor, |block, vector| read(tensor, me, block, vector))
 }
@@ -105,8 +103,8 @@ impl Running {
             plan: Plan::new(algorithm, config.rank, job.world_size),
             at: 0,
             is_sent: false,
-            held: BTreeMap::new(),
-            form: Form::Host,
+            chunks: BTreeMap::new(),
+            format: VectorFormat::Host,
             incoming: BTreeMap::new(),
             missing: 0,
             sum: Vec::new(),
@@ -116,21 +114,21 @@ impl Running {
     }
 
     /// Reads this rank's contribution, and begins. A large dense tensor is read block by block when it is sent. A rank
-    /// that has a part's result has had all ranks' contributions to it, so nothing is read after it was overwritten.
+    /// that has a chunk's result has had all ranks' contributions to it, so nothing is read after it was overwritten.
     pub fn start(&mut self) -> Vec<Outgoing> {
         self.is_started = true;
-        for number in 0..self.plan.parts {
+        for number in 0..self.plan.chunks {
             let range = self.plan.range(number, self.spec.elements);
-            let part = match self.is_sparse {
+            let chunk = match self.is_sparse {
                 true => self.read_sparse(range),
-                false if self.plan.parts > 1 => Part { range, data: part::Data::Brought },
+                false if self.plan.chunks > 1 => Chunk { range, data: chunk::Data::Brought },
                 false => {
                     let blocks = Blocks::new(&self.codec, &range);
                     let lanes = brought(&blocks, &(0..blocks.lanes_len()), &*self.tensor, self.me);
-                    Part { range, data: part::Data::Full { lanes } }
+                    Chunk { range, data: chunk::Data::Full { lanes } }
                 }
             };
-            self.held.insert(number, Arc::new(part));
+            self.chunks.insert(number, Arc::new(chunk));
         }
         self.advance()
     }
@@ -160,24 +158,24 @@ impl Running {
         outgoing
     }
 
-    /// Takes in a piece of a message, whose body has so many bytes on the wire.
+    /// Takes in a fragment of a message, whose body has this many bytes on the wire.
     pub fn take(&mut self, from: Rank, data: &Data, body: &[u8], wire_len: usize) -> Result<(), DropReason> {
-        let most = u64::from(self.spec.elements) + u64::from(self.plan.parts);
+        let most = u64::from(self.spec.elements) + u64::from(self.plan.chunks);
         let step = self.plan.step_of(from, data.label);
-        let step = step.filter(|_| u64::from(data.pieces) <= most).ok_or(DropReason::BadField)?;
+        let step = step.filter(|_| u64::from(data.fragments) <= most).ok_or(DropReason::BadField)?;
         let incoming = self.incoming.entry((from, data.label)).or_default();
-        let before = incoming.lanes_of(data.part);
+        let before = incoming.lanes_of(data.chunk);
         incoming.take(&self.codec, &self.plan, data, body, wire_len)?;
         if self.is_sent && self.plan.steps.get(self.at).is_some_and(|at| at.label == data.label) {
             self.missing -= usize::from(incoming.is_complete());
-            let has_passed = before <= self.sum.len() && self.sum.len() < incoming.lanes_of(data.part);
+            let has_passed = before <= self.sum.len() && self.sum.len() < incoming.lanes_of(data.chunk);
             self.behind -= usize::from(has_passed && self.behind > 0);
         }
         while step.merge == Merge::Gather
-            && let Some((number, part, start, lanes)) = incoming.news()
+            && let Some((number, chunk, start, lanes)) = incoming.news()
         {
             if self.spec.primitive.receives(self.me) {
-                Blocks::new(&self.codec, &part.range).write(start, lanes, &mut *self.tensor);
+                Blocks::new(&self.codec, &chunk.range).write(start, lanes, &mut *self.tensor);
             }
             if start == 0 {
                 self.served.push(Rank(number));
@@ -186,7 +184,7 @@ impl Running {
         Ok(())
     }
 
-    /// Ranks that have got everything that this rank contributes to their parts, since the last call.
+    /// Ranks that have got everything that this rank contributes to their chunks, since the last call.
     pub fn take_served(&mut self) -> Vec<Rank> {
         std::mem::take(&mut self.served)
     }
@@ -213,80 +211,80 @@ impl Running {
     fn message(&self, label: u8, what: What) -> Arc<Message> {
         let goes = |number: u16| match what {
             What::All => true,
-            What::Part(one) => number == one,
+            What::Chunk(one) => number == one,
             What::AllBut(one) => number != one,
         };
-        let held = self.held.iter().filter(|(number, _)| goes(**number));
-        let parts = held.map(|(&number, part)| (number, Arc::clone(part))).collect();
+        let chunks = self.chunks.iter().filter(|(number, _)| goes(**number));
+        let chunks = chunks.map(|(&number, chunk)| (number, Arc::clone(chunk))).collect();
         let envelope = Envelope { op: self.op, until: self.deadline, spec: self.spec, codec: self.codec };
-        Arc::new(Message::new(envelope, label, self.form, parts))
+        Arc::new(Message::new(envelope, label, self.format, chunks))
     }
 
-    /// Finishes the parts that are held, which are sums over all ranks.
+    /// Finishes the chunks that are held, which are sums over all ranks.
     fn finish(&mut self) {
-        for part in self.held.values_mut() {
-            Arc::make_mut(part).finish(self.codec.combine, self.world_size);
+        for chunk in self.chunks.values_mut() {
+            Arc::make_mut(chunk).finish(self.codec.combine, self.world_size);
         }
-        self.form = Form::Host;
+        self.format = VectorFormat::Host;
     }
 
-    /// Writes the result, if it is not written yet. If parts are missing, the collective never completes.
+    /// Writes the result, if it is not written yet. If chunks are missing, the collective never completes.
     fn complete(&mut self) {
         if self.world_size == 1 {
             self.finish();
         }
-        if self.held.len() != usize::from(self.plan.parts) {
+        if self.chunks.len() != usize::from(self.plan.chunks) {
             return;
         }
-        for part in std::mem::take(&mut self.held).into_values() {
-            match &part.data {
+        for chunk in std::mem::take(&mut self.chunks).into_values() {
+            match &chunk.data {
                 // In a world of one rank no step has written the result.
-                part::Data::Full { lanes } if self.world_size == 1 && self.spec.primitive.receives(self.me) => {
-                    Blocks::new(&self.codec, &part.range).write(0, lanes, &mut *self.tensor);
+                chunk::Data::Full { lanes } if self.world_size == 1 && self.spec.primitive.receives(self.me) => {
+                    Blocks::new(&self.codec, &chunk.range).write(0, lanes, &mut *self.tensor);
                 }
-                part::Data::Full { .. } | part::Data::Brought => {}
-                part::Data::Sparse { .. } | part::Data::Dense { .. } if part.range.is_empty() => {}
-                part::Data::Sparse { .. } | part::Data::Dense { .. } => self.write_sparse(&part),
+                chunk::Data::Full { .. } | chunk::Data::Brought => {}
+                chunk::Data::Sparse { .. } | chunk::Data::Dense { .. } if chunk.range.is_empty() => {}
+                chunk::Data::Sparse { .. } | chunk::Data::Dense { .. } => self.write_sparse(&chunk),
             }
         }
         self.is_complete = true;
     }
 
-    fn read_sparse(&self, range: Range<u32>) -> Part {
+    fn read_sparse(&self, range: Range<u32>) -> Chunk {
         let tensor = self.tensor.sparse().expect("the job's tensors are sparse");
-        let places = tensor.positions(range.clone());
-        let indices = tensor.indices()[places.clone()].to_vec();
+        let positions = tensor.positions(range.clone());
+        let indices = tensor.indices()[positions.clone()].to_vec();
         let combine = self.codec.combine;
         let mut values = vec![0; indices.len() * combine.wire_size];
-        tensor.read_values(places, &mut values);
+        tensor.read_values(positions, &mut values);
         let mut lanes = vec![0; indices.len() * combine.lane_size];
         (combine.store)(&mut lanes, &values);
         let is_shorter_dense = self.codec.is_shorter_dense(indices.len(), range.len());
-        let part = Part { range, data: part::Data::Sparse { indices, lanes } };
-        if is_shorter_dense { part.densified(combine) } else { part }
+        let chunk = Chunk { range, data: chunk::Data::Sparse { indices, lanes } };
+        if is_shorter_dense { chunk.densified(combine) } else { chunk }
     }
 
-    fn write_sparse(&mut self, part: &Part) {
-        let (combine, start) = (self.codec.combine, part.range.start);
+    fn write_sparse(&mut self, chunk: &Chunk) {
+        let (combine, start) = (self.codec.combine, chunk.range.start);
         let tensor = self.tensor.sparse_mut().expect("the job's tensors are sparse");
         let load = |lanes: &[u8], count: usize| {
             let mut values = vec![0; count * combine.wire_size];
             (combine.load)(lanes, &mut values);
             values
         };
-        match &part.data {
-            part::Data::Sparse { indices, lanes } => {
-                tensor.write_block(part.range.clone(), indices, &load(lanes, indices.len()));
+        match &chunk.data {
+            chunk::Data::Sparse { indices, lanes } => {
+                tensor.write_block(chunk.range.clone(), indices, &load(lanes, indices.len()));
             }
-            part::Data::Dense { present, lanes } => {
-                let there = || (0..part.range.len()).filter(|&at| part::is_present(present, at));
+            chunk::Data::Dense { present, lanes } => {
+                let there = || (0..chunk.range.len()).filter(|&at| chunk::is_present(present, at));
                 let indices: Vec<u32> = there().map(|at| start + at as u32).collect();
-                let all = load(lanes, part.range.len());
+                let all = load(lanes, chunk.range.len());
                 let values: Vec<u8> =
                     there().flat_map(|at| &all[at * combine.wire_size..][..combine.wire_size]).copied().collect();
-                tensor.write_block(part.range.clone(), &indices, &values);
+                tensor.write_block(chunk.range.clone(), &indices, &values);
             }
-            part::Data::Full { .. } | part::Data::Brought => unreachable!("a sparse tensor's part has indices"),
+            chunk::Data::Full { .. } | chunk::Data::Brought => unreachable!("a sparse tensor's part has indices"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! SparCML's packets behind the common header. Big-endian; `docs/protocols/sparcml.md` draws them.
 
 use super::codec::Shape;
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::protocol::Description;
 use crate::contract::tensor::Spec;
@@ -11,7 +11,7 @@ pub use crate::reliability::link::wire::{
     ACK, Ack, DATA, FAULT, Fault, HEADER_LEN, MAX_ACK_WORDS, MAX_ATTEMPT, MAX_CONTROL_LEN, NOTICE, Notice,
 };
 
-/// Bytes before a piece's body.
+/// Bytes before a fragment's body.
 pub const DATA_LEN: usize = COMMON_LEN + SPEC_LEN + 20;
 /// The greatest number of a step.
 pub const MAX_LABEL: u8 = 0x1F;
@@ -19,7 +19,7 @@ pub const MAX_LABEL: u8 = 0x1F;
 const PARTIAL: u8 = 0x80;
 const ACK_NOW: u8 = 0x40;
 
-/// The header of a piece of a message.
+/// The header of a fragment of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Data {
     /// The collective, as the sender knows it.
@@ -37,19 +37,19 @@ pub struct Data {
     /// The body's shape.
     pub shape: Shape,
     /// The form of the body's values.
-    pub form: Form,
+    pub format: VectorFormat,
     /// How many indices the body has.
     pub count: u16,
-    /// The number of the part.
-    pub part: u16,
-    /// The number of the piece.
-    pub piece: u32,
-    /// How many pieces the message has.
-    pub pieces: u32,
+    /// The number of the chunk.
+    pub chunk: u16,
+    /// The number of the fragment.
+    pub fragment: u32,
+    /// How many fragments the message has.
+    pub fragments: u32,
 }
 
 impl Data {
-    /// The packet's place in the link.
+    /// The packet's position in the link.
     pub fn numbers(&self) -> Numbers {
         let Data { seq, attempt, ack_now, .. } = *self;
         Numbers { seq, attempt, ack_now }
@@ -61,13 +61,13 @@ impl Data {
         let own = &mut bytes[COMMON_LEN + SPEC_LEN..DATA_LEN];
         own[0..4].copy_from_slice(&self.seq.to_be_bytes());
         own[4..6].copy_from_slice(&self.op.to_be_bytes());
-        let partial = if self.form == Form::Partial { PARTIAL } else { 0 };
+        let partial = if self.format == VectorFormat::Partial { PARTIAL } else { 0 };
         own[6] = partial | if self.ack_now { ACK_NOW } else { 0 } | self.attempt & MAX_ATTEMPT;
         own[7] = (self.shape as u8) << 5 | self.label & MAX_LABEL;
         own[8..10].copy_from_slice(&self.count.to_be_bytes());
-        own[10..12].copy_from_slice(&self.part.to_be_bytes());
-        own[12..16].copy_from_slice(&self.piece.to_be_bytes());
-        own[16..20].copy_from_slice(&self.pieces.to_be_bytes());
+        own[10..12].copy_from_slice(&self.chunk.to_be_bytes());
+        own[12..16].copy_from_slice(&self.fragment.to_be_bytes());
+        own[16..20].copy_from_slice(&self.fragments.to_be_bytes());
     }
 
     /// Reads the header of a whole packet.
@@ -88,13 +88,13 @@ impl Data {
             attempt: own[6] & MAX_ATTEMPT,
             label: own[7] & MAX_LABEL,
             shape,
-            form: if own[6] & PARTIAL != 0 { Form::Partial } else { Form::Host },
+            format: if own[6] & PARTIAL != 0 { VectorFormat::Partial } else { VectorFormat::Host },
             count: u16(own, 8),
-            part: u16(own, 10),
-            piece: u32(own, 12),
-            pieces: u32(own, 16),
+            chunk: u16(own, 10),
+            fragment: u32(own, 12),
+            fragments: u32(own, 16),
         };
-        if data.attempt == 0 || data.piece >= data.pieces {
+        if data.attempt == 0 || data.fragment >= data.fragments {
             return Err(DropReason::BadField);
         }
         Ok(data)

@@ -4,11 +4,10 @@
 //! host (Algorithm 4, with the stream of appendix B). This folder has only what is specific to SwitchML: the end of the
 //! header ([`wire`]) and the exponents in it. `docs/protocols/switchml.md` goes through the paper section by section.
 
-mod dialect;
 mod protocol;
 pub mod wire;
 
-use self::dialect::SwitchMlDialect;
+use self::protocol::SwitchMlDialect;
 use crate::aggregation::slots;
 
 pub use protocol::PROTOCOL;

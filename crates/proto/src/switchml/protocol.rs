@@ -1,8 +1,13 @@
-//! SwitchML as a value of the registry.
+//! SwitchML as a value of the registry, and the words of its packets ([`Dialect`]).
 
-use super::{SwitchMl, SwitchMlDialect, SwitchMlHost, wire};
-use crate::aggregation::slots;
-use crate::aggregation::slots::host::SendWindow;
+use tributary_numeric::BlockExponent;
+
+use super::wire::{self, ExponentHint, Kind};
+use super::{SwitchMl, SwitchMlHost};
+use crate::aggregation::ordered::{Arrangement, nodes_needed};
+use crate::aggregation::slots::host::{Epochs, SendWindow};
+use crate::aggregation::slots::{self, Dialect};
+use crate::contract::config::HostConfig;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
@@ -44,4 +49,67 @@ pub(crate) fn check(protocol: &'static str, spec: &Spec, options: &Options) -> R
         None => ("", "band, bor and bxor are for integers"),
     };
     Err(Refusal { protocol, spec: *spec, why, instead })
+}
+
+/// Slots whose packets look one block ahead (§4.6).
+#[derive(Clone, Copy, Hash)]
+pub struct SwitchMlDialect {
+    numbers: Numbers,
+    narrow: NarrowBlocks,
+    order: Order,
+}
+
+impl Dialect for SwitchMlDialect {
+    type Word = ExponentHint;
+
+    fn of(options: &Options, levels: bool, _world_size: u16) -> SwitchMlDialect {
+        SwitchMlDialect {
+            numbers: Numbers::chosen(options),
+            narrow: NarrowBlocks::chosen(options, levels),
+            order: Order::chosen(options),
+        }
+    }
+
+    fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
+    fn narrow(&self) -> NarrowBlocks {
+        self.narrow
+    }
+
+    fn width(&self, children: usize, _world_size: u16) -> usize {
+        match self.numbers {
+            Numbers::Float => nodes_needed(children),
+            Numbers::Fixed => 1,
+        }
+    }
+
+    /// If the order matters, vectors are combined along the tree, whatever their order of arrival; otherwise as they
+    /// come.
+    fn arrangement(&self, _spec: &Spec, encoding: &Encoding, _children: usize) -> Arrangement {
+        if encoding.is_ordered { Arrangement::Tree } else { Arrangement::Buffers(1) }
+    }
+
+    fn sends(_kind: Kind) -> bool {
+        true
+    }
+
+    /// The exponent of the sender's next block in the slot; in a PROBE, of this block.
+    fn says(&self, _host: &HostConfig, kind: Kind, exponent: impl Fn(u64) -> Option<BlockExponent>) -> ExponentHint {
+        let known = match kind {
+            Kind::Update => exponent(1),
+            Kind::Probe => exponent(0),
+            _ => None,
+        };
+        known.map_or(ExponentHint::UNKNOWN, ExponentHint::known)
+    }
+
+    fn epochs(&self, _host: &HostConfig) -> Option<Epochs> {
+        None
+    }
+
+    fn order(&self) -> Order {
+        self.order
+    }
 }

@@ -1,4 +1,5 @@
-//! The end of SwitchML's header; [`crate::aggregation::slots::wire`] has the part before it. Big-endian; `docs/wire.md` draws both.
+//! The end of SwitchML's header; [`crate::aggregation::slots::wire`] has the part before it. Big-endian; `docs/wire.md`
+//! draws both.
 //!
 //! ```text
 //!  16                 32         34      35         36
@@ -7,8 +8,8 @@
 
 use tributary_numeric::BlockExponent;
 
-pub use crate::aggregation::exponent_hint::LookAhead;
-pub use crate::aggregation::mismatch::Mismatch;
+pub use crate::aggregation::agreement::ExponentHint;
+pub use crate::aggregation::report::Mismatch;
 pub use crate::aggregation::slots::wire::{Kind, put_wid};
 use crate::aggregation::slots::{Word, wire as slots};
 use crate::contract::drop_reason::DropReason;
@@ -18,19 +19,19 @@ use crate::contract::tensor::Spec;
 use crate::contract::wire::u16;
 
 /// Bytes of the common header and of this protocol's own.
-pub const HEADER_LEN: usize = slots::header_len::<LookAhead>();
+pub const HEADER_LEN: usize = slots::header_len::<ExponentHint>();
 
 /// The header. Its word is about the sender's next block in this slot; in results, about the next block of all ranks.
 /// In `Probe` and its result it is about this block.
-pub type Header = slots::Header<LookAhead>;
+pub type Header = slots::Header<ExponentHint>;
 
 const NON_FINITE: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-impl Word for LookAhead {
+impl Word for ExponentHint {
     const LEN: usize = 4;
-    const NOTHING: LookAhead = LookAhead::UNKNOWN;
-    const NEUTRAL: LookAhead = LookAhead { exponent: BlockExponent::ZERO, unknown: false };
+    const NOTHING: ExponentHint = ExponentHint::UNKNOWN;
+    const NEUTRAL: ExponentHint = ExponentHint { exponent: BlockExponent::ZERO, unknown: false };
 
     #[inline(always)]
     fn read(&mut self, bytes: &[u8], spec: &Spec) -> Result<(), DropReason> {
@@ -43,31 +44,31 @@ impl Word for LookAhead {
         if flags & UNKNOWN == 0 && exponent.exponent > BlockExponent::largest(spec.dtype) {
             return Err(DropReason::BadField);
         }
-        *self = LookAhead { exponent, unknown: flags & UNKNOWN != 0 };
+        *self = ExponentHint { exponent, unknown: flags & UNKNOWN != 0 };
         Ok(())
     }
 
     #[inline]
     fn put(self, bytes: &mut [u8]) {
-        let LookAhead { exponent, unknown } = self;
+        let ExponentHint { exponent, unknown } = self;
         bytes[2] = if exponent.non_finite { NON_FINITE } else { 0 } | if unknown { UNKNOWN } else { 0 };
         bytes[3] = 0;
         bytes[0..2].copy_from_slice(&exponent.exponent.to_be_bytes());
     }
 
     #[inline]
-    fn join(&mut self, _child: ChildId, said: &LookAhead) {
-        LookAhead::join(self, said);
+    fn join(&mut self, _child: ChildId, said: &ExponentHint) {
+        ExponentHint::join(self, said);
     }
 
     fn agreed(self) -> Option<BlockExponent> {
-        LookAhead::agreed(self)
+        ExponentHint::agreed(self)
     }
 }
 
 /// Describes a packet whose common header was checked.
 pub fn describe(bytes: &[u8]) -> Description {
-    slots::describe::<LookAhead>(bytes)
+    slots::describe::<ExponentHint>(bytes)
 }
 
 #[cfg(test)]
@@ -84,7 +85,7 @@ mod tests {
             let header = Header {
                 wid: ChildId(0),
                 idx: 0,
-                word: LookAhead { exponent: BlockExponent { exponent, non_finite: false }, unknown },
+                word: ExponentHint { exponent: BlockExponent { exponent, non_finite: false }, unknown },
                 phase: 0,
                 spec: Spec { elements: 1, dtype, op: ReduceOp::Sum, primitive: Primitive::Allreduce },
             };

@@ -212,7 +212,7 @@ mod tests {
     /// Both families of calls, with the two storages side by side: only the tensor's blocks are touched, and the
     /// results are equal.
     #[test]
-    fn in_place_and_apart_give_the_same() {
+    fn in_place_and_separate_storage_give_the_same() {
         let input: Vec<f32> = (0..100).map(|i| i as f32 - 50.0).collect();
         let mut separate = ElementTensor::new(VecStorage::new(input.clone()), ReduceOp::Avg);
         let mut same = ElementTensor::new(InPlaceStorage::new(input.clone()), ReduceOp::Avg);

@@ -338,7 +338,7 @@ impl Tensor for FingerprintTensor {
     }
     fn write_partial(&mut self, block: Range<usize>, contributors: u16, bytes: &[u8]) {
         if !block.is_empty() {
-            self.take_part(block, contributors, bytes);
+            self.take_partial(block, contributors, bytes);
         }
     }
     /// The switch's scale is part of the sum, as the hosts' scale is part of a sum in fixed point.

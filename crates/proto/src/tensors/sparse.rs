@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tributary_numeric::{BlockExponent, Element, ReduceOp, Scale, codec};
 
-use crate::contract::sparse::SparseTensor;
-use crate::contract::tensor::{Spec, Tensor};
+use crate::contract::tensor::{SparseTensor, Spec, Tensor};
 
 /// Why indices and values do not make a sparse tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

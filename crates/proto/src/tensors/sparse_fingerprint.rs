@@ -15,8 +15,7 @@ use tributary_numeric::{BlockExponent, Scale};
 use super::fingerprint::Verification;
 use super::ledger::Ledger;
 use super::sparse::{not_dense, only_sparse};
-use crate::contract::sparse::SparseTensor;
-use crate::contract::tensor::{Spec, Tensor};
+use crate::contract::tensor::{SparseTensor, Spec, Tensor};
 use crate::splitmix::splitmix64;
 
 /// The contributions of a job's ranks to one collective, and the result; the ranks' tensors share one draw.
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_bring_about_the_share_that_was_asked_for_and_each_other_ones() {
+    fn each_rank_has_about_the_configured_share_and_other_elements() {
         for (density_ppm, least, most) in [(1, 0, 5), (100_000, 900, 1_100), (1_000_000, 10_000, 10_000)] {
             let draw = SparseDraw::new(SPEC, 2, 7, density_ppm);
             assert!(draw.indices_of.iter().all(|indices| (least..=most).contains(&indices.len())), "{density_ppm}");

@@ -1,4 +1,5 @@
-//! Packets that come twice, at once or long after: each kind, of one block and in a stream whose positions are used again.
+//! Packets that come twice, at once or long after: each kind, of one block and in a stream whose positions are used
+//! again.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
@@ -28,7 +29,7 @@ fn stream(choice: &Choice<'_>, fate: impl FnMut(&Sent) -> Fate + 'static) -> Fab
         assert!(events.is_empty(), "{}: rank {rank}", choice.protocol);
     }
     fabric.run(LEASE + LEASE);
-    assert_eq!(fabric.held(), 0, "{}", choice.protocol);
+    assert_eq!(fabric.in_use(), 0, "{}", choice.protocol);
     fabric
 }
 
@@ -93,10 +94,12 @@ fn a_partial_sum_that_came_twice_is_counted_once() {
 }
 
 #[test]
-fn a_gradient_that_found_no_room_and_came_twice_is_counted_once() {
+fn a_gradient_that_found_no_aggregator_and_came_twice_is_counted_once() {
     for protocol in family() {
-        let few = [("aggregators", "3")];
-        may_come_twice(protocol, &few, |sent| sent.kind == Kind::Gradient && sent.header.flags.has(Flags::COLLISION));
+        let scarce = [("aggregators", "3")];
+        may_come_twice(protocol, &scarce, |sent| {
+            sent.kind == Kind::Gradient && sent.header.flags.has(Flags::COLLISION)
+        });
     }
 }
 

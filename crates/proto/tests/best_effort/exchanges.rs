@@ -1,5 +1,5 @@
-//! Every exchange in which something could be counted twice or be lost, written out: a switch or a server that is told of
-//! single blocks, partial and full sums in any order, and what it answers.
+//! Every exchange in which something could be counted twice or be lost, written out: a switch or a server that is told
+//! of single blocks, partial and full sums in any order, and what it answers.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::aggregation::best_effort::wire::{Flags, Kind};
@@ -28,7 +28,7 @@ fn finishes(fabric: &mut Fabric) {
         assert!(events.is_empty());
     }
     fabric.run(LEASE + LEASE);
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }
 
 /// Packets of a kind that reach the server's host, rank 0.
@@ -52,7 +52,7 @@ fn three_gradients_make_one_full_sum_and_its_result_frees_the_aggregator() {
     for protocol in family() {
         let mut fabric = one_block(&Choice::of(protocol), &[], |_| Fate::Arrives);
         fabric.run_until(at_us(0) + DELAY);
-        assert_eq!(fabric.held(), 1, "until the result goes by");
+        assert_eq!(fabric.in_use(), 1, "until the result goes by");
         finishes(&mut fabric);
         let (_, count, flags) = at_server(&fabric, Kind::Sum)[0];
         assert_eq!((count, flags), (3, Flags::FULL.with(Flags::EDGE)));
@@ -88,8 +88,8 @@ fn the_mark_of_a_gradient_is_in_its_acknowledgement_alone_and_without_one_in_the
             assert_eq!(sent.header.flags.has(Flags::ECN), sent.header.wid == Rank(2));
         }
         let marked = protocol != acknowledging();
-        let told = fabric.sent.iter().filter(|sent| matches!(sent.kind, Kind::Sum | Kind::Aack));
-        assert!(told.map(|sent| sent.header.flags.has(Flags::ECN)).all(|ecn| ecn == marked), "{protocol}");
+        let results = fabric.sent.iter().filter(|sent| matches!(sent.kind, Kind::Sum | Kind::Aack));
+        assert!(results.map(|sent| sent.header.flags.has(Flags::ECN)).all(|ecn| ecn == marked), "{protocol}");
     }
 }
 
@@ -100,8 +100,8 @@ fn the_mark_of_a_sum_is_in_its_result() {
         let sums = |sent: &Sent| if sent.kind == Kind::Sum { Fate::IsMarked } else { Fate::Arrives };
         let mut fabric = one_block(&Choice::of(protocol), &[], sums);
         finishes(&mut fabric);
-        let mut told = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack);
-        assert!(told.all(|sent| sent.header.flags.has(Flags::ECN)), "{protocol}");
+        let mut results = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack);
+        assert!(results.all(|sent| sent.header.flags.has(Flags::ECN)), "{protocol}");
     }
 }
 
@@ -116,7 +116,7 @@ fn a_gradient_that_came_twice_is_counted_once_before_and_after_the_result() {
 }
 
 #[test]
-fn a_gradient_without_room_that_came_twice_is_counted_once_and_no_difference_is_left() {
+fn a_gradient_without_an_aggregator_that_came_twice_is_counted_once_and_no_difference_is_left() {
     for protocol in family() {
         for by in [1, 700, 400_000] {
             let choice = Choice { switch: &[("aggregators", "0")], ..Choice::of(protocol) };
@@ -129,7 +129,7 @@ fn a_gradient_without_room_that_came_twice_is_counted_once_and_no_difference_is_
 }
 
 #[test]
-fn a_lost_gradient_is_sent_again_past_the_aggregator_and_what_was_held_follows_it() {
+fn a_lost_gradient_is_sent_again_past_the_aggregator_whose_contents_follow_it() {
     for protocol in family() {
         let fate = nth(Kind::Gradient, 2, 0, Fate::IsLost);
         let mut fabric = one_block(&Choice::of(protocol), &[], fate);
@@ -162,14 +162,15 @@ fn a_lost_full_sum_leaves_the_switch_again_when_somebody_asks() {
         let full = at_server(&fabric, Kind::Sum);
         assert_eq!(full.len(), 2, "{protocol}: {full:?}");
         assert!(fabric.sent.iter().filter(|sent| sent.kind == Kind::Query && sent.to.0 == 0).count() >= 3);
-        let told = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
-        assert!(told < Some(at_us(410)), "{protocol}: {told:?}");
-        let mut parts = fabric.sent.iter().filter(|sent| sent.kind != Kind::Aack);
-        assert!(parts.all(|sent| !sent.header.flags.has(Flags::RESEND)), "{protocol}");
+        let results = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
+        assert!(results < Some(at_us(410)), "{protocol}: {results:?}");
+        let mut others = fabric.sent.iter().filter(|sent| sent.kind != Kind::Aack);
+        assert!(others.all(|sent| !sent.header.flags.has(Flags::RESEND)), "{protocol}");
     }
 }
 
-/// The copy for the first question is lost, too. Each rank asks again in its turn, and the one that was first gets another.
+/// The copy for the first question is lost, too. Each rank asks again in its turn, and the one that was first gets
+/// another.
 #[test]
 fn a_full_sum_that_is_lost_twice_leaves_the_switch_a_third_time() {
     for protocol in family() {
@@ -200,14 +201,14 @@ fn a_lost_partial_sum_is_made_good_by_those_who_were_in_it() {
 }
 
 #[test]
-fn a_result_that_is_lost_before_the_switch_or_behind_it_is_told_to_those_who_ask() {
+fn a_result_that_is_lost_before_the_switch_or_behind_it_is_sent_to_those_who_ask() {
     for protocol in family() {
         let mut fabric = one_block(&Choice::of(protocol), &[], nth(Kind::Aack, 0, 0, Fate::IsLost));
         finishes(&mut fabric);
         let mut fabric = one_block(&Choice::of(protocol), &[], nth(Kind::Aack, 2, 0, Fate::IsLost));
         finishes(&mut fabric);
-        let told = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack && sent.from.0 == 0);
-        assert_eq!(told.filter(|sent| !sent.header.flags.has(Flags::MULTICAST)).count(), 1, "{protocol}");
+        let results = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack && sent.from.0 == 0);
+        assert_eq!(results.filter(|sent| !sent.header.flags.has(Flags::MULTICAST)).count(), 1, "{protocol}");
     }
 }
 
@@ -216,7 +217,7 @@ fn a_switch_that_was_started_again_between_acknowledgement_and_result_loses_noth
     for protocol in family() {
         let mut fabric = one_block(&Choice::of(protocol), &[3], |_| Fate::Arrives);
         fabric.run_until(at_us(100));
-        assert_eq!(fabric.held(), 1);
+        assert_eq!(fabric.in_use(), 1);
         fabric.restart(0);
         finishes(&mut fabric);
     }
@@ -228,7 +229,7 @@ fn what_nobody_touches_for_a_lease_goes_to_the_server_and_the_late_ones_follow_i
         let choice = Choice { switch: &[("lease", "50 us")], ..Choice::of(protocol) };
         let mut fabric = one_block(&choice, &[3], |_| Fate::Arrives);
         fabric.run_until(at_us(200));
-        assert_eq!(fabric.held(), 0);
+        assert_eq!(fabric.in_use(), 0);
         assert_eq!(fabric.figure(0, "expired"), 1.0);
         finishes(&mut fabric);
         let (_, count, flags) = at_server(&fabric, Kind::Sum)[0];
@@ -241,9 +242,9 @@ fn a_job_that_is_taken_away_leaves_nothing_behind() {
     for protocol in family() {
         let mut fabric = one_block(&Choice::of(protocol), &[3], |_| Fate::Arrives);
         fabric.run_until(at_us(100));
-        assert_eq!(fabric.held(), 1);
+        assert_eq!(fabric.in_use(), 1);
         fabric.remove_job(0);
-        assert_eq!(fabric.held(), 0);
+        assert_eq!(fabric.in_use(), 0);
         fabric.run(LEASE + LEASE);
     }
 }
@@ -273,8 +274,9 @@ fn a_rank_that_is_late_by_a_thousand_round_trips_costs_the_others_questions_and_
 fn single_blocks_partial_and_full_sums_are_right_in_every_order() {
     for protocol in family() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            // Rank 2's first gradient is late, so that it asks or sends again; sums and singles arrive as the order has it.
-            let delay = move |place: usize| Span::from_micros(40 * order[place] as u64);
+            // Rank 2's first gradient is late, so that it asks or sends again; sums and singles arrive as the order has
+            // it.
+            let delay = move |position: usize| Span::from_micros(40 * order[position] as u64);
             let mut first = true;
             let fate = move |sent: &Sent| match (sent.kind, sent.to.0) {
                 (Kind::Gradient, _) if sent.from.0 == 2 && std::mem::take(&mut first) => {

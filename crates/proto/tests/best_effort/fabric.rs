@@ -1,7 +1,7 @@
 //! A fabric in virtual time: hosts and switches by node, cables of one delay, and a say in the fate of every packet.
 //!
-//! Nodes are numbered hosts first. Every switch on the way handles a packet; what it routes takes the first of the ports
-//! on a shortest way.
+//! Nodes are numbered hosts first. Every switch on the way handles a packet; what it routes takes the first of the
+//! ports on a shortest way.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -183,8 +183,8 @@ impl Fabric {
     }
 
     /// Aggregators that all switches hold.
-    pub fn held(&self) -> u32 {
-        self.switches.iter().map(|switch| switch.shared(self.protocol.code).expect("it is shared").slots_held).sum()
+    pub fn in_use(&self) -> u32 {
+        self.switches.iter().map(|switch| switch.shared(self.protocol.code).expect("it is shared").slots_in_use).sum()
     }
 
     /// The most that a switch has held at once.
@@ -252,7 +252,7 @@ impl Fabric {
     }
 
     /// Runs until every host has something to tell, or gives up after ten seconds.
-    pub fn run_until_told(&mut self) {
+    pub fn run_until_notified(&mut self) {
         for _ in 0..1000 {
             self.run(Span::from_millis(10));
             if self.events.iter().all(|events| !events.is_empty()) {

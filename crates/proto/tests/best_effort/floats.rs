@@ -74,7 +74,7 @@ fn a_guess_is_wrong_by_any_number_of_bits_and_the_block_is_sent_once_more() {
                 fabric.run(PATIENCE);
                 check(&mut fabric, &inputs, &format!("{protocol}: {magnitude}"));
             }
-            assert_eq!(fabric.held(), 0);
+            assert_eq!(fabric.in_use(), 0);
         }
     }
 }
@@ -144,7 +144,7 @@ fn floats_survive_bad_cables() {
                 let inputs: Vec<Vec<f32>> =
                     (0..4).map(|rank| (0..200).map(|i| value(rank, i, magnitude)).collect()).collect();
                 (0..4).for_each(|rank| fabric.submit(rank, collective(inputs[rank].clone(), ReduceOp::Sum)));
-                fabric.run_until_told();
+                fabric.run_until_notified();
                 check(&mut fabric, &inputs, &format!("{protocol}: seed {seed}, round {round}"));
             }
         }
@@ -173,9 +173,10 @@ fn a_leader_with_floats_leads() {
     assert!(fabric.now > at_us(40));
 }
 
-/// Each gradient is marked, so that CWD is small: what has arrived beyond the last result (p_l) is more than CWD has room for.
+/// Each gradient is marked, so that CWD is small: what has arrived beyond the last result (p_l) is more than CWD has
+/// room for.
 #[test]
-fn a_leader_with_floats_is_further_ahead_than_its_first_window_has_room_for() {
+fn a_leader_with_floats_is_further_ahead_than_its_first_window() {
     let choice = Choice { slots: 64, ..Choice::of(acknowledging()) };
     let mut fabric = Fabric::star(4, &choice);
     fabric.fate = Box::new(|sent| if sent.kind == Kind::Gradient { Fate::IsMarked } else { Fate::Arrives });
@@ -196,8 +197,9 @@ fn a_leader_with_floats_is_further_ahead_than_its_first_window_has_room_for() {
     }
 }
 
-/// Block 2 of the second collective does not fit its scale, and its second attempt is long on its way. Blocks behind it, which
-/// were sent before that attempt, are complete sooner, and that is no sign that anything of the attempt was lost.
+/// Block 2 of the second collective does not fit its scale, and its second attempt is long on its way. Blocks behind
+/// it, which were sent before that attempt, are complete sooner, and that does not show that anything of the attempt
+/// was lost.
 #[test]
 fn a_block_that_is_ordered_again_is_not_taken_for_lost_when_later_blocks_are_complete_sooner() {
     for protocol in family() {

@@ -40,7 +40,7 @@ fn switch_of_three() -> Pipeline {
     pipeline
 }
 
-fn hear(host: &mut Box<dyn Host>, now: Time, bytes: &[u8]) {
+fn receive(host: &mut Box<dyn Host>, now: Time, bytes: &[u8]) {
     let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
     host.handle_packet(now, Addr::Node(NodeId(0x20)), packet).unwrap();
 }
@@ -74,11 +74,11 @@ fn one_block(packets: &mut Packets) -> Vec<u8> {
     packets.push(("GRADIENT of rank 1, number 1, three elements", first.clone()));
     let (gack, _) = pass(&mut pipeline, 1, &first, Ecn::CongestionExperienced);
     packets.push(("GACK of the switch to rank 1, which met a long queue; PROG is 1", gack.clone()));
-    hear(&mut one, Time::ZERO, &gack);
+    receive(&mut one, Time::ZERO, &gack);
     let (_, sum) = pass(&mut pipeline, 2, &second, Ecn::Capable);
     let sum = sum.expect("all but the server have contributed");
     packets.push(("SUM of ranks 1 and 2, full, by the switch next to the server", sum.clone()));
-    hear(&mut server, Time::ZERO, &sum);
+    receive(&mut server, Time::ZERO, &sum);
     packets.push(("AACK of rank 0, for all behind the switch", sent(&mut server, Time::ZERO)));
 
     // The same with rank 1's gradient sent again: a sum that is not full.
@@ -103,16 +103,16 @@ fn questions(packets: &mut Packets, gack: &[u8]) {
     server.submit(Time::ZERO, i32s(&[1, 2, 3])).unwrap();
     one.submit(Time::ZERO, i32s(&[10, 20, 30])).unwrap();
     let gradient = sent(&mut one, Time::ZERO);
-    hear(&mut one, Time::ZERO, gack);
+    receive(&mut one, Time::ZERO, gack);
     let late = Time::ZERO + Span::from_millis(80);
     one.handle_timeout(late);
     let query = sent(&mut one, late);
     packets.push(("QUERY of rank 1", query.clone()));
-    hear(&mut server, late, &query);
+    receive(&mut server, late, &query);
     packets.push(("NEED: rank 0 has nothing of rank 1", sent(&mut server, late)));
-    hear(&mut server, late, &gradient);
+    receive(&mut server, late, &gradient);
     packets.push(("GACK of rank 0 to rank 1", sent(&mut server, late)));
-    hear(&mut server, late, &query);
+    receive(&mut server, late, &query);
     packets.push(("REPORT: nothing is known of rank 2", sent(&mut server, late)));
 }
 
@@ -124,13 +124,13 @@ fn floats(packets: &mut Packets) {
     two.submit(Time::ZERO, f32s(&[1.0, f32::INFINITY, 4.0])).unwrap();
     for host in [&mut one, &mut two] {
         let probe = sent(host, Time::ZERO);
-        hear(&mut server, Time::ZERO, &probe);
+        receive(&mut server, Time::ZERO, &probe);
         packets.push(("GRADIENT that probes: exponent 2, of rank 2 with an infinity", probe));
         sent(&mut server, Time::ZERO);
     }
     let word = sent(&mut server, Time::ZERO);
     packets.push(("AACK: send again as attempt 1, scaled by 2^2 with counters", word.clone()));
-    hear(&mut one, Time::ZERO, &word);
+    receive(&mut one, Time::ZERO, &word);
     packets.push(("GRADIENT of rank 1, attempt 1", sent(&mut one, Time::ZERO)));
 }
 
@@ -149,7 +149,7 @@ fn troubles(packets: &mut Packets) {
     one.finish(Time::ZERO);
     let leaving = sent(&mut one, Time::ZERO);
     packets.push(("LEAVING of rank 1 after no collective, to rank 0", leaving.clone()));
-    hear(&mut server, Time::ZERO, &leaving);
+    receive(&mut server, Time::ZERO, &leaving);
     packets.push(("PARTED of rank 0", sent(&mut server, Time::ZERO)));
 }
 

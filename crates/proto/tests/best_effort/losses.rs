@@ -16,7 +16,7 @@ fn whole(fabric: &mut Fabric, elements: usize) {
 }
 
 #[test]
-fn one_loss_in_the_middle_is_made_good_by_those_whom_it_concerns_and_no_sum_of_others_leaves_early() {
+fn one_loss_in_the_middle_is_made_good_by_the_ranks_concerned_and_no_sum_of_others_leaves_early() {
     for protocol in family() {
         for kind in [Kind::Gradient, Kind::Sum, Kind::Aack] {
             let mut fabric = Fabric::star(4, &Choice { slots: 64, ..Choice::of(protocol) });
@@ -38,11 +38,11 @@ fn one_loss_in_the_middle_is_made_good_by_those_whom_it_concerns_and_no_sum_of_o
     }
 }
 
-/// What is overtaken is asked about, which is for nothing where packets change places on the way: then a rank becomes patient. A
-/// part of rank 1 that was lost is no such case, though the result comes to all at once: rank 2 goes on to find its own losses by
-/// what overtakes them, without a silence for each.
+/// What is overtaken is asked about, which is for nothing where packets change places on the way: then a rank becomes
+/// patient. A part of rank 1 that was lost is no such case, though the result comes to all at once: rank 2 goes on to
+/// find its own losses by what overtakes them, without a silence for each.
 #[test]
-fn losses_of_one_rank_do_not_teach_the_others_that_packets_change_places() {
+fn losses_of_one_rank_do_not_teach_the_others_that_packets_are_reordered() {
     let mut fabric = Fabric::star(5, &Choice { slots: 64, ..Choice::of(clocked_by_results()) });
     fabric.fate = Box::new(|sent: &Sent| {
         let (flags, wid, early) = (sent.header.flags, sent.header.wid, sent.header.seq < 1000);
@@ -57,10 +57,11 @@ fn losses_of_one_rank_do_not_teach_the_others_that_packets_change_places() {
     assert!(last < Some(at_us(200)), "a silence is four timeouts of 50 us: {last:?}");
 }
 
-/// Five servers and a window of four packets: three later results of the same server never come. Results of other servers do,
-/// and after a round trip more the rank asks, so that a loss costs a few round trips of 2 us and not a silence of 200 us.
+/// Five servers and a window of four packets: three later results of the same server never come. Results of other
+/// servers do, and after a round trip more the rank asks, so that a loss costs a few round trips of 2 us and not a
+/// silence of 200 us.
 #[test]
-fn where_windows_are_short_results_of_other_servers_tell_of_a_loss() {
+fn where_windows_are_short_results_of_other_servers_show_a_loss() {
     for kind in [Kind::Gradient, Kind::Sum, Kind::Aack] {
         let job = [("initial_window", "4"), ("increase", "1")];
         let mut fabric = Fabric::star(5, &Choice { slots: 64, job: &job, ..Choice::of(clocked_by_results()) });
@@ -79,7 +80,8 @@ fn where_windows_are_short_results_of_other_servers_tell_of_a_loss() {
     }
 }
 
-/// One server's results come ten round trips later than the others' all the time. Nothing is lost, and the ranks learn to wait.
+/// One server's results come ten round trips later than the others' all the time. Nothing is lost, and the ranks learn
+/// to wait.
 #[test]
 fn questions_for_nothing_become_rare() {
     let mut fabric = Fabric::star(5, &Choice { slots: 64, ..Choice::of(clocked_by_results()) });
@@ -90,8 +92,8 @@ fn questions_for_nothing_become_rare() {
     (0..5).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 2000), ReduceOp::Sum)));
     fabric.run(Span::from_millis(20));
     whole(&mut fabric, 8 * 2000);
-    let asked = fabric.sent.iter().filter(|sent| sent.kind == Kind::Query && sent.to.0 == 0).count();
-    assert!((1..=4 * 8).contains(&asked), "{asked} questions of four ranks about 400 blocks");
+    let queries = fabric.sent.iter().filter(|sent| sent.kind == Kind::Query && sent.to.0 == 0).count();
+    assert!((1..=4 * 8).contains(&queries), "{queries} questions of four ranks about 400 blocks");
     assert!(fabric.sent.iter().all(|sent| !sent.header.flags.has(Flags::RESEND)));
 }
 
@@ -108,14 +110,14 @@ fn a_switch_that_was_started_again_in_the_middle_of_a_stream_delays_it() {
             fabric.run(Span::from_millis(100));
             whole(&mut fabric, 24_000);
             fabric.run(LEASE + LEASE);
-            assert_eq!(fabric.held(), 0, "{protocol}");
+            assert_eq!(fabric.in_use(), 0, "{protocol}");
         }
     }
 }
 
 /// Each block lacks one rank's part, of which only that rank's question would tell; the others are told to wait.
 #[test]
-fn losses_of_one_part_of_every_block_are_made_good_together() {
+fn losses_of_one_contribution_to_every_block_are_made_good_together() {
     for protocol in family() {
         let mut fabric = Fabric::star(4, &Choice::of(protocol));
         fabric.fate = Box::new(|sent: &Sent| {
@@ -134,14 +136,14 @@ fn losses_of_one_part_of_every_block_are_made_good_together() {
 fn results_and_answers_that_are_lost_together_are_made_good_together() {
     for protocol in family() {
         let mut fabric = Fabric::star(4, &Choice { slots: 256, ..Choice::of(protocol) });
-        let mut told = [0; 256];
+        let mut results_of = [0; 256];
         fabric.fate = Box::new(move |sent: &Sent| {
             let seq = sent.header.seq as usize;
             if sent.kind != Kind::Aack || sent.to != NodeId(0) || !(8..100).contains(&seq) {
                 return Fate::Arrives;
             }
-            told[seq] += 1;
-            if told[seq] <= 2 { Fate::IsLost } else { Fate::Arrives }
+            results_of[seq] += 1;
+            if results_of[seq] <= 2 { Fate::IsLost } else { Fate::Arrives }
         });
         (0..4).for_each(|rank| fabric.submit(rank, collective(input(rank, 8 * 120), ReduceOp::Sum)));
         fabric.run(Span::from_millis(8));
@@ -149,8 +151,8 @@ fn results_and_answers_that_are_lost_together_are_made_good_together() {
     }
 }
 
-/// What is lost between a switch without room and the server was sent, and never comes: results would be marked for ever as
-/// if memory were short.
+/// What is lost between a switch without room and the server was sent, and never comes: results would always be
+/// marked as if memory were short.
 #[test]
 fn what_overflowed_and_was_lost_is_not_outstanding_once_it_was_sent_again() {
     for protocol in family() {
@@ -173,7 +175,7 @@ fn what_overflowed_and_was_lost_is_not_outstanding_once_it_was_sent_again() {
 
 /// A queue that has room for a gradient, or for questions.
 #[test]
-fn questions_do_not_take_the_room_of_what_is_sent_again() {
+fn questions_do_not_displace_what_is_sent_again() {
     for protocol in family() {
         let mut fabric = Fabric::star(4, &Choice::of(protocol));
         let mut questioned = [Time::ZERO; 4];
@@ -194,8 +196,8 @@ fn questions_do_not_take_the_room_of_what_is_sent_again() {
     }
 }
 
-/// Fourteen packets of a window of sixteen blocks are lost, which halves it, and the first result after that adds one: no more
-/// than nine are sent again at once.
+/// Fourteen packets of a window of sixteen blocks are lost, which halves it, and the first result after that adds one:
+/// no more than nine are sent again at once.
 #[test]
 fn what_is_sent_again_keeps_to_the_window() {
     let choice =
@@ -217,8 +219,9 @@ fn what_is_sent_again_keeps_to_the_window() {
     assert_eq!(most_at_once, Some(9), "{resent:?}");
 }
 
-/// One rank loses single gradients until its window is the smallest, and then a hundred in a row. One after the other is sent again,
-/// each when something has come of the one before, which takes 2 us, and not one in each timeout of 50 us.
+/// One rank loses single gradients until its window is the smallest, and then a hundred in a row. One after the other
+/// is sent again, each when something has come of the one before, which takes 2 us, and not one in each timeout of 50
+/// us.
 #[test]
 fn a_short_window_sends_the_next_one_again_when_the_last_has_arrived() {
     for protocol in family() {
@@ -233,18 +236,18 @@ fn a_short_window_sends_the_next_one_again_when_the_last_has_arrived() {
         fabric.run(Span::from_millis(20));
         whole(&mut fabric, 8 * 800);
         let last = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
-        // With one in each timeout these took 138 and 2,571 us. Where gradients are acknowledged, a timeout finds out about each
-        // short window.
+        // With one in each timeout these took 138 and 2,571 us. Where gradients are acknowledged, a timeout finds out
+        // about each short window.
         let most_us = if protocol.code == acknowledging().code { 1_800 } else { 110 };
         assert!(last < Some(at_us(most_us)), "{protocol}: {last:?}");
     }
 }
 
-/// A thread of a switch sleeps: no acknowledgement comes for ten timeouts, and then all come. What is sent again goes past
-/// all aggregators, so it is one block at a timeout that grows, and not a window. Nothing was lost, as the acknowledgements
-/// of the first transmissions tell, so that ranks go on as fast as before.
+/// A thread of a switch sleeps: no acknowledgement comes for ten timeouts, and then all come. What is sent again goes
+/// past all aggregators, so it is one block at a timeout that grows, and not a window. Nothing was lost, as the
+/// acknowledgements of the first transmissions tell, so that ranks go on as fast as before.
 #[test]
-fn a_pause_of_all_acknowledgements_sends_few_blocks_to_their_servers_and_costs_no_window() {
+fn a_pause_of_all_acknowledgements_sends_hardly_a_block_to_its_server_and_costs_no_window() {
     let pause = at_us(200)..at_us(1_200);
     let mut fabric = Fabric::star(4, &Choice { slots: 64, ..Choice::of(acknowledging()) });
     let asleep = pause.clone();
@@ -273,10 +276,10 @@ fn a_pause_of_all_acknowledgements_sends_few_blocks_to_their_servers_and_costs_n
     assert!(before > 400 && 10 * after > 9 * before, "{before} gradients before the pause and {after} after it");
 }
 
-/// A queue that overflows loses packets in a row. Nothing overtakes the last ones of a window, so a timer must find out; and it
-/// need not find out about each.
+/// A queue that overflows loses packets in a row. Nothing overtakes the last ones of a window, so a timer must find
+/// out; and it need not find out about each.
 #[test]
-fn the_lost_end_of_a_window_is_sent_again_in_a_few_timeouts() {
+fn the_lost_end_of_a_window_is_sent_again_within_some_timeouts() {
     let choice = Choice { slots: 64, job: &[("initial_window", "64")], ..Choice::of(acknowledging()) };
     let mut fabric = Fabric::star(4, &choice);
     fabric.fate = Box::new(|sent: &Sent| {
@@ -289,10 +292,11 @@ fn the_lost_end_of_a_window_is_sent_again_in_a_few_timeouts() {
     whole(&mut fabric, 8 * 64);
 }
 
-/// All results of the end are lost on their way to one rank, and no later one will come. The first question after a silence
-/// brings one of them, and tells of the others: they are asked for within round trips, not each after a silence of 200 us.
+/// All results of the end are lost on their way to one rank, and no later one will come. The first question after a
+/// silence brings one of them, and tells of the others: they are asked for within round trips, not each after a silence
+/// of 200 us.
 #[test]
-fn lost_results_of_the_end_are_asked_for_together() {
+fn lost_results_of_the_end_are_requested_together() {
     let mut fabric = Fabric::star(4, &Choice { slots: 1024, ..Choice::of(acknowledging()) });
     fabric.fate = Box::new(|sent: &Sent| {
         let at_once = sent.kind == Kind::Aack && sent.header.flags.has(Flags::MULTICAST);
@@ -304,8 +308,8 @@ fn lost_results_of_the_end_are_asked_for_together() {
     let last = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack).map(|sent| sent.at).max();
     assert!(last < Some(at_us(1000)), "{last:?}");
     // Rank 1 serves a quarter of the blocks itself.
-    let asked = fabric.sent.iter().filter(|sent| sent.kind == Kind::Query && sent.from == NodeId(1)).count();
-    assert!((225..=230).contains(&asked), "{asked} questions about 225 blocks");
+    let queries = fabric.sent.iter().filter(|sent| sent.kind == Kind::Query && sent.from == NodeId(1)).count();
+    assert!((225..=230).contains(&queries), "{queries} questions about 225 blocks");
 }
 
 fn with_deadline(rank: usize, elements: usize) -> Collective {
@@ -354,12 +358,12 @@ fn a_rank_that_has_died_is_named_as_missing_or_as_silent() {
             }
         }
         fabric.run(LEASE + LEASE + LEASE);
-        assert_eq!(fabric.held(), 0, "{protocol}");
+        assert_eq!(fabric.in_use(), 0, "{protocol}");
     }
 }
 
 #[test]
-fn ranks_that_disagree_are_told_so_all_of_them() {
+fn all_ranks_learn_that_ranks_disagree() {
     for protocol in family() {
         for odd in 0..4 {
             let mut fabric = Fabric::leaf_spine(2, 1, 2, &Choice::of(protocol));
@@ -376,7 +380,7 @@ fn ranks_that_disagree_are_told_so_all_of_them() {
                 assert!((a.index() == odd) != (b.index() == odd), "{protocol}: {a} and {b}, not {odd}");
             }
             fabric.run(LEASE + LEASE + LEASE);
-            assert_eq!(fabric.held(), 0, "{protocol}");
+            assert_eq!(fabric.in_use(), 0, "{protocol}");
         }
     }
 }

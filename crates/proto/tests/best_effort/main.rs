@@ -3,16 +3,16 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
-mod apart;
 mod cables;
+mod dedicated_servers;
 mod doubles;
 mod exchanges;
 mod fabric;
 mod floats;
 mod golden;
 mod losses;
+mod rejected_packets;
 mod setup;
 mod slow;
-mod strangers;
 mod sums;
 mod windows;

@@ -34,7 +34,7 @@ fn texts(chosen: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> 
     chosen.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect()
 }
 
-/// What switches hold, but for what a test chooses.
+/// What switches hold, except for what a test chooses.
 pub fn switch(protocol: &Protocol, chosen: &[(&str, &str)]) -> SharedSwitchConfig {
     let lease = LEASE.to_text();
     let mut given = texts(&[("aggregators", "1024"), ("lease", &lease)]);

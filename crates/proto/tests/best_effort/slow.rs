@@ -29,7 +29,8 @@ fn the_rank_that_others_wait_for_is_named_with_the_blocks_that_it_is_behind() {
             let mut fabric = one_is_late(&Choice { switch: &switch, ..Choice::of(protocol) });
             fabric.run_until(at_us(1_900));
             let Some(Lag { rank, blocks }) = fabric.lag(0) else { panic!("{}: nobody lags", protocol.name) };
-            // Others may send what is in the first window, and one of the last two blocks there is served by its sender.
+            // Others may send what is in the first window, and one of the last two blocks there is served by its
+            // sender.
             assert_eq!(rank, Rank(3));
             assert!(
                 (9..=16).contains(&blocks),

@@ -28,7 +28,7 @@ pub fn check(fabric: &mut Fabric, elements: usize) {
 }
 
 #[test]
-fn integers_are_summed_exactly_on_every_shape_whatever_switches_have_room_for() {
+fn integers_are_summed_exactly_on_every_shape_whatever_memory_switches_have() {
     for protocol in family() {
         for (leaves, spines, per_leaf) in [(1, 0, 1), (1, 0, 2), (1, 0, 5), (2, 1, 1), (2, 2, 3), (4, 3, 2)] {
             for aggregators in ["0", "1", "5", "1024"] {
@@ -43,7 +43,7 @@ fn integers_are_summed_exactly_on_every_shape_whatever_switches_have_room_for() 
                             let mut fabric = Fabric::leaf_spine(leaves, spines, per_leaf, &choice);
                             reduce(&mut fabric, elements, PATIENCE);
                             let what = format!("{protocol}: {leaves} x {per_leaf}, {options:?}, {job:?}, {elements}");
-                            assert_eq!(fabric.held(), 0, "{what}");
+                            assert_eq!(fabric.in_use(), 0, "{what}");
                             assert!(fabric.sent.iter().all(|sent| !sent.header.flags.has(Flags::RESEND)), "{what}");
                             assert!(fabric.sent.iter().all(|sent| sent.kind != Kind::Query), "{what}");
                         }
@@ -55,7 +55,7 @@ fn integers_are_summed_exactly_on_every_shape_whatever_switches_have_room_for() 
 }
 
 #[test]
-fn what_has_room_is_summed_in_the_network_and_what_has_none_by_servers() {
+fn what_finds_memory_is_summed_in_the_network_and_what_finds_none_by_servers() {
     for protocol in family() {
         for (aggregators, in_network) in [("1024", true), ("0", false)] {
             let choice = Choice { switch: &[("aggregators", aggregators)], ..Choice::of(protocol) };
@@ -133,7 +133,7 @@ fn a_switch_sums_nobody_elses_rack_although_its_packets_pass() {
         for per_switch in [&[2, 2, 1][..], &[1, 3, 2], &[2, 3, 0, 2], &[4, 1]] {
             let mut fabric = Fabric::row(per_switch, &Choice::of(protocol));
             reduce(&mut fabric, 500, PATIENCE);
-            assert_eq!(fabric.held(), 0, "{protocol}: {per_switch:?}");
+            assert_eq!(fabric.in_use(), 0, "{protocol}: {per_switch:?}");
         }
     }
 }
@@ -218,18 +218,18 @@ fn bad_cables_delay_sums_and_nothing_else() {
             fabric.fate = bad_cables(seed);
             for _ in 0..3 {
                 (0..6).for_each(|rank| fabric.submit(rank, collective(input(rank, 400), ReduceOp::Sum)));
-                fabric.run_until_told();
+                fabric.run_until_notified();
                 check(&mut fabric, 400);
             }
             fabric.fate = Box::new(|_| crate::fabric::Fate::Arrives);
             fabric.run(LEASE);
-            assert_eq!(fabric.held(), 0, "{protocol}: seed {seed}");
+            assert_eq!(fabric.in_use(), 0, "{protocol}: seed {seed}");
         }
     }
 }
 
 #[test]
-fn hosts_part_when_nobody_needs_them_any_more() {
+fn hosts_leave_when_nobody_needs_them_any_more() {
     for protocol in family() {
         for seed in 0..20 {
             let mut fabric = Fabric::leaf_spine(2, 1, 2, &Choice::of(protocol));

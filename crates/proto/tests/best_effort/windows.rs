@@ -33,10 +33,10 @@ fn a_leader_goes_as_far_as_its_second_window_and_one_result_lets_it_send_one_mor
     let mut results = 0;
     for at in 0..40 {
         fabric.run_until(at_us(50) + Span::from_nanos(500 * at));
-        let told = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack && sent.to == NodeId(0));
+        let seen = fabric.sent.iter().filter(|sent| sent.kind == Kind::Aack && sent.to == NodeId(0));
         let now = newest(&fabric, 0);
         assert!(now >= last);
-        (last, results) = (now, told.map(|sent| sent.header.seq).max().unwrap_or(0).max(results));
+        (last, results) = (now, seen.map(|sent| sent.header.seq).max().unwrap_or(0).max(results));
         assert!(now <= results.max(newest(&fabric, 3)) + 17, "AWD has grown by one or two meanwhile: {now}, {results}");
     }
     fabric.run(Span::from_millis(5));

@@ -11,18 +11,18 @@ use crate::switch::{Bench, ROOT, contribution, packet, sum, values};
 const LEAST: Span = Span::from_nanos(200);
 const MOST: Span = Span::from_micros(8);
 
-/// A switch whose timeout adapts, after it has seen so many blocks of one contribution each from these ports.
-fn adapted<const N: usize>(blocks: u32, ports: [u16; N], apart: Span) -> Bench {
+/// A switch whose timeout adapts, after it has seen this many blocks of one contribution each from these ports.
+fn adapted<const N: usize>(blocks: u32, ports: [u16; N], distance: Span) -> Bench {
     let (least, most) = (LEAST.to_text(), MOST.to_text());
     let mut bench = Bench::new(switch_with(&[("adaptive", "true"), ("least_timeout", &least), ("timeout", &most)]));
-    (0..blocks).for_each(|id| one(&mut bench, id, ports, apart));
+    (0..blocks).for_each(|id| one(&mut bench, id, ports, distance));
     bench
 }
 
 /// A block of nine hosts, of which those at these ports send, one after the other; and its sum.
-fn one<const N: usize>(bench: &mut Bench, id: u32, ports: [u16; N], apart: Span) {
+fn one<const N: usize>(bench: &mut Bench, id: u32, ports: [u16; N], distance: Span) {
     for (turn, port) in ports.into_iter().enumerate() {
-        bench.pass(if turn == 0 { Span::ZERO } else { apart });
+        bench.pass(if turn == 0 { Span::ZERO } else { distance });
         bench.reduce(port, &of_nine(id), &[1, 1]);
     }
     bench.pass(MOST);
@@ -36,7 +36,7 @@ fn of_nine(id: u32) -> Header {
 #[test]
 fn the_wait_follows_what_the_switch_sees() {
     let bench = adapted(100, [0, 1], Span::from_nanos(600));
-    assert_eq!(bench.timeout(), Span::from_micros(1), "the first step that is no shorter");
+    assert_eq!(bench.timeout(), Span::from_micros(1), "the first step that is long enough");
     let mut bench = adapted(100, [0, 1], Span::from_nanos(50));
     assert_eq!(bench.timeout(), LEAST);
     (100..110).for_each(|id| one(&mut bench, id, [0, 1], Span::from_micros(3)));
@@ -53,11 +53,11 @@ fn as_many_contributions_as_recent_blocks_had_wait_for_nothing() {
     assert_eq!((verdict, values(&bytes)), (Verdict::Route(ROOT), vec![7, 7]), "three of eight, at once");
     let mut bench = adapted(10, [4], Span::ZERO);
     assert_eq!(bench.reduce(4, &of_nine(50), &[1, 1]).0, Verdict::Route(ROOT), "nor does one alone");
-    assert!(late > 0 && bench.count("flushed_late") <= 1, "but for the first, of which nothing was known");
+    assert!(late > 0 && bench.count("flushed_late") <= 1, "except for the first, of which nothing was known");
 }
 
 #[test]
-fn blocks_on_other_ways_are_told_apart() {
+fn blocks_on_other_ways_are_distinguished() {
     let mut bench = adapted(10, [0, 1], Span::ZERO);
     let elsewhere = |id| Header { root: NodeId(77), ..of_nine(id) };
     bench.reduce(0, &elsewhere(50), &[1, 1]);

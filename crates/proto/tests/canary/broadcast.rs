@@ -35,7 +35,7 @@ fn every_rank_gets_what_the_root_has() {
             for root in [0, (leaves * per_leaf - 1) as usize] {
                 let mut fabric = Fabric::leaf_spine(leaves, spines, per_leaf, 16, switch_config());
                 broadcast(&mut fabric, root, elements, PATIENCE);
-                assert_eq!(fabric.held(), 0, "{leaves} x {spines} x {per_leaf}, {elements} elements");
+                assert_eq!(fabric.in_use(), 0, "{leaves} x {spines} x {per_leaf}, {elements} elements");
             }
         }
     }
@@ -82,7 +82,7 @@ fn broadcasts_reduces_and_sums_follow_each_other() {
             assert_eq!(output::<i32>(&mut fabric.events[rank]), has, "collective {turn}, rank {rank}");
         }
     }
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn losses_late_packets_doubles_and_collisions_change_no_bit() {
         let mut fabric = Fabric::leaf_spine(2, 2, 2, 4, config);
         fabric.fate = bad_cables(seed);
         broadcast(&mut fabric, seed as usize % 4, 300, Span::from_millis(1000));
-        assert_eq!(fabric.held(), 0, "seed {seed}");
+        assert_eq!(fabric.in_use(), 0, "seed {seed}");
     }
 }
 
@@ -106,7 +106,7 @@ fn a_switch_that_restarts_costs_only_time() {
     for events in &mut fabric.events {
         assert_eq!(output::<i32>(events), input(1, 400));
     }
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }
 
 /// The source keeps what it has sent for those who ask: its caller may write on as soon as it is done.
@@ -138,7 +138,7 @@ fn a_rank_that_is_missing_is_named() {
     }
     fabric.run(PATIENCE);
     for rank in [0, 2] {
-        let error = crate::trouble::error_of(&fabric.events[rank]).to_string();
+        let error = crate::failure::error_of(&fabric.events[rank]).to_string();
         assert!(error.contains("rank 3 did not contribute"), "rank {rank}: {error}");
     }
 }

@@ -1,7 +1,7 @@
 //! A fabric in virtual time: hosts and switches by node, cables of one delay, and a say in the fate of every packet.
 //!
-//! Nodes are numbered hosts first. Every switch on the way handles a packet; what it routes takes the first of the ports
-//! on a shortest way, or the one that [`Fabric::choice`] picks.
+//! Nodes are numbered hosts first. Every switch on the way handles a packet; what it routes takes the first of the
+//! ports on a shortest way, or the one that [`Fabric::choice`] picks.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -153,8 +153,8 @@ impl Fabric {
     }
 
     /// Descriptors that a switch holds.
-    pub fn held_by(&self, switch: usize) -> u32 {
-        self.switches[switch].shared(PROTOCOL.code).expect("it is shared").slots_held
+    pub fn in_use_at(&self, switch: usize) -> u32 {
+        self.switches[switch].shared(PROTOCOL.code).expect("it is shared").slots_in_use
     }
 
     /// The most that it held at once.
@@ -167,8 +167,8 @@ impl Fabric {
         figure(&self.switches[switch], name)
     }
 
-    pub fn held(&self) -> u32 {
-        (0..self.switches.len()).map(|switch| self.held_by(switch)).sum()
+    pub fn in_use(&self) -> u32 {
+        (0..self.switches.len()).map(|switch| self.in_use_at(switch)).sum()
     }
 
     pub fn submit(&mut self, host: usize, collective: Collective) {

@@ -33,7 +33,7 @@ fn any_one_packet_may_be_lost() {
         });
         reduce(&mut fabric, 64, PATIENCE);
         assert!(sum_of(&fabric, |stats| stats.reissues) <= 1, "packet {lost}");
-        assert_eq!(fabric.held(), 0, "packet {lost}");
+        assert_eq!(fabric.in_use(), 0, "packet {lost}");
     }
 }
 
@@ -67,7 +67,7 @@ fn a_network_that_loses_a_tenth_of_all_packets_is_only_slow() {
         let mut fabric = fabric();
         fabric.fate = bad_cables(seed);
         reduce(&mut fabric, 300, Span::from_millis(1000));
-        assert_eq!(fabric.held(), 0);
+        assert_eq!(fabric.in_use(), 0);
     }
 }
 
@@ -144,18 +144,18 @@ fn late_ranks_are_waited_for_though_a_request_is_lost() {
 }
 
 #[test]
-fn a_switch_that_restarts_costs_the_blocks_that_it_held() {
+fn a_switch_that_restarts_costs_the_blocks_in_its_memory() {
     for (switch, at) in [(0, 1400), (0, 3100), (2, 3100), (3, 4000)] {
         let mut fabric = fabric();
         let world_size = fabric.hosts.len();
         (0..world_size).for_each(|rank| fabric.submit(rank, collective(input(rank, 800), ReduceOp::Sum)));
         fabric.run_until(Time::ZERO + Span::from_nanos(at));
-        let held = fabric.held_by(switch);
+        let in_use = fabric.in_use_at(switch);
         fabric.restart(NodeId((world_size + switch) as u32));
         fabric.run(PATIENCE);
         check(&mut fabric, 800);
         let reissues = sum_of(&fabric, |stats| stats.reissues);
-        assert!(reissues <= held.into(), "{reissues} blocks again of {held}");
+        assert!(reissues <= in_use.into(), "{reissues} blocks again of {in_use}");
         assert_eq!(sum_of(&fabric, |stats| stats.blocks_at_hosts), 0);
     }
 }
@@ -200,5 +200,5 @@ fn a_sum_that_is_lost_on_its_way_down_is_sent_again_and_not_made_again() {
     });
     reduce(&mut fabric, 64, PATIENCE);
     assert_eq!(sum_of(&fabric, |stats| stats.reissues), 0);
-    assert_eq!(fabric.held(), 0, "leases have freed what no sum came for");
+    assert_eq!(fabric.in_use(), 0, "leases have freed what no sum came for");
 }

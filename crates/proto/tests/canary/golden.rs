@@ -24,7 +24,7 @@ fn worker(rank: u16) -> Box<dyn Host> {
 fn every_kind() {
     let [mut leader, mut host] = [0, 1].map(worker);
     let mut packets = Vec::new();
-    let hear = |host: &mut Box<dyn Host>, now: Time, bytes: &[u8]| {
+    let receive = |host: &mut Box<dyn Host>, now: Time, bytes: &[u8]| {
         let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::NotCapable };
         host.handle_packet(now, Addr::Node(NodeId(0x20)), packet).unwrap();
     };
@@ -33,10 +33,10 @@ fn every_kind() {
     host.submit(Time::ZERO, f32s(&[1.0, -2.0, 4.0])).unwrap();
     let probe = sent(&mut host, Time::ZERO);
     packets.push(("REDUCE of rank 1: place 0, phase 0, no vector, exponent 2", probe.clone()));
-    hear(&mut leader, Time::ZERO, &probe);
+    receive(&mut leader, Time::ZERO, &probe);
     let agreed = sent(&mut leader, Time::ZERO);
     packets.push(("BROADCAST of the exponent, to the root", agreed.clone()));
-    hear(&mut host, Time::ZERO, &agreed);
+    receive(&mut host, Time::ZERO, &agreed);
     let block = sent(&mut host, Time::ZERO);
     packets.push(("REDUCE of rank 1: place 0, phase 1, three elements", block.clone()));
 
@@ -44,26 +44,26 @@ fn every_kind() {
     host.handle_timeout(late);
     let query = sent(&mut host, late);
     packets.push(("QUERY of rank 1", query.clone()));
-    hear(&mut leader, late, &query);
+    receive(&mut leader, late, &query);
     packets.push(("REPORT: both have contributed", sent(&mut leader, late)));
     let request = sent(&mut host, late);
     packets.push(("REQUEST of rank 1", request.clone()));
-    hear(&mut leader, late, &request);
+    receive(&mut leader, late, &request);
     packets.push((
         "FAILURE: all have asked and one contribution is missing, so the block is issued again as attempt 1",
         sent(&mut leader, late),
     ));
     let failure = packets[packets.len() - 1].1.clone();
-    hear(&mut host, late, &failure);
+    receive(&mut host, late, &failure);
 
     let again = sent(&mut host, late);
     let mut collided = again.clone();
     collided[40] |= 0x80;
     put_children(&mut collided, NodeId(0x21), 35, 1);
     packets.push(("REDUCE of rank 1, attempt 1, after a collision in switch 0x21 on port 35", collided.clone()));
-    hear(&mut leader, late, &collided);
+    receive(&mut leader, late, &collided);
     packets.push(("BROADCAST of the sum, a restoration of port 35 of switch 0x21", sent(&mut leader, late)));
-    hear(&mut leader, late, &request);
+    receive(&mut leader, late, &request);
     packets.push(("BROADCAST of the sum, to rank 1 alone", sent(&mut leader, late)));
 
     let [mut leader, mut host] = [0, 1].map(worker);

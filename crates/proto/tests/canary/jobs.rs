@@ -20,16 +20,16 @@ fn applications_share_the_array_and_take_everything_with_them() {
             bench.process(0, packet(job, Kind::Reduce, &contribution(id), &[job.into(), 0]));
         }
     }
-    let held = |bench: &Bench, job| bench.pipeline.report(JobId(job)).unwrap().machine.unwrap().slots;
-    assert_eq!((bench.held(), held(&bench, 1), held(&bench, 2)), (20, 10, 10));
+    let in_use = |bench: &Bench, job| bench.pipeline.report(JobId(job)).unwrap().machine.unwrap().slots;
+    assert_eq!((bench.in_use(), in_use(&bench, 1), in_use(&bench, 2)), (20, 10, 10));
     assert!(bench.pipeline.remove(JobId(1)));
-    assert_eq!((bench.held(), held(&bench, 2)), (10, 10));
+    assert_eq!((bench.in_use(), in_use(&bench, 2)), (10, 10));
     let sent = bench.pass(TIMEOUT);
     assert!(sent.len() == 10 && sent.iter().all(|(_, bytes)| values(bytes) == [2, 0]));
     let verdict = bench.reduce(0, &contribution(3), &[1, 0]).0;
     assert_eq!(verdict, Verdict::Drop(DropReason::UnknownJob));
     assert!(bench.pipeline.remove(JobId(2)));
-    assert_eq!((bench.held(), bench.pipeline.poll_timeout()), (0, None));
+    assert_eq!((bench.in_use(), bench.pipeline.poll_timeout()), (0, None));
 }
 
 #[test]
@@ -41,14 +41,14 @@ fn in_partitions_of_their_own_applications_never_collide() {
             bench.process(0, packet(job, Kind::Reduce, &contribution(id), &[1, 1]));
         }
     }
-    assert_eq!((bench.held(), bench.count("collisions")), (12, 0));
+    assert_eq!((bench.in_use(), bench.count("collisions")), (12, 0));
 }
 
 #[test]
 fn a_window_of_one_application_never_collides_with_itself() {
     let mut bench = Bench::new(switch_with(&[("descriptors", "64")]));
     (1000..1064).for_each(|id| drop(bench.reduce(0, &contribution(id), &[1, 1])));
-    assert_eq!(bench.held(), 64);
+    assert_eq!(bench.in_use(), 64);
     assert_eq!(bench.count("collisions"), 0);
 }
 
@@ -66,11 +66,11 @@ fn packets_of_a_job_that_was_not_added_or_is_over_take_no_descriptor_by_themselv
     assert_eq!(machine.report_job(JobId(1)).slots, 1);
     machine.remove_job(JobId(1));
     assert_eq!(send(&mut *machine), Verdict::Drop(DropReason::UnknownJob));
-    assert_eq!(machine.report_shared().slots_held, 0);
+    assert_eq!(machine.report_shared().slots_in_use, 0);
 }
 
 #[test]
-fn what_befalls_each_job_is_counted_apart_and_together() {
+fn what_befalls_each_job_is_counted_separately_and_together() {
     let mut bench = Bench::new(switch_with(&[("descriptors", "1")]));
     bench.process(0, packet(1, Kind::Reduce, &contribution(7), &[1, 2]));
     bench.process(0, packet(2, Kind::Reduce, &contribution(7), &[1, 2]));

@@ -1,5 +1,5 @@
-//! Proofs of contributors: what a switch adds up tells any two sets of ranks apart, and where chance makes two agree in one
-//! block they differ in the next.
+//! Proofs of contributors: what a switch adds up tells any two sets of ranks apart, and where chance makes two agree in
+//! one block they differ in the next.
 
 use tributary_proto::canary::wire::{RankProof, proof};
 use tributary_proto::contract::ids::Rank;
@@ -20,7 +20,7 @@ fn proofs_of_single_ranks_add_up_to_what_the_leader_expects_of_all() {
 
 /// With one number a rank, times an odd factor a block, these agreed in every block: 27 pairs below 1,024 did.
 #[test]
-fn sets_whose_numbers_once_collided_are_told_apart_in_every_block() {
+fn sets_whose_numbers_once_collided_are_distinguished_in_every_block() {
     for id in 0..10_000 {
         assert_ne!(added(&[8, 1010], id, 0), added(&[123, 822], id, 0), "block {id}");
     }
@@ -46,7 +46,7 @@ fn a_collision_in_one_block_says_nothing_of_another() {
     pairs.sort_unstable();
     let agree: Vec<[[u16; 2]; 2]> =
         pairs.windows(2).filter(|two| two[0].0 == two[1].0).map(|two| [two[0].1, two[1].1]).collect();
-    assert!(!agree.is_empty(), "of so many pairs some agree in block 0");
+    assert!(!agree.is_empty(), "of this many pairs some agree in block 0");
     for [one, other] in agree {
         for (id, attempt) in (1..1000).map(|id| (id, 0)).chain([(0, 1)]) {
             assert_ne!(added(&one, id, attempt), added(&other, id, attempt), "{one:?}, {other:?}: block {id}");

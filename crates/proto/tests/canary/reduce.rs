@@ -36,7 +36,7 @@ fn one_rank_gets_the_sum_and_the_others_keep_their_input() {
             for destination in [0, (leaves * per_leaf - 1) as usize] {
                 let mut fabric = Fabric::leaf_spine(leaves, spines, per_leaf, 16, switch_config());
                 reduce(&mut fabric, destination, elements, PATIENCE);
-                assert_eq!(fabric.held(), 0, "{leaves} x {spines} x {per_leaf}, {elements} elements");
+                assert_eq!(fabric.in_use(), 0, "{leaves} x {spines} x {per_leaf}, {elements} elements");
             }
         }
     }
@@ -69,7 +69,7 @@ fn floats_agree_on_exponents_although_no_sum_comes_back() {
             assert!(kept.iter().enumerate().all(|(i, &kept)| kept == value(rank, i)), "round {round}, rank {rank}");
         }
     }
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }
 
 /// Leaders change at every border between collectives, within the window.
@@ -98,7 +98,7 @@ fn reduces_to_different_ranks_and_sums_for_all_follow_each_other() {
             assert_eq!(output::<i32>(&mut fabric.events[rank]), has, "collective {turn}, rank {rank}");
         }
     }
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn losses_late_packets_doubles_and_collisions_cost_no_element() {
         let mut fabric = Fabric::leaf_spine(2, 2, 2, 4, config);
         fabric.fate = bad_cables(seed);
         reduce(&mut fabric, seed as usize % 4, 300, Span::from_millis(1000));
-        assert_eq!(fabric.held(), 0, "seed {seed}");
+        assert_eq!(fabric.in_use(), 0, "seed {seed}");
     }
 }
 
@@ -121,5 +121,5 @@ fn a_switch_that_restarts_costs_only_time() {
     fabric.run(PATIENCE);
     let HostEvent::Done { .. } = &fabric.events[0][0] else { panic!("it failed") };
     assert_eq!(output::<i32>(&mut fabric.events[1]), expected(4, 400));
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }

@@ -53,7 +53,7 @@ fn integers_are_summed_exactly_on_every_shape() {
         for elements in [0, 1, 8, 9, 500] {
             let mut fabric = Fabric::leaf_spine(leaves, spines, per_leaf, 16, switch_config());
             reduce(&mut fabric, elements, PATIENCE);
-            assert_eq!(fabric.held(), 0, "{leaves} x {spines} x {per_leaf}, {elements} elements");
+            assert_eq!(fabric.in_use(), 0, "{leaves} x {spines} x {per_leaf}, {elements} elements");
         }
     }
 }
@@ -67,7 +67,7 @@ fn packets_may_go_any_way() {
         turn * 7919 % 31
     });
     reduce(&mut fabric, 3000, PATIENCE);
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
     assert_eq!(fabric.hosts.iter().map(|host| host.stats().retransmissions).sum::<u64>(), 0);
 }
 
@@ -130,7 +130,7 @@ fn collectives_follow_each_other_through_the_window() {
             assert_eq!(output::<f32>(events), vec![round as f32 * 0.5 + 0.75; 1 + round * 13]);
         }
     }
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn with_one_descriptor_every_packet_collides_and_the_sum_is_right() {
         reduce(&mut fabric, 2000, PATIENCE);
         let collisions: f64 = (0..5).map(|switch| fabric.figure(switch, "collisions")).sum();
         assert!(collisions > 250.0, "{collisions}");
-        assert_eq!(fabric.held(), 0);
+        assert_eq!(fabric.in_use(), 0);
     }
 }
 
@@ -195,7 +195,7 @@ fn a_switch_holds_no_more_than_the_model_of_3_2_2() {
         let peak = fabric.peak_of(switch);
         assert!(peak <= window.into(), "{peak} in switch {switch}");
     }
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }
 
 #[test]
@@ -214,7 +214,8 @@ fn small_tensors_take_one_round_trip_once_exponents_are_known() {
         fabric.events.iter_mut().for_each(|events| assert_eq!(output::<f32>(events), vec![6.0; 8]));
         spent.push(fabric.now.since(start));
     }
-    // Up, timeouts of none (the leaf sees all), to the leader, and down: four cables a round, two rounds with exponents.
+    // Up, timeouts of none (the leaf sees all), to the leader, and down: four cables a round, two rounds with
+    // exponents.
     assert!(spent.iter().all(|&span| span >= DELAY.times(4) && span < DELAY.times(9)), "{spent:?}");
     let _ = Time::ZERO;
 }
@@ -232,5 +233,5 @@ fn hosts_may_leave_when_all_have_everything() {
     fabric.finish(3);
     fabric.run(Span::from_millis(20));
     assert!(fabric.hosts.iter().all(|host| host.may_leave()));
-    assert_eq!(fabric.held(), 0);
+    assert_eq!(fabric.in_use(), 0);
 }

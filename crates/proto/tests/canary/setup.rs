@@ -13,7 +13,7 @@ pub const TIMEOUT: Span = Span::from_micros(2);
 /// How long a switch keeps what nobody needs, unless a test says otherwise.
 pub const LEASE: Span = Span::from_millis(5);
 
-/// What switches hold, but for what a test chooses.
+/// What switches hold, except for what a test chooses.
 pub fn switch_with(chosen: &[(&str, &str)]) -> SharedSwitchConfig {
     let (timeout, lease) = (TIMEOUT.to_text(), LEASE.to_text());
     let usual = [("descriptors", "1024"), ("timeout", &timeout), ("adaptive", "false"), ("lease", &lease)];

@@ -1,5 +1,5 @@
-//! 16-bit floats: two bytes an element from hosts and back to them, four where switches have summed, and the bits of words
-//! that hosts encode.
+//! 16-bit floats: two bytes an element from hosts and back to them, four where switches have summed, and the bits of
+//! words that hosts encode.
 
 use tributary_numeric::{Element, ReduceOp, bf16, codec, f16};
 use tributary_proto::canary::wire::Kind;

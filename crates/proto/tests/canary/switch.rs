@@ -1,7 +1,7 @@
 //! The switch by itself: what each packet does to the array (§3.1, §3.2, §3.5).
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
-use tributary_proto::aggregation::exponent_hint::LookAhead;
+use tributary_proto::aggregation::agreement::ExponentHint;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
 use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::drive::record::SwitchRecorder;
@@ -42,7 +42,7 @@ pub fn contribution(id: u32) -> Header {
         shard: 0,
         attempt: 0,
         wid: Rank(0),
-        look_ahead: LookAhead::known(BlockExponent::ZERO),
+        exponent_hint: ExponentHint::known(BlockExponent::ZERO),
         scale: None,
         spec: Spec::allreduce(2, DType::I32, ReduceOp::Sum),
         contributors: 10,
@@ -102,8 +102,8 @@ impl Bench {
     }
 
     /// Descriptors that are held.
-    pub fn held(&self) -> u32 {
-        self.pipeline.shared(tributary_proto::canary::PROTOCOL.code).expect("it is shared").slots_held
+    pub fn in_use(&self) -> u32 {
+        self.pipeline.shared(tributary_proto::canary::PROTOCOL.code).expect("it is shared").slots_in_use
     }
 
     /// What is counted under a name.
@@ -204,7 +204,7 @@ fn the_sum_goes_to_the_children_and_frees_the_descriptor() {
     bench.pass(TIMEOUT);
     let down = Header { hosts: 9, ..sum(7) };
     assert_eq!(bench.process(9, packet(1, Kind::Broadcast, &down, &[9, 9])).0, ports([0, 5, 63]));
-    assert_eq!(bench.held(), 0);
+    assert_eq!(bench.in_use(), 0);
     let again = bench.process(9, packet(1, Kind::Broadcast, &down, &[9, 9])).0;
     assert_eq!(again, Verdict::Drop(DropReason::NoDescriptor));
 }
@@ -217,7 +217,7 @@ fn a_failure_frees_the_descriptor_of_the_issue_before() {
     let failure = Header { attempt: 1, counter: 0, ..sum(7) };
     let (verdict, bytes) = bench.process(9, packet(1, Kind::Failure, &failure, &[]));
     assert_eq!((verdict, Header::parse(&bytes).unwrap().attempt), (ports([3]), 1));
-    assert_eq!(bench.held(), 0);
+    assert_eq!(bench.in_use(), 0);
     let nonsense = Header { attempt: 0, ..failure };
     let verdict = bench.process(9, packet(1, Kind::Failure, &nonsense, &[])).0;
     assert_eq!(verdict, Verdict::Drop(DropReason::BadField));
@@ -271,7 +271,7 @@ fn longer_packets_than_an_entry_holds_pass_unsummed() {
     let mut bench = bench();
     let (verdict, bytes) = bench.reduce(0, &contribution(7), &[1; 9]);
     assert_eq!((verdict, values(&bytes)), (Verdict::Route(LEADER), vec![1; 9]));
-    assert_eq!(bench.held(), 0);
+    assert_eq!(bench.in_use(), 0);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_restoration_goes_out_of_the_ports_that_it_names() {
     assert_eq!(verdict, ports([32, 35]));
     let header = Header::parse(&bytes).unwrap();
     assert_eq!((header.bypass, header.switch_address, header.children), (false, NO_SWITCH, 0), "for those behind");
-    assert_eq!(bench.held(), 1, "the descriptor waits for the sum that comes along the tree");
+    assert_eq!(bench.in_use(), 1, "the descriptor waits for the sum that comes along the tree");
     let beyond = Header { shard: 8, ..restoration };
     let verdict = bench.process(9, packet(1, Kind::Broadcast, &beyond, &[6, 6])).0;
     assert_eq!(verdict, Verdict::Drop(DropReason::BadField));
@@ -306,12 +306,12 @@ fn what_nobody_needs_for_a_lease_is_free_again() {
     bench.reduce(0, &contribution(7), &[1, 2]);
     bench.pass(TIMEOUT);
     bench.pass(LEASE - Span::from_nanos(1));
-    assert_eq!(bench.held(), 1);
+    assert_eq!(bench.in_use(), 1);
     bench.reduce(1, &contribution(7), &[1, 2]);
     bench.pass(LEASE - Span::from_nanos(1));
-    assert_eq!(bench.held(), 1, "a straggler has renewed it");
+    assert_eq!(bench.in_use(), 1, "a straggler has renewed it");
     bench.pass(LEASE);
-    assert_eq!((bench.held(), bench.count("expired")), (0, 1));
+    assert_eq!((bench.in_use(), bench.count("expired")), (0, 1));
     assert_eq!(bench.pipeline.poll_timeout(), None, "an idle switch has nothing to do");
 }
 
@@ -333,5 +333,5 @@ fn nonsense_is_dropped_by_name() {
     assert_eq!(drop(&mut bench, packet(1, Kind::Request, &request, &[])), DropReason::BadKind);
     assert_eq!(drop(&mut bench, packet(1, Kind::Reduce, &contribution(7), &[])[..40].to_vec()), DropReason::Truncated);
     assert_eq!(drop(&mut bench, packet(9, Kind::Reduce, &contribution(7), &[])), DropReason::UnknownJob);
-    assert_eq!(bench.held(), 0);
+    assert_eq!(bench.in_use(), 0);
 }

@@ -1,4 +1,5 @@
-//! Broadcasts in every design, in an order of each host's own, and in racks: all get the root's words, whoever sends headers.
+//! Broadcasts in every design, in an order of each host's own, and in racks: all get the root's words, whoever sends
+//! headers.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::host::{Collective, HostEvent};

@@ -5,14 +5,14 @@
 mod harness;
 
 mod broadcasts;
+mod custom_op;
 mod golden;
-mod own;
-mod pace;
 mod ranks;
+mod rate_limit;
+mod rejected_packets;
 mod reproducible;
 mod setup;
 mod sparse;
 mod stagger;
-mod strangers;
 mod sums;
 mod work;

@@ -1,9 +1,10 @@
-//! One tree over all ranks, wherever they are: the same bits for every placement, which is what the paper claims (§2.4).
+//! One tree over all ranks, wherever they are: the same bits for every placement, which is what the paper claims
+//! (§2.4).
 
 use tributary_numeric::{ReduceOp, bf16};
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
 use tributary_proto::contract::ids::{ChildId, PortId, Rank};
-use tributary_proto::contract::protocol::JobShape;
+use tributary_proto::contract::protocol::ShardShape;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
@@ -63,11 +64,12 @@ fn on_the_same_tree_only_placements_have_bits_of_their_own() {
 }
 
 #[test]
-fn ranks_in_a_row_cost_no_packet_more_and_ranks_apart_one_for_each_node() {
-    // Block by block: a packet up from each rack where it is a node of the tree; where ranks are dealt out, one for each rank.
+fn ranks_in_a_row_cost_no_packet_more_and_scattered_ranks_one_for_each_node() {
+    // Block by block: a packet up from each rack where it is a node of the tree; where ranks are dealt out, one for
+    // each rank.
     let blocks = 10;
     let inputs = inputs(8, 16 * blocks, |value| value);
-    for (placement, parts) in [
+    for (placement, nodes) in [
         (&[&[0u16, 1, 2, 3][..], &[4, 5, 6, 7]][..], 2),
         (&[&[0, 2, 4, 6], &[1, 3, 5, 7]], 8),
         (&[&[0, 1, 2, 3, 4], &[5, 6, 7]], 4),
@@ -77,14 +79,14 @@ fn ranks_in_a_row_cost_no_packet_more_and_ranks_apart_one_for_each_node() {
         reduce(&mut network, &inputs, ReduceOp::Sum);
         let root = crate::harness::nodes::Node::Switch(0);
         let trace = network.trace.expect("it is recorded");
-        assert_eq!(trace.iter().filter(|entry| entry.to == root).count(), blocks * parts, "{placement:?}");
+        assert_eq!(trace.iter().filter(|entry| entry.to == root).count(), blocks * nodes, "{placement:?}");
     }
 }
 
-/// A switch sends the parts of a block one behind the other. Where the way up has room for one packet, the first of them takes it
-/// each time, unless parts are sent again one by one.
+/// A switch sends the parts of a block one behind the other. Where the way up has room for one packet, the first of
+/// them takes it each time, unless parts are sent again one by one.
 #[test]
-fn parts_pass_a_queue_that_has_room_for_one_packet() {
+fn subtrees_pass_a_queue_of_one_packet() {
     let inputs = inputs(8, 320, |value| value);
     let link = LinkConfig { queue_bytes: 200, ..LinkConfig::default() };
     let mut network = racks(1, link, &job(8, 4, 16, OVER_RANKS), &[&[0, 2, 4, 6], &[1, 3, 5, 7]]);
@@ -98,7 +100,7 @@ fn a_switch_holds_no_more_than_its_job_was_charged_wherever_ranks_are() {
     for placement in PLACEMENTS {
         let job = JobConfig { levels: true, ..job(7, 64, 256, OVER_RANKS) };
         let charged = |children: usize| {
-            let shape = JobShape {
+            let shape = ShardShape {
                 slots: job.slots,
                 elements_per_packet: job.elements_per_packet,
                 children: children as u16,
@@ -109,17 +111,17 @@ fn a_switch_holds_no_more_than_its_job_was_charged_wherever_ranks_are() {
             // What does not follow from slots and ranks is charged as the switch's own tables.
             (PROTOCOL.memory)(&shape) + 4_096
         };
-        let held = |below: &[Below], parent| {
+        let bytes = |below: &[Below], parent| {
             let machine = PROTOCOL.switch(Values::Elements, &switch_config(&job, 0, below, parent)).unwrap();
             machine.memory_bytes() as u64
         };
         let root: Vec<Below> =
             placement.iter().map(|rack| Below::Switch(rack.iter().copied().map(Rank).collect())).collect();
-        assert!(held(&root, None) <= charged(root.len()), "{placement:?}");
+        assert!(bytes(&root, None) <= charged(root.len()), "{placement:?}");
         for rack in placement {
             let below: Vec<Below> = rack.iter().map(|&rank| Below::Worker(Rank(rank))).collect();
             let parent = Parent { port: PortId(9), child: ChildId(0) };
-            assert!(held(&below, Some(parent)) <= charged(below.len()), "{rack:?}");
+            assert!(bytes(&below, Some(parent)) <= charged(below.len()), "{rack:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! One expression, whatever comes first (F3): where it is asked for the bits are those of the tree, and where it is not they
-//! are not always the same.
+//! One expression, whatever comes first (F3): where it is asked for the bits are those of the tree, and where it is not
+//! they are not always the same.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ fn in_levels_bits_and_order_are_those_of_the_tree_of_switches() {
 
 /// If this fails, the tests above prove nothing.
 #[test]
-fn without_being_asked_for_the_bits_depend_on_arrival_and_no_order_is_named() {
+fn by_default_the_bits_depend_on_arrival_and_no_order_is_named() {
     let inputs = inputs(5, 500, |value| value);
     for design in ["single", "multi:2", "multi:4"] {
         let bits: BTreeSet<Vec<u8>> = (0..20)
@@ -74,7 +74,7 @@ fn without_being_asked_for_the_bits_depend_on_arrival_and_no_order_is_named() {
 }
 
 #[test]
-fn tensors_that_auto_would_sum_as_they_come_are_reproducible_where_asked() {
+fn tensors_that_auto_would_sum_as_they_come_are_reproducible_on_request() {
     // 640 KiB.
     let inputs = inputs(3, 160 * 1024, |value| value);
     let tree = SumTree::star(3);

@@ -40,9 +40,9 @@ pub fn racks(seed: u64, link: LinkConfig, job: &JobConfig, racks: &[&[u16]]) -> 
     let ranks = |rack: &&[u16]| Below::Switch(rack.iter().copied().map(Rank).collect());
     let root: Vec<Below> = racks.iter().map(ranks).collect();
     let mut switches = vec![(pipelines(job, &root, None), None)];
-    for (place, rack) in racks.iter().enumerate() {
+    for (position, rack) in racks.iter().enumerate() {
         let below: Vec<Below> = rack.iter().map(|&rank| Below::Worker(Rank(rank))).collect();
-        let parent = Parent { port: PortId(below.len() as u16), child: ChildId(place as u16) };
+        let parent = Parent { port: PortId(below.len() as u16), child: ChildId(position as u16) };
         switches.push((pipelines(job, &below, Some(parent)), Some(0)));
     }
     let rack_of = |rank: u16| racks.iter().position(|rack| rack.contains(&rank)).expect("every rank is in a rack");
@@ -63,7 +63,7 @@ pub fn lossy() -> LinkConfig {
     LinkConfig { loss: 0.05, duplicate: 0.05, reorder: 0.1, ..LinkConfig::default() }
 }
 
-/// Floats of very different magnitudes, whose sum depends on the order, and some that are no ordinary numbers.
+/// Floats of very different magnitudes, whose sum depends on the order, and some that are not ordinary numbers.
 pub fn floats(rank: usize, elements: usize) -> Vec<f32> {
     let value = |i: usize| match (rank * 31 + i * 7) % 97 {
         0 => f32::INFINITY,

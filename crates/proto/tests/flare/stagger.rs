@@ -1,5 +1,5 @@
-//! Staggered sending (§5): the packets of a block reach the switch apart in time, in the whole of a tensor, and nobody waits
-//! for ever.
+//! Staggered sending (§5): the packets of a block reach the switch apart in time, in the whole of a tensor, and nobody
+//! waits without end.
 
 use std::collections::VecDeque;
 
@@ -52,7 +52,7 @@ fn shards_and_racks_complete_too() {
     }
 }
 
-const WORLD: u16 = 4;
+const WORLD_SIZE: u16 = 4;
 const SLOTS: u16 = 64;
 const BLOCKS: usize = 1_024;
 /// From a host to the switch, and back, in packets.
@@ -68,9 +68,9 @@ struct Run {
 
 impl Run {
     fn new(given: &[(&str, &str)]) -> Run {
-        let job = job(WORLD, SLOTS, 16, given);
-        let mut hosts: Vec<Box<dyn Host>> = (0..WORLD).map(|rank| host(&job, rank, rank)).collect();
-        let config = switch_config(&job, 0, &Below::workers(WORLD), None);
+        let job = job(WORLD_SIZE, SLOTS, 16, given);
+        let mut hosts: Vec<Box<dyn Host>> = (0..WORLD_SIZE).map(|rank| host(&job, rank, rank)).collect();
+        let config = switch_config(&job, 0, &Below::workers(WORLD_SIZE), None);
         let mut switch = PROTOCOL.switch(Values::Elements, &config).expect("it sums in switches");
         for (rank, host) in hosts.iter_mut().enumerate() {
             host.submit(Time::ZERO, in_place(&vec![rank as f32; 16 * BLOCKS], ReduceOp::Sum)).unwrap();
@@ -109,21 +109,21 @@ impl Run {
     }
 
     /// The mean time between two packets of one block, over the last quarter of the tensor: the paper's `delta_c`.
-    fn apart(&self) -> f64 {
+    fn distance(&self) -> f64 {
         let last = &self.arrivals[BLOCKS - BLOCKS / 4..];
-        let apart = |times: &Vec<u64>| (times[times.len() - 1] - times[0]) as f64 / f64::from(WORLD - 1);
-        last.iter().map(apart).sum::<f64>() / last.len() as f64
+        let distance = |times: &Vec<u64>| (times[times.len() - 1] - times[0]) as f64 / f64::from(WORLD_SIZE - 1);
+        last.iter().map(distance).sum::<f64>() / last.len() as f64
     }
 }
 
 #[test]
-fn packets_of_a_block_come_apart_up_to_the_end_of_a_long_tensor() {
+fn packets_of_a_block_come_one_by_one_up_to_the_end_of_a_long_tensor() {
     let (together, staggered) = (Run::new(&[]), Run::new(&[("stagger", "true")]));
-    assert!(staggered.arrivals.iter().all(|times| times.len() == usize::from(WORLD)), "nothing is sent twice");
+    assert!(staggered.arrivals.iter().all(|times| times.len() == usize::from(WORLD_SIZE)), "nothing is sent twice");
     // An epoch is half of the pool, and a rank's share of it the distance between ranks.
-    let share = f64::from(SLOTS / 2 / WORLD);
-    assert!((staggered.apart() - share).abs() < 0.1 * share, "{} packets apart, not {share}", staggered.apart());
-    assert!(together.apart() < 0.1, "{} packets apart where nobody asked", together.apart());
+    let share = f64::from(SLOTS / 2 / WORLD_SIZE);
+    assert!((staggered.distance() - share).abs() < 0.1 * share, "{} packets apart, not {share}", staggered.distance());
+    assert!(together.distance() < 0.1, "{} packets apart where nobody asked", together.distance());
     let slower = staggered.end as f64 / together.end as f64;
     assert!(slower < 1.05, "{slower} times as long");
 }

@@ -8,8 +8,8 @@ use crate::harness::link::LinkConfig;
 use crate::harness::reduction::{expected, reduce, star, vector};
 use crate::setup::{DESIGNS, inputs, job, lossy, racks};
 
-/// In one switch and under loss, for each operator that the type takes. Where the order makes no difference, all designs have the
-/// bits of the tree.
+/// In one switch and under loss, for each operator that the type takes. Where the order makes no difference, all
+/// designs have the bits of the tree.
 fn every_operator<T: Element>(is_exact: bool, make: impl Fn(f32) -> T) {
     for world_size in [1, 2, 3, 8] {
         for elements in [1, 63, 64, 65] {
@@ -109,7 +109,8 @@ fn thirty_two_ranks<T: Element>(make: impl Fn(f32) -> T) {
     }
 }
 
-/// 1,000,007 elements are summed in the design that auto takes for 4 MB: one buffer. Small numbers, so that sums are exact in any order.
+/// 1,000,007 elements are summed in the design that auto takes for 4 MB: one buffer. Small numbers, so that sums are
+/// exact in any order.
 fn a_million_and_seven<T: Element>(op: ReduceOp, make: impl Fn(f32) -> T) {
     let inputs = whole(3, 1_000_007, make);
     let sum = reduce(&mut star(1, LinkConfig::default(), &job(3, 64, 358, &[])), &inputs, op);

@@ -42,7 +42,7 @@ fn a_block_is_copied_combined_and_sent_and_a_packet_that_comes_again_costs_what_
 }
 
 #[test]
-fn who_asks_never_and_who_asks_late_hears_all_of_it() {
+fn who_asks_never_and_who_asks_late_gets_all_of_it() {
     let (updates, mut switch) = scenario();
     for (rank, update) in (0..).zip(&updates) {
         processed(&mut switch, rank, update, Ecn::NotCapable);
@@ -53,12 +53,12 @@ fn who_asks_never_and_who_asks_late_hears_all_of_it() {
 }
 
 #[test]
-fn a_contribution_needs_its_place_in_the_tree_and_what_is_none_needs_nothing() {
+fn a_contribution_needs_its_leaf_of_the_tree_and_other_packets_need_nothing() {
     // Small tensors are summed along the tree.
     let (updates, mut switch) = scenario();
     let switch = counted(&mut switch);
     for (rank, update) in (0..).zip(&updates) {
-        assert_eq!(switch.claim(PortId(rank), update), Claim { block: 0, needs: Needs::Place(rank, 2) });
+        assert_eq!(switch.claim(PortId(rank), update), Claim { block: 0, needs: Needs::Leaf(rank, 2) });
     }
     assert_eq!(switch.claim(PortId(0), &updates[0][..20]), Claim::nothing(0));
 }

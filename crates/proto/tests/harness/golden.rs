@@ -103,7 +103,7 @@ pub fn sent(host: &mut Box<dyn Host>, now: Time) -> Vec<u8> {
     buf
 }
 
-/// A switch of that job, or of one of so many workers.
+/// A switch of that job, or of one of this many workers.
 pub fn switch(protocol: &Protocol, workers: u16, parent: Option<Parent>) -> Box<dyn Switch> {
     let config = SwitchConfig {
         job: job(protocol),

@@ -1,4 +1,5 @@
-//! Jobs whose hosts sum for each other, without a machine in the switch: their ranks, inputs, and the check of every output.
+//! Jobs whose hosts sum for each other, without a machine in the switch: their ranks, inputs, and the check of every
+//! output.
 
 use tributary_numeric::{DType, Element, ReduceOp};
 use tributary_proto::contract::host::{Collective, CollectiveError, Host, HostEvent};
@@ -41,7 +42,7 @@ pub fn output<T: Element>(tensor: &dyn Tensor) -> Vec<u8> {
     bytes
 }
 
-pub fn apart<T: Element>(input: Vec<T>, op: ReduceOp) -> Collective {
+pub fn separate<T: Element>(input: Vec<T>, op: ReduceOp) -> Collective {
     Collective { tensor: Box::new(ElementTensor::new(VecStorage::new(input), op)), deadline: None }
 }
 
@@ -105,20 +106,21 @@ pub fn all_but_fail(net: &mut Network, dead: usize, collectives: usize, error: &
     }
 }
 
-/// Rank 1 brings something else than all others, in worlds with losses: every rank fails, and names rank 1, another, and what both bring.
+/// Rank 1 brings something else than all others, in worlds with losses: every rank fails, and names rank 1, another,
+/// and what both bring.
 pub fn all_fail_with_both_specs(net: impl Fn(u16, LinkConfig) -> Network) {
     let f32s = |elements: u32| Spec::allreduce(elements, DType::F32, ReduceOp::Sum);
     let others: [(Collective, Spec); 4] = [
-        (apart(vec![1.0f32; 1001], ReduceOp::Sum), f32s(1001)),
-        (apart(vec![1i32; 1000], ReduceOp::Sum), Spec { dtype: DType::I32, ..f32s(1000) }),
-        (apart(vec![1.0f32; 1000], ReduceOp::Avg), Spec { op: ReduceOp::Avg, ..f32s(1000) }),
-        (apart(Vec::<f32>::new(), ReduceOp::Sum), f32s(0)),
+        (separate(vec![1.0f32; 1001], ReduceOp::Sum), f32s(1001)),
+        (separate(vec![1i32; 1000], ReduceOp::Sum), Spec { dtype: DType::I32, ..f32s(1000) }),
+        (separate(vec![1.0f32; 1000], ReduceOp::Avg), Spec { op: ReduceOp::Avg, ..f32s(1000) }),
+        (separate(Vec::<f32>::new(), ReduceOp::Sum), f32s(0)),
     ];
     for (world_size, (other, other_spec)) in [2, 3, 8, 8].into_iter().zip(others) {
         let mut net = net(world_size, LinkConfig { loss: 0.02, ..LinkConfig::default() });
         let mut other = Some(other);
         for rank in 0..usize::from(world_size) {
-            let same = || apart(vec![1.0f32; 1000], ReduceOp::Sum);
+            let same = || separate(vec![1.0f32; 1000], ReduceOp::Sum);
             net.submit(rank, if rank == 1 { other.take().unwrap() } else { same() }).unwrap();
         }
         for (rank, errors) in errors(net.run_until_idle(at_ms(10_000))).into_iter().enumerate() {
@@ -144,7 +146,8 @@ pub fn drain(machine: &mut dyn Host, now: Time) {
     while machine.poll_event().is_some() {}
 }
 
-/// Submits the collectives, then hands the machine packets: their bytes, who sent them, and about how long nothing comes then.
+/// Submits the collectives, then hands the machine packets: their bytes, who sent them, and about how long nothing
+/// comes then.
 pub fn feed(
     machine: &mut dyn Host,
     collectives: impl IntoIterator<Item = Collective>,

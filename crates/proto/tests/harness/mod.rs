@@ -174,7 +174,7 @@ impl Network {
         self.arm_switch(switch);
     }
 
-    /// The job has so many slots in each shard of a switch from here on.
+    /// The job has this many slots in each shard of a switch from here on.
     pub fn resize(&mut self, switch: usize, job: JobId, slots: u16) {
         for shard in 0..self.switches[switch].pipelines.len() {
             let pipeline = &mut self.switches[switch].pipelines[shard];
@@ -192,7 +192,8 @@ impl Network {
         self.queue.push(self.now, Event::Arrive { node: Node::Host(host), port: PortId(0), flight });
     }
 
-    /// Any bytes reach a shard of a switch now, through `ingress`; a stranger's comes from [`PortId::UNKNOWN`].
+    /// Any bytes reach a shard of a switch now, through `ingress`; those of an unauthorised client come from
+    /// [`PortId::UNKNOWN`].
     pub fn inject_to_switch(&mut self, switch: usize, shard: TreeId, ingress: PortId, bytes: &[u8]) {
         let route = Route::Shard(shard);
         let flight = Flight { route, bytes: bytes.to_vec(), wire_len: bytes.len(), ecn: Ecn::NotCapable };
@@ -348,7 +349,7 @@ impl Network {
             Verdict::Route(node) => self.port_towards(switch, node.index()).into_iter().collect(),
         };
         for port in ports {
-            // A verdict may name the port that a stranger came from, which leads nowhere.
+            // A verdict may name the port of an unauthorised client, which leads nowhere.
             let Some(peer) = self.switches[switch].ports.get(port.index()).map(|port| port.peer) else { continue };
             let route = match peer {
                 Node::Host(to) => Route::Host { to, from: Addr::Switch(shard) },

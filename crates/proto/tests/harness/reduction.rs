@@ -1,5 +1,5 @@
-//! One collective over all ranks of a job in a network: the machines of whatever protocol the job names, and the bits that
-//! its sums must have.
+//! One collective over all ranks of a job in a network: the machines of whatever protocol the job names, and the bits
+//! that its sums must have.
 
 use tributary_numeric::{DType, Element, ReduceOp, codec};
 use tributary_proto::aggregation::reference::reference;

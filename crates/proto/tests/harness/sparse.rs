@@ -13,7 +13,8 @@ use super::reduction::at_ms;
 /// A rank's elements: index and value, ascending.
 pub type Pairs<T> = Vec<(u32, T)>;
 
-/// Elements of some indices of `size`, drawn with this probability; each rank's values are made from its rank and the index.
+/// Elements of some indices of `size`, drawn with this probability; each rank's values are made from its rank and the
+/// index.
 pub fn drawn<T>(seed: u64, world_size: u16, size: u32, density: f64, make: impl Fn(usize, u32) -> T) -> Vec<Pairs<T>> {
     let mut draw = SplitMix(seed);
     let mut of = |rank: usize| -> Pairs<T> {

@@ -18,7 +18,7 @@ use crate::setup::job;
 const GROUP: GroupId = GroupId(7);
 const SUM: Spec = Spec::allreduce(1, DType::F32, ReduceOp::Sum);
 
-/// An accelerator of so many ports, with room for four packets at each, and what it makes of packets.
+/// An accelerator of this many ports, with room for four packets at each, and what it makes of packets.
 struct Bench {
     job: JobConfig,
     machine: Panama,
@@ -204,13 +204,13 @@ fn a_mark_at_any_port_marks_the_sum() {
 }
 
 #[test]
-fn the_least_room_is_told_the_own_included_and_never_none() {
-    for (caps, told) in [([NO_CAP, NO_CAP], 4), ([3, NO_CAP], 3), ([9, 2], 2), ([4, 4], 4), ([0, 9], 1)] {
+fn the_least_capacity_is_reported_the_own_included_and_never_zero() {
+    for (caps, cap) in [([NO_CAP, NO_CAP], 4), ([3, NO_CAP], 3), ([9, 2], 2), ([4, 4], 4), ([0, 9], 1)] {
         let mut bench = Bench::new(2, None, 0);
         let with = |port: u16, bench: &Bench| Header { wnd_cap: caps[usize::from(port)], ..bench.header(port, 0) };
         bench.contribute_with(with(0, &bench), 1.0, Ecn::Capable).unwrap();
         let out = bench.contribute_with(with(1, &bench), 1.0, Ecn::Capable).unwrap().unwrap();
-        assert_eq!(out.wnd_cap, told, "{caps:?}");
+        assert_eq!(out.wnd_cap, cap, "{caps:?}");
     }
 }
 
@@ -278,9 +278,13 @@ fn a_tree_goes_back_to_the_least_that_anybody_lacks_where_32_bits_end_too() {
             let says = Header { epoch: 1, ..bench.header(port, at(base)) };
             bench.packet(port, Kind::Base, says, 0.0, Ecn::NotCapable);
         }
-        let told = bench.notices();
+        let notices = bench.notices();
         let urged = (Verdict::Port(PortId(0)), Kind::Sync, 0);
-        assert_eq!(told, [urged, (Verdict::Group(GROUP), Kind::Rewind, at(1))], "who repeats itself urges the others");
+        assert_eq!(
+            notices,
+            [urged, (Verdict::Group(GROUP), Kind::Rewind, at(1))],
+            "who repeats itself urges the others"
+        );
         assert_eq!(bench.machine.expected(), at(1));
         for port in 0..2 {
             let again = Header { epoch: 1, ..bench.header(port, at(1)) };
@@ -296,7 +300,7 @@ fn a_tree_goes_back_to_the_least_that_anybody_lacks_where_32_bits_end_too() {
 
 /// Child 0 asks for VID 2, child 1 lacks VID 1, and child 2 lacks nothing.
 #[test]
-fn a_tree_goes_back_to_the_least_whoever_asked_and_whoever_spoke_last() {
+fn a_tree_goes_back_to_the_least_whatever_the_order_of_questions_and_answers() {
     let bases = [2, 1, 4];
     for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
         let mut bench = Bench::new(3, None, 0);

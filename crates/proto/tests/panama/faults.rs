@@ -61,7 +61,7 @@ fn heavy_loss_is_survived_in_levels_and_with_several_trees() {
 }
 
 #[test]
-fn a_switch_that_is_started_again_finds_its_place() {
+fn a_switch_that_is_started_again_finds_its_position() {
     let job = job(3, 2, 8, 16);
     let inputs: Vec<Vec<f32>> = (0..3).map(|rank| floats(rank, 20_000)).collect();
     let right = expected(&inputs, ReduceOp::Sum, &SumTree::star(3));
@@ -80,13 +80,14 @@ fn a_switch_that_is_started_again_finds_its_place() {
     }
 }
 
-/// The time from a switch's death to the last new machine of the trees that used it: `net` fabric::replant says what it
-/// is made of.
-const PLANTED_AFTER: Span = Span::from_millis(500);
+/// The time from a switch's death to the last new machine of the trees that used it: `net` fabric::tree_repair says
+/// what it is made of.
+const REPLACED_AFTER: Span = Span::from_millis(500);
 
-/// Links of 200 Mbit/s, as a fabric's examples have them. The root answers nobody for half a second, in which the ranks' timers back off.
+/// Links of 200 Mbit/s, as a fabric's examples have them. The root answers nobody for half a second, in which the
+/// ranks' timers back off.
 #[test]
-fn a_root_that_dies_and_is_planted_elsewhere_costs_no_sum_and_less_than_a_second() {
+fn a_root_that_dies_and_moves_to_another_switch_costs_no_sum_and_less_than_a_second() {
     let job = JobConfig { levels: true, ..job(8, 4, 64, 352) };
     let link = LinkConfig { rate_bps: 200_000_000, ..LinkConfig::default() };
     let inputs: Vec<Vec<f32>> = (0..8).map(|rank| floats(rank, 300_000)).collect();
@@ -99,7 +100,7 @@ fn a_root_that_dies_and_is_planted_elsewhere_costs_no_sum_and_less_than_a_second
         if let Some(dies) = dies {
             network.run_until(dies);
             network.kill_switch(0);
-            network.run_until(dies + PLANTED_AFTER);
+            network.run_until(dies + REPLACED_AFTER);
             plant(&mut network, 2, &job);
         }
         assert!(output(network.run_until_idle(at_ms(10_000_000)), DType::F32, 300_000) == right, "{dies:?}");
@@ -109,6 +110,6 @@ fn a_root_that_dies_and_is_planted_elsewhere_costs_no_sum_and_less_than_a_second
     for twentieths in 0..20 {
         let dies = Time(undisturbed.0 * twentieths / 20);
         let cost = run(Some(dies)).since(undisturbed);
-        assert!(cost > PLANTED_AFTER && cost < Span::from_millis(1_000), "dead at {dies:?}: {cost:?} more");
+        assert!(cost > REPLACED_AFTER && cost < Span::from_millis(1_000), "dead at {dies:?}: {cost:?} more");
     }
 }

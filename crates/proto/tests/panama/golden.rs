@@ -1,5 +1,5 @@
-//! The bytes of every kind of packet, as the machines write them, and the trace of figure 6a that another implementation of
-//! the accelerator can be held to.
+//! The bytes of every kind of packet, as the machines write them, and the trace of figure 6a that another
+//! implementation of the accelerator can be held to.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::{Below, JobConfig};
@@ -30,7 +30,7 @@ fn processed(switch: &mut Box<dyn Switch>, from: u16, packet: &[u8]) -> (Verdict
     golden::processed(switch, from, packet, Ecn::Capable)
 }
 
-fn hear(host: &mut Box<dyn Host>, bytes: &[u8]) {
+fn receive(host: &mut Box<dyn Host>, bytes: &[u8]) {
     let packet = Packet { bytes, wire_len: bytes.len(), ecn: Ecn::Capable };
     host.handle_packet(Time::ZERO, Addr::Switch(TreeId(0)), packet).unwrap();
 }
@@ -71,22 +71,22 @@ fn every_kind() {
     processed(&mut switch, 0, &lost);
     let passed = notice(&mut switch);
     packets.push(("PASSED: VID 0", passed.clone()));
-    hear(&mut hosts[0], &passed);
+    receive(&mut hosts[0], &passed);
     let gone = sent(&mut hosts[0], asks_at);
     packets.push(("GONE of rank 0: VID 0", gone.clone()));
     processed(&mut switch, 0, &gone);
     let sync = notice(&mut switch);
     packets.push(("SYNC: epoch 1", sync.clone()));
-    hear(&mut hosts[1], &result);
+    receive(&mut hosts[1], &result);
     for (rank, host) in hosts.iter_mut().enumerate() {
-        hear(host, &sync);
+        receive(host, &sync);
         let base = sent(host, asks_at);
         processed(&mut switch, rank as u16, &base);
         packets.push(("BASE: what the rank lacks", base));
     }
     let rewind = notice(&mut switch);
     packets.push(("REWIND: epoch 1 begins with VID 0", rewind.clone()));
-    hear(&mut hosts[1], &rewind);
+    receive(&mut hosts[1], &rewind);
     packets.push(("CONTRIBUTION of rank 1 again, in epoch 1", sent(&mut hosts[1], asks_at)));
     packets.push(("RESEND: from VID 0 on", of_kind(Kind::Resend, &passed)));
     packets.push(("QUERY: whom does VID 0 wait for?", of_kind(Kind::Query, &passed)));
@@ -110,17 +110,17 @@ fn every_kind_that_is_other_where_averages_may_lack_ranks() {
         let early = sent(host, Time::ZERO);
         let (verdict, _) = processed(&mut switch, rank as u16, &early);
         assert_eq!(verdict, Verdict::Drop(DropReason::StaleEpoch));
-        hear(host, &notice(&mut switch));
+        receive(host, &notice(&mut switch));
     }
     begin(&mut switch, &mut hosts, &mut packets);
     let (verdict, result) = processed(&mut switch, 1, &sent(&mut hosts[1], Time::ZERO));
     assert_eq!(verdict, Verdict::Group(GroupId(0)), "rank 0 is not waited for");
     packets.push(("RESULT: an average of rank 1 alone", result.clone()));
-    hear(&mut hosts[1], &result);
+    receive(&mut hosts[1], &result);
     let gone = of_kind(Kind::Gone, &packets[0].1);
     processed(&mut switch, 0, &gone);
     let sync = notice(&mut switch);
-    hosts.iter_mut().for_each(|host| hear(host, &sync));
+    hosts.iter_mut().for_each(|host| receive(host, &sync));
     begin(&mut switch, &mut hosts, &mut packets);
     packets.push(("KNOWN: rank 1 has the result of VID 0", sent(&mut hosts[1], Time::ZERO)));
     check("panama_partial", &packets);
@@ -134,7 +134,7 @@ fn begin(switch: &mut Box<dyn Switch>, hosts: &mut [Box<dyn Host>; 2], packets: 
         packets.push(("BASE: what the rank lacks, and behind which VIDs it has no result", base));
     }
     let rewind = notice(switch);
-    hosts.iter_mut().for_each(|host| hear(host, &rewind));
+    hosts.iter_mut().for_each(|host| receive(host, &rewind));
     packets.push(("REWIND: where the epoch begins, and behind which VIDs nobody has a result", rewind));
 }
 

@@ -4,15 +4,15 @@
 mod harness;
 
 mod accelerator;
+mod capacities;
+mod failure;
 mod faults;
 mod golden;
 mod leaving;
 mod partial;
-mod rooms;
+mod rejected_packets;
 mod setup;
-mod strangers;
 mod sums;
 mod trains;
-mod trouble;
 mod windows;
 mod worker;

@@ -1,5 +1,5 @@
-//! Averages that do not wait for all ranks (§7): one result on all ranks, over ranks that are each in it once and are as many as it
-//! says, whatever is late, lost, doubled or started again.
+//! Averages that do not wait for all ranks (§7): one result on all ranks, over ranks that are each in it once and are
+//! as many as it says, whatever is late, lost, doubled or started again.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ use crate::harness::reduction::{at_ms, host, in_place, output, pipelines, star};
 use crate::setup::{faulty, job, options, racks, retransmissions};
 
 /// A job whose averages wait for a part of its ranks.
-fn partial(part: &str, job: JobConfig) -> JobConfig {
-    JobConfig { levels: true, options: options(&[("partial", part)]), ..job }
+fn partial(share: &str, job: JobConfig) -> JobConfig {
+    JobConfig { levels: true, options: options(&[("partial", share)]), ..job }
 }
 
 /// What a rank brings. No two sets of a few ranks have the same average, and sums are exact.
@@ -66,7 +66,8 @@ fn metric(network: &Network, switch: usize, name: &str) -> f64 {
     metrics.iter().find(|metric| metric.name == name).expect("it is counted").value.as_f64()
 }
 
-/// Runs one average; each element of it must be over `least` ranks at least. Gives how many ranks were left out of elements.
+/// Runs one average; each element of it must be over `least` ranks at least. Gives how many ranks were left out of
+/// elements.
 fn average(network: &mut Network, world_size: usize, elements: usize, least: u32, at_us: impl Fn(usize) -> u64) -> u32 {
     for rank in 0..world_size {
         network.submit_at(Time(at_us(rank) * 1_000_000), rank, in_place(&vec![bring(rank); elements], ReduceOp::Avg));
@@ -130,9 +131,10 @@ fn what_comes_late_is_counted_by_name_and_changes_nothing() {
     assert_eq!(metric(&network, 0, "lost_vids"), 0.0);
 }
 
-/// A rank that is never waited for would be missed by nobody, and others would have to keep what they have sent for ever.
+/// A rank that is never waited for would be missed by nobody, and others would have to keep what they have
+/// sent.
 #[test]
-fn a_rank_may_lag_by_the_room_of_a_port_and_no_more() {
+fn a_rank_may_lag_by_the_capacity_of_a_port_and_no_more() {
     let job = partial("3/4", job(8, 1, 8, 16));
     let mut network = star(1, LinkConfig::default(), &job);
     let blocks = |network: &Network| network.hosts[0].machine.stats().blocks_in_network;
@@ -166,7 +168,8 @@ fn two_late_ranks_of_a_rack_that_may_lack_one_are_waited_for() {
     finish(&mut network, 16, 50, 14);
 }
 
-/// 20 seeds of loss, doubled packets and packets that overtake others, ranks that begin at any time, one to three trees.
+/// 20 seeds of loss, doubled packets and packets that overtake others, ranks that begin at any time, one to three
+/// trees.
 #[test]
 fn all_ranks_have_one_result_whatever_is_lost_doubled_or_overtaken() {
     let mut left_out = 0;
@@ -232,16 +235,16 @@ fn a_switch_that_was_started_again_makes_no_second_result_of_a_vid() {
 }
 
 #[test]
-fn results_stay_one_while_rooms_change() {
+fn results_stay_one_while_capacities_change() {
     for seed in 0..6 {
         let job = partial("3/4", job(8, 1, 32, 16));
         let mut network = racks(seed, LinkConfig { loss: 0.02, ..faulty() }, 2, &job);
         for rank in 0..8 {
             network.submit(rank, in_place(&vec![bring(rank); 8_000], ReduceOp::Avg)).unwrap();
         }
-        for (number, room) in [5, 32, 2, 17, 32].into_iter().enumerate() {
+        for (number, capacity) in [5, 32, 2, 17, 32].into_iter().enumerate() {
             network.run_until(Time((number as u64 + 1) * 300_000_000));
-            network.resize((seed + number as u64) as usize % 3, JobId(1), room);
+            network.resize((seed + number as u64) as usize % 3, JobId(1), capacity);
         }
         finish(&mut network, 8, 8_000, 6);
         assert_eq!(drops(&network, DropReason::Overflow), 0, "seed {seed}");

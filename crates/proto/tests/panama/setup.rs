@@ -17,14 +17,14 @@ pub fn options(given: &[(&str, &str)]) -> Options {
     PROTOCOL.options.read(&given).unwrap()
 }
 
-/// A job with room for `room` packets at each port and tree.
-pub fn job(world_size: u16, trees: u16, room: u16, elements_per_packet: u16) -> JobConfig {
+/// A job with room for `capacity` packets at each port and tree.
+pub fn job(world_size: u16, trees: u16, capacity: u16, elements_per_packet: u16) -> JobConfig {
     JobConfig {
         job: JobId(1),
         key: JobKey(0x5EED),
         protocol: PROTOCOL.code,
         world_size,
-        slots: trees * room,
+        slots: trees * capacity,
         elements_per_packet,
         trees,
         levels: false,
@@ -57,7 +57,7 @@ fn machines(switch: usize, racks: u16, job: &JobConfig) -> Vec<Pipeline> {
     pipelines(job, &below, Some(parent))
 }
 
-/// The trees of [`racks`] begin anew, with machines that know nothing, as where a fabric plants them elsewhere.
+/// The trees of [`racks`] begin again, with machines that know nothing, as where a fabric moves them to other switches.
 pub fn plant(network: &mut Network, racks: u16, job: &JobConfig) {
     (0..=usize::from(racks)).for_each(|switch| network.restart_switch(switch, machines(switch, racks, job)));
 }
@@ -73,7 +73,7 @@ pub fn faulty() -> LinkConfig {
     LinkConfig { loss: 0.01, duplicate: 0.02, reorder: 0.01, ..LinkConfig::default() }
 }
 
-/// Floats of very different magnitudes, whose sum depends on the order, and some that are no ordinary numbers.
+/// Floats of very different magnitudes, whose sum depends on the order, and some that are not ordinary numbers.
 pub fn floats(rank: usize, elements: usize) -> Vec<f32> {
     let value = |i: usize| match (rank * 31 + i * 7) % 97 {
         0 => f32::INFINITY,

@@ -4,7 +4,7 @@ use tributary_numeric::{DType, Element, ReduceOp, bf16, f16};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::sum_tree::SumTree;
 
-use crate::harness::hosts::apart;
+use crate::harness::hosts::separate;
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::harness::reduction::{at_ms, expected, in_place, output, reduce, star, vector};
 use crate::setup::{faulty, floats, job, racks, reference_of_racks, retransmissions};
@@ -48,7 +48,7 @@ fn twenty_runs_with_faults_and_random_beginnings_give_one_result() {
 
 /// Results that are written apart leave the input to a rewind. Some losses are only seen when the tensor has gone back.
 #[test]
-fn inputs_apart_from_their_outputs_are_sent_again_while_and_after_they_are_there() {
+fn inputs_separate_from_their_outputs_are_sent_again_while_and_after_they_are_there() {
     const ROUNDS: usize = 6;
     let (world_size, elements) = (3, 150);
     let rounds: Vec<Vec<Vec<f32>>> =
@@ -60,7 +60,7 @@ fn inputs_apart_from_their_outputs_are_sent_again_while_and_after_they_are_there
             for (rank, input) in inputs.iter().enumerate() {
                 // In between is one in place, as a caller may mix them.
                 let collective =
-                    if round == 2 { in_place(input, ReduceOp::Sum) } else { apart(input.clone(), ReduceOp::Sum) };
+                    if round == 2 { in_place(input, ReduceOp::Sum) } else { separate(input.clone(), ReduceOp::Sum) };
                 network.submit(rank, collective).unwrap();
             }
         }

@@ -1,5 +1,6 @@
-//! A job beside a flow under DCTCP where packets come in trains, as those of processes do: who handles eight results at a time
-//! sends eight packets at once. Both share one queue, and shares are fair only if marks are in proportion to packets.
+//! A job beside a flow under DCTCP where packets come in trains, as those of processes do: who handles eight results at
+//! a time sends eight packets at once. Both share one queue, and shares are fair only if marks are in proportion to
+//! packets.
 
 use std::collections::VecDeque;
 
@@ -70,13 +71,13 @@ impl End {
 }
 
 /// What the job has over the last half, in parts of half of the cable. The flow is there first.
-fn share(trains: Trains, (above, all_above): (u64, u64)) -> f64 {
+fn share(trains: Trains, (least, most): (u64, u64)) -> f64 {
     let limits = Limits { initial: 2, min: 2, max: u32::MAX };
     let mut ends = [
         End::new(Sender::Job(ResultClocked::new(u16::MAX)), trains.job),
         End::new(Sender::Flow(Dctcp::new(limits)), trains.flow),
     ];
-    let mut marking = Marking::new(above, all_above, 1);
+    let mut marking = Marking::new(least, most, 1);
     let (mut queue, mut back) = (VecDeque::new(), VecDeque::new());
     for tick in 0..TICKS {
         if tick.is_multiple_of(trains.switch) {

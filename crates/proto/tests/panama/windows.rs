@@ -1,5 +1,5 @@
-//! Windows (§4.2.2, figure 5): results are acknowledgements, marks and room in accelerators travel with them, and all ranks
-//! come to the same.
+//! Windows (§4.2.2, figure 5): results are acknowledgements, marks and room in accelerators travel with them, and all
+//! ranks come to the same.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -95,10 +95,10 @@ proptest! {
         rates in prop::collection::vec(1..20u64, 2..6),
         marks_from in 200..4_000u64,
         trees in 1..4u16,
-        room in 1..80u16,
+        capacity in 1..80u16,
     ) {
         let world_size = rates.len() as u16;
-        let (mut network, logs) = watched(1, LinkConfig::default(), &job(world_size, trees, room, 16));
+        let (mut network, logs) = watched(1, LinkConfig::default(), &job(world_size, trees, capacity, 16));
         for (host, rate) in network.hosts.iter_mut().zip(&rates) {
             host.port.link.config.rate_bps = rate * 50_000_000;
             host.port.link.config.mark_bytes = marks_from;
@@ -109,7 +109,7 @@ proptest! {
         for log in &logs {
             prop_assert_eq!(&windows(log), &first);
         }
-        prop_assert!(first.values().all(|&size| size >= 1.0 && size <= f64::from(room)));
+        prop_assert!(first.values().all(|&size| size >= 1.0 && size <= f64::from(capacity)));
     }
 }
 
@@ -125,12 +125,12 @@ fn a_marked_way_up_holds_the_window_of_all_ranks_down() {
         (largest, marked(&network))
     };
     let (free, no_marks) = run(u64::MAX);
-    let (held, marks) = run(4_000);
+    let (marked_size, marks) = run(4_000);
     assert!(no_marks == 0 && marks > 0);
-    assert!(held < free / 2.0, "{held} packets with marks, {free} without");
+    assert!(marked_size < free / 2.0, "{marked_size} packets with marks, {free} without");
 }
 
-/// Where averages may lack ranks, a job begins with an epoch, which is no loss. Of three ranks 15/16 are all.
+/// Where averages may lack ranks, a job begins with an epoch, which is not a loss. Of three ranks 15/16 are all.
 #[test]
 fn a_tree_that_begins_with_an_epoch_has_the_windows_of_any_other() {
     let inputs: Vec<Vec<f32>> = (0..3).map(|rank| floats(rank, 10_000)).collect();
@@ -164,7 +164,7 @@ fn a_mark_on_the_way_down_is_obeyed() {
 
 /// Two accelerators of different memory: the lesser one's room caps all windows.
 #[test]
-fn the_least_room_of_the_tree_caps_every_window() {
+fn the_least_capacity_of_the_tree_caps_every_window() {
     let wide = JobConfig { levels: true, ..job(4, 1, 64, 16) };
     let narrow = JobConfig { slots: 5, ..wide.clone() };
     let mut network = crate::setup::racks_of(1, LinkConfig::default(), 2, &wide, &[&wide, &wide, &narrow]);
@@ -179,7 +179,7 @@ fn the_least_room_of_the_tree_caps_every_window() {
 }
 
 #[test]
-fn without_congestion_control_a_window_is_what_accelerators_have_room_for() {
+fn without_congestion_control_a_window_is_the_capacity_of_accelerators() {
     let job = JobConfig { options: options(&[("congestion_control", "off")]), ..job(2, 2, 12, 64) };
     let (mut network, logs) = watched(1, LinkConfig::default(), &job);
     network.set_links(|link| link.mark_bytes = 0);

@@ -31,7 +31,7 @@ impl Bench {
     }
 
     /// A packet from the switch, with a sum behind its header where it is a result.
-    fn hear(&mut self, kind: Kind, epoch: u16, vid: u32) -> Result<(), DropReason> {
+    fn receive(&mut self, kind: Kind, epoch: u16, vid: u32) -> Result<(), DropReason> {
         let mut bytes = vec![0; HEADER_LEN];
         Common { kind: kind as u8, ..self.job.common() }.emit(&mut bytes);
         let spec = Spec::allreduce(ELEMENTS, DType::F32, ReduceOp::Sum);
@@ -59,33 +59,33 @@ impl Bench {
 fn what_was_said_in_an_older_epoch_counts_no_more() {
     let mut bench = Bench::new();
     assert_eq!(bench.sent(), [(Kind::Contribution, 0), (Kind::Contribution, 1)]);
-    bench.hear(Kind::Sync, 1, 0).unwrap();
-    assert_eq!(bench.hear(Kind::Result, 0, 0), Err(DropReason::StaleEpoch), "the new epoch has not begun");
+    bench.receive(Kind::Sync, 1, 0).unwrap();
+    assert_eq!(bench.receive(Kind::Result, 0, 0), Err(DropReason::StaleEpoch), "the new epoch has not begun");
     assert_eq!(bench.sent(), [(Kind::Base, 0)]);
-    bench.hear(Kind::Rewind, 1, 0).unwrap();
+    bench.receive(Kind::Rewind, 1, 0).unwrap();
     assert_eq!(bench.sent(), [(Kind::Contribution, 0), (Kind::Contribution, 1)]);
     for kind in [Kind::Result, Kind::Passed, Kind::Resend, Kind::Waiting, Kind::Sync, Kind::Rewind] {
-        assert_eq!(bench.hear(kind, 0, 0), Err(DropReason::StaleEpoch), "{}", kind.name());
+        assert_eq!(bench.receive(kind, 0, 0), Err(DropReason::StaleEpoch), "{}", kind.name());
     }
     assert_eq!(bench.sent(), [], "the window has not moved");
-    bench.hear(Kind::Result, 1, 0).unwrap();
+    bench.receive(Kind::Result, 1, 0).unwrap();
     assert_eq!(bench.sent(), [(Kind::Contribution, 2)]);
 }
 
-/// Each port of a switch has room for four packets from the first VID on whose sum is not made: the one that lacks its result
-/// may be that.
+/// Each port of a switch has room for four packets from the first VID on whose sum is not made: the one that lacks its
+/// result may be that.
 #[test]
-fn nothing_is_sent_that_a_port_may_have_no_room_for() {
+fn nothing_is_sent_beyond_the_capacity_of_a_port() {
     let mut bench = Bench::new();
     let mut sent = bench.sent();
     // The result of VID 0 is lost; those behind it open the window.
     for vid in 1..4 {
-        bench.hear(Kind::Result, 0, vid).unwrap();
+        bench.receive(Kind::Result, 0, vid).unwrap();
         sent.extend(bench.sent());
     }
     let contributions: Vec<u32> = sent.iter().filter(|said| said.0 == Kind::Contribution).map(|said| said.1).collect();
     assert_eq!(contributions, [0, 1, 2, 3]);
     assert!(sent.contains(&(Kind::Gone, 0)), "{sent:?}");
-    bench.hear(Kind::Result, 0, 0).unwrap();
+    bench.receive(Kind::Result, 0, 0).unwrap();
     assert_eq!(bench.sent()[0], (Kind::Contribution, 4));
 }

@@ -1,4 +1,5 @@
-//! Parameter servers in virtual time: exact sums wherever servers are, colocated ones that part, and silent ones by name.
+//! Parameter servers in virtual time: exact sums wherever servers are, colocated ones that part, and silent ones by
+//! name.
 
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -9,7 +9,7 @@ use crate::harness::Network;
 use crate::harness::link::LinkConfig;
 use crate::setup::{at_ms, check, collective, network};
 
-const WORLD: u16 = 3;
+const WORLD_SIZE: u16 = 3;
 
 fn finish(net: &mut Network, host: usize) {
     let now = net.now;
@@ -23,8 +23,8 @@ fn may_leave(net: &Network) -> Vec<bool> {
 
 /// One sum, whose results reach all but rank 2, which is cut off.
 fn sum_without_its_result_at_rank_2() -> Network {
-    let mut net = network(7, LinkConfig::default(), WORLD, 0);
-    for rank in 0..WORLD {
+    let mut net = network(7, LinkConfig::default(), WORLD_SIZE, 0);
+    for rank in 0..WORLD_SIZE {
         net.submit(rank.into(), collective(rank, 0, 64, None)).unwrap();
     }
     // Block 0 is in the first slot, which is server 0's. Its result to rank 2 is lost.
@@ -48,14 +48,14 @@ fn a_host_stays_until_everyone_has_its_results() {
     let events = net.run_until_idle(at_ms(1_000));
     assert!(net.hosts[0].machine.may_leave());
     for events in &events {
-        check(&events[0], WORLD, 0);
+        check(&events[0], WORLD_SIZE, 0);
     }
 }
 
 #[test]
 fn all_leave_whatever_is_lost_and_then_have_nothing_to_do() {
-    let mut net = network(3, LinkConfig { loss: 0.3, ..LinkConfig::default() }, WORLD, 0);
-    for rank in 0..WORLD {
+    let mut net = network(3, LinkConfig { loss: 0.3, ..LinkConfig::default() }, WORLD_SIZE, 0);
+    for rank in 0..WORLD_SIZE {
         net.submit(rank.into(), collective(rank, 0, 5_000, None)).unwrap();
     }
     net.run_until_idle(at_ms(60_000));
@@ -68,8 +68,8 @@ fn all_leave_whatever_is_lost_and_then_have_nothing_to_do() {
 
 #[test]
 fn who_finishes_last_does_not_wait_for_those_that_have_left() {
-    let mut net = network(3, LinkConfig::default(), WORLD, 0);
-    for rank in 0..WORLD {
+    let mut net = network(3, LinkConfig::default(), WORLD_SIZE, 0);
+    for rank in 0..WORLD_SIZE {
         net.submit(rank.into(), collective(rank, 0, 64, None)).unwrap();
     }
     net.run_until_idle(at_ms(1_000));
@@ -94,7 +94,7 @@ fn who_has_failed_holds_nobody_up() {
 }
 
 #[test]
-fn words_of_strangers_and_of_a_wrong_length_change_nothing() {
+fn words_of_unauthorised_clients_and_of_a_wrong_length_change_nothing() {
     let mut net = sum_without_its_result_at_rank_2();
     finish(&mut net, 0);
     let leaving = {

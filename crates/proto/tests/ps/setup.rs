@@ -18,7 +18,7 @@ pub fn at_ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// Workers with so many dedicated servers; colocated ones if none.
+/// Workers with this many dedicated servers; colocated ones if none.
 pub fn network(seed: u64, link: LinkConfig, world_size: u16, dedicated: u16) -> Network {
     let servers = if dedicated == 0 { world_size } else { dedicated };
     let job = JobConfig {

@@ -43,7 +43,7 @@ fn all_ranks_together_send_exactly_that_for_any_size() {
 }
 
 #[test]
-fn acknowledgements_are_few() {
+fn acknowledgements_are_rare() {
     let mut net = ring(1, LinkConfig::default(), &job(4, 360));
     net.record_trace();
     reduce(&mut net, &[1_000_000], at_ms(1_000));
@@ -52,8 +52,8 @@ fn acknowledgements_are_few() {
     assert!(acks * 4 < data, "{acks} acknowledgements for {data} packets");
 }
 
-/// Goodput over the bound of a ring, `n / (2(n-1))` of the link's rate. Headers and framing take 5.1 % of it, 78 bytes of
-/// 1,518.
+/// Goodput over the bound of a ring, `n / (2(n-1))` of the link's rate. Headers and framing take 5.1 % of it, 78 bytes
+/// of 1,518.
 fn share_of_bound(net: &mut Network, elements: usize) -> f64 {
     let (world_size, rate) = (net.hosts.len() as f64, net.hosts[0].port.link.config.rate_bps as f64);
     let took = reduce(net, &[elements], at_ms(10_000)).as_secs_f64();

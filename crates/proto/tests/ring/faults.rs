@@ -122,7 +122,7 @@ fn a_rank_that_leaves_after_its_last_collective_does_not_hold_the_others() {
 }
 
 #[test]
-fn a_rank_that_hears_nothing_for_longer_than_others_linger_still_gets_its_data() {
+fn a_rank_that_receives_nothing_for_longer_than_others_linger_still_gets_its_data() {
     let mut net = far_rank_completes_first(10);
     // The way to rank 1 is cut when all but the last packet, rank 0's result, has come through.
     net.run_until(Time::ZERO + Span::from_micros(1_010));

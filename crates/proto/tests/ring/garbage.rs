@@ -1,4 +1,4 @@
-//! What strangers send changes nothing, and what members send in error never panics.
+//! What unauthorised clients send changes nothing, and what members send in error never panics.
 
 use proptest::prelude::*;
 use tributary_proto::contract::drop_reason::DropReason;
@@ -11,7 +11,7 @@ use crate::harness::hosts::feed;
 use crate::harness::link::LinkConfig;
 use crate::setup::{at_ms, check_sums, collective, job, ring, submit_all};
 
-/// Bytes that are no packet of the job: random, or with the right header up to some point and a wrong key.
+/// Bytes that are not a packet of the job: random, or with the right header up to some point and a wrong key.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let random = prop::collection::vec(any::<u8>(), 0..300);
     let wrong_key = (16u8..21, 1u64.., prop::collection::vec(any::<u8>(), 0..300)).prop_map(|(kind, key, rest)| {
@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn strangers_change_nothing(packets in prop::collection::vec((garbage(), 0u16..6, 0usize..4), 1..200)) {
+    fn unauthorised_clients_change_nothing(packets in prop::collection::vec((garbage(), 0u16..6, 0usize..4), 1..200)) {
         let sizes = [3_000, 1, 0];
         let mut net = ring(1, LinkConfig { loss: 0.01, ..LinkConfig::default() }, &job(4, 64));
         submit_all(&mut net, &sizes, None);

@@ -10,7 +10,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::ring::wire::{self, Ack, DATA_LEN, Data, Fault, Notice, Phase};
 
 use crate::harness::golden;
-use crate::setup::{apart, host, job};
+use crate::setup::{host, job, separate};
 
 const SPEC: Spec = Spec::allreduce(100_000, DType::F32, ReduceOp::Sum);
 
@@ -78,7 +78,7 @@ fn every_shorter_packet_is_truncated_or_of_bad_length() {
         let golden = golden::bytes(name);
         for len in 0..golden.len() {
             let mut machine = host(&job(8, 64), 4);
-            machine.submit(Time::ZERO, apart(vec![1.0f32; 100_000], ReduceOp::Sum)).unwrap();
+            machine.submit(Time::ZERO, separate(vec![1.0f32; 100_000], ReduceOp::Sum)).unwrap();
             let from = if name == "ring_ack" { 5 } else { 3 };
             let packet = Packet { bytes: &golden[..len], wire_len: len, ecn: Ecn::NotCapable };
             let outcome = machine.handle_packet(Time::ZERO, Addr::Worker(Rank(from)), packet);

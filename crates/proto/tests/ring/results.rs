@@ -5,7 +5,7 @@ use tributary_numeric::{Element, ReduceOp};
 use tributary_proto::contract::host::HostEvent;
 
 use crate::harness::link::LinkConfig;
-use crate::setup::{apart, at_ms, check_sums, collective, input, job, output, reduce, ring, submit_all};
+use crate::setup::{at_ms, check_sums, collective, input, job, output, reduce, ring, separate, submit_all};
 
 const SIZES: [usize; 6] = [0, 1, 63, 64, 65, 100_000];
 
@@ -106,7 +106,7 @@ fn floats_agree<T: Element + Into<f64>>(from: fn(f64) -> T, op: ReduceOp, tolera
         .collect();
     let mut net = ring(1, LinkConfig::default(), &job(world_size, 360));
     for (rank, input) in inputs.iter().enumerate() {
-        net.submit(rank, apart(input.clone(), op)).unwrap();
+        net.submit(rank, separate(input.clone(), op)).unwrap();
     }
     let mut outputs = Vec::new();
     for event in net.run_until_idle(at_ms(1_000)).into_iter().flatten() {

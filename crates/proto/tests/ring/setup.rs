@@ -4,7 +4,7 @@ use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::host::Host;
 use tributary_proto::contract::ids::{JobId, JobKey};
 
-pub use crate::harness::hosts::{apart, check_sums, collective, errors, input, output, reduce, submit_all};
+pub use crate::harness::hosts::{check_sums, collective, errors, input, output, reduce, separate, submit_all};
 use crate::harness::link::LinkConfig;
 pub use crate::harness::reduction::at_ms;
 use crate::harness::{Network, reduction};

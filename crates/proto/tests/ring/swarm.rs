@@ -30,7 +30,7 @@ fn draw_link(random: &mut SplitMix) -> LinkConfig {
     }
 }
 
-fn run_world(seed: u64) {
+fn run_scenario(seed: u64) {
     let mut random = SplitMix(seed);
     let world_size = 1 + random.below(12) as u16;
     let job = job(world_size, 16 + random.below(350) as u16);
@@ -54,11 +54,11 @@ fn run_world(seed: u64) {
 fn everything_finishes_after_faults_end() {
     for seed in 0..150 {
         println!("seed {seed}");
-        run_world(seed);
+        run_scenario(seed);
     }
 }
 
-/// When, from where, where to and how many bytes: a packet but for what is in it.
+/// When, from where, where to and how many bytes: a packet without its contents.
 type Sighting = (Time, Node, Node, usize);
 
 /// A ring of three under loss, with real elements or with fingerprints: its packets, and the tensors afterwards.

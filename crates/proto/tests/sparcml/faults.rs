@@ -31,9 +31,9 @@ fn a_rank_that_dies_in_the_middle_is_named_by_all_others() {
 
 #[test]
 fn a_rank_that_never_comes_is_named_by_all_others_also_under_loss() {
-    let worlds = [(2, 0.0), (3, 0.0), (8, 0.0), (32, 0.0), (8, 0.05), (7, 0.05)];
+    let trees = [(2, 0.0), (3, 0.0), (8, 0.0), (32, 0.0), (8, 0.05), (7, 0.05)];
     for ((world_size, loss), algorithm) in
-        worlds.into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
+        trees.into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name)))
     {
         let link = LinkConfig { loss, ..LinkConfig::default() };
         let mut net = star(3, link, &dense_job(world_size, 64, algorithm));

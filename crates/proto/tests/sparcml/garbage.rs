@@ -1,4 +1,4 @@
-//! What members send in error never panics, and what strangers send changes nothing.
+//! What members send in error never panics, and what unauthorised clients send changes nothing.
 
 use proptest::prelude::*;
 use tributary_numeric::ReduceOp;
@@ -30,8 +30,8 @@ fn nonsense() -> impl Strategy<Value = Vec<u8>> {
             bytes[30] = bytes[30] & 0xC0 | 1;
             bytes[31] &= 0x43;
             (bytes[34], bytes[35]) = (0, bytes[35] & 3);
-            let piece = bytes[39] & 1;
-            bytes[36..44].copy_from_slice(&[0, 0, 0, piece, 0, 0, 0, 2]);
+            let fragment = bytes[39] & 1;
+            bytes[36..44].copy_from_slice(&[0, 0, 0, fragment, 0, 0, 0, 2]);
             let count = usize::from(bytes[33]) % 30;
             (bytes[32], bytes[33]) = (0, count as u8);
             bytes.resize(44 + if bytes[31] >> 5 == 0 { 8 * count } else { 4 * count }, 0);
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn strangers_change_nothing(packets in prop::collection::vec((nonsense(), 0u16..6, 0usize..4, 1u64..), 1..100)) {
+    fn unauthorised_clients_change_nothing(packets in prop::collection::vec((nonsense(), 0u16..6, 0usize..4, 1u64..), 1..100)) {
         let sizes = [3_000, 1, 0];
         let link = LinkConfig { loss: 0.01, ..LinkConfig::default() };
         let mut net = star(1, link, &dense_job(4, 64, "auto"));

@@ -1,4 +1,5 @@
-//! The header of a piece to the bit, of each shape; acknowledgements, notices and faults are the links' and are among the ring's.
+//! The header of a piece to the bit, of each shape; acknowledgements, notices and faults are the links' and are among
+//! the ring's.
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::drop_reason::DropReason;
@@ -26,13 +27,13 @@ fn drain(machine: &mut dyn tributary_proto::contract::host::Host) -> Vec<Vec<u8>
 }
 
 #[test]
-fn pieces_of_each_shape() {
+fn fragments_of_each_shape() {
     let pairs = packets(&[(3, 1.0), (30, -2.0), (39, 0.5)], "ssar_recursive_double");
     let [first, second] = &pairs[..] else { panic!("{} packets of two pairs each", pairs.len()) };
     let all: Vec<(u32, f32)> = (0..40).map(|index| (index, index as f32)).collect();
     let dense = packets(&all, "ssar_split_allgather");
     let mut machine = host(&dense_job(2, 4, "auto"), 0, 0);
-    let floats = crate::harness::hosts::apart(vec![1.0f32, 2.0, 3.0], ReduceOp::Sum);
+    let floats = crate::harness::hosts::separate(vec![1.0f32, 2.0, 3.0], ReduceOp::Sum);
     machine.submit(Time::ZERO, floats).unwrap();
     let full = drain(&mut *machine);
     golden::check(

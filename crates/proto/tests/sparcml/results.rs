@@ -45,8 +45,8 @@ fn integers_of_every_width() {
     every_operator(|value| (value as i64).wrapping_mul(0x1_0000_0001));
 }
 
-/// Streams become dense on the way at 10 to 50 %, and are so from the start at 100 %; one rank has all while another has
-/// nothing.
+/// Streams become dense on the way at 10 to 50 %, and are so from the start at 100 %; one rank has all while another
+/// has nothing.
 #[test]
 fn every_density_under_loss() {
     for (world_size, algorithm) in [3, 8].into_iter().flat_map(|world_size| ALGORITHMS.map(|name| (world_size, name))) {

@@ -7,7 +7,7 @@ use crate::harness::link::{LinkConfig, SplitMix};
 use crate::harness::reduction::{at_ms, star};
 use crate::setup::{ALGORITHMS, dense_job};
 
-fn run_world(seed: u64) {
+fn run_scenario(seed: u64) {
     let mut random = SplitMix(seed);
     let world_size = 1 + random.below(12) as u16;
     let job = dense_job(world_size, 16 + random.below(350) as u16, ALGORITHMS[random.below(4) as usize]);
@@ -35,6 +35,6 @@ fn run_world(seed: u64) {
 fn everything_finishes_after_faults_end() {
     for seed in 0..150 {
         println!("seed {seed}");
-        run_world(seed);
+        run_scenario(seed);
     }
 }

@@ -1,5 +1,5 @@
-//! How much a rank does at once: a rank that works on a whole tensor at one packet is silent to all others meanwhile, who then take
-//! what it does not acknowledge for lost.
+//! How much a rank does at once: a rank that works on a whole tensor at one packet is silent to all others meanwhile,
+//! who then take what it does not acknowledge for lost.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use tributary_proto::tensors::{ElementTensor, InPlaceStorage, Operands, Storage}
 use crate::harness::hosts::{input, output, sum};
 use crate::setup::dense_job;
 
-const WORLD: u16 = 4;
+const WORLD_SIZE: u16 = 4;
 const ELEMENTS: usize = 50_000;
 const BLOCK: usize = 64;
 
@@ -63,13 +63,13 @@ impl Storage for Counting {
 
 #[test]
 fn a_rank_reads_and_writes_a_block_or_two_at_a_time() {
-    let job = dense_job(WORLD, BLOCK as u16, "ssar_split_allgather");
+    let job = dense_job(WORLD_SIZE, BLOCK as u16, "ssar_split_allgather");
     let touched = Arc::new(AtomicUsize::new(0));
     let most = |what: &str| {
         let elements = touched.swap(0, Ordering::Relaxed);
         assert!(elements <= 2 * BLOCK, "{elements} elements of {ELEMENTS} were read and written when {what}");
     };
-    let mut hosts: Vec<SparcmlHost> = (0..WORLD)
+    let mut hosts: Vec<SparcmlHost> = (0..WORLD_SIZE)
         .map(|rank| SparcmlHost::new(Values::Elements, &HostConfig::worker(job.clone(), Rank(rank))))
         .collect();
     let mut on_the_way = VecDeque::new();
@@ -94,7 +94,7 @@ fn a_rank_reads_and_writes_a_block_or_two_at_a_time() {
         hosts[to.index()].handle_packet(Time::ZERO, Addr::Worker(from), packet).unwrap();
         most("a packet came");
     }
-    let expected: Vec<u8> = sum(WORLD, 0, ELEMENTS).iter().flat_map(|value| value.to_be_bytes()).collect();
+    let expected: Vec<u8> = sum(WORLD_SIZE, 0, ELEMENTS).iter().flat_map(|value| value.to_be_bytes()).collect();
     for host in &mut hosts {
         let Some(HostEvent::Done { tensor, .. }) = host.poll_event() else { panic!("it is not complete") };
         assert!(output::<i32>(&*tensor) == expected);

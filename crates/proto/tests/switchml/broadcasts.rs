@@ -1,5 +1,6 @@
-//! A broadcast: the root alone sends vectors, the others headers that say that their slots are ready. The result is a vector for
-//! all, even where the packet that completes a block, or that asks for it again, is a header without room for one.
+//! A broadcast: the root alone sends vectors, the others headers that say that their slots are ready. The result is a
+//! vector for all, even where the packet that completes a block, or that asks for it again, is a header without room
+//! for one.
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::{Below, Parent};
@@ -13,7 +14,7 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, LookAhead};
+use tributary_proto::switchml::wire::{ExponentHint, HEADER_LEN, Header, Kind};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::Network;
@@ -97,7 +98,7 @@ fn packet(kind: Kind, wid: u16, words: &[i32]) -> Vec<u8> {
     let job = job(2, 1, WORDS as u16);
     let mut bytes = vec![0; HEADER_LEN];
     Common { kind: kind as u8, ..job.common() }.emit(&mut bytes);
-    Header { wid: ChildId(wid), idx: 0, word: LookAhead::UNKNOWN, phase: 0, spec: SPEC }.emit(&mut bytes);
+    Header { wid: ChildId(wid), idx: 0, word: ExponentHint::UNKNOWN, phase: 0, spec: SPEC }.emit(&mut bytes);
     bytes.extend(words.iter().flat_map(|word| word.to_be_bytes()));
     bytes
 }
@@ -165,8 +166,8 @@ fn what_a_switch_does_with_headers_and_vectors() {
     }
 }
 
-/// Below a switch of a tree nobody may be the root: then the switch sends a header up, again too, and the vector that comes
-/// down is for all.
+/// Below a switch of a tree nobody may be the root: then the switch sends a header up, again too, and the vector that
+/// comes down is for all.
 #[test]
 fn a_switch_without_the_root_below_sends_a_header_up() {
     const UP: PortId = PortId(1);
@@ -179,6 +180,6 @@ fn a_switch_without_the_root_below_sends_a_header_up() {
     let nothing = packet(Kind::Result, 5, &[]);
     assert_eq!(process(&mut switch, 1, &nothing), (Verdict::Drop(DropReason::BadLength), None));
     assert_eq!(process(&mut switch, 1, &result), (Verdict::Group(GroupId(0)), None));
-    let asked_again = Some((Verdict::Port(PortId(0)), result[HEADER_LEN..].to_vec()));
-    assert_eq!(process(&mut switch, 0, &header), (Verdict::Consume, asked_again));
+    let lost_results = Some((Verdict::Port(PortId(0)), result[HEADER_LEN..].to_vec()));
+    assert_eq!(process(&mut switch, 0, &header), (Verdict::Consume, lost_results));
 }

@@ -1,4 +1,5 @@
-//! Sums of floats as floats, and of every other type: the bits depend on the tree alone, and 16-bit floats take two bytes.
+//! Sums of floats as floats, and of every other type: the bits depend on the tree alone, and 16-bit floats take two
+//! bytes.
 
 use tributary_numeric::{Combine, DType, Element, ReduceOp, bf16, f16, native};
 use tributary_proto::aggregation::ordered::reference;
@@ -61,7 +62,7 @@ fn finished(combine: &Combine, mut lanes: Vec<u8>, op: ReduceOp, world_size: usi
     bytes
 }
 
-/// Floats of very different magnitudes, whose sum depends on the order, and a few that are no numbers.
+/// Floats of very different magnitudes, whose sum depends on the order, and a few that are not numbers.
 pub fn floats(rank: usize, elements: usize) -> Vec<f32> {
     let value = |i: usize| match (rank * 31 + i * 7) % 97 {
         0 => f32::INFINITY,
@@ -145,8 +146,8 @@ fn sixteen_bit_floats_take_half_the_packets() {
     assert_eq!((packets(&wide), packets(&narrow)), (200, 100));
 }
 
-/// Partial sums of 16-bit floats are not rounded between switches: 256 and 256 ones are 512, which in bfloat16, one at a
-/// time or rack by rack, they would not be.
+/// Partial sums of 16-bit floats are not rounded between switches: 256 and 256 ones are 512, which in bfloat16, one at
+/// a time or rack by rack, they would not be.
 #[test]
 fn in_levels_sixteen_bit_floats_are_rounded_once() {
     let job = JobConfig { levels: true, ..job_of(6) };

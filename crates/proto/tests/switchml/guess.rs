@@ -7,7 +7,7 @@ use crate::harness::Network;
 use crate::harness::link::{LinkConfig, SplitMix};
 use crate::setup::{at_ms, in_place, job, star};
 
-const WORLD: u16 = 3;
+const WORLD_SIZE: u16 = 3;
 
 /// One collective on all ranks, to its end; the output's bits, the same on all ranks.
 fn reduce(network: &mut Network, inputs: &[Vec<f32>]) -> Vec<u8> {
@@ -35,8 +35,8 @@ fn sent(network: &Network) -> u64 {
 
 #[test]
 fn a_small_tensor_of_steady_magnitude_takes_one_round_trip() {
-    let mut network = star(1, LinkConfig::default(), &job(WORLD, 2, 360));
-    let inputs = vec![vec![1.5; 256]; usize::from(WORLD)];
+    let mut network = star(1, LinkConfig::default(), &job(WORLD_SIZE, 2, 360));
+    let inputs = vec![vec![1.5; 256]; usize::from(WORLD_SIZE)];
     for op in 0..10 {
         let before = sent(&network);
         reduce(&mut network, &inputs);
@@ -44,7 +44,7 @@ fn a_small_tensor_of_steady_magnitude_takes_one_round_trip() {
         assert_eq!(sent(&network) - before, if op < 2 { 2 } else { 1 }, "collective {op}");
     }
     let before = sent(&network);
-    reduce(&mut network, &vec![vec![100.0; 256]; usize::from(WORLD)]);
+    reduce(&mut network, &vec![vec![100.0; 256]; usize::from(WORLD_SIZE)]);
     assert_eq!(sent(&network) - before, 2, "the guess was wrong");
 }
 
@@ -52,15 +52,15 @@ fn a_small_tensor_of_steady_magnitude_takes_one_round_trip() {
 fn a_guess_never_changes_a_result() {
     for loss in [0.0, 0.1] {
         let mut rng = SplitMix(1);
-        let mut network = star(1, LinkConfig { loss, ..LinkConfig::default() }, &job(WORLD, 4, 64));
+        let mut network = star(1, LinkConfig { loss, ..LinkConfig::default() }, &job(WORLD_SIZE, 4, 64));
         for _ in 0..60 {
             let elements = 1 + rng.below(250) as usize;
             let scale = [1e-30, 0.1, 1.0, 1.0, 1.0, 7e8, 0.0, f32::INFINITY][rng.below(8) as usize];
-            let inputs: Vec<Vec<f32>> = (0..WORLD)
+            let inputs: Vec<Vec<f32>> = (0..WORLD_SIZE)
                 .map(|_| (0..elements).map(|_| (rng.below(2001) as f32 - 1000.0) * scale).collect())
                 .collect();
             // A network that has no last exponent must ask.
-            let mut fresh = star(1, LinkConfig::default(), &job(WORLD, 4, 64));
+            let mut fresh = star(1, LinkConfig::default(), &job(WORLD_SIZE, 4, 64));
             assert!(reduce(&mut network, &inputs) == reduce(&mut fresh, &inputs), "{elements} elements by {scale}");
         }
     }

@@ -20,17 +20,17 @@ pub fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Net
     let leaves = job.world_size / fanout[fanout.len() - 1];
     for (depth, &children) in fanout.iter().enumerate() {
         let mut below = Vec::new();
-        for (place, &parent) in level.iter().enumerate() {
+        for (position, &parent) in level.iter().enumerate() {
             let up = parent.map(|_| {
-                let child = ChildId(place as u16 % fanout[depth - 1]);
+                let child = ChildId(position as u16 % fanout[depth - 1]);
                 Parent { port: PortId(children), child }
             });
             let is_leaf = depth + 1 == fanout.len();
             let child = |child: u16| {
-                let place = place as u16 * children + child;
+                let position = position as u16 * children + child;
                 match is_leaf {
-                    true => Below::Worker(Rank(rank_at(place, leaves, children))),
-                    false => Below::Switch(ranks_below(place, leaves / (width * children), leaves, job.world_size)),
+                    true => Below::Worker(Rank(rank_at(position, leaves, children))),
+                    false => Below::Switch(ranks_below(position, leaves / (width * children), leaves, job.world_size)),
                 }
             };
             let children: Vec<Below> = (0..children).map(child).collect();
@@ -45,18 +45,18 @@ pub fn tree(seed: u64, link: LinkConfig, fanout: &[u16], job: &JobConfig) -> Net
     Network::tree(seed, link, hosts, |rank| first_leaf + rank % usize::from(leaves), switches)
 }
 
-/// The rank of the `place`th host, counted from leaf to leaf.
-fn rank_at(place: u16, leaves: u16, per_leaf: u16) -> u16 {
-    place % per_leaf * leaves + place / per_leaf
+/// The rank of the `position`th host, counted from leaf to leaf.
+fn rank_at(position: u16, leaves: u16, per_leaf: u16) -> u16 {
+    position % per_leaf * leaves + position / per_leaf
 }
 
-/// The ranks below the `place`th switch of a level whose switches have `width` leaves each.
-fn ranks_below(place: u16, width: u16, leaves: u16, world_size: u16) -> Vec<Rank> {
-    let below = place * width..(place + 1) * width;
+/// The ranks below the `position`th switch of a level whose switches have `width` leaves each.
+fn ranks_below(position: u16, width: u16, leaves: u16, world_size: u16) -> Vec<Rank> {
+    let below = position * width..(position + 1) * width;
     (0..world_size).filter(|rank| below.contains(&(rank % leaves))).map(Rank).collect()
 }
 
-fn worlds() -> [(u16, &'static [u16]); 4] {
+fn trees() -> [(u16, &'static [u16]); 4] {
     [(6, &[2, 3]), (4, &[4, 1]), (8, &[2, 2, 2]), (18, &[3, 3, 2])]
 }
 
@@ -74,7 +74,7 @@ fn reduce(network: &mut Network) {
 
 #[test]
 fn two_and_three_levels_sum_exactly() {
-    for (world_size, fanout) in worlds() {
+    for (world_size, fanout) in trees() {
         let mut network = tree(1, LinkConfig::default(), fanout, &job(world_size, 16, 64));
         reduce(&mut network);
         assert!(network.hosts.iter().all(|host| host.machine.stats().retransmissions == 0));
@@ -83,7 +83,7 @@ fn two_and_three_levels_sum_exactly() {
 
 #[test]
 fn loss_is_recovered_through_all_levels() {
-    for (world_size, fanout) in worlds() {
+    for (world_size, fanout) in trees() {
         for (seed, loss) in [(1, 0.01), (2, 0.05), (3, 0.2)] {
             let link = LinkConfig { loss, duplicate: 0.05, reorder: 0.1, ..LinkConfig::default() };
             let mut network = tree(seed, link, fanout, &job(world_size, 16, 64));
@@ -135,7 +135,7 @@ fn run_out_of_time(network: &mut Network, absent: &[u16], elements: usize, at: S
 
 #[test]
 fn missing_ranks_of_any_rack_are_named_in_all_racks() {
-    for (world_size, fanout) in worlds() {
+    for (world_size, fanout) in trees() {
         for absent in [&[0][..], &[1], &[world_size - 1, 0], &[1, 2]] {
             for loss in [0.0, 0.05] {
                 let link = LinkConfig { loss, ..LinkConfig::default() };

@@ -39,7 +39,7 @@ fn the_link_is_full_and_loss_costs_little_more_than_what_is_sent_again() {
 
 /// The paper's Algorithm 4 has timeouts alone: each loss then stops its slot for a timeout.
 #[test]
-fn where_only_timeouts_tell_of_losses_each_costs_its_slot_a_timeout() {
+fn where_only_timeouts_show_losses_each_costs_its_slot_a_timeout() {
     let given = [("numbers", "fixed"), ("resend", "timeout")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let options = tributary_proto::switchml::PROTOCOL.options.read(&given.into()).unwrap();
     let patient = JobConfig { options, ..job(8, 256, 360) };

@@ -4,8 +4,8 @@
 mod harness;
 
 mod appendix_a;
-mod asked_again;
 mod broadcasts;
+mod failure;
 mod faults;
 mod floats;
 mod golden;
@@ -13,9 +13,9 @@ mod guess;
 mod late;
 mod levels;
 mod loss_cost;
+mod lost_results;
 mod reduces;
+mod rejected_packets;
 mod setup;
 mod sixteen_bits;
-mod strangers;
 mod traces;
-mod trouble;

@@ -12,7 +12,7 @@ use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
-use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, LookAhead};
+use tributary_proto::switchml::wire::{ExponentHint, HEADER_LEN, Header, Kind};
 use tributary_proto::tensors::{ElementTensor, InPlaceStorage};
 
 use crate::harness::Network;
@@ -79,7 +79,8 @@ fn the_one_rank_gets_the_sum_whatever_is_lost_doubled_or_late() {
     }
 }
 
-/// What a reduce-scatter is made of, a reduce for each rank: each sends all, and gets its part, and headers for the others.
+/// What a reduce-scatter is made of, a reduce for each rank: each sends all, and gets its part, and headers for the
+/// others.
 #[test]
 fn results_for_others_are_headers() {
     let (world_size, blocks) = (4_u16, 40);
@@ -114,7 +115,7 @@ fn packet(kind: Kind, wid: u16, words: &[i32]) -> Vec<u8> {
     let job = job(2, 1, WORDS as u16);
     let mut bytes = vec![0; HEADER_LEN];
     Common { kind: kind as u8, ..job.common() }.emit(&mut bytes);
-    Header { wid: ChildId(wid), idx: 0, word: LookAhead::UNKNOWN, phase: 0, spec: SPEC }.emit(&mut bytes);
+    Header { wid: ChildId(wid), idx: 0, word: ExponentHint::UNKNOWN, phase: 0, spec: SPEC }.emit(&mut bytes);
     bytes.extend(words.iter().flat_map(|word| word.to_be_bytes()));
     bytes
 }
@@ -138,7 +139,7 @@ fn process(switch: &mut Pipeline, from: u16, packet: &[u8]) -> Done {
 }
 
 #[test]
-fn what_a_switch_answers_to_whom() {
+fn what_a_switch_answers_to_each_sender() {
     let [own, other] = [0, 1].map(|wid| packet(Kind::Update, wid, &[wid.into(), 2, 3, 4]));
     let mut switch = pipelines(Values::Elements, &job(2, 1, WORDS as u16), 2).remove(0);
     let to = |port| Verdict::Port(PortId(port));

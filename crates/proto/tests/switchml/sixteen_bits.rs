@@ -1,5 +1,5 @@
-//! 16-bit floats in fixed point (§4.6): two bytes each way, brought there and back by the switch, and the same bits as if
-//! hosts had encoded four.
+//! 16-bit floats in fixed point (§4.6): two bytes each way, brought there and back by the switch, and the same bits as
+//! if hosts had encoded four.
 
 use tributary_numeric::{BlockExponent, DType, Element, ReduceOp, Scale, bf16, codec, f16};
 use tributary_proto::contract::config::JobConfig;
@@ -11,7 +11,7 @@ use tributary_proto::contract::tensor::{Spec, Tensor};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::{FINGERPRINT_LEN, SCALED_FINGERPRINTS, Values};
 use tributary_proto::contract::wire::Common;
-use tributary_proto::switchml::wire::{HEADER_LEN, Header, Kind, LookAhead};
+use tributary_proto::switchml::wire::{ExponentHint, HEADER_LEN, Header, Kind};
 use tributary_proto::tensors::{FingerprintTensor, Roster};
 
 use crate::floats::{floats, lossy, reduce};
@@ -138,7 +138,7 @@ fn a_block_without_an_agreed_exponent_is_dropped() {
         Common { kind: 0, ..job.common() }.emit(&mut bytes);
         kind.put(&mut bytes);
         let spec = Spec::allreduce(8, DType::BF16, ReduceOp::Sum);
-        let word = LookAhead::known(BlockExponent::ZERO);
+        let word = ExponentHint::known(BlockExponent::ZERO);
         Header { wid: ChildId(0), idx: 0, word, phase: 0, spec }.emit(&mut bytes);
         let len = HEADER_LEN + 2 * elements;
         let mut packet = PacketMut { bytes: &mut bytes, len, wire_len: len, ecn: Ecn::NotCapable };

@@ -162,7 +162,7 @@ impl Blocks {
         let grown = match task.packet.needs {
             _ if !called.counts => 0,
             Needs::Buffer(_) | Needs::Table | Needs::Array if round.bytes == 0 => called.buffer_bytes * buffers as u64,
-            Needs::Place(..) => called.buffer_bytes,
+            Needs::Leaf(..) => called.buffer_bytes,
             _ => 0,
         };
         round.buffer_bytes = round.buffer_bytes.max(called.buffer_bytes);
@@ -176,7 +176,7 @@ impl Blocks {
     fn bring(&mut self, now: u64, task: &mut Task) -> (Kind, Spent) {
         let Called { counts, copy, combine, .. } = task.called;
         let Some(round) = self.round(task).filter(|_| counts) else { return (combine.main(), combine) };
-        if let Needs::Place(index, children) = task.packet.needs {
+        if let Needs::Leaf(index, children) = task.packet.needs {
             if round.nodes.is_empty() {
                 round.plant(children.into());
             }
@@ -216,8 +216,8 @@ impl Blocks {
         let block = self.blocks.get_mut(&task.packet.key())?;
         match task.stage {
             Stage::Starting => Some(block.first(task)),
-            Stage::Calling(_) if matches!(task.packet.needs, Needs::Place(..)) && task.called.counts => {
-                let Needs::Place(index, _) = task.packet.needs else { return None };
+            Stage::Calling(_) if matches!(task.packet.needs, Needs::Leaf(..)) && task.called.counts => {
+                let Needs::Leaf(index, _) = task.packet.needs else { return None };
                 self.climb(now, task, 0, index.into())
             }
             Stage::Calling(own) => {
@@ -336,10 +336,10 @@ impl Block {
             Needs::Nothing => None,
             Needs::Buffer(buffers) => Some(self.choose(buffers.max(1))),
             Needs::Table | Needs::Array => Some(self.choose(1)),
-            Needs::Place(..) => None,
+            Needs::Leaf(..) => None,
         };
         task.stage = Stage::Calling(own.unwrap_or(0));
-        let buffer = if let Needs::Place(index, _) = task.packet.needs { index.into() } else { own.unwrap_or(0) };
+        let buffer = if let Needs::Leaf(index, _) = task.packet.needs { index.into() } else { own.unwrap_or(0) };
         Step { kind: Kind::Combine, spent: None, lock: own, buffer }
     }
 

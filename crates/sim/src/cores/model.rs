@@ -104,7 +104,7 @@ impl Modelled {
         let needs = match design {
             Design::Apart => Needs::Nothing,
             Design::Buffers(buffers) => Needs::Buffer(buffers as u16),
-            Design::Tree => Needs::Place(child as u16, children as u16),
+            Design::Tree => Needs::Leaf(child as u16, children as u16),
         };
         let packet = Packet { needs, start: costs.start, ..Packet::new(block, child, bytes) };
         self.processor.arrive(now, packet, &mut self.machine)

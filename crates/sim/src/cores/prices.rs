@@ -56,7 +56,7 @@ impl Storage {
         match needs {
             Needs::Nothing | Needs::Buffer(0 | 1) => Storage::Single,
             Needs::Buffer(_) => Storage::Multi,
-            Needs::Place(..) => Storage::Tree,
+            Needs::Leaf(..) => Storage::Tree,
             Needs::Table => Storage::Hash,
             Needs::Array => Storage::Array,
         }

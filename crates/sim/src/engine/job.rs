@@ -147,7 +147,7 @@ impl Job {
         let JobPlan { protocol, options, members, magnitudes, .. } = &self.plan;
         let tensor = if magnitudes.is_steady() { tensor.steady() } else { tensor };
         match protocol.options.quorum(options, members.len() as u16) {
-            Some(least) => tensor.in_part(least),
+            Some(least) => tensor.allow_partial(least),
             None => tensor,
         }
     }

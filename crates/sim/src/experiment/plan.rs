@@ -64,7 +64,7 @@ pub(super) fn plan_without_hosts(
         Some(_) => section.protocol.check_sparse(&spec, &options),
     };
     can.map_err(|refusal| invalid(format!("{name}: {refusal}")))?;
-    let most = FingerprintTensor::MOST_IN_PART;
+    let most = FingerprintTensor::MAX_PARTIAL_RANKS;
     if section.protocol.options.quorum(&options, world_size as u16).is_some() && world_size > usize::from(most) {
         return Err(invalid(format!(
             "{name}: it has {world_size} ranks, and results that may lack ranks can be checked for at most {most}"

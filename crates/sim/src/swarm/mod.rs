@@ -134,8 +134,8 @@ fn check_drained(simulation: &mut Simulation, findings: &Findings) -> Vec<String
     if simulation.run(Time(u64::MAX - 1)) {
         failures.push("events are left after all hosts have stopped".to_string());
     }
-    for (switch, shared) in simulation.shared().filter(|(_, shared)| shared.slots_held > 0) {
-        failures.push(format!("switch {} still holds {} slots", switch, shared.slots_held));
+    for (switch, shared) in simulation.shared().filter(|(_, shared)| shared.slots_in_use > 0) {
+        failures.push(format!("switch {} still holds {} slots", switch, shared.slots_in_use));
     }
     if findings.alive() > 0 {
         failures.push(format!("{} packets neither arrived nor were lost", findings.alive()));

@@ -74,7 +74,7 @@ impl Contribution {
         let dense = Contribution { child: ingress.0, vector_bytes: 0, shard: 0, shards: 0, cells, indices: Vec::new() };
         match needs {
             Needs::Nothing => None,
-            Needs::Buffer(_) | Needs::Place(..) => Some(Contribution { vector_bytes: vector as u32, ..dense }),
+            Needs::Buffer(_) | Needs::Leaf(..) => Some(Contribution { vector_bytes: vector as u32, ..dense }),
             Needs::Table | Needs::Array if Common::parse(bytes).is_ok_and(|common| common.kind == SHARD_KIND) => {
                 let body = &bytes[PROTOCOL.header_len..];
                 let indices = body[..2 * (body.len() / PAIR_BYTES)].chunks_exact(2);
@@ -139,7 +139,7 @@ impl Setup {
     fn buffers(&self, needs: Needs) -> u32 {
         match needs {
             Needs::Buffer(buffers) => u32::from(buffers.max(1)),
-            Needs::Place(_, places) => places.into(),
+            Needs::Leaf(_, places) => places.into(),
             _ => 1,
         }
     }
@@ -235,7 +235,7 @@ impl Handlers {
     /// packet into an empty buffer or a used one, and how many merges) is guessed from the nearest sum.
     pub fn corrected(called: Called, packet: &Packet, total: u64) -> Called {
         let rest = total.saturating_sub(packet.start) as f64;
-        let is_tree = matches!(packet.needs, Needs::Place(..));
+        let is_tree = matches!(packet.needs, Needs::Leaf(..));
         let sum = |own: &Spent, merges: u64| {
             // In a tree the DMA copies.
             let own = if is_tree { 0 } else { own.total() };

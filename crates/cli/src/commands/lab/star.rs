@@ -23,6 +23,7 @@ Examples:
 Hosts are network namespaces: needs root, iproute2 and nftables. Every host runs the command once,
 as torchrun would with one process a host: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT
 are set, and TRIBUTARY_SWITCH, GLOO_SOCKET_IFNAME and OMP_NUM_THREADS (1, where you have none).
+The switch serves any operators that the command brings.
 Prints what rank 0 prints, at the end; if a rank fails, its last error.";
 
 /// The flags of `tributary lab star`.
@@ -56,7 +57,9 @@ pub fn run(args: &Args, program: &Program) -> Result<(), Failure> {
         faults: Faults::loss(args.loss.percent()),
         ..StarOptions::new(usize::from(args.hosts), Shaping::gbps(args.rate.gbps())?)
     })?;
-    let mut cluster = Cluster::open(program, Hosts::Star(star), args.shards, &interrupt)?;
+    // The programs are the user's own, and nobody else reaches this switch.
+    let flags = ["--cores", &args.shards.to_string(), "--operators", "any"].map(str::to_owned);
+    let mut cluster = Cluster::open_with(program, Hosts::Star(star), &flags, &interrupt)?;
     let deadline = Instant::now() + args.timeout;
     let switch = cluster.switch_addr().to_string();
     let star = cluster.hosts_mut().star_mut().expect("the hosts are a star");

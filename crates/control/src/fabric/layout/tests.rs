@@ -70,7 +70,7 @@ fn a_wrong_file_is_one_sentence_that_names_the_place() {
         (format!("controller = \"host0\"\n{SMALL}"), "'host0' is a host"),
         (format!("controller = \"leaf9\"\n{SMALL}"), "no node 'leaf9'"),
         (format!("rate = \"0 bit/s\"\n{SMALL}"), "\"0 bit/s\" is not the rate of a link"),
-        (format!("{SMALL}[switches.pigeon]\nwings = 2"), "switches have no options for \"pigeon\", but for"),
+        (format!("{SMALL}[switches.pigeon]\nwings = 2"), "switches have no options for \"pigeon\", except for"),
         (format!("queue = \"1 KiB\"\n{SMALL}"), "queue = 1 KiB: it may be 4 KiB to 1 GiB"),
         (format!("{SMALL}[addresses]\nleaf0 = \"10.77.0.1\"\n"), "both have the address"),
         (format!("{SMALL}[addresses]\nleaf7 = \"10.77.0.1\"\n"), "no node 'leaf7'"),

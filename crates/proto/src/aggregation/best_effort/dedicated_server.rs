@@ -1,11 +1,11 @@
 //! A server on a host of its own: it has no rank, contributes nothing to the sums, and needs no results.
 
-use super::form::Form;
-use super::host::vector_room;
-use super::plan::Places;
+use super::Rules;
+use super::codec::Codec;
+use super::host::vector_capacity;
 use super::server::{Server, Standing};
-use super::wire::{HEADER_LEN, Header, Kind, bitmap_len};
-use super::{Rules, seq};
+use super::topology::Topology;
+use super::wire::{HEADER_LEN, Header, Kind, bitmap_len, block_near};
 use crate::aggregation::report::Report;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
@@ -22,7 +22,7 @@ use crate::contract::wire::Common;
 pub struct ServerHost {
     values: Values,
     job: JobConfig,
-    places: Places,
+    topology: Topology,
     own: Rank,
     server: Server,
     stats: HostStats,
@@ -34,18 +34,18 @@ impl ServerHost {
     /// The server that `config.rank` names: servers are numbered after the job's ranks, and the plan has their nodes.
     pub fn new(values: Values, rules: Rules, config: &HostConfig) -> ServerHost {
         let job = config.job.clone();
-        let places = Places::new(&job, &config.fabric);
+        let topology = Topology::new(&job, &config.fabric);
         assert!(
-            places.serves(config.rank) && config.rank.0 >= job.world_size,
+            topology.serves(config.rank) && config.rank.0 >= job.world_size,
             "the plan has a node for it after the ranks'"
         );
         ServerHost {
             values,
-            server: Server::new(values, rules, config, &places),
+            server: Server::new(values, rules, config, &topology),
             own: config.rank,
-            vector: vec![0; vector_room(&job)],
+            vector: vec![0; vector_capacity(&job)],
             stats: HostStats::default(),
-            places,
+            topology,
             job,
         }
     }
@@ -58,8 +58,8 @@ impl ServerHost {
             return Err(DropReason::BadLength);
         }
         let open = self.server.first_open();
-        let block = seq::block_near(open, header.seq).ok_or(DropReason::Stale)?;
-        if self.places.server_of_block(block) != self.own {
+        let block = block_near(open, header.seq).ok_or(DropReason::Stale)?;
+        if self.topology.server_of_block(block) != self.own {
             return Err(DropReason::NotAMember);
         }
         // No rank sends a block before it has the result of the block a window earlier.
@@ -67,7 +67,7 @@ impl ServerHost {
             return Err(DropReason::Ahead);
         }
         match kind {
-            Kind::Gradient | Kind::Sum => self.server.contribution(block, kind, &header, packet, &self.places),
+            Kind::Gradient | Kind::Sum => self.server.contribution(block, kind, &header, packet, &self.topology),
             Kind::Query if header.wid.0 >= self.job.world_size => Err(DropReason::BadField),
             Kind::Query => self.server.query(block, &header),
             _ => Err(DropReason::BadKind),
@@ -87,16 +87,16 @@ impl ServerHost {
     fn complete(&mut self, block: u64) {
         let Some(served) = self.server.get(block) else { return };
         let Some((_, spec)) = served.what else { return };
-        let Ok(form) = Form::new(self.values, &spec, served.scale, self.job.world_size) else { return };
+        let Ok(codec) = Codec::new(self.values, &spec, served.scale, self.job.world_size) else { return };
         let is_empty = served.elements == 0 && !served.probe && !served.overflow;
-        if form.is_scaled() && !is_empty && !served.fits() {
-            self.stats.reissues += u64::from(self.server.again(block, &self.places).is_some());
+        if codec.is_scaled() && !is_empty && !served.fits() {
+            self.stats.reissues += u64::from(self.server.again(block, &self.topology).is_some());
             return;
         }
-        let len = form.buffer_len(served.elements);
+        let len = codec.buffer_len(served.elements);
         self.stats.blocks_at_hosts += u64::from(served.singles > 0);
         self.stats.blocks_in_network += u64::from(served.singles == 0);
-        self.server.finish(block, &form, None, &mut self.vector[..len], &self.places);
+        self.server.finish(block, &codec, None, &mut self.vector[..len], &self.topology);
     }
 }
 
@@ -117,7 +117,7 @@ impl Host for ServerHost {
     fn abort(&mut self, _now: Time) {}
 
     fn poll_transmit(&mut self, _now: Time, buf: &mut [u8]) -> Option<Transmit> {
-        let sent = self.server.next_packet(&self.places, buf)?;
+        let sent = self.server.next_packet(&self.topology, buf)?;
         self.stats.packets_sent += 1;
         Some(sent)
     }

@@ -35,8 +35,8 @@ pub const SERVED_BY_OPTION: OptionSpec = OptionSpec {
 
 /// The name of the option that says how fast windows grow.
 const INCREASE: &str = "increase";
-/// What a window grows by in a round trip where the option is 0, in bytes: a full packet of most networks. ATP's public program
-/// adds the same in whole packets of its own, which are shorter.
+/// What a window grows by in a round trip where the option is 0, in bytes: a full packet of most networks. ATP's public
+/// program adds the same in whole packets of its own, which are shorter.
 const FULL_PACKET: usize = 1500;
 
 /// How fast windows grow once they no longer double.
@@ -113,7 +113,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A memory of so many aggregators, any of which a block may take, and paths of so many packets; else the defaults.
+    /// A memory of this many aggregators, any of which a block may take, and paths of this many packets; else the
+    /// defaults.
     pub fn new(aggregators: u32, path_packets: u64) -> Memory {
         Memory { aggregators, by_hash: false, lease: Span::from_millis(800), path_packets, eta_permille: 0 }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  16    20     24      28         32      34    36      38        39      40         42               44           52
-//!  | seq | prog | index | received | flags | wid | count | attempt | marks | exponent | scale_exponent | collective | vector
+//!  | seq | prog | index | received | flags | wid | count | attempt | marks | exponent | scale_exponent | collective |
+//!  vector
 //! ```
 
 use tributary_numeric::BlockExponent;
@@ -60,9 +61,9 @@ kind::protocol_kinds! {
     Need,
     /// Ranks disagree on what they reduce: a server to a worker.
     Mismatch,
-    /// The sender has completed so many collectives and leaves: has the receiver completed them? Worker to worker.
+    /// The sender has completed this many collectives and leaves: has the receiver completed them? Worker to worker.
     Leaving,
-    /// The sender has completed so many collectives too.
+    /// The sender has completed this many collectives too.
     Parted,
 }
 
@@ -73,8 +74,8 @@ pub struct Flags(pub u16);
 impl Flags {
     /// The rank's block does not fit the scale: there is no vector, and the block must be summed again.
     pub const OVERFLOW: Flags = Flags(1);
-    /// Sent again: any switch that holds a part of the block passes it on (the paper's `resend`). On a result: something of
-    /// its block was sent again.
+    /// Sent again: any switch that holds a part of the block passes it on (the paper's `resend`). On a result:
+    /// something of its block was sent again.
     pub const RESEND: Flags = Flags(1 << 1);
     /// This switch, or one before it, had no room: the server sums (the paper's `collision`).
     pub const COLLISION: Flags = Flags(1 << 2);
@@ -89,7 +90,7 @@ impl Flags {
     /// For all ranks behind the receiver's switch.
     pub const MULTICAST: Flags = Flags(1 << 7);
     /// A switch on the way holds the sender's part of the block.
-    pub const HELD: Flags = Flags(1 << 8);
+    pub const AT_SWITCH: Flags = Flags(1 << 8);
     /// No result: all ranks send again, scaled by the exponent of this packet.
     pub const AGAIN: Flags = Flags(1 << 9);
     /// There is no scale yet: the gradient tells its exponent and brings no vector.
@@ -197,7 +198,7 @@ impl Header {
     }
 }
 
-/// Writes a packet to a node without its vector, which has so many bytes in the buffer and on the wire.
+/// Writes a packet to a node without its vector, which has this many bytes in the buffer and on the wire.
 pub fn emit(
     common: &[u8; COMMON_LEN],
     kind: Kind,
@@ -220,7 +221,8 @@ pub fn put_passing(bytes: &mut [u8], flags: Flags, prog: u32) {
     bytes[PROG_AT..INDEX_AT].copy_from_slice(&(prog & PROG_MASK).to_be_bytes());
 }
 
-/// Makes a gradient's header the header of its acknowledgement, with these flags and the ranks' progress. All else stays.
+/// Makes a gradient's header the header of its acknowledgement, with these flags and the ranks' progress. All else
+/// stays.
 #[inline]
 pub fn put_acknowledgement(bytes: &mut [u8], flags: Flags, prog: u32) {
     Kind::Gack.put(bytes);
@@ -240,4 +242,40 @@ pub fn describe(bytes: &[u8]) -> Description {
     let carries = matches!(kind, Kind::Gradient | Kind::Sum | Kind::Aack);
     let has_vector = carries && bytes.len() > HEADER_LEN;
     Description { kind: kind.name(), slot: Some(header.seq), header_len: HEADER_LEN, has_vector }
+}
+
+/// The sequence number of a block: blocks count from 0, sequence numbers from 1.
+#[inline]
+pub fn seq_of_block(block: u64) -> u32 {
+    (block + 1) as u32
+}
+
+/// The block nearest to `here` that a sequence number may mean; `None` if that lies before the first block.
+#[inline]
+pub fn block_near(here: u64, seq: u32) -> Option<u64> {
+    let difference = seq.wrapping_sub(seq_of_block(here)) as i32;
+    here.checked_add_signed(difference.into())
+}
+
+/// True if a sequence number is after another, modulo 2^32.
+#[inline]
+pub fn is_after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_on_where_32_bits_end() {
+        let end = (1u64 << 32) - 1;
+        assert_eq!((seq_of_block(0), seq_of_block(end), seq_of_block(end + 1)), (1, 0, 1));
+        for (here, seq, meant) in
+            [(end, 1, Some(end + 1)), (end + 3, u32::MAX, Some(end - 1)), (7, 8, Some(7)), (0, 0, None)]
+        {
+            assert_eq!(block_near(here, seq), meant);
+        }
+        assert!(is_after(0, u32::MAX) && !is_after(u32::MAX, 0) && !is_after(4, 4));
+    }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use tributary_numeric::Lanes;
 
 use super::OrderedAccumulator;
-use super::rule::{Form, Rule, Step};
+use super::rule::{Rule, Step, VectorFormat};
 use crate::contract::custom_op::{Fault, Instance};
 
 /// The instances, by the operators' numbers.
@@ -39,7 +39,7 @@ impl Own {
         self.fault = done.err();
     }
 
-    /// Merges two nodes, whose vectors have so many bytes.
+    /// Merges two nodes, whose vectors have this many bytes.
     pub(super) fn merge(&mut self, number: u8, left: usize, right: usize, bytes: usize) {
         if self.fault.is_none() {
             self.fault = self.instances[usize::from(number)].merge(left, right, bytes).err();
@@ -120,14 +120,14 @@ impl OrderedAccumulator {
     pub(super) fn step(
         &mut self,
         rule: &Rule,
-        form: Form,
+        format: VectorFormat,
         step: Step,
         (node, lanes): (usize, Range<usize>),
         vector: &[u8],
     ) {
         match rule.own {
             Some(number) => self.own.step(number, step, node, vector),
-            None => rule.step(form, step, &mut self.memory_mut()[lanes], vector),
+            None => rule.step(format, step, &mut self.memory_mut()[lanes], vector),
         }
     }
 

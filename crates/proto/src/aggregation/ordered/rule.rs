@@ -4,7 +4,7 @@ use tributary_numeric::{Combine, Fixed16, ReduceOp, Scale};
 
 /// The form of a vector on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Form {
+pub(super) enum VectorFormat {
     /// A host's vector.
     Host,
     /// A partial result of a switch below.
@@ -36,11 +36,12 @@ pub struct Scaled {
 /// Which of a block's vectors are combined with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrangement {
-    /// Siblings of the tree over the places: one expression, whichever vector comes first.
+    /// Siblings of the tree over the positions: one expression, whichever vector comes first.
     Tree,
-    /// Siblings of a tree over more places than this accumulator has, as far as both are here: one switch of several.
+    /// Siblings of a tree over more positions than this accumulator has, as far as both are here: one switch of
+    /// several.
     Forest,
-    /// Vectors as they come, in so many buffers in turn, at least one. The last vector merges the buffers into the
+    /// Vectors as they come, in this many buffers in turn, at least one. The last vector merges the buffers into the
     /// first, in their order.
     Buffers(u16),
 }
@@ -89,26 +90,28 @@ impl Rule {
     }
 
     /// Bytes of an element on the wire.
-    pub(super) fn size(&self, form: Form) -> usize {
-        match form {
-            Form::Host => self.scaled.map_or(self.combine.wire_size, |scaled| scaled.kernels.wire_size),
-            Form::Partial => self.combine.partial_size,
+    pub(super) fn size(&self, format: VectorFormat) -> usize {
+        match format {
+            VectorFormat::Host => self.scaled.map_or(self.combine.wire_size, |scaled| scaled.kernels.wire_size),
+            VectorFormat::Partial => self.combine.partial_size,
         }
     }
 
     /// Combines a vector with some lanes, without an operator of the job's own.
     #[inline]
-    pub(super) fn step(&self, form: Form, step: Step, lanes: &mut [u8], vector: &[u8]) {
+    pub(super) fn step(&self, format: VectorFormat, step: Step, lanes: &mut [u8], vector: &[u8]) {
         let combine = self.combine;
-        let combined = match (form, step, &self.scaled) {
-            (Form::Host, Step::Store, Some(scaled)) => return (scaled.kernels.store)(lanes, vector, scaled.scale),
-            (Form::Host, _, Some(scaled)) => return (scaled.kernels.add)(lanes, vector, scaled.scale),
-            (Form::Host, Step::Store, None) => combine.store,
-            (Form::Host, Step::Right, None) => combine.add,
-            (Form::Host, Step::Left, None) => combine.add_left,
-            (Form::Partial, Step::Store, _) => combine.store_partial,
-            (Form::Partial, Step::Right, _) => combine.add_partial,
-            (Form::Partial, Step::Left, _) => combine.add_left_partial,
+        let combined = match (format, step, &self.scaled) {
+            (VectorFormat::Host, Step::Store, Some(scaled)) => {
+                return (scaled.kernels.store)(lanes, vector, scaled.scale);
+            }
+            (VectorFormat::Host, _, Some(scaled)) => return (scaled.kernels.add)(lanes, vector, scaled.scale),
+            (VectorFormat::Host, Step::Store, None) => combine.store,
+            (VectorFormat::Host, Step::Right, None) => combine.add,
+            (VectorFormat::Host, Step::Left, None) => combine.add_left,
+            (VectorFormat::Partial, Step::Store, _) => combine.store_partial,
+            (VectorFormat::Partial, Step::Right, _) => combine.add_partial,
+            (VectorFormat::Partial, Step::Left, _) => combine.add_left_partial,
         };
         combined(lanes, vector);
     }

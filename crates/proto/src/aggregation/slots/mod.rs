@@ -45,13 +45,13 @@ pub trait Word: Copy + Send + 'static + Hash {
     fn put(self, bytes: &mut [u8]);
     /// Joins the word of a child for the same block.
     fn join(&mut self, child: ChildId, said: &Self);
-    /// The part of the block that the packet carries, if its sender may bring several parts.
-    fn part(self) -> u16 {
+    /// The subtree of the block that the packet carries, if its sender may bring several subtrees.
+    fn subtree(self) -> u16 {
         0
     }
-    /// The same word for another part.
+    /// The same word for another subtree.
     #[must_use]
-    fn with_part(self, _part: u16) -> Self {
+    fn with_subtree(self, _subtree: u16) -> Self {
         self
     }
     /// The order in which a block was combined, as a hash, if the protocol's packets tell it.
@@ -68,20 +68,20 @@ pub trait Word: Copy + Send + 'static + Hash {
 pub trait Dialect: Copy + Send + 'static + Hash {
     /// What packets say beyond the slot and the collective.
     type Word: Word;
-    /// The dialect of a job with these options and so many ranks, with switches in levels or without.
+    /// The dialect of a job with these options and this many ranks, with switches in levels or without.
     fn of(options: &Options, levels: bool, world_size: u16) -> Self;
     /// What floats are summed as.
     fn numbers(&self) -> Numbers;
     /// How many 16-bit floats a block has.
     fn narrow(&self) -> NarrowBlocks;
-    /// Accumulators that a block may need at a switch with so many children, in a job of so many ranks.
+    /// Accumulators that a block may need at a switch with this many children, in a job of this many ranks.
     fn width(&self, children: usize, world_size: u16) -> usize;
     /// True if blocks are combined along one tree over all ranks, whatever the switches are. A switch then brings the
-    /// parts of that tree that it can combine.
+    /// subtrees of that tree that it can combine.
     fn is_over_ranks(&self) -> bool {
         false
     }
-    /// How a block of a collective is combined from the vectors of so many children. Not called for fixed point.
+    /// How a block of a collective is combined from the vectors of this many children. Not called for fixed point.
     fn arrangement(&self, spec: &Spec, encoding: &Encoding, children: usize) -> Arrangement;
     /// True if hosts send packets of this kind.
     fn sends(kind: Kind) -> bool;

@@ -1,5 +1,5 @@
-//! The header of packets for slots. It ends with a protocol's own word; [`crate::aggregation`] has the bodies of the two notices.
-//! Big-endian; `docs/wire.md` draws the header for each protocol.
+//! The header of packets for slots. It ends with a protocol's own word; [`crate::aggregation`] has the bodies of the
+//! two notices. Big-endian; `docs/wire.md` draws the header for each protocol.
 //!
 //! ```text
 //!  16           24    26    28      32
@@ -9,7 +9,7 @@
 //! The paper's `ver` is `phase mod 2`; its `off` follows from the phase, which every host keeps for each slot.
 
 use super::Word;
-pub use crate::aggregation::mismatch::Mismatch;
+pub use crate::aggregation::report::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::ChildId;
 use crate::contract::protocol::Description;

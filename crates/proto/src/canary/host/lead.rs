@@ -2,10 +2,10 @@
 
 use tributary_numeric::{BlockExponent, ReduceOp, prefetch};
 
-use crate::aggregation::exponent_hint::LookAhead;
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::agreement::ExponentHint;
 use crate::aggregation::ranks::Ranks;
-use crate::canary::vector::Form;
+use crate::aggregation::report::Mismatch;
+use crate::canary::vector::Codec;
 use crate::canary::wire::NO_SWITCH;
 use crate::contract::ids::{NodeId, PortId, Rank};
 use crate::contract::tensor::Spec;
@@ -25,7 +25,7 @@ pub enum State {
 /// One block that this host leads, or that another rank takes it to lead.
 #[derive(Clone, Hash)]
 pub struct Lead {
-    /// The phase of the block's place in the window.
+    /// The phase of the block's position in the window.
     pub phase: u32,
     /// How often the block was issued before.
     pub attempt: u8,
@@ -44,15 +44,15 @@ pub struct Lead {
     /// The sum of their proofs.
     pub contributors: u32,
     /// What the contributions say of the next block.
-    pub look_ahead: LookAhead,
+    pub exponent_hint: ExponentHint,
     /// Some contributions came along a tree that ends in the root.
     pub has_tree: bool,
     /// Where contributions collided on the way.
     pub collisions: Vec<(NodeId, PortId)>,
     /// Ranks that have asked for the sum of this issue, or have sent their contribution straight to the leader.
-    pub asked: Ranks,
+    pub requested: Ranks,
     /// Ranks that were heard of at all.
-    pub heard: Ranks,
+    pub seen: Ranks,
     /// Where this host sums alone: the first rank whose contribution was not called for yet.
     pub next_call: Rank,
     /// Once the block is done: the exponent of a result of 16-bit floats.
@@ -67,31 +67,31 @@ impl Lead {
         self.phase = phase;
         (self.attempt, self.state, self.what, self.elements, self.block) = (0, State::Gathering, None, 0, None);
         self.root = NO_SWITCH;
-        self.heard.clear();
+        self.seen.clear();
         self.restart();
     }
 
     /// Forgets all contributions.
     pub fn restart(&mut self) {
         (self.counter, self.contributors, self.has_tree, self.filled) = (0, 0, false, false);
-        self.look_ahead = LookAhead::known(tributary_numeric::BlockExponent::ZERO);
+        self.exponent_hint = ExponentHint::known(tributary_numeric::BlockExponent::ZERO);
         self.collisions.clear();
-        self.asked.clear();
+        self.requested.clear();
         self.next_call = Rank(0);
     }
 
     /// Adds a vector.
-    pub fn add(&mut self, form: Form, vector: &[u8]) {
-        let lanes = &mut self.lanes[..form.lane_bytes(vector.len())];
+    pub fn add(&mut self, codec: Codec, vector: &[u8]) {
+        let lanes = &mut self.lanes[..codec.lane_bytes(vector.len())];
         match std::mem::replace(&mut self.filled, true) {
-            false => form.store(lanes, vector),
-            true => form.add(lanes, vector),
+            false => codec.store(lanes, vector),
+            true => codec.add(lanes, vector),
         }
     }
 
     /// Writes the sum of all contributions.
-    pub fn load(&self, form: Form, op: ReduceOp, vector: &mut [u8]) {
-        form.load(&self.lanes[..form.lane_bytes(vector.len())], vector, op);
+    pub fn load(&self, codec: Codec, op: ReduceOp, vector: &mut [u8]) {
+        codec.load(&self.lanes[..codec.lane_bytes(vector.len())], vector, op);
     }
 
     /// Keeps the result, as it travels, in place of the sum.
@@ -106,7 +106,7 @@ impl Lead {
     }
 }
 
-/// The blocks that a host leads. At each place of the window there are at most two: the current one, and the last or
+/// The blocks that a host leads. At each position of the window there are at most two: the current one, and the last or
 /// the next one.
 #[derive(Clone, Hash)]
 pub struct Leads {
@@ -117,39 +117,39 @@ pub struct Leads {
 }
 
 impl Leads {
-    /// For a window of `places`.
-    pub fn new(values: Values, places: usize, world_size: u16, elements_per_packet: u16) -> Leads {
+    /// For a window of this many positions.
+    pub fn new(values: Values, window: usize, world_size: u16, elements_per_packet: u16) -> Leads {
         Leads {
-            leads: (0..2 * places).map(|_| None).collect(),
+            leads: (0..2 * window).map(|_| None).collect(),
             spare: Vec::new(),
             world_size,
             lane_bytes: values.buffer_len(4, elements_per_packet.into()),
         }
     }
 
-    fn index(place: u16, phase: u32) -> usize {
-        2 * usize::from(place) + (phase % 2) as usize
+    fn index(position: u16, phase: u32) -> usize {
+        2 * usize::from(position) + (phase % 2) as usize
     }
 
-    /// Prefetches what is known of the blocks at a place.
-    pub fn prefetch(&self, place: u16) {
-        prefetch::first_line(&self.leads[Self::index(place, 0)]);
+    /// Prefetches what is known of the blocks at a position.
+    pub fn prefetch(&self, position: u16) {
+        prefetch::first_line(&self.leads[Self::index(position, 0)]);
     }
 
     /// What is known of a block.
-    pub fn get(&self, place: u16, phase: u32) -> Option<&Lead> {
-        self.leads[Self::index(place, phase)].as_deref().filter(|lead| lead.phase == phase)
+    pub fn get(&self, position: u16, phase: u32) -> Option<&Lead> {
+        self.leads[Self::index(position, phase)].as_deref().filter(|lead| lead.phase == phase)
     }
 
     /// What is known of a block, to write to.
-    pub fn get_mut(&mut self, place: u16, phase: u32) -> Option<&mut Lead> {
-        self.leads[Self::index(place, phase)].as_deref_mut().filter(|lead| lead.phase == phase)
+    pub fn get_mut(&mut self, position: u16, phase: u32) -> Option<&mut Lead> {
+        self.leads[Self::index(position, phase)].as_deref_mut().filter(|lead| lead.phase == phase)
     }
 
-    /// What is known of a block, to write to. A block that is not known yet takes the place of an older one, whose sum
+    /// What is known of a block, to write to. A block that is not known yet replaces an older one, whose sum
     /// every rank has.
-    pub fn open(&mut self, place: u16, phase: u32) -> &mut Lead {
-        let entry = &mut self.leads[Self::index(place, phase)];
+    pub fn open(&mut self, position: u16, phase: u32) -> &mut Lead {
+        let entry = &mut self.leads[Self::index(position, phase)];
         let (world_size, lanes) = (self.world_size, self.lane_bytes);
         let fresh = || Lead {
             phase,
@@ -161,11 +161,11 @@ impl Leads {
             root: NO_SWITCH,
             counter: 0,
             contributors: 0,
-            look_ahead: LookAhead::known(tributary_numeric::BlockExponent::ZERO),
+            exponent_hint: ExponentHint::known(tributary_numeric::BlockExponent::ZERO),
             has_tree: false,
             collisions: Vec::new(),
-            asked: Ranks::new(world_size),
-            heard: Ranks::new(world_size),
+            requested: Ranks::new(world_size),
+            seen: Ranks::new(world_size),
             next_call: Rank(0),
             scale: None,
             lanes: vec![0; lanes],
@@ -181,8 +181,8 @@ impl Leads {
     }
 
     /// No rank needs the block any more.
-    pub fn close(&mut self, place: u16, phase: u32) {
-        let entry = &mut self.leads[Self::index(place, phase)];
+    pub fn close(&mut self, position: u16, phase: u32) {
+        let entry = &mut self.leads[Self::index(position, phase)];
         if entry.as_ref().is_some_and(|lead| lead.phase == phase) {
             self.spare.extend(entry.take().map(|lead| *lead));
         }

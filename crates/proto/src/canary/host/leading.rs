@@ -1,12 +1,12 @@
 //! What a host does about the blocks that it leads (§3.1.4, §3.3).
 
 use super::lead::State;
-use super::outbox::{Outgoing, group};
-use super::steps::{Relation, Step};
+use super::transmit::{Outgoing, group};
+use super::window::{Relation, Step};
 use super::{CanaryHost, Stage, Way};
-use crate::aggregation::mismatch::Mismatch;
-use crate::canary::vector::Form;
-use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, proof};
+use crate::aggregation::report::Mismatch;
+use crate::canary::vector::Codec;
+use crate::canary::wire::{HEADER_LEN, Header, NO_SWITCH, RankProof, proof};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{PortId, Rank};
 use crate::contract::packet::Packet;
@@ -17,12 +17,12 @@ const CALLS: u16 = 16;
 
 impl CanaryHost {
     /// The leader itself comes to a block. Contributions of other ranks may have come before.
-    pub(super) fn begin_lead(&mut self, place: u16) {
-        let step = self.step_of(place);
-        let (spec, elements, own) = (self.spec_at(place), self.contributed_elements_at(place), self.config.rank);
-        let block = self.places[usize::from(place)].block;
-        let (is_notice, root) = (self.is_notice(place), self.root_of(place));
-        let lead = self.leads.open(step.place, step.phase);
+    pub(super) fn begin_lead(&mut self, position: u16) {
+        let step = self.step_of(position);
+        let (spec, elements, own) = (self.spec_at(position), self.contributed_elements_at(position), self.config.rank);
+        let block = self.entries[usize::from(position)].block;
+        let (is_notice, root) = (self.is_notice(position), self.root_of(position));
+        let lead = self.leads.open(step.position, step.phase);
         lead.root = root;
         lead.block = (!is_notice).then_some(block);
         let dispute = match lead.what {
@@ -43,13 +43,13 @@ impl CanaryHost {
         if header.destination != self.own_node() {
             return Err(DropReason::NotAMember);
         }
-        let state = &self.places[usize::from(step.place)];
+        let state = &self.entries[usize::from(step.position)];
         match self.steps.relation(step.phase, state.phase) {
-            Relation::Same if state.stage.waits() && self.leader_of(step.place) != self.config.rank => {
+            Relation::Same if state.stage.waits() && self.leader_of(step.position) != self.config.rank => {
                 Err(self.disagree(step, header))
             }
             Relation::Same | Relation::Next => Ok(()),
-            Relation::Earlier => self.leads.get(step.place, step.phase).map(|_| ()).ok_or(DropReason::Stale),
+            Relation::Earlier => self.leads.get(step.position, step.phase).map(|_| ()).ok_or(DropReason::Stale),
             Relation::Later => Err(DropReason::Ahead),
         }
     }
@@ -66,7 +66,7 @@ impl CanaryHost {
             return Err(DropReason::BadLength);
         }
         let rank = header.wid;
-        let lead = self.leads.open(step.place, step.phase);
+        let lead = self.leads.open(step.position, step.phase);
         match lead.state {
             State::Refused(_) => {
                 self.outbox.push_back(Outgoing::Mismatch(step, rank));
@@ -92,8 +92,8 @@ impl CanaryHost {
             Some(_) => {}
         }
         if direct {
-            lead.heard.insert(rank);
-            if !lead.asked.insert(rank) {
+            lead.seen.insert(rank);
+            if !lead.requested.insert(rank) {
                 return Err(DropReason::Duplicate);
             }
         } else if header.counter > others - lead.counter {
@@ -103,14 +103,14 @@ impl CanaryHost {
         }
         lead.counter += header.counter;
         lead.contributors = lead.contributors.wrapping_add(header.contributors);
-        lead.look_ahead.join(&header.look_ahead);
+        lead.exponent_hint.join(&header.exponent_hint);
         if header.switch_address == NO_SWITCH {
             lead.has_tree |= !direct;
             lead.root = header.root;
         } else {
             lead.collisions.push((header.switch_address, PortId(header.children as u16)));
         }
-        lead.add(Form::of(self.values, header), &packet.bytes[HEADER_LEN..]);
+        lead.add(Codec::of(self.values, header), &packet.bytes[HEADER_LEN..]);
         if lead.counter == others {
             self.ready.push_back(step);
         } else if direct {
@@ -119,7 +119,7 @@ impl CanaryHost {
         Ok(())
     }
 
-    /// Completes all blocks that can be completed. A completed block may let the next block of its place begin.
+    /// Completes all blocks that can be completed. A completed block may let the next block of its position begin.
     pub(super) fn complete_ready(&mut self, now: Time) {
         while let Some(step) = self.ready.pop_front() {
             self.complete(now, step);
@@ -128,14 +128,14 @@ impl CanaryHost {
 
     /// Completes a block if only the leader's own contribution is missing.
     fn complete(&mut self, now: Time, step: Step) {
-        let place = step.place;
-        let state = &self.places[usize::from(place)];
+        let position = step.position;
+        let state = &self.entries[usize::from(position)];
         if state.phase != step.phase || !state.stage.waits() {
             return;
         }
-        let Some(lead) = self.leads.get(place, step.phase) else { return };
+        let Some(lead) = self.leads.get(position, step.phase) else { return };
         match lead.state {
-            State::Refused(mismatch) => return self.refuse(now, place, mismatch),
+            State::Refused(mismatch) => return self.refuse(now, position, mismatch),
             State::Done => return,
             State::Gathering if lead.counter + 1 < self.world_size() => return,
             State::Gathering => {}
@@ -144,31 +144,31 @@ impl CanaryHost {
             // As many contributions as ranks, but not one from each.
             return self.fail_issue(step);
         }
-        let (attempt, elements, is_broadcast) = (lead.attempt, self.elements_at(place), self.is_broadcast(place));
-        self.places[usize::from(place)].attempt = attempt;
-        let own = self.look_ahead_at(place);
+        let (attempt, elements, is_broadcast) = (lead.attempt, self.elements_at(position), self.is_broadcast(position));
+        self.entries[usize::from(position)].attempt = attempt;
+        let own = self.exponent_hint_at(position);
         let mut vector = std::mem::take(&mut self.vector);
-        let header = Header { scale: self.scale_at(place), ..self.header(step, NO_SWITCH, attempt) };
-        let form = Form::of(self.values, &header);
-        let len = form.buffer_len(elements);
+        let header = Header { scale: self.scale_at(position), ..self.header(step, NO_SWITCH, attempt) };
+        let codec = Codec::of(self.values, &header);
+        let len = codec.buffer_len(elements);
         if elements > 0 {
-            let (agreed, block) = (self.agreed_at(place), self.places[usize::from(place)].block);
-            let op = self.op_at(place).expect("a place that waits has a block");
+            let (agreed, block) = (self.agreed_at(position), self.entries[usize::from(position)].block);
+            let op = self.op_at(position).expect("a place that waits has a block");
             op.read(block, agreed, self.world_size(), &mut vector[..len]);
         }
-        let lead = self.leads.open(place, step.phase);
+        let lead = self.leads.open(position, step.phase);
         if is_broadcast {
             lead.elements = elements;
         } else if elements > 0 {
-            lead.add(form, &vector[..len]);
-            lead.load(form, header.spec.op, &mut vector[..len]);
+            lead.add(codec, &vector[..len]);
+            lead.load(codec, header.spec.op, &mut vector[..len]);
         }
         lead.keep(header.scale, &vector[..len]);
-        lead.look_ahead.join(&own);
+        lead.exponent_hint.join(&own);
         lead.state = State::Done;
-        let look_ahead = lead.look_ahead;
+        let exponent_hint = lead.exponent_hint;
         self.broadcast(step, attempt);
-        let concluded = self.conclude(now, place, look_ahead, &vector[..len], Way::Own);
+        let concluded = self.conclude(now, position, exponent_hint, &vector[..len], Way::Own);
         debug_assert!(concluded.is_ok(), "a leader's own sum is of use to it");
         self.vector = vector;
     }
@@ -178,7 +178,7 @@ impl CanaryHost {
         if self.is_direct(attempt) {
             return self.outbox.extend(self.others().map(|rank| Outgoing::Answer(step, rank)));
         }
-        let lead = self.leads.open(step.place, step.phase);
+        let lead = self.leads.open(step.position, step.phase);
         if lead.has_tree {
             self.outbox.push_back(Outgoing::Tree(step));
         }
@@ -187,7 +187,7 @@ impl CanaryHost {
 
     /// This issue of a block cannot succeed: all ranks send again (§3.3).
     fn fail_issue(&mut self, step: Step) {
-        let lead = self.leads.open(step.place, step.phase);
+        let lead = self.leads.open(step.position, step.phase);
         lead.attempt += 1;
         self.stats.reissues += 1;
         let attempt = lead.attempt;
@@ -206,7 +206,7 @@ impl CanaryHost {
     /// Calls for the contributions of the next ranks, few at a time: all at once would flood this host's link.
     fn call(&mut self, step: Step, count: u16) {
         let (world_size, own) = (self.world_size(), self.config.rank);
-        let lead = self.leads.open(step.place, step.phase);
+        let lead = self.leads.open(step.position, step.phase);
         for _ in 0..count {
             if lead.next_call == own {
                 lead.next_call.0 += 1;
@@ -228,8 +228,8 @@ impl CanaryHost {
     /// paper's leader fails it at the first request, so that all ranks would send again whenever one is merely late.
     pub(super) fn request(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
-        let lead = self.leads.open(step.place, step.phase);
-        lead.heard.insert(header.wid);
+        let lead = self.leads.open(step.position, step.phase);
+        lead.seen.insert(header.wid);
         match lead.state {
             State::Done => self.outbox.push_back(Outgoing::Answer(step, header.wid)),
             State::Refused(_) => self.outbox.push_back(Outgoing::Mismatch(step, header.wid)),
@@ -237,7 +237,7 @@ impl CanaryHost {
             // This host sums alone, and knows which of the contributions that it has called for are missing.
             State::Gathering if self.reissues <= lead.attempt => {
                 let was_called = header.wid < lead.next_call || lead.attempt == 0;
-                if was_called && !lead.asked.contains(header.wid) {
+                if was_called && !lead.requested.contains(header.wid) {
                     self.outbox.push_back(Outgoing::Failed(step, header.wid));
                 }
             }
@@ -245,7 +245,7 @@ impl CanaryHost {
                 self.outbox.push_back(Outgoing::Failed(step, header.wid));
             }
             State::Gathering => {
-                lead.asked.insert(header.wid);
+                lead.requested.insert(header.wid);
                 if self.has_lost(step, header.wid) {
                     self.fail_issue(step);
                 }
@@ -257,8 +257,8 @@ impl CanaryHost {
     /// A rank's deadline is near: it asks which ranks are missing.
     pub(super) fn query(&mut self, step: Step, header: &Header) -> Result<(), DropReason> {
         self.leads_step(step, header)?;
-        let lead = self.leads.open(step.place, step.phase);
-        lead.heard.insert(header.wid);
+        let lead = self.leads.open(step.position, step.phase);
+        lead.seen.insert(header.wid);
         self.outbox.push_back(match lead.state {
             State::Done => Outgoing::Answer(step, header.wid),
             State::Refused(_) => Outgoing::Mismatch(step, header.wid),
@@ -270,9 +270,48 @@ impl CanaryHost {
     /// True if a rank is known to have sent its contribution: the rank has asked for the sum since.
     pub(super) fn has_contributed(&self, step: Step, rank: Rank) -> bool {
         if rank == self.config.rank {
-            let state = &self.places[usize::from(step.place)];
+            let state = &self.entries[usize::from(step.position)];
             return state.phase == step.phase && state.stage != Stage::Idle;
         }
-        self.leads.get(step.place, step.phase).is_some_and(|lead| lead.heard.contains(rank))
+        self.leads.get(step.position, step.phase).is_some_and(|lead| lead.seen.contains(rank))
+    }
+}
+
+// Whether a contribution to an issue was lost. The leader infers it from the ranks that have asked for the sum, and
+// from the proofs of the contributions that came.
+//
+// A rank asks a timeout after it has contributed. So a contribution was lost if a rank that has asked is among those
+// whose contribution is missing. Ranks that have not asked may be late.
+
+/// The most ranks that have not asked whose subsets are all compared with what is missing.
+const MAX_SILENT: usize = 8;
+
+impl CanaryHost {
+    /// True if the contribution of a rank that has asked is missing. `asker` is the last rank that asked. The answer is
+    /// exact where only the asker's contribution is missing, and where at most `MAX_SILENT` ranks have not asked. Where
+    /// it cannot be told, the answer is false.
+    pub(super) fn has_lost(&self, step: Step, asker: Rank) -> bool {
+        let Some(lead) = self.leads.get(step.position, step.phase) else { return false };
+        let others = self.world_size() - 1;
+        let (missing, silent) = (others - lead.counter, others - lead.requested.len());
+        if missing == 0 || missing > silent {
+            return missing > 0;
+        }
+        let (id, attempt) = (self.steps.id(step), lead.attempt);
+        let lacks = proof(self.others_proof, id, attempt).wrapping_sub(lead.contributors);
+        if missing == 1 && proof(RankProof::of(asker), id, attempt) == lacks {
+            return true;
+        }
+        if usize::from(silent) > MAX_SILENT {
+            return false;
+        }
+        let silent: Vec<RankProof> =
+            self.others().filter(|&rank| !lead.requested.contains(rank)).map(RankProof::of).collect();
+        let sum_of = |subset: u32| {
+            let chosen = silent.iter().enumerate().filter(|&(index, _)| subset >> index & 1 != 0);
+            proof(chosen.map(|(_, &rank_proof)| rank_proof).sum(), id, attempt)
+        };
+        let may_be_late = |subset: u32| subset.count_ones() == u32::from(missing) && sum_of(subset) == lacks;
+        !(0..1u32 << silent.len()).any(may_be_late)
     }
 }

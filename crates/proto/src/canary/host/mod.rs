@@ -1,24 +1,18 @@
 //! The host: it sends its blocks towards their leaders, and leads some blocks itself (§3.1.4).
 //!
-//! Blocks of all collectives are one stream. Block `g` uses place `g mod s` of a window of `s` places, is led by rank
-//! `g mod world` and completed in root `g mod roots`. A place goes on to its next block when its sum comes, so the sums
-//! clock the sending. A packet carries the exponent of the next block of its place (SwitchML §4.6). Before the first
-//! blocks of floats comes a phase in which ranks only agree on exponents. Where a collective fits into the window, that
-//! phase carries the block too, scaled by the place's last exponent.
+//! Blocks of all collectives are one stream. Block `g` uses position `g mod s` of a window of `s` positions, is led by
+//! rank `g mod world` and completed in root `g mod roots`. A position goes on to its next block when its sum comes, so
+//! the sums clock the sending. A packet carries the exponent of the next block of its position (SwitchML §4.6). Before
+//! the first blocks of floats comes a phase in which ranks only agree on exponents. Where a collective fits into the
+//! window, that phase carries the block too, scaled by the position's last exponent.
 //!
-//! One more place carries the notices that collectives are complete (§3.3), so that leaders need not keep sums that no
-//! rank will ask for.
+//! One more position carries the notices that collectives are complete (§3.3), so that leaders need not keep sums that
+//! no rank will ask for.
 
-mod claims;
-mod evidence;
-mod failure;
 mod following;
 mod lead;
 mod leading;
 mod notices;
-mod outbox;
-mod place;
-mod steps;
 mod transmit;
 mod window;
 
@@ -27,20 +21,16 @@ use std::sync::Arc;
 
 use tributary_numeric::prefetch;
 
-use self::claims::Claims;
-use self::failure::Heard;
+use self::following::Claims;
 use self::lead::Leads;
-use self::notices::Notices;
-use self::outbox::Outgoing;
-use self::place::{Place, Way};
-use self::steps::{Step, Steps};
-use super::vector::Form;
+use self::notices::{LastReport, Notices};
+use self::transmit::Outgoing;
+use self::window::{Entry, Step, Steps, Way};
+use super::vector::Codec;
 use super::wire::{HEADER_LEN, Header, Kind, RankProof, id_of};
-use crate::aggregation::agreement::Stage;
-use crate::aggregation::exponent_hint::LookAhead;
-use crate::aggregation::life::{Completed, Life};
-use crate::aggregation::mismatch::Mismatch;
-use crate::aggregation::stream::Stream;
+use crate::aggregation::agreement::{ExponentHint, Stage};
+use crate::aggregation::life::{Life, LifeCycle, Stream};
+use crate::aggregation::report::Mismatch;
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
@@ -52,9 +42,8 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
-use crate::reliability::send_queue::SendQueue;
+use crate::reliability::slot_lists::SendQueue;
 
 /// The `Spec` in a notice of completion.
 const NOTICE: Spec = Spec::NOTHING;
@@ -74,9 +63,9 @@ pub struct CanaryHost {
     common: [u8; COMMON_LEN],
     life: Life,
     steps: Steps,
-    /// The window, and the notices' place behind it.
-    places: Vec<Place>,
-    /// Places whose contribution or request is to be sent.
+    /// The window, and the notices' position behind it.
+    entries: Vec<Entry>,
+    /// Positions whose contribution or request is to be sent.
     queue: SendQueue,
     recovery: Recovery,
     leads: Leads,
@@ -87,9 +76,9 @@ pub struct CanaryHost {
     claims: Claims,
     /// The proofs of all other ranks.
     others_proof: RankProof,
-    /// The place about which the next query asks.
+    /// The position about which the next query asks.
     question: Option<u16>,
-    heard: Option<Heard>,
+    last_report: Option<LastReport>,
     stats: HostStats,
     vector: Vec<u8>,
 }
@@ -117,7 +106,7 @@ impl CanaryHost {
             common,
             life: Life::new(Stream::new(values, Numbers::Fixed, NarrowBlocks::Half, job)),
             steps: Steps::new(window + 1),
-            places: (0..u64::from(window)).chain([0]).map(Place::new).collect(),
+            entries: (0..u64::from(window)).chain([0]).map(Entry::new).collect(),
             queue: SendQueue::new(window + 1),
             recovery: Recovery::new(
                 &JobConfig { slots: window + 1, trees: 1, ..job.clone() },
@@ -132,18 +121,18 @@ impl CanaryHost {
             claims: Claims::default(),
             others_proof: others.map(RankProof::of).sum(),
             question: None,
-            heard: None,
+            last_report: None,
             stats: HostStats::default(),
             vector: vec![0; (4 * usize::from(job.elements_per_packet)).max(FINGERPRINT_LEN)],
             config: config.clone(),
         }
     }
 
-    /// Starts a place whose block was submitted.
-    fn start(&mut self, place: u16, in_step: bool) {
+    /// Starts a position whose block was submitted.
+    fn start(&mut self, position: u16, in_step: bool) {
         let window = u64::from(self.window());
-        let is_notice = self.is_notice(place);
-        let state = &mut self.places[usize::from(place)];
+        let is_notice = self.is_notice(position);
+        let state = &mut self.entries[usize::from(position)];
         (state.attempt, state.contributed, state.in_step) = (0, false, in_step);
         state.stage = if is_notice {
             if self.notices.is_due(state.block) { Stage::Update } else { Stage::Idle }
@@ -156,26 +145,26 @@ impl CanaryHost {
         if state.stage == Stage::Idle {
             return;
         }
-        if self.leader_of(place) == self.config.rank {
-            self.begin_lead(place);
+        if self.leader_of(position) == self.config.rank {
+            self.begin_lead(position);
         } else {
-            self.begin_following(place);
+            self.begin_following(position);
         }
     }
 
-    /// Takes the sum of a place's phase, whichever way it came, and begins the next phase.
+    /// Takes the sum of a position's phase, whichever way it came, and begins the next phase.
     fn conclude(
         &mut self,
         now: Time,
-        place: u16,
-        look_ahead: LookAhead,
+        position: u16,
+        exponent_hint: ExponentHint,
         vector: &[u8],
         way: Way,
     ) -> Result<(), DropReason> {
         let (world_size, stride) = (self.world_size(), u64::from(self.window()));
-        let is_notice = self.is_notice(place);
-        let state = &mut self.places[usize::from(place)];
-        let summed_with = state.agreement.conclude(state.stage, look_ahead.agreed())?;
+        let is_notice = self.is_notice(position);
+        let state = &mut self.entries[usize::from(position)];
+        let summed_with = state.agreement.conclude(state.stage, exponent_hint.agreed())?;
         if is_notice {
             let end = self.notices.complete();
             self.leads.close_before(end);
@@ -195,32 +184,23 @@ impl CanaryHost {
         // All ranks have contributed to this phase, so all have the sum of the phase before.
         let phase = state.phase;
         state.phase = self.steps.after(phase);
-        self.leads.close(place, self.steps.before(phase));
+        self.leads.close(position, self.steps.before(phase));
         match way {
             Way::Tree => {
-                self.recovery.answered(now, place, &mut self.queue);
+                self.recovery.answered(now, position, &mut self.queue);
             }
-            Way::Answer => self.recovery.recovered(now, place),
+            Way::Answer => self.recovery.recovered(now, position),
             Way::Own => {}
         }
-        self.start(place, true);
-        self.settle(now);
+        self.start(position, true);
+        self.complete_or_finish(now);
         Ok(())
     }
 
-    /// Reports complete collectives in their order, and fails the rest if the next one must fail.
-    fn settle(&mut self, now: Time) {
-        loop {
-            match self.life.complete_next() {
-                Ok(Some(Completed { blocks })) if blocks.end - blocks.start > u64::from(self.window()) => {
-                    self.announce(blocks.end);
-                }
-                Ok(Some(_)) => {}
-                // A collective is under way still.
-                Ok(None) if self.life.stream.front().is_some() => return,
-                Ok(None) => return self.finish_if_done(now),
-                Err(error) => return self.fail(error),
-            }
+    /// Reports complete collectives, and gives the last notice when no more will come.
+    fn complete_or_finish(&mut self, now: Time) {
+        if self.complete_collectives() && self.life.stream.front().is_none() {
+            self.finish_if_done(now);
         }
     }
 
@@ -232,7 +212,7 @@ impl CanaryHost {
             return Err(DropReason::BadField);
         }
         let kind = Kind::of(packet.bytes)?;
-        if (kind.is_for_leader() || kind == Kind::Claim) && self.tells_why(step, &header) {
+        if (kind.is_for_leader() || kind == Kind::Claim) && self.notify_mismatch(step, &header) {
             return Err(DropReason::Mismatch);
         }
         let received = match kind {
@@ -249,7 +229,7 @@ impl CanaryHost {
         received
     }
 
-    /// The first of the timers that are not of single places.
+    /// The first of the timers that are not of single positions.
     fn other_timers(&self) -> Option<Time> {
         let timers = [self.life.next_deadline(), self.notices.next_timeout(), self.claims.poll_timeout()];
         timers.into_iter().flatten().min()
@@ -257,7 +237,7 @@ impl CanaryHost {
 
     /// The number of elements of a packet's vector; an error if the packet's length fits no vector.
     fn vector_elements(&self, header: &Header, packet: &Packet<'_>) -> Result<usize, DropReason> {
-        Form::of(self.values, header).elements(packet.bytes.len(), packet.wire_len)
+        Codec::of(self.values, header).elements(packet.bytes.len(), packet.wire_len)
     }
 }
 
@@ -269,11 +249,11 @@ impl Host for CanaryHost {
         }
         let (id, blocks) = self.life.submit(now, collective)?;
         let window = u64::from(self.window());
-        for block in blocks.take(self.places.len() - 1) {
-            let place = (block % window) as u16;
-            let state = &self.places[usize::from(place)];
+        for block in blocks.take(self.entries.len() - 1) {
+            let position = (block % window) as u16;
+            let state = &self.entries[usize::from(position)];
             if state.stage == Stage::Idle && state.block == block {
-                self.start(place, false);
+                self.start(position, false);
             }
         }
         self.complete_ready(now);
@@ -288,11 +268,7 @@ impl Host for CanaryHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.recovery.handle_timeout(now, &mut self.queue);
-        match self.life.poll_deadline(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => self.question = self.oldest_waiting(),
-            None => {}
-        }
+        self.check_deadlines(now);
         self.notices.handle_timeout(now);
         self.claim_if_due(now);
     }
@@ -338,23 +314,23 @@ impl Host for CanaryHost {
     }
 
     fn prefetch(&self, upcoming: Upcoming<'_>) {
-        let place = match upcoming {
+        let position = match upcoming {
             Upcoming::Something => {
                 self.recovery.prefetch();
                 self.queue.prefetch();
                 return self.life.stream.prefetch();
             }
-            Upcoming::Packet(packet) => id_of(packet).and_then(|id| self.steps.of(id)).map(|step| step.place),
+            Upcoming::Packet(packet) => id_of(packet).and_then(|id| self.steps.of(id)).map(|step| step.position),
             Upcoming::Transmit => self.queue.front(),
         };
         self.life.stream.prefetch_tensor();
-        if let Some(place) = place
-            && let Some(state) = self.places.get(usize::from(place))
+        if let Some(position) = position
+            && let Some(state) = self.entries.get(usize::from(position))
         {
             prefetch::whole(state);
-            self.recovery.prefetch_slot(place);
-            self.queue.prefetch_slot(place);
-            self.leads.prefetch(place);
+            self.recovery.prefetch_slot(position);
+            self.queue.prefetch_slot(position);
+            self.leads.prefetch(position);
         }
     }
 

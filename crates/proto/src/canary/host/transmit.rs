@@ -2,12 +2,11 @@
 
 use super::CanaryHost;
 use super::lead::State;
-use super::outbox::{Outgoing, Ports};
-use super::steps::Step;
-use crate::aggregation::exponent_hint::LookAhead;
-use crate::canary::vector::Form;
-use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, Report, proof};
-use crate::contract::ids::{NodeId, Rank};
+use super::window::Step;
+use crate::aggregation::agreement::ExponentHint;
+use crate::canary::vector::Codec;
+use crate::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, Report, SHARD_PORTS, proof};
+use crate::contract::ids::{NodeId, PortId, Rank};
 use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::tensor::Primitive;
 use crate::contract::time::Time;
@@ -20,22 +19,22 @@ impl CanaryHost {
                 return Some(self.count(transmit));
             }
         }
-        if let Some(place) = self.question.take()
-            && self.places[usize::from(place)].stage.waits()
+        if let Some(position) = self.question.take()
+            && self.entries[usize::from(position)].stage.waits()
         {
-            let transmit = self.write_own(place, Kind::Query, buf);
+            let transmit = self.write_own(position, Kind::Query, buf);
             return transmit.map(|transmit| self.count(transmit));
         }
-        while let Some(place) = self.queue.pop() {
-            let state = &mut self.places[usize::from(place)];
+        while let Some(position) = self.queue.pop() {
+            let state = &mut self.entries[usize::from(position)];
             if !state.stage.waits() {
                 continue;
             }
             let kind = if state.contributed { Kind::Request } else { Kind::Reduce };
             state.contributed = true;
             let (in_step, is_reissued) = (state.in_step, kind == Kind::Reduce && state.attempt > 0);
-            let Some(transmit) = self.write_own(place, kind, buf) else { continue };
-            let is_repetition = self.recovery.sent(now, place, in_step);
+            let Some(transmit) = self.write_own(position, kind, buf) else { continue };
+            let is_repetition = self.recovery.sent(now, position, in_step);
             self.stats.reissued += u64::from(is_reissued);
             self.stats.retransmissions += u64::from(is_repetition || is_reissued);
             return Some(self.count(transmit));
@@ -64,9 +63,9 @@ impl CanaryHost {
             shard: 0,
             attempt,
             wid: self.config.rank,
-            look_ahead: LookAhead::UNKNOWN,
+            exponent_hint: ExponentHint::UNKNOWN,
             scale: None,
-            spec: self.spec_at(step.place),
+            spec: self.spec_at(step.position),
             contributors: 0,
         }
     }
@@ -75,37 +74,37 @@ impl CanaryHost {
         buf[..COMMON_LEN].copy_from_slice(&self.common);
         kind.put(buf);
         header.emit(buf);
-        let form = Form::of(self.values, header);
-        let (len, wire_len) = (HEADER_LEN + form.buffer_len(elements), HEADER_LEN + form.wire_len(elements));
+        let codec = Codec::of(self.values, header);
+        let (len, wire_len) = (HEADER_LEN + codec.buffer_len(elements), HEADER_LEN + codec.wire_len(elements));
         Transmit { to: Addr::Node(to), len, wire_len, ecn: Ecn::NotCapable }
     }
 
-    /// A contribution, a request or a query about a place that another rank leads.
-    fn write_own(&self, place: u16, kind: Kind, buf: &mut [u8]) -> Option<Transmit> {
-        let state = &self.places[usize::from(place)];
-        let leader = self.leader_of(place);
+    /// A contribution, a request or a query about a position that another rank leads.
+    fn write_own(&self, position: u16, kind: Kind, buf: &mut [u8]) -> Option<Transmit> {
+        let state = &self.entries[usize::from(position)];
+        let leader = self.leader_of(position);
         if leader == self.config.rank {
             return None;
         }
-        let (step, destination) = (self.step_of(place), self.node_of(leader));
-        let header = Header { destination, ..self.header(step, self.root_of(place), state.attempt) };
+        let (step, destination) = (self.step_of(position), self.node_of(leader));
+        let header = Header { destination, ..self.header(step, self.root_of(position), state.attempt) };
         if kind != Kind::Reduce {
             return Some(self.emit(kind, &header, 0, destination, buf));
         }
         let direct = self.is_direct(state.attempt);
-        let elements = self.contributed_elements_at(place);
+        let elements = self.contributed_elements_at(position);
         let header = Header {
             counter: 1,
-            scale: self.scale_at(place).filter(|_| elements > 0),
+            scale: self.scale_at(position).filter(|_| elements > 0),
             bypass: direct,
-            look_ahead: self.look_ahead_at(place),
+            exponent_hint: self.exponent_hint_at(position),
             contributors: proof(RankProof::of(self.config.rank), header.id, state.attempt),
             ..header
         };
         if elements > 0 {
-            let op = self.op_at(place).expect("a place that waits has a block");
+            let op = self.op_at(position).expect("a place that waits has a block");
             let vector = &mut buf[HEADER_LEN..HEADER_LEN + op.encoding.buffer_len(elements)];
-            op.read(state.block, self.agreed_at(place), self.world_size(), vector);
+            op.read(state.block, self.agreed_at(position), self.world_size(), vector);
         }
         let to = if direct { destination } else { header.way() };
         Some(self.emit(kind, &header, elements, to, buf))
@@ -122,7 +121,7 @@ impl CanaryHost {
                 self.write_failure(step, attempt, Some(ports), None, buf)
             }
             Outgoing::Failed(step, rank) => {
-                let lead = self.leads.get(step.place, step.phase)?;
+                let lead = self.leads.get(step.position, step.phase)?;
                 let attempt = (lead.state == State::Gathering).then_some(lead.attempt)?;
                 self.write_failure(step, attempt, None, Some(rank), buf)
             }
@@ -137,7 +136,7 @@ impl CanaryHost {
                 Some(self.emit(Kind::Claim, &header, 0, header.destination, buf))
             }
             Outgoing::Mismatch(step, rank) => {
-                let State::Refused(mismatch) = self.leads.get(step.place, step.phase)?.state else { return None };
+                let State::Refused(mismatch) = self.leads.get(step.position, step.phase)?.state else { return None };
                 let header = self.lead_header(step, 0, None, Some(rank))?;
                 let transmit = self.emit(Kind::Mismatch, &header, 0, header.destination, buf);
                 let len = HEADER_LEN + mismatch.emit(&mut buf[HEADER_LEN..]);
@@ -148,8 +147,8 @@ impl CanaryHost {
 
     /// The header of a packet from the leader: to a rank, to a switch of a restoration, or to the root.
     fn lead_header(&self, step: Step, attempt: u8, ports: Option<Ports>, rank: Option<Rank>) -> Option<Header> {
-        let lead = self.leads.get(step.place, step.phase)?;
-        let spec = lead.what.map_or_else(|| self.spec_at(step.place), |(_, spec)| spec);
+        let lead = self.leads.get(step.position, step.phase)?;
+        let spec = lead.what.map_or_else(|| self.spec_at(step.position), |(_, spec)| spec);
         let header = Header { spec, ..self.header(step, lead.root, attempt) };
         Some(match (ports, rank) {
             (_, Some(rank)) => Header { destination: self.node_of(rank), ..header },
@@ -161,14 +160,14 @@ impl CanaryHost {
     }
 
     fn write_sum(&self, step: Step, ports: Option<Ports>, rank: Option<Rank>, buf: &mut [u8]) -> Option<Transmit> {
-        let lead = self.leads.get(step.place, step.phase).filter(|lead| lead.state == State::Done)?;
+        let lead = self.leads.get(step.position, step.phase).filter(|lead| lead.state == State::Done)?;
         let header = self.lead_header(step, lead.attempt, ports, rank)?;
-        // The packet of a reduce carries no elements, but still travels: it frees descriptors and places, and carries
-        // the next exponent.
+        // The packet of a reduce carries no elements, but still travels: it frees descriptors and positions, and
+        // carries the next exponent.
         let elements = if matches!(header.spec.primitive, Primitive::Reduce(_)) { 0 } else { lead.elements };
         let scale = lead.scale.filter(|_| elements > 0);
-        let header = Header { counter: self.world_size(), look_ahead: lead.look_ahead, scale, ..header };
-        let len = Form::of(self.values, &header).buffer_len(elements);
+        let header = Header { counter: self.world_size(), exponent_hint: lead.exponent_hint, scale, ..header };
+        let len = Codec::of(self.values, &header).buffer_len(elements);
         buf[HEADER_LEN..HEADER_LEN + len].copy_from_slice(lead.result(len));
         Some(self.emit(Kind::Broadcast, &header, elements, header.destination, buf))
     }
@@ -184,4 +183,52 @@ impl CanaryHost {
         let header = self.lead_header(step, attempt, ports, rank)?;
         Some(self.emit(Kind::Failure, &header, 0, header.destination, buf))
     }
+}
+
+/// One packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outgoing {
+    /// The sum, to the root, for the tree (§3.1.2).
+    Tree(Step),
+    /// The sum, to a switch, for some of its ports (§3.2.1).
+    Restoration(Step, Ports),
+    /// The sum, to one rank that asked (§3.3).
+    Answer(Step, Rank),
+    /// The block is issued again as `attempt`; along the tree of the issue that failed.
+    FailedTree(Step, u8),
+    /// The same, to a switch at which contributions collided.
+    FailedRestoration(Step, u8, Ports),
+    /// The same, to one rank.
+    Failed(Step, Rank),
+    /// Which ranks have been heard of, to one rank that asked.
+    Report(Step, Rank),
+    /// What this rank leads, to one rank that may not know it.
+    Claim(Step, Rank),
+    /// Ranks disagree, to one rank.
+    Mismatch(Step, Rank),
+}
+
+/// Ports of one shard of one switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ports {
+    /// The switch.
+    pub switch: NodeId,
+    /// Which 32 ports of the switch.
+    pub shard: u8,
+    /// A bitmap of ports.
+    pub children: u32,
+}
+
+/// Groups the ports of collisions by switch and shard.
+pub fn group(collisions: &mut [(NodeId, PortId)]) -> Vec<Ports> {
+    collisions.sort_unstable_by_key(|&(switch, port)| (switch, port));
+    let mut groups: Vec<Ports> = Vec::new();
+    for &(switch, port) in collisions.iter() {
+        let (shard, bit) = ((port.0 / SHARD_PORTS) as u8, 1 << (port.0 % SHARD_PORTS));
+        match groups.last_mut() {
+            Some(last) if (last.switch, last.shard) == (switch, shard) => last.children |= bit,
+            _ => groups.push(Ports { switch, shard, children: bit }),
+        }
+    }
+    groups
 }

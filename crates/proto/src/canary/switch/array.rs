@@ -2,11 +2,11 @@
 //! contributions, or has sent its partial sum and waits for the block's sum.
 
 use super::timeout::TimeoutStep;
-use crate::canary::vector::Form;
+use crate::canary::vector::Codec;
 use crate::canary::wire::Header;
 use crate::contract::config::SharedSwitchConfig;
 use crate::contract::ids::{JobId, PortId, PortSet};
-use crate::contract::state::not_acted_upon;
+use crate::contract::state::exclude_from_state;
 use crate::contract::time::{Span, Time};
 use crate::contract::values::Values;
 use crate::contract::wire::COMMON_LEN;
@@ -93,7 +93,7 @@ struct Soonest {
     lease: Time,
 }
 
-not_acted_upon!(Soonest);
+exclude_from_state!(Soonest);
 
 /// The array. Descriptors are stored apart from entries, and the descriptor that became free last is taken first. Few
 /// blocks are under way at a time beside the entries that they pass through, so their descriptors stay in a processor's
@@ -111,24 +111,24 @@ pub struct Array {
     lane_bytes: usize,
     /// The lists of entries hold the numbers of their descriptors.
     lists: SlotLists<u32>,
-    part_len: u32,
-    parts: u32,
+    partition_len: u32,
+    partitions: u32,
     lease: Span,
     /// For each list of entries that collect: when the wait of the last entry is over.
     last_due: Vec<Time>,
     soonest: Soonest,
     /// Entries in use.
-    pub held: u32,
+    pub in_use: u32,
     /// The most that were in use.
     pub peak: u32,
     values: Values,
 }
 
 impl Array {
-    /// An array of free entries, for so many steps of the wait.
+    /// An array of free entries, for this many steps of the wait.
     pub fn new(values: Values, config: &SharedSwitchConfig, waits: usize) -> Array {
         let entries = config.options.count("descriptors") as u32;
-        let parts = config.options.count("partitions") as u32;
+        let partitions = config.options.count("partitions") as u32;
         let lane_bytes = values.buffer_len(4, usize::from(config.elements_per_packet));
         Array {
             entries: vec![FREE; entries as usize],
@@ -137,18 +137,18 @@ impl Array {
             spare: Vec::with_capacity(entries as usize),
             lane_bytes,
             lists: SlotLists::new(OPEN + waits, entries),
-            part_len: entries / parts,
-            parts,
+            partition_len: entries / partitions,
+            partitions,
             lease: config.options.time("lease"),
             last_due: vec![Time::ZERO; waits],
             soonest: Soonest { send: NEVER, lease: NEVER },
-            held: 0,
+            in_use: 0,
             peak: 0,
             values,
         }
     }
 
-    /// Bytes on the heap of an array whose entries collect for one of so many waits.
+    /// Bytes on the heap of an array whose entries collect for one of this many waits.
     pub fn bytes_of(values: Values, config: &SharedSwitchConfig, waits: usize) -> u64 {
         let lane_bytes = values.buffer_len(4, usize::from(config.elements_per_packet));
         let each = 2 * size_of::<u32>() + size_of::<Descriptor>() + lane_bytes;
@@ -165,23 +165,23 @@ impl Array {
     /// the array. Their start is a hash of the application, so that a window of blocks never collides with itself, and
     /// of the issue, so that issues of one block lie apart.
     #[inline]
-    pub fn place(&self, block: BlockId) -> u32 {
+    pub fn index_of(&self, block: BlockId) -> u32 {
         let start =
             u32::from(block.job.0).wrapping_mul(0x9e37_79b1) ^ u32::from(block.attempt).wrapping_mul(0x85eb_ca6b);
-        let part = u32::from(block.job.0) % self.parts;
-        part * self.part_len + start.wrapping_add(block.id) % self.part_len
+        let partition = u32::from(block.job.0) % self.partitions;
+        partition * self.partition_len + start.wrapping_add(block.id) % self.partition_len
     }
 
-    /// The entry at a place.
+    /// The entry at an index.
     #[inline]
-    pub fn get(&self, place: u32) -> Option<&Descriptor> {
-        self.descriptors.get(self.entries[place as usize] as usize)
+    pub fn get(&self, index: u32) -> Option<&Descriptor> {
+        self.descriptors.get(self.entries[index as usize] as usize)
     }
 
-    /// The entry at a place, to write to.
+    /// The entry at an index, to write to.
     #[inline]
-    pub fn get_mut(&mut self, place: u32) -> Option<&mut Descriptor> {
-        self.descriptors.get_mut(self.entries[place as usize] as usize)
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut Descriptor> {
+        self.descriptors.get_mut(self.entries[index as usize] as usize)
     }
 
     /// All entries in use.
@@ -191,14 +191,14 @@ impl Array {
 
     /// Takes a free entry for a block that waits for more contributions, until `due` or a little later: waits end in
     /// the order of arrival, so that nothing is searched for.
-    pub fn open(&mut self, place: u32, descriptor: Descriptor, form: Form, vector: &[u8]) {
-        self.take(place, descriptor);
-        self.reopen(place, form, vector);
+    pub fn open(&mut self, index: u32, descriptor: Descriptor, codec: Codec, vector: &[u8]) {
+        self.take(index, descriptor);
+        self.reopen(index, codec, vector);
     }
 
     /// Collects again, beginning with this vector. The caller has set `due` and `wait`.
-    pub fn reopen(&mut self, place: u32, form: Form, vector: &[u8]) {
-        let number = self.entries[place as usize];
+    pub fn reopen(&mut self, index: u32, codec: Codec, vector: &[u8]) {
+        let number = self.entries[index as usize];
         if let Some(entry) = self.descriptors.get_mut(number as usize) {
             let last_due = &mut self.last_due[entry.wait.index()];
             *last_due = entry.due.max(*last_due);
@@ -206,18 +206,18 @@ impl Array {
             self.soonest.send = self.soonest.send.min(entry.due);
             self.lists.push(open_list(entry.wait), number);
         }
-        form.store(self.lanes_mut(place, form.lane_bytes(vector.len())), vector);
+        codec.store(self.lanes_mut(index, codec.lane_bytes(vector.len())), vector);
     }
 
     /// Takes a free entry for a block that goes on at once.
-    pub fn pass(&mut self, now: Time, place: u32, descriptor: Descriptor) {
-        self.take(place, Descriptor { state: State::Sent, ..descriptor });
-        self.renew(now, place);
+    pub fn pass(&mut self, now: Time, index: u32, descriptor: Descriptor) {
+        self.take(index, Descriptor { state: State::Sent, ..descriptor });
+        self.renew(now, index);
     }
 
-    fn take(&mut self, place: u32, descriptor: Descriptor) {
-        debug_assert_eq!(self.entries[place as usize], FREE);
-        self.entries[place as usize] = match self.spare.pop() {
+    fn take(&mut self, index: u32, descriptor: Descriptor) {
+        debug_assert_eq!(self.entries[index as usize], FREE);
+        self.entries[index as usize] = match self.spare.pop() {
             Some(number) => {
                 self.descriptors[number as usize] = descriptor;
                 number
@@ -228,33 +228,33 @@ impl Array {
                 self.descriptors.len() as u32 - 1
             }
         };
-        self.held += 1;
-        self.peak = self.peak.max(self.held);
+        self.in_use += 1;
+        self.peak = self.peak.max(self.in_use);
     }
 
-    /// So many bytes of the accumulator of an entry in use.
+    /// This many bytes of the accumulator of an entry in use.
     #[inline]
-    fn lanes_mut(&mut self, place: u32, bytes: usize) -> &mut [u8] {
-        let first = self.entries[place as usize] as usize * self.lane_bytes;
+    fn lanes_mut(&mut self, index: u32, bytes: usize) -> &mut [u8] {
+        let first = self.entries[index as usize] as usize * self.lane_bytes;
         &mut self.lanes[first..][..bytes]
     }
 
     /// Adds a vector to an entry's accumulator.
     #[inline]
-    pub fn add(&mut self, place: u32, form: Form, vector: &[u8]) {
-        form.add(self.lanes_mut(place, form.lane_bytes(vector.len())), vector);
+    pub fn add(&mut self, index: u32, codec: Codec, vector: &[u8]) {
+        codec.add(self.lanes_mut(index, codec.lane_bytes(vector.len())), vector);
     }
 
     /// Writes an entry's accumulator to a vector in fixed point.
     #[inline]
-    pub fn load(&self, place: u32, vector: &mut [u8]) {
-        let first = self.entries[place as usize] as usize * self.lane_bytes;
+    pub fn load(&self, index: u32, vector: &mut [u8]) {
+        let first = self.entries[index as usize] as usize * self.lane_bytes;
         (self.values.fixed().load)(&self.lanes[first..][..vector.len()], vector);
     }
 
     /// No contribution is missing: the entry's wait is over.
-    pub fn fill(&mut self, now: Time, place: u32) {
-        let number = self.entries[place as usize];
+    pub fn fill(&mut self, now: Time, index: u32) {
+        let number = self.entries[index as usize];
         if let Some(entry) = self.descriptors.get_mut(number as usize) {
             entry.due = now;
             self.soonest.send = self.soonest.send.min(now);
@@ -263,19 +263,19 @@ impl Array {
     }
 
     /// The partial sum was sent; the entry waits for the sum.
-    pub fn sent(&mut self, now: Time, place: u32) {
-        if let Some(entry) = self.get_mut(place) {
+    pub fn sent(&mut self, now: Time, index: u32) {
+        if let Some(entry) = self.get_mut(index) {
             entry.state = State::Sent;
         }
-        self.renew(now, place);
+        self.renew(now, index);
     }
 
     /// Renews the lease of an entry that is still needed. Leases end at few distinct times, so that a driver's timer is
-    /// rarely set anew.
-    pub fn renew(&mut self, now: Time, place: u32) {
+    /// rarely set again.
+    pub fn renew(&mut self, now: Time, index: u32) {
         let grain = (self.lease.0 / 8).max(1);
         let due = Time((now + self.lease).0.div_ceil(grain).saturating_mul(grain));
-        let number = self.entries[place as usize];
+        let number = self.entries[index as usize];
         if let Some(entry) = self.descriptors.get_mut(number as usize) {
             entry.due = due;
             self.soonest.lease = self.soonest.lease.min(due);
@@ -284,12 +284,12 @@ impl Array {
     }
 
     /// Frees an entry.
-    pub fn free(&mut self, place: u32) {
-        let number = std::mem::replace(&mut self.entries[place as usize], FREE);
+    pub fn free(&mut self, index: u32) {
+        let number = std::mem::replace(&mut self.entries[index as usize], FREE);
         if number != FREE {
             self.lists.remove(number);
             self.spare.push(number);
-            self.held -= 1;
+            self.in_use -= 1;
         }
     }
 
@@ -318,7 +318,7 @@ impl Array {
 
     #[inline]
     fn first_due(&self, list: usize, now: Time) -> Option<u32> {
-        self.first_of(list).filter(|entry| entry.due <= now).map(|entry| self.place(entry.block))
+        self.first_of(list).filter(|entry| entry.due <= now).map(|entry| self.index_of(entry.block))
     }
 
     #[inline]
@@ -353,9 +353,9 @@ impl Array {
 
     /// Frees all entries of a job.
     pub fn free_job(&mut self, job: JobId) {
-        for place in 0..self.len() {
-            if self.get(place).is_some_and(|entry| entry.block.job == job) {
-                self.free(place);
+        for index in 0..self.len() {
+            if self.get(index).is_some_and(|entry| entry.block.job == job) {
+                self.free(index);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::CanarySwitch;
 use super::array::BlockId;
 use crate::canary::wire::{Header, Kind};
 use crate::contract::ids::{JobId, PortId};
-use crate::contract::state::not_acted_upon;
+use crate::contract::state::exclude_from_state;
 use crate::contract::wire::u16;
 use crate::contract::work::{Claim, Instrumented, Work};
 
@@ -20,7 +20,7 @@ pub struct Counters {
     pub work: Work,
 }
 
-not_acted_upon!(Counters);
+exclude_from_state!(Counters);
 
 /// Counters of one job.
 #[derive(Clone, Copy, Default, Hash)]
@@ -36,11 +36,11 @@ impl Instrumented for CanarySwitch {
     fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
         let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
         let job = JobId(u16(packet, 6));
-        let place = self.array.place(BlockId { job, attempt: header.attempt, id: header.id });
+        let index = self.array.index_of(BlockId { job, attempt: header.attempt, id: header.id });
         match kind {
-            Kind::Reduce if !header.bypass => Claim::buffer(place.into()),
-            Kind::Broadcast | Kind::Failure if header.multicast => Claim::buffer(place.into()),
-            _ => Claim::nothing(place.into()),
+            Kind::Reduce if !header.bypass => Claim::buffer(index.into()),
+            Kind::Broadcast | Kind::Failure if header.multicast => Claim::buffer(index.into()),
+            _ => Claim::nothing(index.into()),
         }
     }
 

@@ -19,8 +19,8 @@ mod timeout;
 use self::array::{Array, BlockId, Descriptor, State};
 use self::counters::{Counters, JobCounters, figures};
 use self::timeout::Timeout;
-use super::options::FlushTimeout;
-use super::vector::Form;
+use super::protocol::FlushTimeout;
+use super::vector::Codec;
 use super::wire::{
     HEADER_LEN, Header, Kind, NO_SWITCH, SHARD_PORTS, ports_of_shard, put_bypass, put_children, put_sum,
 };
@@ -101,23 +101,23 @@ impl CanarySwitch {
         header: &Header,
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
-        let form = Form::of(self.values, header);
-        let elements = form.elements(packet.len, packet.wire_len)?;
+        let codec = Codec::of(self.values, header);
+        let elements = codec.elements(packet.len, packet.wire_len)?;
         if header.counter == 0 || header.counter >= header.hosts || ingress.index() >= PortSet::CAPACITY {
             return Err(DropReason::BadField);
         }
         let block = BlockId { job: job_of(packet), attempt: header.attempt, id: header.id };
         let counters = &mut self.jobs[job].1;
         counters.contributions += 1;
-        let place = self.array.place(block);
-        let Some(entry) = self.array.get_mut(place) else {
-            return Ok(self.begin(now, ingress, place, block, elements, header, packet));
+        let index = self.array.index_of(block);
+        let Some(entry) = self.array.get_mut(index) else {
+            return Ok(self.begin(now, ingress, index, block, elements, header, packet));
         };
-        let held = &mut entry.header;
+        let stored = &mut entry.header;
         let fits = entry.block == block
             && usize::from(entry.elements) == elements
-            && (held.destination, held.root, held.hosts) == (header.destination, header.root, header.hosts)
-            && held.spec == header.spec;
+            && (stored.destination, stored.root, stored.hosts) == (header.destination, header.root, header.hosts)
+            && stored.spec == header.spec;
         if !fits {
             return Ok(self.collide(ingress, header, packet));
         }
@@ -131,35 +131,35 @@ impl CanarySwitch {
             self.counters.stragglers += 1;
             counters.stragglers += 1;
             if is_last || !self.collects_stragglers || entry.alone_until <= now {
-                entry.wait = self.timeout.outlook(block.job, header.root, header.hosts).wait;
+                entry.wait = self.timeout.expectation(block.job, header.root, header.hosts).wait;
                 entry.alone_until = now + self.timeout.span(entry.wait);
-                self.array.renew(now, place);
+                self.array.renew(now, index);
                 return Ok(self.up(header, packet));
             }
             (entry.header, entry.due) = (header.summed(), entry.alone_until);
             self.counters.work.copied += elements as u64;
-            self.array.reopen(place, form, &packet.bytes[HEADER_LEN..packet.len]);
+            self.array.reopen(index, codec, &packet.bytes[HEADER_LEN..packet.len]);
             return Ok(Verdict::Consume);
         }
-        held.counter = held.counter.saturating_add(header.counter);
-        held.contributors = held.contributors.wrapping_add(header.contributors);
-        held.look_ahead.join(&header.look_ahead);
-        let sum = *held;
+        stored.counter = stored.counter.saturating_add(header.counter);
+        stored.contributors = stored.contributors.wrapping_add(header.contributors);
+        stored.exponent_hint.join(&header.exponent_hint);
+        let sum = *stored;
         self.counters.work.combined += elements as u64;
-        self.array.add(place, form, &packet.bytes[HEADER_LEN..packet.len]);
-        Ok(if is_last { self.go_on(now, place, &sum, header, packet) } else { Verdict::Consume })
+        self.array.add(index, codec, &packet.bytes[HEADER_LEN..packet.len]);
+        Ok(if is_last { self.go_on(now, index, &sum, header, packet) } else { Verdict::Consume })
     }
 
     /// No contribution is missing, so the sum leaves at once: in the packet of the last contribution, or in a packet of
     /// its own where the sum is wider than the contributions.
-    fn go_on(&mut self, now: Time, place: u32, sum: &Header, last: &Header, packet: &mut PacketMut<'_>) -> Verdict {
+    fn go_on(&mut self, now: Time, index: u32, sum: &Header, last: &Header, packet: &mut PacketMut<'_>) -> Verdict {
         if last.scale.is_some() {
-            self.array.fill(now, place);
+            self.array.fill(now, index);
             return Verdict::Consume;
         }
-        self.array.load(place, &mut packet.bytes[HEADER_LEN..packet.len]);
-        put_sum(packet.bytes, sum.counter, sum.contributors, sum.look_ahead);
-        self.array.sent(now, place);
+        self.array.load(index, &mut packet.bytes[HEADER_LEN..packet.len]);
+        put_sum(packet.bytes, sum.counter, sum.contributors, sum.exponent_hint);
+        self.array.sent(now, index);
         self.counters.flushed_full += 1;
         self.counters.work.emitted += 1;
         self.up(last, packet)
@@ -171,7 +171,7 @@ impl CanarySwitch {
         &mut self,
         now: Time,
         ingress: PortId,
-        place: u32,
+        index: u32,
         block: BlockId,
         elements: usize,
         header: &Header,
@@ -182,7 +182,7 @@ impl CanarySwitch {
         }
         let mut children = PortSet::EMPTY;
         children.insert(ingress);
-        let outlook = self.timeout.outlook(block.job, header.root, header.hosts);
+        let expectation = self.timeout.expectation(block.job, header.root, header.hosts);
         let mut common = [0; COMMON_LEN];
         common.copy_from_slice(&packet.bytes[..COMMON_LEN]);
         let descriptor = Descriptor {
@@ -193,21 +193,21 @@ impl CanarySwitch {
             header: header.summed(),
             children,
             last_from: ingress,
-            due: now + self.timeout.span(outlook.wait),
-            wait: outlook.wait,
+            due: now + self.timeout.span(expectation.wait),
+            wait: expectation.wait,
             passed: header.counter,
-            full: outlook.full,
+            full: expectation.full,
             alone_until: Time::ZERO,
             first_at: now,
             last_at: now,
         };
-        if header.counter < outlook.full {
-            let form = Form::of(self.values, header);
+        if header.counter < expectation.full {
+            let codec = Codec::of(self.values, header);
             self.counters.work.copied += elements as u64;
-            self.array.open(place, descriptor, form, &packet.bytes[HEADER_LEN..packet.len]);
+            self.array.open(index, descriptor, codec, &packet.bytes[HEADER_LEN..packet.len]);
             return Verdict::Consume;
         }
-        self.array.pass(now, place, descriptor);
+        self.array.pass(now, index, descriptor);
         self.counters.flushed_full += 1;
         self.up(header, packet)
     }
@@ -246,15 +246,15 @@ impl CanarySwitch {
             _ => header.attempt,
         };
         let block = BlockId { job: job_of(packet), attempt, id: header.id };
-        let place = self.array.place(block);
-        let entry = self.array.get(place).filter(|entry| entry.block == block).ok_or(DropReason::NoDescriptor)?;
+        let index = self.array.index_of(block);
+        let entry = self.array.get(index).filter(|entry| entry.block == block).ok_or(DropReason::NoDescriptor)?;
         let children = entry.children;
         if entry.state == State::Sent && header.attempt == attempt {
             let spread = entry.last_at.since(entry.first_at);
             self.timeout.sample(block.job, entry.header.root, entry.passed, spread);
         }
         self.jobs[job].1.blocks_completed += u64::from(header.attempt == attempt);
-        self.array.free(place);
+        self.array.free(index);
         self.counters.work.completed += 1;
         self.counters.work.emitted += 1;
         Ok(Verdict::Multicast(children))
@@ -267,26 +267,26 @@ impl Switch for CanarySwitch {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some(place) = self.array.expired(now) {
-            self.array.free(place);
+        while let Some(index) = self.array.expired(now) {
+            self.array.free(index);
             self.counters.expired += 1;
         }
     }
 
     /// Sends a partial sum whose wait is over.
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Emission> {
-        let (place, is_full) = self.array.due_to_send(now)?;
-        let entry = self.array.get(place)?;
+        let (index, is_full) = self.array.due_to_send(now)?;
+        let entry = self.array.get(index)?;
         let (header, elements, ingress) = (entry.header, usize::from(entry.elements), Some(entry.last_from));
         let is_first = entry.passed == header.counter;
-        let form = Form::of(self.values, &header);
-        let (len, wire_len) = (HEADER_LEN + form.buffer_len(elements), HEADER_LEN + form.wire_len(elements));
+        let codec = Codec::of(self.values, &header);
+        let (len, wire_len) = (HEADER_LEN + codec.buffer_len(elements), HEADER_LEN + codec.wire_len(elements));
         buf[..COMMON_LEN].copy_from_slice(&entry.common);
         header.emit(buf);
-        self.array.load(place, &mut buf[HEADER_LEN..len]);
-        self.array.sent(now, place);
-        if let Some(entry) = self.array.get_mut(place).filter(|_| !is_first && !is_full) {
-            entry.wait = self.timeout.outlook(entry.block.job, header.root, header.hosts).wait;
+        self.array.load(index, &mut buf[HEADER_LEN..len]);
+        self.array.sent(now, index);
+        if let Some(entry) = self.array.get_mut(index).filter(|_| !is_first && !is_full) {
+            entry.wait = self.timeout.expectation(entry.block.job, header.root, header.hosts).wait;
             entry.alone_until = now + self.timeout.span(entry.wait);
         }
         let counter = if is_full { &mut self.counters.flushed_full } else { &mut self.counters.flushed_late };
@@ -368,7 +368,7 @@ impl SharedSwitch for CanarySwitch {
         let timeout = self.timeout.longest().as_secs_f64();
         SharedReport {
             slots: self.array.len(),
-            slots_held: self.array.held,
+            slots_in_use: self.array.in_use,
             slots_peak: self.array.peak,
             metrics: vec![
                 Metric::gauge("timeout_seconds", timeout, "How long a partial sum waits for more now, at most."),

@@ -3,7 +3,8 @@
 //!
 //! When a block's sum comes back, its descriptor tells how many contributions came, and how far apart the first and the
 //! last were. From that the switch learns two things about blocks of one job and one root, which take the same ways:
-//! - *how many to expect*: the most of recent blocks. A partial sum with so many contributions leaves at once, so that
+//! - *how many to expect*: the most of recent blocks. A partial sum with this many contributions leaves at once, so
+//!   that
 //!   regular traffic does not wait;
 //! - *how long to wait* where some are missing: mean and deviation of the spread, which TCP's retransmission timer
 //!   computes of round trips (RFC 6298).
@@ -14,7 +15,7 @@
 //! All of this is soft state in a fixed table. A wrong entry makes no sum wrong: a contribution that comes later is a
 //! straggler.
 
-use crate::canary::options::FlushTimeout;
+use crate::canary::protocol::FlushTimeout;
 use crate::contract::ids::{JobId, NodeId};
 use crate::contract::time::Span;
 
@@ -40,8 +41,8 @@ impl TimeoutStep {
 
 /// What is expected of a partial sum that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TimeoutOutlook {
-    /// With so many contributions none is missing here.
+pub struct Expectation {
+    /// With this many contributions none is missing here.
     pub full: u16,
     /// How long the partial sum waits for them.
     pub wait: TimeoutStep,
@@ -119,7 +120,7 @@ impl Timeout {
         }
     }
 
-    /// The shortest step that is no shorter than this, if one is.
+    /// The shortest step that is at least this long, if one is.
     fn step(&self, wait: Span) -> TimeoutStep {
         let fits = |&step: &u8| self.span(TimeoutStep(step)) >= wait;
         TimeoutStep((1..STEPS).take_while(fits).last().unwrap_or(0))
@@ -127,25 +128,25 @@ impl Timeout {
 
     /// What is expected of a block of `hosts`.
     #[inline]
-    pub fn outlook(&self, job: JobId, root: NodeId, hosts: u16) -> TimeoutOutlook {
+    pub fn expectation(&self, job: JobId, root: NodeId, hosts: u16) -> Expectation {
         let all = hosts - 1;
         if self.classes.is_empty() {
-            return TimeoutOutlook { full: all, wait: TimeoutStep(0) };
+            return Expectation { full: all, wait: TimeoutStep(0) };
         }
-        match &self.classes[place(job, root)] {
+        match &self.classes[class_index(job, root)] {
             Some(class) if (class.job, class.root) == (job, root) => {
-                TimeoutOutlook { full: class.most.max(class.most_before).min(all), wait: self.step(class.wait()) }
+                Expectation { full: class.most.max(class.most_before).min(all), wait: self.step(class.wait()) }
             }
-            _ => TimeoutOutlook { full: all, wait: TimeoutStep(STEPS - 1) },
+            _ => Expectation { full: all, wait: TimeoutStep(STEPS - 1) },
         }
     }
 
-    /// A block had so many contributions here, within this span.
+    /// A block had this many contributions here, within this span.
     pub fn sample(&mut self, job: JobId, root: NodeId, contributions: u16, spread: Span) {
         let FlushTimeout::Adaptive { most, .. } = self.config else { return };
         // A contribution that came later than the longest wait says nothing about how long to wait.
         let spread = spread.min(most);
-        match &mut self.classes[place(job, root)] {
+        match &mut self.classes[class_index(job, root)] {
             Some(class) if (class.job, class.root) == (job, root) => class.sample(contributions, spread),
             other => *other = Some(Class::new(job, root, contributions, spread)),
         }
@@ -170,7 +171,7 @@ impl Timeout {
 }
 
 /// Index of each class; a newer class overwrites an older one.
-fn place(job: JobId, root: NodeId) -> usize {
+fn class_index(job: JobId, root: NodeId) -> usize {
     let hash = u32::from(job.0).wrapping_mul(0x9e37_79b1) ^ root.0.wrapping_mul(0x85eb_ca6b);
     (hash >> 16 ^ hash) as usize % CLASSES
 }
@@ -189,11 +190,11 @@ mod tests {
     }
 
     fn wait(timeout: &Timeout) -> Span {
-        timeout.span(timeout.outlook(JOB, ROOT, 100).wait)
+        timeout.span(timeout.expectation(JOB, ROOT, 100).wait)
     }
 
     fn full(timeout: &Timeout) -> u16 {
-        timeout.outlook(JOB, ROOT, 100).full
+        timeout.expectation(JOB, ROOT, 100).full
     }
 
     #[test]
@@ -209,11 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_block_tells_how_many_come() {
+    fn the_first_block_shows_how_many_come() {
         let mut timeout = adaptive();
         timeout.sample(JOB, ROOT, 7, Span::ZERO);
         assert_eq!(full(&timeout), 7);
-        assert_eq!(timeout.outlook(JOB, ROOT, 5).full, 4, "of a smaller job never more than there are");
+        assert_eq!(timeout.expectation(JOB, ROOT, 5).full, 4, "of a smaller job never more than there are");
     }
 
     #[test]
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_as_long_as_contributions_lie_apart_and_no_shorter() {
+    fn it_waits_as_long_as_the_distance_of_contributions_and_no_shorter() {
         for spread in [300, 900, 2_000, 6_000].map(Span::from_nanos) {
             let mut timeout = adaptive();
             (0..1000).for_each(|_| timeout.sample(JOB, ROOT, 7, spread));
@@ -265,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn roots_and_jobs_are_told_apart_and_a_job_takes_its_own_with_it() {
+    fn roots_and_jobs_are_distinguished_and_a_job_takes_its_own_with_it() {
         let mut timeout = adaptive();
         timeout.sample(JOB, ROOT, 7, MOST);
         timeout.sample(JOB, NodeId(101), 8, LEAST);
         timeout.sample(JobId(2), ROOT, 9, LEAST);
         assert_eq!(timeout.longest(), MOST);
-        let full = |timeout: &Timeout, job, root| timeout.outlook(job, root, 100).full;
+        let full = |timeout: &Timeout, job, root| timeout.expectation(job, root, 100).full;
         assert_eq!((full(&timeout, JOB, NodeId(101)), full(&timeout, JobId(2), ROOT)), (8, 9));
         timeout.forget(JOB);
         assert_eq!((full(&timeout, JOB, ROOT), full(&timeout, JobId(2), ROOT)), (99, 9));

@@ -1,9 +1,10 @@
 //! Controllers whose windows are the same on all ranks.
 //!
-//! A PANAMA worker sends the next packet of a tree as soon as its window allows it, and a switch has buffers for the packets of one
-//! window only. So the windows of all ranks must be equal, which holds if a window is a function of the sequence of results:
-//! all ranks see the same results in the same order, but each at its own time. [`RankSynchronous`] therefore gets neither a
-//! clock nor a round trip. A controller that needs one of them is a [`super::Controller`], and does not compile here:
+//! A PANAMA worker sends the next packet of a tree as soon as its window allows it, and a switch has buffers for the
+//! packets of one window only. So the windows of all ranks must be equal, which holds if a window is a function of the
+//! sequence of results: all ranks see the same results in the same order, but each at its own time. [`RankSynchronous`]
+//! therefore gets neither a clock nor a round trip. A controller that needs one of them is a [`super::Controller`], and
+//! does not compile here:
 //!
 //! ```compile_fail
 //! use tributary_proto::congestion::{RankSynchronous, swift::Swift};
@@ -36,6 +37,8 @@ pub mod result_clocked;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+
+use super::boxed_controllers;
 
 /// The packets of a new window, and the least that marks leave of a window: a smaller window would never grow again.
 pub const LEAST: f64 = 2.0;
@@ -121,35 +124,7 @@ pub trait RankSynchronous: RankSynchronousState + fmt::Debug + Send {
     fn on_rewind(&mut self);
 }
 
-/// Controllers can be copied and hashed, as the machines that have them.
-pub trait RankSynchronousState {
-    /// A copy of the controller.
-    fn fork(&self) -> Box<dyn RankSynchronous>;
-    /// Feeds the state to a hasher.
-    fn hash_state(&self, hasher: &mut dyn Hasher);
-}
-
-impl<T: RankSynchronous + Clone + Hash + 'static> RankSynchronousState for T {
-    fn fork(&self) -> Box<dyn RankSynchronous> {
-        Box::new(self.clone())
-    }
-    fn hash_state(&self, mut hasher: &mut dyn Hasher) {
-        self.hash(&mut hasher);
-    }
-}
-
-impl Clone for Box<dyn RankSynchronous> {
-    fn clone(&self) -> Box<dyn RankSynchronous> {
-        // `fork` of the controller in the box: the box itself is not a controller.
-        RankSynchronousState::fork(&**self)
-    }
-}
-
-impl Hash for dyn RankSynchronous {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.hash_state(state);
-    }
-}
+boxed_controllers!(RankSynchronous, RankSynchronousState);
 
 /// As much as accelerators have buffers for, whatever is marked: §7's baseline.
 const WHOLE_CAPACITY: RankSynchronousAlgorithm = RankSynchronousAlgorithm {

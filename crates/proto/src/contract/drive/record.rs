@@ -154,8 +154,8 @@ impl HostRecorder {
         self.drain(host, now)
     }
 
-    /// Gives a host a burst of packets, and records its answer to each. [`HostRecorder::drain`] follows, after one burst
-    /// or several.
+    /// Gives a host a burst of packets, and records its answer to each. [`HostRecorder::drain`] follows, after one
+    /// burst or several.
     pub fn burst<'p>(&mut self, host: &mut dyn Host, now: Time, packets: &mut dyn Iterator<Item = (Addr, Packet<'p>)>) {
         host::receive(host, &mut HostTurn { now, packets, recorder: self });
     }

@@ -1,5 +1,5 @@
-//! The option that names a job's custom operators. The hashes are text, as for any option; the modules travel beside the
-//! options.
+//! The option that names a job's custom operators. The hashes are text, as for any option; the modules travel beside
+//! the options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

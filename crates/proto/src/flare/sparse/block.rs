@@ -13,8 +13,8 @@ use tributary_numeric::DType;
 pub use self::scratch::Scratch;
 use self::scratch::{gather, scatter, with_lane_size};
 use super::layout::{Choices, Layout, Pairs, Storage, ascend};
-use crate::aggregation::vector_format::Form;
-use crate::contract::protocol::JobShape;
+use crate::aggregation::block_sizes::VectorFormat;
+use crate::contract::protocol::ShardShape;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
@@ -22,9 +22,9 @@ use crate::heap::heap_bytes;
 /// Sizes of a block that are enough for any collective of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// The table's places.
-    places: usize,
-    /// Bytes of the places' lanes.
+    /// The table's positions.
+    positions: usize,
+    /// Bytes of the positions' lanes.
     lane_bytes: usize,
     /// Spilled pairs that are kept.
     spill: usize,
@@ -42,15 +42,15 @@ impl Sizes {
             let spec = Spec::allreduce(0, dtype, tributary_numeric::ReduceOp::Sum);
             let layout = Layout::new(values, payload_bytes, choices, &spec).expect("every type can be summed");
             let lane = layout.combine.lane_size;
-            let (places, spill) = match storage {
-                Storage::Hash => (choices.hash_slots as usize, layout.spill_room()),
+            let (positions, spill) = match storage {
+                Storage::Hash => (choices.hash_slots as usize, layout.spill_capacity()),
                 Storage::Array => (layout.span as usize, 0),
             };
-            most.places = most.places.max(places);
-            most.lane_bytes = most.lane_bytes.max(places * lane);
+            most.positions = most.positions.max(positions);
+            most.lane_bytes = most.lane_bytes.max(positions * lane);
             most.spill = most.spill.max(spill);
             most.spill_bytes = most.spill_bytes.max(spill * lane);
-            let pairs = layout.capacity(Form::Host).max(layout.capacity(Form::Partial));
+            let pairs = layout.capacity(VectorFormat::Host).max(layout.capacity(VectorFormat::Partial));
             most.pairs = most.pairs.max(pairs);
             most.pair_bytes = most.pair_bytes.max(pairs * lane);
         }
@@ -59,7 +59,7 @@ impl Sizes {
 
     /// Bytes on the heap for a block of real elements, with the storage that takes most; and bytes that all blocks of
     /// the switch share.
-    pub fn most(shape: &JobShape<'_>, choices: &Choices) -> (usize, usize) {
+    pub fn most(shape: &ShardShape<'_>, choices: &Choices) -> (usize, usize) {
         let payload_bytes = 4 * usize::from(shape.elements_per_packet);
         let of = |storage| Sizes::new(Values::Elements, payload_bytes, choices, storage);
         let all = || choices.storages().into_iter().map(|storage| (storage, of(storage)));
@@ -68,8 +68,8 @@ impl Sizes {
     }
 
     fn heap_bytes(&self, storage: Storage) -> usize {
-        let offsets = if storage == Storage::Hash { self.places } else { 0 };
-        8 * self.places.div_ceil(64) + self.lane_bytes + 4 * (offsets + self.spill) + self.spill_bytes
+        let offsets = if storage == Storage::Hash { self.positions } else { 0 };
+        8 * self.positions.div_ceil(64) + self.lane_bytes + 4 * (offsets + self.spill) + self.spill_bytes
     }
 }
 
@@ -77,13 +77,13 @@ impl Sizes {
 pub struct Block {
     storage: Storage,
     /// The slots of a hash table, or the longest span of an array.
-    places: usize,
+    positions: usize,
     present: Vec<u64>,
     /// Of a hash table: the offset of each slot's element.
     offsets: Vec<u32>,
     lanes: Vec<u8>,
     occupied: u32,
-    /// The number and place of the element that was looked for last.
+    /// The number and position of the element that was looked for last.
     cursor: (u32, usize),
     spilled: Spilled,
 }
@@ -120,9 +120,9 @@ impl Block {
     pub fn new(storage: Storage, sizes: &Sizes) -> Block {
         Block {
             storage,
-            places: sizes.places,
-            present: vec![0; sizes.places.div_ceil(64)],
-            offsets: vec![0; if storage == Storage::Hash { sizes.places } else { 0 }],
+            positions: sizes.positions,
+            present: vec![0; sizes.positions.div_ceil(64)],
+            offsets: vec![0; if storage == Storage::Hash { sizes.positions } else { 0 }],
             lanes: vec![0; sizes.lane_bytes],
             occupied: 0,
             cursor: (0, 0),
@@ -142,23 +142,23 @@ impl Block {
         (self.spilled.count, self.spilled.released) = (0, 0);
     }
 
-    /// True if so many more pairs have room even if all of them collide.
-    pub fn has_room(&self, layout: &Layout, pairs: usize) -> bool {
+    /// True if this many more pairs have room even if all of them collide.
+    pub fn has_capacity(&self, layout: &Layout, pairs: usize) -> bool {
         let kept = (self.spilled.count - self.spilled.released) as usize;
-        self.storage == Storage::Array || kept + pairs <= layout.spill_room()
+        self.storage == Storage::Array || kept + pairs <= layout.spill_capacity()
     }
 
     /// True if half of the room for spilled packets is used: the receiver must say soon which have arrived.
     pub fn fills(&self, layout: &Layout) -> bool {
         let kept = (self.spilled.count - self.spilled.released) as usize;
-        kept >= layout.spill_room_kept() / 2
+        kept >= layout.kept_spill_capacity() / 2
     }
 
     /// Adds a packet's pairs, for which there is room; returns how many spilled.
-    pub fn add(&mut self, layout: &Layout, pairs: &Pairs<'_>, form: Form, scratch: &mut Scratch) -> usize {
-        scratch.read(layout, pairs, form);
+    pub fn add(&mut self, layout: &Layout, pairs: &Pairs<'_>, format: VectorFormat, scratch: &mut Scratch) -> usize {
+        scratch.read(layout, pairs, format);
         if self.storage == Storage::Array && ascend(&scratch.offsets) {
-            self.add_apart(layout, scratch);
+            self.add_distinct(layout, scratch);
             return 0;
         }
         let size = layout.combine.lane_size;
@@ -166,38 +166,38 @@ impl Block {
         each.filter(|&(&offset, lane)| !self.add_one(layout, offset, lane)).count()
     }
 
-    /// Adds pairs to an array; no two pairs are for the same place.
-    fn add_apart(&mut self, layout: &Layout, scratch: &mut Scratch) {
-        let (size, Scratch { offsets, lanes, held, .. }) = (layout.combine.lane_size, scratch);
-        held.clear();
-        with_lane_size!(size, gather(&self.lanes, offsets.iter().map(|&offset| offset as usize), held));
-        (layout.combine.merge)(held, lanes);
+    /// Adds pairs to an array; no two pairs are for the same position.
+    fn add_distinct(&mut self, layout: &Layout, scratch: &mut Scratch) {
+        let (size, Scratch { offsets, lanes, current, .. }) = (layout.combine.lane_size, scratch);
+        current.clear();
+        with_lane_size!(size, gather(&self.lanes, offsets.iter().map(|&offset| offset as usize), current));
+        (layout.combine.merge)(current, lanes);
         let table = (self.lanes.as_mut_slice(), self.present.as_mut_slice());
-        self.occupied += with_lane_size!(size, scatter(table, offsets, held, lanes));
+        self.occupied += with_lane_size!(size, scatter(table, offsets, current, lanes));
     }
 
     /// Adds one element; false if it spilled.
     fn add_one(&mut self, layout: &Layout, offset: u32, lane: &[u8]) -> bool {
-        let place = match self.storage {
-            Storage::Hash => offset as usize % self.places,
+        let position = match self.storage {
+            Storage::Hash => offset as usize % self.positions,
             Storage::Array => offset as usize,
         };
-        let (word, bit) = (&mut self.present[place / 64], 1 << (place % 64));
-        let held = &mut self.lanes[place * lane.len()..][..lane.len()];
+        let (word, bit) = (&mut self.present[position / 64], 1 << (position % 64));
+        let current = &mut self.lanes[position * lane.len()..][..lane.len()];
         if *word & bit == 0 {
             *word |= bit;
             self.occupied += 1;
-            held.copy_from_slice(lane);
+            current.copy_from_slice(lane);
             if self.storage == Storage::Hash {
-                self.offsets[place] = offset;
+                self.offsets[position] = offset;
             }
             return true;
         }
-        if self.storage == Storage::Hash && self.offsets[place] != offset {
+        if self.storage == Storage::Hash && self.offsets[position] != offset {
             self.spilled.push(layout, offset, lane);
             return false;
         }
-        (layout.combine.merge)(held, lane);
+        (layout.combine.merge)(current, lane);
         true
     }
 
@@ -206,10 +206,10 @@ impl Block {
         self.occupied
     }
 
-    /// How many places are searched for the sum.
-    pub fn places(&self, layout: &Layout) -> u32 {
+    /// How many positions are searched for the sum.
+    pub fn positions(&self, layout: &Layout) -> u32 {
         match self.storage {
-            Storage::Hash => self.places as u32,
+            Storage::Hash => self.positions as u32,
             Storage::Array => layout.span,
         }
     }
@@ -220,9 +220,9 @@ impl Block {
     }
 
     /// How many shards may go now: full packets of spilled pairs and, when all children's pairs are in, the rest.
-    pub fn available(&self, layout: &Layout, is_closed: bool, form: Form) -> u32 {
+    pub fn available(&self, layout: &Layout, is_closed: bool, format: VectorFormat) -> u32 {
         let full = self.full_spills(layout);
-        full + if is_closed { self.last_shards(layout, form) } else { 0 }
+        full + if is_closed { self.last_shards(layout, format) } else { 0 }
     }
 
     fn full_spills(&self, layout: &Layout) -> u32 {
@@ -230,14 +230,14 @@ impl Block {
     }
 
     /// How many shards follow the full packets of spilled pairs: at least one, which says how many shards there are.
-    fn last_shards(&self, layout: &Layout, form: Form) -> u32 {
+    fn last_shards(&self, layout: &Layout, format: VectorFormat) -> u32 {
         let rest = self.spilled.count % layout.spill() as u32;
-        (rest + self.occupied).div_ceil(layout.capacity(form) as u32).max(1)
+        (rest + self.occupied).div_ceil(layout.capacity(format) as u32).max(1)
     }
 
     /// Pairs of the last shard, if it is not full.
-    pub fn unfilled(&self, layout: &Layout, form: Form) -> u32 {
-        (self.spilled.count % layout.spill() as u32 + self.occupied) % layout.capacity(form) as u32
+    pub fn unfilled(&self, layout: &Layout, format: VectorFormat) -> u32 {
+        (self.spilled.count % layout.spill() as u32 + self.occupied) % layout.capacity(format) as u32
     }
 
     /// All shards below `shards` have arrived: their spilled pairs are not kept any longer.
@@ -247,17 +247,17 @@ impl Block {
     }
 
     /// The contents of a shard that may go and has not arrived.
-    pub fn contents(&self, layout: &Layout, shard: u32, is_closed: bool, form: Form) -> Contents {
+    pub fn contents(&self, layout: &Layout, shard: u32, is_closed: bool, format: VectorFormat) -> Contents {
         let (spill, full) = (layout.spill() as u32, self.full_spills(layout));
         let Some(number) = shard.checked_sub(full) else {
             return Contents { spilled: (shard * spill, spill), table: (0, 0), count: 0 };
         };
         debug_assert!(is_closed, "the table goes when all are in");
-        let (capacity, rest) = (layout.capacity(form) as u32, self.spilled.count % spill);
+        let (capacity, rest) = (layout.capacity(format) as u32, self.spilled.count % spill);
         let (start, end) = (number * capacity, ((number + 1) * capacity).min(rest + self.occupied));
         let of_spilled = (start.min(rest), end.min(rest));
         let of_table = (start.max(rest) - rest, end.max(rest) - rest);
-        let is_last = number + 1 == self.last_shards(layout, form);
+        let is_last = number + 1 == self.last_shards(layout, format);
         Contents {
             spilled: (full * spill + of_spilled.0, of_spilled.1 - of_spilled.0),
             table: (of_table.0, of_table.1 - of_table.0),
@@ -266,9 +266,16 @@ impl Block {
     }
 
     /// Writes the pairs behind a header.
-    pub fn write(&mut self, layout: &Layout, contents: &Contents, form: Form, scratch: &mut Scratch, body: &mut [u8]) {
+    pub fn write(
+        &mut self,
+        layout: &Layout,
+        contents: &Contents,
+        format: VectorFormat,
+        scratch: &mut Scratch,
+        body: &mut [u8],
+    ) {
         let size = layout.combine.lane_size;
-        let Scratch { offsets, places, lanes, .. } = scratch;
+        let Scratch { offsets, positions, lanes, .. } = scratch;
         offsets.clear();
         lanes.clear();
         let spilled = contents.spilled.0..contents.spilled.0 + contents.spilled.1;
@@ -276,49 +283,49 @@ impl Block {
             offsets.push(self.spilled.offsets[kept]);
             lanes.extend_from_slice(&self.spilled.lanes[kept * size..][..size]);
         }
-        self.places_of(contents.table, places);
+        self.positions_of(contents.table, positions);
         match self.storage {
-            Storage::Hash => offsets.extend(places.iter().map(|&place| self.offsets[place as usize])),
-            Storage::Array => offsets.extend_from_slice(places),
+            Storage::Hash => offsets.extend(positions.iter().map(|&position| self.offsets[position as usize])),
+            Storage::Array => offsets.extend_from_slice(positions),
         }
-        with_lane_size!(size, gather(&self.lanes, places.iter().map(|&place| place as usize), lanes));
-        scratch.write(layout, form, body);
+        with_lane_size!(size, gather(&self.lanes, positions.iter().map(|&position| position as usize), lanes));
+        scratch.write(layout, format, body);
     }
 
-    /// Finds the places of `count` elements, from the element with number `first` on.
-    fn places_of(&mut self, (first, count): (u32, u32), places: &mut Vec<u32>) {
-        places.clear();
+    /// Finds the positions of `count` elements, from the element with number `first` on.
+    fn positions_of(&mut self, (first, count): (u32, u32), positions: &mut Vec<u32>) {
+        positions.clear();
         if count == 0 {
             return;
         }
-        let start = self.place_of(first);
+        let start = self.position_of(first);
         let (mut word, mut bits) = (start / 64, self.present[start / 64] & (u64::MAX << (start % 64)));
-        while places.len() < count as usize {
-            while bits != 0 && places.len() < count as usize {
-                places.push(word as u32 * 64 + bits.trailing_zeros());
+        while positions.len() < count as usize {
+            while bits != 0 && positions.len() < count as usize {
+                positions.push(word as u32 * 64 + bits.trailing_zeros());
                 bits &= bits - 1;
             }
-            if bits == 0 && places.len() < count as usize {
+            if bits == 0 && positions.len() < count as usize {
                 word += 1;
                 bits = self.present[word];
             }
         }
-        self.cursor = (first + count - 1, places[count as usize - 1] as usize);
+        self.cursor = (first + count - 1, positions[count as usize - 1] as usize);
     }
 
     /// Divides averages. All contributions of all ranks are in, and none spilled.
     pub fn finish(&mut self, layout: &Layout, world_size: u16) {
-        let used = self.places(layout) as usize;
+        let used = self.positions(layout) as usize;
         (layout.combine.finish)(&mut self.lanes[..used * layout.combine.lane_size], world_size);
     }
 
-    /// The place of the element with this number, among the elements that are there.
-    fn place_of(&self, number: u32) -> usize {
+    /// The position of the element with this number, among the elements that are there.
+    fn position_of(&self, number: u32) -> usize {
         let (mut left, mut word) = match self.cursor {
             // Counts from the beginning of the cursor's word.
-            (known, place) if known <= number => {
-                let before = self.present[place / 64] & ((1 << (place % 64)) - 1);
-                (number + before.count_ones() - known, place / 64)
+            (known, position) if known <= number => {
+                let before = self.present[position / 64] & ((1 << (position % 64)) - 1);
+                (number + before.count_ones() - known, position / 64)
             }
             _ => (number, 0),
         };
@@ -345,7 +352,7 @@ impl Block {
 impl Spilled {
     /// Where the pair with this number is kept.
     fn at(&self, layout: &Layout, number: u32) -> usize {
-        number as usize % layout.spill_room()
+        number as usize % layout.spill_capacity()
     }
 
     fn push(&mut self, layout: &Layout, offset: u32, lane: &[u8]) {

@@ -2,7 +2,7 @@
 
 use tributary_numeric::{self as numeric, Combine, DType, ReduceOp};
 
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::tensor::Spec;
@@ -33,7 +33,7 @@ pub const OPTIONS: [OptionSpec; 5] = [
         name: DENSITY,
         kind: Kind::Count { least: 1, most: 1_000_000 },
         default: "10000",
-        help: "elements that a rank brings of a million, about: a block spans so many that they fill a packet",
+        help: "elements that a rank brings of a million, about: a block spans this many that they fill a packet",
     },
     OptionSpec {
         name: SPAN,
@@ -71,7 +71,7 @@ pub fn packets_of_a_result(options: &Options, world_size: u16, elements_per_pack
     let absent = 1.0 - choices.density_ppm as f64 / 1e6;
     // Only multiplications: their bits are the same on every machine.
     let union = 1.0 - (0..world_size).fold(1.0, |product, _| product * absent);
-    ((f64::from(layout.span) * union) as u64).div_ceil(layout.capacity(Form::Host) as u64).max(1)
+    ((f64::from(layout.span) * union) as u64).div_ceil(layout.capacity(VectorFormat::Host) as u64).max(1)
 }
 
 /// Where a switch keeps a block.
@@ -79,7 +79,7 @@ pub fn packets_of_a_result(options: &Options, world_size: u16, elements_per_pack
 pub enum Storage {
     /// A table without probing; pairs that collide are sent on.
     Hash,
-    /// An array with a place for each index of the block.
+    /// An array with a position for each index of the block.
     Array,
 }
 
@@ -153,7 +153,7 @@ impl Layout {
         let of = |index_len| Layout { combine, span, index_len, wire_values, payload_bytes, spill };
         let spans = |layout: Layout| {
             // A tenth of the room stays free, so that most blocks of a host fit into one packet.
-            let mean = layout.capacity(Form::Host) as u64;
+            let mean = layout.capacity(VectorFormat::Host) as u64;
             ((mean - mean / 10) * 1_000_000 / density_ppm).clamp(1, MOST_SPAN.into()) as u32
         };
         const NARROW: u32 = 1 << 16;
@@ -165,82 +165,88 @@ impl Layout {
         })
     }
 
-    fn wire_pair(&self, form: Form) -> usize {
-        self.index_len + self.wire_values[usize::from(form == Form::Partial)]
+    fn wire_pair(&self, format: VectorFormat) -> usize {
+        self.index_len + self.wire_values[usize::from(format == VectorFormat::Partial)]
     }
 
     /// Bytes of a value in a packet buffer.
-    pub fn value_len(&self, form: Form) -> usize {
-        match form {
-            Form::Host => self.combine.wire_size,
-            Form::Partial => self.combine.partial_size,
+    pub fn value_len(&self, format: VectorFormat) -> usize {
+        match format {
+            VectorFormat::Host => self.combine.wire_size,
+            VectorFormat::Partial => self.combine.partial_size,
         }
     }
 
     /// How many pairs a full packet has.
-    pub fn capacity(&self, form: Form) -> usize {
-        (self.payload_bytes / self.wire_pair(form)).max(1)
+    pub fn capacity(&self, format: VectorFormat) -> usize {
+        (self.payload_bytes / self.wire_pair(format)).max(1)
     }
 
     /// How many pairs a spilled packet has.
     pub fn spill(&self) -> usize {
-        let full = self.capacity(Form::Partial);
+        let full = self.capacity(VectorFormat::Partial);
         if self.spill == 0 { full } else { self.spill.min(full) }
     }
 
     /// How many collided pairs a switch has room for. When spilled packets are taken, a child's longest packet always
     /// fits.
-    pub fn spill_room(&self) -> usize {
-        self.capacity(Form::Host).max(self.capacity(Form::Partial)) + self.spill_room_kept()
+    pub fn spill_capacity(&self) -> usize {
+        self.capacity(VectorFormat::Host).max(self.capacity(VectorFormat::Partial)) + self.kept_spill_capacity()
     }
 
     /// The same without the room for an incoming packet.
-    pub fn spill_room_kept(&self) -> usize {
+    pub fn kept_spill_capacity(&self) -> usize {
         SPILLS_KEPT * self.spill()
     }
 
-    /// Bytes of so many pairs in a packet buffer.
-    pub fn buffer_len(&self, pairs: usize, form: Form) -> usize {
-        pairs * (self.index_len + self.value_len(form))
+    /// Bytes of this many pairs in a packet buffer.
+    pub fn buffer_len(&self, pairs: usize, format: VectorFormat) -> usize {
+        pairs * (self.index_len + self.value_len(format))
     }
 
-    /// Bytes of so many pairs on the wire.
-    pub fn wire_len(&self, pairs: usize, form: Form) -> usize {
-        pairs * self.wire_pair(form)
+    /// Bytes of this many pairs on the wire.
+    pub fn wire_len(&self, pairs: usize, format: VectorFormat) -> usize {
+        pairs * self.wire_pair(format)
     }
 
     /// Reads the pairs behind a header. All offsets are below `len`, the block's length.
-    pub fn parse<'a>(&self, body: &'a [u8], wire_len: usize, form: Form, len: u32) -> Result<Pairs<'a>, DropReason> {
-        let pair = self.index_len + self.value_len(form);
+    pub fn parse<'a>(
+        &self,
+        body: &'a [u8],
+        wire_len: usize,
+        format: VectorFormat,
+        len: u32,
+    ) -> Result<Pairs<'a>, DropReason> {
+        let pair = self.index_len + self.value_len(format);
         let pairs = body.len() / pair;
-        if pairs * pair != body.len() || self.wire_len(pairs, form) != wire_len || pairs > self.capacity(form) {
+        if pairs * pair != body.len() || self.wire_len(pairs, format) != wire_len || pairs > self.capacity(format) {
             return Err(DropReason::BadLength);
         }
-        let parsed = self.pairs(body, form);
+        let parsed = self.pairs(body, format);
         if parsed.all_below(len) { Ok(parsed) } else { Err(DropReason::BadField) }
     }
 
     /// The pairs of a body that was parsed before.
-    pub fn pairs<'a>(&self, body: &'a [u8], form: Form) -> Pairs<'a> {
-        let pair = self.index_len + self.value_len(form);
+    pub fn pairs<'a>(&self, body: &'a [u8], format: VectorFormat) -> Pairs<'a> {
+        let pair = self.index_len + self.value_len(format);
         let (offsets, values) = body.split_at(body.len() / pair * self.index_len);
-        Pairs { offsets, values, index_len: self.index_len, value_len: self.value_len(form) }
+        Pairs { offsets, values, index_len: self.index_len, value_len: self.value_len(format) }
     }
 
     /// Writes the offsets of a packet's pairs: the indices less the first index of their block.
     pub fn put_offsets(&self, body: &mut [u8], indices: &[u32], first: u32) {
         if self.index_len == 2 {
-            let places = body.as_chunks_mut::<2>().0.iter_mut();
-            places.zip(indices).for_each(|(place, index)| *place = ((index - first) as u16).to_be_bytes());
+            let positions = body.as_chunks_mut::<2>().0.iter_mut();
+            positions.zip(indices).for_each(|(position, index)| *position = ((index - first) as u16).to_be_bytes());
         } else {
-            let places = body.as_chunks_mut::<4>().0.iter_mut();
-            places.zip(indices).for_each(|(place, index)| *place = (index - first).to_be_bytes());
+            let positions = body.as_chunks_mut::<4>().0.iter_mut();
+            positions.zip(indices).for_each(|(position, index)| *position = (index - first).to_be_bytes());
         }
     }
 
-    /// The values of a packet of so many pairs.
-    pub fn values<'a>(&self, body: &'a mut [u8], pairs: usize, form: Form) -> &'a mut [u8] {
-        &mut body[pairs * self.index_len..][..pairs * self.value_len(form)]
+    /// The values of a packet of this many pairs.
+    pub fn values<'a>(&self, body: &'a mut [u8], pairs: usize, format: VectorFormat) -> &'a mut [u8] {
+        &mut body[pairs * self.index_len..][..pairs * self.value_len(format)]
     }
 }
 

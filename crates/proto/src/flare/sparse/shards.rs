@@ -80,11 +80,11 @@ impl Default for Sent {
 impl Sent {
     /// The state for the next block, of which nothing was sent, to the same receiver.
     #[must_use]
-    pub fn anew(&self) -> Sent {
+    pub fn restarted(&self) -> Sent {
         Sent { window: self.window, ..Sent::default() }
     }
 
-    /// True if another shard may go, where so many are available.
+    /// True if another shard may go, where this many are available.
     pub fn may_go_on(&self, available: u32) -> bool {
         self.next < available && self.next - self.released < self.window
     }
@@ -107,7 +107,7 @@ impl Sent {
         is_news
     }
 
-    /// True if at least so many shards were sent.
+    /// True if at least this many shards were sent.
     pub fn has_sent(&self, shards: u32) -> bool {
         shards <= self.most
     }

@@ -5,7 +5,7 @@
 //! keeps results instead, of two windows: results may lie a window ahead of the blocks that the rank has submitted.
 
 use crate::contract::tensor::Spec;
-use crate::panama::vid;
+use crate::panama::wire::slot_of;
 
 /// What is known of a kept vector.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -31,21 +31,21 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Room for `room` vectors of at most `stride` bytes.
-    pub fn new(room: usize, stride: usize) -> Kept {
-        Kept { vectors: vec![None; room], stride, bytes: vec![0; room * stride] }
+    /// Room for `capacity` vectors of at most `stride` bytes.
+    pub fn new(capacity: usize, stride: usize) -> Kept {
+        Kept { vectors: vec![None; capacity], stride, bytes: vec![0; capacity * stride] }
     }
 
     /// How many vectors there is room for.
-    pub fn room(&self) -> u64 {
+    pub fn capacity(&self) -> u64 {
         self.vectors.len() as u64
     }
 
     fn at(&self, vid: u64) -> usize {
-        vid::slot(vid, self.vectors.len())
+        slot_of(vid, self.vectors.len())
     }
 
-    /// Keeps a vector with so many ranks' data; `write` writes it. It replaces the vector that had its room.
+    /// Keeps a vector with this many ranks' data; `write` writes it. It replaces the vector that had its room.
     pub fn keep(
         &mut self,
         vid: u64,

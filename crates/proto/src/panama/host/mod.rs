@@ -1,18 +1,18 @@
-//! A worker (§4.1, §4.2.2): blocks go to trees in turn, each tree has a window, and results are implicit acknowledgements.
+//! A worker (§4.1, §4.2.2): blocks go to trees in turn, each tree has a window, and results are implicit
+//! acknowledgements.
 
+mod failure;
 mod kept;
 mod results;
 mod tree;
-mod trouble;
 
 use std::collections::VecDeque;
 
 use self::tree::Tree;
 use super::options::Choices;
-use super::vid::{epoch, near};
-use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, put_top};
+use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, epoch, near, put_top};
+use crate::aggregation::life::{Op, Stream};
 use crate::aggregation::report::Report;
-use crate::aggregation::stream::{Op, Stream};
 use crate::congestion::RankSynchronous;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
@@ -67,8 +67,8 @@ impl PanamaHost {
         let stride =
             if values == Values::Elements { job.payload_bytes().max(size_of::<f64>()) } else { FINGERPRINT_LEN };
         let tree = |id| {
-            let room = layout::slots_of(job, id).len().max(1);
-            Tree::new((id, config.leaf(id).child), first.into(), room, stride, choices, config.timers)
+            let capacity = layout::slots_of(job, id).len().max(1);
+            Tree::new((id, config.leaf(id).child), first.into(), capacity, stride, choices, config.timers)
         };
         PanamaHost {
             common,
@@ -146,7 +146,7 @@ impl PanamaHost {
             Kind::Rewind => {}
             _ if tree.is_syncing => return Err(DropReason::StaleEpoch),
             Kind::Result => return self.result(now, &header, vid, packet),
-            Kind::Waiting => tree.heard.hear(vid, Report::parse(&packet.bytes[HEADER_LEN..])?),
+            Kind::Waiting => tree.last_report.on_report(vid, Report::parse(&packet.bytes[HEADER_LEN..])?),
             Kind::Passed => tree.on_passed(now, vid),
             Kind::Resend if tree.on_resend(vid) => {}
             Kind::Resend => return Err(DropReason::Stale),
@@ -157,7 +157,7 @@ impl PanamaHost {
     }
 
     /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
-    fn settle(&mut self, now: Time) {
+    fn complete_collectives(&mut self, now: Time) {
         while let Some(front) = self.stream.front() {
             if let Some((op, error)) = &self.failing
                 && *op == front.id
@@ -177,7 +177,7 @@ impl PanamaHost {
             self.events.push_back(HostEvent::Done { op: id, tensor });
         }
         if self.is_leaving {
-            self.trees.iter_mut().for_each(|tree| tree.part(now));
+            self.trees.iter_mut().for_each(|tree| tree.leave(now));
         }
     }
 
@@ -220,8 +220,8 @@ impl PanamaHost {
             self.trees[index].poll_notice(submitted).map(|said| (index, said))
         })?;
         self.header(index, kind, vid, (Spec::NOTHING, 0), buf);
-        let tells_top = kind == Kind::Base && self.choices.quorum.is_some();
-        let body = if tells_top { put_top(self.trees[index].top() as u32, &mut buf[HEADER_LEN..]) } else { 0 };
+        let has_top = kind == Kind::Base && self.choices.quorum.is_some();
+        let body = if has_top { put_top(self.trees[index].top() as u32, &mut buf[HEADER_LEN..]) } else { 0 };
         let (to, len) = (Addr::Switch(self.trees[index].id), HEADER_LEN + body);
         Some(Transmit { to, len, wire_len: len, ecn: Ecn::NotCapable })
     }
@@ -286,7 +286,7 @@ impl Host for PanamaHost {
 
     fn finish(&mut self, now: Time) {
         self.is_leaving = true;
-        self.settle(now);
+        self.complete_collectives(now);
     }
 
     fn may_leave(&self) -> bool {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::tree::Arrival;
 use super::{PanamaHost, lengths, read};
-use crate::aggregation::stream::Op;
+use crate::aggregation::life::Op;
 use crate::congestion::ResultAck;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
@@ -41,7 +41,7 @@ impl PanamaHost {
         let is_marked = packet.ecn == Ecn::CongestionExperienced;
         tree.window.on_result(ResultAck { vid, is_marked, capacity: header.wnd_cap });
         self.stirred_at = Some(now);
-        self.settle(now);
+        self.complete_collectives(now);
         Ok(())
     }
 
@@ -72,7 +72,7 @@ impl PanamaHost {
         for index in 0..self.trees.len() {
             let end = self.vid_from(index, op.first_block + op.blocks);
             let tree = &self.trees[index];
-            let start = self.vid_from(index, op.first_block).max(tree.top().saturating_sub(tree.kept.room()));
+            let start = self.vid_from(index, op.first_block).max(tree.top().saturating_sub(tree.kept.capacity()));
             for vid in start..end {
                 let block = self.block(index, vid);
                 let kept = &mut self.trees[index].kept;
@@ -160,6 +160,6 @@ impl PanamaHost {
             }
             self.write_kept(index, vid);
         }
-        self.settle(now);
+        self.complete_collectives(now);
     }
 }

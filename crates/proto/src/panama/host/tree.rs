@@ -1,14 +1,13 @@
 //! A worker's part in one tree: what it may send, what has come, and the notices that it has to send.
 
 use super::kept::Kept;
-use crate::aggregation::report::Heard;
+use crate::aggregation::report::LastReport;
 use crate::congestion::RankSynchronous;
 use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
 use crate::panama::options::Choices;
-use crate::panama::vid;
-use crate::panama::wire::Kind;
+use crate::panama::wire::{Kind, slot_of};
 use crate::reliability::rtt::RttEstimator;
 
 /// One tree.
@@ -29,7 +28,7 @@ pub struct Tree {
     /// Sums need not wait for this worker: results come for VIDs that it has not sent, and those are not sent any more.
     may_lack: bool,
     /// How many VIDs every port has room for: no VID so far behind the first without a result is ever sent.
-    room: u64,
+    capacity: u64,
     /// The VID of the tree's first block.
     pub first: u64,
     /// The VID to send next.
@@ -61,7 +60,7 @@ pub struct Tree {
     /// No rank needs anything that this worker has sent.
     pub has_parted: bool,
     /// What switches last said about a VID.
-    pub heard: Heard<u64>,
+    pub last_report: LastReport<u64>,
 }
 
 /// How a result relates to the results that came before.
@@ -78,11 +77,11 @@ pub enum Arrival {
 }
 
 impl Tree {
-    /// A tree in which nothing was sent, and whose first VID is `first`; `room` is at least 1.
+    /// A tree in which nothing was sent, and whose first VID is `first`; `capacity` is at least 1.
     pub fn new(
         (id, child): (TreeId, ChildId),
         first: u64,
-        room: usize,
+        capacity: usize,
         stride: usize,
         choices: Choices,
         timers: TimerConfig,
@@ -90,16 +89,16 @@ impl Tree {
         // A sum may be a room ahead of a worker that it does not wait for, and the worker a room ahead of the first
         // result that it lacks.
         let may_lack = choices.quorum.is_some();
-        let span = if may_lack { 2 * room } else { room };
+        let span = if may_lack { 2 * capacity } else { capacity };
         Tree {
             id,
             child,
             epoch: 0,
             is_syncing: false,
-            window: (choices.congestion_control.make)(room as u16),
+            window: (choices.congestion_control.make)(capacity as u16),
             kept: Kept::new(span, stride),
             may_lack,
-            room: room as u64,
+            capacity: capacity as u64,
             first,
             next: first,
             sent: first,
@@ -117,7 +116,7 @@ impl Tree {
             has_complained: false,
             is_parting: false,
             has_parted: false,
-            heard: Heard::default(),
+            last_report: LastReport::default(),
         }
     }
 
@@ -134,7 +133,7 @@ impl Tree {
     /// The VID that may be sent now: one of the first `submitted`, or one whose result this worker has.
     #[inline]
     pub fn sendable(&self, submitted: u64) -> Option<u64> {
-        let window = (self.acked + self.window.packets()).min(self.done + self.room);
+        let window = (self.acked + self.window.packets()).min(self.done + self.capacity);
         (!self.is_syncing && self.next < window && self.has_next(submitted)).then_some(self.next)
     }
 
@@ -167,12 +166,12 @@ impl Tree {
     /// True if the result of a VID has come, in this epoch or before.
     #[inline]
     pub fn has(&self, vid: u64) -> bool {
-        vid < self.done || vid < self.done + self.have.len() as u64 && self.have[vid::slot(vid, self.have.len())]
+        vid < self.done || vid < self.done + self.have.len() as u64 && self.have[slot_of(vid, self.have.len())]
     }
 
     /// The VID behind the last one whose result may come now, where `submitted` VIDs were submitted.
     fn end(&self, submitted: u64) -> u64 {
-        if self.may_lack { (self.done + self.have.len() as u64).min(submitted + self.room) } else { self.next }
+        if self.may_lack { (self.done + self.have.len() as u64).min(submitted + self.capacity) } else { self.next }
     }
 
     /// How a result of the current epoch relates to those before it.
@@ -191,8 +190,8 @@ impl Tree {
     pub fn on_written(&mut self, vid: u64) {
         let slots = self.have.len();
         self.top = self.top.max(vid + 1);
-        self.have[vid::slot(vid, slots)] = true;
-        while std::mem::take(&mut self.have[vid::slot(self.done, slots)]) {
+        self.have[slot_of(vid, slots)] = true;
+        while std::mem::take(&mut self.have[slot_of(self.done, slots)]) {
             self.done += 1;
         }
     }
@@ -324,7 +323,7 @@ impl Tree {
     }
 
     /// This worker will send nothing more.
-    pub fn part(&mut self, now: Time) {
+    pub fn leave(&mut self, now: Time) {
         if !self.is_parting {
             (self.is_parting, self.says_fin, self.attempts) = (true, self.done > self.first, 0);
             self.has_parted = self.done == self.first;
@@ -343,7 +342,7 @@ impl Tree {
         self.arm(now);
     }
 
-    /// The next packet without a vector, for a worker that has submitted so many VIDs. An epoch must begin no later
+    /// The next packet without a vector, for a worker that has submitted this many VIDs. An epoch must begin no later
     /// than with the first VID that the worker has not submitted, even if the worker has later results.
     pub fn poll_notice(&mut self, submitted: u64) -> Option<(Kind, u64)> {
         if std::mem::take(&mut self.says_base) {

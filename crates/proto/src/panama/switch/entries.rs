@@ -2,17 +2,16 @@
 
 use tributary_numeric::ReduceOp;
 
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::ordered::{OrderedAccumulator, Rule, nodes_needed};
-use crate::aggregation::vector_format::Form;
 use crate::contract::ids::ChildId;
 use crate::contract::numbers::{Encoding, NarrowBlocks};
 use crate::contract::packet::Ecn;
-use crate::contract::protocol::JobShape;
+use crate::contract::protocol::ShardShape;
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
 use crate::heap::heap_bytes;
-use crate::panama::vid;
-use crate::panama::wire::{Header, Mismatch};
+use crate::panama::wire::{Header, Mismatch, slot_of};
 
 /// The joined fields of the contributions to one VID.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -54,37 +53,43 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Entries for `room` VIDs of `children` contributions each.
-    pub fn new(values: Values, narrow: NarrowBlocks, payload_bytes: usize, room: usize, children: usize) -> Entries {
-        Entries::with_lanes(narrow.lane_bytes(values, payload_bytes), room, children)
+    /// Entries for `capacity` VIDs of `children` contributions each.
+    pub fn new(
+        values: Values,
+        narrow: NarrowBlocks,
+        payload_bytes: usize,
+        capacity: usize,
+        children: usize,
+    ) -> Entries {
+        Entries::with_lanes(narrow.lane_bytes(values, payload_bytes), capacity, children)
     }
 
-    fn with_lanes(lane_bytes: usize, room: usize, children: usize) -> Entries {
+    fn with_lanes(lane_bytes: usize, capacity: usize, children: usize) -> Entries {
         Entries {
-            entries: vec![FREE; room],
-            sums: OrderedAccumulator::new(children, nodes_needed(children), room, lane_bytes),
-            mismatches: vec![None; room],
+            entries: vec![FREE; capacity],
+            sums: OrderedAccumulator::new(children, nodes_needed(children), capacity, lane_bytes),
+            mismatches: vec![None; capacity],
             lane_bytes,
         }
     }
 
-    /// Makes room for so many VIDs; all entries are lost.
-    pub fn resize(&mut self, room: usize) {
-        *self = Entries::with_lanes(self.lane_bytes, room, self.sums.children());
+    /// Makes room for this many VIDs; all entries are lost.
+    pub fn resize(&mut self, capacity: usize) {
+        *self = Entries::with_lanes(self.lane_bytes, capacity, self.sums.children());
     }
 
     /// Bytes that [`Entries::new`] takes for a job of this shape, whose values are real elements.
-    pub fn memory(shape: &JobShape<'_>) -> u64 {
-        let (children, room) = (usize::from(shape.children), usize::from(shape.slots));
+    pub fn memory(shape: &ShardShape<'_>) -> u64 {
+        let (children, capacity) = (usize::from(shape.children), usize::from(shape.slots));
         let narrow = NarrowBlocks::fitting(shape.levels);
         let lane_bytes = narrow.lane_bytes(Values::Elements, 4 * usize::from(shape.elements_per_packet));
-        let sums = OrderedAccumulator::memory_needed(children, nodes_needed(children), room, lane_bytes);
-        (sums + room * (size_of::<Entry>() + size_of::<Option<Mismatch>>())) as u64
+        let sums = OrderedAccumulator::memory_needed(children, nodes_needed(children), capacity, lane_bytes);
+        (sums + capacity * (size_of::<Entry>() + size_of::<Option<Mismatch>>())) as u64
     }
 
     #[inline]
     fn at(&self, vid: u64) -> usize {
-        vid::slot(vid, self.entries.len())
+        slot_of(vid, self.entries.len())
     }
 
     /// The entry of a VID that may wait.
@@ -108,7 +113,7 @@ impl Entries {
 
     /// Adds a child's first contribution to a VID.
     #[inline]
-    pub fn add(&mut self, vid: u64, header: &Header, block: (u32, &Encoding, Form), ecn: Ecn, vector: &[u8]) {
+    pub fn add(&mut self, vid: u64, header: &Header, block: (u32, &Encoding, VectorFormat), ecn: Ecn, vector: &[u8]) {
         let at = self.open(vid, header, block, ecn);
         let entry = &mut self.entries[at];
         if entry.is_known {
@@ -119,7 +124,7 @@ impl Entries {
     }
 
     /// A child brings the result: it replaces the contributions that have come and those that will.
-    pub fn adopt(&mut self, vid: u64, header: &Header, block: (u32, &Encoding, Form), ecn: Ecn, vector: &[u8]) {
+    pub fn adopt(&mut self, vid: u64, header: &Header, block: (u32, &Encoding, VectorFormat), ecn: Ecn, vector: &[u8]) {
         let at = self.open(vid, header, block, ecn);
         self.sums.note(at, header.wid.index());
         let entry = &mut self.entries[at];
@@ -131,7 +136,13 @@ impl Entries {
 
     /// Opens the VID's entry, and joins the fields of a packet with those before it.
     #[inline]
-    fn open(&mut self, vid: u64, header: &Header, (elements, encoding, _): (u32, &Encoding, Form), ecn: Ecn) -> usize {
+    fn open(
+        &mut self,
+        vid: u64,
+        header: &Header,
+        (elements, encoding, _): (u32, &Encoding, VectorFormat),
+        ecn: Ecn,
+    ) -> usize {
         let at = self.at(vid);
         let entry = &mut self.entries[at];
         if entry.count == 0 {
@@ -159,8 +170,8 @@ impl Entries {
     }
 
     /// Writes the sum.
-    pub fn load(&self, vid: u64, vector: &mut [u8], form: Form) {
-        form.load(&self.sums, self.at(vid), vector);
+    pub fn load(&self, vid: u64, vector: &mut [u8], format: VectorFormat) {
+        format.load(&self.sums, self.at(vid), vector);
     }
 
     /// Frees the entry of a VID.

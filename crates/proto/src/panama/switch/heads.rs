@@ -1,4 +1,5 @@
-//! The control logic of an accelerator (§5, ②) for one tree: a FIFO for each port, and the VID that all heads must have.
+//! The control logic of an accelerator (§5, ②) for one tree: a FIFO for each port, and the VID that all heads must
+//! have.
 //!
 //! As soon as every port has a packet, the heads are compared with `Expected_VID`. If all are equal, they are summed.
 //! If one is beyond, `Expected_VID` was lost at that port, and the ports that have it drop it. In both cases the next
@@ -25,7 +26,7 @@ pub enum Phase {
 
 /// Where a VID lies in relation to its port's FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum FifoPosition {
     /// Before the expected VID.
     Passed,
     /// Not behind the newest packet of the FIFO.
@@ -38,15 +39,15 @@ pub enum Place {
 
 /// Decides on a contribution, from its epoch's relation to the tree's. `is_new`: the tree still expects its first VID,
 /// so that the switch may have been started in the middle of the job.
-pub fn on_contribution(epoch: Ordering, phase: Phase, place: Place, is_new: bool) -> Result<(), DropReason> {
-    match (epoch, phase, place) {
+pub fn on_contribution(epoch: Ordering, phase: Phase, position: FifoPosition, is_new: bool) -> Result<(), DropReason> {
+    match (epoch, phase, position) {
         (Ordering::Less, _, _) => Err(DropReason::StaleEpoch),
         (Ordering::Greater, _, _) | (Ordering::Equal, Phase::Syncing, _) => Err(DropReason::Ahead),
-        (Ordering::Equal, Phase::Active, Place::Passed) => Err(DropReason::Stale),
-        (Ordering::Equal, Phase::Active, Place::Queued) => Err(DropReason::Duplicate),
-        (Ordering::Equal, Phase::Active, Place::Next) => Ok(()),
-        (Ordering::Equal, Phase::Active, Place::Beyond) if is_new => Err(DropReason::Ahead),
-        (Ordering::Equal, Phase::Active, Place::Beyond) => Err(DropReason::Overflow),
+        (Ordering::Equal, Phase::Active, FifoPosition::Passed) => Err(DropReason::Stale),
+        (Ordering::Equal, Phase::Active, FifoPosition::Queued) => Err(DropReason::Duplicate),
+        (Ordering::Equal, Phase::Active, FifoPosition::Next) => Ok(()),
+        (Ordering::Equal, Phase::Active, FifoPosition::Beyond) if is_new => Err(DropReason::Ahead),
+        (Ordering::Equal, Phase::Active, FifoPosition::Beyond) => Err(DropReason::Overflow),
     }
 }
 
@@ -60,14 +61,14 @@ pub struct Heads {
     /// How many ports have a packet.
     ready: usize,
     /// How many packets each port has room for.
-    room: u64,
+    capacity: u64,
     is_new: bool,
 }
 
 impl Heads {
-    /// Empty FIFOs of so many ports, each with room for `room` packets.
-    pub fn new(ports: usize, room: u64, first: u64) -> Heads {
-        Heads { expected: first, next: vec![first; ports], ready: 0, room, is_new: true }
+    /// Empty FIFOs of this many ports, each with room for `capacity` packets.
+    pub fn new(ports: usize, capacity: u64, first: u64) -> Heads {
+        Heads { expected: first, next: vec![first; ports], ready: 0, capacity, is_new: true }
     }
 
     /// `Expected_VID`.
@@ -81,21 +82,21 @@ impl Heads {
     }
 
     /// True if the VID may be in a FIFO.
-    pub fn has_room_for(&self, vid: u64) -> bool {
-        (self.expected..self.expected + self.room).contains(&vid)
+    pub fn has_capacity_for(&self, vid: u64) -> bool {
+        (self.expected..self.expected + self.capacity).contains(&vid)
     }
 
     /// Where a VID lies at a port.
     #[inline]
-    pub fn place(&self, port: ChildId, vid: u64) -> Place {
+    pub fn position(&self, port: ChildId, vid: u64) -> FifoPosition {
         if vid < self.expected {
-            Place::Passed
-        } else if vid >= self.expected + self.room {
-            Place::Beyond
+            FifoPosition::Passed
+        } else if vid >= self.expected + self.capacity {
+            FifoPosition::Beyond
         } else if vid < self.next[port.index()] {
-            Place::Queued
+            FifoPosition::Queued
         } else {
-            Place::Next
+            FifoPosition::Next
         }
     }
 
@@ -139,9 +140,9 @@ impl Heads {
         self.next.fill(expected);
     }
 
-    /// Empties all FIFOs, and gives each port room for so many packets.
-    pub fn resize(&mut self, room: u64) {
-        self.room = room;
+    /// Empties all FIFOs, and gives each port room for this many packets.
+    pub fn resize(&mut self, capacity: u64) {
+        self.capacity = capacity;
         self.restart(self.expected);
     }
 
@@ -172,12 +173,12 @@ impl Heads {
 mod tests {
     use std::cmp::Ordering::*;
 
+    use super::FifoPosition::*;
     use super::Phase::*;
-    use super::Place::*;
     use super::*;
 
-    /// Epoch, phase, place, `is_new`, and the outcome; `None` stands for all values.
-    type Row = (Ordering, Option<Phase>, Option<Place>, Option<bool>, Result<(), DropReason>);
+    /// Epoch, phase, position, `is_new`, and the outcome; `None` stands for all values.
+    type Row = (Ordering, Option<Phase>, Option<FifoPosition>, Option<bool>, Result<(), DropReason>);
     const CONTRIBUTIONS: [Row; 8] = [
         (Less, None, None, None, Err(DropReason::StaleEpoch)),
         (Greater, None, None, None, Err(DropReason::Ahead)),
@@ -192,12 +193,12 @@ mod tests {
     #[test]
     fn the_table_holds_row_by_row_and_leaves_nothing_out() {
         let mut rows = 0;
-        for (epoch, phase, place, is_new, outcome) in CONTRIBUTIONS {
+        for (epoch, phase, position, is_new, outcome) in CONTRIBUTIONS {
             for phase in phase.map_or(vec![Active, Syncing], |phase| vec![phase]) {
-                for place in place.map_or(vec![Passed, Queued, Next, Beyond], |place| vec![place]) {
+                for position in position.map_or(vec![Passed, Queued, Next, Beyond], |position| vec![position]) {
                     for is_new in is_new.map_or(vec![false, true], |is_new| vec![is_new]) {
-                        let what = format!("{epoch:?} {phase:?} {place:?} new={is_new}");
-                        assert_eq!(on_contribution(epoch, phase, place, is_new), outcome, "{what}");
+                        let what = format!("{epoch:?} {phase:?} {position:?} new={is_new}");
+                        assert_eq!(on_contribution(epoch, phase, position, is_new), outcome, "{what}");
                         rows += 1;
                     }
                 }
@@ -226,9 +227,9 @@ mod tests {
             let mut heads = Heads::new(queues.len(), 4, 5);
             for (port, vids) in queues.iter().enumerate() {
                 for &vid in *vids {
-                    assert_eq!(heads.place(ChildId(port as u16), vid), Place::Next);
+                    assert_eq!(heads.position(ChildId(port as u16), vid), FifoPosition::Next);
                     heads.push(ChildId(port as u16), vid);
-                    assert_eq!(heads.place(ChildId(port as u16), vid), Place::Queued);
+                    assert_eq!(heads.position(ChildId(port as u16), vid), FifoPosition::Queued);
                 }
             }
             assert_eq!(heads.are_all_there(), all, "{queues:?}");
@@ -238,15 +239,15 @@ mod tests {
     }
 
     #[test]
-    fn passing_moves_on_by_one_and_room_with_it() {
+    fn passing_moves_on_by_one_and_capacity_with_it() {
         let mut heads = Heads::new(2, 4, 5);
         let (a, b) = (ChildId(0), ChildId(1));
         [(a, 5), (a, 6), (b, 5)].into_iter().for_each(|(port, vid)| heads.push(port, vid));
-        assert_eq!((heads.place(a, 4), heads.place(a, 8), heads.place(a, 9)), (Passed, Next, Beyond));
+        assert_eq!((heads.position(a, 4), heads.position(a, 8), heads.position(a, 9)), (Passed, Next, Beyond));
         assert!(heads.is_new());
         heads.pass();
         assert_eq!((heads.expected(), heads.are_all_there(), heads.is_new()), (6, false, false));
-        assert_eq!((heads.place(a, 5), heads.place(a, 9), heads.place(a, 10)), (Passed, Next, Beyond));
+        assert_eq!((heads.position(a, 5), heads.position(a, 9), heads.position(a, 10)), (Passed, Next, Beyond));
         assert_eq!(heads.missing().collect::<Vec<_>>(), [b]);
     }
 
@@ -256,7 +257,7 @@ mod tests {
         let (a, b) = (ChildId(0), ChildId(1));
         heads.push(a, 5);
         heads.pass();
-        assert_eq!((heads.place(b, 5), heads.place(b, 6), heads.are_all_there()), (Passed, Next, false));
+        assert_eq!((heads.position(b, 5), heads.position(b, 6), heads.are_all_there()), (Passed, Next, false));
         [a, b].into_iter().for_each(|port| heads.push(port, 6));
         assert!(heads.are_all_there());
     }
@@ -269,10 +270,10 @@ mod tests {
         assert!(heads.are_all_there(), "5 is lost");
         heads.send_again(a, 5);
         assert!(!heads.are_all_there());
-        assert_eq!(heads.place(a, 5), Place::Next);
+        assert_eq!(heads.position(a, 5), FifoPosition::Next);
         heads.push(a, 5);
         assert!(heads.are_all_there());
         heads.send_again(b, 9);
-        assert_eq!(heads.place(b, 5), Place::Queued, "what was not sent cannot be sent again");
+        assert_eq!(heads.position(b, 5), FifoPosition::Queued, "what was not sent cannot be sent again");
     }
 }

@@ -1,37 +1,31 @@
 //! The accelerator of one switch for one tree of one job (§5): alone, or in levels.
 
-mod counters;
 mod entries;
-mod farewell;
 mod heads;
 mod notices;
 mod quorum;
 mod recovery;
-mod resize;
+mod shutdown;
 mod state;
 mod sums;
-mod trouble;
 
 use std::collections::VecDeque;
 
-pub use self::counters::Counters;
 use self::entries::Entries;
-use self::farewell::Floors;
 use self::heads::{Heads, Phase};
 use self::notices::{Audience, Notice, Notices};
 use self::quorum::Quorum;
 use self::recovery::Bases;
-use super::vid::{epoch, near};
-use super::wire::{HEADER_LEN, Header, Kind};
-use crate::aggregation::block_sizes::BlockSizes;
-use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
-use crate::aggregation::vector_format::Form;
+use self::shutdown::Floors;
+use super::wire::{HEADER_LEN, Header, Kind, epoch, near};
+use crate::aggregation::block_sizes::{BlockSizes, VectorFormat};
+use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
 use crate::contract::packet::PacketMut;
-use crate::contract::protocol::JobShape;
+use crate::contract::protocol::ShardShape;
 use crate::contract::state::SwitchState;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
@@ -40,8 +34,10 @@ use crate::contract::wire::Common;
 use crate::heap::heap_bytes;
 use crate::reliability::layout;
 
+pub use self::state::Counters;
+
 /// Bytes that a job of this shape takes in one tree at one switch.
-pub fn memory(shape: &JobShape<'_>) -> u64 {
+pub fn memory(shape: &ShardShape<'_>) -> u64 {
     Entries::memory(shape)
 }
 
@@ -60,12 +56,12 @@ pub struct Panama {
     parent: Option<Parent>,
     sizes: BlockSizes,
     /// How many packets each port has room for: this accelerator's `wnd_cap`.
-    room: u16,
+    capacity: u16,
     epoch: u16,
     phase: Phase,
     /// The tree must go back and the switch above has not begun to: whenever a child asks this switch, this switch asks
     /// the switch above again.
-    asks_above: bool,
+    asks_parent: bool,
     heads: Heads,
     entries: Entries,
     /// VIDs whose sums must be sent without a packet of the right size at hand, and the ports of their last
@@ -78,7 +74,7 @@ pub struct Panama {
     bases: Bases,
     floors: Floors,
     notices: Notices,
-    inquiry: Inquiry,
+    missing_ranks: MissingRanks,
     counters: Counters,
 }
 
@@ -89,7 +85,7 @@ struct Contribution {
     vid: u64,
     elements: u32,
     encoding: Encoding,
-    form: Form,
+    format: VectorFormat,
 }
 
 impl Panama {
@@ -100,7 +96,7 @@ impl Panama {
 
     /// The same with another first VID, for tests of what happens where 32 bits end.
     pub fn starting_at(values: Values, config: &SwitchConfig, first: u32) -> Panama {
-        let (children, room) = (config.members.len(), layout::slots_of(&config.job, config.tree).len());
+        let (children, capacity) = (config.members.len(), layout::slots_of(&config.job, config.tree).len());
         let (payload_bytes, narrow) = (config.job.payload_bytes(), NarrowBlocks::fitting(config.job.levels));
         let (quorum, is_root) = (Quorum::new(config), config.parent.is_none());
         Panama {
@@ -111,20 +107,20 @@ impl Panama {
             group: config.group,
             parent: config.parent,
             sizes: BlockSizes::new(values, Numbers::Float, narrow, payload_bytes, HEADER_LEN),
-            room: room as u16,
+            capacity: capacity as u16,
             // Where sums may lack ranks, an epoch begins before the first sum.
             epoch: u16::from(quorum.is_some() && is_root),
             phase: if quorum.is_some() { Phase::Syncing } else { Phase::Active },
-            asks_above: quorum.is_some() && !is_root,
-            heads: Heads::new(children, room as u64, FIRST + u64::from(first)),
-            entries: Entries::new(values, narrow, payload_bytes, room, children),
-            unsent: VecDeque::with_capacity(if is_root && quorum.is_none() { 0 } else { room }),
+            asks_parent: quorum.is_some() && !is_root,
+            heads: Heads::new(children, capacity as u64, FIRST + u64::from(first)),
+            entries: Entries::new(values, narrow, payload_bytes, capacity, children),
+            unsent: VecDeque::with_capacity(if is_root && quorum.is_none() { 0 } else { capacity }),
             quorum,
             world_size: config.job.world_size,
             bases: Bases::new(children, first),
             floors: Floors::new(children),
             notices: Notices::new(config),
-            inquiry: Inquiry::new(config),
+            missing_ranks: MissingRanks::new(config),
             counters: Counters::default(),
         }
     }
@@ -151,7 +147,7 @@ impl Panama {
         if self.members.get(header.wid.index()) != Some(&ingress) {
             return Err(DropReason::WrongWorker);
         }
-        let (child, is_switch) = (header.wid, self.inquiry.is_switch(Neighbour::Child(header.wid)));
+        let (child, is_switch) = (header.wid, self.missing_ranks.is_switch(Neighbour::Child(header.wid)));
         match kind {
             Kind::Contribution => self.contribution(kind, &header, packet),
             Kind::Known if self.quorum.is_some() => self.contribution(kind, &header, packet),
@@ -175,7 +171,7 @@ impl Panama {
             Kind::Rewind => self.rewind(header, packet),
             Kind::Waiting => self.waiting(Neighbour::Parent, header, packet),
             Kind::Query => Ok(self.query(Neighbour::Parent, header.vid)),
-            Kind::Mismatch => self.mismatch_above(header, packet),
+            Kind::Mismatch => self.mismatch_from_parent(header, packet),
             Kind::FinAsk => Ok(self.fin_ask(header.vid)),
             Kind::FinDone => Ok(self.fin_done(header.vid)),
             _ => Err(DropReason::BadKind),
@@ -197,7 +193,7 @@ impl Panama {
     }
 
     /// Queues a notice for the current epoch.
-    fn tell(&mut self, to: Audience, kind: Kind, vid: u32) {
+    fn notify(&mut self, to: Audience, kind: Kind, vid: u32) {
         self.notices.push(Notice { to, kind, vid, epoch: self.epoch });
     }
 }
@@ -229,11 +225,11 @@ impl Switch for Panama {
             + self.bases.memory_bytes()
             + self.floors.memory_bytes()
             + self.notices.memory_bytes()
-            + self.inquiry.memory_bytes()
+            + self.missing_ranks.memory_bytes()
     }
 
     fn resize(&mut self, slots: u16) {
-        self.set_room(slots.max(1));
+        self.set_capacity(slots.max(1));
     }
 
     fn query_kinds(&self) -> u64 {
@@ -242,7 +238,7 @@ impl Switch for Panama {
 
     fn report(&self) -> SwitchReport {
         SwitchReport {
-            slots: self.room.into(),
+            slots: self.capacity.into(),
             slots_waiting: self.heads.waiting() as u32,
             missing: self.heads.missing().collect(),
             lag: None,

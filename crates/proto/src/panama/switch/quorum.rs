@@ -17,15 +17,14 @@ use crate::contract::ids::ChildId;
 use crate::heap::heap_bytes;
 use crate::panama::options::Choices;
 use crate::panama::partial::{Budget, may_lack_ranks};
-use crate::panama::vid::epoch;
-use crate::panama::wire::{Header, Kind};
+use crate::panama::wire::{Header, Kind, epoch};
 
 /// What a switch knows of the children that it may leave out.
 #[derive(Clone, Hash)]
 pub struct Quorum {
     budget: Budget,
     /// For each child the VID behind the newest contribution that it has brought in this epoch, in time or late.
-    heard: Vec<u64>,
+    newest: Vec<u64>,
     /// No rank has a result of this VID or of a later one from an earlier epoch.
     pub open_from: u64,
     /// Since this switch was started it has not seen an epoch begin, so it does not know which results ranks have.
@@ -37,29 +36,29 @@ impl Quorum {
     pub fn new(config: &SwitchConfig) -> Option<Quorum> {
         let quorum = Choices::of(&config.job.options).quorum?;
         let budget = Budget::new(quorum, config.job.world_size, &config.below);
-        Some(Quorum { budget, heard: vec![0; config.below.len()], open_from: u64::MAX, is_unsure: true })
+        Some(Quorum { budget, newest: vec![0; config.below.len()], open_from: u64::MAX, is_unsure: true })
     }
 
     /// An epoch begins at a VID; no rank has a result of `open_from` or later.
     pub fn begin(&mut self, vid: u64, open_from: u64) {
-        self.heard.fill(vid);
+        self.newest.fill(vid);
         (self.open_from, self.is_unsure) = (open_from, false);
     }
 
     /// A child has contributed to a VID.
-    pub fn hear(&mut self, child: ChildId, vid: u64) {
-        let heard = &mut self.heard[child.index()];
-        *heard = (*heard).max(vid + 1);
+    pub fn note(&mut self, child: ChildId, vid: u64) {
+        let newest = &mut self.newest[child.index()];
+        *newest = (*newest).max(vid + 1);
     }
 
     /// True if a VID may lack a child.
-    fn may_lack(&self, child: ChildId, vid: u64, room: u64) -> bool {
-        self.budget.is_worker(child.index()) && vid < self.heard[child.index()] + room
+    fn may_lack(&self, child: ChildId, vid: u64, capacity: u64) -> bool {
+        self.budget.is_worker(child.index()) && vid < self.newest[child.index()] + capacity
     }
 
     /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        self.budget.memory_bytes() + heap_bytes(&self.heard)
+        self.budget.memory_bytes() + heap_bytes(&self.newest)
     }
 }
 
@@ -77,10 +76,10 @@ impl Panama {
             return false;
         }
         let missing = self.members.len() - usize::from(entry.count);
-        let room = u64::from(self.room);
+        let capacity = u64::from(self.capacity);
         let mut children = (0..self.members.len() as u16).map(ChildId);
         quorum.budget.covers(missing, vid as u32)
-            && children.all(|child| self.entries.has(vid, child) || quorum.may_lack(child, vid, room))
+            && children.all(|child| self.entries.has(vid, child) || quorum.may_lack(child, vid, capacity))
     }
 
     /// Handles a contribution that comes too late or too early, where sums may lack ranks.
@@ -89,7 +88,7 @@ impl Panama {
         match (reason, &mut self.quorum) {
             (DropReason::Stale, Some(quorum)) => {
                 if kind == Kind::Contribution {
-                    quorum.hear(header.wid, vid);
+                    quorum.note(header.wid, vid);
                     self.advance_unbrought(header.wid);
                 }
                 DropReason::Late
@@ -117,8 +116,8 @@ impl Panama {
     fn ask_for_epoch(&mut self, header: &Header) {
         match epoch(header.epoch, self.epoch) {
             Ordering::Greater => self.out_of_step(header.epoch),
-            _ if self.asks_above => self.ask_above_again(),
-            Ordering::Less => self.tell(Audience::One(Neighbour::Child(header.wid)), Kind::Sync, 0),
+            _ if self.asks_parent => self.ask_parent_again(),
+            Ordering::Less => self.notify(Audience::One(Neighbour::Child(header.wid)), Kind::Sync, 0),
             // The sender is in the middle of the epoch that is about to begin here.
             Ordering::Equal => self.out_of_step(header.epoch),
         }

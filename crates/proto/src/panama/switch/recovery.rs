@@ -20,8 +20,7 @@ use crate::contract::ids::ChildId;
 use crate::contract::packet::PacketMut;
 use crate::contract::switch::Verdict;
 use crate::heap::heap_bytes;
-use crate::panama::vid::{epoch, is_before, least, near};
-use crate::panama::wire::{self, HEADER_LEN, Header, Kind};
+use crate::panama::wire::{self, HEADER_LEN, Header, Kind, epoch, is_before, least, near};
 
 /// What the children lack, according to their BASE notices in a new epoch.
 #[derive(Clone, Hash)]
@@ -35,7 +34,7 @@ pub struct Bases {
 }
 
 impl Bases {
-    /// The state of a switch with so many children. The first epoch begins at `first` without a question.
+    /// The state of a switch with this many children. The first epoch begins at `first` without a question.
     pub fn new(children: usize, first: u32) -> Bases {
         Bases { said: vec![None; children], missing: children, top: None, from: first }
     }
@@ -47,14 +46,14 @@ impl Bases {
     }
 
     /// Notes what a child lacks; true if it had said so before.
-    fn hear(&mut self, child: ChildId, vid: u32) -> bool {
+    fn note(&mut self, child: ChildId, vid: u32) -> bool {
         let before = self.said[child.index()].replace(vid);
         self.missing -= usize::from(before.is_none());
         before.is_some()
     }
 
     /// Notes the VID behind the highest result of a child and all ranks below it.
-    fn hear_top(&mut self, top: u32) {
+    fn note_top(&mut self, top: u32) {
         self.top = Some(self.top.filter(|&known| is_before(top, known)).unwrap_or(top));
     }
 
@@ -91,9 +90,9 @@ pub enum Answer {
     OutOfStep,
 }
 
-/// Answers a child that misses the result of a VID. `held`: the child's contribution is here.
-pub fn on_lost(is_passed: bool, is_beyond: bool, held: bool, from_worker: bool) -> Answer {
-    match (is_passed, is_beyond, held, from_worker) {
+/// Answers a child that misses the result of a VID. `has_contribution`: the child's contribution is here.
+pub fn on_lost(is_passed: bool, is_beyond: bool, has_contribution: bool, from_worker: bool) -> Answer {
+    match (is_passed, is_beyond, has_contribution, from_worker) {
         (true, ..) => Answer::Passed,
         (_, true, ..) => Answer::OutOfStep,
         (_, _, true, _) => Answer::Waiting,
@@ -111,12 +110,12 @@ impl Panama {
                 self.out_of_step(header.epoch);
                 return Ok(Verdict::Consume);
             }
-            (_, Phase::Syncing) if self.asks_above => {
-                self.ask_above_again();
+            (_, Phase::Syncing) if self.asks_parent => {
+                self.ask_parent_again();
                 return Ok(Verdict::Consume);
             }
             (Ordering::Less, _) => {
-                self.tell(one, Kind::Sync, 0);
+                self.notify(one, Kind::Sync, 0);
                 return Ok(Verdict::Consume);
             }
             // The child is in the middle of an epoch that is about to begin here, so this switch was started again.
@@ -127,26 +126,26 @@ impl Panama {
             (Ordering::Equal, Phase::Active) => {}
         }
         let (expected, vid) = (self.heads.expected(), near(self.heads.expected(), header.vid));
-        let is_beyond = vid >= expected && !self.heads.has_room_for(vid);
+        let is_beyond = vid >= expected && !self.heads.has_capacity_for(vid);
         if !is_beyond && vid >= expected && self.entries.mismatch(vid).is_some() {
-            self.tell(one, Kind::Mismatch, header.vid);
+            self.notify(one, Kind::Mismatch, header.vid);
             return Ok(Verdict::Consume);
         }
         // A contribution must come again if it has left its FIFO, even if its vector was combined.
-        let held = self.holds(child, vid);
-        let from_worker = !self.inquiry.is_switch(Neighbour::Child(child));
-        match on_lost(vid < expected, is_beyond, held, from_worker) {
+        let has_contribution = self.holds(child, vid);
+        let from_worker = !self.missing_ranks.is_switch(Neighbour::Child(child));
+        match on_lost(vid < expected, is_beyond, has_contribution, from_worker) {
             Answer::Waiting => return Ok(self.query(Neighbour::Child(child), header.vid)),
             Answer::Passed if self.parent.is_some() => {
                 let verdict = self.query(Neighbour::Child(child), header.vid);
-                self.tell(Audience::One(Neighbour::Parent), Kind::Lost, header.vid);
+                self.notify(Audience::One(Neighbour::Parent), Kind::Lost, header.vid);
                 return Ok(verdict);
             }
-            Answer::Passed => self.tell(one, Kind::Passed, header.vid),
+            Answer::Passed => self.notify(one, Kind::Passed, header.vid),
             Answer::Resend => {
                 self.counters.resends += 1;
                 self.heads.send_again(child, vid);
-                self.tell(one, Kind::Resend, header.vid);
+                self.notify(one, Kind::Resend, header.vid);
             }
             Answer::Gone => self.go_back(header.vid),
             Answer::OutOfStep => self.out_of_step(header.epoch),
@@ -158,11 +157,11 @@ impl Panama {
     pub(super) fn gone(&mut self, child: ChildId, header: &Header) -> Verdict {
         match (epoch(header.epoch, self.epoch), self.phase) {
             (Ordering::Greater, _) => self.out_of_step(header.epoch),
-            (_, Phase::Syncing) if self.asks_above => self.ask_above_again(),
+            (_, Phase::Syncing) if self.asks_parent => self.ask_parent_again(),
             // Also while the epoch begins: a switch below that was given another room has forgotten what its children
             // had said.
             (Ordering::Equal, _) => self.go_back(header.vid),
-            (Ordering::Less, _) => self.tell(Audience::One(Neighbour::Child(child)), Kind::Sync, 0),
+            (Ordering::Less, _) => self.notify(Audience::One(Neighbour::Child(child)), Kind::Sync, 0),
         }
         Verdict::Consume
     }
@@ -170,7 +169,7 @@ impl Panama {
     /// The tree must go back: the root begins an epoch, other switches ask the switch above.
     pub(super) fn go_back(&mut self, vid: u32) {
         match self.parent {
-            Some(_) => self.tell(Audience::One(Neighbour::Parent), Kind::Gone, vid),
+            Some(_) => self.notify(Audience::One(Neighbour::Parent), Kind::Gone, vid),
             None => self.begin_epoch(self.epoch.wrapping_add(1)),
         }
     }
@@ -188,14 +187,14 @@ impl Panama {
     }
 
     fn begin_epoch(&mut self, epoch: u16) {
-        (self.epoch, self.phase, self.asks_above) = (epoch, Phase::Syncing, false);
+        (self.epoch, self.phase, self.asks_parent) = (epoch, Phase::Syncing, false);
         self.counters.rewinds += 1;
         self.entries.clear();
         self.unsent.clear();
         self.heads.restart(self.heads.expected());
         self.bases.clear();
         self.notices.begin_epoch();
-        self.tell(Audience::Children, Kind::Sync, 0);
+        self.notify(Audience::Children, Kind::Sync, 0);
     }
 
     /// The switch above begins an epoch, or repeats its question.
@@ -203,9 +202,9 @@ impl Panama {
         match (epoch(of_packet, self.epoch), self.phase) {
             (Ordering::Less, _) => Err(DropReason::StaleEpoch),
             (Ordering::Equal, Phase::Active) => Err(DropReason::Stale),
-            (Ordering::Equal, Phase::Syncing) if self.asks_above => {
+            (Ordering::Equal, Phase::Syncing) if self.asks_parent => {
                 // The switch above lost a result in this epoch, but this switch needs the next epoch.
-                self.ask_above_again();
+                self.ask_parent_again();
                 Ok(Verdict::Consume)
             }
             (Ordering::Equal, Phase::Syncing) => {
@@ -222,7 +221,7 @@ impl Panama {
     /// Asks the children that have not named what they lack; if all have, tells the switch above.
     fn urge(&mut self) {
         if let Some(least) = self.bases.least() {
-            return self.tell(Audience::One(Neighbour::Parent), Kind::Base, least);
+            return self.notify(Audience::One(Neighbour::Parent), Kind::Base, least);
         }
         for child in self.bases.missing() {
             let to = Audience::One(Neighbour::Child(child));
@@ -243,27 +242,27 @@ impl Panama {
                 self.out_of_step(header.epoch);
                 return Ok(Verdict::Consume);
             }
-            (_, Phase::Syncing) if self.asks_above => {
-                self.ask_above_again();
+            (_, Phase::Syncing) if self.asks_parent => {
+                self.ask_parent_again();
                 return Ok(Verdict::Consume);
             }
             (Ordering::Less, _) => {
-                self.tell(Audience::One(Neighbour::Child(child)), Kind::Sync, 0);
+                self.notify(Audience::One(Neighbour::Child(child)), Kind::Sync, 0);
                 return Err(DropReason::StaleEpoch);
             }
             (Ordering::Equal, Phase::Active) => {
                 // The child has not heard where the epoch began.
-                self.tell(Audience::One(Neighbour::Child(child)), Kind::Rewind, self.bases.from);
+                self.notify(Audience::One(Neighbour::Child(child)), Kind::Rewind, self.bases.from);
                 return Ok(Verdict::Consume);
             }
             (Ordering::Equal, Phase::Syncing) => {}
         }
-        let again = self.bases.hear(child, header.vid);
-        top.into_iter().for_each(|top| self.bases.hear_top(top));
+        let again = self.bases.note(child, header.vid);
+        top.into_iter().for_each(|top| self.bases.note_top(top));
         match (self.bases.least(), self.parent) {
             (Some(least), None) => {
                 self.begin(least, self.bases.top);
-                self.tell(Audience::Children, Kind::Rewind, least);
+                self.notify(Audience::Children, Kind::Rewind, least);
             }
             (Some(_), Some(_)) => self.urge(),
             (None, _) if again => self.urge(),
@@ -278,7 +277,7 @@ impl Panama {
         match (epoch(header.epoch, self.epoch), self.phase) {
             (Ordering::Less, _) => Err(DropReason::StaleEpoch),
             (Ordering::Equal, Phase::Active) => Err(DropReason::Stale),
-            (Ordering::Equal, Phase::Syncing) if !self.asks_above && self.bases.least().is_some() => {
+            (Ordering::Equal, Phase::Syncing) if !self.asks_parent && self.bases.least().is_some() => {
                 self.begin(header.vid, top);
                 Ok(Verdict::Group(self.group))
             }
@@ -309,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_by_what_is_known_of_its_vid() {
-        for (is_passed, is_beyond, held, from_worker, answer) in [
+        for (is_passed, is_beyond, has_contribution, from_worker, answer) in [
             (true, false, true, true, Answer::Passed),
             (true, false, true, false, Answer::Passed),
             (false, true, false, true, Answer::OutOfStep),
@@ -319,19 +318,19 @@ mod tests {
             (false, false, false, true, Answer::Resend),
             (false, false, false, false, Answer::Gone),
         ] {
-            assert_eq!(on_lost(is_passed, is_beyond, held, from_worker), answer);
+            assert_eq!(on_lost(is_passed, is_beyond, has_contribution, from_worker), answer);
         }
     }
 
     #[test]
     fn the_least_base_is_known_when_all_have_said_theirs() {
         let mut bases = Bases::new(3, 0);
-        assert!(!bases.hear(ChildId(0), 3));
-        assert!(!bases.hear(ChildId(2), u32::MAX));
-        assert!(bases.hear(ChildId(0), 3));
+        assert!(!bases.note(ChildId(0), 3));
+        assert!(!bases.note(ChildId(2), u32::MAX));
+        assert!(bases.note(ChildId(0), 3));
         assert_eq!(bases.least(), None);
         assert_eq!(bases.missing().collect::<Vec<_>>(), [ChildId(1)]);
-        bases.hear(ChildId(1), 1);
+        bases.note(ChildId(1), 1);
         assert_eq!(bases.least(), Some(u32::MAX), "numbers go on where 32 bits end");
     }
 }

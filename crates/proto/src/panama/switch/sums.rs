@@ -1,16 +1,15 @@
 //! Contributions, and the sums that they complete (§5 ②, ③).
 
 use super::entries::Entry;
-use super::heads::{Place, on_contribution};
+use super::heads::{FifoPosition, on_contribution};
 use super::{Audience, Contribution, Panama};
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::missing_ranks::Neighbour;
-use crate::aggregation::vector_format::Form;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, PortId};
 use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::switch::{Emission, Verdict};
-use crate::panama::vid::{epoch, near};
-use crate::panama::wire::{HEADER_LEN, Header, Kind};
+use crate::panama::wire::{HEADER_LEN, Header, Kind, epoch, near};
 
 impl Panama {
     /// Adds a packet to its port's FIFO, if its fields are in range.
@@ -23,35 +22,36 @@ impl Panama {
     ) -> Result<Verdict, DropReason> {
         let child = header.wid;
         let vid = near(self.heads.expected(), header.vid);
-        let place = self.heads.place(child, vid);
-        if let Err(reason) = on_contribution(epoch(header.epoch, self.epoch), self.phase, place, self.heads.is_new()) {
+        let position = self.heads.position(child, vid);
+        let age = epoch(header.epoch, self.epoch);
+        if let Err(reason) = on_contribution(age, self.phase, position, self.heads.is_new()) {
             return Err(if self.quorum.is_some() { self.untimely(kind, header, vid, reason) } else { reason });
         }
-        let form = match kind {
-            Kind::Contribution if self.inquiry.is_switch(Neighbour::Child(child)) => Form::Partial,
-            _ => Form::Host,
+        let format = match kind {
+            Kind::Contribution if self.missing_ranks.is_switch(Neighbour::Child(child)) => VectorFormat::Partial,
+            _ => VectorFormat::Host,
         };
         let &sizes = self.sizes.of(&header.spec)?;
         if !self.may_hold(kind, header, vid) {
             return Err(DropReason::BadField);
         }
-        let (encoding, elements) = (sizes.encoding, sizes.elements(form, packet, false)?);
-        let held = *self.entries.get(vid);
+        let (encoding, elements) = (sizes.encoding, sizes.elements(format, packet, false)?);
+        let entry = *self.entries.get(vid);
         if self.entries.mismatch(vid).is_some() {
-            self.tell(Audience::One(Neighbour::Child(child)), Kind::Mismatch, header.vid);
+            self.notify(Audience::One(Neighbour::Child(child)), Kind::Mismatch, header.vid);
             return Err(DropReason::Mismatch);
         }
-        if held.count > 0 && held.spec != header.spec {
+        if entry.count > 0 && entry.spec != header.spec {
             return Err(self.mismatch_here(vid, header));
         }
-        if held.count > 0 && held.elements != elements {
+        if entry.count > 0 && entry.elements != elements {
             return Err(DropReason::BadLength);
         }
-        if held.count == 0 && self.unsent.iter().any(|&(waiting, _)| waiting + u64::from(self.room) == vid) {
+        if entry.count == 0 && self.unsent.iter().any(|&(waiting, _)| waiting + u64::from(self.capacity) == vid) {
             // The child cannot have the result of the VID whose sum still lies there, so it must not send this VID.
             return Err(DropReason::Ahead);
         }
-        let brought = Contribution { header: *header, vid, elements, encoding, form };
+        let brought = Contribution { header: *header, vid, elements, encoding, format };
         Ok(self.queue(kind, &brought, packet))
     }
 
@@ -70,10 +70,10 @@ impl Panama {
 
     #[inline]
     fn queue(&mut self, kind: Kind, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
-        let Contribution { header, vid, elements, encoding, form } = brought;
+        let Contribution { header, vid, elements, encoding, format } = brought;
         // After RESEND a vector may come that was combined already: then it only joins the port's FIFO again.
         if !self.entries.has(*vid, header.wid) {
-            let (block, vector) = ((*elements, encoding, *form), &packet.bytes[HEADER_LEN..packet.len]);
+            let (block, vector) = ((*elements, encoding, *format), &packet.bytes[HEADER_LEN..packet.len]);
             match kind {
                 Kind::Known => self.entries.adopt(*vid, header, block, packet.ecn, vector),
                 _ => self.entries.add(*vid, header, block, packet.ecn, vector),
@@ -82,7 +82,7 @@ impl Panama {
         }
         self.heads.push(header.wid, *vid);
         if let Some(quorum) = self.quorum.as_mut().filter(|_| kind == Kind::Contribution) {
-            quorum.hear(header.wid, *vid);
+            quorum.note(header.wid, *vid);
         }
         self.advance(brought, packet)
     }
@@ -122,7 +122,7 @@ impl Panama {
     #[inline]
     fn emit(&mut self, brought: &Contribution, packet: &mut PacketMut<'_>) -> Verdict {
         let vid = brought.vid;
-        let is_wide = self.parent.is_some() && brought.form == Form::Host && brought.encoding.is_wide();
+        let is_wide = self.parent.is_some() && brought.format == VectorFormat::Host && brought.encoding.is_wide();
         if is_wide && !self.entries.get(vid).is_known || !self.unsent.is_empty() {
             self.emit_later(vid, self.members[brought.header.wid.index()]);
             return Verdict::Consume;
@@ -156,24 +156,24 @@ impl Panama {
     /// Makes the packet carry a VID's sum. The packet is at least as long as it needs to be.
     #[inline]
     fn write(&self, vid: u64, entry: &Entry, Contribution { encoding, .. }: &Contribution, packet: &mut PacketMut<'_>) {
-        let (kind, form) = match (self.parent.is_some(), entry.is_known) {
-            (false, _) => (Kind::Result, Form::Host),
-            (true, true) => (Kind::Known, Form::Host),
-            (true, false) => (Kind::Contribution, Form::Partial),
+        let (kind, format) = match (self.parent.is_some(), entry.is_known) {
+            (false, _) => (Kind::Result, VectorFormat::Host),
+            (true, true) => (Kind::Known, VectorFormat::Host),
+            (true, false) => (Kind::Contribution, VectorFormat::Partial),
         };
         kind.put(packet.bytes);
         self.header(vid, entry).emit(packet.bytes);
         packet.ecn = entry.ecn;
-        packet.len = HEADER_LEN + form.buffer_len(encoding, entry.elements);
-        packet.wire_len = HEADER_LEN + form.wire_len(encoding, entry.elements);
-        self.entries.load(vid, &mut packet.bytes[HEADER_LEN..packet.len], form);
+        packet.len = HEADER_LEN + format.buffer_len(encoding, entry.elements);
+        packet.wire_len = HEADER_LEN + format.wire_len(encoding, entry.elements);
+        self.entries.load(vid, &mut packet.bytes[HEADER_LEN..packet.len], format);
     }
 
     fn header(&self, vid: u64, entry: &Entry) -> Header {
         Header {
             vid: vid as u32,
             tid: self.tid,
-            wnd_cap: entry.wnd_cap.min(self.room).max(1),
+            wnd_cap: entry.wnd_cap.min(self.capacity).max(1),
             epoch: self.epoch,
             wid: self.parent.map_or(ChildId(0), |parent| parent.child),
             spec: entry.spec,
@@ -189,7 +189,7 @@ impl Panama {
         let encoding = self.sizes.of(&entry.spec).ok()?.encoding;
         self.common.emit(buf);
         let header = self.header(vid, &entry);
-        let brought = Contribution { header, vid, elements: entry.elements, encoding, form: Form::Partial };
+        let brought = Contribution { header, vid, elements: entry.elements, encoding, format: VectorFormat::Partial };
         let mut packet = PacketMut::new(buf, entry.ecn);
         self.write(vid, &entry, &brought, &mut packet);
         let (len, wire_len, ecn) = (packet.len, packet.wire_len, packet.ecn);
@@ -198,6 +198,6 @@ impl Panama {
 
     /// True if the child's contribution to a VID is in its FIFO, and need not come again.
     pub(super) fn holds(&self, child: ChildId, vid: u64) -> bool {
-        self.heads.place(child, vid) == Place::Queued && self.entries.has(vid, child)
+        self.heads.position(child, vid) == FifoPosition::Queued && self.entries.has(vid, child)
     }
 }

@@ -7,7 +7,6 @@
 pub mod broken;
 pub mod receiver;
 pub mod sender;
-pub mod seq;
 pub mod wire;
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! The receiving end: which packets have arrived, and when to acknowledge them.
 
 use super::Numbers;
-use super::seq::{SeqSet, WINDOW, expand};
-use super::wire::{Ack, MAX_ACK_WORDS};
+use super::wire::{Ack, MAX_ACK_WORDS, SeqSet, WINDOW, expand};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::packet::Ecn;
 
-/// An acknowledgement is due after so many packets without one, even if the sender does not ask for it.
+/// An acknowledgement is due after this many packets without one, even if the sender does not ask for it.
 pub const PACKETS_PER_ACK: u32 = 8;
 
 /// Which packets of the link have arrived.
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn speaks_after_eight_packets_or_when_asked() {
+    fn acknowledges_after_eight_packets_or_on_request() {
         let mut receiver = Receiver::default();
         for seq in 0..7 {
             arrive(&mut receiver, seq, false).unwrap();
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_at_once_of_gaps_and_of_what_lies_behind_them() {
+    fn reports_gaps_and_what_lies_behind_them_at_once() {
         let mut receiver = Receiver::default();
         arrive(&mut receiver, 1, false).unwrap();
         arrive(&mut receiver, 70, false).unwrap();
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_where_sequence_numbers_begin_anew() {
+    fn goes_on_where_sequence_numbers_wrap_around() {
         let start = (1 << 32) - 100;
         let mut receiver = Receiver { cum: start, end: start, ..Receiver::default() };
         for seq in start..start + 1000 {

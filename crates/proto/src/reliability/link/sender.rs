@@ -5,14 +5,12 @@
 //! that round trips and losses are unambiguous also for packets that were sent again (compare RFC 8985, RACK).
 
 mod acknowledgements;
-mod timeouts;
 
 use std::collections::VecDeque;
 
 use super::Numbers;
 use super::receiver::PACKETS_PER_ACK;
-use super::seq::{SeqSet, WINDOW};
-use super::wire::MAX_ATTEMPT;
+use super::wire::{MAX_ATTEMPT, SeqSet, WINDOW};
 use crate::congestion::dctcp::Dctcp;
 use crate::congestion::{Controller, Limits};
 use crate::contract::config::TimerConfig;
@@ -20,12 +18,12 @@ use crate::contract::time::{Span, Time};
 use crate::reliability::pacer::Pacer;
 use crate::reliability::rtt::RttEstimator;
 
-/// A transmission is lost when a transmission that was sent so many later, times the patience, has arrived.
+/// A transmission is lost when a transmission that was sent this many later, times the patience, has arrived.
 const LATER_ARRIVALS: u64 = 3;
 /// How often in a window the receiver is asked to acknowledge; it is asked at least once in `PACKETS_PER_ACK` packets.
 const ACKS_PER_WINDOW: usize = 4;
 
-/// A window leaves in so many bursts. The next two are the bounds of a burst in packets.
+/// A window leaves in this many bursts. The next two are the bounds of a burst in packets.
 const BURSTS_PER_WINDOW: u64 = 4;
 const LEAST_BURST: u64 = 4;
 const MOST_BURST: u64 = 32;
@@ -84,7 +82,7 @@ pub struct Sender<I> {
     /// The time from which the timeout counts.
     timer_start: Time,
     /// An acknowledgement came since the last timeout.
-    heard: bool,
+    acked_since_timeout: bool,
     /// One packet may be sent whatever the windows allow, so that the receiver answers.
     probe: bool,
 }
@@ -110,7 +108,7 @@ impl<I> Sender<I> {
             pacer: Pacer::default(),
             timeouts: 0,
             timer_start: Time::ZERO,
-            heard: false,
+            acked_since_timeout: false,
             probe: false,
         }
     }
@@ -138,13 +136,13 @@ impl<I> Sender<I> {
 
     /// True if a new packet may be sent.
     pub fn may_send(&self, now: Time) -> bool {
-        self.has_room() && self.window_is_open() && self.pacer.is_open(now)
+        self.fits_receive_window() && self.window_is_open() && self.pacer.is_open(now)
     }
 
     /// True if the receiver has a place for one more new packet.
-    fn has_room(&self) -> bool {
-        let room = self.next_seq() < self.limit || self.probe && self.on_its_way == 0;
-        room && (self.sent.len() as u64) < WINDOW
+    fn fits_receive_window(&self) -> bool {
+        let is_in_limit = self.next_seq() < self.limit || self.probe && self.on_its_way == 0;
+        is_in_limit && (self.sent.len() as u64) < WINDOW
     }
 
     /// Sends the next lost packet once more; call it only after [`Sender::may_resend`].

@@ -13,8 +13,8 @@ use crate::contract::time::{Span, Time};
 /// A link of 1 Gbit/s: a packet of 1,500 bytes is on the wire for so long.
 const PACKET_TIME: Span = Span::from_micros(12);
 
-/// Sends so many packets over a path with this delay each way; returns the time that it takes and the packets that were
-/// sent again.
+/// Sends this many packets over a path with this delay each way; returns the time that it takes and the packets that
+/// were sent again.
 fn transfer(delay: Span, packets: u64) -> (Span, u64) {
     let (mut sender, mut receiver) = (Sender::new(TimerConfig::default()), Receiver::default());
     let mut data: VecDeque<(Time, Numbers)> = VecDeque::new();
@@ -67,10 +67,10 @@ fn nothing_is_sent_again_on_a_path_that_loses_nothing_and_is_shorter_than_the_fi
     }
 }
 
-/// Timeouts are too short until a round trip is known. Windows of 1,024 packets need 20 round trips for 20,000, and the first
-/// window has 16.
+/// Timeouts are too short until a round trip is known. Windows of 1,024 packets need 20 round trips for 20,000, and the
+/// first window has 16.
 #[test]
-fn timeouts_that_were_too_short_for_a_long_path_cost_a_few_packets_at_first_and_nothing_later() {
+fn timeouts_too_short_for_a_long_path_cost_little_at_first_and_nothing_later() {
     for delay_ms in [11, 20, 50, 100, 150] {
         let delay = Span::from_millis(delay_ms);
         let (time, again) = transfer(delay, 20_000);

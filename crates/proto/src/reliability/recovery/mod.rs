@@ -9,7 +9,6 @@
 //!   other timers rest until an answer comes. Staggered: if all ranks probed together, a short queue would drop the
 //!   same ranks' probes every time.
 
-mod gaps;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -18,9 +17,9 @@ use std::ops::Range;
 
 use tributary_numeric::prefetch;
 
-use self::gaps::Gaps;
+use self::timers::Gaps;
 use super::layout;
-use super::send_queue::SendQueue;
+use super::slot_lists::SendQueue;
 use crate::contract::config::{JobConfig, TimerConfig};
 use crate::contract::ids::{JobId, Rank, TreeId};
 use crate::contract::options::{Kind, OptionSpec, Options};
@@ -128,7 +127,7 @@ pub struct Recovery {
 
 /// A part of a patience, up to a quarter, that differs between ranks, between trees, and from one time to the next.
 /// Ranks whose patience ends at the same moment would meet in a short queue again and again.
-pub(crate) fn apart(job: JobId, rank: Rank, tree: usize, times: u32, patience: Span) -> Span {
+pub(crate) fn jitter(job: JobId, rank: Rank, tree: usize, times: u32, patience: Span) -> Span {
     let [job, rank, tree] = [job.0.into(), u64::from(rank.0), tree as u64];
     let hash = splitmix64(splitmix64(job << 32 | rank << 16 | tree) ^ u64::from(times));
     Span((patience.0 >> 18) * (hash % (1 << 16)))
@@ -196,7 +195,7 @@ impl Recovery {
         let tree = self.tree_of_slot(slot).index();
         let flight = self.flights[usize::from(slot)];
         self.trees[tree].gaps.answered(now);
-        if self.hear(now, tree) {
+        if self.on_progress(now, tree) {
             self.timed = None;
         } else if flight.sends == 1 && !flight.in_step {
             // Where tensors are so small that no round trip is ever measured, an answer in time is enough to reduce the
@@ -230,13 +229,13 @@ impl Recovery {
     /// Part of a slot's answer came, or a sign of it: the slot still waits, and its timeout starts again.
     pub fn stirred(&mut self, now: Time, slot: u16) {
         let tree = self.tree_of_slot(slot).index();
-        self.hear(now, tree);
+        self.on_progress(now, tree);
         self.flights[usize::from(slot)].stirred_at = now;
         self.lists.to_end(slot);
     }
 
     /// A tree has answered; true if it had seemed quiet, so that the next patience is longer.
-    fn hear(&mut self, now: Time, tree: usize) -> bool {
+    fn on_progress(&mut self, now: Time, tree: usize) -> bool {
         let state = &mut self.trees[tree];
         state.stirred_at = now;
         let was_quiet = std::mem::take(&mut state.probes) > 0;
@@ -290,7 +289,7 @@ impl Recovery {
                 if self.flights[usize::from(slot)].number + reorder >= answered || resends == RESENDS_PER_ANSWER {
                     break;
                 }
-                // The slot's packet is probably lost, so its time is no round trip.
+                // The slot's packet is probably lost, so its time is not a round trip.
                 self.stop_timing(slot);
                 self.resend(slot, queue);
                 resends += 1;
@@ -340,8 +339,8 @@ impl Recovery {
             }
         }
         let probes = &mut probes[..count];
-        // Lists keep the order of the last probes, so that rotations add up. They are pseudo-random, lest they keep
-        // step with the number of slots.
+        // Lists keep the order of the last probes, so that rotations add up. They are pseudo-random, so that they do
+        // not keep step with the number of slots.
         if self.trees[tree].probes > 0 {
             probes.rotate_left((splitmix64(self.trees[tree].probes.into()) % count.max(1) as u64) as usize);
         }

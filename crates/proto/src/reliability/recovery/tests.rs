@@ -37,7 +37,7 @@ fn first_timer(recovery: &Recovery) -> Option<Time> {
 proptest! {
     /// Slots of two trees are sent, answered, stirred and forgotten, and timers run.
     #[test]
-    fn the_timer_is_the_first_of_all_though_few_slots_are_looked_at(
+    fn the_timer_is_the_first_of_all_though_not_all_slots_are_visited(
         steps in prop::collection::vec((0u8..5, 0u16..8, 0u64..3_000), 0..120),
     ) {
         let (mut recovery, mut queue, mut now) = (recovery(0, 2), SendQueue::new(8), Time::ZERO);
@@ -102,7 +102,7 @@ fn each_slot_of_a_quiet_tree_leads_in_its_turn() {
     }
 }
 
-/// If they probed together, a short queue would let packets of the same few pass for ever.
+/// If they probed together, a short queue would always let packets of the same few pass.
 #[test]
 fn ranks_and_shards_that_lost_all_at_one_time_do_not_probe_at_one_time_again() {
     let ranks: Vec<Time> = (0..10).flat_map(|rank| probes(rank, 1, 30)).map(|(time, _)| time).collect();
@@ -146,7 +146,7 @@ fn answers_that_come_in_runs_make_nobody_send_again() {
             }
         }
         now = next;
-        for slot in (0..44).map(|place| (run * 44 + place) % 512) {
+        for slot in (0..44).map(|offset| (run * 44 + offset) % 512) {
             recovery.answered(now, slot, &mut queue);
             recovery.sent(now, slot, true);
         }
@@ -167,16 +167,16 @@ fn a_quiet_that_was_none_makes_the_next_one_wait_for_longer() {
     assert!(again[5..].iter().all(|&again| again <= 1), "{again:?}");
 }
 
-/// An answer of a hundred packets takes ten milliseconds: the time between two of them is no round trip.
+/// An answer of a hundred packets takes ten milliseconds: the time between two of them is not a round trip.
 #[test]
-fn parts_of_an_answer_keep_a_slot_waiting_and_are_no_round_trips() {
+fn packets_of_an_answer_keep_a_slot_waiting_and_are_not_round_trips() {
     let (mut recovery, mut queue) = (recovery(0, 1), SendQueue::new(8));
     recovery.sent(Time::ZERO, 0, false);
-    let part = |i: u64| Time::ZERO + Span::from_micros(100 * i);
+    let time_of = |i: u64| Time::ZERO + Span::from_micros(100 * i);
     for i in 1..=100 {
-        assert!(recovery.poll_timeout().unwrap() > part(i), "part {i} is in time");
-        recovery.stirred(part(i), 0);
+        assert!(recovery.poll_timeout().unwrap() > time_of(i), "part {i} is in time");
+        recovery.stirred(time_of(i), 0);
     }
-    recovery.answered(part(100), 0, &mut queue);
-    assert_eq!(round(&mut recovery, part(200), Span::from_millis(15)), 0);
+    recovery.answered(time_of(100), 0, &mut queue);
+    assert_eq!(round(&mut recovery, time_of(200), Span::from_millis(15)), 0);
 }

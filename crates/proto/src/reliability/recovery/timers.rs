@@ -1,6 +1,6 @@
 //! When timers run out: the timers of slots, and the timer of a tree that does not answer at all.
 
-use super::{BACK_OFFS, Recovery, TreeFlow, apart, lists_of};
+use super::{BACK_OFFS, Recovery, TreeFlow, jitter, lists_of};
 use crate::contract::time::{Span, Time};
 
 impl Recovery {
@@ -14,7 +14,7 @@ impl Recovery {
         let undisturbed = self.undisturbed().max(gap);
         let backed_off = |patience: Span| {
             let patience = self.backed_off(patience, probes.saturating_add(self.doubt));
-            patience - self.apart(tree, patience)
+            patience - self.jitter(tree, patience)
         };
         let alone = stirred_at + backed_off(undisturbed.max(self.rtt.rto(1)));
         alone.min(stirred_last + backed_off(undisturbed))
@@ -26,7 +26,7 @@ impl Recovery {
         undisturbed.max(self.timers.min_rto)
     }
 
-    /// A patience after so many doublings.
+    /// A patience after this many doublings.
     fn backed_off(&self, patience: Span, doublings: u32) -> Span {
         patience.times(1 << doublings.min(16)).min(self.timers.max_rto)
     }
@@ -37,12 +37,12 @@ impl Recovery {
     }
 
     /// How much earlier this rank probes a tree than its patience says, after the first probe: up to a quarter.
-    fn apart(&self, tree: usize, patience: Span) -> Span {
+    fn jitter(&self, tree: usize, patience: Span) -> Span {
         let probes = self.trees[tree].probes;
         if probes == 0 {
             return Span::ZERO;
         }
-        apart(self.job, self.rank, tree, probes, patience)
+        jitter(self.job, self.rank, tree, probes, patience)
     }
 
     /// When the front of a list times out.
@@ -110,5 +110,43 @@ impl Recovery {
             }
         }
         Some(earliest)
+    }
+}
+
+/// The longest gap of at least this many answers is known.
+const ANSWERS: u32 = 128;
+
+/// The answers of one tree.
+#[derive(Clone, Copy, Default, Hash)]
+pub(super) struct Gaps {
+    /// The longest gap between two of the last answers, and between two of those before.
+    longest: [Span; 2],
+    /// How many the last answers are.
+    answers: u32,
+    /// When the last answer came, if an answer was awaited ever since.
+    answered_at: Option<Time>,
+}
+
+impl Gaps {
+    /// The tree begins to await an answer. The time to the first answer does not count: it depends on when other ranks
+    /// come.
+    pub(super) fn begin(&mut self) {
+        self.answered_at = None;
+    }
+
+    /// An answer has come.
+    pub(super) fn answered(&mut self, now: Time) {
+        if let Some(last) = self.answered_at.replace(now) {
+            self.longest[0] = self.longest[0].max(now.since(last));
+        }
+        self.answers += 1;
+        if self.answers == ANSWERS {
+            (self.answers, self.longest) = (0, [Span::ZERO, self.longest[0]]);
+        }
+    }
+
+    /// The longest gap between at least the last [`ANSWERS`] answers, once there were that many.
+    pub(super) fn longest(&self) -> Span {
+        self.longest[0].max(self.longest[1])
     }
 }

@@ -1,13 +1,12 @@
 //! The ring's machine: collectives in their order, a link from the predecessor, a link to the successor.
 
+mod failure;
 mod transmit;
-mod trouble;
 
 use std::collections::VecDeque;
 
-use self::trouble::Trouble;
-use super::item::{Cargo, Item};
-use super::running::Running;
+use self::failure::Failure;
+use super::running::{Cargo, Item, Running};
 use super::watch::Watch;
 use super::wire::{self, Ack, DATA_LEN, Data, MAX_CONTROL_LEN, Notice};
 use crate::contract::config::HostConfig;
@@ -21,9 +20,9 @@ use crate::contract::values::FINGERPRINT_LEN;
 use crate::reliability::link::receiver::Receiver;
 use crate::reliability::link::sender::Sender;
 
-/// So many collectives may have own blocks under way at once; `op` in packets is 16 bits wide.
+/// This many collectives may have own blocks under way at once; `op` in packets is 16 bits wide.
 const COLLECTIVES_UNDER_WAY: u64 = 1024;
-/// After so many of the longest retransmission timeouts, a complete collective is reported even if the successor has
+/// After this many of the longest retransmission timeouts, a complete collective is reported even if the successor has
 /// not acknowledged all of it: the successor's process may have ended, and its last acknowledgement may be lost.
 const LINGER_RTOS: u64 = 2;
 
@@ -52,7 +51,7 @@ pub struct RingHost {
     sender: Sender<Cargo>,
     receiver: Receiver,
     watch: Watch,
-    trouble: Option<Trouble>,
+    failure: Option<Failure>,
     /// The earliest deadline of all collectives.
     deadline: Option<Time>,
     events: VecDeque<HostEvent>,
@@ -76,7 +75,7 @@ impl RingHost {
             sender: Sender::new(config.timers),
             receiver: Receiver::default(),
             watch: Watch::new(config.rank, predecessor, successor),
-            trouble: None,
+            failure: None,
             deadline: None,
             events: VecDeque::new(),
             stats: HostStats::default(),
@@ -107,7 +106,7 @@ impl RingHost {
             wire::ACK if from == self.successor => self.handle_ack(now, packet.bytes),
             wire::NOTICE if from == self.predecessor => {
                 let notice = Notice::parse(packet.bytes, world_size)?;
-                self.watch.heard_of(now, notice.worker);
+                self.watch.on_notice(now, notice.worker);
                 Ok(())
             }
             wire::FAULT => self.handle_fault(now, from, packet.bytes),
@@ -120,11 +119,11 @@ impl RingHost {
         if packet.bytes.len() > self.max_packet_len() {
             return Err(DropReason::BadLength);
         }
-        self.watch.heard(now);
+        self.watch.on_packet(now);
         let distance = i64::from(data.op.wrapping_sub(self.first_op as u16) as i16);
         let op = self.first_op.checked_add_signed(distance).ok_or(DropReason::Stale)?;
-        if let Some(trouble) = self.trouble.as_mut().filter(|trouble| trouble.broken.covers(op)) {
-            trouble.tell_predecessor = true;
+        if let Some(failure) = self.failure.as_mut().filter(|failure| failure.broken.covers(op)) {
+            failure.notify_predecessor = true;
             return Err(DropReason::Unexpected);
         }
         let seq = self.receiver.check(data.numbers())?;
@@ -157,7 +156,7 @@ impl RingHost {
         if let Some((block, phase)) = forward {
             self.forwards.push_back(Item { op, block, phase });
         }
-        self.settle(now);
+        self.complete_collectives(now);
         Ok(())
     }
 
@@ -171,13 +170,13 @@ impl RingHost {
                 running.unacknowledged -= 1;
             }
         })?;
-        self.settle(now);
+        self.complete_collectives(now);
         Ok(())
     }
 
     /// Hands back, in order, collectives that are complete and acknowledged, or that have been complete for so long
     /// that the successor may have left.
-    fn settle(&mut self, now: Time) {
+    fn complete_collectives(&mut self, now: Time) {
         let linger = self.linger();
         while let Some(front) = self.ops.front_mut() {
             if front.to_receive > 0 || front.to_send > 0 {
@@ -232,8 +231,8 @@ impl RingHost {
 impl Host for RingHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let op = self.next_op();
-        if let Some(trouble) = self.trouble.as_mut().filter(|trouble| trouble.broken.covers(op)) {
-            self.events.push_back(trouble.broken.turn_away(OpId(op), collective.tensor)?);
+        if let Some(failure) = self.failure.as_mut().filter(|failure| failure.broken.covers(op)) {
+            self.events.push_back(failure.broken.turn_away(OpId(op), collective.tensor)?);
             return Ok(OpId(op));
         }
         let deadline = collective.deadline;
@@ -244,12 +243,12 @@ impl Host for RingHost {
         self.ops.push_back(running);
         self.deadline = [self.deadline, deadline].into_iter().flatten().min();
         self.skip_spent();
-        self.settle(now);
+        self.complete_collectives(now);
         let kept = self.early.len();
         for early in std::mem::take(&mut self.early) {
             if early.op != op {
                 self.early.push_back(early);
-            } else if self.trouble.as_ref().is_none_or(|trouble| !trouble.broken.covers(op))
+            } else if self.failure.as_ref().is_none_or(|failure| !failure.broken.covers(op))
                 && let Err(reason) = self.apply(now, op, &early.data, &early.vector)
             {
                 self.stats.drops.count(reason);
@@ -272,7 +271,7 @@ impl Host for RingHost {
         let copy_is_spent =
             |cargo: &Cargo| cargo.copy.as_ref().and_then(|copy| copy.until).is_some_and(|until| until <= now);
         self.sender.handle_timeout(now, more, copy_is_spent);
-        self.settle(now);
+        self.complete_collectives(now);
         self.check_deadlines(now);
         self.repeat_fault(now);
         if let Some((since, period)) = self.waiting() {
@@ -284,7 +283,7 @@ impl Host for RingHost {
         while self.ops.front().is_some_and(|front| front.to_receive == 0 && front.to_send == 0) {
             self.hand_back();
         }
-        if self.trouble.is_none() || !self.ops.is_empty() {
+        if self.failure.is_none() || !self.ops.is_empty() {
             self.break_with(now, self.first_op, CollectiveError::Aborted, None);
         }
     }
@@ -303,7 +302,7 @@ impl Host for RingHost {
         let waits = self.waiting().map(|(since, period)| self.watch.poll_timeout(since, period));
         let relay = self.watch.poll_relay(self.notice_period());
         let linger = self.ops.front().and_then(|front| front.finished_at).map(|at| at + self.linger());
-        let repeat = self.trouble.as_ref().and_then(|trouble| trouble.broken.repeat_due());
+        let repeat = self.failure.as_ref().and_then(|failure| failure.broken.repeat_due());
         let timers = [self.sender.poll_timeout(self.has_more()), self.deadline, waits, relay, linger, repeat];
         timers.into_iter().flatten().min()
     }

@@ -1,6 +1,6 @@
 //! What the machine sends next: faults, acknowledgements and notices, then blocks.
 
-use super::super::item::{Cargo, Item};
+use super::super::running::{Cargo, Item};
 use super::super::wire::{self, DATA_LEN, Data, MAX_ACK_WORDS, Notice};
 use super::RingHost;
 use crate::contract::ids::OpId;
@@ -42,7 +42,7 @@ impl RingHost {
         let (header, begin) = (running.header(item.block, item.phase), DATA_LEN);
         let (len, wire_len) = running.read(item.block, item.phase, &mut buf[begin..]);
         let transmit = self.emit_data(header, numbers, begin + len, begin + wire_len, buf);
-        self.settle(now);
+        self.complete_collectives(now);
         Some(transmit)
     }
 

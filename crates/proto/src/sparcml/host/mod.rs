@@ -1,20 +1,20 @@
 //! SparCML's machine: collectives in order, and a link to each rank that one of them needs.
 
+mod failure;
 mod peers;
-mod transmit;
-mod trouble;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use self::peers::Peers;
-use self::trouble::Trouble;
+use self::failure::Failure;
+use self::peers::{Out, Peers};
 use super::running::{Outgoing, Running};
 use super::wire::{self, Ack, DATA_LEN, Data, MAX_CONTROL_LEN, Notice};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::{OpId, Rank};
-use crate::contract::packet::{Addr, Packet, Transmit};
+use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
 use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::Values;
@@ -43,7 +43,7 @@ pub struct SparcmlHost {
     first_op: u64,
     early: VecDeque<Early>,
     peers: Peers,
-    trouble: Trouble,
+    failure: Failure,
     events: VecDeque<HostEvent>,
     stats: HostStats,
 }
@@ -57,7 +57,7 @@ impl SparcmlHost {
             first_op: 0,
             early: VecDeque::new(),
             peers: Peers::new(config),
-            trouble: Trouble::default(),
+            failure: Failure::default(),
             events: VecDeque::new(),
             stats: HostStats::default(),
             config: config.clone(),
@@ -83,7 +83,7 @@ impl SparcmlHost {
             }
             wire::NOTICE => {
                 let notice = Notice::parse(packet.bytes, world_size)?;
-                self.peers.heard_of(now, from, notice.worker);
+                self.peers.on_notice(now, from, notice.worker);
                 Ok(())
             }
             wire::FAULT => self.handle_fault(now, from, packet.bytes),
@@ -96,7 +96,7 @@ impl SparcmlHost {
         let distance = i64::from(data.op.wrapping_sub(self.first_op as u16) as i16);
         let op = self.first_op.checked_add_signed(distance).ok_or(DropReason::Stale)?;
         if self.is_broken_at(op) {
-            self.tell(from);
+            self.notify(from);
             return Err(DropReason::Unexpected);
         }
         let seq = self.peers.check(from, data.numbers())?;
@@ -118,7 +118,7 @@ impl SparcmlHost {
         Ok(())
     }
 
-    /// Takes in a piece of a message of a collective that was submitted.
+    /// Takes in a fragment of a message of a collective that was submitted.
     fn take(
         &mut self,
         now: Time,
@@ -140,7 +140,7 @@ impl SparcmlHost {
             self.peers.forget_brought(rank, op);
         }
         self.send(outgoing);
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl SparcmlHost {
     }
 
     /// Hands back complete collectives in order, and begins the next ones.
-    fn settle(&mut self) {
+    fn complete_collectives(&mut self) {
         loop {
             while let Some(running) = self.ops.pop_front_if(|front| front.is_complete) {
                 self.stats.blocks_at_hosts += 1;
@@ -175,12 +175,12 @@ impl SparcmlHost {
 impl Host for SparcmlHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
         let op = self.next_op();
-        if let Some(broken) = self.trouble.broken.as_mut().filter(|broken| broken.covers(op)) {
+        if let Some(broken) = self.failure.broken.as_mut().filter(|broken| broken.covers(op)) {
             self.events.push_back(broken.turn_away(OpId(op), collective.tensor)?);
             return Ok(OpId(op));
         }
         self.ops.push_back(Running::new(now, op, collective, self.values, &self.config));
-        self.settle();
+        self.complete_collectives();
         for early in std::mem::take(&mut self.early) {
             if early.op != op {
                 self.early.push_back(early);
@@ -207,7 +207,7 @@ impl Host for SparcmlHost {
         self.peers.handle_timeout(now);
         self.check_deadlines(now);
         self.repeat_fault(now);
-        self.tell_who_waits(now);
+        self.notify_waiting(now);
     }
 
     fn abort(&mut self, now: Time) {
@@ -248,5 +248,40 @@ impl Host for SparcmlHost {
 
     fn state(&self) -> Option<&dyn HostState> {
         Some(self)
+    }
+}
+
+impl SparcmlHost {
+    fn transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if let Some((to, len)) = self.emit_fault(buf) {
+            return Some(self.control(wire::FAULT, to, len, buf));
+        }
+        if let Some((to, worker)) = self.failure.next_notice() {
+            let len = Notice { op: OpId(self.first_op), worker }.emit(buf);
+            return Some(self.control(wire::NOTICE, to, len, buf));
+        }
+        let (to, out) = self.peers.poll(now)?;
+        match out {
+            Out::Ack(ack, words, count) => {
+                let len = ack.emit(&words[..count], buf);
+                Some(self.control(wire::ACK, to, len, buf))
+            }
+            Out::Fragment(numbers, fragment, again) => {
+                self.stats.retransmissions += u64::from(again);
+                let running = fragment.message.op.checked_sub(self.first_op).and_then(|at| self.ops.get(at as usize));
+                let brought = |block: Range<usize>, vector: &mut [u8]| {
+                    running.expect("what it brings is gone before the collective is over").read(block, vector);
+                };
+                let (header, len, wire_len) = fragment.message.write(fragment.number, &brought, buf);
+                Data { seq: numbers.seq, attempt: numbers.attempt, ack_now: numbers.ack_now, ..header }.emit(buf);
+                Common { kind: wire::DATA, ..self.config.job.common() }.emit(buf);
+                Some(Transmit { to: Addr::Worker(to), len, wire_len, ecn: Ecn::Capable })
+            }
+        }
+    }
+
+    fn control(&self, kind: u8, to: Rank, len: usize, buf: &mut [u8]) -> Transmit {
+        Common { kind, ..self.config.job.common() }.emit(buf);
+        Transmit { to: Addr::Worker(to), len, wire_len: len, ecn: Ecn::NotCapable }
     }
 }

@@ -11,7 +11,7 @@ use crate::contract::time::Time;
 use crate::reliability::link::Numbers;
 use crate::reliability::link::receiver::Receiver;
 use crate::reliability::link::sender::Sender;
-use crate::sparcml::message::{Message, Piece};
+use crate::sparcml::message::{Fragment, Message};
 use crate::sparcml::wire::{Ack, MAX_ACK_WORDS};
 
 /// How many packets go to one rank before other ranks have their turn: packets to one address are sent together.
@@ -22,9 +22,9 @@ const TIMEOUTS_OF_THE_GONE: u32 = 8;
 /// A link to one rank, and from it.
 #[derive(Clone, Hash)]
 struct Link {
-    sender: Sender<Piece>,
+    sender: Sender<Fragment>,
     receiver: Receiver,
-    /// Messages, and the next piece of each.
+    /// Messages, and the next fragment of each.
     queue: VecDeque<(Arc<Message>, u32)>,
     /// How many packets of this rank are kept for later collectives.
     kept: usize,
@@ -35,23 +35,23 @@ struct Link {
 }
 
 impl Link {
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<Fragment> {
         let (message, next) = self.queue.front_mut()?;
-        let piece = Piece { message: Arc::clone(message), number: *next };
+        let fragment = Fragment { message: Arc::clone(message), number: *next };
         *next += 1;
-        if *next == message.pieces() {
+        if *next == message.fragments() {
             self.queue.pop_front();
         }
-        Some(piece)
+        Some(fragment)
     }
 }
 
 /// A packet for a rank.
 pub(super) enum Out {
-    /// An acknowledgement, with so many of these words.
+    /// An acknowledgement, with this many of these words.
     Ack(Ack, [u64; MAX_ACK_WORDS], usize),
-    /// A piece; true if it is sent again.
-    Piece(Numbers, Piece, bool),
+    /// A fragment; true if it is sent again.
+    Fragment(Numbers, Fragment, bool),
 }
 
 /// The links to all ranks.
@@ -123,7 +123,7 @@ impl Peers {
     }
 
     /// A rank says that it waits for another.
-    pub(super) fn heard_of(&mut self, now: Time, from: Rank, worker: Rank) {
+    pub(super) fn on_notice(&mut self, now: Time, from: Rank, worker: Rank) {
         self.link(from).waits_for = Some((worker, now));
     }
 
@@ -139,7 +139,7 @@ impl Peers {
             let link = self.link(rank);
             link.due = None;
             let more = !link.queue.is_empty();
-            link.sender.handle_timeout(now, more, |piece| piece.message.until.is_some_and(|until| until <= now));
+            link.sender.handle_timeout(now, more, |fragment| fragment.message.until.is_some_and(|until| until <= now));
         }
     }
 
@@ -172,13 +172,13 @@ impl Peers {
         for (&rank, link) in &mut self.links {
             self.busy.insert(rank);
             link.queue.retain(|(message, _)| message.op < op);
-            link.sender.forget(|piece| piece.message.op >= op);
+            link.sender.forget(|fragment| fragment.message.op >= op);
         }
     }
 
-    /// A rank has everything that this rank contributes to its part of a collective.
+    /// A rank has everything that this rank contributes to its chunk of a collective.
     pub(super) fn forget_brought(&mut self, rank: Rank, op: u64) {
-        self.link(rank).sender.forget(|piece| piece.message.op == op && piece.message.is_brought());
+        self.link(rank).sender.forget(|fragment| fragment.message.op == op && fragment.message.is_brought());
     }
 
     /// The next packet and its receiver; links take turns.
@@ -213,40 +213,40 @@ impl Link {
             return Some(Out::Ack(ack, words, count));
         }
         if self.sender.may_resend(now) {
-            let (numbers, piece) = self.sender.resend(now)?;
-            return Some(Out::Piece(numbers, piece.clone(), true));
+            let (numbers, fragment) = self.sender.resend(now)?;
+            return Some(Out::Fragment(numbers, fragment.clone(), true));
         }
         if self.queue.is_empty() || !self.sender.may_send(now) {
             return None;
         }
-        let piece = self.next()?;
-        let numbers = self.sender.send(now, piece.clone(), !self.queue.is_empty());
-        Some(Out::Piece(numbers, piece, false))
+        let fragment = self.next()?;
+        let numbers = self.sender.send(now, fragment.clone(), !self.queue.is_empty());
+        Some(Out::Fragment(numbers, fragment, false))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregation::vector_format::Form;
+    use crate::aggregation::block_sizes::VectorFormat;
     use crate::contract::config::JobConfig;
     use crate::contract::ids::{JobId, JobKey};
     use crate::contract::tensor::Spec;
     use crate::contract::time::Span;
     use crate::contract::values::Values;
     use crate::sparcml::PROTOCOL;
+    use crate::sparcml::chunk::{Chunk, Data};
     use crate::sparcml::codec::Codec;
     use crate::sparcml::message::Envelope;
-    use crate::sparcml::part::{Data, Part};
 
-    const WORLD: u16 = 100;
+    const WORLD_SIZE: u16 = 100;
 
     fn peers() -> Peers {
         let job = JobConfig {
             job: JobId(1),
             key: JobKey(1),
             protocol: PROTOCOL.code,
-            world_size: WORLD,
+            world_size: WORLD_SIZE,
             slots: 1,
             elements_per_packet: 64,
             trees: 1,
@@ -258,16 +258,16 @@ mod tests {
 
     fn message() -> Arc<Message> {
         let codec = Codec::new(Values::Elements, 256, &Spec::NOTHING, false).unwrap();
-        let part = Arc::new(Part { range: 0..0, data: Data::Brought });
+        let chunk = Arc::new(Chunk { range: 0..0, data: Data::Brought });
         let envelope = Envelope { op: 0, until: None, spec: Spec::NOTHING, codec };
-        Arc::new(Message::new(envelope, 0, Form::Host, vec![(0, part)]))
+        Arc::new(Message::new(envelope, 0, VectorFormat::Host, vec![(0, chunk)]))
     }
 
     #[test]
     fn a_timeout_wakes_the_links_that_it_is_of_and_no_others() {
         let mut peers = peers();
         let ms = |ms| Time::ZERO + Span::from_millis(ms);
-        for rank in 1..WORLD {
+        for rank in 1..WORLD_SIZE {
             peers.send(Rank(rank), message());
             while peers.poll(ms(u64::from(rank))).is_some() {}
         }
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(first, ms(1) + TimerConfig::default().initial_rto);
         peers.handle_timeout(first);
         assert_eq!(peers.busy, BTreeSet::from([Rank(1)]));
-        let Some((Rank(1), Out::Piece(numbers, _, true))) = peers.poll(first) else { panic!("it is sent again") };
+        let Some((Rank(1), Out::Fragment(numbers, _, true))) = peers.poll(first) else { panic!("it is sent again") };
         assert_eq!(numbers.attempt, 2);
         while peers.poll(first).is_some() {}
         assert_eq!(peers.poll_timeout(), Some(ms(2) + TimerConfig::default().initial_rto));

@@ -1,13 +1,13 @@
-//! How a step merges what comes: sparse parts when all of them are there, dense parts block by block.
+//! How a step merges what comes: sparse chunks when all of them are there, dense chunks block by block.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Parts, Running, brought};
-use crate::aggregation::vector_format::Form;
+use super::{Chunks, Running, brought};
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::contract::ids::Rank;
-use crate::sparcml::blocks::Blocks;
-use crate::sparcml::part::{self, Part};
+use crate::sparcml::chunk::{self, Chunk};
+use crate::sparcml::codec::Blocks;
 use crate::sparcml::plan::Merge;
 
 impl Running {
@@ -15,7 +15,7 @@ impl Running {
     pub(super) fn sum_blocks(&mut self) {
         let Some(step) = self.plan.steps.get(self.at).filter(|step| step.merge != Merge::Gather) else { return };
         let (label, is_result) = (step.label, step.is_result());
-        let number = self.summed_part(step.merge);
+        let number = self.summed_chunk(step.merge);
         let range = self.plan.range(number, self.spec.elements);
         let blocks = Blocks::new(&self.codec, &range);
         let theirs = self.incoming.iter_mut().filter(|((_, of), _)| *of == label);
@@ -28,8 +28,8 @@ impl Running {
         if fresh.is_empty() {
             return;
         }
-        let mut mine = match self.held.get(&number).map(|part| &part.data) {
-            Some(part::Data::Full { lanes }) => lanes[fresh.clone()].to_vec(),
+        let mut mine = match self.chunks.get(&number).map(|chunk| &chunk.data) {
+            Some(chunk::Data::Full { lanes }) => lanes[fresh.clone()].to_vec(),
             _ => brought(&blocks, &fresh, &*self.tensor, self.me),
         };
         let at = ranks.partition_point(|(rank, _)| *rank < self.me);
@@ -46,8 +46,8 @@ impl Running {
         }
     }
 
-    /// The part that a step sums.
-    fn summed_part(&self, merge: Merge) -> u16 {
+    /// The chunk that a step sums.
+    fn summed_chunk(&self, merge: Merge) -> u16 {
         if merge == Merge::Own { self.me.0 } else { 0 }
     }
 
@@ -59,27 +59,27 @@ impl Running {
         let mut come = Vec::new();
         for &from in &step.from {
             let message = self.incoming.remove(&(from, label)).unwrap_or_default();
-            let parts = message.into_parts().into_iter().map(|(number, part)| (number, Arc::new(part)));
-            come.push((from, parts.collect::<Parts>()));
+            let chunks = message.into_chunks().into_iter().map(|(number, chunk)| (number, Arc::new(chunk)));
+            come.push((from, chunks.collect::<Chunks>()));
         }
         match merge {
-            Merge::Gather => self.held.extend(come.into_iter().flat_map(|(_, parts)| parts)),
+            Merge::Gather => self.chunks.extend(come.into_iter().flat_map(|(_, chunks)| chunks)),
             Merge::Combine | Merge::Own if !self.is_sparse && !come.is_empty() => {
                 return self.take_sum(merge, is_result);
             }
             Merge::Combine => {
-                for (_, parts) in come {
-                    self.form = Form::Partial;
-                    for (number, theirs) in parts {
-                        let Some(mine) = self.held.remove(&number) else { return false };
+                for (_, chunks) in come {
+                    self.format = VectorFormat::Partial;
+                    for (number, theirs) in chunks {
+                        let Some(mine) = self.chunks.remove(&number) else { return false };
                         let Some(sum) = self.combined(mine, &theirs) else { return false };
-                        self.held.insert(number, Arc::new(sum));
+                        self.chunks.insert(number, Arc::new(sum));
                     }
                 }
             }
             Merge::Own => {
-                let Some(sum) = self.own_part(come) else { return false };
-                self.held = BTreeMap::from([(self.me.0, Arc::new(sum))]);
+                let Some(sum) = self.own_chunk(come) else { return false };
+                self.chunks = BTreeMap::from([(self.me.0, Arc::new(sum))]);
             }
         }
         if is_result {
@@ -90,45 +90,45 @@ impl Running {
 
     /// Of a dense tensor: the step's sum becomes what is held; false if the sum is not whole.
     fn take_sum(&mut self, merge: Merge, is_result: bool) -> bool {
-        let number = self.summed_part(merge);
+        let number = self.summed_chunk(merge);
         let range = self.plan.range(number, self.spec.elements);
-        let part = Part { range, data: part::Data::Full { lanes: std::mem::take(&mut self.sum) } };
-        let is_whole = self.codec.is_whole(&part);
-        self.form = if is_result { Form::Host } else { Form::Partial };
-        self.held = BTreeMap::from([(number, Arc::new(part))]);
+        let chunk = Chunk { range, data: chunk::Data::Full { lanes: std::mem::take(&mut self.sum) } };
+        let is_whole = self.codec.is_whole(&chunk);
+        self.format = if is_result { VectorFormat::Host } else { VectorFormat::Partial };
+        self.chunks = BTreeMap::from([(number, Arc::new(chunk))]);
         is_whole
     }
 
-    fn combined(&self, mine: Arc<Part>, theirs: &Part) -> Option<Part> {
+    fn combined(&self, mine: Arc<Chunk>, theirs: &Chunk) -> Option<Chunk> {
         let sum = Arc::unwrap_or_clone(mine).combined(theirs, self.codec.combine)?;
         let is_shorter_dense = self.is_sparse && self.codec.is_shorter_dense(sum.count(), sum.range.len());
         Some(if is_shorter_dense { sum.densified(self.codec.combine) } else { sum })
     }
 
-    /// The sum of this rank's part. Contributions of neighbouring ranks are combined in pairs, then the pairs' sums, so
-    /// that each element is copied only a few times and not once for each rank.
-    fn own_part(&mut self, come: Vec<(Rank, Parts)>) -> Option<Part> {
-        let mut parts = BTreeMap::from([(self.me, self.held.remove(&self.me.0)?)]);
+    /// The sum of this rank's chunk. Contributions of neighbouring ranks are combined in pairs, then the pairs' sums,
+    /// so that each element is copied only a few times and not once for each rank.
+    fn own_chunk(&mut self, come: Vec<(Rank, Chunks)>) -> Option<Chunk> {
+        let mut chunks = BTreeMap::from([(self.me, self.chunks.remove(&self.me.0)?)]);
         for (from, theirs) in come {
-            let [(number, part)] = <[_; 1]>::try_from(theirs).ok()?;
+            let [(number, chunk)] = <[_; 1]>::try_from(theirs).ok()?;
             if number != self.me.0 {
                 return None;
             }
-            parts.insert(from, part);
+            chunks.insert(from, chunk);
         }
-        let mut parts: Vec<Arc<Part>> = parts.into_values().collect();
-        while parts.len() > 1 {
-            let mut sums = Vec::with_capacity(parts.len().div_ceil(2));
-            let mut rest = parts.into_iter();
+        let mut chunks: Vec<Arc<Chunk>> = chunks.into_values().collect();
+        while chunks.len() > 1 {
+            let mut sums = Vec::with_capacity(chunks.len().div_ceil(2));
+            let mut rest = chunks.into_iter();
             while let Some(first) = rest.next() {
                 sums.push(match rest.next() {
                     Some(second) => Arc::new(self.combined(first, &second)?),
                     None => first,
                 });
             }
-            parts = sums;
+            chunks = sums;
         }
-        let sum = Arc::unwrap_or_clone(parts.pop()?);
+        let sum = Arc::unwrap_or_clone(chunks.pop()?);
         Some(if self.gathers_dense { sum.densified(self.codec.combine) } else { sum })
     }
 }

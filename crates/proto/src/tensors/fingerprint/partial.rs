@@ -25,12 +25,12 @@ pub(super) struct Partial {
 
 impl FingerprintTensor {
     /// The most ranks of a job whose sums may lack some.
-    pub const MOST_IN_PART: u16 = LOW + u64::BITS as u16;
+    pub const MAX_PARTIAL_RANKS: u16 = LOW + u64::BITS as u16;
 
     /// The same tensor in a job whose sums have at least `least` ranks. The job has at most
-    /// [`FingerprintTensor::MOST_IN_PART`].
-    pub fn in_part(self, least: u16) -> FingerprintTensor {
-        assert!(self.world_size <= FingerprintTensor::MOST_IN_PART, "each rank has a bit");
+    /// [`FingerprintTensor::MAX_PARTIAL_RANKS`].
+    pub fn allow_partial(self, least: u16) -> FingerprintTensor {
+        assert!(self.world_size <= FingerprintTensor::MAX_PARTIAL_RANKS, "each rank has a bit");
         FingerprintTensor { partial: Some(Partial { least, digest: 0 }), ..self }
     }
 
@@ -46,7 +46,7 @@ impl FingerprintTensor {
     }
 
     /// Takes a result over `contributors` ranks.
-    pub(super) fn take_part(&mut self, block: Range<usize>, contributors: u16, bytes: &[u8]) {
+    pub(super) fn take_partial(&mut self, block: Range<usize>, contributors: u16, bytes: &[u8]) {
         let (words, factors) = (get(bytes), factors(self.block_hash(&block), None));
         let right = self.partial.is_some_and(|partial| partial.least <= contributors)
             && self.is_sum_of(contributors, words, factors);
@@ -95,7 +95,7 @@ mod tests {
 
     fn tensors(world_size: u16, least: u16) -> Vec<FingerprintTensor> {
         let roster = Roster::new(world_size);
-        (0..world_size).map(|rank| FingerprintTensor::new(SPEC, roster.clone(), rank, 3).in_part(least)).collect()
+        (0..world_size).map(|rank| FingerprintTensor::new(SPEC, roster.clone(), rank, 3).allow_partial(least)).collect()
     }
 
     /// The sum of these ranks' contributions to the first half.

@@ -1,12 +1,13 @@
-//! Sparse allreduces in virtual time, against sums that are made at home: of each index that any rank names, the ranks' values.
+//! Sparse allreduces in virtual time, against sums that are made at home: of each index that any rank names, the ranks'
+//! values.
 
 mod golden;
 mod levels;
 mod patience;
 mod questions;
+mod rejected_packets;
 mod rules;
 mod storage;
-mod strangers;
 mod sums;
 
 use tributary_proto::contract::config::JobConfig;

@@ -54,9 +54,10 @@ fn who_waits_for_a_rank_asks_and_does_not_send_all_again() {
     }
 }
 
-/// Processes are never quite together: a sparse sum asks for the one that is late as often as a dense one of as many blocks.
+/// Processes are never quite together: a sparse sum asks for the one that is late as often as a dense one of as many
+/// blocks.
 #[test]
-fn sums_that_begin_apart_send_no_more_again_than_dense_ones() {
+fn sums_that_begin_at_different_times_send_no_more_again_than_dense_ones() {
     let mut sparse = star(1, LinkConfig::default(), &sparse_job());
     let mut dense = star(1, LinkConfig::default(), &setup::job(2, 4, 50, &[]));
     let values = vec![1.0f32; SIZE as usize];

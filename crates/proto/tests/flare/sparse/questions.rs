@@ -1,4 +1,5 @@
-//! What switches ask each other about a block whose sum is late: nothing that the other has comes again with the question.
+//! What switches ask each other about a block whose sum is late: nothing that the other has comes again with the
+//! question.
 
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::config::{Below, JobConfig, Parent};
@@ -15,7 +16,7 @@ use tributary_proto::flare::sparse::wire::{HEADER_LEN, Header, Kind};
 use super::job;
 use crate::harness::reduction::switch_config;
 
-const ABOVE: Parent = Parent { port: PortId(9), child: ChildId(1) };
+const PARENT: Parent = Parent { port: PortId(9), child: ChildId(1) };
 
 fn give(switch: &mut dyn Switch, job: &JobConfig, (kind, port, wid): (Kind, u16, u16), shard: u32, count: u32) {
     let spec = Spec::allreduce(64, DType::F32, ReduceOp::Sum);
@@ -45,9 +46,9 @@ fn kinds(switch: &mut dyn Switch) -> Vec<Kind> {
 
 /// A burst of questions that bring data has filled a short queue, in which nothing that was lost found room any more.
 #[test]
-fn a_switch_asks_for_a_sum_with_a_shard_only_until_the_switch_above_knows_the_block() {
+fn a_switch_asks_for_a_sum_with_a_shard_only_until_its_parent_knows_the_block() {
     let job = job(4, 4, 64, &[("span", "64")]);
-    let config = switch_config(&job, 0, &Below::workers(2), Some(ABOVE));
+    let config = switch_config(&job, 0, &Below::workers(2), Some(PARENT));
     let mut leaf = PROTOCOL.switch(Values::Elements, &config).unwrap();
     for child in 0..2 {
         give(&mut *leaf, &job, (Kind::Shard, child, child), 0, 1);
@@ -55,14 +56,14 @@ fn a_switch_asks_for_a_sum_with_a_shard_only_until_the_switch_above_knows_the_bl
     assert_eq!(kinds(&mut *leaf), [Kind::Shard]);
     give(&mut *leaf, &job, (Kind::Want, 0, 0), 0, 0);
     assert_eq!(kinds(&mut *leaf), [Kind::Shard, Kind::Have, Kind::Want], "nobody may know of the block above");
-    give(&mut *leaf, &job, (Kind::Taken, ABOVE.port.0, ABOVE.child.0), 1, 0);
+    give(&mut *leaf, &job, (Kind::Taken, PARENT.port.0, PARENT.child.0), 1, 0);
     give(&mut *leaf, &job, (Kind::Want, 1, 1), 0, 0);
     assert_eq!(kinds(&mut *leaf), [Kind::Have, Kind::Want]);
 }
 
 /// The last shard of a switch below is there, and those before it are not.
 #[test]
-fn who_asks_for_a_sum_that_waits_for_its_own_shards_is_told_which() {
+fn who_asks_for_a_sum_that_waits_for_its_own_shards_learns_which() {
     let job = job(4, 4, 64, &[("span", "64")]);
     let config = switch_config(&job, 0, &Below::workers(2), None);
     let mut root = PROTOCOL.switch(Values::Elements, &config).unwrap();

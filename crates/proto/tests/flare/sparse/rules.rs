@@ -2,7 +2,7 @@
 
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::host::{Collective, HostEvent};
-use tributary_proto::contract::protocol::JobShape;
+use tributary_proto::contract::protocol::ShardShape;
 use tributary_proto::contract::tensor::{Primitive, Spec};
 use tributary_proto::contract::values::Values;
 use tributary_proto::flare::PROTOCOL;
@@ -13,7 +13,8 @@ use crate::harness::link::LinkConfig;
 use crate::harness::reduction::{at_ms, host, star, switch_config};
 use crate::setup::{options, racks};
 
-/// Figure 12: two elements a packet, blocks of four. Each row is slot, shard, count and pairs of a packet that a host sends.
+/// Figure 12: two elements a packet, blocks of four. Each row is slot, shard, count and pairs of a packet that a host
+/// sends.
 #[test]
 fn packets_are_those_of_figure_12() {
     const HOSTS: [[i32; 12]; 2] = [[0, 0, 10, 17, 1, 0, 12, 3, 0, 5, 0, 0], [6, 0, 4, 0, 0, 0, 0, 0, 7, 0, 2, 9]];
@@ -65,7 +66,7 @@ fn a_job_is_for_dense_tensors_or_for_sparse_ones() {
 }
 
 #[test]
-fn ranks_that_bring_different_things_are_told_who_brings_what() {
+fn ranks_that_bring_different_things_learn_who_brings_what() {
     let job = job(3, 4, 16, &[]);
     for mut network in [star(1, LinkConfig::default(), &job), racks(1, LinkConfig::default(), &job, &[&[0, 2], &[1]])] {
         for rank in 0..3u32 {
@@ -119,7 +120,7 @@ fn memory_is_charged_for_whatever_a_switch_keeps() {
             let job = job(5, 8, 64, &given);
             let below = tributary_proto::contract::config::Below::workers(5);
             let machine = PROTOCOL.switch(Values::Elements, &switch_config(&job, 0, &below, None)).unwrap();
-            let shape = JobShape {
+            let shape = ShardShape {
                 slots: 8,
                 elements_per_packet: 64,
                 children: 5,
@@ -128,10 +129,10 @@ fn memory_is_charged_for_whatever_a_switch_keeps() {
                 options: &job.options,
             };
             let charged = (PROTOCOL.memory)(&shape);
-            let held = machine.memory_bytes() as u64;
+            let bytes = machine.memory_bytes() as u64;
             // The rest are notices and names, as for every machine of slots.
-            assert!(held <= charged + 8_192, "{given:?}: {held} held, {charged} charged");
-            assert!(storage == "auto" || charged <= held, "{given:?}: {held} held, {charged} charged");
+            assert!(bytes <= charged + 8_192, "{given:?}: {bytes} held, {charged} charged");
+            assert!(storage == "auto" || charged <= bytes, "{given:?}: {bytes} held, {charged} charged");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Tables that spill, down to one slot and one element a packet; blocks of one index; blocks that fill their packets exactly.
+//! Tables that spill, down to one slot and one element a packet; blocks of one index; blocks that fill their packets
+//! exactly.
 
 use tributary_numeric::ReduceOp;
 
@@ -33,7 +34,8 @@ fn blocks_of_one_index() {
     }
 }
 
-/// 32 elements of four bytes are 128 bytes: 21 pairs of six bytes. The last of full packets says how many there are, both ways.
+/// 32 elements of four bytes are 128 bytes: 21 pairs of six bytes. The last of full packets says how many there are,
+/// both ways.
 #[test]
 fn a_block_of_exactly_some_full_packets_is_complete() {
     for storage in ["hash", "array"] {
@@ -82,8 +84,8 @@ fn extra_traffic_is_what_spills() {
     assert!(out_of("hash") > distinct);
 }
 
-/// Tables that are far too small for what ranks bring refuse most of it. Who is refused brings fewer packets at a time, and not all of its
-/// window again for each one that fits.
+/// Tables that are far too small for what ranks bring refuse most of it. Who is refused brings fewer packets at a time,
+/// and not all of its window again for each one that fits.
 #[test]
 fn a_table_that_refuses_slows_its_children_down() {
     let job = job(4, 8, 64, &[("density_ppm", "1000")]);

@@ -21,7 +21,7 @@ impl Simulation {
             }
         }
         for (occupancy, switch) in switches.iter_mut().zip(&self.switches) {
-            switch.shared().for_each(|(_, report, bytes)| occupancy.add(report.slots_held, report.slots, bytes));
+            switch.shared().for_each(|(_, report, bytes)| occupancy.add(report.slots_in_use, report.slots, bytes));
         }
         for (occupancy, switch) in switches.iter_mut().zip(&self.switches) {
             if let Some(counters) = switch.cores().map(|cores| cores.counters()) {

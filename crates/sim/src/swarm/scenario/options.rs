@@ -10,7 +10,7 @@ use tributary_operators::shipped;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::numbers::Numbers;
 use tributary_proto::contract::options::{Defaults, Kind, OptionSet, Options};
-use tributary_proto::contract::protocol::{JobShape, Placement, Protocol};
+use tributary_proto::contract::protocol::{Placement, Protocol, ShardShape};
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
@@ -218,7 +218,7 @@ fn largest_valid(mut drawn: OptionTable, fit: impl Fn(&OptionTable) -> bool) -> 
 /// machine takes all its memory at once.
 fn is_small(job: &JobSection, options: &Options) -> bool {
     const MAX_BYTES: u64 = 64 << 20;
-    let shape = JobShape {
+    let shape = ShardShape {
         slots: job.slots.unwrap_or(4096),
         elements_per_packet: job.elements_per_packet,
         children: 16,

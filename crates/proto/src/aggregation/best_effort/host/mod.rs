@@ -6,10 +6,8 @@
 //! magnitude (`scaling.rs`).
 
 mod conclude;
-mod failing;
 mod receive;
 mod recovery;
-mod scaling;
 mod send;
 mod window;
 
@@ -18,13 +16,12 @@ use std::collections::VecDeque;
 use self::recovery::Recovery;
 use self::window::Window;
 use super::Rules;
-use super::plan::Places;
 use super::server::Server;
+use super::topology::Topology;
 use super::wire::{HEADER_LEN, bitmap_len};
-use crate::aggregation::life::Life;
+use crate::aggregation::life::{Life, LifeCycle, Stream};
 use crate::aggregation::report::Report;
-use crate::aggregation::shutdown::Farewell;
-use crate::aggregation::stream::Stream;
+use crate::aggregation::shutdown::Shutdown;
 use crate::congestion::lead_limit::LeadLimit;
 use crate::congestion::{Controller, Progress};
 use crate::contract::config::{HostConfig, JobConfig};
@@ -38,7 +35,6 @@ use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::COMMON_LEN;
-use crate::reliability::deadlines::Due;
 use crate::reliability::rtt::RttEstimator;
 
 /// The machine of a worker and its server.
@@ -47,7 +43,7 @@ pub struct BestEffortHost {
     values: Values,
     config: HostConfig,
     rules: Rules,
-    places: Places,
+    topology: Topology,
     common: [u8; COMMON_LEN],
     life: Life,
     /// How many blocks all collectives so far have.
@@ -63,9 +59,9 @@ pub struct BestEffortHost {
     /// Blocks to ask about.
     questions: VecDeque<u64>,
     server: Server,
-    farewell: Farewell,
+    shutdown: Shutdown,
     /// What a server last said about a block that waits: the ranks that it misses.
-    heard: Option<(u64, Report)>,
+    last_report: Option<(u64, Report)>,
     stats: HostStats,
     /// Room for a vector and for a result.
     vectors: [Vec<u8>; 2],
@@ -77,10 +73,10 @@ impl BestEffortHost {
         let job = &config.job;
         assert!(config.fabric.hosts.len() >= usize::from(job.world_size), "every rank has a node");
         assert_eq!(config.fabric.switches.len(), config.fabric.hosts.len(), "every node has a switch");
-        let places = Places::new(job, &config.fabric);
+        let topology = Topology::new(job, &config.fabric);
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
-        let room = vector_room(job);
+        let capacity = vector_capacity(job);
         BestEffortHost {
             values,
             rules,
@@ -94,12 +90,12 @@ impl BestEffortHost {
             rtt: RttEstimator::new(config.timers),
             recovery: Recovery::new(config.timers),
             questions: VecDeque::new(),
-            server: Server::new(values, rules, config, &places),
-            farewell: Farewell::new(config),
-            heard: None,
+            server: Server::new(values, rules, config, &topology),
+            shutdown: Shutdown::new(config),
+            last_report: None,
             stats: HostStats::default(),
-            vectors: [vec![0; room], vec![0; room]],
-            places,
+            vectors: [vec![0; capacity], vec![0; capacity]],
+            topology,
             config: config.clone(),
         }
     }
@@ -132,12 +128,12 @@ impl BestEffortHost {
 
     /// True if this host serves the block itself.
     fn serves(&self, block: u64) -> bool {
-        self.places.server_of_block(block) == self.own()
+        self.topology.server_of_block(block) == self.own()
     }
 }
 
 /// Bytes of the longest vector of a job.
-pub(super) fn vector_room(job: &JobConfig) -> usize {
+pub(super) fn vector_capacity(job: &JobConfig) -> usize {
     job.payload_bytes().max(size_of::<u64>()).max(FINGERPRINT_LEN)
 }
 
@@ -161,12 +157,8 @@ impl Host for BestEffortHost {
         self.resend_lost(now);
         self.ask_if_passed(now);
         self.ask_if_silent(now);
-        match self.life.poll_deadline(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => self.ask_oldest(),
-            None => {}
-        }
-        self.farewell.handle_timeout(now);
+        self.check_deadlines(now);
+        self.shutdown.handle_timeout(now);
         self.window.oldest_flying();
     }
 
@@ -176,13 +168,13 @@ impl Host for BestEffortHost {
 
     fn finish(&mut self, now: Time) {
         // Servers on hosts of their own stay until they are removed.
-        if self.world_size() > 1 && !self.places.are_apart() {
-            self.farewell.begin(now);
+        if self.world_size() > 1 && !self.topology.has_dedicated_servers() {
+            self.shutdown.begin(now);
         }
     }
 
     fn may_leave(&self) -> bool {
-        self.farewell.may_leave()
+        self.shutdown.may_leave()
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
@@ -198,11 +190,11 @@ impl Host for BestEffortHost {
     fn poll_timeout(&self) -> Option<Time> {
         let timers =
             [self.loss_due(), self.pace_due(), self.passed_due(), self.silence_due(), self.life.next_deadline()];
-        timers.into_iter().flatten().chain(self.farewell.poll_timeout()).min()
+        timers.into_iter().flatten().chain(self.shutdown.poll_timeout()).min()
     }
 
     fn max_packet_len(&self) -> usize {
-        HEADER_LEN + vector_room(&self.config.job).max(Report::MAX_LEN) + bitmap_len(self.world_size())
+        HEADER_LEN + vector_capacity(&self.config.job).max(Report::MAX_LEN) + bitmap_len(self.world_size())
     }
 
     fn stats(&self) -> &HostStats {

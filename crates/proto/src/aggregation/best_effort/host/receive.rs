@@ -2,10 +2,8 @@
 //! worker.
 
 use super::BestEffortHost;
-use crate::aggregation::best_effort::seq;
-use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, PROG_MASK};
-use crate::aggregation::mismatch::Mismatch;
-use crate::aggregation::report::Report;
+use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, PROG_MASK, block_near};
+use crate::aggregation::report::{Mismatch, Report};
 use crate::aggregation::shutdown::Word;
 use crate::congestion::{Ack, Loss};
 use crate::contract::drop_reason::DropReason;
@@ -26,9 +24,9 @@ impl BestEffortHost {
             return Err(DropReason::BadLength);
         }
         if matches!(kind, Kind::Leaving | Kind::Parted) {
-            return self.farewell(now, kind, &header, packet.bytes);
+            return self.handle_shutdown(now, kind, &header, packet.bytes);
         }
-        let block = seq::block_near(self.window.first, header.seq).ok_or(DropReason::Stale)?;
+        let block = block_near(self.window.first, header.seq).ok_or(DropReason::Stale)?;
         let window = u64::from(self.config.job.slots.max(1));
         match kind {
             Kind::Gradient | Kind::Sum | Kind::Query => {
@@ -43,7 +41,7 @@ impl BestEffortHost {
                 if kind == Kind::Query {
                     self.question(block, &header)
                 } else {
-                    self.server.contribution(block, kind, &header, packet, &self.places)
+                    self.server.contribution(block, kind, &header, packet, &self.topology)
                 }
             }
             Kind::Gack | Kind::Need | Kind::Report | Kind::Mismatch if header.wid != self.own() => {
@@ -58,8 +56,8 @@ impl BestEffortHost {
                 if report.missing.named().contains(&self.own()) {
                     self.prompted(now, block);
                 } else {
-                    self.heard = Some((block, report));
-                    self.told_to_wait(block);
+                    self.last_report = Some((block, report));
+                    self.on_others_late(block);
                 }
                 Ok(())
             }
@@ -68,13 +66,13 @@ impl BestEffortHost {
         }
     }
 
-    fn farewell(&mut self, now: Time, kind: Kind, header: &Header, bytes: &[u8]) -> Result<(), DropReason> {
+    fn handle_shutdown(&mut self, now: Time, kind: Kind, header: &Header, bytes: &[u8]) -> Result<(), DropReason> {
         let count: &[u8; 8] = bytes[HEADER_LEN..].try_into().map_err(|_| DropReason::BadLength)?;
         if header.wid != self.own() {
             return Err(DropReason::WrongWorker);
         }
         let word = if kind == Kind::Leaving { Word::Leaving } else { Word::Parted };
-        self.farewell.receive(now, word, Rank(header.count), u64::from_be_bytes(*count))
+        self.shutdown.receive(now, word, Rank(header.count), u64::from_be_bytes(*count))
     }
 
     fn question(&mut self, block: u64, header: &Header) -> Result<(), DropReason> {
@@ -98,16 +96,16 @@ impl BestEffortHost {
             return Err(DropReason::BadKind);
         }
         self.note_progress(header.prog);
-        let place = self.window.waiting(block).ok_or(DropReason::Stale)?;
-        if place.attempt != header.attempt {
+        let entry = self.window.waiting(block).ok_or(DropReason::Stale)?;
+        if entry.attempt != header.attempt {
             return Err(DropReason::Stale);
         }
-        if place.acked {
+        if entry.acked {
             return Err(DropReason::Duplicate);
         }
         let is_resent = header.flags.has(Flags::RESEND);
-        let (transmission, rtt) = (place.transmission, now.since(place.first_sent_at));
-        let counted_as_lost = place.resend;
+        let (transmission, rtt) = (entry.transmission, now.since(entry.first_sent_at));
+        let counted_as_lost = entry.resend;
         self.stirred(now);
         if counted_as_lost {
             match is_resent {
@@ -156,16 +154,16 @@ impl BestEffortHost {
         let is_for_us = header.wid == self.own()
             || multicast
                 && header.wid.0 < self.world_size()
-                && self.places.switch_of(header.wid) == self.places.switch_of(self.own());
+                && self.topology.switch_of(header.wid) == self.topology.switch_of(self.own());
         if !is_for_us || self.serves(block) {
             return Err(DropReason::WrongWorker);
         }
         if block >= self.window.next {
             return Err(DropReason::Ahead);
         }
-        let place = self.window.waiting(block).ok_or(DropReason::Stale)?;
-        let (attempt, transmission, sent_at) = (place.attempt, place.transmission, place.sent_at);
-        let was_asked_early = place.asked_early;
+        let entry = self.window.waiting(block).ok_or(DropReason::Stale)?;
+        let (attempt, transmission, sent_at) = (entry.attempt, entry.transmission, entry.sent_at);
+        let was_queried_early = entry.queried_early;
         let op = self.life.stream.op_of(block).ok_or(DropReason::Unexpected)?;
         if header.spec != op.spec {
             return Err(DropReason::BadField);
@@ -192,7 +190,7 @@ impl BestEffortHost {
         let was_another = header.flags.has(Flags::RESEND) && !self.rules.acknowledges;
         let came_by_itself = multicast && !was_another;
         self.overtake(now, block, transmission, came_by_itself);
-        if was_asked_early {
+        if was_queried_early {
             self.judge_early_question(came_by_itself);
         }
         if !self.rules.acknowledges {

@@ -1,4 +1,4 @@
-//! The blocks that a worker works on: a ring of places, and the worker's progress.
+//! The blocks that a worker works on: a ring of entries, and the worker's progress.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::contract::time::Time;
 
 /// One block of the window.
 #[derive(Clone, Debug, Hash)]
-pub struct Place {
+pub struct Entry {
     /// The block's number.
     pub block: u64,
     /// True if the block waits for its result.
@@ -35,25 +35,25 @@ pub struct Place {
     pub attempt: u8,
     /// Its scale, if it is known.
     pub scale: Option<BlockExponent>,
-    /// The magnitude of the last block at this place that was not all zeros.
+    /// The magnitude of the last block in this entry that was not all zeros.
     pub base: Option<BlockExponent>,
     /// How many times this position was moved in switches.
     pub index: u32,
     /// How many results and acknowledgements of later blocks came before its own.
     pub overtaken: u32,
     /// The worker has asked about it because it was overtaken.
-    pub asked: bool,
+    pub queried: bool,
     /// The worker has asked about it because the result of a later block of some server had come.
-    pub asked_early: bool,
+    pub queried_early: bool,
     /// When it was asked about last.
     pub questioned_at: Option<Time>,
     /// Its server says that the server or a switch has it.
     pub has_arrived: bool,
 }
 
-impl Place {
-    fn new() -> Place {
-        Place {
+impl Entry {
+    fn new() -> Entry {
+        Entry {
             block: 0,
             waits: false,
             acked: false,
@@ -70,8 +70,8 @@ impl Place {
             base: None,
             index: 0,
             overtaken: 0,
-            asked: false,
-            asked_early: false,
+            queried: false,
+            queried_early: false,
             questioned_at: None,
             has_arrived: false,
         }
@@ -85,7 +85,7 @@ impl Place {
     /// The block must be sent for the first time in this attempt.
     pub fn restart(&mut self, attempt: u8, scale: Option<BlockExponent>) {
         (self.attempt, self.scale, self.acked, self.sends) = (attempt, scale, false, 0);
-        (self.overtaken, self.asked, self.asked_early) = (0, false, false);
+        (self.overtaken, self.queried, self.queried_early) = (0, false, false);
         (self.resend, self.resent) = (false, false);
         (self.questioned_at, self.has_arrived) = (None, false);
     }
@@ -94,7 +94,7 @@ impl Place {
 /// A worker's blocks between the last result and the last gradient.
 #[derive(Clone, Hash)]
 pub struct Window {
-    places: Vec<Place>,
+    entries: Vec<Entry>,
     /// The first block that has no result: the paper's `last_AACK`, since sequence numbers begin at 1.
     pub first: u64,
     /// The first block that was not acknowledged: the paper's `last_GACK`.
@@ -109,15 +109,16 @@ pub struct Window {
     flight: VecDeque<(u64, u64)>,
     /// Blocks to be sent again.
     queue: VecDeque<u64>,
-    /// When the current period of sending again began, and how many packets were sent again in it of which nothing has come.
+    /// When the current period of sending again began, and how many packets were sent again in it of which nothing has
+    /// come.
     pub resent: (Time, u64),
 }
 
 impl Window {
-    /// A window of so many places.
-    pub fn new(places: u16) -> Window {
+    /// A window of this many entries.
+    pub fn new(entries: u16) -> Window {
         Window {
-            places: vec![Place::new(); usize::from(places.max(1))],
+            entries: vec![Entry::new(); usize::from(entries.max(1))],
             first: 0,
             acked: 0,
             next: 0,
@@ -130,37 +131,37 @@ impl Window {
     }
 
     fn index(&self, block: u64) -> usize {
-        (block % self.places.len() as u64) as usize
+        (block % self.entries.len() as u64) as usize
     }
 
-    /// The place of a block, if the block waits for its result.
-    pub fn waiting(&self, block: u64) -> Option<&Place> {
-        let place = &self.places[self.index(block)];
-        (place.block == block && place.waits).then_some(place)
+    /// The entry of a block, if the block waits for its result.
+    pub fn waiting(&self, block: u64) -> Option<&Entry> {
+        let entry = &self.entries[self.index(block)];
+        (entry.block == block && entry.waits).then_some(entry)
     }
 
-    /// The same place, mutable.
-    pub fn waiting_mut(&mut self, block: u64) -> Option<&mut Place> {
+    /// The same entry, mutable.
+    pub fn waiting_mut(&mut self, block: u64) -> Option<&mut Entry> {
         let index = self.index(block);
-        let place = &mut self.places[index];
-        (place.block == block && place.waits).then_some(place)
+        let entry = &mut self.entries[index];
+        (entry.block == block && entry.waits).then_some(entry)
     }
 
-    /// True if the worker asked about the block that was last at this place, because it was overtaken.
-    pub fn was_asked(&self, block: u64) -> bool {
-        let place = &self.places[self.index(block)];
-        place.block == block && place.asked
+    /// True if the worker asked about the block that was last in this entry, because it was overtaken.
+    pub fn was_queried(&self, block: u64) -> bool {
+        let entry = &self.entries[self.index(block)];
+        entry.block == block && entry.queried
     }
 
-    /// Gives the next block its place.
-    pub fn begin(&mut self) -> &mut Place {
+    /// Gives the next block its entry.
+    pub fn begin(&mut self) -> &mut Entry {
         let (block, index) = (self.next, self.index(self.next));
         self.next += 1;
-        let place = &mut self.places[index];
-        debug_assert!(!place.waits, "the block a window before has its result");
-        (place.block, place.waits, place.queued) = (block, true, false);
-        place.restart(0, None);
-        place
+        let entry = &mut self.entries[index];
+        debug_assert!(!entry.waits, "the block a window before has its result");
+        (entry.block, entry.waits, entry.queued) = (block, true, false);
+        entry.restart(0, None);
+        entry
     }
 
     /// Notes that a block's gradient is sent; returns the number of the transmission.
@@ -168,32 +169,32 @@ impl Window {
         let number = self.transmissions;
         self.transmissions += 1;
         let index = self.index(block);
-        let place = &mut self.places[index];
-        (place.transmission, place.sent_at, place.sends) = (number, now, place.sends + 1);
-        place.resent = place.resend;
-        self.resent.1 += u64::from(place.resend);
-        if place.sends == 1 {
-            place.first_sent_at = now;
+        let entry = &mut self.entries[index];
+        (entry.transmission, entry.sent_at, entry.sends) = (number, now, entry.sends + 1);
+        entry.resent = entry.resend;
+        self.resent.1 += u64::from(entry.resend);
+        if entry.sends == 1 {
+            entry.first_sent_at = now;
         }
-        self.flying += u64::from(!place.flies && !place.acked);
-        place.flies |= !place.acked;
+        self.flying += u64::from(!entry.flies && !entry.acked);
+        entry.flies |= !entry.acked;
         self.flight.push_back((block, number));
         number
     }
 
-    /// Notes that a block's gradient was acknowledged, by its result or before; false if it was known. The gradient need not
-    /// be sent again; if it was in this period, another may be.
+    /// Notes that a block's gradient was acknowledged, by its result or before; false if it was known. The gradient
+    /// need not be sent again; if it was in this period, another may be.
     pub fn ack(&mut self, block: u64) -> bool {
         let index = self.index(block);
-        let place = &mut self.places[index];
-        self.flying -= u64::from(place.flies);
-        (place.flies, place.queued) = (false, false);
-        if std::mem::take(&mut place.resent) && place.sent_at >= self.resent.0 {
+        let entry = &mut self.entries[index];
+        self.flying -= u64::from(entry.flies);
+        (entry.flies, entry.queued) = (false, false);
+        if std::mem::take(&mut entry.resent) && entry.sent_at >= self.resent.0 {
             self.resent.1 = self.resent.1.saturating_sub(1);
         }
-        let fresh = !place.acked;
-        place.acked = true;
-        while self.acked < self.next && self.waiting(self.acked).is_none_or(|place| place.acked) {
+        let fresh = !entry.acked;
+        entry.acked = true;
+        while self.acked < self.next && self.waiting(self.acked).is_none_or(|entry| entry.acked) {
             self.acked += 1;
         }
         fresh
@@ -202,7 +203,7 @@ impl Window {
     /// Notes that a block's result has come.
     pub fn conclude(&mut self, block: u64) {
         let index = self.index(block);
-        self.places[index].waits = false;
+        self.entries[index].waits = false;
         while self.first < self.next && self.waiting(self.first).is_none() {
             self.first += 1;
         }
@@ -212,9 +213,9 @@ impl Window {
     /// Queues a block to be sent again, past all aggregators if `resend` is set.
     pub fn send_again(&mut self, block: u64, resend: bool) {
         let index = self.index(block);
-        let place = &mut self.places[index];
-        place.resend |= resend;
-        if !std::mem::replace(&mut place.queued, true) {
+        let entry = &mut self.entries[index];
+        entry.resend |= resend;
+        if !std::mem::replace(&mut entry.queued, true) {
             self.queue.push_back(block);
         }
     }
@@ -222,8 +223,8 @@ impl Window {
     /// The next block to be sent again, and whether it passes all aggregators.
     pub fn next_again(&mut self) -> Option<(u64, bool)> {
         while let Some(&block) = self.queue.front() {
-            if let Some(place) = self.waiting(block).filter(|place| place.queued) {
-                return Some((block, place.resend));
+            if let Some(entry) = self.waiting(block).filter(|entry| entry.queued) {
+                return Some((block, entry.resend));
             }
             self.queue.pop_front();
         }
@@ -233,9 +234,9 @@ impl Window {
     /// Notes that that block is sent.
     pub fn pop_again(&mut self) {
         if let Some(block) = self.queue.pop_front()
-            && let Some(place) = self.waiting_mut(block)
+            && let Some(entry) = self.waiting_mut(block)
         {
-            place.queued = false;
+            entry.queued = false;
         }
     }
 
@@ -245,20 +246,20 @@ impl Window {
     }
 
     /// The oldest gradient under way. Forgets older ones, which are not.
-    pub fn oldest_flying(&mut self) -> Option<&Place> {
+    pub fn oldest_flying(&mut self) -> Option<&Entry> {
         loop {
             let &(block, transmission) = self.flight.front()?;
             let index = self.index(block);
-            let place = &self.places[index];
-            if place.block == block && place.flies && place.transmission == transmission {
-                return Some(&self.places[index]);
+            let entry = &self.entries[index];
+            if entry.block == block && entry.flies && entry.transmission == transmission {
+                return Some(&self.entries[index]);
             }
             self.flight.pop_front();
         }
     }
 
-    /// Queues the gradient that [`oldest_flying`](Self::oldest_flying) has returned to be sent again, past all aggregators: it
-    /// is known to be lost.
+    /// Queues the gradient that [`oldest_flying`](Self::oldest_flying) has returned to be sent again, past all
+    /// aggregators: it is known to be lost.
     pub fn lose_oldest(&mut self) {
         if let Some((block, _)) = self.flight.pop_front() {
             self.send_again(block, true);
@@ -266,21 +267,21 @@ impl Window {
     }
 
     /// The oldest gradient under way, without forgetting any.
-    pub fn first_flying(&self) -> Option<&Place> {
+    pub fn first_flying(&self) -> Option<&Entry> {
         self.flight.iter().find_map(|&(block, transmission)| {
-            let place = &self.places[self.index(block)];
-            (place.block == block && place.flies && place.transmission == transmission).then_some(place)
+            let entry = &self.entries[self.index(block)];
+            (entry.block == block && entry.flies && entry.transmission == transmission).then_some(entry)
         })
     }
 
     /// Blocks that wait for their result, the oldest first.
-    pub fn all_waiting(&self) -> impl Iterator<Item = &Place> {
+    pub fn all_waiting(&self) -> impl Iterator<Item = &Entry> {
         (self.first..self.next).filter_map(|block| self.waiting(block))
     }
 
     /// Forgets all blocks that wait.
     pub fn clear(&mut self) {
-        self.places.iter_mut().for_each(|place| (place.waits, place.flies, place.queued) = (false, false, false));
+        self.entries.iter_mut().for_each(|entry| (entry.waits, entry.flies, entry.queued) = (false, false, false));
         self.flight.clear();
         self.queue.clear();
         (self.flying, self.first, self.acked) = (0, self.next, self.next);

@@ -4,20 +4,20 @@ use std::ops::Range;
 
 use super::served::State;
 use super::{Outgoing, Server};
-use crate::aggregation::best_effort::form::Form;
-use crate::aggregation::best_effort::plan::Places;
+use crate::aggregation::best_effort::codec::Codec;
+use crate::aggregation::best_effort::topology::Topology;
 use crate::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind, bitmap_len};
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::report::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
 use crate::contract::packet::{Ecn, Packet};
 
 /// The vector of a contribution.
 #[derive(Clone, Hash)]
-struct Part {
-    form: Form,
+struct VectorShape {
+    codec: Codec,
     elements: usize,
-    place: Range<usize>,
+    range: Range<usize>,
 }
 
 impl Server {
@@ -35,7 +35,7 @@ impl Server {
         let agrees = (served.probe, served.scale) == (probe, header.scale)
             && (served.overflow || served.elements == elements || lacks);
         if !served.have.is_empty() && !agrees && served.state == State::Gathering {
-            // What has come was no part of this block, whoever sent it: the ranks that know the block are asked.
+            // What has come did not belong to this block, whoever sent it: the ranks that know the block are asked.
             served.restart();
             self.ask(block);
         }
@@ -55,18 +55,18 @@ impl Server {
         kind: Kind,
         header: &Header,
         packet: Packet<'_>,
-        places: &Places,
+        topology: &Topology,
     ) -> Result<(), DropReason> {
         if header.flags.has(Flags::COLLISION) && header.flags.has(Flags::EDGE) {
             self.received = self.received.wrapping_add(1);
         }
         let is_resent = header.flags.has(Flags::RESEND);
         let speaks = kind == Kind::Gradient || is_resent;
-        let place = self.read_contributors(kind, header, &packet, places)?;
+        let range = self.read_contributors(kind, header, &packet, topology)?;
         self.may_gather(block, speaks, header)?;
-        let part = self.part(block, kind, header, &packet, place)?;
+        let shape = self.check_vector(block, kind, header, &packet, range)?;
         let marked = packet.ecn == Ecn::CongestionExperienced || header.flags.has(Flags::ECN);
-        let merged = self.merge(block, kind, header, &packet.bytes[part.place.clone()], &part, marked);
+        let merged = self.merge(block, kind, header, &packet.bytes[shape.range.clone()], &shape, marked);
         let was_taken = merged.is_ok() || kind == Kind::Gradient;
         if self.rules.acknowledges && speaks && was_taken {
             self.outbox.push_back(Outgoing::Gack { header: *header, marked });
@@ -80,7 +80,7 @@ impl Server {
         kind: Kind,
         header: &Header,
         packet: &Packet<'_>,
-        places: &Places,
+        topology: &Topology,
     ) -> Result<Range<usize>, DropReason> {
         let (own, world_size) = (self.own, self.world_size);
         self.scratch.clear();
@@ -92,8 +92,8 @@ impl Server {
         if kind == Kind::Gradient {
             self.scratch.insert(header.wid);
         } else if header.flags.has(Flags::FULL) {
-            let here = places.switch_of(header.wid);
-            for rank in self.others().filter(|&rank| is_all || places.switch_of(rank) == here) {
+            let here = topology.switch_of(header.wid);
+            for rank in self.others().filter(|&rank| is_all || topology.switch_of(rank) == here) {
                 self.scratch.insert(rank);
             }
         } else {
@@ -145,34 +145,34 @@ impl Server {
     }
 
     /// Checks that the vector is as long as the vectors before it.
-    fn part(
+    fn check_vector(
         &self,
         block: u64,
         kind: Kind,
         header: &Header,
         packet: &Packet<'_>,
-        place: Range<usize>,
-    ) -> Result<Part, DropReason> {
+        range: Range<usize>,
+    ) -> Result<VectorShape, DropReason> {
         let served = self.blocks.get(block).ok_or(DropReason::Stale)?;
-        let form = Form::new(self.values, &header.spec, header.scale, self.world_size)?;
-        let wire_len = packet.wire_len.checked_sub(packet.bytes.len() - place.len()).ok_or(DropReason::BadLength)?;
+        let codec = Codec::new(self.values, &header.spec, header.scale, self.world_size)?;
+        let wire_len = packet.wire_len.checked_sub(packet.bytes.len() - range.len()).ok_or(DropReason::BadLength)?;
         let elements = match kind {
-            Kind::Sum => form.partial_elements(place.len(), wire_len)?,
-            _ => form.elements(place.len(), wire_len)?,
+            Kind::Sum => codec.partial_elements(range.len(), wire_len)?,
+            _ => codec.elements(range.len(), wire_len)?,
         };
         let lacks = !header.has_vector();
-        if form.lane_bytes(elements) > served.lane_bytes() || lacks && elements > 0 {
+        if codec.lane_bytes(elements) > served.lane_bytes() || lacks && elements > 0 {
             return Err(DropReason::BadLength);
         }
         if served.is_empty() {
-            return Ok(Part { form, elements, place });
+            return Ok(VectorShape { codec, elements, range });
         }
         let probe = header.flags.has(Flags::PROBE);
         let as_others = lacks || served.overflow || served.elements == elements;
         if (served.probe, served.scale) != (probe, header.scale) || !as_others {
             return Err(DropReason::BadLength);
         }
-        Ok(Part { form, elements, place })
+        Ok(VectorShape { codec, elements, range })
     }
 
     /// Adds a contribution of the ranks in `scratch`, or replaces what is there with it.
@@ -182,7 +182,7 @@ impl Server {
         kind: Kind,
         header: &Header,
         vector: &[u8],
-        part: &Part,
+        shape: &VectorShape,
         marked: bool,
     ) -> Result<(), DropReason> {
         let served = self.blocks.get_mut(block).ok_or(DropReason::Stale)?;
@@ -200,11 +200,11 @@ impl Server {
         let lacks = header.flags.has(Flags::OVERFLOW);
         served.what.get_or_insert((header.wid, header.spec));
         (served.probe, served.scale) = (header.flags.has(Flags::PROBE), header.scale);
-        if part.elements > 0 {
-            served.elements = part.elements;
+        if shape.elements > 0 {
+            served.elements = shape.elements;
             match kind {
-                Kind::Sum => served.add_partial(&part.form, vector, part.elements),
-                _ => served.add(&part.form, vector, part.elements),
+                Kind::Sum => served.add_partial(&shape.codec, vector, shape.elements),
+                _ => served.add(&shape.codec, vector, shape.elements),
             }
         }
         served.have.insert_all(&self.scratch);
@@ -213,7 +213,7 @@ impl Server {
         served.exponent = served.exponent.join(header.exponent);
         served.index = served.index.max(header.index);
         served.collided |= header.flags.has(Flags::COLLISION);
-        served.resent |= header.flags.has(Flags::RESEND) || kind == Kind::Sum && header.flags.has(Flags::HELD);
+        served.resent |= header.flags.has(Flags::RESEND) || kind == Kind::Sum && header.flags.has(Flags::AT_SWITCH);
         served.ecn |= marked && !(self.rules.acknowledges && kind == Kind::Gradient);
         if served.have.len() == self.expected {
             self.ready.push_back(block);

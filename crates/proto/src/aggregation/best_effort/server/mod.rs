@@ -8,7 +8,7 @@
 
 mod gather;
 pub mod served;
-mod speech;
+mod transmit;
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,11 @@ use tributary_numeric::BlockExponent;
 
 use self::served::{Blocks, Served, State};
 use super::Rules;
-use super::form::{Form, widest_lanes};
-use super::plan::Places;
+use super::codec::{Codec, widest_lanes};
+use super::topology::Topology;
 use super::wire::{Flags, Header};
-use crate::aggregation::mismatch::Mismatch;
 use crate::aggregation::ranks::Ranks;
+use crate::aggregation::report::Mismatch;
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::Rank;
@@ -38,7 +38,7 @@ pub enum Outgoing {
         marked: bool,
     },
     /// The result, or the order to send again: to all ranks behind the switch of this rank.
-    Tell(u64, Rank),
+    AnswerRack(u64, Rank),
     /// The same to one rank.
     Answer(u64, Rank),
     /// The ranks that have not been heard.
@@ -83,7 +83,7 @@ pub struct Server {
 
 impl Server {
     /// The server of a rank.
-    pub fn new(values: Values, rules: Rules, config: &HostConfig, places: &Places) -> Server {
+    pub fn new(values: Values, rules: Rules, config: &HostConfig, topology: &Topology) -> Server {
         let job = &config.job;
         let lane_bytes = widest_lanes(values, job.elements_per_packet);
         let mut common = [0; COMMON_LEN];
@@ -94,15 +94,15 @@ impl Server {
             common,
             own: config.rank,
             world_size: job.world_size,
-            expected: places.contributors(),
-            brings: !places.are_apart(),
-            blocks: Blocks::new(job.slots.max(1), places.servers(), job.world_size, lane_bytes),
+            expected: topology.contributors(),
+            brings: !topology.has_dedicated_servers(),
+            blocks: Blocks::new(job.slots.max(1), topology.servers(), job.world_size, lane_bytes),
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
             received: 0,
             orders: 0,
-            first_open: places.first_block_of(config.rank).unwrap_or(0),
-            step: places.servers().into(),
+            first_open: topology.first_block_of(config.rank).unwrap_or(0),
+            step: topology.servers().into(),
             scratch: Ranks::new(job.world_size),
         }
     }
@@ -148,21 +148,21 @@ impl Server {
 
     /// All contributions are there: writes the sum, with the own rank's vector if there is one, to `vector`, and tells
     /// all ranks.
-    pub fn finish(&mut self, block: u64, form: &Form, own: Option<&[u8]>, vector: &mut [u8], places: &Places) {
+    pub fn finish(&mut self, block: u64, codec: &Codec, own: Option<&[u8]>, vector: &mut [u8], topology: &Topology) {
         let world_size = self.world_size;
         let Some(served) = self.blocks.get_mut(block) else { return };
         if let Some(own) = own.filter(|_| served.elements > 0) {
             let elements = served.elements;
-            served.add(form, own, elements);
+            served.add(codec, own, elements);
         }
-        served.finish(form, world_size, vector);
-        self.tell(block, places);
-        self.look_back(block);
+        served.finish(codec, world_size, vector);
+        self.answer_racks(block, topology);
+        self.ask_for_overtaken(block);
     }
 
     /// The attempt to sum the block failed: all ranks send it again, with the scale that they have agreed on now.
     /// Returns the attempt and the scale.
-    pub fn again(&mut self, block: u64, places: &Places) -> Option<(u8, BlockExponent)> {
+    pub fn again(&mut self, block: u64, topology: &Topology) -> Option<(u8, BlockExponent)> {
         let served = self.blocks.get_mut(block)?;
         let agreed = served.exponent;
         self.orders += 1;
@@ -170,19 +170,19 @@ impl Server {
         served.restart();
         served.scale = agreed;
         let said = (served.attempt, agreed);
-        self.tell(block, places);
+        self.answer_racks(block, topology);
         Some(said)
     }
 
     /// Queues one packet for each switch that has other ranks behind it than the server's own.
-    fn tell(&mut self, block: u64, places: &Places) {
+    fn answer_racks(&mut self, block: u64, topology: &Topology) {
         let own = self.own;
-        let listens = |rack: &Rank| places.neighbours(*rack).any(|rank| rank != own);
-        self.outbox.extend(places.racks().filter(listens).map(|rack| Outgoing::Tell(block, rack)));
+        let listens = |rack: &Rank| topology.neighbours(*rack).any(|rank| rank != own);
+        self.outbox.extend(topology.racks().filter(listens).map(|rack| Outgoing::AnswerRack(block, rack)));
     }
 
     /// A block is complete, and earlier blocks are not: if that happens often, those have lost something (A7).
-    fn look_back(&mut self, block: u64) {
+    fn ask_for_overtaken(&mut self, block: u64) {
         let step = self.step;
         while self.blocks.get(self.first_open).is_some_and(|served| served.state != State::Gathering) {
             self.first_open += step;
@@ -221,8 +221,8 @@ impl Server {
             State::Gathering if header.attempt > served.attempt => return Err(DropReason::Ahead),
             State::Gathering if header.attempt < served.attempt => Outgoing::Answer(block, rank),
             State::Gathering => {
-                served.heard.insert(rank);
-                let is_safe = served.have.contains(rank) || header.flags.has(Flags::HELD);
+                served.has_sent.insert(rank);
+                let is_safe = served.have.contains(rank) || header.flags.has(Flags::AT_SWITCH);
                 if is_safe { Outgoing::Report(block, rank) } else { Outgoing::Need(block, rank) }
             }
         };
@@ -259,7 +259,7 @@ impl Server {
     pub fn missing(&self, block: u64) -> Vec<Rank> {
         let served = self.blocks.get(block);
         let known =
-            |rank: &Rank| served.is_some_and(|served| served.have.contains(*rank) || served.heard.contains(*rank));
+            |rank: &Rank| served.is_some_and(|served| served.have.contains(*rank) || served.has_sent.contains(*rank));
         self.others().filter(|rank| !known(rank)).collect()
     }
 

@@ -2,9 +2,9 @@
 
 use tributary_numeric::BlockExponent;
 
-use super::super::form::Form;
-use crate::aggregation::mismatch::Mismatch;
+use super::super::codec::Codec;
 use crate::aggregation::ranks::Ranks;
+use crate::aggregation::report::Mismatch;
 use crate::contract::ids::Rank;
 use crate::contract::tensor::Spec;
 
@@ -26,7 +26,8 @@ pub struct Served {
     pub block: u64,
     /// How many attempts to sum it failed.
     pub attempt: u8,
-    /// How many orders to send a block again its server had given with the order for this attempt; 0 in the first attempt.
+    /// How many orders to send a block again its server had given with the order for this attempt; 0 in the first
+    /// attempt.
     pub ordered: u64,
     /// Its progress.
     pub state: State,
@@ -45,7 +46,7 @@ pub struct Served {
     /// The ranks, besides the server's own, whose blocks are in the sum.
     pub have: Ranks,
     /// The ranks that are known to have sent their blocks.
-    pub heard: Ranks,
+    pub has_sent: Ranks,
     /// The server's own rank has come to the block.
     pub own: bool,
     /// How many contributions came singly.
@@ -60,7 +61,7 @@ pub struct Served {
     pub resent: bool,
     /// How many later blocks are complete.
     pub later: u32,
-    /// After so many later blocks the server asks for what is missing.
+    /// After this many later blocks the server asks for what is missing.
     pub patience: u32,
     /// How many questions ranks have asked that wait for others.
     pub questions: u32,
@@ -87,7 +88,7 @@ impl Served {
             overflow: false,
             exponent: BlockExponent::ZERO,
             have: Ranks::new(world_size),
-            heard: Ranks::new(world_size),
+            has_sent: Ranks::new(world_size),
             own: false,
             singles: 0,
             index: 0,
@@ -114,7 +115,7 @@ impl Served {
     /// Forgets all contributions.
     pub fn restart(&mut self) {
         self.have.clear();
-        self.heard.clear();
+        self.has_sent.clear();
         (self.own, self.overflow, self.filled, self.singles, self.resent) = (false, false, false, 0, false);
         (self.elements, self.scale, self.probe, self.exponent) = (0, BlockExponent::ZERO, false, BlockExponent::ZERO);
     }
@@ -136,22 +137,22 @@ impl Served {
     }
 
     /// Adds a rank's vector.
-    pub fn add(&mut self, form: &Form, vector: &[u8], elements: usize) {
+    pub fn add(&mut self, codec: &Codec, vector: &[u8], elements: usize) {
         let fresh = !std::mem::replace(&mut self.filled, true);
-        form.take(&mut self.lanes[..form.lane_bytes(elements)], fresh, vector);
+        codec.take(&mut self.lanes[..codec.lane_bytes(elements)], fresh, vector);
     }
 
     /// Adds a switch's sum.
-    pub fn add_partial(&mut self, form: &Form, vector: &[u8], elements: usize) {
+    pub fn add_partial(&mut self, codec: &Codec, vector: &[u8], elements: usize) {
         let fresh = !std::mem::replace(&mut self.filled, true);
-        form.take_partial(&mut self.lanes[..form.lane_bytes(elements)], fresh, vector);
+        codec.take_partial(&mut self.lanes[..codec.lane_bytes(elements)], fresh, vector);
     }
 
     /// All contributions are in: writes the result to `vector`, and keeps it in the form in which it is sent.
-    pub fn finish(&mut self, form: &Form, world_size: u16, vector: &mut [u8]) {
+    pub fn finish(&mut self, codec: &Codec, world_size: u16, vector: &mut [u8]) {
         let elements = self.elements;
         if elements > 0 {
-            form.finish(&mut self.lanes[..form.lane_bytes(elements)], world_size, vector);
+            codec.finish(&mut self.lanes[..codec.lane_bytes(elements)], world_size, vector);
             self.lanes[..vector.len()].copy_from_slice(vector);
         }
         (self.state, self.result_len) = (State::Done, vector.len());
@@ -189,12 +190,12 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// The blocks of a server, one of `servers`, in a job with a window of so many blocks.
+    /// The blocks of a server, one of `servers`, in a job with a window of this many blocks.
     pub fn new(window: u16, servers: u16, world_size: u16, lane_bytes: usize) -> Blocks {
         // A rank that sends a block has the result of the block a window before. So ranks are within a window of each
         // other, and what the last of them lacks is within another window.
-        let places = 3 * (u64::from(window).div_ceil(u64::from(servers)) + 1);
-        Blocks { served: (0..places).map(|_| None).collect(), servers: servers.into(), world_size, lane_bytes }
+        let topology = 3 * (u64::from(window).div_ceil(u64::from(servers)) + 1);
+        Blocks { served: (0..topology).map(|_| None).collect(), servers: servers.into(), world_size, lane_bytes }
     }
 
     fn index(&self, block: u64) -> usize {

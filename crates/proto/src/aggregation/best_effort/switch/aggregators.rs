@@ -2,7 +2,7 @@
 
 use tributary_numeric::BlockExponent;
 
-use super::super::form::{Form, widest_lanes};
+use super::super::codec::{Codec, widest_lanes};
 use super::super::options::Memory;
 use super::super::wire::NOBODY;
 use crate::contract::ids::{JobId, PortId, Rank};
@@ -52,8 +52,8 @@ pub struct Aggregator {
     pub due: Time,
     /// The rank whose question made the sum leave again; nobody's while it has left once at most.
     pub asker: Rank,
-    /// The place that the hash gives, if blocks are placed by a hash.
-    place: u32,
+    /// The bucket that the hash gives, if blocks are placed by a hash.
+    bucket: u32,
 }
 
 impl Aggregator {
@@ -83,10 +83,10 @@ pub struct Aggregators {
     lists: SlotLists<u32>,
     /// When a lease ends that was renewed at a time: packets of one batch come at one time.
     lease_ends: (Time, Time),
-    /// For each place, whether it is taken. Empty unless blocks are placed by a hash.
+    /// For each bucket, whether it is taken. Empty unless blocks are placed by a hash.
     taken: Vec<bool>,
     /// How many are in use.
-    pub held: u32,
+    pub in_use: u32,
     /// The most that were in use at once.
     pub peak: u32,
 }
@@ -111,15 +111,15 @@ impl Aggregators {
             lists: SlotLists::new(2, memory.aggregators),
             lease_ends: (Time::ZERO, lease_end(memory.lease, Time::ZERO)),
             taken: if memory.by_hash { vec![false; count] } else { Vec::new() },
-            held: 0,
+            in_use: 0,
             peak: 0,
         }
     }
 
     /// Bytes on the heap that the aggregators take.
     pub fn bytes_of(values: Values, memory: Memory, elements_per_packet: u16) -> u64 {
-        let place = if memory.by_hash { size_of::<bool>() } else { 0 };
-        let each = size_of::<Aggregator>() + widest_lanes(values, elements_per_packet) + size_of::<u32>() + place;
+        let bucket = if memory.by_hash { size_of::<bool>() } else { 0 };
+        let each = size_of::<Aggregator>() + widest_lanes(values, elements_per_packet) + size_of::<u32>() + bucket;
         let count = memory.aggregators as usize;
         (count * each + SlotLists::<u32>::bytes_of(2, count)) as u64
     }
@@ -146,19 +146,19 @@ impl Aggregators {
         &mut self.entries[entry as usize]
     }
 
-    /// Takes a free aggregator; `None` if none is free, or if the position's place is taken.
+    /// Takes a free aggregator; `None` if none is free, or if the position's bucket is taken.
     pub fn take(&mut self, aggregator: Aggregator) -> Option<u32> {
-        if self.held == self.memory.aggregators {
+        if self.in_use == self.memory.aggregators {
             return None;
         }
-        let mut place = FREE;
+        let mut bucket = FREE;
         if self.memory.by_hash {
-            place = self.place(&aggregator);
-            if std::mem::replace(&mut self.taken[place as usize], true) {
+            bucket = self.bucket_of(&aggregator);
+            if std::mem::replace(&mut self.taken[bucket as usize], true) {
                 return None;
             }
         }
-        let aggregator = Aggregator { place, ..aggregator };
+        let aggregator = Aggregator { bucket, ..aggregator };
         let entry = match self.spare.pop() {
             Some(entry) => {
                 self.entries[entry as usize] = aggregator;
@@ -169,14 +169,14 @@ impl Aggregators {
                 self.entries.len() as u32 - 1
             }
         };
-        self.held += 1;
-        self.peak = self.peak.max(self.held);
+        self.in_use += 1;
+        self.peak = self.peak.max(self.in_use);
         Some(entry)
     }
 
-    /// ATP's workers choose a place by a hash of job and position, and another place when the server has told them of a
-    /// collision. Here the switch chooses, by the same numbers.
-    fn place(&self, aggregator: &Aggregator) -> u32 {
+    /// ATP's workers choose a bucket by a hash of job and position, and another bucket when the server has told them of
+    /// a collision. Here the switch chooses, by the same numbers.
+    fn bucket_of(&self, aggregator: &Aggregator) -> u32 {
         let Aggregator { job, position, index, .. } = aggregator;
         let key = u64::from(job.0) << 48 | u64::from(*position) << 32 | u64::from(*index);
         (splitmix64(key) % u64::from(self.memory.aggregators.max(1))) as u32
@@ -185,12 +185,12 @@ impl Aggregators {
     /// Frees an aggregator.
     pub fn free(&mut self, entry: u32) {
         self.lists.remove(entry);
-        let place = self.entries[entry as usize].place;
-        if place != FREE {
-            self.taken[place as usize] = false;
+        let bucket = self.entries[entry as usize].bucket;
+        if bucket != FREE {
+            self.taken[bucket as usize] = false;
         }
         self.spare.push(entry);
-        self.held -= 1;
+        self.in_use -= 1;
     }
 
     /// Renews a lease, since the aggregator is still needed. Leases end at few distinct times, so that a driver rarely
@@ -208,9 +208,9 @@ impl Aggregators {
         }
     }
 
-    /// A rank asks for a sum. A complete sum that has left is lost, or its result is. Ranks ask at about the same time, and one
-    /// copy serves all of them: the next one leaves when a rank asks that has asked for a copy before.
-    pub fn asked(&mut self, entry: u32, rank: Rank) {
+    /// A rank asks for a sum. A complete sum that has left is lost, or its result is. Ranks ask at about the same time,
+    /// and one copy serves all of them: the next one leaves when a rank asks that has asked for a copy before.
+    pub fn on_query(&mut self, entry: u32, rank: Rank) {
         let aggregator = self.get_mut(entry);
         if aggregator.is_complete() && (aggregator.asker == NOBODY || aggregator.asker == rank) {
             aggregator.asker = rank;
@@ -244,20 +244,20 @@ impl Aggregators {
 
     /// Adds a rank's vector.
     #[inline]
-    pub fn add(&mut self, entry: u32, form: &Form, vector: &[u8], elements: usize) {
+    pub fn add(&mut self, entry: u32, codec: &Codec, vector: &[u8], elements: usize) {
         let fresh = !std::mem::replace(&mut self.get_mut(entry).filled, true);
-        form.take(self.lanes(entry, form.lane_bytes(elements)), fresh, vector);
+        codec.take(self.lanes(entry, codec.lane_bytes(elements)), fresh, vector);
     }
 
     /// Adds another switch's sum.
-    pub fn add_partial(&mut self, entry: u32, form: &Form, vector: &[u8], elements: usize) {
+    pub fn add_partial(&mut self, entry: u32, codec: &Codec, vector: &[u8], elements: usize) {
         let fresh = !std::mem::replace(&mut self.get_mut(entry).filled, true);
-        form.take_partial(self.lanes(entry, form.lane_bytes(elements)), fresh, vector);
+        codec.take_partial(self.lanes(entry, codec.lane_bytes(elements)), fresh, vector);
     }
 
     /// Writes the sum.
-    pub fn load(&self, entry: u32, form: &Form, elements: usize, vector: &mut [u8]) {
-        form.load_partial(&self.lanes[entry as usize * self.lane_bytes..][..form.lane_bytes(elements)], vector);
+    pub fn load(&self, entry: u32, codec: &Codec, elements: usize, vector: &mut [u8]) {
+        codec.load_partial(&self.lanes[entry as usize * self.lane_bytes..][..codec.lane_bytes(elements)], vector);
     }
 
     /// Bytes on the heap.
@@ -300,7 +300,7 @@ impl Aggregators {
             index,
             due: Time::ZERO,
             asker: NOBODY,
-            place: FREE,
+            bucket: FREE,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a switch counts of one job.
 
-use crate::contract::state::not_acted_upon;
+use crate::contract::state::exclude_from_state;
 
 /// The counts of one job.
 #[derive(Clone, Copy, Default)]
@@ -17,7 +17,7 @@ pub struct Counters {
     pub released: u64,
 }
 
-not_acted_upon!(Counters);
+exclude_from_state!(Counters);
 
 impl Counters {
     /// Adds other counts.

@@ -1,15 +1,14 @@
 //! A switch's state of one job: which block is at each of its positions, how far its ranks are, and which gradients
 //! have gone on unsummed.
 
-use super::super::plan::{Level, Places};
-use super::super::seq::is_after;
-use super::super::wire::{Header, Kind, PROG_MASK};
+use super::super::topology::{Level, Topology};
+use super::super::wire::{Header, Kind, PROG_MASK, is_after};
 use super::counters::Counters;
 use crate::aggregation::modulo::Modulo;
 use crate::contract::config::SharedJob;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{JobId, NodeId, PortId, PortSet, Rank};
-use crate::contract::protocol::JobShape;
+use crate::contract::protocol::ShardShape;
 use crate::contract::switch::{Lag, Verdict};
 use crate::contract::time::Time;
 use crate::contract::wire::COMMON_LEN;
@@ -23,7 +22,7 @@ pub enum State {
     /// No packet of the block was seen.
     Free,
     /// An aggregator has some contributions to the block.
-    Held,
+    Summing,
     /// The aggregator's sum is about to leave; later contributions go on unsummed.
     Releasing,
     /// Some contributions went on unsummed, so that no sum made here could be complete: all others go on unsummed too.
@@ -65,7 +64,7 @@ pub struct Job {
     /// The job's id.
     pub id: JobId,
     /// Where the job's ranks and servers are.
-    pub places: Places,
+    pub topology: Topology,
     /// For each rank, then for each server on a host of its own: the host's port, if the host is connected to this
     /// switch.
     ports: Vec<Option<PortId>>,
@@ -99,8 +98,8 @@ pub struct Job {
     /// The sum of the differences.
     pub outstanding: u64,
     /// How many aggregators the job holds.
-    pub held: u32,
-    /// When an aggregator was last held, or a gradient went on for want of room.
+    pub in_use: u32,
+    /// When an aggregator was last held, or a gradient went on for lack of room.
     pub busy_at: Time,
     /// The job's counts.
     pub counters: Counters,
@@ -110,7 +109,7 @@ impl Job {
     /// A job that begins.
     pub fn new(plan: &SharedJob) -> Job {
         let world_size = usize::from(plan.job.world_size);
-        let places = Places::new(&plan.job, &plan.fabric);
+        let topology = Topology::new(&plan.job, &plan.fabric);
         let (mut local, mut ranks) = (PortSet::EMPTY, PortSet::EMPTY);
         for (number, port) in (0..).zip(&plan.ports).filter_map(|(number, port)| Some((number, (*port)?))) {
             local.insert(port);
@@ -118,7 +117,7 @@ impl Job {
                 ranks.insert(port);
             }
         }
-        let seats = usize::from(places.seats());
+        let members = usize::from(topology.members());
         let mut common = [0; COMMON_LEN];
         plan.job.common().emit(&mut common);
         let window = usize::from(plan.job.slots.max(1));
@@ -127,7 +126,7 @@ impl Job {
         Job {
             id: plan.job.job,
             behind: plan.ports.iter().take(world_size).flatten().count() as u16,
-            ports: (0..seats).map(|rank| plan.ports.get(rank).copied().flatten()).collect(),
+            ports: (0..members).map(|rank| plan.ports.get(rank).copied().flatten()).collect(),
             local,
             ranks,
             common,
@@ -140,20 +139,20 @@ impl Job {
             unheard: world_size as u32,
             floor: 0,
             horizon: 0,
-            sent: vec![(0, 0); seats],
+            sent: vec![(0, 0); members],
             outstanding: 0,
-            held: 0,
+            in_use: 0,
             busy_at: Time::ZERO,
             counters: Counters::default(),
-            places,
+            topology,
         }
     }
 
     /// Bytes that a job takes here, if it may have as many servers on hosts of their own as it has ranks.
-    pub fn bytes_of(shape: &JobShape<'_>) -> u64 {
+    pub fn bytes_of(shape: &ShardShape<'_>) -> u64 {
         let (world_size, window) = (usize::from(shape.world_size), usize::from(shape.slots.max(1)));
-        let of_seat = size_of::<Option<PortId>>() + size_of::<(u32, u32)>();
-        let of_rank = size_of::<(u32, bool)>() + 2 * of_seat;
+        let of_member = size_of::<Option<PortId>>() + size_of::<(u32, u32)>();
+        let of_rank = size_of::<(u32, bool)>() + 2 * of_member;
         let of_position = size_of::<Position>() + world_size.div_ceil(64) * size_of::<u64>();
         (size_of::<Job>() + world_size * of_rank + window * of_position) as u64
     }
@@ -192,7 +191,7 @@ impl Job {
         if kind != Kind::Sum {
             return if self.has_seen(at, header.wid) { (1, 0) } else { (0, 1) };
         }
-        contributors(&self.places, header).fold((0, 0), |(seen, unseen), rank| match self.has_seen(at, rank) {
+        contributors(&self.topology, header).fold((0, 0), |(seen, unseen), rank| match self.has_seen(at, rank) {
             true => (seen + 1, unseen),
             false => (seen, unseen + 1),
         })
@@ -207,14 +206,14 @@ impl Job {
             see(header.wid);
             return 1;
         }
-        contributors(&self.places, header).map(see).count() as u16
+        contributors(&self.topology, header).map(see).count() as u16
     }
 
     /// Writes the contributors as the bitmap that a sum carries.
     pub fn put_seen(&self, at: usize, bytes: &mut [u8]) {
         let words = &self.seen[at * self.words..][..self.words];
-        for (place, byte) in bytes.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())) {
-            *place = byte;
+        for (target, byte) in bytes.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())) {
+            *target = byte;
         }
     }
 
@@ -222,15 +221,15 @@ impl Job {
     /// or server.
     #[inline]
     pub fn check_sender(&self, ingress: PortId, rank: Rank) -> Result<(), DropReason> {
-        if rank.0 >= self.places.world_size() {
+        if rank.0 >= self.topology.world_size() {
             return Err(DropReason::BadField);
         }
-        self.check_seat(ingress, rank)
+        self.check_member(ingress, rank)
     }
 
     /// The same for a packet of a rank or a server.
     #[inline]
-    pub fn check_seat(&self, ingress: PortId, number: Rank) -> Result<(), DropReason> {
+    pub fn check_member(&self, ingress: PortId, number: Rank) -> Result<(), DropReason> {
         match self.ports.get(number.index()).ok_or(DropReason::BadField)? {
             Some(port) if *port == ingress => Ok(()),
             None if !self.is_local(ingress) => Ok(()),
@@ -248,7 +247,7 @@ impl Job {
     pub fn way_to(&self, rank: Rank) -> Verdict {
         match self.ports[rank.index()] {
             Some(port) => Verdict::Port(port),
-            None => Verdict::Route(self.places.node_of(rank)),
+            None => Verdict::Route(self.topology.node_of(rank)),
         }
     }
 
@@ -264,8 +263,8 @@ impl Job {
     /// What this switch, `node`, does for a server's blocks, and for how many ranks.
     #[inline]
     pub fn level(&self, node: NodeId, server: Rank) -> (Level, u16) {
-        let level = self.places.level(node, server, self.behind);
-        let ranks = if level == Level::Edge { self.places.contributors() } else { self.behind };
+        let level = self.topology.level(node, server, self.behind);
+        let ranks = if level == Level::Edge { self.topology.contributors() } else { self.behind };
         (level, ranks)
     }
 
@@ -275,7 +274,7 @@ impl Job {
     pub fn advance(&mut self, rank: Rank, seq: u32) -> Result<(), DropReason> {
         let window = self.positions.len() as u32;
         if is_after(seq, self.horizon) {
-            let local = self.newest.iter().zip(&self.ports).filter(|((_, heard), port)| *heard && port.is_some());
+            let local = self.newest.iter().zip(&self.ports).filter(|((_, has_sent), port)| *has_sent && port.is_some());
             let last = local.map(|(&(newest, _), _)| newest).reduce(|a, b| if is_after(a, b) { b } else { a });
             if let Some(last) = last {
                 self.horizon = last.wrapping_add(window.saturating_mul(2));
@@ -284,9 +283,9 @@ impl Job {
                 }
             }
         }
-        let (newest, heard) = &mut self.newest[rank.index()];
-        if !*heard {
-            (*newest, *heard) = (seq, true);
+        let (newest, has_sent) = &mut self.newest[rank.index()];
+        if !*has_sent {
+            (*newest, *has_sent) = (seq, true);
             self.unheard -= 1;
             self.sum = self.sum.wrapping_add(seq);
         } else if is_after(seq, *newest) {
@@ -315,7 +314,7 @@ impl Job {
     /// know.
     pub fn last(&self) -> Option<(Rank, u32)> {
         let later = |a, b| if is_after(b, a) { b } else { a };
-        let reached = |&(newest, heard): &(u32, bool)| if heard { later(newest, self.floor) } else { self.floor };
+        let reached = |&(newest, has_sent): &(u32, bool)| if has_sent { later(newest, self.floor) } else { self.floor };
         let first = self.newest.iter().map(reached).reduce(later)?;
         let ranks = (0..).map(Rank).zip(&self.newest).zip(&self.ports);
         let local = ranks.filter(|(_, port)| port.is_some());
@@ -326,7 +325,7 @@ impl Job {
     /// no rank sends blocks that its own host serves.
     pub fn lag(&self) -> Option<Lag> {
         let (rank, blocks) = self.last()?;
-        (blocks >= u32::from(self.places.world_size())).then_some(Lag { rank, blocks })
+        (blocks >= u32::from(self.topology.world_size())).then_some(Lag { rank, blocks })
     }
 
     /// A gradient goes to a server because there was no room.
@@ -362,7 +361,7 @@ impl Job {
     }
 
     /// Nothing was held for a lease: gradients that have not come by now are lost.
-    pub fn settle(&mut self) {
+    pub fn forget_lost(&mut self) {
         self.sent.iter_mut().for_each(|(sent, known)| *known = *sent);
         self.outstanding = 0;
     }
@@ -378,10 +377,10 @@ impl Job {
 }
 
 /// The ranks whose blocks are in a switch's sum: all ranks behind that switch, or all but the server's.
-fn contributors(places: &Places, header: &Header) -> impl Iterator<Item = Rank> {
-    let server = places.server_of(header.seq);
-    let is_all = header.count == places.contributors();
-    let switch = places.switch_of(header.wid);
-    let is_in = move |rank: &Rank| if is_all { *rank != server } else { places.switch_of(*rank) == switch };
-    (0..places.world_size()).map(Rank).filter(is_in)
+fn contributors(topology: &Topology, header: &Header) -> impl Iterator<Item = Rank> {
+    let server = topology.server_of(header.seq);
+    let is_all = header.count == topology.contributors();
+    let switch = topology.switch_of(header.wid);
+    let is_in = move |rank: &Rank| if is_all { *rank != server } else { topology.switch_of(*rank) == switch };
+    (0..topology.world_size()).map(Rank).filter(is_in)
 }

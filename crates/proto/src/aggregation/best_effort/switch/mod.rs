@@ -7,10 +7,8 @@
 
 mod adding;
 mod aggregators;
-pub mod counters;
+mod counters;
 pub mod job;
-mod leaving;
-mod passing;
 mod reports;
 
 use self::adding::Misfit;
@@ -19,7 +17,7 @@ use self::counters::Counters;
 use self::job::{Job, Key, State};
 use super::Rules;
 use super::options::Memory;
-use super::plan::Level;
+use super::topology::Level;
 use super::wire::{Flags, HEADER_LEN, Header, Kind, NOBODY, put_acknowledgement, put_passing};
 use crate::contract::config::SharedSwitchConfig;
 use crate::contract::drop_reason::DropReason;
@@ -93,7 +91,7 @@ impl BestEffortSwitch {
             }
             // Another switch's sum, which names one of that switch's ranks.
             Kind::Sum if state.is_local(ingress) => Err(DropReason::WrongWorker),
-            Kind::Sum if header.wid.0 >= state.places.world_size() => Err(DropReason::BadField),
+            Kind::Sum if header.wid.0 >= state.topology.world_size() => Err(DropReason::BadField),
             Kind::Sum => self.contribution(now, ingress, job, kind, &header, packet),
             Kind::Query => {
                 state.check_sender(ingress, header.wid)?;
@@ -112,7 +110,7 @@ impl BestEffortSwitch {
     }
 
     fn towards(&self, job: usize, rank: Rank) -> Result<Verdict, DropReason> {
-        if rank.0 >= self.jobs[job].places.world_size() {
+        if rank.0 >= self.jobs[job].topology.world_size() {
             return Err(DropReason::BadField);
         }
         Ok(self.jobs[job].way_to(rank))
@@ -127,7 +125,7 @@ impl BestEffortSwitch {
     /// A server's packet must come from the block's server, or from another switch.
     fn check_server(&self, job: usize, ingress: PortId, header: &Header) -> Result<(), DropReason> {
         let state = &self.jobs[job];
-        state.check_seat(ingress, state.places.server_of(header.seq)).map_err(|_| DropReason::NotAMember)
+        state.check_member(ingress, state.topology.server_of(header.seq)).map_err(|_| DropReason::NotAMember)
     }
 
     /// Handles a rank's block, or another switch's sum of several.
@@ -141,7 +139,7 @@ impl BestEffortSwitch {
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
         let state = &mut self.jobs[job];
-        let server = state.places.server_of(header.seq);
+        let server = state.topology.server_of(header.seq);
         let (level, expected) = state.level(self.node, server);
         if kind == Kind::Gradient {
             if header.wid == server {
@@ -153,7 +151,7 @@ impl BestEffortSwitch {
         let key = Key { seq: header.seq, attempt: header.attempt };
         let arrival = Arrival { now, ingress, header, server, level, expected, marked };
         let goes_on = header.flags.has(Flags::COLLISION) || header.flags.has(Flags::RESEND);
-        let is_part = kind == Kind::Sum && !header.flags.has(Flags::FULL);
+        let is_partial = kind == Kind::Sum && !header.flags.has(Flags::FULL);
         // The sum of a rack contains only the rack's own ranks, even if other ranks' packets pass its switch.
         let is_others = level == Level::Rack && !state.is_local(ingress);
         if level == Level::Forwards || is_others {
@@ -162,16 +160,16 @@ impl BestEffortSwitch {
         let at = match self.find(job, key) {
             Ok(at) => at,
             // A worker asks again for a result that other ranks got long ago.
-            Err(_) if goes_on || is_part => return Ok(self.pass(job, header.flags, &arrival, packet)),
+            Err(_) if goes_on || is_partial => return Ok(self.pass(job, header.flags, &arrival, packet)),
             Err(reason) => return Err(reason),
         };
-        if goes_on || is_part {
+        if goes_on || is_partial {
             return Ok(self.let_go(job, at, kind, &arrival, packet));
         }
         match self.jobs[job].position(at).state {
             State::Over => Err(DropReason::Stale),
             State::Releasing | State::Passed => Ok(self.overflow(job, at, &arrival, packet)),
-            State::Unused | State::Free | State::Held => self.add(job, at, kind, &arrival, packet),
+            State::Unused | State::Free | State::Summing => self.add(job, at, kind, &arrival, packet),
         }
     }
 
@@ -201,10 +199,10 @@ impl BestEffortSwitch {
     fn drop_entry(&mut self, job: usize, at: usize) {
         let state = &mut self.jobs[job];
         let position = state.position(at);
-        if matches!(position.state, State::Held | State::Releasing) {
+        if matches!(position.state, State::Summing | State::Releasing) {
             let entry = position.entry;
             position.state = State::Passed;
-            state.held -= 1;
+            state.in_use -= 1;
             self.aggregators.free(entry);
         }
     }
@@ -245,7 +243,7 @@ impl BestEffortSwitch {
         let is_again = kind == Kind::Gradient && arrival.header.flags.has(Flags::RESEND);
         let resender = if is_again { arrival.header.wid } else { NOBODY };
         match self.jobs[job].position(at).state {
-            State::Held => {
+            State::Summing => {
                 // The paper's resend takes its own value along, and the aggregator's contents leave at once.
                 let is_merged = is_again
                     && (self.jobs[job].has_seen(at, arrival.header.wid)
@@ -285,7 +283,7 @@ impl BestEffortSwitch {
         arrival: &Arrival<'_>,
         packet: &mut PacketMut<'_>,
     ) -> Result<Verdict, DropReason> {
-        if self.jobs[job].position(at).state == State::Held {
+        if self.jobs[job].position(at).state == State::Summing {
             let state = &self.jobs[job];
             let (seen, unseen) = state.seen_of(at, kind, arrival.header);
             if unseen == 0 {
@@ -303,8 +301,8 @@ impl BestEffortSwitch {
         }
         match self.try_add(job, at, kind, arrival, packet) {
             Ok(()) => {}
-            Err(Misfit::Room) => return Ok(self.overflow(job, at, arrival, packet)),
-            Err(Misfit::Form(reason)) => return Err(reason),
+            Err(Misfit::Full) => return Ok(self.overflow(job, at, arrival, packet)),
+            Err(Misfit::Codec(reason)) => return Err(reason),
             // It names another collective for the block than others: the server will see both, and tell all ranks.
             Err(Misfit::Block) => {
                 self.release(job, at, NOBODY);

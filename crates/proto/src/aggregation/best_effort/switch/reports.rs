@@ -11,10 +11,10 @@ use crate::contract::switch::{SharedReport, SharedSwitch, SwitchReport};
 use crate::heap::insert_exactly;
 
 /// The names and meanings of the figures.
-fn figures(counters: &Counters, held: u32, outstanding: u64) -> Vec<Metric> {
+fn figures(counters: &Counters, in_use: u32, outstanding: u64) -> Vec<Metric> {
     let Counters { results, marked, overflowed, released, .. } = *counters;
     vec![
-        Metric::gauge("held", held.into(), "Aggregators that are held now."),
+        Metric::gauge("held", in_use.into(), "Aggregators that are held now."),
         Metric::gauge("outstanding", outstanding as f64, "Gradients that went on unsummed and have not come yet."),
         Metric::counter("results", results, "Results that went by."),
         Metric::counter("overflowed", overflowed, "Gradients that went on unsummed: there was no room."),
@@ -28,8 +28,8 @@ impl BestEffortSwitch {
     pub(super) fn account(&self, of: impl Fn(JobId) -> bool) -> SwitchReport {
         let mut report = SwitchReport::default();
         for job in self.jobs.iter().filter(|job| of(job.id)) {
-            report.slots += job.held;
-            report.slots_waiting += job.held;
+            report.slots += job.in_use;
+            report.slots_waiting += job.in_use;
             report.blocks_completed += job.counters.results;
             report.contributions += job.counters.contributions;
         }
@@ -47,7 +47,7 @@ impl SharedSwitch for BestEffortSwitch {
     fn remove_job(&mut self, job: JobId) {
         let Ok(at) = self.job_at(job) else { return };
         for position in self.jobs[at].positions() {
-            if matches!(position.state, State::Held | State::Releasing) {
+            if matches!(position.state, State::Summing | State::Releasing) {
                 self.aggregators.free(position.entry);
             }
         }
@@ -62,7 +62,7 @@ impl SharedSwitch for BestEffortSwitch {
         let job = &self.jobs[at];
         report.lag = job.lag();
         report.missing = report.lag.map(|lag| ChildId::of_rank(lag.rank)).into_iter().collect();
-        report.metrics = figures(&job.counters, job.held, job.outstanding);
+        report.metrics = figures(&job.counters, job.in_use, job.outstanding);
         let behind = job.last().map_or(0, |(_, behind)| behind);
         report.metrics.push(Metric::gauge("behind_blocks", behind.into(), "Blocks from the first rank to the last."));
         report
@@ -72,11 +72,11 @@ impl SharedSwitch for BestEffortSwitch {
         let mut all = self.departed;
         self.jobs.iter().for_each(|job| all.add(&job.counters));
         let outstanding = self.jobs.iter().map(|job| job.outstanding).sum();
-        let mut metrics = figures(&all, self.aggregators.held, outstanding);
+        let mut metrics = figures(&all, self.aggregators.in_use, outstanding);
         metrics.push(Metric::counter("expired", self.expired, "Aggregators that nobody touched for a lease."));
         SharedReport {
             slots: self.aggregators.len(),
-            slots_held: self.aggregators.held,
+            slots_in_use: self.aggregators.in_use,
             slots_peak: self.aggregators.peak,
             metrics,
         }

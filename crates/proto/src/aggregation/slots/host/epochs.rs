@@ -2,7 +2,7 @@
 //! reach a switch at different times.
 //!
 //! The paper rotates whole tensors and never says what happens to its own window: rank `c` would fill its slots with
-//! blocks that no other rank can have sent, and all ranks would wait for one another for ever. Here the stream is cut
+//! blocks that no other rank can have sent, and all ranks would wait for one another. Here the stream is cut
 //! into *epochs* of half the pool, and each rank rotates each epoch by its share of it. An epoch has the slots of the
 //! epoch before the last one, whose results are on their way while the last one is sent. Every rank ends an epoch
 //! before it begins the next, so no two blocks wait for each other.
@@ -18,7 +18,7 @@ pub struct Epochs {
     sent: Vec<bool>,
     /// The number of blocks of the epoch that were not sent.
     left: usize,
-    /// All blocks before this place in the host's own order were sent.
+    /// All blocks before this position in the host's own order were sent.
     from: u64,
 }
 
@@ -35,14 +35,14 @@ impl Epochs {
     /// sent.
     pub fn next(&mut self, is_submitted: impl Fn(u64) -> bool, is_free: impl Fn(u64) -> bool) -> Option<u64> {
         let len = self.sent.len() as u64;
-        let place = |at: u64| ((self.shift + at) % len) as usize;
-        let waits = |&at: &u64| !self.sent[place(at)] && is_submitted(self.base + place(at) as u64);
+        let position = |at: u64| ((self.shift + at) % len) as usize;
+        let waits = |&at: &u64| !self.sent[position(at)] && is_submitted(self.base + position(at) as u64);
         let at = (self.from..len).find(waits)?;
-        let (place, block) = (place(at), self.base + place(at) as u64);
+        let (position, block) = (position(at), self.base + position(at) as u64);
         if !is_free(block) {
             return None;
         }
-        self.sent[place] = true;
+        self.sent[position] = true;
         self.left -= 1;
         if at == self.from {
             self.from += 1;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rank_begins_each_epoch_at_its_own_place() {
+    fn each_rank_begins_each_epoch_at_its_own_position() {
         let first = |rank| ready(&mut Epochs::new(8, rank, 4), 8, 8);
         assert_eq!(first(0), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(first(1), [1, 2, 3, 0, 5, 6, 7, 4]);

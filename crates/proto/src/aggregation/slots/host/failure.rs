@@ -1,6 +1,7 @@
 //! Collectives that cannot succeed: disagreements, deadlines, and the culprits.
 
 use super::{Dialect, SlotHost, Stage};
+use crate::aggregation::life::{Life, LifeCycle};
 use crate::aggregation::slots::wire::{Header, Mismatch};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
@@ -14,13 +15,27 @@ impl<D: Dialect> SlotHost<D> {
         self.life.dispute(op, mismatch);
         self.end_phase(header.idx);
         self.release();
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
 
-    /// Fails everything that is queued, and everything later.
-    pub(super) fn fail(&mut self, error: CollectiveError) {
-        self.life.fail(error);
+    pub(super) fn waits(&self, idx: u16) -> bool {
+        self.slots[usize::from(idx)].stage.waits()
+    }
+}
+
+impl<D: Dialect> LifeCycle for SlotHost<D> {
+    type Waiting = u16;
+
+    fn life(&self) -> &Life {
+        &self.life
+    }
+
+    fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn stop(&mut self) {
         for (idx, slot) in self.slots.iter_mut().enumerate() {
             slot.stage = Stage::Idle;
             (slot.in_flight, slot.is_late) = (false, false);
@@ -33,28 +48,19 @@ impl<D: Dialect> SlotHost<D> {
         self.question = None;
     }
 
-    pub(super) fn waits(&self, idx: u16) -> bool {
-        self.slots[usize::from(idx)].stage.waits()
+    fn oldest_waiting(&self) -> Option<u16> {
+        let block_of = |&idx: &u16| self.slots[usize::from(idx)].block;
+        (0..self.slots.len() as u16).filter(|&idx| self.waits(idx)).min_by_key(block_of)
     }
 
-    /// Of the slots that wait, the one with the earliest block. It is searched for, because it is needed only when
-    /// something is wrong.
-    pub(super) fn oldest_waiting(&self) -> Option<u16> {
-        (0..self.slots.len() as u16)
-            .filter(|&idx| self.waits(idx))
-            .min_by_key(|&idx| self.slots[usize::from(idx)].block)
+    fn ask(&mut self, waiting: Option<u16>) {
+        self.question = waiting;
     }
 
-    /// The reason why a deadline has passed.
-    pub(super) fn diagnose(&self) -> CollectiveError {
-        if let Some(error) = self.life.failing() {
-            return error.clone();
-        }
-        let Some(idx) = self.oldest_waiting() else { return CollectiveError::Aborted };
+    fn blame(&self, idx: u16) -> CollectiveError {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that waits has a block");
-        let (block, op) = (op.local(slot.block), op.id);
-        let blamed = self.heard.of(&(idx, slot.phase)).and_then(|report| report.blame(idx.into(), block, op));
-        blamed.unwrap_or(CollectiveError::SwitchSilent { tree: self.recovery.tree_of_slot(idx), block, op })
+        let at = (idx.into(), self.recovery.tree_of_slot(idx));
+        self.last_report.blame(&(idx, slot.phase), at, op.local(slot.block), op.id)
     }
 }

@@ -9,7 +9,6 @@
 
 mod epochs;
 mod failure;
-mod prefetch;
 mod send_gate;
 mod transmit;
 
@@ -19,9 +18,8 @@ pub use self::send_gate::SendWindow;
 use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
-use crate::aggregation::life::Life;
-use crate::aggregation::report::{Heard, Report};
-use crate::aggregation::stream::{Op, Stream};
+use crate::aggregation::life::{Life, LifeCycle, Op, Stream};
+use crate::aggregation::report::{LastReport, Report};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError, Upcoming};
@@ -32,9 +30,8 @@ use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
-use crate::reliability::send_queue::SendQueue;
+use crate::reliability::slot_lists::SendQueue;
 
 #[derive(Clone, Hash)]
 struct Slot {
@@ -69,7 +66,7 @@ pub struct SlotHost<D: Dialect> {
     /// The slot that the host asks about.
     question: Option<u16>,
     /// What the switch last said about a slot and its phase.
-    heard: Heard<(u16, u32)>,
+    last_report: LastReport<(u16, u32)>,
     stats: HostStats,
 }
 
@@ -106,7 +103,7 @@ impl<D: Dialect> SlotHost<D> {
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
-            heard: Heard::default(),
+            last_report: LastReport::default(),
             stats: HostStats::default(),
             config: config.clone(),
         }
@@ -180,7 +177,8 @@ impl<D: Dialect> SlotHost<D> {
         match Kind::of(packet.bytes)? {
             Kind::Result => self.result(now, &header, packet),
             Kind::Report => {
-                self.heard.hear((header.idx, header.phase), Report::parse(&packet.bytes[Self::HEADER_LEN..])?);
+                self.last_report
+                    .on_report((header.idx, header.phase), Report::parse(&packet.bytes[Self::HEADER_LEN..])?);
                 Ok(())
             }
             Kind::Mismatch => self.mismatch(&header, Mismatch::parse(&packet.bytes[Self::HEADER_LEN..])?),
@@ -228,7 +226,7 @@ impl<D: Dialect> SlotHost<D> {
         self.end_phase(header.idx);
         self.go_on(header.idx);
         self.release();
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
 
@@ -258,17 +256,6 @@ impl<D: Dialect> SlotHost<D> {
         };
         self.epochs.as_mut()?.next(|block| stream.op_of(block).is_some(), is_free)
     }
-
-    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
-    fn settle(&mut self) {
-        loop {
-            match self.life.complete_next() {
-                Ok(Some(_)) => {}
-                Ok(None) => return,
-                Err(error) => return self.fail(error),
-            }
-        }
-    }
 }
 
 impl<D: Dialect> Host for SlotHost<D> {
@@ -297,11 +284,7 @@ impl<D: Dialect> Host for SlotHost<D> {
 
     fn handle_timeout(&mut self, now: Time) {
         self.recovery.handle_timeout(now, &mut self.queue);
-        match self.life.poll_deadline(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => self.question = self.oldest_waiting(),
-            None => {}
-        }
+        self.check_deadlines(now);
     }
 
     fn abort(&mut self, _now: Time) {

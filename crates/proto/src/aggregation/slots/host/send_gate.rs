@@ -1,5 +1,5 @@
-//! Which blocks of a host are under way: as many as its window allows. The window is [`Measured`], because a pool that is right
-//! for a fast link fills the queues of a slow one.
+//! Which blocks of a host are under way: as many as its window allows. The window is [`Measured`], because a pool that
+//! is right for a fast link fills the queues of a slow one.
 //!
 //! Blocks that must wait go in their order, and the oldest block without a result never waits. Each rank measures for
 //! itself. So the oldest block of the rank that is behind is under way at every rank that has not got its result, and

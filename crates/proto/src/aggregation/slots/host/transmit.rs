@@ -1,9 +1,13 @@
-//! Writes the packets of a worker's slots.
+//! Writes the packets of a worker's slots, and names the memory that a worker touches next: for drivers that run more
+//! workers than their processor's inner caches hold.
+
+use tributary_numeric::prefetch;
 
 use super::SlotHost;
 use crate::aggregation::agreement::Stage;
 use crate::aggregation::slots::Dialect;
-use crate::aggregation::slots::wire::{Header, Kind};
+use crate::aggregation::slots::wire::{Header, Kind, slot_of};
+use crate::contract::host::Upcoming;
 use crate::contract::packet::{Addr, Ecn, Transmit};
 use crate::contract::wire::COMMON_LEN;
 
@@ -42,5 +46,28 @@ impl<D: Dialect> SlotHost<D> {
     pub(super) fn transmit(&mut self, idx: u16, (len, wire_len): (usize, usize)) -> Transmit {
         self.stats.packets_sent += 1;
         Transmit { to: Addr::Switch(self.recovery.tree_of_slot(idx)), len, wire_len, ecn: Ecn::NotCapable }
+    }
+}
+
+impl<D: Dialect> SlotHost<D> {
+    /// The implementation of `Host::prefetch`.
+    pub(super) fn ask_for_memory(&self, upcoming: Upcoming<'_>) {
+        let idx = match upcoming {
+            Upcoming::Something => {
+                self.recovery.prefetch();
+                self.queue.prefetch();
+                return self.life.stream.prefetch();
+            }
+            Upcoming::Packet(packet) => slot_of(packet),
+            Upcoming::Transmit => self.queue.front(),
+        };
+        self.life.stream.prefetch_tensor();
+        if let Some(idx) = idx
+            && let Some(slot) = self.slots.get(usize::from(idx))
+        {
+            prefetch::whole(slot);
+            self.recovery.prefetch_slot(idx);
+            self.queue.prefetch_slot(idx);
+        }
     }
 }

@@ -1,48 +1,42 @@
 //! The switch's side: SwitchML's Algorithm 3 for one job in one tree, alone or in levels (§7).
 
 mod answers;
-mod block;
 mod charge;
-mod claims;
 mod notices;
-mod places;
 mod pool;
+mod positions;
 mod slot;
-mod trouble;
-mod upwards;
-mod version;
 
 use std::collections::VecDeque;
 
-use self::block::Block;
+use self::answers::Partial;
 use self::notices::{Audience, Notices};
 use self::pool::Pool;
-pub use self::slot::Relation;
-use self::slot::{Action, on_contribution};
-use self::upwards::Partial;
-use self::version::VersionId;
+use self::slot::{Action, Block, VersionId, on_contribution};
 use super::wire::{Header, Kind, header_len, put_word};
 use super::{Dialect, Word};
-use crate::aggregation::block_sizes::{BlockSizes, Sizes};
-use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::block_sizes::{BlockSizes, Sizes, VectorFormat};
+use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
+use crate::aggregation::ordered::Arrangement;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{GroupId, PortId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::PacketMut;
-use crate::contract::protocol::JobShape;
-use crate::contract::state::{SwitchState, not_acted_upon};
+use crate::contract::protocol::ShardShape;
+use crate::contract::state::{SwitchState, exclude_from_state};
 use crate::contract::switch::{Emission, OperatorStatus, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::Common;
-use crate::contract::work::{Instrumented, Work};
+use crate::contract::work::{Claim, Instrumented, Needs, Work};
 use crate::heap::heap_bytes;
 use crate::reliability::layout;
 
+pub use self::slot::Relation;
+
 /// Bytes that a job of this shape takes in one tree.
-pub fn memory<D: Dialect>(shape: &JobShape<'_>) -> u64 {
+pub fn memory<D: Dialect>(shape: &ShardShape<'_>) -> u64 {
     // A switch with a parent may have to send every version up.
     let versions = 2 * usize::from(shape.slots);
     let partials = if shape.levels { versions * size_of::<Partial>() } else { 0 };
@@ -63,7 +57,7 @@ pub struct SlotSwitch<D: Dialect> {
     /// Versions whose answer waits for a packet of its own, and where that packet goes.
     answers: VecDeque<(VersionId, Verdict)>,
     notices: Notices<D::Word>,
-    inquiry: Inquiry,
+    missing_ranks: MissingRanks,
     counters: Counters,
 }
 
@@ -72,9 +66,9 @@ struct Contribution<'a, W> {
     header: &'a Header<W>,
     kind: Kind,
     elements: u32,
-    form: Form,
+    format: VectorFormat,
     ingress: PortId,
-    place: usize,
+    position: usize,
 }
 
 /// What becomes of a packet: the verdicts that this switch gives. The type is small enough for a register.
@@ -95,7 +89,7 @@ struct Counters {
     work: Work,
 }
 
-not_acted_upon!(Counters);
+exclude_from_state!(Counters);
 
 impl Counters {
     fn metrics(&self) -> Vec<Metric> {
@@ -133,7 +127,7 @@ impl<D: Dialect> SlotSwitch<D> {
             answers: VecDeque::with_capacity(2 * slots.len()),
             pool: Pool::new(values, config),
             notices: Notices::new(config),
-            inquiry: Inquiry::new(config),
+            missing_ranks: MissingRanks::new(config),
             counters: Counters::default(),
         }
     }
@@ -151,7 +145,7 @@ impl<D: Dialect> SlotSwitch<D> {
             return match kind {
                 Kind::Result => self.parent_result(now, version, &header, packet),
                 Kind::Mismatch => self.mismatch_elsewhere(now, version, &header, packet, true),
-                Kind::Report => self.hear_report(Neighbour::Parent, &header, packet),
+                Kind::Report => self.handle_report(Neighbour::Parent, &header, packet),
                 Kind::Query => Ok(self.query(Neighbour::Parent, header)),
                 Kind::Update | Kind::Probe => Err(DropReason::BadKind),
             };
@@ -162,22 +156,23 @@ impl<D: Dialect> SlotSwitch<D> {
         let child = Neighbour::Child(header.wid);
         match kind {
             Kind::Update | Kind::Probe if D::sends(kind) => {
-                let form = if self.inquiry.is_switch(child) { Form::Partial } else { Form::Host };
-                let place = self.pool.place(header.wid, header.word.part()).ok_or(DropReason::BadField)?;
+                let format =
+                    if self.missing_ranks.is_switch(child) { VectorFormat::Partial } else { VectorFormat::Host };
+                let position = self.pool.position(header.wid, header.word.subtree()).ok_or(DropReason::BadField)?;
                 let may_lack = kind == Kind::Probe || self.is_spared(&header.spec, header.wid);
-                let elements = self.sizes.of(&header.spec)?.elements(form, packet, may_lack)?;
+                let elements = self.sizes.of(&header.spec)?.elements(format, packet, may_lack)?;
                 self.contribution(
                     now,
                     version,
-                    &Contribution { header: &header, kind, elements, form, ingress, place },
+                    &Contribution { header: &header, kind, elements, format, ingress, position },
                     packet,
                 )
             }
             Kind::Query => Ok(self.query(child, header)),
-            Kind::Mismatch if self.inquiry.is_switch(child) => {
+            Kind::Mismatch if self.missing_ranks.is_switch(child) => {
                 self.mismatch_elsewhere(now, version, &header, packet, false)
             }
-            Kind::Report if self.inquiry.is_switch(child) => self.hear_report(child, &header, packet),
+            Kind::Report if self.missing_ranks.is_switch(child) => self.handle_report(child, &header, packet),
             _ => Err(DropReason::BadKind),
         }
     }
@@ -191,17 +186,17 @@ impl<D: Dialect> SlotSwitch<D> {
         brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Result<Answer, DropReason> {
-        let &Contribution { header, kind, elements, ingress, place, .. } = brought;
-        let held = self.pool.get(version);
-        let (relation, state) = (Relation::of(header.phase, held.phase), held.state);
-        let same_spec = held.block.spec == header.spec && held.block.kind == kind;
+        let &Contribution { header, kind, elements, ingress, position, .. } = brought;
+        let current = self.pool.get(version);
+        let (relation, state) = (Relation::of(header.phase, current.phase), current.state);
+        let same_spec = current.block.spec == header.spec && current.block.kind == kind;
         let lacks =
             |elements: u32| elements == 0 && kind == Kind::Update && header.spec.primitive.sole_source().is_some();
-        let same_size = held.block.elements == elements || lacks(elements) || lacks(held.block.elements);
+        let same_size = current.block.elements == elements || lacks(elements) || lacks(current.block.elements);
         let same_block = same_spec && same_size;
         let shadow_complete = self.pool.shadow_complete(version, header.phase);
-        let seen = self.pool.has_seen(version, place);
-        let crossed = relation == Relation::Same && self.pool.crossed(now, version, place);
+        let seen = self.pool.has_seen(version, position);
+        let crossed = relation == Relation::Same && self.pool.crossed(now, version, position);
         match on_contribution(relation, state, seen, shadow_complete, crossed) {
             Action::Begin => {
                 let block = Block { kind, spec: header.spec, elements };
@@ -211,10 +206,10 @@ impl<D: Dialect> SlotSwitch<D> {
             Action::Add if same_block => Ok(self.add(now, version, brought, packet)),
             Action::Add if same_spec => Err(DropReason::BadLength),
             Action::Add => Err(self.mismatch_here(version, header)),
-            Action::TellMismatch => {
+            Action::NotifyMismatch => {
                 let asker = Audience::One(Neighbour::Child(header.wid));
                 self.notices.push(asker, Kind::Mismatch, *header);
-                self.notices.tell_parent(*header);
+                self.notices.notify_parent(*header);
                 Err(DropReason::Mismatch)
             }
             Action::ResendResult | Action::ResendPartial if !same_block => Err(DropReason::BadLength),
@@ -222,11 +217,11 @@ impl<D: Dialect> SlotSwitch<D> {
                 self.counters.unicast_resends += 1;
                 Ok(self.answer_again(version, header.wid, ingress, packet))
             }
-            // Only the part that the child's vector belongs to: where queues are short, a burst of all parts would lose
-            // the same parts each time.
+            // Only the subtree that the child's vector belongs to: where queues are short, a burst of all subtrees
+            // would lose the same subtrees each time.
             Action::ResendPartial => {
-                let part = self.pool.part_of(place);
-                Ok(self.send_to_parent(version, part..part + 1, brought, packet))
+                let subtree = self.pool.subtree_of(position);
+                Ok(self.send_to_parent(version, subtree..subtree + 1, brought, packet))
             }
             Action::Drop(reason) => Err(reason),
         }
@@ -241,12 +236,12 @@ impl<D: Dialect> SlotSwitch<D> {
         brought: &Contribution<'_, D::Word>,
         packet: &mut PacketMut<'_>,
     ) -> Answer {
-        let &Contribution { header, form, place, elements, .. } = brought;
+        let &Contribution { header, format, position, elements, .. } = brought;
         let count = if elements == 0 && self.is_spared(&header.spec, header.wid) {
-            self.pool.excuse(version, header, place)
+            self.pool.excuse(version, header, position)
         } else {
             self.pool.fill(version, elements);
-            self.pool.add(version, header, place, &packet.bytes[Self::HEADER_LEN..packet.len], form)
+            self.pool.add(version, header, position, &packet.bytes[Self::HEADER_LEN..packet.len], format)
         };
         self.counters.contributions += 1;
         let work = &mut self.counters.work;
@@ -258,14 +253,14 @@ impl<D: Dialect> SlotSwitch<D> {
         if self.pool.fault().is_some() {
             return Answer::Consume;
         }
-        if usize::from(count) < self.pool.places() {
+        if usize::from(count) < self.pool.positions() {
             return Answer::Consume;
         }
         self.counters.work.completed += 1;
         if self.parent.is_some() {
             self.pool.await_parent(now, version);
-            let parts = 0..self.pool.parts() as u16;
-            return self.send_to_parent(version, parts, brought, packet);
+            let subtrees = 0..self.pool.subtrees() as u16;
+            return self.send_to_parent(version, subtrees, brought, packet);
         }
         self.counters.blocks_completed += 1;
         self.pool.complete(now, version);
@@ -274,14 +269,14 @@ impl<D: Dialect> SlotSwitch<D> {
     }
 
     /// Overwrites the packet, which must be long enough, with what the version holds.
-    fn write(&mut self, version: VersionId, kind: Kind, form: Form, packet: &mut PacketMut<'_>) {
-        let held = self.pool.get(version);
-        let Sizes { encoding, .. } = self.sizes.of(&held.block.spec).expect("a block that is held can be summed");
+    fn write(&mut self, version: VersionId, kind: Kind, format: VectorFormat, packet: &mut PacketMut<'_>) {
+        let current = self.pool.get(version);
+        let Sizes { encoding, .. } = self.sizes.of(&current.block.spec).expect("a block that is held can be summed");
         kind.put(packet.bytes);
-        put_word(packet.bytes, held.word);
-        packet.len = Self::HEADER_LEN + form.buffer_len(encoding, held.block.elements);
-        packet.wire_len = Self::HEADER_LEN + form.wire_len(encoding, held.block.elements);
-        self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], form);
+        put_word(packet.bytes, current.word);
+        packet.len = Self::HEADER_LEN + format.buffer_len(encoding, current.block.elements);
+        packet.wire_len = Self::HEADER_LEN + format.wire_len(encoding, current.block.elements);
+        self.pool.load(version, &mut packet.bytes[Self::HEADER_LEN..packet.len], format);
         self.counters.work.emitted += 1;
     }
 }
@@ -301,7 +296,7 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
     fn poll_transmit(&mut self, _now: Time, buf: &mut [u8]) -> Option<Emission> {
         self.poll_answer(buf)
             .or_else(|| self.poll_partial(buf))
-            .or_else(|| self.notices.poll(&self.pool, &self.inquiry, buf))
+            .or_else(|| self.notices.poll(&self.pool, &self.missing_ranks, buf))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -315,7 +310,7 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
             + self.answers.capacity() * size_of::<(VersionId, Verdict)>()
             + heap_bytes(&self.members)
             + self.notices.memory_bytes()
-            + self.inquiry.memory_bytes()
+            + self.missing_ranks.memory_bytes()
     }
 
     fn query_kinds(&self) -> u64 {
@@ -347,5 +342,38 @@ impl<D: Dialect> Switch for SlotSwitch<D> {
 
     fn state(&self) -> Option<&dyn SwitchState> {
         Some(self)
+    }
+}
+
+impl<D: Dialect> Instrumented for SlotSwitch<D> {
+    /// The versions of a slot follow each other and count as one block here. Only contributions need the block: a
+    /// result comes from above when no other handler uses the block.
+    fn claim(&mut self, ingress: PortId, packet: &[u8]) -> Claim {
+        let mut header = Header::<D::Word>::BLANK;
+        let (Ok(()), Ok(kind)) = (header.read(packet), Kind::of(packet)) else { return Claim::nothing(0) };
+        let block = u64::from(header.idx);
+        let is_from_parent = self.parent.is_some_and(|parent| parent.port == ingress);
+        match kind {
+            Kind::Update | Kind::Probe if !is_from_parent => {
+                let Some(position) = self.pool.position(header.wid, header.word.subtree()) else {
+                    return Claim::nothing(block);
+                };
+                let Ok(sizes) = self.sizes.of(&header.spec) else { return Claim::nothing(block) };
+                let needs = match self.pool.arrangement(&header.spec, &sizes.encoding) {
+                    Arrangement::Buffers(buffers) => Needs::Buffer(buffers),
+                    Arrangement::Tree => Needs::Leaf(position as u16, self.pool.positions() as u16),
+                    // Nodes of a larger tree are claimed together, like one buffer.
+                    Arrangement::Forest => Needs::Buffer(1),
+                };
+                Claim { block, needs }
+            }
+            Kind::Update | Kind::Probe | Kind::Result | Kind::Query | Kind::Report | Kind::Mismatch => {
+                Claim::nothing(block)
+            }
+        }
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.counters.work)
     }
 }

@@ -1,15 +1,21 @@
-//! Packets that the switch makes itself, because no packet that came in can become them: QUERY, REPORT and MISMATCH.
+//! What a switch does when a phase cannot end: ranks disagree, or a neighbour asks which ranks are missing. No packet
+//! that came in can become these packets (QUERY, REPORT and MISMATCH), so the switch makes them itself.
 
 use std::collections::VecDeque;
 
 use super::pool::Pool;
-use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
-use crate::aggregation::slots::wire::{Header, Kind, header_len};
+use super::slot::{Block, Relation, VersionId, on_mismatch};
+use super::{Answer, SlotSwitch};
+use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
+use crate::aggregation::report::Report;
+use crate::aggregation::slots::wire::{Header, Kind, Mismatch, header_len};
 use crate::aggregation::slots::{Dialect, Word};
 use crate::contract::config::{Parent, SwitchConfig};
+use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, PortId};
-use crate::contract::packet::Ecn;
+use crate::contract::packet::{Ecn, PacketMut};
 use crate::contract::switch::{Emission, Verdict};
+use crate::contract::time::Time;
 use crate::contract::wire::Common;
 use crate::heap::heap_bytes;
 
@@ -61,7 +67,7 @@ impl<W: Word> Notices<W> {
     }
 
     /// Tells the parent that ranks disagree, if there is one.
-    pub fn tell_parent(&mut self, header: Header<W>) {
+    pub fn notify_parent(&mut self, header: Header<W>) {
         if self.parent.is_some() {
             self.push(Audience::One(Neighbour::Parent), Kind::Mismatch, header);
         }
@@ -80,7 +86,7 @@ impl<W: Word> Notices<W> {
     pub fn poll<D: Dialect<Word = W>>(
         &mut self,
         pool: &Pool<D>,
-        inquiry: &Inquiry,
+        missing_ranks: &MissingRanks,
         buf: &mut [u8],
     ) -> Option<Emission> {
         let header_len = header_len::<W>();
@@ -91,7 +97,8 @@ impl<W: Word> Notices<W> {
             let len = match (kind, to) {
                 (Kind::Report, Audience::One(neighbour)) => {
                     let has_contributed = |wid| pool.has_contributed(idx, phase, wid);
-                    let report = inquiry.report(neighbour, (idx, phase), has_contributed, pool.is_done(idx, phase));
+                    let report =
+                        missing_ranks.report(neighbour, (idx, phase), has_contributed, pool.is_done(idx, phase));
                     header_len + report.emit(&mut buf[header_len..])
                 }
                 (Kind::Query, _) => header_len,
@@ -109,5 +116,75 @@ impl<W: Word> Notices<W> {
     /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
         self.waiting.capacity() * size_of::<Notice<W>>() + heap_bytes(&self.members)
+    }
+}
+
+impl<D: Dialect> SlotSwitch<D> {
+    /// Ranks below this switch disagree: all of them are told, and the switch above tells all others.
+    pub(super) fn mismatch_here(&mut self, version: VersionId, header: &Header<D::Word>) -> DropReason {
+        let a = self.pool.first_seen(version).expect("somebody began the phase");
+        // All ranks below a child bring the same: a switch below reports a disagreement itself.
+        let (a, b) = (self.missing_ranks.rank_of(a), self.missing_ranks.rank_of(header.wid));
+        let mismatch = Mismatch { a, a_spec: self.pool.get(version).block.spec, b, b_spec: header.spec };
+        self.pool.note(version, mismatch);
+        self.notices.push(Audience::Children, Kind::Mismatch, *header);
+        self.notices.notify_parent(*header);
+        DropReason::Mismatch
+    }
+
+    /// Another switch has found that ranks disagree.
+    pub(super) fn mismatch_elsewhere(
+        &mut self,
+        now: Time,
+        version: VersionId,
+        header: &Header<D::Word>,
+        packet: &PacketMut<'_>,
+        from_parent: bool,
+    ) -> Result<Answer, DropReason> {
+        let mismatch = Mismatch::parse(packet.bytes.get(Self::HEADER_LEN..packet.len).ok_or(DropReason::Truncated)?)?;
+        let current = self.pool.get(version);
+        let relation = Relation::of(header.phase, current.phase);
+        on_mismatch(relation, current.state, self.pool.shadow_complete(version, header.phase))?;
+        if relation == Relation::Next {
+            let (block, encoding) =
+                (Block { kind: Kind::Probe, spec: header.spec, elements: 0 }, self.sizes.of(&header.spec)?.encoding);
+            self.pool.begin(now, version, header.phase, block, &encoding)?;
+        }
+        self.pool.note(version, mismatch);
+        if !from_parent {
+            self.notices.notify_parent(*header);
+        }
+        Ok(Answer::Group(self.group))
+    }
+
+    /// Answers which ranks are missing, as far as this switch knows. Other switches may know more, and are asked.
+    pub(super) fn query(&mut self, by: Neighbour, header: Header<D::Word>) -> Answer {
+        let (pool, question) = (&self.pool, (header.idx, header.phase));
+        self.missing_ranks.ask(by, question);
+        self.notices.push(Audience::One(by), Kind::Report, header);
+        if !pool.is_done(header.idx, header.phase) {
+            let has_contributed = |wid| pool.has_contributed(header.idx, header.phase, wid);
+            for other in self.missing_ranks.informants(has_contributed).filter(|&other| other != by) {
+                self.notices.push(Audience::One(other), Kind::Query, header);
+            }
+        }
+        Answer::Consume
+    }
+
+    /// Another switch reports which ranks are missing.
+    pub(super) fn handle_report(
+        &mut self,
+        from: Neighbour,
+        header: &Header<D::Word>,
+        packet: &PacketMut<'_>,
+    ) -> Result<Answer, DropReason> {
+        let report = Report::parse(&packet.bytes[Self::HEADER_LEN..packet.len])?;
+        let question = (header.idx, header.phase);
+        if self.missing_ranks.on_report(from, question, report) {
+            for asker in self.missing_ranks.askers(question, from) {
+                self.notices.push(Audience::One(asker), Kind::Report, *header);
+            }
+        }
+        Ok(Answer::Consume)
     }
 }

@@ -5,15 +5,13 @@ use std::ops::Range;
 
 use tributary_numeric::{ReduceOp, Scale};
 
-use super::block::Block;
-use super::places::Places;
-use super::slot::{Relation, State};
-use super::version::{UNKNOWN, Version, VersionId};
+use super::positions::Positions;
+use super::slot::{Block, Relation, State, UNKNOWN, Version, VersionId};
 use crate::aggregation::agreement::Agreement;
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::ordered::{Arrangement, Forest, OrderedAccumulator, Rule, Scaled};
 use crate::aggregation::slots::wire::{Header, Kind, Mismatch};
 use crate::aggregation::slots::{Dialect, Word};
-use crate::aggregation::vector_format::Form;
 use crate::contract::config::SwitchConfig;
 use crate::contract::custom_op::{Capacity, Fault};
 use crate::contract::drop_reason::DropReason;
@@ -33,17 +31,17 @@ pub struct Pool<D: Dialect> {
     versions: Vec<Version<D::Word>>,
     /// `pool[2, s]` and `seen[2, s, n]` of Algorithm 3, with one block for each version.
     sums: OrderedAccumulator,
-    /// Places of which one packet was dropped because it had crossed the answer: a bitmap of `words` words for each
+    /// Positions of which one packet was dropped because it had crossed the answer: a bitmap of `words` words for each
     /// version.
     excused: Vec<u64>,
     words: usize,
     children: usize,
-    places: Places,
+    positions: Positions,
     /// All ranks are below this switch.
     is_root: bool,
     /// Ranks of the whole job.
     world_size: u16,
-    /// A collective with so many elements has at least two blocks in every slot.
+    /// A collective with this many elements has at least two blocks in every slot.
     two_laps: u64,
     mismatches: Vec<Option<Mismatch>>,
 }
@@ -54,14 +52,14 @@ impl<D: Dialect> Pool<D> {
         let (job, children) = (&config.job, config.members.len());
         let slots = layout::slots_of(job, config.tree);
         let dialect = D::of(&job.options, job.levels, job.world_size);
-        let (places, forest) = match dialect.is_over_ranks() {
-            true => Some(Places::of_ranks(config)).map(|(places, forest)| (places, Some(forest))),
+        let (positions, forest) = match dialect.is_over_ranks() {
+            true => Some(Positions::of_ranks(config)).map(|(positions, forest)| (positions, Some(forest))),
             false => None,
         }
-        .unwrap_or_else(|| (Places::of_children(children), None));
+        .unwrap_or_else(|| (Positions::of_children(children), None));
         let width = forest.as_ref().map_or_else(|| dialect.width(children, job.world_size), Forest::buffers);
         let versions = 2 * slots.len();
-        let words = places.len().div_ceil(64);
+        let words = positions.len().div_ceil(64);
         let lane_bytes = dialect.narrow().lane_bytes(values, job.payload_bytes());
         let instances = match values {
             Values::Elements => {
@@ -85,13 +83,13 @@ impl<D: Dialect> Pool<D> {
             dialect,
             slots,
             versions: (0..versions).map(unused).collect(),
-            sums: OrderedAccumulator::new(places.len(), width, versions, lane_bytes)
+            sums: OrderedAccumulator::new(positions.len(), width, versions, lane_bytes)
                 .with_forest(forest)
                 .with_own(instances),
             excused: vec![0; versions * words],
             words,
             children,
-            places,
+            positions,
             is_root: config.parent.is_none(),
             world_size: job.world_size,
             two_laps: 2 * u64::from(job.slots) * u64::from(job.elements_per_packet),
@@ -120,35 +118,35 @@ impl<D: Dialect> Pool<D> {
         shadow.phase == phase.wrapping_sub(1) && matches!(shadow.state, State::Complete | State::Unused)
     }
 
-    /// The place of a child's part, if the child brings such a part.
+    /// The position of a child's subtree, if the child brings such a subtree.
     #[inline]
-    pub fn place(&self, wid: ChildId, part: u16) -> Option<usize> {
-        self.places.of(wid, part)
+    pub fn position(&self, wid: ChildId, subtree: u16) -> Option<usize> {
+        self.positions.of(wid, subtree)
     }
 
     /// The number of vectors in a complete block.
-    pub fn places(&self) -> usize {
-        self.places.len()
+    pub fn positions(&self) -> usize {
+        self.positions.len()
     }
 
     /// The number of packets in which a block goes up.
-    pub fn parts(&self) -> usize {
+    pub fn subtrees(&self) -> usize {
         self.sums.roots()
     }
 
-    /// Which of these packets a place's vector is part of.
-    pub fn part_of(&self, place: usize) -> u16 {
-        self.sums.root_of(place)
+    /// Which of these packets a position's vector belongs to.
+    pub fn subtree_of(&self, position: usize) -> u16 {
+        self.sums.root_of(position)
     }
 
     /// `seen[ver, idx, wid]`.
-    pub fn has_seen(&self, id: VersionId, place: usize) -> bool {
-        self.sums.has(id.0, place)
+    pub fn has_seen(&self, id: VersionId, position: usize) -> bool {
+        self.sums.has(id.0, position)
     }
 
     /// True if a child has brought all that it has to bring.
     fn has_all_of(&self, id: VersionId, wid: ChildId) -> bool {
-        !self.places.any(wid, |place| !self.has_seen(id, place))
+        !self.positions.any(wid, |position| !self.has_seen(id, position))
     }
 
     /// Takes a version for a new phase, whose first contribution has come. Fails if the block is to be scaled here and
@@ -204,16 +202,23 @@ impl<D: Dialect> Pool<D> {
 
     /// Adds one contribution, which was not seen yet and is of the version's block; returns the new count.
     #[inline]
-    pub fn add(&mut self, id: VersionId, header: &Header<D::Word>, place: usize, vector: &[u8], form: Form) -> u16 {
-        form.add(&mut self.sums, id.0, place, vector);
+    pub fn add(
+        &mut self,
+        id: VersionId,
+        header: &Header<D::Word>,
+        position: usize,
+        vector: &[u8],
+        format: VectorFormat,
+    ) -> u16 {
+        format.add(&mut self.sums, id.0, position, vector);
         self.versions[id.0].word.join(header.wid, &header.word);
         self.sums.count(id.0) as u16
     }
 
     /// Counts the contribution of a child that has nothing to bring; returns the new count.
     #[inline]
-    pub fn excuse(&mut self, id: VersionId, header: &Header<D::Word>, place: usize) -> u16 {
-        self.sums.excuse(id.0, place);
+    pub fn excuse(&mut self, id: VersionId, header: &Header<D::Word>, position: usize) -> u16 {
+        self.sums.excuse(id.0, position);
         self.versions[id.0].word.join(header.wid, &header.word);
         self.sums.count(id.0) as u16
     }
@@ -223,7 +228,7 @@ impl<D: Dialect> Pool<D> {
         self.versions[id.0].block.elements = elements;
     }
 
-    /// True if a child may have nothing to bring to a broadcast. False where blocks have several parts.
+    /// True if a child may have nothing to bring to a broadcast. False where blocks have several subtrees.
     pub fn spares(&self) -> bool {
         !self.dialect.is_over_ranks()
     }
@@ -267,13 +272,13 @@ impl<D: Dialect> Pool<D> {
     /// after that than a round trip takes. So it was sent before the result can have arrived, and probably several
     /// children did the same at once. Only the first such packet of each child and phase is dropped: a child that asks
     /// a second time has lost something. Where no round trip is known, every packet is answered (line 20).
-    pub fn crossed(&mut self, now: Time, id: VersionId, place: usize) -> bool {
+    pub fn crossed(&mut self, now: Time, id: VersionId, position: usize) -> bool {
         let version = &self.versions[id.0];
         let all_in = matches!(version.state, State::AwaitsParent | State::Complete);
         if !all_in || now.since(version.completed_at) >= version.round {
             return false;
         }
-        let (word, bit) = (&mut self.excused[id.0 * self.words + place / 64], 1 << (place % 64));
+        let (word, bit) = (&mut self.excused[id.0 * self.words + position / 64], 1 << (position % 64));
         let first = *word & bit == 0;
         *word |= bit;
         first
@@ -287,13 +292,13 @@ impl<D: Dialect> Pool<D> {
     }
 
     /// Writes the accumulator to a vector: the result as hosts get it, or what the children have brought so far.
-    pub fn load(&self, id: VersionId, vector: &mut [u8], form: Form) {
-        form.load(&self.sums, id.0, vector);
+    pub fn load(&self, id: VersionId, vector: &mut [u8], format: VectorFormat) {
+        format.load(&self.sums, id.0, vector);
     }
 
-    /// Writes one of the parts that go up.
-    pub fn load_part(&self, id: VersionId, part: usize, vector: &mut [u8]) {
-        self.sums.load_root(id.0, part, vector);
+    /// Writes one of the subtrees that go up.
+    pub fn load_subtree(&self, id: VersionId, subtree: usize, vector: &mut [u8]) {
+        self.sums.load_root(id.0, subtree, vector);
     }
 
     /// Notes that ranks disagree on a version's block.
@@ -311,7 +316,9 @@ impl<D: Dialect> Pool<D> {
 
     /// The lowest child that contributed.
     pub fn first_seen(&self, id: VersionId) -> Option<ChildId> {
-        (0..self.children as u16).map(ChildId).find(|&wid| self.places.any(wid, |place| self.has_seen(id, place)))
+        (0..self.children as u16)
+            .map(ChildId)
+            .find(|&wid| self.positions.any(wid, |position| self.has_seen(id, position)))
     }
 
     /// Instructions that the job's custom operators have taken so far; `None` if the job has none.
@@ -370,7 +377,7 @@ impl<D: Dialect> Pool<D> {
     pub fn memory_bytes(&self) -> usize {
         heap_bytes(&self.versions) + self.sums.memory_bytes() - size_of::<OrderedAccumulator>()
             + heap_bytes(&self.excused)
-            + self.places.memory_bytes()
+            + self.positions.memory_bytes()
             + heap_bytes(&self.mismatches)
     }
 }

@@ -3,7 +3,11 @@
 //! A slot has two versions; phase `p` uses version `p mod 2`, and the other version is its shadow copy. The table is
 //! written out in `docs/protocols/switchml.md` and tested row by row below.
 
+use crate::aggregation::agreement::{Agreement, Stage};
+use crate::aggregation::slots::wire::Kind;
 use crate::contract::drop_reason::DropReason;
+use crate::contract::tensor::Spec;
+use crate::contract::time::{Span, Time};
 
 /// What a version of a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,8 +39,8 @@ pub enum Relation {
 
 impl Relation {
     /// Phases are serial numbers modulo 2^32. Both phases are of the same version, so their difference is even.
-    pub fn of(phase: u32, held: u32) -> Relation {
-        match phase.wrapping_sub(held) as i32 {
+    pub fn of(phase: u32, current: u32) -> Relation {
+        match phase.wrapping_sub(current) as i32 {
             0 => Relation::Same,
             2 => Relation::Next,
             difference if difference < 0 => Relation::Earlier,
@@ -57,7 +61,7 @@ pub enum Action {
     /// Send the partial sum to the switch above again (§7).
     ResendPartial,
     /// Tell the child that asked that ranks disagree.
-    TellMismatch,
+    NotifyMismatch,
     /// Do nothing but count the packet.
     Drop(DropReason),
 }
@@ -75,7 +79,7 @@ pub fn on_contribution(relation: Relation, state: State, seen: bool, shadow_comp
         (Relation::Same, State::AwaitsParent | State::Complete) if crossed => Action::Drop(DropReason::Crossed),
         (Relation::Same, State::AwaitsParent) => Action::ResendPartial,
         (Relation::Same, State::Complete) => Action::ResendResult,
-        (Relation::Same, State::Mismatched) => Action::TellMismatch,
+        (Relation::Same, State::Mismatched) => Action::NotifyMismatch,
     }
 }
 
@@ -104,6 +108,57 @@ pub fn on_mismatch(relation: Relation, state: State, shadow_complete: bool) -> R
     }
 }
 
+/// What contributions to one phase of a slot must have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// UPDATE or PROBE.
+    pub kind: Kind,
+    /// The collective.
+    pub spec: Spec,
+    /// Elements of the vector.
+    pub elements: u32,
+}
+
+impl Block {
+    /// The stage of the hosts' slots.
+    pub fn stage(&self) -> Stage {
+        match self.kind {
+            Kind::Probe if self.elements == 0 => Stage::Probe,
+            Kind::Probe => Stage::Guess,
+            _ => Stage::Update,
+        }
+    }
+}
+
+/// One version of one slot.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct Version<W> {
+    /// The phase that the version serves or served last.
+    pub phase: u32,
+    /// What the version holds.
+    pub state: State,
+    /// The contributors' words, joined.
+    pub word: W,
+    /// The block that they contribute to.
+    pub block: Block,
+    /// What ranks have agreed on in this slot, this phase included once it is complete.
+    pub(super) agreement: Agreement,
+    /// When all contributions were in; later, when the parent's result came.
+    pub(super) completed_at: Time,
+    /// The time from the slot's previous result to the first contribution, if that may be a round trip; otherwise
+    /// [`UNKNOWN`].
+    pub(super) turnaround: Span,
+    /// At most a round trip of the quickest child: see [`super::pool::Pool::crossed`]. Zero if no round trip is known.
+    pub(super) round: Span,
+}
+
+/// No turnaround was measured.
+pub(super) const UNKNOWN: Span = Span(u64::MAX);
+
+/// Where a version lies in the pool: twice the slot within the tree, plus the parity of the phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VersionId(pub(super) usize);
+
 #[cfg(test)]
 mod tests {
     use super::Relation::*;
@@ -130,7 +185,7 @@ mod tests {
         (Same, AwaitsParent, None, None, Some(true), CROSSED),
         (Same, Complete, None, None, Some(false), Action::ResendResult),
         (Same, Complete, None, None, Some(true), CROSSED),
-        (Same, Mismatched, None, None, None, Action::TellMismatch),
+        (Same, Mismatched, None, None, None, Action::NotifyMismatch),
         (Next, Unused, None, Some(true), None, Action::Begin),
         (Next, Unused, None, Some(false), None, AHEAD),
         (Next, Open, None, None, None, AHEAD),

@@ -1,7 +1,8 @@
 //! Collectives that cannot succeed: disagreements, deadlines, and the ranks or switches that are to blame.
 
 use super::SparseHost;
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::life::{Life, LifeCycle};
+use crate::aggregation::report::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
 use crate::flare::sparse::wire::Header;
@@ -13,13 +14,23 @@ impl SparseHost {
         self.recovery.forget(header.idx);
         let op = self.life.stream.op_of(slot.block).expect("an active slot has a block").id;
         self.life.dispute(op, mismatch);
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
+}
 
-    /// All collectives that are queued fail, and all later ones.
-    pub(super) fn fail(&mut self, error: CollectiveError) {
-        self.life.fail(error);
+impl LifeCycle for SparseHost {
+    type Waiting = u16;
+
+    fn life(&self) -> &Life {
+        &self.life
+    }
+
+    fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn stop(&mut self) {
         for (idx, slot) in self.slots.iter_mut().enumerate() {
             slot.is_active = false;
             self.recovery.forget(idx as u16);
@@ -29,23 +40,19 @@ impl SparseHost {
         (self.current, self.question) = (None, None);
     }
 
-    /// The slot that waits with the earliest block. This is a search, needed only when something is wrong.
-    pub(super) fn oldest_waiting(&self) -> Option<u16> {
-        (0..self.slots.len() as u16)
-            .filter(|&idx| self.slots[usize::from(idx)].is_active)
-            .min_by_key(|&idx| self.slots[usize::from(idx)].block)
+    fn oldest_waiting(&self) -> Option<u16> {
+        let block_of = |&idx: &u16| self.slots[usize::from(idx)].block;
+        (0..self.slots.len() as u16).filter(|&idx| self.slots[usize::from(idx)].is_active).min_by_key(block_of)
     }
 
-    /// Why a deadline has passed.
-    pub(super) fn diagnose(&self) -> CollectiveError {
-        if let Some(error) = self.life.failing() {
-            return error.clone();
-        }
-        let Some(idx) = self.oldest_waiting() else { return CollectiveError::Aborted };
+    fn ask(&mut self, waiting: Option<u16>) {
+        self.question = waiting;
+    }
+
+    fn blame(&self, idx: u16) -> CollectiveError {
         let slot = &self.slots[usize::from(idx)];
         let op = self.life.stream.op_of(slot.block).expect("a slot that waits has a block");
-        let (block, op) = (op.local(slot.block), op.id);
-        let blamed = self.heard.of(&(idx, slot.phase)).and_then(|report| report.blame(idx.into(), block, op));
-        blamed.unwrap_or(CollectiveError::SwitchSilent { tree: self.recovery.tree_of_slot(idx), block, op })
+        let at = (idx.into(), self.recovery.tree_of_slot(idx));
+        self.last_report.blame(&(idx, slot.phase), at, op.local(slot.block), op.id)
     }
 }

@@ -6,30 +6,25 @@
 
 mod failure;
 mod slot;
-mod sum;
 
 use self::slot::{Say, Slot};
 use super::layout::{Choices, Layout};
 use super::wire::{HEADER_LEN, Header, Kind, bits, put_bits};
-use crate::aggregation::life::Life;
-use crate::aggregation::mismatch::Mismatch;
-use crate::aggregation::report::{Heard, Report};
-use crate::aggregation::stream::{Op, Stream};
-use crate::aggregation::vector_format::Form;
+use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::life::{Life, LifeCycle, Op, Stream};
+use crate::aggregation::report::{LastReport, Mismatch, Report};
 use crate::contract::config::HostConfig;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
 use crate::contract::ids::OpId;
 use crate::contract::numbers::{NarrowBlocks, Numbers};
 use crate::contract::packet::{Addr, Ecn, Packet, Transmit};
-use crate::contract::sparse::SparseTensor;
-use crate::contract::tensor::Spec;
+use crate::contract::tensor::{SparseTensor, Spec};
 use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::reliability::deadlines::Due;
 use crate::reliability::recovery::{Order, Recovery};
-use crate::reliability::send_queue::SendQueue;
+use crate::reliability::slot_lists::SendQueue;
 
 /// Bytes that a pair's index and value may be longer in memory than on the wire: a fingerprint's value is as long as
 /// the longest value.
@@ -52,7 +47,7 @@ pub struct SparseHost {
     /// The slot that this worker asks about.
     question: Option<u16>,
     /// What the switch last said about a slot and its phase.
-    heard: Heard<(u16, u32)>,
+    last_report: LastReport<(u16, u32)>,
     stats: HostStats,
 }
 
@@ -79,7 +74,7 @@ impl SparseHost {
             // Blocks end in any order: a block of more shards ends later.
             recovery: Recovery::new(job, config.rank, config.timers, Order::Any),
             question: None,
-            heard: Heard::default(),
+            last_report: LastReport::default(),
             stats: HostStats::default(),
             config: config.clone(),
         }
@@ -95,9 +90,9 @@ impl SparseHost {
         let slot = &self.slots[usize::from(idx)];
         let Some(op) = self.life.stream.op_of(slot.block) else { return };
         let range = op.range(slot.block);
-        let places = sparse(op).positions(range.start as u32..range.end as u32);
+        let positions = sparse(op).positions(range.start as u32..range.end as u32);
         let layout = self.layout(op);
-        self.slots[usize::from(idx)].begin(places, &layout, in_step);
+        self.slots[usize::from(idx)].begin(positions, &layout, in_step);
         self.queue.push(idx);
     }
 
@@ -119,7 +114,7 @@ impl SparseHost {
             Kind::Sum => self.sum(now, &header, body, packet.wire_len.saturating_sub(HEADER_LEN)),
             Kind::Taken => self.taken(now, &header, bits(body)?),
             Kind::Report => {
-                self.heard.hear((header.idx, header.phase), Report::parse(body)?);
+                self.last_report.on_report((header.idx, header.phase), Report::parse(body)?);
                 Ok(())
             }
             Kind::Mismatch => self.mismatch(&header, Mismatch::parse(body)?),
@@ -137,10 +132,10 @@ impl SparseHost {
         }
         let payload_bytes = self.config.job.payload_bytes();
         let layout = Layout::new(self.values, payload_bytes, &self.choices, &op.spec).expect("it was submitted");
-        let form = if header.is_finished { Form::Host } else { Form::Partial };
+        let format = if header.is_finished { VectorFormat::Host } else { VectorFormat::Partial };
         let range = op.range(slot.block);
         let block = range.start as u32..range.end as u32;
-        layout.parse(body, wire_len, form, block.end - block.start)?;
+        layout.parse(body, wire_len, format, block.end - block.start)?;
         let taken = slot.sum.take(header, body);
         if header.asks && matches!(taken, Ok(()) | Err(DropReason::Duplicate)) {
             slot.owe_have();
@@ -157,7 +152,7 @@ impl SparseHost {
         slot.end(self.config.job.slots.into());
         self.recovery.answered(now, idx, &mut self.queue);
         self.start(idx, true);
-        self.settle();
+        self.complete_collectives();
         Ok(())
     }
 
@@ -177,17 +172,6 @@ impl SparseHost {
     fn rearm(&mut self, now: Time, idx: u16) {
         if self.slots[usize::from(idx)].is_armed {
             self.recovery.stirred(now, idx);
-        }
-    }
-
-    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
-    fn settle(&mut self) {
-        loop {
-            match self.life.complete_next() {
-                Ok(Some(_)) => {}
-                Ok(None) => return,
-                Err(error) => return self.fail(error),
-            }
         }
     }
 
@@ -228,15 +212,15 @@ impl SparseHost {
                 return (len, len);
             }
         };
-        let (places, count) = slot.shard(shard);
+        let (positions, count) = slot.shard(shard);
         self.put(Kind::Shard, &Header { shard, count, asks, ..blank }, buf);
-        let (layout, tensor, pairs) = (self.layout(op), sparse(op), places.len());
-        let len = HEADER_LEN + layout.buffer_len(pairs, Form::Host);
+        let (layout, tensor, pairs) = (self.layout(op), sparse(op), positions.len());
+        let len = HEADER_LEN + layout.buffer_len(pairs, VectorFormat::Host);
         let body = &mut buf[HEADER_LEN..len];
         let start = op.range(slot.block).start as u32;
-        layout.put_offsets(body, &tensor.indices()[places.clone()], start);
-        tensor.read_values(places, layout.values(body, pairs, Form::Host));
-        (len, HEADER_LEN + layout.wire_len(pairs, Form::Host))
+        layout.put_offsets(body, &tensor.indices()[positions.clone()], start);
+        tensor.read_values(positions, layout.values(body, pairs, VectorFormat::Host));
+        (len, HEADER_LEN + layout.wire_len(pairs, VectorFormat::Host))
     }
 
     fn blank(&self, idx: u16, op: &Op) -> Header {
@@ -283,11 +267,7 @@ impl Host for SparseHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.recovery.handle_timeout(now, &mut self.late);
-        match self.life.poll_deadline(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => self.question = self.oldest_waiting(),
-            None => {}
-        }
+        self.check_deadlines(now);
     }
 
     fn abort(&mut self, _now: Time) {

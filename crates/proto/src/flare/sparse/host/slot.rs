@@ -1,17 +1,19 @@
 //! One slot of a host: the shards of its block that were sent, the shards of the sum that have come, and the questions
 //! and answers that are due about them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::sum::Sum;
-use crate::aggregation::vector_format::Form;
-use crate::flare::sparse::layout::Layout;
-use crate::flare::sparse::shards::{Lacking, Sent};
+use crate::aggregation::block_sizes::VectorFormat;
+use crate::contract::drop_reason::DropReason;
+use crate::contract::tensor::SparseTensor;
+use crate::flare::sparse::layout::{Layout, ascend};
+use crate::flare::sparse::shards::{Lacking, Received, Sent};
 use crate::flare::sparse::wire::Header;
 
-/// After so many shards each, a host asks the switch which shards have come, so that the window moves before it is used
-/// up.
-const ASKED_EVERY: u32 = 32;
+/// After this many shards each, a host asks the switch which shards have come, so that the window moves before it is
+/// used up.
+const QUERY_EVERY: u32 = 32;
 
 /// What a host sends of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +47,8 @@ pub struct Slot {
     pub is_armed: bool,
     /// The sum, as far as it has come.
     pub sum: Sum,
-    /// The block's own elements, by their places in the tensor.
-    places: Range<usize>,
+    /// The block's own elements, by their positions in the tensor.
+    positions: Range<usize>,
     /// How many shards the block has, and how many pairs a full shard has.
     shards: u32,
     capacity: usize,
@@ -66,7 +68,7 @@ impl Slot {
             in_step: false,
             is_armed: false,
             sum: Sum::default(),
-            places: 0..0,
+            positions: 0..0,
             shards: 0,
             capacity: 1,
             sent: Sent::default(),
@@ -76,12 +78,12 @@ impl Slot {
         }
     }
 
-    /// Begins the slot's block, whose elements have these places.
-    pub fn begin(&mut self, places: Range<usize>, layout: &Layout, in_step: bool) {
-        self.capacity = layout.capacity(Form::Host);
+    /// Begins the slot's block, whose elements have these positions.
+    pub fn begin(&mut self, positions: Range<usize>, layout: &Layout, in_step: bool) {
+        self.capacity = layout.capacity(VectorFormat::Host);
         // A block without elements is an empty shard, so that the switch counts its rank too.
-        self.shards = places.len().div_ceil(self.capacity).max(1) as u32;
-        (self.places, self.sent, self.again) = (places, self.sent.anew(), Lacking::default());
+        self.shards = positions.len().div_ceil(self.capacity).max(1) as u32;
+        (self.positions, self.sent, self.again) = (positions, self.sent.restarted(), Lacking::default());
         (self.is_active, self.in_step, self.is_armed) = (true, in_step, false);
         (self.says_have, self.says_want) = (false, false);
         self.sum = Sum::default();
@@ -94,10 +96,10 @@ impl Slot {
         self.is_active = false;
     }
 
-    /// The places of a shard's elements, and the number of shards if it is the last.
+    /// The positions of a shard's elements, and the number of shards if it is the last.
     pub fn shard(&self, shard: u32) -> (Range<usize>, u32) {
-        let start = self.places.start + shard as usize * self.capacity;
-        let end = (start + self.capacity).min(self.places.end);
+        let start = self.positions.start + shard as usize * self.capacity;
+        let end = (start + self.capacity).min(self.positions.end);
         (start..end, if shard + 1 == self.shards { self.shards } else { 0 })
     }
 
@@ -112,7 +114,7 @@ impl Slot {
         if self.sent.may_go_on(self.shards) {
             let is_narrow = self.sent.is_narrow();
             let (shard, again) = self.sent.advance();
-            let asks = (shard + 1).is_multiple_of(ASKED_EVERY) || is_narrow;
+            let asks = (shard + 1).is_multiple_of(QUERY_EVERY) || is_narrow;
             return Some(Say::Shard { shard, asks, again });
         }
         if std::mem::take(&mut self.says_want) {
@@ -163,5 +165,70 @@ impl Slot {
     /// The switch must hear how much of the sum is there.
     pub fn owe_have(&mut self) {
         self.says_have = true;
+    }
+}
+
+// The sum of one block as it comes to a host, shard by shard.
+//
+// If the root could not combine all values of an index, hosts combine them in the order of the shards' numbers, so
+// that all hosts get the same bits.
+
+/// The shards of a block's sum that have come.
+#[derive(Default)]
+pub struct Sum {
+    /// Which shards have come.
+    pub received: Received,
+    /// The shards' bodies, as they came.
+    shards: BTreeMap<u32, Vec<u8>>,
+    is_finished: bool,
+}
+
+impl Sum {
+    /// Takes in the body of a shard; the body was parsed before.
+    pub fn take(&mut self, header: &Header, body: &[u8]) -> Result<(), DropReason> {
+        self.received.check(header.shard, header.count)?;
+        let is_first = self.shards.is_empty();
+        if !is_first && header.is_finished != self.is_finished {
+            return Err(DropReason::BadField);
+        }
+        self.is_finished = header.is_finished;
+        self.received.take(header.shard, header.count);
+        self.shards.insert(header.shard, body.to_vec());
+        Ok(())
+    }
+
+    /// Writes the complete sum as the result of a block of indices, and makes room for the next sum.
+    pub fn write(&mut self, layout: &Layout, world_size: u16, block: Range<u32>, tensor: &mut dyn SparseTensor) {
+        let format = if self.is_finished { VectorFormat::Host } else { VectorFormat::Partial };
+        let sum = std::mem::take(self);
+        let shards = || sum.shards.values().map(|body| layout.pairs(body, format));
+        if sum.is_finished {
+            // An array at the root gives elements in order, shard after shard, so there is nothing to sort or combine.
+            let mut indices = Vec::with_capacity(shards().map(|pairs| pairs.len()).sum());
+            shards().for_each(|pairs| pairs.append_offsets(block.start, &mut indices));
+            if ascend(&indices) {
+                let values: Vec<&[u8]> = shards().map(|pairs| pairs.values()).collect();
+                return tensor.write_block(block, &indices, &values.concat());
+            }
+        }
+        let mut pairs: Vec<(u32, &[u8])> = shards().flat_map(|pairs| pairs.iter()).collect();
+        // The sort is stable: of values of one index, the earlier shard's comes first.
+        pairs.sort_by_key(|&(offset, _)| offset);
+        let (mut indices, mut values) = (Vec::with_capacity(pairs.len()), Vec::new());
+        let mut lane = vec![0; layout.combine.lane_size];
+        for same in pairs.chunk_by(|(a, _), (b, _)| a == b) {
+            indices.push(block.start + same[0].0);
+            let at = values.len();
+            values.resize(at + layout.value_len(VectorFormat::Host), 0);
+            if sum.is_finished {
+                values[at..].copy_from_slice(same[0].1);
+                continue;
+            }
+            (layout.combine.store_partial)(&mut lane, same[0].1);
+            same[1..].iter().for_each(|(_, value)| (layout.combine.add_partial)(&mut lane, value));
+            (layout.combine.finish)(&mut lane, world_size);
+            (layout.combine.load)(&lane, &mut values[at..]);
+        }
+        tensor.write_block(block, &indices, &values);
     }
 }

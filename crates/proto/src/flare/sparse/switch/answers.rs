@@ -9,8 +9,8 @@ use crate::contract::switch::{Emission, Verdict};
 use crate::contract::wire::Common;
 use crate::flare::sparse::wire::{HEADER_LEN, Header, Kind, put_bits};
 
-/// After so many shards each, the receiver is asked which have come, so that the window moves before it is used up.
-const ASKED_EVERY: u32 = 32;
+/// After this many shards each, the receiver is asked which have come, so that the window moves before it is used up.
+const QUERY_EVERY: u32 = 32;
 
 impl SparseSwitch {
     /// The next packet of any version that has something to send.
@@ -31,7 +31,7 @@ impl SparseSwitch {
             let (received, is_finished) = (version.children[child].received, version.state == State::Closed);
             let asks = resume == Resume::All;
             let header = Header { shard: received.next, asks, is_finished, ..self.blank(at, ChildId(child as u16)) };
-            return Some(self.tell(Kind::Taken, header, received.bits, Verdict::Port(self.members[child]), buf));
+            return Some(self.notify(Kind::Taken, header, received.bits, Verdict::Port(self.members[child]), buf));
         }
         if let Some((to, shard)) = self.next_again(at) {
             self.counters.shards_sent_again += 1;
@@ -44,13 +44,13 @@ impl SparseSwitch {
         }
         let parent = self.parent?;
         let version = &mut self.versions[at];
-        if std::mem::take(&mut version.tells_have) {
+        if std::mem::take(&mut version.owes_have) {
             let header = Header { shard: version.all_have(), ..self.blank(at, parent.child) };
-            return Some(self.tell(Kind::Have, header, 0, Verdict::Port(parent.port), buf));
+            return Some(self.notify(Kind::Have, header, 0, Verdict::Port(parent.port), buf));
         }
         let (next, bits) = version.wants.take()?;
         let header = Header { shard: next, ..self.blank(at, parent.child) };
-        Some(self.tell(Kind::Want, header, bits, Verdict::Port(parent.port), buf))
+        Some(self.notify(Kind::Want, header, bits, Verdict::Port(parent.port), buf))
     }
 
     /// The next child that is to be told what has come.
@@ -65,7 +65,7 @@ impl SparseSwitch {
         next
     }
 
-    /// The next shard to be sent again, and to whom.
+    /// The next shard to be sent again, and its receiver.
     fn next_again(&mut self, at: usize) -> Option<(Again, u32)> {
         let Version { again, sent, .. } = &mut self.versions[at];
         let (to, lacking) = again.as_mut()?;
@@ -84,7 +84,7 @@ impl SparseSwitch {
     }
 
     /// Writes a notice that says which shards have come.
-    fn tell(&self, kind: Kind, header: Header, bits: u64, verdict: Verdict, buf: &mut [u8]) -> Emission {
+    fn notify(&self, kind: Kind, header: Header, bits: u64, verdict: Verdict, buf: &mut [u8]) -> Emission {
         Common { kind: kind as u8, ..self.common }.emit(buf);
         header.emit(buf);
         let len = put_bits(buf, bits);
@@ -104,21 +104,21 @@ impl SparseSwitch {
         let blank = self.blank(at, wid);
         let version = &mut self.versions[at];
         let layout = version.layout.expect("the version has begun");
-        let (form, is_finished) = version.form(is_root);
-        let contents = version.block.contents(&layout, shard, version.is_over(), form);
+        let (format, is_finished) = version.format(is_root);
+        let contents = version.block.contents(&layout, shard, version.is_over(), format);
         let asks = again.is_some()
-            || (shard + 1).is_multiple_of(ASKED_EVERY)
+            || (shard + 1).is_multiple_of(QUERY_EVERY)
             || contents.count == 0 && version.block.fills(&layout);
         Common { kind: kind as u8, ..self.common }.emit(buf);
         Header { shard, count: contents.count, asks, is_finished, ..blank }.emit(buf);
         let pairs = contents.pairs();
-        let len = HEADER_LEN + layout.buffer_len(pairs, form);
-        version.block.write(&layout, &contents, form, &mut self.scratch, &mut buf[HEADER_LEN..len]);
-        let wire_len = HEADER_LEN + layout.wire_len(pairs, form);
+        let len = HEADER_LEN + layout.buffer_len(pairs, format);
+        version.block.write(&layout, &contents, format, &mut self.scratch, &mut buf[HEADER_LEN..len]);
+        let wire_len = HEADER_LEN + layout.wire_len(pairs, format);
         self.counters.elements_out += pairs as u64;
         if again.is_some() {
             self.counters.work.emitted += 1;
-            self.counters.work.unfilled += if pairs < layout.capacity(form) { pairs as u64 } else { 0 };
+            self.counters.work.unfilled += if pairs < layout.capacity(format) { pairs as u64 } else { 0 };
         }
         self.counters.shards_spilled += u64::from(again.is_none() && !version.is_over());
         Emission { len, wire_len, ecn: Ecn::NotCapable, verdict, ingress: None }

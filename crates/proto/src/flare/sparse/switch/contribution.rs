@@ -1,14 +1,16 @@
-//! How a switch takes a child's shard: it adds the shard once, answers it, or refuses it for want of room.
+//! How a switch takes a child's shard: it adds the shard once, answers it, or refuses it for lack of room.
 
 use super::version::{Again, Resume, State};
 use super::{Relation, SparseSwitch};
+use crate::aggregation::block_sizes::VectorFormat;
 use crate::aggregation::missing_ranks::Neighbour;
-use crate::aggregation::vector_format::Form;
 use crate::contract::drop_reason::DropReason;
+use crate::contract::ids::PortId;
 use crate::contract::switch::Verdict;
-use crate::flare::sparse::layout::Pairs;
+use crate::contract::work::{Claim, Instrumented, Needs, Work};
+use crate::flare::sparse::layout::{Pairs, Storage};
 use crate::flare::sparse::shards::Received;
-use crate::flare::sparse::wire::Header;
+use crate::flare::sparse::wire::{Header, Kind};
 
 impl SparseSwitch {
     /// Takes in the pairs of a child's shard.
@@ -20,8 +22,12 @@ impl SparseSwitch {
         wire_len: usize,
     ) -> Result<Verdict, DropReason> {
         let layout = self.layout(&header.spec)?;
-        let form = if self.inquiry.is_switch(Neighbour::Child(header.wid)) { Form::Partial } else { Form::Host };
-        let pairs = layout.parse(body, wire_len, form, layout.span)?;
+        let format = if self.missing_ranks.is_switch(Neighbour::Child(header.wid)) {
+            VectorFormat::Partial
+        } else {
+            VectorFormat::Host
+        };
+        let pairs = layout.parse(body, wire_len, format, layout.span)?;
         let child = header.wid.index();
         let before_is_over = self.before_is_over(at, header.phase);
         let version = &mut self.versions[at];
@@ -33,7 +39,7 @@ impl SparseSwitch {
             }
             (Relation::Next | Relation::Later, _) => return Err(DropReason::Ahead),
             (Relation::Same, State::Mismatched) => {
-                self.tell_mismatch(header);
+                self.notify_mismatch(header);
                 return Err(DropReason::Mismatch);
             }
             (Relation::Same, _) if version.spec != header.spec => return Err(self.mismatch_here(at, header)),
@@ -41,12 +47,12 @@ impl SparseSwitch {
         }
         let checked = self.versions[at].children[child].received.check(header.shard, header.count);
         match checked {
-            Ok(()) if !self.versions[at].block.has_room(&layout, pairs.len()) => {
+            Ok(()) if !self.versions[at].block.has_capacity(&layout, pairs.len()) => {
                 self.refuse(at, child);
                 Err(DropReason::Overflow)
             }
             Ok(()) => {
-                self.take(at, header, &pairs, form);
+                self.take(at, header, &pairs, format);
                 Ok(Verdict::Consume)
             }
             Err(DropReason::Duplicate) => {
@@ -65,12 +71,12 @@ impl SparseSwitch {
     }
 
     /// Adds a shard that is new and has room.
-    fn take(&mut self, at: usize, header: &Header, pairs: &Pairs<'_>, form: Form) {
+    fn take(&mut self, at: usize, header: &Header, pairs: &Pairs<'_>, format: VectorFormat) {
         let is_root = self.is_root();
         let version = &mut self.versions[at];
         let layout = version.layout.expect("the version has begun");
         let (before, ready) = (version.block.occupied(), version.available(is_root));
-        let spilled = version.block.add(&layout, pairs, form, &mut self.scratch);
+        let spilled = version.block.add(&layout, pairs, format, &mut self.scratch);
         let inserted = u64::from(version.block.occupied() - before);
         let child = &mut version.children[header.wid.index()];
         child.received.take(header.shard, header.count);
@@ -90,14 +96,14 @@ impl SparseSwitch {
         if usize::from(version.complete) == version.children.len() {
             version.state = State::Closed;
             counters.blocks_completed += 1;
-            let (kept, places) = (version.block.occupied(), version.block.places(&layout));
+            let (kept, positions) = (version.block.occupied(), version.block.positions(&layout));
             counters.elements_kept += u64::from(kept);
             counters.work.completed += 1;
             counters.work.closed += version.children.len() as u64;
             counters.work.scanned_full += u64::from(kept);
-            counters.work.scanned_empty += u64::from(places - kept);
-            let (form, is_finished) = version.form(is_root);
-            counters.work.unfilled += u64::from(version.block.unfilled(&layout, form));
+            counters.work.scanned_empty += u64::from(positions - kept);
+            let (format, is_finished) = version.format(is_root);
+            counters.work.unfilled += u64::from(version.block.unfilled(&layout, format));
             if is_finished {
                 version.block.finish(&layout, self.world_size);
             }
@@ -136,5 +142,27 @@ impl SparseSwitch {
             version.send_again(Again::Parent, version.sent.last());
         }
         self.queue(at);
+    }
+}
+
+impl Instrumented for SparseSwitch {
+    /// A packet about a block needs the whole block to itself; a sum on its way down does not.
+    fn claim(&mut self, _ingress: PortId, packet: &[u8]) -> Claim {
+        let (Ok(kind), Ok(header)) = (Kind::of(packet), Header::parse(packet)) else { return Claim::nothing(0) };
+        let block = u64::from(header.idx);
+        match kind {
+            Kind::Shard | Kind::Taken | Kind::Have | Kind::Want => {
+                let needs = match self.storage {
+                    Storage::Hash => Needs::Table,
+                    Storage::Array => Needs::Array,
+                };
+                Claim { block, needs }
+            }
+            Kind::Sum | Kind::Query | Kind::Report | Kind::Mismatch => Claim::nothing(block),
+        }
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.counters.work)
     }
 }

@@ -4,27 +4,26 @@
 //! timer: a host that waits for a sum asks again, and each switch passes on questions that it cannot answer.
 
 mod answers;
-mod claims;
 mod contribution;
-mod trouble;
+mod failure;
 mod version;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use self::trouble::Notices;
+use self::failure::Notices;
 use self::version::{Again, OfChild, Resume, State, Version};
 use super::block::{Block, Scratch, Sizes};
 use super::layout::{Choices, Layout, Storage};
 use super::wire::{HEADER_LEN, Header, Kind, bits};
-use crate::aggregation::missing_ranks::{Inquiry, Neighbour};
+use crate::aggregation::missing_ranks::{MissingRanks, Neighbour};
 use crate::aggregation::slots::switch::Relation;
 use crate::contract::config::{Parent, SwitchConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::ids::{ChildId, GroupId, PortId};
 use crate::contract::metric::Metric;
 use crate::contract::packet::PacketMut;
-use crate::contract::protocol::JobShape;
+use crate::contract::protocol::ShardShape;
 use crate::contract::switch::{Emission, PortView, Switch, SwitchReport, Verdict};
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
@@ -35,7 +34,7 @@ use crate::heap::heap_bytes;
 use crate::reliability::layout;
 
 /// Bytes that a job of this shape takes in one shard.
-pub fn memory(shape: &JobShape<'_>, choices: &Choices) -> u64 {
+pub fn memory(shape: &ShardShape<'_>, choices: &Choices) -> u64 {
     let children = usize::from(shape.children) * size_of::<OfChild>();
     let (block, shared) = Sizes::most(shape, choices);
     let version = size_of::<Version>() + size_of::<usize>() + block + children;
@@ -58,7 +57,7 @@ pub struct SparseSwitch {
     /// Versions that have something to send, each listed once.
     ready: VecDeque<usize>,
     notices: Notices,
-    inquiry: Inquiry,
+    missing_ranks: MissingRanks,
     /// The layout of the collective whose packet came last.
     known: Option<(Spec, Layout)>,
     scratch: Scratch,
@@ -119,7 +118,7 @@ impl SparseSwitch {
                 .collect(),
             ready: VecDeque::with_capacity(versions),
             notices: Notices::new(config),
-            inquiry: Inquiry::new(config),
+            missing_ranks: MissingRanks::new(config),
             known: None,
             scratch: Scratch::new(&sizes),
             counters: Counters::default(),
@@ -132,11 +131,11 @@ impl SparseSwitch {
         let at = self.version(header.idx, header.phase).ok_or(DropReason::BadField)?;
         if self.parent.is_some_and(|parent| parent.port == ingress) {
             return match kind {
-                Kind::Sum => self.sum_from_above(at, &header),
+                Kind::Sum => self.sum_from_parent(at, &header),
                 Kind::Taken => self.taken(at, &header, bits(&bytes[HEADER_LEN..])?),
                 Kind::Mismatch => self.mismatch_elsewhere(at, &header, &bytes[HEADER_LEN..], true),
                 Kind::Query => self.query(Neighbour::Parent, header),
-                Kind::Report => self.hear_report(Neighbour::Parent, &header, &bytes[HEADER_LEN..]),
+                Kind::Report => self.handle_report(Neighbour::Parent, &header, &bytes[HEADER_LEN..]),
                 Kind::Shard | Kind::Have | Kind::Want => Err(DropReason::BadKind),
             };
         }
@@ -144,13 +143,13 @@ impl SparseSwitch {
             return Err(DropReason::WrongWorker);
         }
         let child = Neighbour::Child(header.wid);
-        let is_switch = self.inquiry.is_switch(child);
+        let is_switch = self.missing_ranks.is_switch(child);
         match kind {
             Kind::Shard => self.shard(at, &header, &bytes[HEADER_LEN..], packet.wire_len.saturating_sub(HEADER_LEN)),
             Kind::Have | Kind::Want => self.has(at, &header, kind, bits(&bytes[HEADER_LEN..])?),
             Kind::Query => self.query(child, header),
             Kind::Mismatch if is_switch => self.mismatch_elsewhere(at, &header, &bytes[HEADER_LEN..], false),
-            Kind::Report if is_switch => self.hear_report(child, &header, &bytes[HEADER_LEN..]),
+            Kind::Report if is_switch => self.handle_report(child, &header, &bytes[HEADER_LEN..]),
             _ => Err(DropReason::BadKind),
         }
     }
@@ -196,7 +195,7 @@ impl SparseSwitch {
             (Relation::Same, _) if header.shard > version.sent.next => return Err(DropReason::BadField),
             (Relation::Same, _) => {}
         }
-        version.is_known_above = true;
+        version.is_known_to_parent = true;
         if version.release(header.shard) {
             version.resume();
         }
@@ -215,7 +214,7 @@ impl SparseSwitch {
             (Relation::Earlier, _) | (Relation::Same, State::Unused) => return Err(DropReason::Stale),
             (Relation::Next | Relation::Later, _) => return Err(DropReason::Ahead),
             (Relation::Same, State::Mismatched) => {
-                self.tell_mismatch(header);
+                self.notify_mismatch(header);
                 return Err(DropReason::Mismatch);
             }
             (Relation::Same, _) if is_root && header.shard > version.sent.next => return Err(DropReason::BadField),
@@ -226,7 +225,7 @@ impl SparseSwitch {
         let has = &mut version.children[child].has;
         // A child that repeats `Have` was asked again: the switch above has not heard of it.
         let is_repeated = kind == Kind::Have && header.shard <= *has;
-        if kind == Kind::Have || !self.inquiry.is_switch(Neighbour::Child(header.wid)) {
+        if kind == Kind::Have || !self.missing_ranks.is_switch(Neighbour::Child(header.wid)) {
             *has = header.shard.max(*has);
         }
         let all_have = version.all_have();
@@ -243,9 +242,9 @@ impl SparseSwitch {
             }
         } else {
             // The child may wait because an earlier `Have` was lost.
-            version.tells_have |= all_have > before || is_repeated || kind == Kind::Want;
+            version.owes_have |= all_have > before || is_repeated || kind == Kind::Want;
             if kind == Kind::Want {
-                if !version.is_known_above {
+                if !version.is_known_to_parent {
                     version.send_again(Again::Parent, version.sent.last());
                 }
                 let earlier = version.wants.filter(|&(next, _)| next < header.shard);
@@ -257,7 +256,7 @@ impl SparseSwitch {
     }
 
     /// A shard of the sum comes down and goes to all children as it is: only the root keeps it.
-    fn sum_from_above(&self, at: usize, header: &Header) -> Result<Verdict, DropReason> {
+    fn sum_from_parent(&self, at: usize, header: &Header) -> Result<Verdict, DropReason> {
         let version = &self.versions[at];
         match (Relation::of(header.phase, version.phase), version.state) {
             (Relation::Earlier, _) | (Relation::Same, State::Unused) => Err(DropReason::Stale),
@@ -293,7 +292,7 @@ impl Switch for SparseSwitch {
             + self.ready.capacity() * size_of::<usize>()
             + self.scratch.memory_bytes()
             + self.notices.memory_bytes()
-            + self.inquiry.memory_bytes()
+            + self.missing_ranks.memory_bytes()
     }
 
     fn report(&self) -> SwitchReport {

@@ -1,8 +1,8 @@
 //! One version of a slot: the phase that a switch works on, or the phase before, about which some child may still ask.
 
-use crate::aggregation::mismatch::Mismatch;
+use crate::aggregation::block_sizes::VectorFormat;
+use crate::aggregation::report::Mismatch;
 use crate::aggregation::slots::switch::Relation;
-use crate::aggregation::vector_format::Form;
 use crate::contract::ids::ChildId;
 use crate::contract::tensor::Spec;
 use crate::flare::sparse::block::Block;
@@ -76,13 +76,13 @@ pub struct Version {
     pub sent: Sent,
     /// The switch above has said which of these shards it has. So it knows of the block, and `Want` needs no shard
     /// before it.
-    pub is_known_above: bool,
+    pub is_known_to_parent: bool,
     /// The shards that go again, and their receivers.
     pub again: Option<(Again, Lacking)>,
     /// Some child is owed an answer.
     pub owes: bool,
     /// The switch above must be told how much of the sum all children have.
-    pub tells_have: bool,
+    pub owes_have: bool,
     /// A child lacks shards of the sum: the first that it lacks, and which of the later ones it has.
     pub wants: Option<(u32, u64)>,
     /// The version is queued to send something.
@@ -104,10 +104,10 @@ impl Version {
             children: vec![OfChild::default(); children],
             complete: 0,
             sent: Sent::default(),
-            is_known_above: false,
+            is_known_to_parent: false,
             again: None,
             owes: false,
-            tells_have: false,
+            owes_have: false,
             wants: None,
             is_queued: false,
             mismatch: None,
@@ -120,7 +120,7 @@ impl Version {
         self.children.fill(OfChild::default());
         (self.phase, self.state, self.spec, self.layout) = (phase, State::Open, spec, Some(layout));
         (self.complete, self.sent, self.again, self.wants) = (0, Sent::default(), None, None);
-        (self.is_known_above, self.owes, self.tells_have, self.mismatch) = (false, false, false, None);
+        (self.is_known_to_parent, self.owes, self.owes_have, self.mismatch) = (false, false, false, None);
     }
 
     /// True if all children's shards are here, or the slot is new.
@@ -130,16 +130,16 @@ impl Version {
 
     /// The form of the shards that are sent, and whether they are finished results. The root's shards are, unless pairs
     /// spilled: then hosts combine them.
-    pub fn form(&self, is_root: bool) -> (Form, bool) {
+    pub fn format(&self, is_root: bool) -> (VectorFormat, bool) {
         let is_finished = is_root && self.state == State::Closed && !self.block.has_spilled();
-        (if is_finished { Form::Host } else { Form::Partial }, is_finished)
+        (if is_finished { VectorFormat::Host } else { VectorFormat::Partial }, is_finished)
     }
 
     /// How many shards may be sent.
     pub fn available(&self, is_root: bool) -> u32 {
         match (&self.layout, self.state) {
             (Some(layout), State::Open | State::Closed) => {
-                self.block.available(layout, self.state == State::Closed, self.form(is_root).0)
+                self.block.available(layout, self.state == State::Closed, self.format(is_root).0)
             }
             _ => 0,
         }

@@ -1,9 +1,10 @@
-//! What a sending end learns from acknowledgements: what has arrived, and what must be lost, as later packets overtook it.
+//! What a sending end learns from acknowledgements: what has arrived, and what must be lost, as later packets overtook
+//! it.
 
-use super::super::seq::{WINDOW, expand};
-use super::super::wire::Ack;
+use super::super::wire::{Ack, WINDOW, expand};
 use super::{LATER_ARRIVALS, Sender, State};
-use crate::congestion::{Ack as Acked, Controller, Loss, Progress};
+use crate::congestion::Ack as Acked;
+use crate::congestion::{Controller, Loss, Progress};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::time::{Span, Time};
 
@@ -25,7 +26,7 @@ impl<I> Sender<I> {
             return Err(DropReason::BadField);
         }
         self.limit = self.limit.max(limit);
-        self.heard = true;
+        self.acked_since_timeout = true;
         let full = self.on_its_way as u64 + LATER_ARRIVALS >= self.congestion.window();
         let limited = full || !self.pacer.is_open(now);
         let rtt = self.handle_echo(now, ack);
@@ -62,8 +63,8 @@ impl<I> Sender<I> {
         Ok(())
     }
 
-    /// Looks at the transmission that caused the acknowledgement; returns its round trip if it was the packet's first or
-    /// last transmission.
+    /// Looks at the transmission that caused the acknowledgement; returns its round trip if it was the packet's first
+    /// or last transmission.
     fn handle_echo(&mut self, now: Time, ack: &Ack) -> Option<Span> {
         let seq = expand(self.base, ack.echo_seq)?;
         if ack.echo_attempt == 0 {
@@ -120,7 +121,7 @@ impl<I> Sender<I> {
         true
     }
 
-    /// Finds lost packets: those sent so many transmissions, or a round trip, before a transmission that has arrived.
+    /// Finds lost packets: those sent this many transmissions, or a round trip, before a transmission that has arrived.
     fn find_losses(&mut self, now: Time) {
         let Some((newest, newest_sent_at)) = self.newest_arrived else { return };
         while let Some(&(transmission, seq)) = self.order.front() {
@@ -138,5 +139,56 @@ impl<I> Sender<I> {
             }
             self.order.pop_front();
         }
+    }
+}
+
+impl<I> Sender<I> {
+    /// When the pace lets more packets go, or the receiver has been silent for too long. `more`: a packet waits to be
+    /// sent.
+    pub fn poll_timeout(&self, more: bool) -> Option<Time> {
+        let paced = self.window_is_open() && (!self.lost.is_empty() || more && self.fits_receive_window());
+        let paced = paced.then(|| self.pacer.due());
+        [self.retransmission_timeout(more), paced].into_iter().flatten().min()
+    }
+
+    fn retransmission_timeout(&self, more: bool) -> Option<Time> {
+        let waits = self.on_its_way > 0 || more && !self.probe && self.next_seq() >= self.limit;
+        waits.then(|| self.timer_start + self.rtt.rto(self.timeouts + 1))
+    }
+
+    /// Acts on a timeout, if it has come. The first timeout only probes, with a packet that waits or else with the
+    /// oldest; the second gives up all packets on their way. Items that are `spent` are forgotten.
+    pub fn handle_timeout(&mut self, now: Time, more: bool, spent: impl Fn(&I) -> bool) {
+        if self.retransmission_timeout(more).is_none_or(|due| due > now) {
+            return;
+        }
+        self.timeouts += 1;
+        self.timer_start = now;
+        self.probe = true;
+        // Where nothing was lost, a packet that has to be sent anyway costs nothing.
+        let waits = self.has_lost() || more && self.fits_receive_window();
+        let mut given_up = match self.timeouts {
+            1 => usize::from(!waits),
+            _ => self.on_its_way,
+        };
+        while given_up > 0
+            && let Some((transmission, seq)) = self.order.pop_front()
+        {
+            let current = self.entry(seq).filter(|sent| sent.transmission == transmission);
+            if current.is_some_and(|sent| sent.state == State::OnItsWay) {
+                self.lose(seq);
+                given_up -= 1;
+            }
+        }
+        self.forget(spent);
+        let acked_since_timeout = std::mem::take(&mut self.acked_since_timeout);
+        if self.timeouts > 1 && !acked_since_timeout {
+            self.congestion.on_timeout(now);
+        }
+    }
+
+    /// Timeouts in a row, without progress between them.
+    pub fn timeouts(&self) -> u32 {
+        self.timeouts
     }
 }

@@ -98,8 +98,8 @@ fn a_timeout_probes_first_and_gives_up_the_rest_only_when_that_is_not_answered()
     assert_eq!(seqs.len(), least, "and with the smallest window: {seqs:?}");
 }
 
-/// A round trip that grows beyond the timeout costs nothing then, and what was lost is found by the probe's arrival (compare
-/// RFC 8985, section 7.3).
+/// A round trip that grows beyond the timeout costs nothing then, and what was lost is found by the probe's arrival
+/// (compare RFC 8985, section 7.3).
 #[test]
 fn a_timeout_probes_with_a_new_packet_where_one_waits() {
     let mut sender = Sender::new(TimerConfig::default());
@@ -133,7 +133,7 @@ fn a_closed_window_is_probed_with_one_packet_at_a_time() {
 }
 
 #[test]
-fn goes_on_where_sequence_numbers_begin_anew() {
+fn goes_on_where_sequence_numbers_wrap_around() {
     let start = (1 << 32) - 100;
     let mut sender = Sender { base: start, limit: start + WINDOW, ..Sender::new(TimerConfig::default()) };
     let (mut now, mut next, mut items) = (at_us(0), start, 0);
