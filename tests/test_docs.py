@@ -42,6 +42,7 @@ NOT_RUN = {
     "make ": "a target that other tests run, or that runs all tests; that there is such a target is checked",
     "source ": "the tests run inside of .venv",
     "cargo test": "make test runs all of cargo's tests",
+    "cargo run": "compiles the simulator; make test compiles its examples",
     "install ": "tests/test_service.py checks the files; installing them would change this machine",
     "systemd-sysusers": "would make a user of this machine",
     "systemctl ": "the service needs systemd as the first process",
@@ -70,7 +71,7 @@ SHORTER = {
     r"--blocks 3 --losses 1 --duplicates 1": "--blocks 2",
     r"swarm --seeds 0\.\.\d+": "swarm --seeds 0..3",
     r"(reproduce \w+-\w+) --seeds 5": r"\1 --seeds 1",
-    r"reproduce (\w+-\w+)": r"reproduce \1 --quick",
+    r"reproduce (\w+-\w+)\b(?! --quick)": r"reproduce \1 --quick",
     r"sweep experiments/sweep-trees.toml --out": "sweep docs/first-sweep.toml --out",
 }
 
@@ -151,6 +152,23 @@ def test_a_sample_output_is_what_the_command_prints(page: str, command: str, sho
     assert run.returncode == 0, run.stderr
     printed = run.stdout.splitlines()
     assert [re.sub(MEASURED, r"\1", line) for line in shown] == [re.sub(MEASURED, r"\1", line) for line in printed]
+
+
+def claims() -> list[str]:
+    """The commands that docs/artifact.md gives for claims."""
+    text = (REPO / "docs/artifact.md").read_text()
+    return re.findall(r"^\| [^|]* \| `(tributary [^`]*)`", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", claims())
+def test_the_command_of_a_claim_runs(command: str) -> None:
+    if why := why_not(command):
+        pytest.skip(why)
+    _, *words = shlex.split(shortened(command))
+    run = subprocess.run(
+        [program.PROGRAM, *words], cwd=REPO, env=program.ENVIRONMENT, capture_output=True, text=True, timeout=240
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_the_simulators_first_sample_is_compared() -> None:

@@ -79,7 +79,7 @@ def test_results_are_arrays_with_the_columns_of_the_files(tmp_path: Path) -> Non
     }
     for name, table in tables.items():
         heading, *lines = (tmp_path / f"{name}.csv").read_text().splitlines()
-        assert table.dtype.names == tuple(heading.split(","))
+        assert (*table.dtype.names, "made_by") == tuple(heading.split(","))
         assert len(lines) == len(table)
     assert result.jobs["job"].tolist() == ["train"]
     assert 0 < result.links["utilisation"].max() <= 1
@@ -282,7 +282,7 @@ def test_a_sweep_writes_the_same_tables_as_the_program(tmp_path: Path) -> None:
     )
     result = sim.sweep(file, out=ours).check()
     assert program.run("sim", "sweep", str(file), "--out", str(theirs)).returncode == 0
-    for name in ("summary", "runs"):
+    for name in ("summary", "runs", "job_runs"):
         text = (ours / f"{name}.csv").read_text()
         assert text == (theirs / f"{name}.csv").read_text()
         heading, *lines = text.splitlines()
@@ -334,35 +334,6 @@ def test_a_sweep_goes_on_with_what_is_missing(tmp_path: Path) -> None:
     told: list[int] = []
     assert len(sim.sweep(SWEEP, out=tmp_path, progress=lambda done, _: told.append(done))) == 8
     assert told == list(range(kept + 1, 9))
-
-
-def test_points_of_another_build_are_made_again_and_the_program_says_so(tmp_path: Path) -> None:
-    file, out = tmp_path / "sweep.toml", tmp_path / "out"
-    file.write_text(TOML + "[sweep]\nseeds = 3\n")
-    sweep = ("sim", "sweep", str(file), "--out", str(out))
-    assert program.run(*sweep).returncode == 0
-    point = next((out / "points").glob("*.json"))
-    kept = json.loads(point.read_text())
-    kept["program"]["sources"], kept["goodput_gbps"] = "0" * 16, 1e9
-    point.write_text(json.dumps(kept))
-    again = program.run(*sweep)
-    assert "3 of 3 runs are in" in again.stdout
-    assert "2 of them from before; 1 were there of another build" in again.stdout
-    assert json.loads(point.read_text())["goodput_gbps"] < 10
-
-
-def test_a_report_says_which_program_and_which_file_it_is_of(tmp_path: Path) -> None:
-    file, out = tmp_path / "star.toml", tmp_path / "out"
-    file.write_text(TOML)
-    result = sim.run(file)
-    assert result.origin["file"] == hashlib.sha256(file.read_bytes()).hexdigest()
-    assert (result.origin["version"], len(result.origin["sources"])) == (tributary.__version__, 16)
-    result.save(out, "csv")
-    assert json.loads((out / "report.json").read_text())["origin"] == result.origin
-    for table in out.glob("*.csv"):
-        heading, *lines = table.read_text().splitlines()
-        assert heading.endswith(",made_by")
-        assert all(line.endswith(result.origin["file"]) for line in lines)
 
 
 def test_a_file_without_a_sweep_is_refused_with_a_sentence() -> None:

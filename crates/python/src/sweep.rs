@@ -11,7 +11,8 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tributary_sim::sweep::{
-    self, Finished, Store, Sweep as Plan, SweepPoint, WorkOrder, run_table, summarise, summary_table, write_tables,
+    self, Finished, Store, Sweep as Plan, SweepPoint, WorkOrder, job_run_table, run_table, summarise, summary_table,
+    write_tables,
 };
 
 use crate::errors;
@@ -125,7 +126,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Writes `summary.csv` and `runs.csv` into the folder, as the command line program does.
+    /// Writes `summary.csv`, `runs.csv` and `job_runs.csv` into the folder, as the command line program does.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| write_tables(&self.folder, &self.plan, &self.found()))
             .map_err(|error| errors::of_simulation(py, error.to_string()))
@@ -136,11 +137,13 @@ impl Sweep {
         py.detach(|| self.found()).iter().map(json).collect()
     }
 
-    /// The columns of the tables `summary` and `runs`.
+    /// The columns of the tables `summary`, `runs` and `job_runs`.
     fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (keys, finished) = (&self.plan.keys, py.detach(|| self.found()));
         let tables = PyDict::new(py);
-        for table in [summary_table(keys, &summarise(&finished)), run_table(keys, &finished)] {
+        let all =
+            [summary_table(keys, &summarise(&finished)), run_table(keys, &finished), job_run_table(keys, &finished)];
+        for table in all {
             tables.set_item(table.name, columns(py, table)?)?;
         }
         Ok(tables)

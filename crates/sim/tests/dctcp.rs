@@ -6,7 +6,7 @@ use tributary_sim::engine::{Settings, Simulation};
 use tributary_sim::net::LossCause;
 use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
 use tributary_sim::topology::{dumbbell, leaf_spine, star};
-use tributary_sim::workload::{FlowSizes, PoissonGroup};
+use tributary_sim::workload::{FlowSizes, FlowSource, PoissonGroup};
 
 const GBIT: u64 = 1_000_000_000;
 /// A full packet on a link: 1,460 bytes of data, 40 of TCP and IP, 38 of Ethernet.
@@ -209,7 +209,10 @@ fn poisson_arrivals_finish_after_their_end_and_repeat_with_their_seed() {
             start: Time::ZERO,
             until: Some(Time::ZERO + Span::from_millis(20)),
         };
-        group.sources(seed, 0).into_iter().for_each(|(host, source)| sim.add_flow_source(host, source));
+        group
+            .sources(seed, 0)
+            .into_iter()
+            .for_each(|(host, source)| sim.add_flow_source(host, FlowSource::Poisson(source)));
         assert!(sim.run_until_finished(Time(u64::MAX)));
         let ends = || (0..16).filter_map(|host| sim.transport(NodeId(host)));
         let started: usize = ends().map(|end| end.started().len()).sum();

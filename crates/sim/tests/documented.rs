@@ -1,4 +1,4 @@
-//! docs/simulator.md and docs/experiment.toml are true: every key is there, defaults are those of the program, and
+//! The simulator's pages and docs/experiment.toml are true: every key is there, defaults are those of the program, and
 //! the files run.
 
 use std::collections::BTreeSet;
@@ -8,9 +8,13 @@ use tributary_proto::protocols;
 use tributary_sim::config::Config;
 use tributary_sim::report::Report;
 use tributary_sim::run;
-use tributary_sim::sweep::{Finished, Sweep, run_table, summarise, summary_table};
+use tributary_sim::sweep::{Finished, Sweep, job_run_table, run_table, summarise, summary_table};
 
-const PAGE: &str = include_str!("../../../docs/simulator.md");
+const PAGE: &str = concat!(
+    include_str!("../../../docs/simulator.md"),
+    include_str!("../../../docs/simulator-reference.md"),
+    include_str!("../../../docs/simulator-cores.md")
+);
 const EVERY_KEY: &str = include_str!("../../../docs/experiment.toml");
 const FIRST: &str = include_str!("../../../experiments/first.toml");
 const CORES: &str = include_str!("../../../experiments/cores.toml");
@@ -211,8 +215,8 @@ fn each_alternative_in_the_file_is_read() {
 #[test]
 fn the_sweep_in_the_file_is_read() {
     let (base, sweep) = EVERY_KEY.split_once("#[sweep]").unwrap();
-    let text =
-        format!("{base}#[sweep]{sweep}").replace("\n#[", "\n[").replace("\n#seeds", "\nseeds").replace("\n#\"", "\n\"");
+    let lines = sweep.lines().map(|line| line.strip_prefix('#').filter(|line| !line.starts_with(' ')).unwrap_or(line));
+    let text = format!("{base}[sweep]{}", lines.collect::<Vec<_>>().join("\n"));
     assert_eq!(tributary_sim::sweep::Sweep::parse(&text).unwrap().points.len(), 12);
 }
 
@@ -222,7 +226,8 @@ fn the_page_names_every_column_of_the_tables_and_no_other() {
     let report = report(FIRST);
     let sweep = Sweep::parse(&format!("{FIRST}[sweep]\n")).unwrap();
     let finished = [Finished::new(&sweep.points[0], &report)];
-    let of_sweeps = [summary_table(&[], &summarise(&finished)), run_table(&[], &finished)];
+    let of_sweeps =
+        [summary_table(&[], &summarise(&finished)), run_table(&[], &finished), job_run_table(&[], &finished)];
     let (_, files) = PAGE.split_once("\n## Files\n").unwrap();
     let (files, _) = files.split_once("\n### ").unwrap();
     let mut listed: Vec<&str> = files.lines().filter(|line| line.starts_with("| `")).collect();

@@ -11,6 +11,7 @@ mod dctcp;
 mod defaults;
 mod documented;
 mod event_order;
+mod field_files;
 mod files;
 mod flare_cores;
 mod forwarding;

@@ -195,6 +195,45 @@ fn completion_times_of_flows_under_dctcp_are_in_the_tables_too() {
     assert!((mean / all - 1.0).abs() < 1e-9, "{mean} and {all}");
 }
 
+/// What never ends is not waited for until `end`: one rank hears nothing, and the other hosts go on sending.
+#[test]
+fn a_run_in_which_nothing_finishes_is_stopped_and_says_so() {
+    let folder = Folder::new("given-up");
+    let traffic = "[[traffic]]\npattern = \"uniform\"\nmessage = \"64 KiB\"\n";
+    let fault = "[[fault]]\nlinks = [[\"host 0\", \"switch 0\"]]\nloss = 1.0\n";
+    let job = TEXT.replace("tensor =", "hosts = [0, 1]\ntimeout = \"1000 s\"\ntensor =");
+    let rule = format!("{traffic}{fault}[sweep]\ngive_up_after = \"2 ms\"");
+    let text = format!("end = \"1000 s\"\n{}", job.replace("[sweep]", &rule));
+    let (sweep, store) = (Sweep::parse(&text).unwrap(), Store::open(&folder.0).unwrap());
+    run(&sweep.points[..1], &store, &|_| (), &AtomicBool::new(false)).unwrap();
+    let failure = store.find(&sweep.points[0]).unwrap().failure.unwrap();
+    assert!(failure.starts_with("given up: nothing finished for 2 ms; it was stopped at "), "{failure}");
+    // With another limit it is another question.
+    let patient = Sweep::parse(&text.replace("\"2 ms\"", "\"5 ms\"")).unwrap();
+    assert!(store.find(&patient.points[0]).is_none());
+}
+
+#[test]
+fn jobs_of_runs_are_in_a_table_of_their_own() {
+    let folder = Folder::new("jobs");
+    let text = TEXT.replace("tensor =", "name = \"small\"\ncount = 2\nhosts = 2\ntensor =");
+    let (sweep, store) = (Sweep::parse(&text).unwrap(), Store::open(&folder.0).unwrap());
+    run(&sweep.points, &store, &|_| (), &AtomicBool::new(false)).unwrap();
+    let finished = kept(&sweep, &store);
+    write_tables(&folder.0, &sweep, &finished).unwrap();
+    let csv = std::fs::read_to_string(folder.0.join("job_runs.csv")).unwrap();
+    let names: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').nth(2)).collect();
+    assert_eq!(names, ["small 0", "small 1"].repeat(4));
+    for run in &finished {
+        let slowest = run.report["jobs"].as_array().unwrap().iter().filter_map(|job| job["seconds"].as_f64());
+        let (slowest, makespan) = (slowest.reduce(f64::max).unwrap(), run.makespan_seconds.unwrap());
+        assert!((makespan / slowest - 1.0).abs() < 1e-9, "they begin together: {makespan} and {slowest}");
+    }
+    let line = &summarise(&finished)[0];
+    let spread = line.goodput_gbps.unwrap();
+    assert!(spread.min <= spread.median && spread.median <= spread.max && line.makespan_seconds.is_some());
+}
+
 #[test]
 fn the_example_is_read() {
     let sweep = Sweep::parse(include_str!("../../../experiments/sweep-trees.toml")).unwrap();

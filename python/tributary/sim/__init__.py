@@ -4,7 +4,7 @@
 >>> result = sim.run("experiments/first.toml")
 >>> result.jobs["goodput_gbps"], result.links["utilisation"].max()
 
-`docs/simulator.md` explains every key of an experiment, `docs/notebook.md` works through one.
+`docs/simulator-reference.md` explains every key of an experiment, `docs/notebook.md` works through one.
 """
 
 from tributary.sim._run import Progress, Result, run

@@ -39,7 +39,7 @@ class Progress(NamedTuple):
 class Result:
     """What a run found.
 
-    The tables are structured arrays with a record for each row, whose fields `docs/simulator.md` explains;
+    The tables are structured arrays with a record for each row, whose fields `docs/simulator-reference.md` explains;
     `frame("links")` is the same as a pandas frame. Times are simulated seconds.
     """
 

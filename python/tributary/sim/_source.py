@@ -59,6 +59,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):
+        if any(inner is None for inner in value):
+            raise ValueError("None in a list; in a sweep, a line that does not name a key leaves it out")
         return [_plain(inner) for inner in value]
     # Numpy's arrays and elements have this method.
     return value.tolist() if hasattr(value, "tolist") else value

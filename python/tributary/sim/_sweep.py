@@ -55,6 +55,11 @@ class SweepResult:
         return _tables.structured(self._columns["runs"])
 
     @cached_property
+    def job_runs(self) -> _tables.Table:
+        """A record for each job of each run."""
+        return _tables.structured(self._columns["job_runs"])
+
+    @cached_property
     def reports(self) -> list[dict[str, Any]]:
         """Each run's whole report, in the order of `runs`; empty for a run that its file does not allow."""
         return [json.loads(text)["report"] or {} for text in self._finished]
@@ -78,7 +83,7 @@ class SweepResult:
         values, seed, reason = self.failures[0]
         return f"with {', '.join(f'{key} = {value}' for key, value in (*values.items(), ('seed', seed)))}: {reason}"
 
-    def frame(self, table: Literal["summary", "runs"] = "summary") -> pd.DataFrame:
+    def frame(self, table: Literal["summary", "runs", "job_runs"] = "summary") -> pd.DataFrame:
         """Give one table as a pandas frame."""
         return _tables.frame(self._columns[table])
 
@@ -99,9 +104,9 @@ def sweep(
 ) -> SweepResult:
     """Run every combination of the values in ``[sweep.over]`` with every seed, on all cores or on a cluster.
 
-    All points are checked before the first one runs. The folder also gets ``summary.csv`` and ``runs.csv``, as from
-    ``tributary sim sweep``. Ctrl-C ends it with `KeyboardInterrupt`; what is finished is kept in `out`, and the same
-    call goes on with the rest.
+    All points are checked before the first one runs. The folder also gets ``summary.csv``, ``runs.csv`` and
+    ``job_runs.csv``, as from ``tributary sim sweep``. Ctrl-C ends it with `KeyboardInterrupt`; what is finished is kept
+    in `out`, and the same call goes on with the rest.
 
     Args:
         config: as for `run`, with a table ``sweep``.

@@ -131,6 +131,7 @@ impl Goodput {
     fn job(&self, run: &Run<'_>, protocol: &'static Protocol, hosts: u32) -> JobSection {
         JobSection {
             name: None,
+            count: 1,
             protocol,
             hosts: Hosts::Count(hosts.max(2)),
             placement: Default::default(),
@@ -171,6 +172,7 @@ impl Goodput {
             transport: None,
             message: Some(self.message),
             sizes: None,
+            flows: None,
             scale: 1,
             between: None,
             packet: Bytes(4 * u64::from(self.elements_per_packet) + self.framing.map_or(OWN_FRAMING, |bytes| bytes.0)),

@@ -202,7 +202,7 @@ impl LosslessChecker {
             }
             PacketEvent::Waits { link } => {
                 let origin = self.take(node, packet);
-                // A packet that has come down or across must go on downwards: see docs/simulator.md.
+                // A packet that has come down or across must go on downwards: see docs/simulator-reference.md.
                 if origin.is_some_and(|from| self.rises[from.index()] <= 0 && self.rises[link.index()] >= 0) {
                     sentences.push("it has come down and waits to go up: ports can wait in a cycle".to_string());
                 }

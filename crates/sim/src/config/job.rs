@@ -21,6 +21,9 @@ pub struct JobSection {
     /// The name in reports; "job 0" and so on if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// How many equal jobs this is, each on hosts of its own.
+    #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
+    pub count: u32,
     /// The protocol with which it reduces.
     #[serde(with = "protocol_name")]
     pub protocol: &'static Protocol,
@@ -102,6 +105,15 @@ pub struct JobSection {
 impl JobSection {
     /// The operator of a job that names none.
     pub const OP: ReduceOp = ReduceOp::Sum;
+
+    /// Each of its equal jobs. If it has a name, each has that with its number.
+    pub(super) fn each(self) -> impl Iterator<Item = JobSection> {
+        let count = self.count;
+        (0..count).map(move |number| {
+            let name = self.name.clone().map(|name| if count == 1 { name } else { format!("{name} {number}") });
+            JobSection { name, count: 1, ..self.clone() }
+        })
+    }
 }
 
 /// How the roots of a job's trees are chosen.
@@ -225,6 +237,9 @@ mod defaults {
     }
     pub fn one() -> u32 {
         1
+    }
+    pub fn is_one(number: &u32) -> bool {
+        *number == 1
     }
     pub fn elements() -> u16 {
         256

@@ -1,6 +1,6 @@
 //! One file describes an experiment: network, jobs, background traffic, faults, seed.
 //!
-//! Unknown keys and impossible values are errors of one sentence. `docs/simulator.md` shows every key.
+//! Unknown keys and impossible values are errors of one sentence. `docs/simulator-reference.md` shows every key.
 
 mod cores;
 mod job;
@@ -26,7 +26,7 @@ pub use keys::{overlay, set_key};
 pub use names::{Hosts, LinkSet, Links, NodeName, Placement, SwitchName, Tier};
 pub use network::{LosslessSection, Network, NoiseSection, Routing};
 pub use shape::{ClosShape, DumbbellShape, GraphLink, GraphShape, LeafSpineShape, LinkOverride, StarShape};
-pub use traffic::{Pattern, TrafficSection, Transport, TransportSection};
+pub use traffic::{Flows, OneFlow, Pattern, Sizes, TrafficSection, Transport, TransportSection};
 pub use training::{SmallModels, TrainingSection};
 pub use tributary_control::quantity::{Bytes, DataRate, Duration, Share};
 
@@ -200,6 +200,9 @@ fn one() -> u64 {
     1
 }
 
+/// A job needs a number.
+const MAX_JOBS: u64 = 60_000;
+
 fn ten_seconds() -> Duration {
     Duration(Span::from_millis(10_000))
 }
@@ -211,12 +214,13 @@ impl Config {
         if table.contains_key("sweep") {
             return Err(invalid("the experiment has a \"sweep\": run it with `tributary.sim.sweep`"));
         }
-        Config::deserialize(table).map_err(|error| invalid(one_line(error.message())))
+        Config::deserialize(table).map_err(|error| invalid(one_line(error.message())))?.with_equal_jobs()
     }
 
     /// Reads a file's text. Whether its sections fit together is checked when it is built.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
-        toml::from_str(text).map_err(|error| {
+        let read: Result<Config, _> = toml::from_str(text);
+        let config = read.map_err(|error| {
             if let Some(sentence) = toml::from_str(text).ok().and_then(|table: toml::Table| other_kind(&table)) {
                 return invalid(sentence);
             }
@@ -225,6 +229,20 @@ impl Config {
                 Some(span) => invalid(format!("line {}: {message}", text[..span.start].matches('\n').count() + 1)),
                 None => invalid(message),
             }
-        })
+        })?;
+        config.with_equal_jobs()
+    }
+
+    /// The same with a section for each of several equal jobs.
+    fn with_equal_jobs(mut self) -> Result<Config, ConfigError> {
+        let all: u64 = self.jobs.iter().map(|job| u64::from(job.count)).sum();
+        if let Some(index) = self.jobs.iter().position(|job| job.count == 0) {
+            return Err(invalid(format!("job {index}: count = 0: leave the section out")));
+        }
+        if all > MAX_JOBS {
+            return Err(invalid(format!("the file has {all} jobs; at most {MAX_JOBS} are possible")));
+        }
+        self.jobs = self.jobs.into_iter().flat_map(JobSection::each).collect();
+        Ok(self)
     }
 }

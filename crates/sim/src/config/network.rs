@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use tributary_proto::contract::time::Span;
 
-use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOverride, StarShape};
+use super::shape::{ClosShape, DumbbellShape, GraphShape, LeafSpineShape, LinkOverride, StarShape, mark_bytes};
 use super::{Bytes, DataRate, Duration, Share};
 use super::{ConfigError, invalid};
 use crate::engine::Holds;
 use crate::net::{Charges, Framing, LosslessSpec, headroom};
 use crate::routing::Balancing;
 use crate::topology::{Clos, Graph, dumbbell, leaf_spine, star};
-use crate::topology::{LinkSpec, MarkBytes, Rate};
+use crate::topology::{LinkSpec, Rate};
 
 /// `[network]`: one shape, and the properties of all links and switches.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -155,10 +155,6 @@ mod defaults {
     pub fn nic_queue() -> Bytes {
         Bytes(16 << 10)
     }
-}
-
-fn mark_bytes(above: Option<Bytes>, all_above: Option<Bytes>) -> Option<MarkBytes> {
-    above.map(|above| MarkBytes { above: above.0, all_above: all_above.unwrap_or(above).0 })
 }
 
 /// Bytes on a link of a full Ethernet packet.

@@ -6,8 +6,7 @@ use tributary_proto::contract::time::Span;
 use super::names::NodeName;
 use super::{Bytes, DataRate, Duration};
 use super::{ConfigError, invalid};
-use crate::topology::LinkSpec;
-use crate::topology::{Clos, Graph};
+use crate::topology::{Clos, Graph, LinkSpec, MarkBytes};
 
 /// `[network.star]`
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -115,8 +114,9 @@ impl GraphShape {
         for link in &self.links {
             let [a, b] = link.between;
             let base = if a.is_host() || b.is_host() { host } else { core };
-            let GraphLink { rate, delay, queue, .. } = *link;
+            let GraphLink { rate, delay, queue, mark_above, .. } = *link;
             let spec = LinkOverride { rate, delay, queue, ..LinkOverride::default() }.over(base);
+            let spec = LinkSpec { mark_bytes: mark_bytes(mark_above, None).or(spec.mark_bytes), ..spec };
             let (a, b) = (a.node(&graph)?, b.node(&graph)?);
             graph.connect(a, b, spec);
         }
@@ -140,6 +140,14 @@ pub struct GraphLink {
     /// Output queues, if not the network's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Bytes>,
+    /// All packets that find more than this in its queues are marked; as the network says if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark_above: Option<Bytes>,
+}
+
+/// Marking from some bytes on, and of all packets from others on, if they differ.
+pub(super) fn mark_bytes(from: Option<Bytes>, all: Option<Bytes>) -> Option<MarkBytes> {
+    from.map(|from| MarkBytes { above: from.0, all_above: all.unwrap_or(from).0 })
 }
 
 /// `[network.core]`: the properties in which links between switches differ from those of hosts.

@@ -1,9 +1,11 @@
 //! `[[traffic]]` and `[transport]`: the traffic beside jobs in the file.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::job::Timeouts;
-use super::names::{Hosts, Placement};
+use super::names::{Hosts, NodeName, Placement};
 use super::{Bytes, DataRate, Duration, Share};
 use crate::workload::FlowSizes;
 
@@ -33,7 +35,10 @@ pub struct TrafficSection {
     pub message: Option<Bytes>,
     /// The distribution of sizes of flows that arrive at random; without it all have the size of `message`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sizes: Option<FlowSizes>,
+    pub sizes: Option<Sizes>,
+    /// The flows of a `list`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Flows>,
     /// Sizes of flows from `sizes` are divided by this.
     #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
     pub scale: u32,
@@ -62,6 +67,41 @@ pub struct TrafficSection {
     /// patterns without end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Duration>,
+}
+
+/// A distribution of flows' sizes.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Sizes {
+    /// A published one.
+    Published(FlowSizes),
+    /// A file of two columns: bytes, and the share of flows that have no more.
+    File(PathBuf),
+}
+
+/// The flows of a `list`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged, expecting = "expected flows: a file, or a list of { from, to, bytes, at }")]
+pub enum Flows {
+    /// A file in CSV, as the table `flows` of a report.
+    File(PathBuf),
+    /// The flows themselves.
+    Here(Vec<OneFlow>),
+}
+
+/// One flow of a `list`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OneFlow {
+    /// The host that sends.
+    pub from: NodeName,
+    /// The host that receives.
+    pub to: NodeName,
+    /// Bytes of data.
+    pub bytes: Bytes,
+    /// When it begins.
+    #[serde(default)]
+    pub at: Duration,
 }
 
 /// The transport of packets.
@@ -112,6 +152,8 @@ pub enum Pattern {
     Poisson,
     /// Each sender sends packets to one receiver at a fixed rate, whatever losses there are.
     Stream,
+    /// Flows that are listed one by one.
+    List,
 }
 
 mod defaults {

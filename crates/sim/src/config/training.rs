@@ -92,6 +92,7 @@ impl TrainingSection {
         let trees = self.trees.filter(|_| is_main || protocol.switch.is_some());
         JobSection {
             name: None,
+            count: 1,
             protocol,
             hosts: Hosts::Rest,
             placement: Placement::Packed,

@@ -23,7 +23,7 @@ use tributary_proto::contract::time::{Span, Time};
 pub use build::build;
 
 use self::sampling::Sampler;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Flows, Sizes};
 use crate::engine::Simulation;
 use crate::provenance::sha256;
 use crate::report::{Report, Stop};
@@ -71,9 +71,20 @@ pub struct NamedFile {
 pub fn named_files(config: &Config) -> Vec<NamedFile> {
     let operators = config.jobs.iter().filter_map(custom_op::file);
     let cycles = config.switches.cores.iter().filter_map(|cores| cores.operators.clone());
+    let traffic = config.traffic.iter().flat_map(|section| {
+        let sizes = match &section.sizes {
+            Some(Sizes::File(path)) => Some(path.clone()),
+            Some(Sizes::Published(_)) | None => None,
+        };
+        let flows = match &section.flows {
+            Some(Flows::File(path)) => Some(path.clone()),
+            Some(Flows::Here(_)) | None => None,
+        };
+        sizes.into_iter().chain(flows)
+    });
     let named =
         |path: PathBuf| NamedFile { sha256: fs::read(&path).map_or_else(|_| String::new(), |it| sha256(&it)), path };
-    operators.chain(cycles).map(named).collect()
+    operators.chain(cycles).chain(traffic).map(named).collect()
 }
 
 /// Runs an experiment to its end.

@@ -1,14 +1,21 @@
 //! Builds the traffic beside the jobs.
 
+use std::fs;
+
 use tributary_proto::congestion::{self, Algorithm};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
 
 use super::hosts::Allocation;
-use crate::config::{Bytes, Config, ConfigError, Hosts, Pattern, Routing, TrafficSection, Transport, invalid};
+use crate::config::{
+    Bytes, Config, ConfigError, Flows, Hosts, NodeName, OneFlow, Pattern, Routing, Sizes, TrafficSection, Transport,
+    invalid,
+};
 use crate::engine::{Background, Simulation};
 use crate::transport::TransportSettings;
-use crate::workload::{PoissonGroup, SizeTable, Stream, UniformGroup, permutation};
+use crate::workload::{
+    FlowList, FlowSource, ListedFlow, PoissonGroup, SizeTable, Stream, UniformGroup, permutation, read_flows,
+};
 
 /// The reordering threshold of flows whose packets take several paths.
 const SPRAYED_REORDERING: u16 = 64;
@@ -89,6 +96,9 @@ pub fn add_traffic(
 ) -> Result<(), ConfigError> {
     let error = |sentence: &str| invalid(format!("traffic {index}: {sentence}"));
     check_keys(config, section).map_err(error)?;
+    if section.pattern == Pattern::List {
+        return listed(simulation, config, section).map_err(|why| error(&why));
+    }
     let peers = Peers::take(index, section, hosts)?;
     let members = &peers.senders;
     let seed = config.seed ^ index as u64;
@@ -97,14 +107,7 @@ pub fn add_traffic(
     let is_silent = section.load.0 == 0.0;
     match (section.pattern, section.transport) {
         (Pattern::Permutation, Some(Transport::Dctcp)) => {
-            let bytes = message(section, 1).map_err(|why| error(&why))?;
-            if section.start.0 > Span::ZERO {
-                return Err(error("a permutation under DCTCP begins at once: leave start out"));
-            }
-            let mut pairs = permutation(members, seed);
-            if !pairs.all(|(from, to)| simulation.start_flow(from, to, bytes).is_some()) {
-                return Err(error("the message has more than 2^32 - 1 packets"));
-            }
+            reliable_permutation(simulation, section, members, seed).map_err(|why| error(&why))?;
         }
         (Pattern::Permutation, _) => {
             let (packet, bytes) = plain(section).map_err(|why| error(&why))?;
@@ -124,6 +127,7 @@ pub fn add_traffic(
             let pattern = pattern()?;
             streams(simulation, pattern, section, &peers).map_err(|why| error(&why))?;
         }
+        (Pattern::List, _) => unreachable!("it takes no hosts"),
         (Pattern::Poisson, Some(Transport::None)) => {
             return Err(error("flows that arrive at random need transport = \"dctcp\""));
         }
@@ -131,11 +135,68 @@ pub fn add_traffic(
             let group = poisson(config, section, peers).map_err(|why| error(&why))?;
             let sources = if is_silent { Vec::new() } else { group.sources(config.seed, index as u64) };
             for (host, source) in sources {
-                simulation.add_flow_source(host, source);
+                simulation.add_flow_source(host, FlowSource::Poisson(source));
             }
         }
     }
     Ok(())
+}
+
+/// A permutation of flows under DCTCP.
+fn reliable_permutation(
+    simulation: &mut Simulation,
+    section: &TrafficSection,
+    members: &[NodeId],
+    seed: u64,
+) -> Result<(), String> {
+    let bytes = message(section, 1)?;
+    if section.start.0 > Span::ZERO {
+        return Err("a permutation under DCTCP begins at once: leave start out".into());
+    }
+    let mut pairs = permutation(members, seed);
+    match pairs.all(|(from, to)| simulation.start_flow(from, to, bytes).is_some()) {
+        true => Ok(()),
+        false => Err("the message has more than 2^32 - 1 packets".into()),
+    }
+}
+
+/// Flows that the file lists, or another file.
+fn listed(simulation: &mut Simulation, config: &Config, section: &TrafficSection) -> Result<(), String> {
+    let flows = match &section.flows {
+        None => return Err("a list needs flows: a file, or a list of { from, to, bytes, at }".into()),
+        Some(Flows::Here(flows)) => flows.iter().map(one_flow).collect::<Result<Vec<_>, _>>()?,
+        Some(Flows::File(path)) => {
+            let text = fs::read_to_string(path).map_err(|error| error.to_string());
+            text.and_then(|text| read_flows(&text)).map_err(|why| format!("flows = {path:?}: {why}"))?
+        }
+    };
+    let (hosts, packet) =
+        (simulation.graph().hosts(), transport(config).map_err(|error| error.to_string())?.packet_bytes);
+    for ListedFlow { from, to, bytes, .. } in &flows {
+        let (from, to) = (from.0, to.0);
+        if from.max(to) >= hosts {
+            return Err(format!("a flow goes from host {from} to host {to}; there are {hosts}, from 0"));
+        }
+        if from == to {
+            return Err(format!("a flow goes from host {from} to itself"));
+        }
+        if bytes.div_ceil(packet.into()) > u64::from(u32::MAX) {
+            return Err(format!("a flow of {bytes} bytes has more than 2^32 - 1 packets"));
+        }
+    }
+    for (host, list) in FlowList::sources(flows) {
+        simulation.add_flow_source(host, FlowSource::List(list));
+    }
+    Ok(())
+}
+
+fn one_flow(flow: &OneFlow) -> Result<ListedFlow, String> {
+    let host = |name: NodeName| match name {
+        NodeName::Host(number) => Ok(NodeId(number)),
+        other => Err(format!("flows go between hosts, not from or to {}", String::from(other))),
+    };
+    let at = Time::ZERO + flow.at.0;
+    Ok(ListedFlow { at, from: host(flow.from)?, to: host(flow.to)?, bytes: flow.bytes.0 })
 }
 
 /// A stream from each sender to the receiver with the same index.
@@ -171,6 +232,15 @@ fn check_keys(config: &Config, section: &TrafficSection) -> Result<(), &'static 
     }
     if section.pattern != Pattern::Poisson && section.sizes.is_some() {
         return Err("sizes is for pattern = \"poisson\"");
+    }
+    if section.pattern != Pattern::List && section.flows.is_some() {
+        return Err("flows is for pattern = \"list\"");
+    }
+    let (has_hosts, is_paced) = (section.hosts != Hosts::Rest, section.load.0 != 1.0 || section.message.is_some());
+    if section.pattern == Pattern::List && (has_hosts || is_paced || section.transport == Some(Transport::None)) {
+        return Err(
+            "a list says by itself who sends how much, under DCTCP: leave hosts, load, message and transport out",
+        );
     }
     if section.scale == 0 || (section.sizes.is_none() && (section.scale > 1 || section.between.is_some())) {
         return Err("scale, at least 1, and between are for flows that have sizes");
@@ -234,12 +304,24 @@ fn uniform(
     }
 }
 
+fn size_table(sizes: &Sizes) -> Result<SizeTable, String> {
+    let path = match sizes {
+        Sizes::Published(sizes) => return Ok(sizes.table()),
+        Sizes::File(path) => path,
+    };
+    let text = fs::read_to_string(path).map_err(|error| {
+        let known = "\"web_search\", \"data_mining\", \"hadoop\" or \"cache_follower\"";
+        format!("sizes = {path:?} is neither {known} nor a file that can be read: {error}")
+    })?;
+    SizeTable::read(&text).map_err(|why| format!("sizes = {path:?}: {why}"))
+}
+
 fn poisson(config: &Config, section: &TrafficSection, peers: Peers) -> Result<PoissonGroup, String> {
     if section.load.0 >= 1.0 {
         return Err("flows that arrive at random need a load below 100 %, as in load = \"50 %\"".to_string());
     }
-    let sizes = match (section.sizes, section.message) {
-        (Some(sizes), None) => sizes.table().scaled(section.scale),
+    let sizes = match (&section.sizes, section.message) {
+        (Some(sizes), None) => size_table(sizes)?.scaled(section.scale),
         (None, Some(_)) => SizeTable::always(message(section, 1)?),
         _ => return Err("flows need either sizes, as in sizes = \"web_search\", or message".to_string()),
     };

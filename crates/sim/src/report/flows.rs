@@ -97,7 +97,7 @@ pub struct FlowClass {
     pub p99_seconds: f64,
 }
 
-/// The classes that papers have used since pFabric (SIGCOMM 2013): above the first, up to the second number of bytes.
+/// The classes that papers have used since pFabric (SIGCOMM 2013): more than the first, up to the second number of bytes.
 const CLASSES: [(&str, u64, u64); 4] = [
     ("all", 0, u64::MAX),
     ("up to 100 kB", 0, 100_000),
@@ -133,12 +133,12 @@ pub(super) fn transport_report(simulation: &Simulation, rows: &[FlowRow]) -> Opt
         started,
         finished: rows.len(),
         retransmissions: ends().map(|end| end.retransmissions()).sum(),
-        classes: CLASSES.iter().filter_map(|&(name, above, most)| class(name, above, most, rows)).collect(),
+        classes: CLASSES.iter().filter_map(|&(name, more_than, most)| class(name, more_than, most, rows)).collect(),
     })
 }
 
-fn class(name: &'static str, above: u64, most: u64, rows: &[FlowRow]) -> Option<FlowClass> {
-    let members = rows.iter().filter(|row| row.bytes > above && row.bytes <= most);
+fn class(name: &'static str, more_than: u64, most: u64, rows: &[FlowRow]) -> Option<FlowClass> {
+    let members = rows.iter().filter(|row| row.bytes > more_than && row.bytes <= most);
     let mut seconds: Vec<f64> = members.map(|row| row.seconds).collect();
     seconds.sort_by(f64::total_cmp);
     (!seconds.is_empty()).then(|| FlowClass {
@@ -160,7 +160,7 @@ mod tests {
         let rows = [row(1, 1.0), row(100_000, 3.0), row(100_001, 5.0), row(10_000_001, 7.0)];
         let classes: Vec<(usize, f64)> = CLASSES
             .iter()
-            .filter_map(|&(name, above, most)| class(name, above, most, &rows))
+            .filter_map(|&(name, more_than, most)| class(name, more_than, most, &rows))
             .map(|class| (class.flows, class.mean_seconds))
             .collect();
         assert_eq!(classes, [(4, 4.0), (2, 2.0), (1, 5.0), (1, 7.0)]);

@@ -50,7 +50,7 @@ pub fn write_whole(path: PathBuf, write: impl FnOnce(&mut BufWriter<File>) -> io
 }
 
 impl Report {
-    /// All tables, including those without rows. `docs/simulator.md` explains the columns.
+    /// All tables, including those without rows. `docs/simulator-reference.md` explains the columns.
     pub fn tables(&self) -> [Table; 10] {
         [
             self.job_table(),

@@ -228,7 +228,16 @@ fn write_flows(f: &mut fmt::Formatter<'_>, flows: &FlowReport) -> fmt::Result {
         time(flows.p50_seconds),
         time(flows.p99_seconds),
         time(flows.max_seconds)
-    )
+    )?;
+    write_left_out(f, flows.flows - flows.finished)
+}
+
+/// A table of completion times says how many flows are not in it: they would be its longest.
+fn write_left_out(f: &mut fmt::Formatter<'_>, unfinished: usize) -> fmt::Result {
+    match unfinished {
+        0 => Ok(()),
+        _ => writeln!(f, "  WITHOUT     the {unfinished} that did not finish, which would be the longest"),
+    }
 }
 
 fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> fmt::Result {
@@ -244,7 +253,7 @@ fn write_transport(f: &mut fmt::Formatter<'_>, transport: &TransportReport) -> f
         let [mean, p50, p99] = [class.mean_seconds, class.p50_seconds, class.p99_seconds].map(time);
         writeln!(f, "  {:<14}{:>8}{mean:>14}{p50:>14}{p99:>14}", class.name, class.flows)?;
     }
-    Ok(())
+    write_left_out(f, transport.started - transport.finished)
 }
 
 fn write_links(f: &mut fmt::Formatter<'_>, groups: &[LinkGroup]) -> fmt::Result {

@@ -10,8 +10,8 @@ use tributary_proto::protocols;
 use crate::config::{
     Bytes, ClosShape, CollectiveKind, Config, DataRate, DumbbellShape, Duration, FaultSection, GraphLink, GraphShape,
     Hosts, JobSection, LeafSpineShape, LinkSet, Links, LosslessSection, Network, NodeName, NoiseSection,
-    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, StarShape, StragglerSection, Switches, Timeouts,
-    TrafficSection,
+    ParameterServers, Pattern, Placement, Routing, ServerWord, Share, Sizes, StarShape, StragglerSection, Switches,
+    Timeouts, TrafficSection,
 };
 use crate::engine::{Holds, Magnitudes};
 use crate::rng::{Purpose, Rng};
@@ -193,7 +193,7 @@ impl Draw {
     fn any_graph(&mut self, network: &mut Network) -> (u32, u32) {
         let (hosts, switches) = (self.between(2, 10) as u32, self.between(1, 6) as u32);
         let mut links = Vec::new();
-        let link = |a, b| GraphLink { between: [a, b], rate: None, delay: None, queue: None };
+        let link = |a, b| GraphLink { between: [a, b], rate: None, delay: None, queue: None, mark_above: None };
         for switch in 1..switches {
             links.push(link(NodeName::Switch(switch), NodeName::Switch(self.0.below(switch))));
         }
@@ -220,6 +220,7 @@ impl Draw {
         let (options, dtype, op) = self.arithmetic(protocol);
         JobSection {
             name: None,
+            count: 1,
             protocol,
             options,
             hosts: if self.0.chance(0.5) { Hosts::All } else { Hosts::List(self.some_hosts(hosts)) },
@@ -311,6 +312,7 @@ impl Draw {
             transport: None,
             message: Some(Bytes(self.of(&[2_000, 64_000]))),
             sizes: None,
+            flows: None,
             scale: 1,
             between: None,
             packet: Bytes(1090),
@@ -342,7 +344,8 @@ impl Draw {
             placement: Placement::Random,
             transport: None,
             message: message.map(Bytes),
-            sizes: message.is_none().then_some(FlowSizes::Hadoop),
+            sizes: message.is_none().then_some(Sizes::Published(FlowSizes::Hadoop)),
+            flows: None,
             scale: 1,
             between: None,
             packet: Bytes(1090),

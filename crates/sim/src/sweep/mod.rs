@@ -12,13 +12,15 @@
 //! ```
 //!
 //! `[[sweep.together]]` names keys whose values change together: all take their first values, then their second, and so
-//! on.
+//! on. `[[sweep.line]]` names a setting of several keys, with which all values run.
 //!
 //! [`Sweep`] makes the points, [`WorkOrder`] sends one to another machine, [`Store`] keeps the finished ones, and
 //! [`summarise`] makes the table at the end.
 
+mod lines;
 mod plan;
 mod results;
+mod summary;
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -28,12 +30,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use serde::{Deserialize, Serialize};
+use tributary_proto::contract::time::Time;
 
 pub use plan::{Sweep, SweepPoint};
-pub use results::{Finished, Line, Store, StoreError, run_table, summarise, summary_table, write_tables};
+pub use results::{Finished, Store, StoreError};
+pub use summary::{Line, Spread, job_run_table, run_table, summarise, summary_table, write_tables};
 
-use crate::config::{ConfigError, invalid};
-use crate::experiment::{self, NamedFile, RunError, run_watched};
+use crate::config::{ConfigError, Duration, invalid};
+use crate::experiment::{self, NamedFile, Progress, RunError, run_watched};
 use crate::provenance::Program;
 
 /// Builds every point, and runs none. The error is the first point's in the points' order, with the values of its keys.
@@ -108,14 +112,45 @@ pub fn run(
 
 /// Runs one point; `None` if it was stopped.
 pub fn run_point(point: &SweepPoint, stop: &AtomicBool) -> Option<Finished> {
-    let watched = run_watched(&point.config, &mut |_| match stop.load(Ordering::Relaxed) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    let mut patience = point.give_up_after.map(Patience::new);
+    let watched = run_watched(&point.config, &mut |progress| {
+        let gives_up = patience.as_mut().is_some_and(|patience| patience.is_over(progress));
+        if gives_up || stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     match watched {
+        Err(RunError::Stopped(at)) if patience.as_ref().is_some_and(|patience| patience.is_out) => {
+            let (at, limit) = (Duration(at), point.give_up_after.unwrap_or_default());
+            Some(Finished::refused(point, format!("given up: nothing finished for {limit}; it was stopped at {at}")))
+        }
         Ok(report) => Some(Finished::new(point, &report.of_file(&point.text))),
         Err(RunError::Config(error)) => Some(Finished::refused(point, error.to_string())),
         Err(RunError::Stopped(_)) => None,
+    }
+}
+
+/// Whether anything still finishes in a run.
+struct Patience {
+    limit: Duration,
+    /// What was open at the last look, and since when nothing of it has finished.
+    open: u64,
+    since: Time,
+    is_out: bool,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Patience {
+        Patience { limit, open: 0, since: Time::ZERO, is_out: false }
+    }
+
+    /// True if nothing has finished for too long. A run is looked at after a fixed number of events, so that the answer is
+    /// the same on every machine.
+    fn is_over(&mut self, progress: &Progress) -> bool {
+        if progress.open < self.open {
+            self.since = progress.now;
+        }
+        self.open = progress.open;
+        self.is_out = progress.now.since(self.since) > self.limit.0;
+        self.is_out
     }
 }
 
@@ -126,6 +161,7 @@ pub struct WorkOrder {
     values: Vec<String>,
     config: String,
     files: Vec<NamedFile>,
+    give_up_after: Option<Duration>,
 }
 
 /// Why an order is refused.
@@ -156,6 +192,7 @@ impl WorkOrder {
             values: point.values.clone(),
             config: point.text.clone(),
             files: point.files.clone(),
+            give_up_after: point.give_up_after,
         }
     }
 
@@ -164,7 +201,7 @@ impl WorkOrder {
         if !self.program.is_this() {
             return Err(OrderError::Program { planned: self.program });
         }
-        let point = SweepPoint::read(self.values, self.config)?;
+        let point = SweepPoint::read(self.values, self.config, self.give_up_after)?;
         if let Some((file, _)) = self.files.into_iter().zip(&point.files).find(|(planned, here)| planned != *here) {
             return Err(OrderError::File(file.path));
         }

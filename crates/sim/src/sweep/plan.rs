@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::config::{Config, ConfigError, invalid, json_table, other_kind, set_key};
+use super::lines::{self, LINE, NamedLine};
+use crate::config::{Config, ConfigError, Duration, invalid, json_table, other_kind, set_key};
 use crate::experiment::{NamedFile, named_files};
 use crate::provenance::Origin;
 
@@ -21,6 +22,10 @@ struct Section {
     over: Table,
     #[serde(default)]
     together: Vec<Table>,
+    #[serde(default)]
+    line: Vec<Table>,
+    #[serde(default)]
+    give_up_after: Option<Duration>,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +63,8 @@ pub struct SweepPoint {
     pub text: String,
     /// The other files that it names. With `text` and the program they decide the run's result.
     pub files: Vec<NamedFile>,
+    /// The run is stopped, and fails, when nothing has finished for this long.
+    pub give_up_after: Option<Duration>,
 }
 
 impl Sweep {
@@ -77,44 +84,80 @@ impl Sweep {
             let none = "the file has no [sweep]: name seeds, and under [sweep.over] keys with their values";
             invalid(other_kind(&base).unwrap_or(none))
         })?;
-        let Section { seeds, over, together } =
+        let Section { seeds, over, together, line, give_up_after } =
             Section::deserialize(section).map_err(|error| invalid(format!("[sweep]: {}", error.message())))?;
         let seeds: Vec<u64> = match seeds {
             Seeds::Count(count) => (1..=count.min(MAX_POINTS as u64 + 1)).collect(),
             Seeds::List(list) => list,
         };
         let axes = axes(over, together)?;
-        let keys: Vec<String> = axes.iter().flat_map(|axis| axis.keys.iter().cloned()).collect();
+        let varied: Vec<String> = axes.iter().flat_map(|axis| axis.keys.iter().cloned()).collect();
+        let lines = lines::read(line, &varied)?;
         let count = axes.iter().fold(seeds.len(), |count, axis| count.saturating_mul(axis.choices.len()));
+        let count = count.saturating_mul(lines.len().max(1));
         if count == 0 || count > MAX_POINTS {
             return Err(invalid(format!("the sweep has {count} runs; 1 to {MAX_POINTS} are possible")));
         }
+        let keys = table_keys(&lines, &varied);
         let mut points = Vec::with_capacity(count);
-        for mut number in 0..count / seeds.len() {
-            let mut table = base.clone();
-            let mut values = Vec::with_capacity(keys.len());
-            for axis in axes.iter().rev() {
-                let choice = &axis.choices[number % axis.choices.len()];
-                number /= axis.choices.len();
-                for (key, value) in axis.keys.iter().zip(choice).rev() {
-                    set(&mut table, key, value.clone())?;
-                    values.push(written(value));
+        let mut seen = BTreeSet::new();
+        for line in optional(&lines) {
+            for number in 0..axes.iter().map(|axis| axis.choices.len()).product() {
+                let mut table = base.clone();
+                let values = point_values(&mut table, line, &axes, number)?;
+                // Where a line's protocol lacks a key that varies, its values are one point.
+                if seen.insert(values.clone()) {
+                    for &seed in &seeds {
+                        points.push(SweepPoint {
+                            give_up_after,
+                            ..SweepPoint::new(&table, &keys, values.clone(), seed)?
+                        });
+                    }
                 }
-            }
-            values.reverse();
-            for &seed in &seeds {
-                points.push(SweepPoint::new(&table, &keys, values.clone(), seed)?);
             }
         }
         Ok(Sweep { keys, points, origin })
     }
 }
 
+/// Every line, or a sweep without lines once.
+fn optional(lines: &[NamedLine]) -> Vec<Option<&NamedLine>> {
+    if lines.is_empty() { vec![None] } else { lines.iter().map(Some).collect() }
+}
+
+fn table_keys(lines: &[NamedLine], varied: &[String]) -> Vec<String> {
+    let first = (!lines.is_empty()).then(|| LINE.to_string());
+    first.into_iter().chain(varied.iter().cloned()).collect()
+}
+
+/// Sets the keys of a line and of the choices with this number; returns their values as written, in the order of keys.
+fn point_values(
+    table: &mut Table,
+    line: Option<&NamedLine>,
+    axes: &[Axis],
+    mut number: usize,
+) -> Result<Vec<String>, ConfigError> {
+    line.map_or(Ok(()), |line| line.set(table))?;
+    let mut values = Vec::new();
+    for axis in axes.iter().rev() {
+        let choice = &axis.choices[number % axis.choices.len()];
+        number /= axis.choices.len();
+        for (key, value) in axis.keys.iter().zip(choice).rev() {
+            set(table, key, value.clone())?;
+            values.push((key, written(value)));
+        }
+    }
+    let left_out = line.map(|line| line.leave_out(table)).unwrap_or_default();
+    let values =
+        values.into_iter().rev().map(|(key, value)| if left_out.contains(key) { String::new() } else { value });
+    Ok(line.map(|line| line.name.clone()).into_iter().chain(values).collect())
+}
+
 impl SweepPoint {
-    /// A point from another machine, from its `values` and `text`.
-    pub fn read(values: Vec<String>, text: String) -> Result<SweepPoint, ConfigError> {
+    /// A point from another machine, from its `values`, its `text` and the limit after which it is given up.
+    pub fn read(values: Vec<String>, text: String, give_up_after: Option<Duration>) -> Result<SweepPoint, ConfigError> {
         let config = Config::parse(&text)?;
-        Ok(SweepPoint { values, files: named_files(&config), config, text })
+        Ok(SweepPoint { values, files: named_files(&config), config, text, give_up_after })
     }
 
     fn new(table: &Table, keys: &[String], values: Vec<String>, seed: u64) -> Result<SweepPoint, ConfigError> {
@@ -122,19 +165,18 @@ impl SweepPoint {
         let mut config = Config::parse(&text(table)?).map_err(|error| match values.is_empty() {
             true => error,
             // A line number would be misleading, because the text was generated.
-            false => {
-                invalid(format!("with {}: {}", setting(keys, &values), error.0.trim_start_matches(is_line_number)))
-            }
+            false => invalid(format!("with {}: {}", setting(keys, &values), without_line_number(&error.0))),
         })?;
         config.seed = seed;
         let text = toml::to_string(&config).map_err(|error| invalid(error.to_string()))?;
-        Ok(SweepPoint { values, files: named_files(&config), config, text })
+        Ok(SweepPoint { values, files: named_files(&config), config, text, give_up_after: None })
     }
 }
 
-/// Characters of "line 12: ".
-fn is_line_number(letter: char) -> bool {
-    "line :0123456789".contains(letter)
+/// A sentence without the "line 12: " before it.
+fn without_line_number(sentence: &str) -> &str {
+    let number = sentence.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+    number.filter(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit())).map_or(sentence, |(_, rest)| rest)
 }
 
 /// Keys and their values, for people.
@@ -207,6 +249,8 @@ fn set(table: &mut Table, key: &str, value: Value) -> Result<(), ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use tributary_proto::protocols;
+
     use super::*;
 
     const BASE: &str = "[network]\nstar = { hosts = 4 }\n[[job]]\nprotocol = \"switchml\"\ntensor = \"1 MB\"\n";
@@ -245,6 +289,38 @@ mod tests {
         assert_eq!((job.iterations, job.slots, job.trees), (2, Some(16), Some(2)));
     }
 
+    /// A protocol whose hosts sum, and which plans no trees.
+    fn served() -> &'static str {
+        protocols::ALL.iter().find(|protocol| protocol.server.is_some()).unwrap().name
+    }
+
+    #[test]
+    fn each_line_has_its_name_and_leaves_out_what_its_protocol_lacks() {
+        let lines = "[sweep.over]\n\"job.0.trees\" = [1, 2]\n[[sweep.line]]\nname = \"trees\"\n[[sweep.line]]\nname = \"hosts\"\n";
+        let keys = format!("\"job.0.protocol\" = \"{}\"\n\"job.0.servers\" = 2\n\"job.0.hosts\" = 2\n", served());
+        let sweep = Sweep::parse(&format!("{BASE}{lines}{keys}")).unwrap();
+        assert_eq!(sweep.keys, ["line", "job.0.trees"]);
+        let values: Vec<String> = sweep.points.iter().map(|point| point.values.join("|")).collect();
+        assert_eq!(values, ["trees|1", "trees|2", "hosts|"]);
+        let job = &sweep.points[2].config.jobs[0];
+        assert_eq!((job.protocol.name, job.trees, job.servers.is_some()), (served(), None, true));
+    }
+
+    #[test]
+    fn a_wrong_line_is_refused_with_a_sentence() {
+        let wrong = |line: &str| sentence(&format!("[sweep.over]\n\"job.0.trees\" = [1]\n{line}"));
+        assert!(wrong("[[sweep.line]]\n\"job.0.slots\" = 4\n").starts_with("[[sweep.line]] needs a name"));
+        let twice = "[[sweep.line]]\nname = \"a\"\n[[sweep.line]]\nname = \"a\"\n";
+        assert!(wrong(twice).ends_with("there are two lines with the name \"a\""));
+        let both = "[[sweep.line]]\nname = \"a\"\n\"job.0.trees\" = 2\n";
+        assert!(wrong(both).contains("\"job.0.trees\" is set by the line \"a\", and varied by the sweep"));
+        assert!(wrong("[[sweep.line]]\nname = \"a\"\n\"job.7.slots\" = 2\n").contains("leads nowhere"));
+        // What a line sets itself is not left out, however little its protocol can do with it.
+        let own = "[[sweep.line]]\nname = \"a\"\n\"job.0.options\" = { nonsense = 1 }\n";
+        let sweep = Sweep::parse(&format!("{BASE}[sweep]\n{own}")).unwrap();
+        assert!(sweep.points[0].text.contains("nonsense"));
+    }
+
     #[test]
     fn an_invalid_sweep_is_refused_with_a_sentence() {
         assert!(Sweep::parse(BASE).unwrap_err().to_string().contains("has no [sweep]"));
@@ -253,7 +329,7 @@ mod tests {
         assert!(sentence("[sweep.over]\n\"job.1.trees\" = [1]\n").contains("leads nowhere"));
         assert!(sentence("[sweep.over]\n\"job.0.treees\" = [1]\n").contains("treees"));
         assert!(sentence("[sweep.over]\n\"job.0.trees\" = 1\n").contains("a list of values"));
-        assert!(sentence("[sweep.over]\n\"job.0.trees\" = [\"x\"]\n").starts_with("with job.0.trees = x: "));
+        assert!(sentence("[sweep.over]\n\"job.0.trees\" = [\"\"]\n").starts_with("with job.0.trees = : invalid type"));
         let group = "[[sweep.together]]\n\"job.0.trees\" = [1, 2]\n\"job.0.slots\" = [8]\n";
         let unequal =
             "\"job.0.trees\" has 2 values and \"job.0.slots\" has 1: keys that vary together have equally many";

@@ -10,7 +10,7 @@ use tributary_proto::contract::time::Time;
 use super::flow::{Receiver, Sender};
 use super::{BEYOND_UDP, Body, Segment, TransportSettings};
 use crate::events::TimerTable;
-use crate::workload::PoissonSource;
+use crate::workload::FlowSource;
 
 /// A flow that this host began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct TransportHost {
     /// to others.
     complete: BTreeSet<(NodeId, u32)>,
     arrived: Vec<Arrived>,
-    sources: Vec<PoissonSource>,
+    sources: Vec<FlowSource>,
     balance: Balance,
     open: u64,
     retransmissions: u64,
@@ -118,7 +118,7 @@ impl TransportHost {
     }
 
     /// Adds a source that begins flows. The run waits for the flows, and for the source if it ends by itself.
-    pub fn add_source(&mut self, source: PoissonSource) {
+    pub fn add_source(&mut self, source: FlowSource) {
         self.balance.opened += u64::from(source.ends());
         self.sources.push(source);
     }
@@ -210,7 +210,7 @@ impl TransportHost {
 
     /// When to call [`TransportHost::handle_timeout`]; possibly earlier than needed.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        let source = self.sources.iter().filter_map(PoissonSource::next).min();
+        let source = self.sources.iter().filter_map(FlowSource::next).min();
         [self.timers.earliest(), source].into_iter().flatten().min()
     }
 

@@ -1,14 +1,17 @@
 //! Traffic of hosts besides jobs.
 
 mod background;
+mod list;
 mod poisson;
 mod published;
+mod source;
 
 pub(crate) use background::UniformGroup;
 pub use background::{Stream, Uniform};
-pub use poisson::PoissonGroup;
-pub(crate) use poisson::PoissonSource;
+pub use list::{FlowList, ListedFlow, read_flows};
+pub use poisson::{PoissonGroup, PoissonSource};
 pub use published::{FlowSizes, Model, SizeTable};
+pub use source::FlowSource;
 
 use crate::rng::{Purpose, Rng};
 use tributary_proto::contract::ids::NodeId;

@@ -34,13 +34,7 @@ impl FlowSizes {
 
     /// The points of the distribution.
     pub fn table(self) -> SizeTable {
-        let lines = self.file().lines().filter(|line| !line.starts_with('#') && !line.starts_with("bytes"));
-        let points = lines.map(|line| {
-            let numbers =
-                line.split_once(',').and_then(|(bytes, share)| Some((bytes.parse().ok()?, share.parse().ok()?)));
-            numbers.expect("the data files are part of the program, and tests read them all")
-        });
-        SizeTable(points.collect())
+        SizeTable::read(self.file()).expect("the data files are part of the program, and tests read them all")
     }
 }
 
@@ -53,6 +47,37 @@ impl SizeTable {
     /// All flows have the same size.
     pub fn always(bytes: u64) -> SizeTable {
         SizeTable(vec![(bytes as f64, 0.0), (bytes as f64, 1.0)])
+    }
+
+    /// Reads a file of two columns, with a comma or spaces between them: bytes, and the share of flows that have no more,
+    /// up to 1 or to 100 (percent). Lines that begin with # are comments, and the first line may be a heading.
+    pub fn read(text: &str) -> Result<SizeTable, String> {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+        for (index, (number, line)) in lines.enumerate() {
+            let cells = line.split([',', ' ', '\t']).filter(|cell| !cell.is_empty());
+            let numbers: Option<Vec<f64>> = cells.map(|cell| cell.parse().ok()).collect();
+            match numbers.as_deref() {
+                Some(&[bytes, share]) if bytes >= 0.0 && share >= 0.0 => points.push((bytes, share)),
+                None if index == 0 => {}
+                _ => return Err(format!("line {}: it has two columns, bytes and share, and not {line:?}", number + 1)),
+            }
+        }
+        let whole = points.last().map_or(0.0, |&(_, share)| share);
+        if whole != 1.0 && whole != 100.0 {
+            return Err(format!(
+                "its last share is {whole}, and not 1 or 100: all flows have at most the largest size"
+            ));
+        }
+        points.iter_mut().for_each(|(_, share)| *share /= whole);
+        if let Some(pair) = points.windows(2).find(|pair| pair[0].0 > pair[1].0 || pair[0].1 > pair[1].1) {
+            return Err(format!("bytes and shares ascend, and {} bytes come after {}", pair[1].0, pair[0].0));
+        }
+        // The flows of the first point, if there are any, have its size.
+        if let Some(&(bytes, _)) = points.first().filter(|(_, share)| *share > 0.0) {
+            points.insert(0, (bytes, 0.0));
+        }
+        Ok(SizeTable(points))
     }
 
     /// All sizes, divided by a number.
@@ -122,6 +147,21 @@ mod sizes_tests {
                 assert!(pair[0].0 <= pair[1].0 && pair[0].1 < pair[1].1, "{sizes:?}: {pair:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_of_ones_own_is_read_with_shares_or_percent_and_with_any_separator() {
+        let table = |text: &str| SizeTable::read(text).map(|table| table.0);
+        let expected = Ok(vec![(0.0, 0.0), (1000.0, 0.5), (2000.0, 1.0)]);
+        assert_eq!(table("# a comment\nbytes,share\n0,0\n1000,0.5\n2000,1\n"), expected);
+        assert_eq!(table("0 0\n1000 50\n\n2000\t100\n"), expected);
+        assert_eq!(table("1000 0.5\n2000 1\n"), Ok(vec![(1000.0, 0.0), (1000.0, 0.5), (2000.0, 1.0)]));
+        let sentence = |text: &str| table(text).unwrap_err();
+        assert_eq!(sentence("0 0\n1 x\n"), "line 2: it has two columns, bytes and share, and not \"1 x\"");
+        assert_eq!(sentence("0 0 0\n"), "line 1: it has two columns, bytes and share, and not \"0 0 0\"");
+        assert!(sentence("0 0\n5 0.9\n").starts_with("its last share is 0.9, and not 1 or 100"));
+        assert!(sentence("").starts_with("its last share is 0"));
+        assert_eq!(sentence("0 0\n9 0.5\n5 1\n"), "bytes and shares ascend, and 5 bytes come after 9");
     }
 
     #[test]

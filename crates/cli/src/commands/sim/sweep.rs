@@ -1,9 +1,12 @@
 //! `tributary sim sweep`: parameters times seeds over all cores, resumable.
 
 use std::fs;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde_json::json;
 use tributary_sim::config::ConfigError;
 use tributary_sim::sweep::{self, Finished, Line, Store, Sweep, SweepPoint, summarise, write_tables};
@@ -45,12 +48,12 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     let kept = sweep.points.len() - open.len();
     let outdated = open.iter().filter(|point| store.is_outdated(point)).count();
     sweep::check(&sweep.keys, &open, interrupt.flag()).map_err(wrong)?;
-    let bar = progress(sweep.points.len(), kept);
+    let watch = Watch::new(sweep.points.len(), kept);
     let ran = match &args.on {
-        None => sweep::run(&open, &store, &|_| bar.inc(1), interrupt.flag()).map_err(Failure::from),
-        Some(address) => cluster::run(program, address, &open, &store, &|| bar.inc(1), &interrupt),
+        None => sweep::run(&open, &store, &|_| watch.count(), interrupt.flag()).map_err(Failure::from),
+        Some(address) => cluster::run(program, address, &open, &store, &|| watch.count(), &interrupt),
     };
-    bar.finish_and_clear();
+    watch.bar.finish_and_clear();
 
     let finished: Vec<Finished> = sweep.points.iter().filter_map(|point| store.find(point)).collect();
     let lines = summarise(&finished);
@@ -92,22 +95,59 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
     }
 }
 
-fn progress(points: usize, kept: usize) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed} (left: {eta})").expect("a fixed template");
-    ProgressBar::new(points as u64).with_position(kept as u64).with_style(style)
+/// How often a sweep that nobody watches at a terminal says how far it is.
+const SAYS_EVERY: Duration = Duration::from_secs(10);
+
+/// How many runs are done: a bar on a terminal, else a line now and then on stderr.
+struct Watch {
+    bar: ProgressBar,
+    said: Mutex<Instant>,
+}
+
+impl Watch {
+    fn new(points: usize, kept: usize) -> Watch {
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {elapsed}, about {eta} left")
+            .expect("a fixed template");
+        let bar = ProgressBar::new(points as u64).with_position(kept as u64).with_style(style);
+        bar.reset_eta();
+        Watch { bar, said: Mutex::new(Instant::now()) }
+    }
+
+    fn count(&self) {
+        self.bar.inc(1);
+        let Ok(mut said) = self.said.lock() else { return };
+        if std::io::stderr().is_terminal() || said.elapsed() < SAYS_EVERY {
+            return;
+        }
+        *said = Instant::now();
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        eprintln!("{done} of {all} runs, about {} left", HumanDuration(self.bar.eta()));
+    }
 }
 
 fn render(keys: &[String], lines: &[Line]) -> String {
-    let fixed = ["runs", "failed", "goodput Gbit/s", "from", "to", "collective us", "flows us"];
+    let fixed = [
+        "runs",
+        "failed",
+        "goodput Gbit/s",
+        "median",
+        "deviation",
+        "from",
+        "to",
+        "collective us",
+        "flows us",
+        "makespan us",
+    ];
     let mut table = output::Table::new(keys.iter().map(String::as_str).chain(fixed));
     for line in lines {
         let number =
             |value: Option<f64>, factor: f64| value.map_or("-".into(), |value| format!("{:.2}", factor * value));
         let mut cells = line.values.clone();
         cells.extend([line.runs.to_string(), line.failed.to_string()]);
-        cells.extend([0, 1, 2].map(|index| number(line.goodput_gbps.map(|goodput| goodput[index]), 1.0)));
-        cells.extend([line.seconds, line.flow_seconds].map(|figure| number(figure.map(|figure| figure[0]), 1e6)));
+        let goodput = line.goodput_gbps.map(|of| [of.mean, of.median, of.deviation, of.min, of.max]);
+        cells.extend([0, 1, 2, 3, 4].map(|index| number(goodput.map(|goodput| goodput[index]), 1.0)));
+        let times = [line.seconds, line.flow_seconds, line.makespan_seconds];
+        cells.extend(times.map(|figure| number(figure.map(|figure| figure.mean), 1e6)));
         table.row(cells);
     }
     table.render()

@@ -7,7 +7,7 @@ use crate::engine::simulation::Simulation;
 use crate::engine::traffic::FlowId;
 use crate::net::Packet;
 use crate::transport::TransportHost;
-use crate::workload::{PoissonSource, permutation};
+use crate::workload::{FlowSource, permutation};
 
 impl Simulation {
     /// Starts a message at its sender. `bytes` are those on a link, framing included.
@@ -50,7 +50,7 @@ impl Simulation {
     }
 
     /// Gives a host a source of flows under DCTCP.
-    pub fn add_flow_source(&mut self, host: NodeId, source: PoissonSource) {
+    pub fn add_flow_source(&mut self, host: NodeId, source: FlowSource) {
         self.transport_mut(host).add_source(source);
         self.count(host);
         self.hosts[host.index()].wake(&mut self.fabric);
