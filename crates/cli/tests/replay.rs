@@ -11,9 +11,10 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tributary_control::JobName;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
-use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
+use tributary_net::shard::{JobInstall, Shard, ShardHandle, ShardOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, SwitchConfig};
 use tributary_proto::contract::drive::record::{HostRecorder, SwitchRecorder};
@@ -82,6 +83,7 @@ impl Rendezvous for Tapped {
         if self.all_here.wait().is_leader() {
             let members = self.towards_shard.clone();
             let job = JobInstall::of_workers(
+                JobName::new("recorded").unwrap(),
                 protocols::named("switchml").unwrap(),
                 config(request.world_size),
                 members,

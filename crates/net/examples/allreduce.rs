@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use support::LocalSwitch;
 use tributary_net::group::{ConnectOptions, Group, GroupStats};
 use tributary_net::rendezvous::Rendezvous;
+use tributary_net::shard::Shard;
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;

@@ -33,11 +33,12 @@ pub(crate) use self::job_totals::{ProtocolTotals, Totals};
 use self::members::Faults;
 pub(crate) use self::members::OpenWatch;
 use self::parent_watch::{ParentEvent, ParentWatches};
-pub(crate) use self::shards::{Shard, ShardSample, ShardSamples, used_by};
+pub(crate) use self::shards::{ShardSample, ShardSamples, used_by};
 use crate::client::Token;
 use crate::os::{Clock, to_duration};
 use crate::parent_client::{ParentClient, ParentJoin, ParentMessage};
 use crate::pool_size;
+use crate::shard::Shard;
 
 struct State {
     control: Control,

@@ -27,9 +27,9 @@
 //! ```
 //!
 //! A worker is a [`Group`]. Its [`Rendezvous`] is how it finds its switch and the other members: [`HttpRendezvous`], or one
-//! of the caller's own. A whole switch with its control plane over HTTP is a [`RunningSwitch`], or a
-//! [`RunningFabricSwitch`] that works with others; [`shard`] is one core of a switch. [`client`] reads a switch's [`status`]
-//! and [`history`]. A [`RunningServer`] sums for jobs whose protocol has servers.
+//! of the caller's own. A whole switch with its control plane over HTTP is a [`RunningSwitch`]; it
+//! stands alone, or works with others in a fabric ([`SwitchOptions::in_fabric`]). [`shard`] is one core of a switch.
+//! [`client`] reads a switch's [`status`] and [`history`]. A [`RunningServer`] sums for jobs whose protocol has servers.
 #![deny(unsafe_code)]
 
 mod api;
@@ -37,7 +37,6 @@ mod api;
 pub mod challenge;
 pub mod client;
 mod control_plane;
-mod event_loop;
 #[doc(hidden)]
 pub mod fabric;
 pub mod group;
@@ -62,11 +61,10 @@ mod transmit;
 pub mod udp;
 
 pub use client::{ClientError, HttpRendezvous, Token};
-pub use fabric::{FabricSwitchOptions, RunningFabricSwitch};
 pub use group::{
     ConnectError, ConnectOptions, Drive, Group, GroupError, GroupInfo, GroupStats, JobFailure, PathReport, Pending,
     Submission,
 };
 pub use rendezvous::{JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
 pub use server::{RunningServer, ServerError, ServerOptions};
-pub use switch_daemon::{RunningSwitch, StartError, SwitchOptions};
+pub use switch_daemon::{FabricNode, RunningSwitch, StartError, SwitchOptions};

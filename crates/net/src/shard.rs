@@ -1,29 +1,44 @@
-//! One shard of a switch: a thread that owns a UDP socket and a [`Pipeline`].
+//! One shard of a switch: a thread that owns a UDP socket and a pipeline.
 //!
 //! The control plane holds a [`ShardHandle`] for each shard. Shards share nothing; every call is a message to the
 //! thread.
+//!
+//! - The thread: `event_loop` sleeps, receives, and runs timers; a `burst` is what one call has received, and `handle` is the
+//!   control plane's end.
+//! - `site`, the jobs that a thread serves, and `Forwarding`, what differs between kinds of switches; `jobs`, what is kept of
+//!   each job.
+//! - `star`, the forwarding of a standalone switch, by its `ports`. A switch of a fabric has its own
+//!   ([`crate::fabric`]).
 
+mod burst;
+mod event_loop;
+mod handle;
 mod jobs;
 mod ports;
-mod thread;
+mod site;
+mod star;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::net::{IpAddr, SocketAddr};
 
+use tributary_control::JobName;
+use tributary_control::admission::TreeCharge;
 use tributary_control::levels::SwitchRanks;
 use tributary_control::servers::JobServer;
 use tributary_proto::contract::config::{Below, JobConfig};
 use tributary_proto::contract::drop_reason::DropCounters;
 use tributary_proto::contract::ids::{ChildId, JobId, PortSet, TreeId};
-use tributary_proto::contract::pipeline::{JobReport, Pipeline};
+use tributary_proto::contract::pipeline::JobReport;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::SharedReport;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::switch_options::SwitchOptions;
 
-pub(crate) use self::jobs::{Rates, SharedMachines};
-use self::thread::{Command, Star};
-use crate::event_loop::handle::Handle;
-pub use crate::event_loop::handle::{Answer, Stopped};
+pub(crate) use self::handle::Handle;
+pub use self::handle::{Answer, Stopped};
+pub(crate) use self::site::{Core, Forwarding, Origin, PacketClass, PreparedJob, Site};
+use self::star::{Command, Star};
 use crate::progress::{Progress, RankProgress};
 use crate::udp::{SocketCounters, UdpPort};
 
@@ -47,6 +62,8 @@ pub struct ShardOptions {
 /// A job for one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobInstall {
+    /// The job's name.
+    pub name: JobName,
     /// The protocol that the job runs.
     pub protocol: &'static Protocol,
     /// Id, key, world size, slots that the switch has for the job now (over all shards), elements per packet, number of
@@ -71,6 +88,7 @@ pub struct JobInstall {
 impl JobInstall {
     /// A job whose ranks are all children of this switch, by rank, and know the switch by one address.
     pub fn of_workers(
+        name: JobName,
         protocol: &'static Protocol,
         config: JobConfig,
         members: Vec<SocketAddr>,
@@ -79,7 +97,14 @@ impl JobInstall {
         let below = Below::workers(members.len() as u16);
         let (asked_at, most_slots) = (vec![asked_at; members.len()], config.slots);
         let servers = Vec::new();
-        JobInstall { protocol, config, most_slots, members, asked_at, below, servers, trees: None, parent: None }
+        let (trees, parent) = (None, None);
+        JobInstall { name, protocol, config, most_slots, members, asked_at, below, servers, trees, parent }
+    }
+}
+
+impl AsRef<JobInstall> for JobInstall {
+    fn as_ref(&self) -> &JobInstall {
+        self
     }
 }
 
@@ -153,7 +178,44 @@ pub enum ShardError {
     Crowded(&'static str),
 }
 
-/// The control plane's end of one shard. Dropping it stops the shard.
+/// The interface of a shard, or of what stands for one. Answers come in the order of the calls.
+pub trait Shard: Send + Sync {
+    /// Installs a job, in place of any job with its id; answers once packets will find the job.
+    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>>;
+    /// Gives a job another number of slots in this shard; false if the job has no machine of its own there. Memory that this
+    /// frees is there for a job that is installed next.
+    fn resize(&self, job: JobId, slots: u16) -> Answer<bool>;
+    /// Removes a job and frees its memory; false if there was no such job.
+    fn remove(&self, job: JobId) -> Answer<bool>;
+    /// Frees what the jobs of a protocol share, none of which is there; false if nothing was shared.
+    fn unshare(&self, protocol: &'static Protocol) -> Answer<bool>;
+    /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
+    /// `asked_at`, is at a UDP address. A fabric does not ask: its file says which host is behind which cable.
+    fn challenge(&self, _peer: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
+        Answer::ready(true)
+    }
+    /// The state of the shard and of its jobs.
+    fn report(&self) -> Answer<ShardReport>;
+    /// The jobs that run in the shard although this control plane has not installed them, because it has restarted.
+    fn installed_jobs(&self) -> Answer<Vec<JobInstall>> {
+        Answer::ready(Vec::new())
+    }
+    /// What a job holds of a fabric's switches, once its trees are planned; `None` if it is charged for none of them
+    /// by itself.
+    fn tree_charge(&self, _job: JobId) -> Answer<Option<TreeCharge>> {
+        Answer::ready(None)
+    }
+    /// True if the shard's jobs outlive this control plane, which finds them again.
+    fn outlives(&self) -> bool {
+        false
+    }
+    /// The address at which the shard receives, with the port that the system chose.
+    fn udp_addr(&self) -> SocketAddr;
+    /// Bytes of receive buffer that the kernel granted, as it counts them.
+    fn receive_buffer(&self) -> usize;
+}
+
+/// The control plane's end of one shard of a star. Dropping it stops the shard.
 pub struct ShardHandle(Handle<Command>);
 
 impl ShardHandle {
@@ -162,42 +224,9 @@ impl ShardHandle {
         let &ShardOptions { shard, listen, receive_buffer, send_buffer, incarnation, ref switch_options } = options;
         let open = || {
             let udp = UdpPort::open(listen, receive_buffer, send_buffer)?;
-            let star = Star::new(shard, incarnation, switch_options.clone());
-            Handle::start(format!("shard-{shard}"), shard, udp, Pipeline::with_instruction_limit(), star)
+            Handle::start(format!("shard-{shard}"), shard, udp, Star::site(shard, incarnation, switch_options.clone()))
         };
         open().map(ShardHandle).map_err(|source| ShardError::Open { listen, source })
-    }
-
-    /// Installs a job, in place of any job with its id; answers once packets will find the job.
-    pub fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        self.0.call(|reply| Command::Install(Box::new(job), reply))
-    }
-
-    /// Gives a job another number of slots in this shard; false if it has no machine of its own. Commands are handled
-    /// one after the other, so memory that this frees is there for a job that is installed next.
-    pub fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
-        self.0.call(|reply| Command::Resize(job, slots, reply))
-    }
-
-    /// Removes a job and frees its memory; false if there was no such job.
-    pub fn remove(&self, job: JobId) -> Answer<bool> {
-        self.0.call(|reply| Command::Remove(job, reply))
-    }
-
-    /// Removes the machine that the jobs of a protocol share, none of which is installed; false if there is none.
-    pub fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
-        self.0.call(|reply| Command::Unshare(protocol, reply))
-    }
-
-    /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
-    /// `asked_at`, is at a UDP address.
-    pub fn challenge(&self, peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
-        self.0.call(|reply| Command::Challenge { peer, asked_at, incarnation, questions, reply })
-    }
-
-    /// The state of the shard and of its jobs.
-    pub fn report(&self) -> Answer<ShardReport> {
-        self.0.call(Command::Report)
     }
 
     /// The number of the shard.
@@ -205,16 +234,40 @@ impl ShardHandle {
         self.0.shard()
     }
 
-    /// The address at which the shard receives, with the port that the system chose.
-    pub fn udp_addr(&self) -> SocketAddr {
+    /// Stops the thread and waits for its end.
+    pub fn stop(self) {}
+}
+
+impl Shard for ShardHandle {
+    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
+        self.0.call(|reply| Command::Install(Box::new(job), reply))
+    }
+
+    fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
+        self.0.call(|reply| Command::Resize(job, slots, reply))
+    }
+
+    fn remove(&self, job: JobId) -> Answer<bool> {
+        self.0.call(|reply| Command::Remove(job, reply))
+    }
+
+    fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
+        self.0.call(|reply| Command::Unshare(protocol, reply))
+    }
+
+    fn challenge(&self, peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
+        self.0.call(|reply| Command::Challenge { peer, asked_at, incarnation, questions, reply })
+    }
+
+    fn report(&self) -> Answer<ShardReport> {
+        self.0.call(Command::Report)
+    }
+
+    fn udp_addr(&self) -> SocketAddr {
         self.0.udp_addr()
     }
 
-    /// Bytes of receive buffer that the kernel granted, as it counts them.
-    pub fn receive_buffer(&self) -> usize {
+    fn receive_buffer(&self) -> usize {
         self.0.receive_buffer()
     }
-
-    /// Stops the thread and waits for its end.
-    pub fn stop(self) {}
 }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use crate::support::{PATIENCE, connect_options, ready, until};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
-use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
@@ -35,13 +34,13 @@ fn fabric_with(number: u8, secret: &str, keys: &str) -> Arc<FabricLayout> {
     Arc::new(FabricFile::parse(&text).unwrap())
 }
 
-fn start(fabric: &Arc<FabricLayout>, name: &str) -> RunningFabricSwitch {
+fn start(fabric: &Arc<FabricLayout>, name: &str) -> RunningSwitch {
     let node = fabric.node_named(name).unwrap();
-    RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::clone(fabric), node)).unwrap()
+    RunningSwitch::start(&SwitchOptions::in_fabric(Arc::clone(fabric), node)).unwrap()
 }
 
-fn options(switch: &RunningFabricSwitch, protocol: &'static Protocol) -> ConnectOptions {
-    connect_options(switch.udp_addr(), protocol, "alone", 0, 1)
+fn options(switch: &RunningSwitch, protocol: &'static Protocol) -> ConnectOptions {
+    connect_options(switch.listen_addr(), protocol, "alone", 0, 1)
 }
 
 #[test]
@@ -53,11 +52,12 @@ fn a_job_that_joins_at_a_leaf_is_formed_at_the_seat_installed_everywhere_and_rem
     let mut data: Vec<i32> = (0..10_000).collect();
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     assert!(data.iter().copied().eq(0..10_000));
-    let jobs = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().jobs;
+    let jobs = |switch: &RunningSwitch| client::status(switch.listen_addr()).unwrap().jobs;
     assert_eq!((jobs(&top)[0].name.as_str(), jobs(&leaf)[0].name.as_str()), ("alone", "alone"));
     until(&top, "the member's sign of life", |status| status.jobs[0].members[0].last_seen_s_ago.is_some());
     for switch in [&leaf, &top] {
         until(switch, "how far the member is", |status| status.jobs[0].collectives == 1);
+        until(switch, "the job's age", |status| status.jobs[0].age_s > 0.0);
     }
     group.close();
     for switch in [&top, &leaf] {
@@ -75,7 +75,7 @@ fn what_a_protocol_counts_reaches_status_and_metrics_of_every_switch() {
         let group = Group::connect(&options(&leaf, protocol)).unwrap();
         for switch in [&leaf, &top] {
             until(switch, "the job", |status| !status.jobs.is_empty());
-            let status = client::status(switch.udp_addr()).unwrap();
+            let status = client::status(switch.listen_addr()).unwrap();
             let shared = status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).unwrap();
             assert!(shared.bytes > 0 && shared.slots > 0 && !shared.metrics.is_empty(), "{shared:?}");
             let metrics = scrape(switch, "/metrics");
@@ -94,8 +94,8 @@ fn what_a_protocol_counts_reaches_status_and_metrics_of_every_switch() {
 }
 
 /// What monitoring reads of a switch.
-fn scrape(switch: &RunningFabricSwitch, path: &str) -> String {
-    let mut stream = TcpStream::connect(switch.udp_addr()).unwrap();
+fn scrape(switch: &RunningSwitch, path: &str) -> String {
+    let mut stream = TcpStream::connect(switch.listen_addr()).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: switch\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -113,7 +113,7 @@ fn a_job_with_static_trees_is_planned_at_the_seat_and_its_trees_are_shown_everyw
     group.allreduce_in_place(&mut data, ReduceOp::Sum, PATIENCE).unwrap();
     assert!(data.iter().copied().eq(0..10_000));
     for switch in [&top, &leaf] {
-        let job = client::status(switch.udp_addr()).unwrap().jobs.remove(0);
+        let job = client::status(switch.listen_addr()).unwrap().jobs.remove(0);
         assert_eq!(
             (job.trees.len(), job.trees[0].root.as_str(), job.broken),
             (1, "leaf", None),
@@ -190,7 +190,7 @@ fn a_seat_that_is_started_again_finds_the_running_job_and_forms_new_ones() {
     group.close();
     until(&leaf, "the removal", |status| status.jobs.is_empty());
     let next = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).unwrap();
-    assert_eq!(client::status(leaf.udp_addr()).unwrap().jobs[0].id, Some(2), "ids do not come back soon");
+    assert_eq!(client::status(leaf.listen_addr()).unwrap().jobs[0].id, Some(2), "ids do not come back soon");
     drop(next);
 }
 
@@ -214,7 +214,7 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
         for job in 0..JOBS {
             let (leaf, all_run, looked, sum) = (&leaf, &all_run, &looked, &sum);
             scope.spawn(move || {
-                let own = connect_options(leaf.udp_addr(), protocol, &format!("job{job}"), 0, 1);
+                let own = connect_options(leaf.listen_addr(), protocol, &format!("job{job}"), 0, 1);
                 let group = Group::connect(&own).unwrap();
                 sum(&group);
                 all_run.wait();
@@ -223,7 +223,7 @@ fn jobs_whose_machines_can_be_resized_divide_the_memory_of_a_fabric_while_they_s
             });
         }
         all_run.wait();
-        let [here, controller] = [&leaf, &top].map(|switch| client::status(switch.udp_addr()).unwrap());
+        let [here, controller] = [&leaf, &top].map(|switch| client::status(switch.listen_addr()).unwrap());
         looked.wait();
         let slots: Vec<u16> = controller.jobs.iter().map(|job| job.slots).collect();
         assert!(slots.len() == JOBS && slots.iter().all(|&own| own == slots[0]), "{slots:?}");
@@ -245,7 +245,7 @@ fn a_job_that_does_not_fit_beside_the_least_parts_of_others_is_refused_in_a_sent
     until(&leaf, "a greeting", ready);
     let mut groups = Vec::new();
     let refused = loop {
-        let own = connect_options(leaf.udp_addr(), protocol, &format!("job{}", groups.len()), 0, 1);
+        let own = connect_options(leaf.listen_addr(), protocol, &format!("job{}", groups.len()), 0, 1);
         match Group::connect(&own) {
             Ok(group) => groups.push(group),
             Err(error) => break error.to_string(),
@@ -268,10 +268,11 @@ fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
         let fabric = fabric(number, "0123456789abcdef");
         let (leaf, top) = (start(&fabric, "leaf"), start(&fabric, "top"));
         until(&leaf, "a greeting", ready);
-        let used = |switch| client::status(RunningFabricSwitch::udp_addr(switch)).unwrap().switch.memory_used_bytes;
+        let used = |switch| client::status(RunningSwitch::listen_addr(switch)).unwrap().switch.memory_used_bytes;
         assert_eq!((used(&leaf), used(&top)), (0, 0));
         let group = Group::connect(&options(&leaf, protocol)).unwrap();
-        let (here, controller) = (client::status(leaf.udp_addr()).unwrap(), client::status(top.udp_addr()).unwrap());
+        let (here, controller) =
+            (client::status(leaf.listen_addr()).unwrap(), client::status(top.listen_addr()).unwrap());
         let shared: u64 = here.switch.shared.iter().map(|shared| shared.bytes).sum();
         assert_eq!(here.switch.memory_used_bytes, shared + here.jobs[0].memory_bytes, "{protocol}");
         assert!(here.switch.memory_used_bytes > 1_000, "{protocol}: {}", here.switch.memory_used_bytes);
@@ -281,7 +282,8 @@ fn every_switch_says_what_its_jobs_hold_and_what_they_share() {
         );
         group.close();
         until(&leaf, "the removal", |status| status.jobs.is_empty());
-        let idle: u64 = client::status(leaf.udp_addr()).unwrap().switch.shared.iter().map(|shared| shared.bytes).sum();
+        let idle: u64 =
+            client::status(leaf.listen_addr()).unwrap().switch.shared.iter().map(|shared| shared.bytes).sum();
         assert_eq!(used(&leaf), idle, "{protocol}: what jobs share stays");
         assert_eq!(idle > 0, protocol.shared.is_some(), "{protocol}");
     }
@@ -319,9 +321,9 @@ fn a_switch_with_another_secret_is_no_part_of_the_fabric() {
     let (leaf, top) = (start(&theirs, "leaf"), start(&ours, "top"));
     let error = Group::connect(&options(&leaf, protocols::named("canary").unwrap())).map(drop).unwrap_err().to_string();
     assert!(error.contains("the secret is not this fabric's"), "{error}");
-    let seen = |switch: &RunningFabricSwitch| client::status(switch.udp_addr()).unwrap().switch;
+    let seen = |switch: &RunningSwitch| client::status(switch.listen_addr()).unwrap().switch;
     until(&top, "a greeting under the wrong key", |status| status.switch.rejected_packets.contains_key("wrong_key"));
-    assert!(!ready(&client::status(top.udp_addr()).unwrap()) && !seen(&leaf).fabric.unwrap().ready);
+    assert!(!ready(&client::status(top.listen_addr()).unwrap()) && !seen(&leaf).fabric.unwrap().ready);
 }
 
 #[test]

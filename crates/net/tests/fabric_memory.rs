@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
-use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 use tributary_net::status::JobStatus;
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_proto::contract::protocol::{Placement, Protocol};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
@@ -21,7 +21,7 @@ const SECRET: &str = "0123456789abcdef";
 /// Four leaves with a host each, below two spines; all of them run.
 struct Fabric {
     layout: Arc<FabricLayout>,
-    switches: Vec<RunningFabricSwitch>,
+    switches: Vec<RunningSwitch>,
 }
 
 impl Fabric {
@@ -35,11 +35,11 @@ impl Fabric {
         );
         drop(free);
         let layout = Arc::new(FabricFile::parse(&text).unwrap());
-        let start = |node| RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::clone(&layout), node)).unwrap();
+        let start = |node| RunningSwitch::start(&SwitchOptions::in_fabric(Arc::clone(&layout), node)).unwrap();
         let switches: Vec<_> = layout.switches().map(start).collect();
         let fabric = Fabric { layout, switches };
-        let is_up = |switch: &RunningFabricSwitch| {
-            let own = client::status(switch.udp_addr()).unwrap().switch.fabric.unwrap();
+        let is_up = |switch: &RunningSwitch| {
+            let own = client::status(switch.listen_addr()).unwrap().switch.fabric.unwrap();
             own.ready && own.ports.iter().filter(|port| !port.peer.starts_with("host")).all(|port| port.up)
         };
         let start = Instant::now();
@@ -50,14 +50,14 @@ impl Fabric {
         fabric
     }
 
-    fn controller(&self) -> &RunningFabricSwitch {
+    fn controller(&self) -> &RunningSwitch {
         self.switches.last().unwrap()
     }
 
     /// A question to the controller in the name of a host.
     fn ask(&self, host: &str, path: &str, body: &Value) -> Value {
         let address = self.layout.nodes[self.layout.node_named(host).unwrap().index()].address;
-        let mut stream = TcpStream::connect(self.controller().udp_addr()).unwrap();
+        let mut stream = TcpStream::connect(self.controller().listen_addr()).unwrap();
         let body = body.to_string();
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: controller\r\nConnection: close\r\nContent-Type: application/json\r\n\
@@ -98,7 +98,7 @@ impl Fabric {
 
     /// The job as every switch shows its trees; sorted roots, and the reasons.
     fn planned(&self, job: &str) -> (JobStatus, Vec<String>, Vec<String>) {
-        let status = client::status(self.controller().udp_addr()).unwrap();
+        let status = client::status(self.controller().listen_addr()).unwrap();
         let job = status.jobs.into_iter().find(|found| found.name == job).unwrap();
         let mut roots: Vec<String> = job.trees.iter().map(|tree| tree.root.clone()).collect();
         roots.sort_unstable();
@@ -148,7 +148,7 @@ fn jobs_behind_different_leaves_have_all_of_these_and_a_full_leaf_is_named() {
             let joined = fabric.join(protocol, &format!("alone-{host}"), &[host], 1_024);
             assert_eq!(joined["slots"], 1_024, "{protocol} {joined}");
         }
-        let status = client::status(fabric.controller().udp_addr()).unwrap();
+        let status = client::status(fabric.controller().listen_addr()).unwrap();
         let held: u64 = status.jobs.iter().map(|job| job.memory_bytes).sum();
         assert!(held > 8 << 20, "one switch could not have had all: {held} bytes");
         assert!(status.switch.memory_used_bytes <= 8 << 20, "{protocol}: {}", status.switch.memory_used_bytes);
@@ -183,8 +183,8 @@ fn a_dead_spine_is_named_and_so_is_one_with_too_little_memory_for_jobs_that_divi
     assert!(refused["error"].as_str().unwrap().contains("leaf3 is full"), "{refused}");
     fabric.switches.remove(4).stop();
     let start = Instant::now();
-    let knows = |switch: &RunningFabricSwitch| {
-        let own = client::status(switch.udp_addr()).unwrap().switch.fabric.unwrap();
+    let knows = |switch: &RunningSwitch| {
+        let own = client::status(switch.listen_addr()).unwrap().switch.fabric.unwrap();
         own.ports.iter().any(|port| port.peer == "spine0" && !port.up)
     };
     while !fabric.switches[..4].iter().all(knows) {
@@ -215,6 +215,6 @@ fn jobs_that_share_a_machine_are_admitted_as_the_smallest_switch_has_room() {
         let why = refused["error"].as_str().unwrap_or_else(|| panic!("{protocol}: {refused}"));
         assert!(why.starts_with("the switch is full: 1.0 MiB of 1.0 MiB are free"), "{why}");
     }
-    let status = client::status(fabric.controller().udp_addr()).unwrap();
+    let status = client::status(fabric.controller().listen_addr()).unwrap();
     assert_eq!((status.jobs.len(), status.switch.memory_used_bytes), (0, 0));
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::support::{PATIENCE, connect_options, ready, sum_many_sizes, until};
 use tributary_control::fabric::{FabricFile, FabricLayout};
 use tributary_net::client;
-use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 use tributary_net::group::{ConnectOptions, Group, GroupError};
 use tributary_net::server::{RunningServer, ServerOptions};
+use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
 use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::protocol::Protocol;
@@ -23,13 +23,13 @@ const AGES: Duration = Duration::from_secs(3_600);
 /// A leaf with a rank's host, and the controller with a server's. `number` keeps tests that run at the same time apart.
 struct Both {
     fabric: Arc<FabricLayout>,
-    leaf: RunningFabricSwitch,
-    top: RunningFabricSwitch,
+    leaf: RunningSwitch,
+    top: RunningSwitch,
 }
 
-fn start(fabric: &Arc<FabricLayout>, name: &str) -> RunningFabricSwitch {
+fn start(fabric: &Arc<FabricLayout>, name: &str) -> RunningSwitch {
     let node = fabric.node_named(name).unwrap();
-    RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::clone(fabric), node)).unwrap()
+    RunningSwitch::start(&SwitchOptions::in_fabric(Arc::clone(fabric), node)).unwrap()
 }
 
 impl Both {
@@ -52,11 +52,11 @@ impl Both {
     fn offer(&self, host: &str, port: u16) -> Result<RunningServer, String> {
         let node = self.fabric.node_named(host).unwrap();
         let listen = SocketAddr::new(self.fabric.nodes[node.index()].address, port);
-        RunningServer::start(&ServerOptions::new(self.leaf.udp_addr(), listen)).map_err(|error| error.to_string())
+        RunningServer::start(&ServerOptions::new(self.leaf.listen_addr(), listen)).map_err(|error| error.to_string())
     }
 
     fn options(&self, protocol: &'static Protocol, job: &str) -> ConnectOptions {
-        connect_options(self.leaf.udp_addr(), protocol, job, 0, 1)
+        connect_options(self.leaf.listen_addr(), protocol, job, 0, 1)
     }
 }
 
@@ -78,7 +78,7 @@ fn servers_on_offer_sum_for_a_fabrics_jobs_and_every_switch_shows_them() {
             let host = group.stats().unwrap().host;
             assert!(host.blocks_at_hosts > 0 && host.blocks_in_network == 0, "{protocol}: one rank meets nobody");
         }
-        let controller = client::status(both.top.udp_addr()).unwrap();
+        let controller = client::status(both.top.listen_addr()).unwrap();
         let offered =
             controller.switch.servers.iter().map(|server| (server.addr, server.state.as_str(), server.jobs.len()));
         assert!(offered.eq(addrs.iter().map(|&addr| (addr, "present", 2))), "{:?}", controller.switch.servers);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::{LocalSwitch, PATIENCE, on_every_rank};
 use tributary_net::group::{ConnectError, Drive, Group, GroupError, Submission};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
-use tributary_net::shard::ShardReport;
+use tributary_net::shard::{Shard, ShardReport};
 use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::drop_reason::DropReason;
 use tributary_proto::contract::host::CollectiveError;

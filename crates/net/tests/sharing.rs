@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::{LocalSwitch, PATIENCE, connect_options, speak, switch_with};
+use tributary_control::JobName;
 use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group, GroupStats};
-use tributary_net::shard::JobInstall;
+use tributary_net::shard::{JobInstall, Shard};
 use tributary_net::status::{MetricNumber, SwitchStatus};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::ReduceOp;
@@ -312,7 +313,9 @@ fn more_workers_than_a_set_of_ports_holds_are_refused_with_a_sentence_and_leave_
                 options: protocol.options.defaults(),
             };
             let members = (0..members).map(|rank| ([127, 0, 0, 1], 1_024 + 512 * id + rank).into()).collect();
-            shard.install(JobInstall::of_workers(protocol, config, members, [127, 0, 0, 1].into())).wait().unwrap()
+            let name = JobName::new("crowded").unwrap();
+            let job = JobInstall::of_workers(name, protocol, config, members, [127, 0, 0, 1].into());
+            shard.install(job).wait().unwrap()
         };
         let (most, few) = (PortSet::CAPACITY as u16, 2);
         install(1, most - 1).expect("as many as there may be, but for one");

@@ -10,7 +10,6 @@ use crate::support::{PATIENCE, connect_options};
 use tracing_subscriber::fmt::MakeWriter;
 use tributary_control::fabric::FabricFile;
 use tributary_net::client;
-use tributary_net::fabric::{FabricSwitchOptions, RunningFabricSwitch};
 use tributary_net::group::Group;
 use tributary_net::server::{RunningServer, ServerOptions};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
@@ -196,7 +195,7 @@ fn a_switch_of_a_fabric_logs_a_neighbour_of_another_version_and_which_of_them_is
     );
     let fabric = Arc::new(FabricFile::parse(&text).unwrap());
     let [leaf, top] = ["leaf", "top"].map(|name| fabric.node_named(name).unwrap());
-    let _leaf = RunningFabricSwitch::start(&FabricSwitchOptions::new(Arc::clone(&fabric), leaf)).unwrap();
+    let _leaf = RunningSwitch::start(&SwitchOptions::in_fabric(Arc::clone(&fabric), leaf)).unwrap();
     let neighbour = UdpSocket::bind(fabric.udp(top)).unwrap();
     for (theirs, older) in [(wire::VERSION + 1, "this switch"), (wire::VERSION - 1, "the neighbour")] {
         let mut hello = [0; COMMON_LEN + 6];

@@ -34,7 +34,7 @@ impl Finding {
 }
 
 /// The things that ranges are over.
-const RANGES: [&str; 6] = ["seeds", "workers", "readings", "models", "profiles", "chips and rates"];
+const RANGES: [&str; 5] = ["seeds", "workers", "readings", "models", "profiles"];
 
 /// A finding that was kept in a file.
 #[derive(Deserialize)]

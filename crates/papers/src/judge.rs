@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::finding::{Figure, Finding, Findings};
-use crate::paper::{Change, Setting};
+use crate::finding::Finding;
 
 /// How a measured number is compared with a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -42,24 +41,70 @@ pub struct Published {
     /// The limit is ours, because the paper's words give none. (A tolerance is always ours.)
     #[serde(default)]
     pub own_limit: bool,
+    /// Why the limit is nearer than a factor of 1.2, although the paper's words speak of a large effect.
+    #[serde(default)]
+    pub limit_because: Option<String>,
     /// Why the row follows from a formula of the paper or from the choice of parameters, if it does.
     #[serde(default)]
     pub construction: Option<String>,
+    /// A parameter that the paper leaves open was chosen because this row then agrees: `[[fitted]]` says which.
+    #[serde(default)]
+    pub fitted: bool,
     /// The question is ours: the paper does not ask it.
     #[serde(default)]
     pub own: bool,
+    /// Where the cause lies if ours does not agree.
+    #[serde(default)]
+    pub fault: Option<Fault>,
 }
 
 /// The kind of a row. Rows of each kind are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// A statement of the paper, measured.
+    /// A statement of the paper, measured; or one that differs, whatever it is.
     Published,
+    /// A parameter was chosen because the row then agrees.
+    Fitted,
     /// It follows from a formula of the paper, or from how parameters were chosen.
     Construction,
     /// A question of our own.
     Own,
+}
+
+impl Basis {
+    /// What stands behind a verdict on such a row.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Basis::Published => "",
+            Basis::Fitted => ", fitted",
+            Basis::Construction => ", by construction",
+            Basis::Own => ", our question",
+        }
+    }
+}
+
+/// Where the cause of a difference lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The paper contradicts itself, or its formula does not give its number.
+    Paper,
+    /// A trace, a data set or a setting of the paper is not published.
+    Input,
+    /// Our model, its size, or our code.
+    Model,
+}
+
+impl Fault {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Fault::Paper => "the paper's own error",
+            Fault::Input => "input not published",
+            Fault::Model => "our model",
+        }
+    }
 }
 
 /// The result of a comparison.
@@ -68,38 +113,42 @@ pub enum Basis {
 pub enum Verdict {
     /// All of our range keeps the rule.
     Agrees,
-    /// Some of our range keeps the rule.
+    /// The median keeps the rule, and some of the range does not. Where most seeds keep it, the median is among them.
     Partial,
-    /// None of our range keeps the rule.
+    /// The median does not keep the rule.
     Differs,
 }
 
-impl Rule {
-    /// The least and the greatest number that keep the rule, if these are a range.
-    fn bounds(self, published: f64) -> (f64, f64) {
+impl Verdict {
+    /// In words.
+    pub fn text(self) -> &'static str {
         match self {
-            Rule::Exact => (published, published),
+            Verdict::Agrees => "agrees",
+            Verdict::Partial => "in part",
+            Verdict::Differs => "differs",
+        }
+    }
+}
+
+impl Rule {
+    /// Whether a number keeps the rule.
+    fn keeps(self, published: f64, ours: f64) -> bool {
+        match self {
+            Rule::Exact => ours == published,
+            // Compared as printed, so that halves are rounded as in printing.
             Rule::Rounded(decimals) => {
-                let half = 0.5 / 10f64.powi(decimals as i32);
-                (published - half, published + half)
+                let scale = 10f64.powi(decimals as i32);
+                (ours * scale).round() == (published * scale).round()
             }
-            Rule::Within(share) => (published - share * published.abs(), published + share * published.abs()),
-            Rule::AtLeast => (published, f64::INFINITY),
-            Rule::AtMost => (f64::NEG_INFINITY, published),
+            Rule::Within(share) => (ours - published).abs() <= share * published.abs(),
+            Rule::AtLeast => ours >= published,
+            Rule::AtMost => ours <= published,
         }
     }
 
-    fn judge(self, published: f64, ours: Finding) -> Verdict {
-        let (least, most) = self.bounds(published);
-        let keeps = |value: f64| match self {
-            // Formatted as printed, so that halves are rounded as in printing.
-            Rule::Rounded(decimals) => {
-                let scale = 10f64.powi(decimals as i32);
-                (value * scale).round() == (published * scale).round()
-            }
-            _ => value >= least && value <= most,
-        };
-        match (keeps(ours.low) && keeps(ours.high), ours.low <= most && ours.high >= least) {
+    pub(crate) fn judge(self, published: f64, ours: Finding) -> Verdict {
+        let keeps = |value| self.keeps(published, value);
+        match (keeps(ours.low) && keeps(ours.high), keeps(ours.median)) {
             (true, _) => Verdict::Agrees,
             (false, true) => Verdict::Partial,
             (false, false) => Verdict::Differs,
@@ -108,193 +157,14 @@ impl Rule {
 }
 
 impl Published {
-    /// The kind of the row.
-    pub fn basis(&self) -> Basis {
-        match (self.own, &self.construction) {
-            (true, _) => Basis::Own,
-            (false, Some(_)) => Basis::Construction,
-            (false, None) => Basis::Published,
+    /// The kind of the row: one that differs is never counted as fitted or as following by construction.
+    pub(crate) fn basis(&self, verdict: Verdict) -> Basis {
+        match (self.own, verdict, &self.construction, self.fitted) {
+            (true, ..) => Basis::Own,
+            (false, Verdict::Differs, ..) | (false, _, None, false) => Basis::Published,
+            (false, _, Some(_), _) => Basis::Construction,
+            (false, _, None, true) => Basis::Fitted,
         }
-    }
-
-    /// The rule in words, and whether the limit is ours.
-    pub fn rule_text(&self) -> String {
-        let limit = with_unit(&number(self.value), &self.unit);
-        let own = if self.own_limit { ", limit ours" } else { "" };
-        match self.rule {
-            Rule::Exact => "exact".into(),
-            Rule::Rounded(0) => "rounded".into(),
-            Rule::Rounded(decimals) => format!("rounded to {decimals}"),
-            Rule::Within(share) => format!("within {} %, ours", number(100.0 * share)),
-            Rule::AtLeast => format!("at least {limit}{own}"),
-            Rule::AtMost => format!("at most {limit}{own}"),
-        }
-    }
-}
-
-/// One line of the table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// The published value, and the rule.
-    #[serde(flatten)]
-    pub published: Published,
-    /// The kind of the row.
-    pub basis: Basis,
-    /// Our measurement.
-    pub ours: Finding,
-    /// Our median divided by the published number, if that is a number and not a limit.
-    pub ratio: Option<f64>,
-    /// Whether they agree.
-    pub verdict: Verdict,
-    /// Why not, as far as the run could measure the cause.
-    pub cause: Option<String>,
-    /// The row with other values of the settings that the paper leaves open, if asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub elsewhere: Vec<Elsewhere>,
-}
-
-impl Row {
-    /// The published number as it is printed.
-    pub fn published_text(&self) -> String {
-        match &self.published.says {
-            Some(says) => says.clone(),
-            None => with_unit(&number(self.published.value), &self.published.unit),
-        }
-    }
-
-    /// Our number as it is printed: the median, and the range.
-    pub fn ours_text(&self) -> String {
-        let (low, high) = (number(self.ours.low), number(self.ours.high));
-        let median = self.in_unit(self.ours.median);
-        if low == high { median } else { format!("{median} ({low} to {high})") }
-    }
-
-    /// A number in the unit of the row, as it is printed.
-    pub fn in_unit(&self, value: f64) -> String {
-        with_unit(&number(value), &self.published.unit)
-    }
-}
-
-fn with_unit(number: &str, unit: &str) -> String {
-    if unit.is_empty() { number.to_string() } else { format!("{number} {unit}") }
-}
-
-/// Whole numbers with all digits, others with four digits.
-fn number(value: f64) -> String {
-    if value == value.trunc() && value.abs() < 1e15 {
-        return thousands(value as i64);
-    }
-    // Digits of the rounded number: 0.99999 has one digit before the point.
-    let rounded = format!("{value:.3e}");
-    let digits = rounded.rsplit_once('e').and_then(|(_, digits)| digits.parse().ok()).unwrap_or(0);
-    format!("{value:.*}", (3 - digits).clamp(0, 9) as usize)
-}
-
-fn thousands(value: i64) -> String {
-    let digits = value.unsigned_abs().to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) && digits.len() > 4 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0 { format!("-{text}") } else { text }
-}
-
-/// A row with other values of a setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Elsewhere {
-    /// The description of the values.
-    pub with: String,
-    /// What is measured with them.
-    pub ours: Finding,
-    /// The verdict on it.
-    pub verdict: Verdict,
-}
-
-/// An experiment's result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
-    /// The experiment.
-    pub id: String,
-    /// What it is.
-    pub title: String,
-    /// Where it was published.
-    pub source: String,
-    /// True if it was run with the small inputs of its file.
-    pub quick: bool,
-    /// True if it was run with the paper's sizes, which its file makes smaller.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub full: bool,
-    /// Parameters that differ from the file: then no row says anything about the file.
-    pub changes: Vec<Change>,
-    /// Parameters that the paper leaves open and that were chosen with the rows in view.
-    pub fitted: Vec<Setting>,
-    /// Parameters that the paper leaves open and that were chosen without the rows.
-    pub open: Vec<Setting>,
-    /// The comparison.
-    pub rows: Vec<Row>,
-    /// Notes for readers.
-    pub notes: Vec<String>,
-    /// Published values without a row.
-    pub left_out: Vec<String>,
-    /// The pictures' data.
-    pub figures: Vec<Figure>,
-}
-
-/// The rows of an experiment, and the published values that have none.
-pub(crate) struct Judged {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) left_out: Vec<String>,
-}
-
-/// Compares what was measured with what was published. A published key that the run does not know is an error of the
-/// file, which the catalogue's tests find; but if parameters were changed, the row is left out, and a note says so.
-pub(crate) fn judge(published: &[Published], is_changed: bool, findings: &Findings) -> Result<Judged, String> {
-    let measured = |published: &&Published| !is_changed || findings.values.contains_key(&published.key);
-    let (shown, unknown): (Vec<_>, Vec<_>) = published.iter().partition(measured);
-    let unknown = unknown.into_iter().map(|published| format!("{}: not measured with the changes", published.what));
-    let row = |published: &Published| {
-        let ours = *findings.values.get(&published.key).ok_or_else(|| published.key.clone())?;
-        let verdict = published.rule.judge(published.value, ours);
-        let cause = findings.causes.get(&published.key).filter(|_| verdict != Verdict::Agrees).cloned();
-        let is_limit = matches!(published.rule, Rule::AtLeast | Rule::AtMost);
-        let ratio = (published.value != 0.0 && !is_limit).then(|| ours.median / published.value);
-        let (published, basis) = (published.clone(), published.basis());
-        Ok(Row { published, basis, ours, ratio, verdict, cause, elsewhere: Vec::new() })
-    };
-    Ok(Judged { rows: shown.into_iter().map(row).collect::<Result<_, String>>()?, left_out: unknown.collect() })
-}
-
-/// How many rows of each kind agree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally([[usize; 3]; 3]);
-
-impl Tally {
-    /// Adds an experiment's rows.
-    pub fn add(&mut self, outcome: &Outcome) {
-        for row in &outcome.rows {
-            self.0[row.basis as usize][row.verdict as usize] += 1;
-        }
-    }
-
-    /// How many rows of a kind have a verdict.
-    pub fn count(&self, basis: Basis, verdict: Verdict) -> usize {
-        self.0[basis as usize][verdict as usize]
-    }
-}
-
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kinds = ["published and measured", "by construction", "our own questions"];
-        let texts = kinds.iter().zip(&self.0).filter(|(_, counts)| counts.iter().sum::<usize>() > 0).map(
-            |(kind, counts @ [agree, partial, differ])| {
-                let all = counts.iter().sum::<usize>();
-                format!("{kind}: {agree} of {all} agree, {partial} in part, {differ} differ")
-            },
-        );
-        write!(f, "{}", texts.collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -315,43 +185,35 @@ mod tests {
     }
 
     #[test]
-    fn a_range_agrees_as_a_whole_or_partially() {
-        let range = Finding::over("seeds", &[1.0, 2.0]);
+    fn a_range_agrees_as_a_whole_or_partially_by_its_median() {
+        let range = Finding::over("seeds", &[1.0, 1.5, 2.0]);
         for (rule, published, verdict) in [
             (Rule::Within(0.5), 1.5, Verdict::Agrees),
             (Rule::Within(0.05), 1.5, Verdict::Partial),
-            (Rule::Within(0.05), 2.05, Verdict::Partial),
+            // The range reaches into the rule, and its median does not.
+            (Rule::Within(0.05), 2.05, Verdict::Differs),
             (Rule::Within(0.05), 2.5, Verdict::Differs),
             (Rule::AtLeast, 1.0, Verdict::Agrees),
             (Rule::AtLeast, 1.5, Verdict::Partial),
-            (Rule::AtLeast, 2.5, Verdict::Differs),
+            (Rule::AtLeast, 1.6, Verdict::Differs),
             (Rule::AtMost, 1.5, Verdict::Partial),
-            (Rule::AtMost, 0.5, Verdict::Differs),
-            (Rule::Exact, 2.0, Verdict::Partial),
-            (Rule::Rounded(0), 1.0, Verdict::Partial),
-            (Rule::Rounded(0), 3.0, Verdict::Differs),
+            (Rule::AtMost, 1.4, Verdict::Differs),
+            (Rule::Exact, 1.5, Verdict::Partial),
+            (Rule::Exact, 2.0, Verdict::Differs),
+            (Rule::Rounded(0), 2.0, Verdict::Partial),
+            (Rule::Rounded(0), 1.0, Verdict::Differs),
         ] {
             assert_eq!(rule.judge(published, range), verdict, "{rule:?} of {published}");
         }
     }
 
     #[test]
-    fn numbers_are_short() {
-        assert_eq!(number(3600.0), "3600");
-        assert_eq!(number(104857600.0), "104,857,600");
-        assert_eq!(number(62.7451), "62.75");
-        assert_eq!(number(0.0123456), "0.01235");
-        assert_eq!((&*number(0.99999), &*number(-12.345)), ("1.000", "-12.35"));
-    }
-
-    #[test]
-    fn a_rule_in_words_says_whose_its_limit_is() {
-        let text = "key = \"k\"\nwhat = \"w\"\nvalue = 2\nunit = \"%\"\nrule = \"at_most\"";
-        let row = |more: &str| toml::from_str::<Published>(&format!("{text}\n{more}")).unwrap();
-        assert_eq!((row("").rule_text(), row("").basis()), ("at most 2 %".into(), Basis::Published));
-        assert_eq!(row("own_limit = true").rule_text(), "at most 2 %, limit ours");
-        assert_eq!(row("construction = \"a formula\"").basis(), Basis::Construction);
-        assert_eq!(row("own = true").basis(), Basis::Own);
-        assert_eq!(Published { rule: Rule::Within(0.05), ..row("") }.rule_text(), "within 5 %, ours");
+    fn where_most_seeds_keep_a_rule_the_median_does() {
+        // Every choice of three of five seeds inside the limits, with the others below, above, or one on each side.
+        for outside in [[0.1, 0.2], [0.1, 9.0], [8.0, 9.0]] {
+            let seeds = [1.0, 1.1, 1.2, outside[0], outside[1]];
+            assert_eq!(Rule::Within(0.2).judge(1.0, Finding::over("seeds", &seeds)), Verdict::Partial, "{seeds:?}");
+        }
+        assert_eq!(Rule::Within(0.2).judge(1.0, Finding::over("seeds", &[1.0, 1.1, 7.0, 8.0, 9.0])), Verdict::Differs);
     }
 }

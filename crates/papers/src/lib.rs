@@ -26,6 +26,7 @@ mod judge;
 mod memory;
 mod paper;
 mod parallel;
+mod row;
 mod run;
 
 mod canary;
@@ -36,10 +37,11 @@ mod switchml;
 
 pub use catalogue::{Entry, catalogue, find};
 pub use finding::{Figure, Finding, Findings, Series};
-pub use judge::{Basis, Elsewhere, Outcome, Published, Row, Rule, Tally, Verdict};
+pub use judge::{Basis, Fault, Published, Rule, Verdict};
 pub use memory::Memory;
 pub use paper::{Change, Experiment, Other, Setting};
 pub use parallel::Watch;
+pub use row::{Elsewhere, Outcome, Row, Tally};
 
 /// Why an experiment could not be run, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

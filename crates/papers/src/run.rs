@@ -1,7 +1,7 @@
 //! Runs an experiment and judges what it finds, also with other values of what the paper leaves open.
 
 use crate::catalogue::Entry;
-use crate::judge::{Elsewhere, Judged, Outcome, judge};
+use crate::row::{Elsewhere, Judged, Outcome, judge};
 use crate::{Context, Findings, Memory, ReproduceError, Watch};
 
 impl Entry {

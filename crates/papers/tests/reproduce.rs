@@ -136,15 +136,15 @@ fn rows_that_a_change_leaves_unmeasured_are_left_out_and_named() {
     let mut entry = find("canary-fig8").unwrap();
     entry.change("points=[{ x = 5, hosts = 10, congested = true }]").unwrap();
     let outcome = run(&entry, true).unwrap();
-    assert_eq!(outcome.rows.len(), 4);
-    assert_eq!(outcome.left_out.len(), entry.published.len() - 4);
+    assert_eq!(outcome.rows.len(), 5);
+    assert_eq!(outcome.left_out.len(), entry.published.len() - 5);
 }
 
 #[test]
 fn rows_of_each_kind_are_counted_separately() {
     let mut tally = Tally::default();
     for id in ["switchml-s3", "switchml-s7", "switchml-appA"] {
-        tally.add(&outcome(id));
+        tally.add(&outcome(id).rows);
     }
     assert_eq!(tally.count(Basis::Published, Verdict::Agrees), 10);
     assert_eq!(

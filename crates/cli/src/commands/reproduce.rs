@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use tributary_papers::{
-    Basis, Change, Entry, Memory, Outcome, ReproduceError, Row, Tally, Verdict, Watch, catalogue, find,
-};
+use tributary_papers::{Change, Entry, Memory, Outcome, ReproduceError, Row, Tally, Verdict, Watch, catalogue, find};
 
 use crate::cluster::Interrupt;
 use crate::failure::Failure;
@@ -27,12 +25,14 @@ Examples:
   tributary reproduce all --vary --seeds 1
 
 A number is the median over seeds, with the least and the greatest beside it. A row agrees if that whole
-range keeps the rule, and agrees in part if some of it does. Limits that the paper does not print are
-said to be ours. Rows by construction (a formula of the paper, or parameters that were chosen for them)
-and rows of our own questions say so, and are counted apart.
+range keeps the rule, and agrees in part if only the median and some of the range do. Limits that the paper
+does not print are said to be ours. Rows that follow by construction (from a formula of the paper, or from how
+inputs were chosen), rows for which a parameter was fitted, and rows of our own questions say so, and are
+counted apart; a row that differs counts as measured, whatever it follows from.
 
 With --out, what is finished is kept in DIR/points, so that the same command goes on where it was stopped;
-what another build of this program found there is made again.
+what another build of this program found there is made again. Each experiment has three files: ID.json, ID.csv with
+the points of its figures, and ID-rows.csv with its table.
 
 --set changes a parameter of the experiment files (crates/papers/src/*/experiments: keys below [parameters], list
 elements by number), to see what it moves. Every verdict then says that it is not the file's.
@@ -119,7 +119,7 @@ pub fn run(args: Args, program: &Program) -> Result<(), Failure> {
         if args.vary {
             entry.vary(&mut outcome, args.seeds, &watch, &memory)?;
         }
-        tally.add(&outcome);
+        tally.add(&outcome.rows);
         progress.suspend(|| show(&outcome, index > 0, &args, program))?;
     }
     progress.finish_and_clear();
@@ -217,22 +217,16 @@ fn render(outcome: &Outcome) -> String {
         }
     }
     let is_changed = if outcome.changes.is_empty() { "" } else { ", changed" };
-    let mut table = Table::new(["", "published", "ours", "ratio", "agrees if", "verdict"]);
+    let mut table = Table::new(["", "published", "ours", "ratio", "agrees if", "verdict", "why not"]);
     for row in &outcome.rows {
-        let ratio = row.ratio.map_or("-".to_string(), |ratio| format!("{ratio:.3}"));
-        table.row([
-            &*row.published.what,
-            &row.published_text(),
-            &row.ours_text(),
-            &ratio,
-            &row.published.rule_text(),
-            &format!("{}{is_changed}", verdict_text(row)),
-        ]);
+        let [what, published, ours, ratio, rule, verdict, fault] = &row.cells;
+        let ratio = if ratio.is_empty() { "-" } else { ratio };
+        table.row([&**what, published, ours, ratio, rule, &format!("{verdict}{is_changed}"), fault]);
     }
     let _ = write!(text, "\n{}", table.render());
     for row in outcome.rows.iter().filter(|row| row.verdict != Verdict::Agrees) {
         let cause = row.cause.as_deref().unwrap_or("the run has measured no cause");
-        let _ = write!(text, "\n{}: {}: {cause}", word(row.verdict), row.published.what);
+        let _ = write!(text, "\n{}: {}: {cause}", row.verdict.text(), row.published.what);
     }
     for row in &outcome.rows {
         if let Some(construction) = &row.published.construction {
@@ -251,24 +245,6 @@ fn render(outcome: &Outcome) -> String {
     text
 }
 
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Agrees => "agrees",
-        Verdict::Partial => "in part",
-        Verdict::Differs => "differs",
-    }
-}
-
-/// The verdict, and the kind of row that it is for.
-fn verdict_text(row: &Row) -> String {
-    let basis = match row.basis {
-        Basis::Published => "",
-        Basis::Construction => ", by construction",
-        Basis::Own => ", our question",
-    };
-    format!("{}{basis}", word(row.verdict))
-}
-
 /// With which other values of the settings the verdict is the same, and with which it differs; and the row's number
 /// with each of them.
 fn where_it_holds(row: &Row) -> String {
@@ -276,7 +252,7 @@ fn where_it_holds(row: &Row) -> String {
         let of = row.elsewhere.iter().filter(|other| (other.verdict == row.verdict) == same);
         of.map(|other| match (row.in_unit(other.ours.median), same) {
             (ours, true) => format!("{} ({ours})", other.with),
-            (ours, false) => format!("{} ({ours}: {})", other.with, word(other.verdict)),
+            (ours, false) => format!("{} ({ours}: {})", other.with, other.verdict.text()),
         })
         .collect::<Vec<_>>()
         .join(", ")
@@ -299,7 +275,8 @@ fn write(outcome: &Outcome, folder: &Path, program: &Program) -> Result<String, 
     };
     let data = named("json");
     put(&data, serde_json::to_string_pretty(outcome)? + "\n")?;
-    put(&named("csv"), csv(outcome))?;
+    put(&named("csv"), points_csv(outcome))?;
+    put(&folder.join(format!("{name}-rows.csv")), rows_csv(outcome))?;
     if outcome.figures.is_empty() {
         return Ok(format!("wrote {}", data.display()));
     }
@@ -309,8 +286,23 @@ fn write(outcome: &Outcome, folder: &Path, program: &Program) -> Result<String, 
     }
 }
 
+/// The table, one row a line.
+fn rows_csv(outcome: &Outcome) -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut text = "experiment,key,what,published,low,median,high,ratio,rule,verdict,why_not\n".to_string();
+    for row in &outcome.rows {
+        let [what, _, _, _, rule, verdict, fault] = &row.cells;
+        let (value, ours, ratio) =
+            (row.published.value, row.ours, row.ratio.map_or(String::new(), |ratio| ratio.to_string()));
+        let numbers = format!("{value},{},{},{},{ratio}", ours.low, ours.median, ours.high);
+        let names = format!("{},{},{}", quoted(&outcome.id), quoted(&row.published.key), quoted(what));
+        let _ = writeln!(text, "{names},{numbers},{},{},{}", quoted(rule), quoted(verdict), quoted(fault));
+    }
+    text
+}
+
 /// The figures' points, one a line.
-fn csv(outcome: &Outcome) -> String {
+fn points_csv(outcome: &Outcome) -> String {
     let mut text = "figure,series,x,y\n".to_string();
     for figure in &outcome.figures {
         for series in &figure.series {
@@ -320,4 +312,27 @@ fn csv(outcome: &Outcome) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn the_tables_csv_has_a_line_for_each_row_whatever_is_in_a_cell() {
+        let stop = AtomicBool::new(false);
+        let formulas = |entry: &Entry| entry.published.iter().all(|published| published.construction.is_some());
+        let entry = catalogue().into_iter().find(formulas).unwrap();
+        let mut outcome = entry.run(true, 1, &Watch::silent(&stop), &Memory::default()).unwrap();
+        outcome.rows[0].cells[0] = "a \"word\", and a comma".into();
+        let text = rows_csv(&outcome);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 1 + outcome.rows.len());
+        let row = &outcome.rows[0];
+        let names = format!("\"{}\",\"{}\",\"a \"\"word\"\", and a comma\"", outcome.id, row.published.key);
+        let numbers = format!("{},{},{}", row.published.value, row.ours.low, row.ours.median);
+        assert!(lines[1].starts_with(&format!("{names},{numbers},")), "{}", lines[1]);
+    }
 }

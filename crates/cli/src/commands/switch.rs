@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -12,7 +13,7 @@ use tributary_control::config::{OperatorsFile, SwitchConfigFile};
 use tributary_control::quantity::Bytes;
 use tributary_control::{IpNetwork, Limits};
 use tributary_net::os;
-use tributary_net::switch_daemon::{RunningSwitch, StartError, SwitchOptions};
+use tributary_net::switch_daemon::{FabricNode, RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
 use tributary_proto::protocols;
 
@@ -130,25 +131,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     allow_many_connections();
     // Before the ports are open, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    let signal = match (&args.fabric, &args.node) {
-        (Some(file), Some(node)) => {
-            let file = fabric::ChosenFile { path: file.clone(), switch_options: args.switch_options() };
-            let switch = fabric::daemon::start(&file, node, args.operators.clone())?;
-            fabric::daemon::print_ready(&switch, node, args.json)?;
-            // A switch of a fabric has no quotas and no tokens to read again.
-            let signal = signals.forever().find(|&signal| signal != SIGHUP);
-            switch.stop();
-            signal
-        }
-        _ => {
-            let options = options(&args)?;
-            let switch = RunningSwitch::start(&options).map_err(not_started)?;
-            print_ready(&switch, &options, args.json)?;
-            let signal = serve(&mut signals, &args, options, &switch)?;
-            switch.stop();
-            signal
-        }
-    };
+    let options = options(&args)?;
+    let switch = RunningSwitch::start(&options).map_err(not_started)?;
+    print_ready(&switch, &options, args.json)?;
+    let signal = serve(&mut signals, &args, options, &switch)?;
+    switch.stop();
     let name = if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" };
     match args.json {
         true => output::json(&json!({ "event": "stopped", "signal": name }))?,
@@ -158,24 +145,27 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Counts errors that a person must correct as wrong calls, for which service managers do not start a service again.
-pub fn not_started(error: StartError) -> Failure {
+fn not_started(error: StartError) -> Failure {
     match error {
         StartError::System { .. } => Failure::new(error),
         _ => Failure::usage(error),
     }
 }
 
-/// Runs until a signal asks to stop, and then until no sum is under way.
+/// Runs until a signal asks to stop, and then until no sum is under way. A switch of a fabric has no quotas and no tokens to
+/// read again, and its jobs outlive it.
 fn serve(
     signals: &mut Signals,
     args: &Args,
     mut running: SwitchOptions,
     switch: &RunningSwitch,
 ) -> Result<Option<i32>, Failure> {
+    let is_in_fabric = running.fabric.is_some();
     loop {
         match signals.forever().next() {
+            Some(SIGHUP) if is_in_fabric => {}
             Some(SIGHUP) => renew(args, &mut running, switch)?,
-            Some(SIGTERM) => {
+            Some(SIGTERM) if !is_in_fabric => {
                 switch.finish(|| signals.pending().any(|signal| signal != SIGHUP))?;
                 return Ok(Some(SIGTERM));
             }
@@ -233,6 +223,9 @@ impl Args {
 
 /// Defaults, then the file, then the flags.
 fn options(args: &Args) -> Result<SwitchOptions, Failure> {
+    if let (Some(file), Some(node)) = (&args.fabric, &args.node) {
+        return options_in_fabric(args, file, node);
+    }
     let file = match &args.config {
         None => SwitchConfigFile::default(),
         Some(path) => {
@@ -255,15 +248,33 @@ fn options(args: &Args) -> Result<SwitchOptions, Failure> {
     options.timers = limits.timers;
     options.tokens = args.tokens.as_deref().map(read_tokens).transpose()?;
     options.open = args.open;
-    options.operators = match (&args.operators, file.operators) {
-        (Some(allowed), _) => allowed.clone(),
-        (None, Some(OperatorsFile { allow })) => {
-            allow.parse().map_err(|error| Failure::usage(format!("[operators] allow = \"{allow}\": {error}")))?
-        }
-        (None, None) => Allowed::None,
-    };
+    let of_file = file.operators.map(|OperatorsFile { allow }| {
+        allow.parse().map_err(|error| Failure::usage(format!("[operators] allow = \"{allow}\": {error}")))
+    });
+    options.operators = operators(args, of_file)?;
     options.servers = args.servers.clone().unwrap_or(limits.servers);
     Ok(options)
+}
+
+/// The options of a switch of the fabric that a file describes.
+fn options_in_fabric(args: &Args, file: &Path, node: &str) -> Result<SwitchOptions, Failure> {
+    let file = fabric::ChosenFile { path: file.to_owned(), switch_options: args.switch_options() };
+    let layout = file.read()?;
+    let found = layout.node_named(node).filter(|&found| layout.is_switch(found));
+    let found = found.ok_or_else(|| {
+        let known: Vec<&str> = layout.switches().map(|switch| layout.name(switch)).collect();
+        Failure::usage(format!("the fabric has no switch '{node}'; it has {}", known.join(", ")))
+    })?;
+    let of_file = layout.operators.get(&found).map(|allow| {
+        allow.parse().map_err(|error| Failure::usage(format!("[operators] \"{allow}\" for {node}: {error}")))
+    });
+    let operators = operators(args, of_file)?;
+    Ok(SwitchOptions { operators, ..SwitchOptions::in_fabric(Arc::new(layout), found) })
+}
+
+/// Which operators of jobs' own the switch serves: those of the flag, else those of the file, else none.
+fn operators(args: &Args, of_file: Option<Result<Allowed, Failure>>) -> Result<Allowed, Failure> {
+    args.operators.clone().map(Ok).or(of_file).unwrap_or(Ok(Allowed::None))
 }
 
 fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
@@ -283,6 +294,9 @@ fn clients(options: &SwitchOptions) -> String {
 
 fn print_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
     let (listen, http) = (switch.listen_addr(), switch.http_addr());
+    if let Some(FabricNode { layout, node }) = &options.fabric {
+        return print_ready_in_fabric(layout.name(*node), listen, http, json);
+    }
     let memory_mib = options.memory_bytes >> 20;
     if json {
         let shards = switch.shard_addrs();
@@ -299,5 +313,18 @@ fn print_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> R
         "listening on udp+tcp {listen}{http}, {shards}, {memory_mib} MiB{parent}, {}; stop with Ctrl-C or SIGTERM",
         clients(options)
     ))?;
+    Ok(())
+}
+
+fn print_ready_in_fabric(node: &str, udp: SocketAddr, other: Option<SocketAddr>, json: bool) -> Result<(), Failure> {
+    let control: Vec<SocketAddr> = [udp].into_iter().chain(other).collect();
+    if json {
+        let pid = std::process::id();
+        output::json(&json!({ "event": "listening", "node": node, "listen": udp, "control": control, "pid": pid }))?;
+        return Ok(());
+    }
+    let control: Vec<String> = control.iter().map(SocketAddr::to_string).collect();
+    let control = control.join(" and ");
+    output::line(&format!("{node}: listening on udp {udp}, control on tcp {control}; stop with Ctrl-C or SIGTERM"))?;
     Ok(())
 }

@@ -12,60 +12,64 @@ use crate::membership::running_job::{Member, RunningJob};
 use crate::membership::watch::ProbeTarget;
 
 impl Member {
-    /// When the lease of a silent member ends; `None` if the member is gone.
+    /// When the member is lost because nothing has come from it for a lease; `None` if it is gone, or if its host must be
+    /// probed before. `is_worker`: its socket is the job's own. A switch keeps its socket although the job has ended there.
+    fn lost_at(&self, started: Option<Time>, is_worker: bool, timers: &Timers) -> Option<Time> {
+        let end = self.lease_end(started, timers)?;
+        if is_worker { self.probe.lost_at(end, timers) } else { Some(self.silent_since(started)? + timers.lease) }
+    }
+
+    /// When the lease of a silent worker ends; `None` if the worker is gone.
     fn lease_end(&self, started: Option<Time>, timers: &Timers) -> Option<Time> {
         Some((self.silent_since(started)? + timers.lease).max(self.probe.alive_until(timers)))
     }
 
-    /// When the member is lost; `None` before its host was probed.
-    fn lost_at(&self, started: Option<Time>, timers: &Timers) -> Option<Time> {
-        self.probe.lost_at(self.lease_end(started, timers)?, timers)
-    }
-
     /// When the host is probed, or the member lost.
-    fn lease_check(&self, started: Option<Time>, timers: &Timers) -> Option<Time> {
-        let end = self.lease_end(started, timers)?;
-        self.probe.lease_probe_at(end, timers).or_else(|| self.probe.lost_at(end, timers))
+    fn lease_check(&self, started: Option<Time>, is_worker: bool, timers: &Timers) -> Option<Time> {
+        let probe = self.probe.lease_probe_at(self.lease_end(started, timers)?, timers).filter(|_| is_worker);
+        probe.or_else(|| self.lost_at(started, is_worker, timers))
     }
 }
 
 impl RunningJob {
+    fn is_worker(&self, wid: ChildId) -> bool {
+        self.plan.children[wid.index()].incarnation.is_none()
+    }
+
     /// Calls every member lost whose lease has ended.
     pub(crate) fn expire_leases(&mut self, now: Time, timers: &Timers) {
-        let started = self.started;
-        let has_ended = |member: &Member| member.lost_at(started, timers).is_some_and(|end| end <= now);
         for wid in (0..self.members.len() as u16).map(ChildId) {
-            if has_ended(&self.members[wid.index()]) {
+            let lost_at = self.members[wid.index()].lost_at(self.started, self.is_worker(wid), timers);
+            if lost_at.is_some_and(|at| at <= now) {
                 self.lose(now, wid);
             }
         }
-        if self.parent.as_ref().is_some_and(has_ended) {
+        let parent = self.parent.as_ref().and_then(|parent| parent.lost_at(self.started, false, timers));
+        if parent.is_some_and(|at| at <= now) {
             self.lose_parent(now);
         }
     }
 
-    /// The members, and the parent switch, whose hosts must be probed now.
+    /// The workers whose hosts must be probed now.
     pub(crate) fn lease_probes(&mut self, now: Time, timers: &Timers) -> Vec<ProbeTarget> {
         let (job, started) = (self.plan.config.job, self.started);
-        let asks = |member: &mut Member| {
-            let end = member.lease_end(started, timers);
-            end.is_some_and(|end| member.probe.probes_lease(now, end, timers))
-        };
-        let children =
-            (0..).map(ChildId).zip(&mut self.members).filter_map(|(wid, member)| asks(member).then_some(wid));
-        let children: Vec<ChildId> = children.collect();
-        let parent = self.parent.as_mut().is_some_and(asks);
-        let of_child =
-            |wid: ChildId| Some(ProbeTarget { job, child: Some(wid), addr: self.plan.children[wid.index()].addr(0)? });
-        let uplink = self.plan.uplink.as_ref().filter(|_| parent);
-        let of_parent = uplink.and_then(|uplink| uplink.shards.first());
-        let of_parent = of_parent.map(|&addr| ProbeTarget { job, child: None, addr });
-        children.into_iter().filter_map(of_child).chain(of_parent).collect()
+        let mut targets = Vec::new();
+        for wid in (0..self.members.len() as u16).map(ChildId).filter(|&wid| self.is_worker(wid)).collect::<Vec<_>>() {
+            let member = &mut self.members[wid.index()];
+            let Some(end) = member.lease_end(started, timers) else { continue };
+            if member.probe.probes_lease(now, end, timers) {
+                let addr = self.plan.children[wid.index()].addr(0);
+                targets.extend(addr.map(|addr| ProbeTarget { job, child: Some(wid), addr }));
+            }
+        }
+        targets
     }
 
     /// The earliest time at which [`RunningJob::expire_leases`] or [`RunningJob::lease_probes`] has something to do.
     pub(crate) fn next_lease_check(&self, timers: &Timers) -> Option<Time> {
-        let members = self.members.iter().chain(&self.parent);
-        members.filter_map(|member| member.lease_check(self.started, timers)).min()
+        let members = (0..).map(ChildId).zip(&self.members);
+        let members = members.filter_map(|(wid, member)| member.lease_check(self.started, self.is_worker(wid), timers));
+        let parent = self.parent.as_ref().and_then(|parent| parent.lease_check(self.started, false, timers));
+        members.chain(parent).min()
     }
 }

@@ -318,6 +318,11 @@ impl GoneMembers {
         }
     }
 
+    /// The answer where the job has failed.
+    pub fn failed(sentence: String) -> GoneMembers {
+        GoneMembers { broken: Some(sentence), ..GoneMembers::default() }
+    }
+
     /// The table, for a receiver that reached the sender at the address `sender`.
     pub fn table(self, sender: IpAddr) -> Departed {
         let left = self.left.iter().map(|&rank| Gone { rank, left: true });

@@ -39,9 +39,9 @@ impl ControlPlane {
     pub async fn begin(&self) {
         let mut adopted = 0;
         for shard in &self.shards {
-            for (name, job) in shard.installed_jobs().receive().await.unwrap_or_default() {
+            for job in shard.installed_jobs().receive().await.unwrap_or_default() {
                 let id = job.config.job;
-                self.state().control.adopt(self.now(), shards::adopted(name, job));
+                self.state().control.adopt(self.now(), shards::adopted(job));
                 self.charge(id).await;
                 adopted += 1;
             }

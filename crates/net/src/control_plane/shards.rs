@@ -1,79 +1,13 @@
-//! Shards as the control plane knows them: their interface, their last reports, and the jobs that it installs in them.
+//! Shards as the control plane knows them: their last reports, and the jobs that it installs in them.
 
-use std::net::{IpAddr, SocketAddr};
-
-use tributary_control::admission::TreeCharge;
-use tributary_control::{AdoptedJob, JobName, Plan};
+use tributary_control::{AdoptedJob, Plan};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::time::{Span, Time};
 
 use crate::progress::Progress;
-use crate::shard::{Answer, JobInstall, ShardError, ShardHandle, ShardReport};
-
-/// The interface of a shard, or of what stands for one. Answers come in the order of the calls.
-pub(crate) trait Shard: Send + Sync {
-    /// Installs a job, in place of any job with its id; answers once packets will find the job.
-    fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>>;
-    /// Gives a job another number of slots in this shard; false if the job has no machine of its own there.
-    fn resize(&self, job: JobId, slots: u16) -> Answer<bool>;
-    /// Removes a job and frees its memory; false if there was no such job.
-    fn remove(&self, job: JobId) -> Answer<bool>;
-    /// Frees what the jobs of a protocol share, none of which is there; false if nothing was shared.
-    fn unshare(&self, protocol: &'static Protocol) -> Answer<bool>;
-    /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
-    /// `asked_at`, is at a UDP address. A fabric does not ask: its file says which host is behind which cable.
-    fn challenge(&self, _peer: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
-        Answer::ready(true)
-    }
-    /// The state of the shard and of its jobs.
-    fn report(&self) -> Answer<ShardReport>;
-    /// The jobs that run in the shard although this control plane has not installed them, because it has restarted.
-    fn installed_jobs(&self) -> Answer<Vec<(JobName, JobInstall)>> {
-        Answer::ready(Vec::new())
-    }
-    /// What a job holds of a fabric's switches, once its trees are planned; `None` if it is charged for none of them
-    /// by itself.
-    fn tree_charge(&self, _job: JobId) -> Answer<Option<TreeCharge>> {
-        Answer::ready(None)
-    }
-    /// True if the shard's jobs outlive this control plane, which finds them again.
-    fn outlives(&self) -> bool {
-        false
-    }
-    /// The address at which the shard receives.
-    fn udp_addr(&self) -> SocketAddr;
-    /// Bytes of receive buffer that the kernel granted.
-    fn receive_buffer(&self) -> usize;
-}
-
-impl Shard for ShardHandle {
-    fn install(&self, _name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        ShardHandle::install(self, job)
-    }
-    fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
-        ShardHandle::resize(self, job, slots)
-    }
-    fn remove(&self, job: JobId) -> Answer<bool> {
-        ShardHandle::remove(self, job)
-    }
-    fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
-        ShardHandle::unshare(self, protocol)
-    }
-    fn challenge(&self, peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
-        ShardHandle::challenge(self, peer, asked_at, incarnation, questions)
-    }
-    fn report(&self) -> Answer<ShardReport> {
-        ShardHandle::report(self)
-    }
-    fn udp_addr(&self) -> SocketAddr {
-        ShardHandle::udp_addr(self)
-    }
-    fn receive_buffer(&self) -> usize {
-        ShardHandle::receive_buffer(self)
-    }
-}
+use crate::shard::{JobInstall, Shard, ShardError, ShardReport};
 
 /// How many shards of a switch run machines of a job: only the first one if jobs share memory, otherwise all.
 pub(crate) fn used_by(protocol: &Protocol) -> usize {
@@ -89,7 +23,7 @@ pub(super) fn buffers(shards: &[Box<dyn Shard>], protocol: &Protocol) -> (usize,
 /// Installs a job in every shard that runs its machines, one shard after the other.
 pub(super) async fn install(shards: &[Box<dyn Shard>], plan: &Plan) -> Result<(), ShardError> {
     for (number, shard) in shards.iter().enumerate().take(used_by(plan.protocol)) {
-        shard.install(&plan.name, job_in_shard(plan, number)).receive().await??;
+        shard.install(job_in_shard(plan, number)).receive().await??;
     }
     Ok(())
 }
@@ -175,8 +109,8 @@ impl ShardSample {
 }
 
 /// A job that runs in a shard although this control plane has not installed it.
-pub(super) fn adopted(name: JobName, job: JobInstall) -> AdoptedJob {
-    let JobInstall { protocol, config, most_slots, members: workers, servers, .. } = job;
+pub(super) fn adopted(job: JobInstall) -> AdoptedJob {
+    let JobInstall { name, protocol, config, most_slots, members: workers, servers, .. } = job;
     AdoptedJob { name, protocol, config, most_slots, workers, servers }
 }
 
@@ -184,6 +118,7 @@ pub(super) fn adopted(name: JobName, job: JobInstall) -> AdoptedJob {
 fn job_in_shard(plan: &Plan, number: usize) -> JobInstall {
     let uplink = plan.uplink.as_ref();
     JobInstall {
+        name: plan.name.clone(),
         protocol: plan.protocol,
         config: JobConfig { slots: plan.slots, ..plan.config.clone() },
         most_slots: plan.config.slots,

@@ -14,8 +14,9 @@ use tributary_proto::contract::switch::Lag;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
 
+use super::forwarding::FabricReport;
 use super::job::FabricJob;
-use super::thread::FabricReport;
+use super::job_table::JobSync;
 use super::tree_body::TreeBody;
 use crate::api::error::ApiError;
 use crate::api::{from_hex, hex, modules};
@@ -46,6 +47,25 @@ pub struct SyncBody {
     /// Jobs whose trees are broken, as far as the controller knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<BrokenBody>,
+}
+
+impl SyncBody {
+    /// True if some job brings operators, which have to be compiled.
+    pub fn has_modules(&self) -> bool {
+        self.install.iter().any(|job| !job.modules.is_empty())
+    }
+
+    /// The message, with operators that are tested here too.
+    pub fn jobs(self, library: &Library) -> Result<JobSync, ApiError> {
+        let install = self.install.into_iter().map(|job| job.job(library)).collect::<Result<Vec<_>, _>>()?;
+        Ok(JobSync {
+            keep: self.keep.into_iter().map(JobId).collect(),
+            install,
+            shares: self.shares.into_iter().map(|(id, slots)| (JobId(id), slots)).collect(),
+            shared: self.shared.iter().filter_map(|name| protocols::named(name)).collect(),
+            broken: self.broken.into_iter().map(|broken| (JobId(broken.job_id), broken.why)).collect(),
+        })
+    }
 }
 
 /// A job that has failed.
@@ -126,7 +146,7 @@ impl JobBody {
     pub fn new(job: &FabricJob) -> JobBody {
         let JobInstall { protocol, config, members, .. } = &job.job;
         JobBody {
-            name: job.name.as_str().to_owned(),
+            name: job.job.name.as_str().to_owned(),
             protocol: protocol.name.to_owned(),
             job_id: config.job.0,
             key: hex(config.key.0),
@@ -184,6 +204,7 @@ impl JobBody {
         let servers = self.servers.iter().map(server).collect::<Option<Vec<_>>>()?;
         let server_hosts = self.servers.iter().map(|server| NodeId(server.host)).collect();
         let job = JobInstall {
+            name,
             protocol,
             config,
             most_slots,
@@ -195,7 +216,7 @@ impl JobBody {
             parent: None,
         };
         let (hosts, around) = (self.hosts.into_iter().map(NodeId).collect(), self.around);
-        is_complete.then_some(FabricJob { name, job, hosts, server_hosts, trees, around })
+        is_complete.then_some(FabricJob { job, hosts, server_hosts, trees, around })
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
-use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::levels::SwitchRanks;
 use tributary_operators::Library;
@@ -47,7 +46,7 @@ impl Controller {
 
 impl Switches {
     /// Asks every switch for its jobs, which an earlier controller has formed. Jobs that only silent switches have are lost.
-    pub(super) async fn discover(self: Arc<Self>) -> Vec<(JobName, JobInstall)> {
+    pub(super) async fn discover(self: Arc<Self>) -> Vec<JobInstall> {
         let mut calls = Vec::new();
         for &(node, control) in &self.others {
             let fabric = Arc::clone(&self.fabric);
@@ -80,12 +79,12 @@ impl Switches {
         let ids: Vec<u16> = jobs.all.keys().map(|id| id.0).collect();
         jobs.note_loss(&self.fabric, self.fabric.controller, &ids);
         jobs.all.keys().for_each(|&id| drop(tokio::spawn(tree_repair::watch(self.clone(), id))));
-        jobs.all.values().map(|job| (job.name.clone(), job.job.clone())).collect()
+        jobs.all.values().map(|job| job.job.clone()).collect()
     }
 
     /// Plans and installs a job. Trees avoid switches that refuse it, if other switches accept it.
-    pub(super) async fn install(self: Arc<Self>, name: JobName, job: JobInstall) -> Result<(), ShardError> {
-        let located = endpoints::locate(&self.fabric, name, job)?;
+    pub(super) async fn install(self: Arc<Self>, job: JobInstall) -> Result<(), ShardError> {
+        let located = endpoints::locate(&self.fabric, job)?;
         let has_trees = located.job.protocol.placement == Placement::Trees;
         if has_trees {
             self.await_cables(&located).await?;

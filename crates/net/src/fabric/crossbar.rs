@@ -20,8 +20,8 @@ pub use self::port::PortReport;
 use self::port::{Member, Port};
 use super::egress::{Egress, FRAME_BYTES, Receiver};
 use super::ingress_buffers::{Charge, IngressBuffers, free, of_fabric, shared_capacity};
-use crate::event_loop::Origin;
 use crate::pool_size::packet_bytes;
+use crate::shard::Origin;
 use crate::udp::{Run, UdpPort, key_of};
 
 /// The interval at which switches send hellos to their neighbours.

@@ -1,18 +1,20 @@
 //! Where the members and servers of a job are in a fabric, each on a host of its own, and what they learn of it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use axum::http::StatusCode;
+use tributary_control::Plan;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
-use tributary_control::{JobName, Plan};
 use tributary_proto::contract::ids::{NodeId, ServerId};
 
 use super::job::FabricJob;
+use crate::api::error::ApiError;
 use crate::api::{FabricReply, ServedInFabric};
 use crate::shard::{JobInstall, ShardError};
 
 /// A job with the hosts of its members and servers, before its trees are planned; an error says who cannot join.
-pub fn locate(fabric: &FabricLayout, name: JobName, job: JobInstall) -> Result<FabricJob, ShardError> {
+pub fn locate(fabric: &FabricLayout, job: JobInstall) -> Result<FabricJob, ShardError> {
     let ranks = job.members.iter().enumerate().map(|(rank, &at)| (format!("rank {rank}"), at));
     let servers = job.servers.iter().enumerate().map(|(number, server)| (format!("server {number}"), server.addr));
     let mut endpoints: Vec<(String, NodeId)> = Vec::with_capacity(job.members.len() + job.servers.len());
@@ -34,7 +36,7 @@ pub fn locate(fabric: &FabricLayout, name: JobName, job: JobInstall) -> Result<F
     }
     let mut hosts: Vec<NodeId> = endpoints.into_iter().map(|(_, host)| host).collect();
     let server_hosts = hosts.split_off(job.members.len());
-    Ok(FabricJob { name, job, hosts, server_hosts, trees: Vec::new(), around: Vec::new() })
+    Ok(FabricJob { job, hosts, server_hosts, trees: Vec::new(), around: Vec::new() })
 }
 
 /// What a member learns of the fabric and of its position in the job's trees; `None` if the job has no such rank.
@@ -63,6 +65,29 @@ pub fn server_reply(fabric: &FabricLayout, plan: &Plan, server: ServerId) -> Opt
     Some(ServedInFabric { leaf: fabric.udp(fabric.leaf_of(own)), hosts, leaves })
 }
 
+/// Checks that servers may be at this address, for one whose request comes from `from`. A server reads the tensors of the
+/// jobs that it serves, and can end these jobs.
+pub fn may_serve(fabric: &FabricLayout, at: IpAddr, from: IpAddr) -> Result<(), ApiError> {
+    let host_of = |address: IpAddr| fabric.node_at(address).filter(|node| fabric.servers.contains(node));
+    let named: Vec<&str> = fabric.servers.iter().map(|&node| fabric.name(node)).collect();
+    let refused = |addr: IpAddr| {
+        let hosts = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
+        let error = format!(
+            "this fabric takes servers from the hosts that its file names (servers = [...]: {hosts}), and {addr} is not one of them: \
+             name the host there, in the file of every switch"
+        );
+        Err(ApiError::new(StatusCode::FORBIDDEN, "not_a_server", error))
+    };
+    match (host_of(at), host_of(from)) {
+        (None, _) => refused(at),
+        // Only processes on a switch's own machine have such an address.
+        (Some(_), _) if from.is_loopback() => Ok(()),
+        (Some(_), None) => refused(from),
+        (Some(theirs), Some(own)) if theirs != own => refused(at),
+        (Some(_), Some(_)) => Ok(()),
+    }
+}
+
 /// The numbers of hosts, and of the switches that these are connected to.
 fn numbers(fabric: &FabricLayout, endpoints: impl Iterator<Item = NodeId>) -> (Vec<u32>, Vec<u32>) {
     endpoints.map(|host| (host.0, fabric.leaf_of(host).0)).unzip()
@@ -75,38 +100,26 @@ pub fn host_at(fabric: &FabricLayout, at: SocketAddr) -> Option<NodeId> {
 
 #[cfg(test)]
 mod tests {
-    use tributary_control::fabric::FabricFile;
+    use tributary_control::JobName;
     use tributary_control::servers::JobServer;
-    use tributary_proto::contract::config::JobConfig;
-    use tributary_proto::contract::ids::{JobId, JobKey};
     use tributary_proto::protocols;
 
+    use super::super::testing;
     use super::*;
 
     /// The outcome for ranks and servers at these hosts of a leaf with four.
     fn located(ranks: &[u8], servers: &[u8]) -> Result<(Vec<NodeId>, Vec<NodeId>), String> {
-        let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 4\n";
-        let fabric = FabricFile::parse(text).unwrap();
+        let fabric = testing::fabric("[leaf_spine]\nleaves = 1\nspines = 1\nhosts_per_leaf = 4\n");
         let at = |host: u8, port| SocketAddr::from(([10, 77, 0, host + 1], port));
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.shared.is_some()).unwrap();
-        let config = JobConfig {
-            job: JobId(1),
-            key: JobKey(1),
-            protocol: protocol.code,
-            world_size: ranks.len() as u16,
-            slots: 8,
-            elements_per_packet: 64,
-            trees: 1,
-            levels: false,
-            options: protocol.options.defaults(),
-        };
+        let config = testing::config(protocol, 1, ranks.len(), 0);
         let members = ranks.iter().map(|&host| at(host, 4_000)).collect();
         let servers = servers.iter().map(|&host| JobServer { addr: at(host, 4_242), incarnation: Some(host.into()) });
         let job = JobInstall {
             servers: servers.collect(),
-            ..JobInstall::of_workers(protocol, config, members, [10, 77, 128, 1].into())
+            ..JobInstall::of_workers(JobName::new("sum").unwrap(), protocol, config, members, [10, 77, 128, 1].into())
         };
-        let found = locate(&fabric, JobName::new("sum").unwrap(), job).map_err(|error| error.to_string())?;
+        let found = locate(&fabric, job).map_err(|error| error.to_string())?;
         Ok((found.hosts, found.server_hosts))
     }
 

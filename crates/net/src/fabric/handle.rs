@@ -7,11 +7,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tributary_control::fabric::FabricLayout;
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId, TreeId};
-use tributary_proto::contract::pipeline::Pipeline;
 
+use super::forwarding::{Broken, Command, FabricForwarding, FabricReport};
 use super::job_table::JobSync;
-use super::thread::{Broken, Command, FabricReport, FabricSite};
-use crate::event_loop::handle::{Answer, Handle};
+use crate::shard::{Answer, Handle};
 use crate::udp::UdpPort;
 
 /// The only shard: a fabric switch has one thread.
@@ -24,13 +23,17 @@ pub struct FabricHandle {
 }
 
 impl FabricHandle {
-    /// Opens the socket and starts the thread.
-    pub fn start(fabric: Arc<FabricLayout>, node: NodeId, socket_buffer: usize) -> io::Result<FabricHandle> {
-        let udp = UdpPort::open(fabric.udp(node), socket_buffer, socket_buffer)?;
-        let (name, pipeline) = (format!("switch-{}", fabric.name(node)), Pipeline::with_instruction_limit());
+    /// Opens the socket, with buffers of this many bytes, and starts the thread.
+    pub fn start(
+        fabric: Arc<FabricLayout>,
+        node: NodeId,
+        [receive_buffer, send_buffer]: [usize; 2],
+    ) -> io::Result<FabricHandle> {
+        let udp = UdpPort::open(fabric.udp(node), receive_buffer, send_buffer)?;
+        let name = format!("switch-{}", fabric.name(node));
         let (broken_here, broken) = watch::channel(Broken::new());
-        let site = FabricSite::new(fabric, node, &udp, broken_here);
-        Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, pipeline, site)?, broken })
+        let site = FabricForwarding::site(fabric, node, &udp, broken_here);
+        Ok(FabricHandle { thread: Handle::start(name, ONLY, udp, site)?, broken })
     }
 
     /// Makes the jobs of the switch those of the controller's message. Returns the jobs to keep that the switch lacks.

@@ -11,7 +11,7 @@ use tributary_control::routes::Port as Hop;
 use tributary_proto::contract::ids::{NodeId, PortId};
 use tributary_proto::contract::time::{Span, Time};
 
-use crate::event_loop::Origin;
+use crate::shard::Origin;
 
 /// How long a PAUSE holds.
 pub const PAUSE_FOR: Span = Span::from_millis(100);

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use tributary_control::JobName;
 use tributary_control::fabric::FabricLayout;
 use tributary_control::trees::Tree;
 use tributary_proto::contract::ids::NodeId;
@@ -12,9 +11,7 @@ use crate::shard::JobInstall;
 /// A job as the controller has planned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricJob {
-    /// The job's name.
-    pub name: JobName,
-    /// Protocol, sizes, key, and the UDP address of each member. Each tree owns the slots of a shard.
+    /// Name, protocol, sizes, key, and the UDP address of each member. Each tree owns the slots of a shard.
     pub job: JobInstall,
     /// The host of each member, by rank.
     pub hosts: Vec<NodeId>,
@@ -24,6 +21,12 @@ pub struct FabricJob {
     pub trees: Vec<Tree>,
     /// The switches around which these are planned, each with the reason.
     pub around: Vec<String>,
+}
+
+impl AsRef<JobInstall> for FabricJob {
+    fn as_ref(&self) -> &JobInstall {
+        &self.job
+    }
 }
 
 impl FabricJob {
@@ -57,6 +60,6 @@ impl FabricJob {
     /// The error for every rank: the first broken tree, the switch or cable that it used (`what`), the reason (`why`, as in
     /// "which is dead"), and the advice.
     pub fn broken_by(&self, tree: usize, what: &str, why: &str, advice: &str) -> String {
-        format!("tree {tree} of job \"{}\" ran {what}, {why}; {advice}", self.name)
+        format!("tree {tree} of job \"{}\" ran {what}, {why}; {advice}", self.job.name)
     }
 }

@@ -28,8 +28,6 @@ pub(super) const SYNC: &str = "/fabric/sync";
 pub(super) const PROMPT: Duration = Duration::from_millis(1_000);
 /// The time in which a switch must install a job.
 pub(super) const INSTALL: Duration = Duration::from_secs(5);
-/// A job of a thousand ranks takes 50 kB, and each of its trees as much again.
-pub const MAX_SYNC_BODY: usize = 64 << 20;
 
 /// All switches of a fabric, as the controller sees them.
 pub(super) struct Switches {

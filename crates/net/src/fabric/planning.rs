@@ -86,48 +86,28 @@ pub fn advice(fabric: &FabricLayout, job: &FabricJob, dead_cables: &[usize]) -> 
 pub fn log(fabric: &FabricLayout, job: &FabricJob) {
     for (number, tree) in job.trees.iter().enumerate() {
         let switches: Vec<&str> = tree.switches.iter().map(|switch| fabric.name(switch.node)).collect();
-        tracing::info!(job = %job.name, tree = number, root = fabric.name(tree.root()), ?switches, "a tree is planned");
+        tracing::info!(job = %job.job.name, tree = number, root = fabric.name(tree.root()), ?switches, "a tree is planned");
     }
     for why in &job.around {
-        tracing::warn!(job = %job.name, %why, "its trees are planned around a switch");
+        tracing::warn!(job = %job.job.name, %why, "its trees are planned around a switch");
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use tributary_control::JobName;
-    use tributary_control::fabric::FabricFile;
-    use tributary_control::trees::TreeJob;
-    use tributary_proto::contract::config::JobConfig;
-    use tributary_proto::contract::ids::{JobId, JobKey};
     use tributary_proto::protocols;
 
-    use crate::shard::JobInstall;
+    use super::super::testing;
 
     /// Two leaves below three spines, with a job of one host behind each over the first two spines.
-    fn job() -> (FabricLayout, FabricJob) {
-        let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 3\nhosts_per_leaf = 1\n";
-        let fabric = FabricFile::parse(text).unwrap();
-        let hosts = [0, 1].map(NodeId);
-        let request = TreeJob { id: JobId(3), hosts: &hosts, trees: Some(2) };
-        let trees = fabric.planner(&[]).plan(request, &|_| 0).unwrap();
+    fn job() -> (Arc<FabricLayout>, FabricJob) {
+        let fabric = testing::fabric("[leaf_spine]\nleaves = 2\nspines = 3\nhosts_per_leaf = 1\n");
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.survives_tree_loss).unwrap();
-        let config = JobConfig {
-            job: JobId(3),
-            key: JobKey(1),
-            protocol: protocol.code,
-            world_size: 2,
-            slots: 8,
-            elements_per_packet: 64,
-            trees: 2,
-            levels: true,
-            options: protocol.options.defaults(),
-        };
-        let members = (1..3).map(|host| ([10, 77, 0, host], 4_000).into()).collect();
-        let job = JobInstall::of_workers(protocol, config, members, [10, 77, 128, 1].into());
-        let (name, hosts) = (JobName::new("sum").unwrap(), hosts.to_vec());
-        (fabric, FabricJob { name, job, hosts, server_hosts: Vec::new(), trees, around: Vec::new() })
+        let job = testing::job(&fabric, protocol, 3, &[0, 1], 2);
+        (fabric, job)
     }
 
     /// Cables of a switch to its neighbours.

@@ -5,20 +5,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tributary_control::JobName;
 use tributary_control::admission::TreeCharge;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::protocol::Protocol;
 
 use super::controller::Controller;
 use super::handle::{FabricHandle, ONLY};
-use crate::control_plane::Shard;
-use crate::shard::{Answer, JobInstall, ShardError, ShardReport};
+use super::peers::Switches;
+use crate::shard::{Answer, JobInstall, Shard, ShardError, ShardReport};
 
 impl Controller {
     /// Calls all switches in a task of its own.
-    fn ask<T: Send + 'static>(&self, call: impl Future<Output = Option<T>> + Send + 'static) -> Answer<T> {
+    fn ask<T: Send + 'static, F: Future<Output = Option<T>> + Send + 'static>(
+        &self,
+        call: impl FnOnce(Arc<Switches>) -> F,
+    ) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
+        let call = call(Arc::clone(&self.0));
         tokio::spawn(async move {
             // No answer means that our own thread has ended.
             if let Some(answer) = call.await {
@@ -30,39 +33,35 @@ impl Controller {
 }
 
 impl Shard for Controller {
-    fn install(&self, name: &JobName, job: JobInstall) -> Answer<Result<(), ShardError>> {
-        let (switches, name) = (Arc::clone(&self.0), name.clone());
-        self.ask(async move { Some(switches.install(name, job).await) })
+    fn install(&self, job: JobInstall) -> Answer<Result<(), ShardError>> {
+        self.ask(|switches| async move { Some(switches.install(job).await) })
     }
 
     fn resize(&self, job: JobId, slots: u16) -> Answer<bool> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.resize(job, slots).await) })
+        self.ask(|switches| async move { Some(switches.resize(job, slots).await) })
     }
 
     fn remove(&self, job: JobId) -> Answer<bool> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.remove(job).await) })
+        self.ask(|switches| async move { Some(switches.remove(job).await) })
     }
 
     fn unshare(&self, protocol: &'static Protocol) -> Answer<bool> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.unshare(protocol).await) })
+        self.ask(|switches| async move { Some(switches.unshare(protocol).await) })
     }
 
     fn report(&self) -> Answer<ShardReport> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { switches.report().await })
+        self.ask(|switches| async move { switches.report().await })
     }
 
     fn tree_charge(&self, job: JobId) -> Answer<Option<TreeCharge>> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.jobs.lock().await.all.get(&job).and_then(|job| job.shape().charge())) })
+        self.ask(|switches| async move {
+            let jobs = switches.jobs.lock().await;
+            Some(jobs.all.get(&job).and_then(|job| job.shape().charge()))
+        })
     }
 
-    fn installed_jobs(&self) -> Answer<Vec<(JobName, JobInstall)>> {
-        let switches = Arc::clone(&self.0);
-        self.ask(async move { Some(switches.discover().await) })
+    fn installed_jobs(&self) -> Answer<Vec<JobInstall>> {
+        self.ask(|switches| async move { Some(switches.discover().await) })
     }
 
     fn outlives(&self) -> bool {
@@ -82,7 +81,7 @@ impl Shard for Controller {
 pub struct Follower(pub Arc<FabricHandle>);
 
 impl Shard for Follower {
-    fn install(&self, _name: &JobName, _job: JobInstall) -> Answer<Result<(), ShardError>> {
+    fn install(&self, _job: JobInstall) -> Answer<Result<(), ShardError>> {
         Answer::ready(Err(ShardError::Fabric("jobs are formed at the fabric's controller".into())))
     }
 

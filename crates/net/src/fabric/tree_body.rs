@@ -103,13 +103,12 @@ impl TreeBody {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing;
     use super::*;
-    use tributary_control::fabric::FabricFile;
     use tributary_control::trees::TreePlanner;
 
     fn tree() -> Tree {
-        let text = "secret = \"0123456789abcdef\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n";
-        let fabric = FabricFile::parse(text).unwrap();
+        let fabric = testing::leaf_spine("");
         let names = fabric.nodes.iter().map(|node| node.name.clone()).collect();
         let network = TreePlanner::new(fabric.cabling.clone(), names);
         network.tree(&[3, 0, 2].map(NodeId), fabric.node_named("spine1").unwrap()).unwrap()

@@ -43,14 +43,14 @@ pub async fn watch(switches: Arc<Switches>, id: JobId) {
             // Every switch will find the broken tree by itself, unless what is dead restarts first.
             Err(error) => {
                 if !was_stuck {
-                    tracing::warn!(job = %job.name, %error, "a tree is broken, and there is no other route");
+                    tracing::warn!(job = %job.job.name, %error, "a tree is broken, and there is no other route");
                 }
                 continue;
             }
         };
         let job = FabricJob { trees, ..job.clone() };
         let roots: Vec<&str> = job.trees.iter().map(|tree| switches.fabric.name(tree.root())).collect();
-        tracing::warn!(job = %job.name, ?roots, "a tree is broken: it is repaired over other switches");
+        tracing::warn!(job = %job.job.name, ?roots, "a tree is broken: it is repaired over other switches");
         jobs.insert(job.clone());
         switches.rebuild(&job, &mut jobs).await;
     }
@@ -71,7 +71,7 @@ impl Switches {
         for (node, call) in calls.into_iter().filter(|(node, _)| needs.contains(node)) {
             let answer = call.await.unwrap_or_else(|error| Err(format!("the call ended early ({error})")));
             if let Err(why) = answer {
-                tracing::warn!(switch = self.fabric.name(node), %why, job = %job.name, "it has not installed the repaired trees");
+                tracing::warn!(switch = self.fabric.name(node), %why, job = %job.job.name, "it has not installed the repaired trees");
             }
         }
     }

@@ -12,8 +12,6 @@ use tributary_proto::contract::time::{Span, Time};
 use super::crossbar::Crossbar;
 use super::job::FabricJob;
 use super::planning;
-use crate::progress::RankProgress;
-use crate::shard::Rates;
 
 /// A switch may be busy and therefore silent. If its cables are silent for this time after the neighbours called it
 /// dead, it really is dead.
@@ -22,9 +20,8 @@ const DEAD_AFTER_SILENCE: Span = Span::from_millis(1_000);
 /// A job that is installed at this switch.
 pub struct Installed {
     pub job: FabricJob,
-    pub rates: Rates,
-    /// The progress of the ranks at this switch.
-    pub progress: RankProgress,
+    /// When it was installed.
+    pub since: Time,
     edges: Vec<Edge>,
     /// The reason, if the job has failed.
     pub broken: Option<String>,
@@ -57,8 +54,7 @@ impl Installed {
                 }));
             }
         }
-        let progress = RankProgress::new(job.job.config.world_size);
-        Installed { job, rates: Rates::default(), progress, edges, broken: None }
+        Installed { job, since: now, edges, broken: None }
     }
 
     /// Checks whether the trees are still whole. True if the answer has changed.
@@ -85,20 +81,14 @@ impl Installed {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use super::super::testing::{self, LEAF};
     use super::super::wire::Hello;
     use super::*;
-    use crate::shard::JobInstall;
     use crate::udp::UdpPort;
-    use tributary_control::JobName;
-    use tributary_control::fabric::{Advert, FabricFile};
-    use tributary_control::trees::TreeJob;
-    use tributary_proto::contract::config::JobConfig;
-    use tributary_proto::contract::ids::{JobId, JobKey, PortId, PortSet};
+    use tributary_control::fabric::Advert;
+    use tributary_proto::contract::ids::{PortId, PortSet};
     use tributary_proto::protocols;
 
-    const LEAF: NodeId = NodeId(4);
     const SPINES: [(NodeId, PortId); 2] = [(NodeId(6), PortId(2)), (NodeId(7), PortId(3))];
 
     fn millis(at: u64) -> Time {
@@ -107,30 +97,9 @@ mod tests {
 
     /// The first leaf of two, below two spines, with a job of all four hosts over both.
     fn leaf(controller: &str) -> (Crossbar, UdpPort, Installed) {
-        let text = format!(
-            "secret = \"0123456789abcdef\"\ncontroller = \"{controller}\"\nnetwork = \"127.77.0.0\"\n[leaf_spine]\nleaves = 2\n\
-             spines = 2\nhosts_per_leaf = 2\n"
-        );
-        let fabric = Arc::new(FabricFile::parse(&text).unwrap());
-        let hosts = [0, 1, 2, 3].map(NodeId);
-        let request = TreeJob { id: JobId(2), hosts: &hosts, trees: Some(2) };
-        let trees = fabric.planner(&[]).plan(request, &|_| 0).unwrap();
+        let fabric = testing::leaf_spine(&format!("controller = \"{controller}\""));
         let protocol = protocols::ALL.iter().copied().find(|protocol| protocol.switch.is_some()).unwrap();
-        let config = JobConfig {
-            job: JobId(2),
-            key: JobKey(1),
-            protocol: protocol.code,
-            world_size: 4,
-            slots: 8,
-            elements_per_packet: 64,
-            trees: 2,
-            levels: true,
-            options: protocol.options.defaults(),
-        };
-        let members = (1..5).map(|host| ([127, 77, 0, host], 4_000).into()).collect();
-        let job = JobInstall::of_workers(protocol, config, members, [127, 77, 128, 1].into());
-        let (hosts, server_hosts, around) = (hosts.to_vec(), Vec::new(), Vec::new());
-        let job = FabricJob { name: JobName::new("sum").unwrap(), job, hosts, server_hosts, trees, around };
+        let job = testing::job(&fabric, protocol, 2, &[0, 1, 2, 3], 2);
         let udp = UdpPort::open(([127, 0, 0, 1], 0).into(), 1 << 16, 1 << 16).unwrap();
         let installed = Installed::new(Time::ZERO, job, &fabric);
         (Crossbar::new(fabric, LEAF, &udp), udp, installed)

@@ -1,62 +1,70 @@
-//! A fabric switch as an operator sees it.
+//! What a fabric's switch shows beyond what every switch shows.
 
-use std::pin::Pin;
-use std::sync::Arc;
-
-use tributary_control::fabric::FabricLayout;
+use tributary_control::report::{JobServerView, MemberView};
+use tributary_control::servers::ServerAddr;
 use tributary_control::trees::{Tree, TreeChild, TreeSwitch};
+use tributary_control::{JobView, MemberState, Phase};
 use tributary_proto::contract::ids::{JobId, NodeId};
 use tributary_proto::contract::switch::OrderReport;
+use tributary_proto::contract::time::Time;
 
-use super::api::JobReportBody;
 use super::crossbar::PortReport;
-use super::handle::FabricHandle;
+use super::forwarding::{FabricReport, InstalledReport};
 use super::job::FabricJob;
-use super::thread::FabricReport;
-use crate::http::view::{FabricSnapshot, FabricView, PlannedJob, by_reason, shared};
+use super::switch::FabricSwitch;
 use crate::shard::ShardReport;
-use crate::status::LagStatus;
-use crate::status::operation;
-use crate::status::{
-    FabricStatus, JobServerStatus, JobStatus, MemberStatus, OperatorStatus, OrderStatus, PortStatus, TreeChildStatus,
-    TreeStatus, TreeSwitchStatus,
-};
+use crate::status::{FabricStatus, OrderStatus, PortStatus, TreeChildStatus, TreeStatus, TreeSwitchStatus};
 
-/// Makes the view of one switch.
-pub struct SwitchView {
-    pub fabric: Arc<FabricLayout>,
-    pub node: NodeId,
-    pub handle: Arc<FabricHandle>,
+/// A switch of a fabric at one moment.
+pub struct FabricSnapshot {
+    /// The switch as one of the fabric.
+    pub status: FabricStatus,
+    /// At every switch but the controller: the jobs here.
+    pub formed_elsewhere: Option<FormedElsewhere>,
+    /// How each job runs through the fabric, including jobs that were formed here.
+    pub planned: Vec<PlannedJob>,
 }
 
-impl FabricView for SwitchView {
-    /// The ports, the memory that jobs share, the jobs that were formed elsewhere, and the trees of all jobs.
-    fn snapshot(&self) -> Pin<Box<dyn Future<Output = Option<FabricSnapshot>> + Send + '_>> {
-        Box::pin(async {
-            let report = self.handle.report().receive().await.ok()?;
-            // The controller's own control plane knows its jobs better.
-            let is_controller = self.node == self.fabric.controller;
-            let jobs = if is_controller { Vec::new() } else { jobs(&report) };
-            let memory_used_bytes = (!is_controller).then(|| memory_in_use(&report.shard));
-            let planned = report.installed.iter().map(|(job, broken)| {
-                let id = job.job.config.job;
-                let orders = orders(&report, id);
-                let tree =
-                    |(number, tree)| self.tree(job, tree, orders.iter().find(|order| order.tree.index() == number));
-                let trees = job.trees.iter().enumerate().map(tree).collect();
-                PlannedJob { id: id.0, trees, broken: broken.clone() }
-            });
-            let planned = planned.collect();
-            let (status, shared) = (self.status(&report), shared(&report.shard));
-            Some(FabricSnapshot { status, shared, jobs, memory_used_bytes, planned })
-        })
+/// The jobs at a switch that were formed at the controller, whose control plane knows more of them.
+pub struct FormedElsewhere {
+    /// The jobs.
+    pub jobs: Vec<JobView>,
+    /// The report on them.
+    pub report: ShardReport,
+}
+
+/// A job's static trees.
+pub struct PlannedJob {
+    /// The job's id.
+    pub id: u16,
+    /// The trees by number; empty for protocols that find their trees themselves.
+    pub trees: Vec<TreeStatus>,
+    /// Why the job has failed.
+    pub broken: Option<String>,
+}
+
+impl FabricSwitch {
+    /// The state of the switch now; `None` if its thread has ended. `now` is the control plane's time.
+    pub async fn snapshot(&self, now: Time) -> Option<FabricSnapshot> {
+        let report = self.handle.report().receive().await.ok()?;
+        let planned = report.installed.iter().map(|InstalledReport { job, broken, .. }| {
+            let id = job.job.config.job;
+            let orders = orders(&report, id);
+            let tree = |(number, tree)| self.tree(job, tree, orders.iter().find(|order| order.tree.index() == number));
+            let trees = job.trees.iter().enumerate().map(tree).collect();
+            PlannedJob { id: id.0, trees, broken: broken.clone() }
+        });
+        let (planned, status) = (planned.collect(), self.status(&report));
+        let formed_elsewhere = self.controller.is_none().then(|| {
+            let jobs = report.installed.iter().map(|job| job_view(&report.shard, job, now)).collect();
+            FormedElsewhere { jobs, report: report.shard }
+        });
+        Some(FabricSnapshot { status, formed_elsewhere, planned })
     }
-}
 
-impl SwitchView {
     /// A tree, with what this switch holds of it.
     fn tree(&self, job: &FabricJob, tree: &Tree, order: Option<&OrderReport>) -> TreeStatus {
-        let name = |node: NodeId| self.fabric.name(node).to_owned();
+        let name = |node: NodeId| self.layout.name(node).to_owned();
         let child = |child: &TreeChild| TreeChildStatus {
             node: name(child.node),
             ranks: child.below.ranks().iter().map(|rank| rank.0).collect(),
@@ -71,7 +79,7 @@ impl SwitchView {
     }
 
     fn status(&self, report: &FabricReport) -> FabricStatus {
-        let name = |node: NodeId| self.fabric.name(node).to_owned();
+        let name = |node: NodeId| self.layout.name(node).to_owned();
         let port = |(number, port): (usize, &PortReport)| PortStatus {
             port: number as u16,
             peer: name(port.peer),
@@ -91,7 +99,7 @@ impl SwitchView {
         };
         FabricStatus {
             node: name(self.node),
-            controller: name(self.fabric.controller),
+            controller: name(self.layout.controller),
             ready: report.ready,
             ports: report.ports.iter().enumerate().map(port).collect(),
         }
@@ -104,68 +112,47 @@ fn orders(report: &FabricReport, job: JobId) -> &[OrderReport] {
     own.and_then(|own| own.report.machine.as_ref()).map_or(&[], |machine| &machine.orders)
 }
 
-/// The job's servers on hosts of this switch that were heard.
-fn servers(report: &FabricReport, job: &FabricJob) -> Vec<JobServerStatus> {
-    let seen = report.servers_seen.get(&job.job.config.job);
-    let is_seen = |number: &u16| seen.is_some_and(|seen| seen.contains(number));
-    let here = (0..).zip(&job.job.servers).filter(|(number, _)| is_seen(number));
-    here.map(|(server, place)| JobServerStatus { server, addr: place.addr, state: "present".into() }).collect()
+impl FormedElsewhere {
+    /// Bytes of all machines: jobs' own, and those that jobs share.
+    pub fn memory_in_use(&self) -> u64 {
+        let own: usize = self.report.jobs.iter().map(|job| job.report.memory_bytes).sum();
+        let shared: usize = self.report.shared.iter().map(|(_, _, bytes)| bytes).sum();
+        (own + shared) as u64
+    }
 }
 
-/// Bytes of all machines: jobs' own, and those that jobs share.
-fn memory_in_use(report: &ShardReport) -> u64 {
-    let own: usize = report.jobs.iter().map(|job| job.report.memory_bytes).sum();
-    let shared: usize = report.shared.iter().map(|(_, _, bytes)| bytes).sum();
-    (own + shared) as u64
-}
-
-/// The jobs that were formed at the controller, as far as this switch knows them.
-fn jobs(report: &FabricReport) -> Vec<JobStatus> {
-    let reports = JobReportBody::all(report);
-    let of = |(job, _): &(FabricJob, Option<String>)| {
-        let config = &job.job.config;
-        let id = config.job;
-        let sample = reports.iter().find(|sample| sample.job_id == id.0).cloned().unwrap_or_default();
-        let own = report.shard.jobs.iter().find(|own| own.id == id);
-        let elements = u64::from(config.elements_per_packet);
-        let (collectives, operation) = operation::current(report.shard.progress_of(Some(id)));
-        let members = job.job.members.iter().zip(&sample.last_seen_s_ago).enumerate();
-        let members = members.filter(|(_, (_, heard))| heard.is_some()).map(|(rank, (&addr, &last_seen_s_ago))| {
-            MemberStatus { rank: rank as u16, addr, state: "present".into(), last_seen_s_ago }
-        });
-        JobStatus {
-            name: job.name.as_str().to_owned(),
-            id: Some(id.0),
-            state: "running".into(),
-            protocol: job.job.protocol.name.into(),
-            operators: OperatorStatus::all(&config.options.operators()),
-            age_s: 0.0,
-            world_size: config.world_size,
-            members: members.collect(),
-            switches: Vec::new(),
-            servers: servers(report, job),
-            parent: None,
-            missing: Vec::new(),
-            slots: config.slots,
-            slots_waiting: sample.waiting,
-            waiting_for: Vec::new(),
-            lag: own.and_then(|own| own.report.machine.as_ref()?.lag).map(LagStatus::from),
-            collectives,
-            operation,
-            elements_per_packet: config.elements_per_packet,
-            memory_bytes: own.map_or(0, |own| own.report.memory_bytes as u64),
-            packets: sample.packets,
-            packets_per_s: sample.packets_per_s,
-            blocks: sample.blocks,
-            contributions: sample.contributions,
-            metrics: sample.metrics,
-            goodput_bytes: sample.blocks * elements * 4,
-            goodput_gbps: sample.blocks_per_s * elements as f64 * 32.0 / 1e9,
-            ate_per_s: sample.blocks_per_s * elements as f64,
-            drops: by_reason(own.iter().map(|own| &own.report.drops)),
-            trees: Vec::new(),
-            broken: None,
-        }
-    };
-    report.installed.iter().map(of).collect()
+/// A job that was formed at the controller, as far as this switch knows it: the members and servers that it has seen.
+fn job_view(report: &ShardReport, installed: &InstalledReport, now: Time) -> JobView {
+    let InstalledReport { job, since, servers_seen, .. } = installed;
+    let config = &job.job.config;
+    let own = report.jobs.iter().find(|own| own.id == config.job);
+    // The thread has a clock of its own, so only the time since then counts.
+    let at = |then: Time| Time(now.0.saturating_sub(report.now.since(then).0));
+    let last_seen = own.map_or(&[][..], |own| &own.report.last_seen);
+    let members = (0..).zip(&job.job.members).zip(last_seen).filter_map(|((rank, &addr), seen)| {
+        Some(MemberView { rank, addr, state: MemberState::Present, last_seen: Some(at((*seen)?)) })
+    });
+    let servers = (0..).zip(&job.job.servers).filter(|(number, _)| servers_seen.contains(number));
+    let servers = servers.map(|(server, at)| JobServerView {
+        server: ServerAddr { server, addr: at.addr },
+        state: MemberState::Present,
+    });
+    JobView {
+        name: job.job.name.clone(),
+        id: Some(config.job),
+        phase: Phase::Running,
+        protocol: job.job.protocol,
+        operators: config.options.operators(),
+        world_size: config.world_size,
+        slots: config.slots,
+        elements_per_packet: config.elements_per_packet,
+        memory_bytes: own.map_or(0, |own| own.report.memory_bytes as u64),
+        since: at(*since),
+        members: members.collect(),
+        switches: Vec::new(),
+        servers: servers.collect(),
+        parent: None,
+        ranks_of: (0..config.world_size).map(|rank| vec![rank]).collect(),
+        missing: Vec::new(),
+    }
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
+use tributary_proto::contract::ids::JobKey;
 
 use crate::api::error::ApiError;
-use crate::api::modules;
+use crate::api::{from_hex, modules};
 use crate::http::connection_limits::ConnectionPermit;
 
 /// The largest body of most requests. A join has some 400 bytes.
@@ -92,6 +93,11 @@ async fn collect(mut body: Body, most: usize) -> Option<Vec<u8>> {
 pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ApiError::bad_request(format!("the request's body is wrong: {error}")))
+}
+
+/// Reads a job's key.
+pub(crate) fn parse_key(key: &str) -> Result<JobKey, ApiError> {
+    from_hex(key).map(JobKey).ok_or_else(|| ApiError::bad_request("key is not of 16 hexadecimal digits".into()))
 }
 
 #[cfg(test)]

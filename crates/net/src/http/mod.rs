@@ -7,6 +7,8 @@
 pub(crate) mod access;
 pub(crate) mod body;
 pub(crate) mod connection_limits;
+mod fabric;
+mod jobs;
 pub(crate) mod routes;
 pub(crate) mod view;
 
@@ -28,11 +30,12 @@ use tokio::sync::watch;
 
 use self::access::Access;
 use self::connection_limits::{ConnectionLimits, ConnectionPermit, Full};
-use self::routes::Api;
+use self::routes::Role;
 use self::view::Viewer;
 use crate::api::ErrorBody;
 use crate::api::version::{API_VERSION, HEADER};
 use crate::control_plane::ControlPlane;
+use crate::fabric::FabricSwitch;
 
 /// The most bytes of each connection that are read ahead of need.
 const READ_AHEAD: usize = 16 << 10;
@@ -77,6 +80,23 @@ pub(crate) struct Identity {
     pub http: Option<SocketAddr>,
 }
 
+/// The data that the handlers work on.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub plane: Arc<ControlPlane>,
+    pub viewer: Arc<Viewer>,
+    pub listen: SocketAddr,
+    /// The switch as one of its fabric, if it is in one.
+    pub fabric: Option<Arc<FabricSwitch>>,
+}
+
+impl Api {
+    /// The UDP port of each shard.
+    fn shard_ports(&self) -> Vec<u16> {
+        self.plane.shard_addrs().iter().map(|addr| addr.port()).collect()
+    }
+}
+
 /// The server and its thread. Dropping it stops both.
 pub(crate) struct HttpServer {
     stop: watch::Sender<bool>,
@@ -85,36 +105,19 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves everything on `listen`, and what operators read on `http`, to clients that have access.
-    pub fn start(
-        plane: Arc<ControlPlane>,
-        access: &Access,
-        listen: TcpListener,
-        http: Option<TcpListener>,
-    ) -> io::Result<HttpServer> {
-        let identity =
-            Identity { listen: listen.local_addr()?, http: http.as_ref().map(TcpListener::local_addr).transpose()? };
-        let own = identity.listen;
-        let api = Api { viewer: Arc::new(Viewer::new(Arc::clone(&plane), identity, None)), listen: own, plane };
-        let mut served = vec![(listen, routes::members(api.clone()))];
-        if let Some(http) = http {
-            served.push((http, routes::operators(api.clone())));
-        }
-        HttpServer::start_with(api, access, served)
-    }
-
-    /// Serves these routes, drives the control plane, and keeps the history.
-    pub fn start_with(api: Api, access: &Access, served: Vec<(TcpListener, Router)>) -> io::Result<HttpServer> {
-        let served: Vec<_> = served
-            .into_iter()
-            .map(|(listener, router)| (listener, router, ConnectionLimits::new(access.clone())))
-            .collect();
+    /// Serves each listener for its role, drives the control plane, and keeps the history.
+    pub fn start(api: &Api, access: &Access, listeners: Vec<(TcpListener, Role)>) -> io::Result<HttpServer> {
+        let served = listeners.into_iter().map(|(listener, role)| {
+            (listener, routes::router(api.clone(), role), ConnectionLimits::new(access.clone()))
+        });
+        let served: Vec<_> = served.collect();
         for (listener, ..) in &served {
             listener.set_nonblocking(true)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let limits = served.iter().map(|(.., limits)| Arc::clone(limits)).collect();
         let (stop, stopped) = watch::channel(false);
+        let api = api.clone();
         let thread = Builder::new().name("control".into()).spawn(move || {
             runtime.block_on(serve(api, served, stopped));
         })?;

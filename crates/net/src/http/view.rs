@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +15,7 @@ use tributary_proto::contract::time::Time;
 use tributary_proto::protocols;
 
 use crate::control_plane::{ControlPlane, ShardSample, ShardSamples};
+use crate::fabric::{FabricSnapshot, FabricSwitch, FormedElsewhere, PlannedJob};
 use crate::history::{History, Recorder, SAMPLE_S};
 use crate::http::Identity;
 use crate::metrics::MetricsInput;
@@ -23,54 +23,24 @@ use crate::shard::{ShardJob, ShardReport};
 use crate::status::LagStatus;
 use crate::status::operation;
 use crate::status::{
-    ChildSwitchStatus, FabricStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OperatorStatus,
-    OrderStatus, ParentStatus, ServerStatus, ShardStatus, SharedStatus, SwitchInfo, SwitchStatus, TreeChildStatus,
-    TreeStatus, TreeSwitchStatus,
+    ChildSwitchStatus, JobServerStatus, JobStatus, MemberStatus, MetricStatus, OperatorStatus, OrderStatus,
+    ParentStatus, ServerStatus, ShardStatus, SharedStatus, SwitchInfo, SwitchStatus, TreeChildStatus, TreeStatus,
+    TreeSwitchStatus,
 };
-
-/// What a fabric's switch shows beyond what every switch shows.
-pub struct FabricSnapshot {
-    /// The switch as one of the fabric.
-    pub status: FabricStatus,
-    /// What jobs share at the switch.
-    pub shared: Vec<SharedStatus>,
-    /// The jobs that were formed elsewhere.
-    pub jobs: Vec<JobStatus>,
-    /// Bytes that machines hold here, if jobs are formed elsewhere, where they are charged.
-    pub memory_used_bytes: Option<u64>,
-    /// How each job runs through the fabric, including jobs that were formed here.
-    pub planned: Vec<PlannedJob>,
-}
-
-/// A job's static trees.
-pub struct PlannedJob {
-    /// The job's id.
-    pub id: u16,
-    /// The trees by number; empty for protocols that find their trees themselves.
-    pub trees: Vec<TreeStatus>,
-    /// Why the job has failed.
-    pub broken: Option<String>,
-}
-
-/// A switch of a fabric, as far as an operator sees it.
-pub trait FabricView: Send + Sync {
-    /// The state of the switch now; `None` if its thread has ended.
-    fn snapshot(&self) -> Pin<Box<dyn Future<Output = Option<FabricSnapshot>> + Send + '_>>;
-}
 
 /// Makes the operator's view.
 pub struct Viewer {
     plane: Arc<ControlPlane>,
     identity: Identity,
-    /// The fabric's view, if the switch belongs to one.
-    fabric: Option<Box<dyn FabricView>>,
+    /// The switch as one of its fabric, if it is in one.
+    fabric: Option<Arc<FabricSwitch>>,
     recorder: Mutex<Recorder>,
     /// When the switch started, in seconds since 1970.
     started_at_s: f64,
 }
 
 impl Viewer {
-    pub fn new(plane: Arc<ControlPlane>, identity: Identity, fabric: Option<Box<dyn FabricView>>) -> Viewer {
+    pub fn new(plane: Arc<ControlPlane>, identity: Identity, fabric: Option<Arc<FabricSwitch>>) -> Viewer {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Viewer { plane, identity, fabric, recorder: Mutex::default(), started_at_s: started.as_secs_f64() }
     }
@@ -95,20 +65,34 @@ impl Viewer {
 
     /// The switch and its jobs, as of a moment ago.
     pub async fn status(&self) -> SwitchStatus {
-        let mut status = self.own_status().await;
-        if let Some(fabric) = &self.fabric
-            && let Some(snapshot) = fabric.snapshot().await
-        {
-            status.switch.shared = snapshot.shared;
-            status.switch.memory_used_bytes = snapshot.memory_used_bytes.unwrap_or(status.switch.memory_used_bytes);
-            status.switch.fabric = Some(snapshot.status);
-            status.jobs.extend(snapshot.jobs);
-            for PlannedJob { id, trees, broken } in snapshot.planned {
-                if let Some(job) = status.jobs.iter_mut().find(|job| job.id == Some(id)) {
-                    (job.trees, job.broken) = (trees, broken);
-                }
+        let samples = self.plane.samples().await;
+        let now = self.plane.now();
+        let Some(fabric) = &self.fabric else { return self.own_status(now, &samples) };
+        let Some(snapshot) = fabric.snapshot(now).await else { return self.own_status(now, &samples) };
+        let FabricSnapshot { status: fabric, formed_elsewhere, planned } = snapshot;
+        let mut status = match formed_elsewhere {
+            None => self.own_status(now, &samples),
+            Some(jobs) => self.follower_status(now, samples, jobs),
+        };
+        status.switch.fabric = Some(fabric);
+        for PlannedJob { id, trees, broken } in planned {
+            if let Some(job) = status.jobs.iter_mut().find(|job| job.id == Some(id)) {
+                (job.trees, job.broken) = (trees, broken);
             }
         }
+        status
+    }
+
+    /// The status of a switch whose jobs were formed elsewhere, all of it as in one report.
+    fn follower_status(&self, now: Time, mut samples: ShardSamples, elsewhere: FormedElsewhere) -> SwitchStatus {
+        let memory_used_bytes = elsewhere.memory_in_use();
+        if let Some(sample) = samples.shards.first_mut() {
+            sample.report = Some(elsewhere.report);
+        }
+        let mut status = self.own_status(now, &samples);
+        status.switch.memory_used_bytes = memory_used_bytes;
+        let jobs = elsewhere.jobs.into_iter();
+        status.jobs.extend(jobs.map(|view| job_status(now, view, &samples, self.identity.listen)));
         status
     }
 
@@ -118,9 +102,8 @@ impl Viewer {
         MetricsInput { status: self.status().await, history: self.history(), totals, started_at_s: self.started_at_s }
     }
 
-    async fn own_status(&self) -> SwitchStatus {
-        let samples = self.plane.samples().await;
-        let now = self.plane.now();
+    /// The switch with the jobs that were formed here.
+    fn own_status(&self, now: Time, samples: &ShardSamples) -> SwitchStatus {
         let (views, servers, memory_bytes, memory_used_bytes, max_jobs) = self.plane.with_control(|control| {
             let limits = control.limits();
             (control.jobs(), control.server_views(), limits.memory_bytes, control.memory_used(), limits.max_jobs)
@@ -137,12 +120,12 @@ impl Viewer {
                 memory_used_bytes,
                 max_jobs,
                 shards: shards.map(|(shard, (udp, sample))| shard_status(shard as u16, udp, sample)).collect(),
-                rejected_packets: rejected_packets(&samples),
+                rejected_packets: rejected_packets(samples),
                 servers: servers.into_iter().map(|server| server_status(now, server)).collect(),
-                shared: first_shard(&samples).map(shared).unwrap_or_default(),
+                shared: first_shard(samples).map(shared).unwrap_or_default(),
                 fabric: None,
             },
-            jobs: views.into_iter().map(|view| job_status(now, view, &samples, self.identity.listen)).collect(),
+            jobs: views.into_iter().map(|view| job_status(now, view, samples, self.identity.listen)).collect(),
         }
     }
 }
@@ -153,7 +136,7 @@ fn first_shard(samples: &ShardSamples) -> Option<&ShardReport> {
 }
 
 /// What jobs share in a shard, by protocol.
-pub(crate) fn shared(report: &ShardReport) -> Vec<SharedStatus> {
+fn shared(report: &ShardReport) -> Vec<SharedStatus> {
     let status = |(code, shared, bytes): &(u8, SharedReport, usize)| {
         Some(SharedStatus {
             protocol: protocols::with_code(*code)?.name.to_owned(),
@@ -195,7 +178,7 @@ fn rejected_packets(samples: &ShardSamples) -> BTreeMap<String, u64> {
     by_reason(reports.map(|report| &report.rejected_packets))
 }
 
-pub(crate) fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) -> BTreeMap<String, u64> {
+fn by_reason<'a>(counters: impl Iterator<Item = &'a DropCounters>) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::new();
     for (reason, count) in counters.flat_map(DropCounters::iter).filter(|&(_, count)| count > 0) {
         *sum.entry(DropReason::name(reason).to_owned()).or_default() += count;

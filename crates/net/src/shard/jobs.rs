@@ -1,17 +1,21 @@
-//! What a shard keeps of its jobs besides their machines: rates, the progress of ranks, and the totals of the machines that
-//! jobs share.
+//! What a shard keeps of its jobs: rates, the progress of ranks, and the machines that jobs share.
 
 use std::collections::BTreeMap;
 
+use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::drop_reason::DropReason;
-use tributary_proto::contract::ids::{JobId, JobKey};
+use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
 use tributary_proto::contract::metric::{self, Metric, MetricValue};
 use tributary_proto::contract::pipeline::{JobReport, Pipeline};
+use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::SharedReport;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::Common;
+use tributary_proto::switch_options::SwitchOptions;
 
 use super::ShardJob;
+use crate::pool_size::longest_elements;
 use crate::progress::{Progress, RankProgress};
 
 /// Installed jobs, by ascending id.
@@ -64,11 +68,9 @@ const INTERVAL: Span = Span::from_millis(500);
 
 /// Rates over the last interval.
 #[derive(Default)]
-pub struct Rates {
-    /// Members' packets per second.
-    pub packets_per_s: f64,
-    /// Completed sums per second.
-    pub blocks_per_s: f64,
+struct Rates {
+    packets_per_s: f64,
+    blocks_per_s: f64,
     last: Option<Sample>,
 }
 
@@ -80,7 +82,7 @@ struct Sample {
 
 impl Rates {
     /// Takes the present counters.
-    pub fn update(&mut self, now: Time, report: &JobReport) {
+    fn update(&mut self, now: Time, report: &JobReport) {
         let blocks = report.machine.as_ref().map_or(0, |machine| machine.blocks_completed);
         let sample = Sample { at: now, packets: report.packets, blocks };
         if let Some(last) = &self.last {
@@ -96,16 +98,36 @@ impl Rates {
     }
 }
 
-/// The machines that jobs share, as operators see them: what a machine has counted stays counted when it is removed
-/// because other jobs need its memory. By protocol code, the counters of removed machines.
-#[derive(Default)]
-pub struct SharedMachines(BTreeMap<u8, Vec<Metric>>);
+/// The machines that jobs share. What a machine has counted stays counted when it is removed because other jobs need its
+/// memory.
+pub struct SharedMachines {
+    /// The switch as the machines know it.
+    node: NodeId,
+    /// The most elements in a packet of any job; if there is none, what fits the longest packet.
+    elements_per_packet: Option<u16>,
+    options: SwitchOptions,
+    /// The counters of removed machines, by protocol code.
+    past: BTreeMap<u8, Vec<Metric>>,
+}
 
 impl SharedMachines {
+    /// No machine yet.
+    pub fn new(node: NodeId, elements_per_packet: Option<u16>, options: SwitchOptions) -> SharedMachines {
+        SharedMachines { node, elements_per_packet, options, past: BTreeMap::new() }
+    }
+
+    /// Installs the machine that the jobs of a protocol share, unless it is there.
+    pub fn install(&self, protocol: &'static Protocol, pipeline: &mut Pipeline) {
+        let Some(shared) = protocol.shared.as_ref().filter(|_| !pipeline.has_shared(protocol.code)) else { return };
+        let elements_per_packet = self.elements_per_packet.unwrap_or_else(|| longest_elements(protocol));
+        let config = SharedSwitchConfig { node: self.node, elements_per_packet, options: self.options.of(shared) };
+        pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
+    }
+
     /// Removes the machine that the jobs of a protocol share, after the last of these jobs; false if there is none.
-    pub fn remove(&mut self, pipeline: &mut Pipeline, protocol: u8) -> bool {
+    pub fn remove(&mut self, protocol: u8, pipeline: &mut Pipeline) -> bool {
         if let Some(report) = pipeline.shared(protocol) {
-            let past = self.0.entry(protocol).or_default();
+            let past = self.past.entry(protocol).or_default();
             metric::combine(past, &report.metrics);
             // Gauges of a removed machine are zero.
             for metric in past {
@@ -120,11 +142,11 @@ impl SharedMachines {
     /// Code, state and bytes of each machine; a removed one has no bytes.
     pub fn report(&self, pipeline: &Pipeline) -> Vec<(u8, SharedReport, usize)> {
         let mut all: BTreeMap<u8, (SharedReport, usize)> = BTreeMap::new();
-        for (&code, past) in &self.0 {
+        for (&code, past) in &self.past {
             all.insert(code, (SharedReport { metrics: past.clone(), ..SharedReport::default() }, 0));
         }
         for (code, report, bytes) in pipeline.all_shared() {
-            let mut metrics = self.0.get(&code).cloned().unwrap_or_default();
+            let mut metrics = self.past.get(&code).cloned().unwrap_or_default();
             metric::combine(&mut metrics, &report.metrics);
             all.insert(code, (SharedReport { metrics, ..report }, bytes));
         }

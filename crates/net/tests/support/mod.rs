@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tributary_control::JobName;
 use tributary_net::client;
-use tributary_net::fabric::RunningFabricSwitch;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::rendezvous::{Departed, Gone, JoinAnswer, JoinError, JoinRequest, Rendezvous, Standing, Watched};
-use tributary_net::shard::{JobInstall, ShardHandle, ShardOptions};
+use tributary_net::shard::{JobInstall, Shard, ShardHandle, ShardOptions};
 use tributary_net::status::SwitchStatus;
 use tributary_net::switch_daemon::{self, RunningSwitch};
 use tributary_numeric::ReduceOp;
@@ -72,10 +72,10 @@ pub fn join_request(
 }
 
 /// Waits until a switch of a fabric shows this.
-pub fn until(switch: &RunningFabricSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) {
+pub fn until(switch: &RunningSwitch, what: &str, wanted: impl Fn(&SwitchStatus) -> bool) {
     let start = Instant::now();
     loop {
-        let status = client::status(switch.udp_addr()).unwrap();
+        let status = client::status(switch.listen_addr()).unwrap();
         if wanted(&status) {
             return;
         }
@@ -193,7 +193,8 @@ impl LocalSwitch {
                 options: requests[&0].options.clone(),
             };
             let protocol = requests[&0].protocol;
-            let job = JobInstall::of_workers(protocol, config, peers.clone(), shard.udp_addr().ip());
+            let name = JobName::new("local").unwrap();
+            let job = JobInstall::of_workers(name, protocol, config, peers.clone(), shard.udp_addr().ip());
             shard.install(job).wait().unwrap().expect("room for a job");
         }
         let shards = self.shards.iter().map(ShardHandle::udp_addr).collect();

@@ -5,7 +5,7 @@
 mod tests;
 
 use serde::Deserialize;
-use tributary_sim::config::{DataRate, Duration};
+use tributary_sim::config::{Bytes, DataRate, Duration};
 
 use crate::paper::{Paper, embedded, read};
 use crate::{Context, Experiment, Findings, ReproduceError};
@@ -51,10 +51,15 @@ pub struct Descriptors {
     pub ports: u32,
     /// `s`: shards of its children bitmap.
     pub shards: u32,
+    /// How many descriptors the switch has.
+    pub descriptors: u32,
+    /// Bytes on the wire of one packet, which takes one descriptor.
+    pub packet: Bytes,
 }
 
 impl Experiment for Descriptors {
-    /// Findings `memory` (KiB) and `groups` (entries of the multicast table).
+    /// Findings `memory` (KiB of one allreduce), `allreduces` (how many the descriptors hold), and `groups` (entries of
+    /// the multicast table).
     fn run(&self, _: &Context<'_>) -> Result<Findings, ReproduceError> {
         if self.shards == 0 || self.ports / self.shards > 32 {
             return Err(ReproduceError::Bad("a shard of the children bitmap has 1 to 32 ports".into()));
@@ -66,6 +71,8 @@ impl Experiment for Descriptors {
         findings.value("memory", bytes / 1024.0);
         let cause = format!("{bytes:.0} bytes are {:.1} KiB: the paper's KiB are thousands of bytes", bytes / 1024.0);
         findings.cause("memory", cause);
+        let descriptors = bytes / self.packet.0 as f64;
+        findings.value("allreduces", (f64::from(self.descriptors) / descriptors).floor());
         findings.value("groups", f64::from(self.shards) * 2f64.powi((self.ports / self.shards) as i32));
         findings.note(format!(
             "A descriptor lives for 2d(l + t) + r = {:.1} us, in which {bytes:.0} bytes come in at full rate.",

@@ -30,6 +30,22 @@ impl Goodput {
                     }
                 }
             }
+            for other in self.lines.iter().filter(|other| *other != line) {
+                for state in ["idle", "congested"] {
+                    self.compare_most(samples, [line, other], state);
+                }
+            }
+        }
+    }
+
+    /// A line divided by another at the point where that is most, seed by seed.
+    fn compare_most(&self, samples: &mut Samples, [line, other]: [&Line; 2], state: &str) {
+        let key = |at: &str| format!("{}-over-{}-{at}-{state}", line.name, other.name);
+        let most = key("most");
+        for point in &self.points {
+            let here = key(&point.x.to_string());
+            let so_far = if samples.median(&most).is_some() { &most } else { &here };
+            samples.combine(&most, [so_far, &here], f64::max);
         }
     }
 

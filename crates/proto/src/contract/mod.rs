@@ -28,7 +28,7 @@
 //! | [`config`] | what machines are made from |
 //! | [`packet`], [`wire`], [`drop_reason`] | packets, the header that all of them begin with, and why one may be dropped |
 //! | [`pipeline`] | the code that every packet at a switch passes first, with its [limits](rate_limit) |
-//! | [`tensor`], [`sparse`] | a collective and its data |
+//! | [`tensor`] | a collective and its data |
 //! | [`numbers`], [`values`], [`sum_tree`], [`custom_op`] | how elements travel, lie in memory and are combined |
 //! | [`drive`] | the order of calls as code |
 //! | [`work`], [`state`] | what simulated cores and explorers ask for |

@@ -1,12 +1,11 @@
 //! `tributary fabric`: a whole fabric of switches and hosts on this machine, or the commands for real machines.
 //!
 //! `cluster.rs` builds the fabric of namespaces and processes, `collective.rs` lets its hosts sum, `report.rs` shows the
-//! results, and `print.rs` prints the commands for real machines. `daemon.rs` is one switch, which each of the
-//! processes runs.
+//! results, and `print.rs` prints the commands for real machines. Each of the processes runs
+//! `tributary switch --fabric` (`switch.rs`).
 
 mod cluster;
 mod collective;
-pub mod daemon;
 mod print;
 mod report;
 

@@ -1,14 +1,14 @@
 //! The leaf of a small fabric: which packets it takes, and where it sends them.
 
 use super::*;
+use crate::fabric::testing::{self, LEAF};
 use crate::fabric::wire::Hello;
-use tributary_control::fabric::{Advert, FabricFile};
+use tributary_control::fabric::Advert;
 use tributary_proto::contract::switch::PortView;
 
 const JOB: JobId = JobId(7);
 const HEADER: Common = Common { protocol: 1, kind: 0, job: JOB, key: tributary_proto::contract::ids::JobKey(5) };
 const PACKET: [u8; 1_000] = [1; 1_000];
-const LEAF: NodeId = NodeId(4);
 const OTHER_LEAF: NodeId = NodeId(5);
 const SPINES: [NodeId; 2] = [NodeId(6), NodeId(7)];
 /// The ports of the leaf that lead to the spines. Its first two ports lead to its hosts.
@@ -17,11 +17,7 @@ const UP: [PortId; 2] = [PortId(2), PortId(3)];
 const FAR: NodeId = NodeId(2);
 
 fn fabric(balancing: &str) -> Arc<FabricLayout> {
-    let text = format!(
-        "secret = \"0123456789abcdef\"\nnetwork = \"127.77.0.0\"\nbalancing = \"{balancing}\"\nqueue = \"8 KiB\"\n\
-         rate = \"1 Mbit/s\"\n[leaf_spine]\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n"
-    );
-    Arc::new(FabricFile::parse(&text).unwrap())
+    testing::leaf_spine(&format!("balancing = \"{balancing}\"\nqueue = \"8 KiB\"\nrate = \"1 Mbit/s\""))
 }
 
 /// The first leaf before it has heard any neighbour, and its socket, with which destinations are made.

@@ -11,7 +11,7 @@ use tributary_proto::contract::packet::PacketMut;
 use tributary_proto::contract::switch::{Emission, Verdict};
 use tributary_proto::contract::time::Time;
 
-use super::{Origin, Site};
+use super::site::{Forwarding, Origin, Site};
 use crate::udp::{Inbox, Segments, UdpPort};
 
 /// The most bytes of a machine's own packet.
@@ -32,9 +32,9 @@ impl MachinePackets {
 }
 
 /// The I/O of a switch's machines for one turn.
-pub struct Burst<'a, S> {
+pub struct Burst<'a, F> {
     now: Time,
-    site: &'a mut S,
+    site: &'a mut Site<F>,
     udp: &'a mut UdpPort,
     inbox: &'a mut Inbox,
     packets: &'a mut MachinePackets,
@@ -49,11 +49,11 @@ pub struct Burst<'a, S> {
     has_packets: bool,
 }
 
-impl<'a, S: Site> Burst<'a, S> {
+impl<'a, F: Forwarding> Burst<'a, F> {
     /// A burst with the messages of an inbox.
     pub fn new(
         now: Time,
-        site: &'a mut S,
+        site: &'a mut Site<F>,
         udp: &'a mut UdpPort,
         inbox: &'a mut Inbox,
         packets: &'a mut MachinePackets,
@@ -65,7 +65,7 @@ impl<'a, S: Site> Burst<'a, S> {
     /// Sends the rest of the machines' own packets.
     pub fn end(&mut self) {
         if std::mem::take(&mut self.has_packets) {
-            self.site.flush(self.now, &self.packets.memory, self.udp);
+            self.site.forwarding.flush(self.now, &self.packets.memory, self.udp);
             self.packets.end = 0;
         }
     }
@@ -76,7 +76,7 @@ impl<'a, S: Site> Burst<'a, S> {
         loop {
             let Some(range) = self.left.next() else {
                 let message = self.inbox.messages.get(self.begun)?;
-                self.ingress = self.site.ingress(self.now, message, self.udp);
+                self.ingress = self.site.forwarding.ingress(self.now, message, self.udp);
                 self.left = message.segments();
                 self.begun += 1;
                 continue;
@@ -90,9 +90,9 @@ impl<'a, S: Site> Burst<'a, S> {
     }
 }
 
-impl<S: Site> SwitchIo for Burst<'_, S> {
+impl<F: Forwarding> SwitchIo for Burst<'_, F> {
     type Ports<'a>
-        = S::Ports<'a>
+        = F::Ports<'a>
     where
         Self: 'a;
 
@@ -102,15 +102,15 @@ impl<S: Site> SwitchIo for Burst<'_, S> {
     }
 
     #[inline]
-    fn receive(&mut self) -> Option<Arrival<'_, S::Ports<'_>>> {
+    fn receive(&mut self) -> Option<Arrival<'_, F::Ports<'_>>> {
         let Some(range) = self.next() else {
-            self.site.flush(self.now, &self.inbox.memory, self.udp);
+            self.site.forwarding.flush(self.now, &self.inbox.memory, self.udp);
             return None;
         };
         self.range = range.clone();
         let ecn = self.inbox.messages[self.begun - 1].ecn;
         let packet = PacketMut::new(&mut self.inbox.memory[range], ecn);
-        Some(Arrival { ingress: self.ingress, packet, ports: self.site.ports() })
+        Some(Arrival { ingress: self.ingress, packet, ports: self.site.forwarding.ports() })
     }
 
     #[inline]
@@ -118,7 +118,7 @@ impl<S: Site> SwitchIo for Burst<'_, S> {
         if !matches!(verdict, Verdict::Consume | Verdict::Drop(_)) {
             let range = self.range.start..self.range.start + packet.len;
             let origin = Origin::Packet(self.ingress);
-            self.site.carry_out(verdict, range, packet.ecn, origin, &self.inbox.memory, self.udp);
+            self.site.forwarding.carry_out(verdict, range, packet.ecn, origin, &self.inbox.memory, self.udp);
         }
     }
 
@@ -140,7 +140,7 @@ impl<S: Site> SwitchIo for Burst<'_, S> {
         self.has_packets = true;
         self.packets.end = range.end;
         let origin = ingress.map_or(Origin::Switch, Origin::Collected);
-        if !self.site.carry_out(verdict, range, ecn, origin, &self.packets.memory, self.udp) {
+        if !self.site.forwarding.carry_out(verdict, range, ecn, origin, &self.packets.memory, self.udp) {
             // The next packet is written to the same memory, which is still in the core's own cache.
             self.packets.end = 0;
         }

@@ -9,9 +9,9 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::oneshot;
 use tributary_proto::contract::ids::TreeId;
-use tributary_proto::contract::pipeline::Pipeline;
 
-use super::{EventLoop, Request, Site};
+use super::event_loop::{EventLoop, Request};
+use super::site::{Forwarding, Site};
 use crate::os::Waker;
 use crate::udp::UdpPort;
 
@@ -26,15 +26,15 @@ pub struct Handle<C> {
 }
 
 impl<C: Send + 'static> Handle<C> {
-    /// Starts the thread of a shard under this name. `pipeline` has what is there before any job.
-    pub fn start<S>(name: String, shard: TreeId, udp: UdpPort, pipeline: Pipeline, site: S) -> io::Result<Handle<C>>
+    /// Starts the thread of a shard under this name.
+    pub fn start<F>(name: String, shard: TreeId, udp: UdpPort, site: Site<F>) -> io::Result<Handle<C>>
     where
-        S: Site<Command = C> + Send + 'static,
+        F: Forwarding<Command = C> + Send + 'static,
     {
         let waker = Arc::new(Waker::new()?);
         let (requests, receiver) = mpsc::channel();
         let (addr, receive_buffer) = (udp.local_addr(), udp.counters().receive_buffer);
-        let state = EventLoop::new(udp, pipeline, site, receiver, Arc::clone(&waker));
+        let state = EventLoop::new(udp, site, receiver, Arc::clone(&waker));
         let thread = Some(Builder::new().name(name).spawn(move || state.run())?);
         Ok(Handle { shard, udp: addr, receive_buffer, requests, waker, thread })
     }

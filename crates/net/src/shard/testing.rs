@@ -10,8 +10,8 @@ use tributary_proto::contract::switch::{Emission, PortView, Switch, SwitchReport
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::{COMMON_LEN, Common, kind};
 
-use super::Site;
 use super::burst::{Burst, MachinePackets};
+use super::site::{Forwarding, Site};
 use crate::udp::{Inbox, UdpPort};
 
 const KEY: JobKey = JobKey(5);
@@ -55,9 +55,13 @@ pub fn socket() -> UdpPort {
     UdpPort::open((Ipv4Addr::LOCALHOST, 0).into(), 4 << 20, 4 << 20).expect("the loopback interface is there")
 }
 
-/// The machine of each job makes packets of this length with these verdicts, and all packets leave through `site`.
+/// The machine of each job makes packets of this length with these verdicts, and all packets leave at `site`.
 /// Returns how many packets left, and in how many calls.
-pub fn transmit_all(site: &mut impl Site, udp: &mut UdpPort, jobs: &[(JobId, usize, Vec<Verdict>)]) -> (u64, u64) {
+pub fn transmit_all<F: Forwarding>(
+    site: &mut Site<F>,
+    udp: &mut UdpPort,
+    jobs: &[(JobId, usize, Vec<Verdict>)],
+) -> (u64, u64) {
     let mut pipeline = Pipeline::default();
     for &(job, packet_len, ref verdicts) in jobs {
         let emitter = Emitter { job, packet_len, verdicts: verdicts.clone(), made: 0, is_due: true };

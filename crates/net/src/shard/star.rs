@@ -6,27 +6,22 @@ use std::ops::Range;
 
 use tokio::sync::oneshot;
 use tributary_control::servers::JobServer;
-use tributary_proto::contract::config::{
-    Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,
-};
-use tributary_proto::contract::drop_reason::DropReason;
+use tributary_proto::contract::config::{Below, FabricPlan, JobConfig, Parent, SharedJob, SwitchConfig};
 use tributary_proto::contract::ids::{GroupId, JobId, PortId, PortSet, TreeId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::InstalledJob;
-use tributary_proto::contract::protocol::{Protocol, Shared};
-use tributary_proto::contract::switch::{NoQueues, Switch, Verdict};
+use tributary_proto::contract::protocol::Protocol;
+use tributary_proto::contract::switch::{NoQueues, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::values::Values;
 use tributary_proto::contract::wire::{Common, kind};
 use tributary_proto::switch_options::SwitchOptions;
 
-use super::jobs::{Jobs, SharedMachines};
 use super::ports::{Forwarder, Member, Ports, Uplinks};
+use super::site::{Core, Forwarding, Origin, PacketClass, PreparedJob, Site};
 use super::{JobInstall, ShardError, ShardReport};
 use crate::challenge::{self, Challenges};
-use crate::event_loop::{Core, Origin, Site};
-use crate::pool_size::{longest_elements, packet_bytes};
-use crate::progress::Progress;
+use crate::pool_size::packet_bytes;
 use crate::udp::path;
 use crate::udp::{Message, Reassembly, UdpPort};
 
@@ -40,42 +35,76 @@ pub enum Command {
     Challenge { peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
 }
 
-/// What a shard of a star adds to the loop.
+/// How a shard of a star forwards: straight from the memory into which a packet was received.
 pub struct Star {
     shard: TreeId,
     /// The incarnation by which parent switches know us.
     incarnation: Option<u64>,
     ports: Ports,
-    jobs: Jobs,
     forwarder: Forwarder,
     uplinks: Uplinks,
     challenges: Challenges,
     /// The fragments that have come in this burst.
     fragments: Vec<(PortId, Ecn, Vec<u8>)>,
     reassembly: Reassembly<PortId>,
-    /// The operator's options for the machines that jobs share.
-    switch_options: SwitchOptions,
-    shared_machines: SharedMachines,
 }
 
-impl Site for Star {
+impl Forwarding for Star {
     type Command = Command;
+    type Job = JobInstall;
     type Ports<'a> = NoQueues;
 
-    fn handle_command(&mut self, command: Command, core: &mut Core) {
+    fn handle_command(site: &mut Site<Star>, command: Command, core: &mut Core) {
         // Sending an answer fails only if nobody waits for it any more.
         match command {
-            Command::Install(job, reply) => drop(reply.send(self.install(*job, core))),
+            Command::Install(job, reply) => drop(reply.send(site.install(*job, core))),
             Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
-            Command::Remove(job, reply) => drop(reply.send(self.remove(job, core))),
-            Command::Unshare(protocol, reply) => {
-                let _ = reply.send(self.shared_machines.remove(&mut core.pipeline, protocol.code));
-            }
-            Command::Report(reply) => drop(reply.send(self.report(core))),
+            Command::Remove(job, reply) => drop(reply.send(site.remove(job, core))),
+            Command::Unshare(protocol, reply) => drop(reply.send(site.unshare(protocol.code, core))),
+            Command::Report(reply) => drop(reply.send(site.report(core))),
             Command::Challenge { peer, asked_at, incarnation, questions, reply } => {
                 let to = core.udp.destination_from(asked_at, peer);
-                self.challenges.ask(core.clock.now(), peer, to, incarnation, questions, reply);
+                site.forwarding.challenges.ask(core.clock.now(), peer, to, incarnation, questions, reply);
             }
+        }
+    }
+
+    fn add_job(&mut self, _now: Time, job: JobInstall, udp: &UdpPort) -> Result<PreparedJob, ShardError> {
+        let JobInstall { protocol, config, members, asked_at, below, servers, parent, .. } = job;
+        let (id, key, group, no_ports) =
+            (config.job, config.key, group_of(config.job), || ShardError::NoPorts(self.shard));
+        let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
+            address,
+            destination: udp.destination_from(asked_at, address),
+            serves_several: matches!(below, Below::Switch(_)),
+        };
+        let to_server = |server: &JobServer| {
+            let (address, destination) = (server.addr, udp.destination(server.addr));
+            Member { address, destination, serves_several: true }
+        };
+        let members = members.iter().zip(&asked_at).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
+        let members = self.ports.add_group(group, members).ok_or_else(no_ports)?;
+        if protocol.shared.is_some() {
+            return shared_job(protocol, config, members);
+        }
+        let mut uplink = None;
+        if let Some((addr, child)) = parent {
+            let port = self.ports.add_uplink(group, addr, udp.destination(addr)).ok_or_else(no_ports)?;
+            uplink = Some(Parent { port, child });
+            let common = Common { protocol: protocol.code, kind: 0, job: id, key };
+            self.uplinks.add(port, common, packet_bytes(protocol, config.elements_per_packet));
+        }
+        let others = uplink.iter().map(|parent| parent.port).collect();
+        let config =
+            SwitchConfig { job: config, tree: self.shard, members: members.clone(), below, group, parent: uplink };
+        let machine = protocol.switch(Values::Elements, &config);
+        Ok(PreparedJob::Own(InstalledJob { protocol: protocol.code, key, members, others, machine }))
+    }
+
+    fn remove_job(&mut self, id: JobId) {
+        self.uplinks.remove(id);
+        for port in self.ports.remove_group(group_of(id)) {
+            self.reassembly.remove(port);
         }
     }
 
@@ -85,31 +114,36 @@ impl Site for Star {
     }
 
     #[inline]
-    fn accepts(
+    fn classify(
         &mut self,
-        now: Time,
+        _now: Time,
         ingress: PortId,
         from: SocketAddr,
         packet: &mut [u8],
         ecn: Ecn,
         udp: &mut UdpPort,
-    ) -> bool {
+    ) -> PacketClass {
         // These packets are rare. Packets of jobs have other lengths and kinds.
         if packet.len() == challenge::LEN && self.handle_challenge(from, packet, udp) {
-            return false;
+            return PacketClass::Handled;
         }
         match packet.get(4) {
             Some(&kind::FRAGMENT) => {
                 self.fragments.push((ingress, ecn, packet.to_vec()));
-                false
+                PacketClass::Handled
             }
             Some(&kind::PONG) => {
                 self.uplinks.on_pong(ingress, packet, &mut self.ports);
-                true
+                PacketClass::Job
             }
-            // If the packet is wrong, the pipeline counts why.
-            Some(&kind::PROGRESS) => self.on_progress(now, ingress, packet, udp).is_err(),
-            _ => true,
+            Some(&kind::PROGRESS) if self.is_member(ingress, packet) => PacketClass::Progress,
+            _ => PacketClass::Job,
+        }
+    }
+
+    fn forward_progress(&mut self, job: JobId, packet: &[u8], udp: &mut UdpPort) {
+        if let Some(parent) = self.ports.parent(group_of(job)) {
+            udp.send(parent, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
         }
     }
 
@@ -169,24 +203,26 @@ impl Site for Star {
         self.uplinks.ping(now, &mut self.ports, udp);
         self.challenges.handle_timeout(now, udp);
     }
+
+    fn unroutable(&self) -> u64 {
+        self.forwarder.unroutable()
+    }
 }
 
 impl Star {
-    /// A shard without jobs.
-    pub fn new(shard: TreeId, incarnation: Option<u64>, switch_options: SwitchOptions) -> Star {
-        Star {
+    /// A shard without jobs, with these options of the machines that jobs share.
+    pub fn site(shard: TreeId, incarnation: Option<u64>, switch_options: SwitchOptions) -> Site<Star> {
+        let star = Star {
             shard,
             incarnation,
             ports: Ports::default(),
-            jobs: Jobs::default(),
             forwarder: Forwarder::new(),
             uplinks: Uplinks::default(),
             challenges: Challenges::default(),
             fragments: Vec::new(),
             reassembly: Reassembly::default(),
-            switch_options,
-            shared_machines: SharedMachines::default(),
-        }
+        };
+        Site::new(star, FabricPlan::STAR, None, switch_options)
     }
 
     /// Turns a node into a port, since a star knows only ports. The node's number is that of a member of the packet's
@@ -209,108 +245,27 @@ impl Star {
         answer.is_some() || self.challenges.on_response(from, packet)
     }
 
-    fn install(&mut self, job: JobInstall, core: &mut Core) -> Result<(), ShardError> {
-        let JobInstall { protocol, config, members, asked_at, below, servers, parent, .. } = job;
-        let (id, key, world_size, group) = (config.job, config.key, config.world_size, group_of(config.job));
-        self.remove(id, core);
-        let no_ports = ShardError::NoPorts(self.shard);
-        let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
-            address,
-            destination: core.udp.destination_from(asked_at, address),
-            serves_several: matches!(below, Below::Switch(_)),
-        };
-        let to_server = |server: &JobServer| {
-            let (address, destination) = (server.addr, core.udp.destination(server.addr));
-            Member { address, destination, serves_several: true }
-        };
-        let members = members.iter().zip(&asked_at).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
-        let Some(members) = self.ports.add_group(group, members) else { return Err(no_ports) };
-        if let Some(shared) = &protocol.shared {
-            return self.install_shared(protocol, shared, config, members, core);
-        }
-        let mut uplink = None;
-        if let Some((addr, child)) = parent {
-            let Some(port) = self.ports.add_uplink(group, addr, core.udp.destination(addr)) else {
-                self.ports.remove_group(group);
-                return Err(no_ports);
-            };
-            uplink = Some(Parent { port, child });
-            let common = Common { protocol: protocol.code, kind: 0, job: id, key };
-            self.uplinks.add(port, common, packet_bytes(protocol, config.elements_per_packet));
-        }
-        let others = uplink.iter().map(|parent| parent.port).collect();
-        let config =
-            SwitchConfig { job: config, tree: self.shard, members: members.clone(), below, group, parent: uplink };
-        let machine: Option<Box<dyn Switch>> = protocol.switch(Values::Elements, &config);
-        let job = InstalledJob { protocol: protocol.code, key, members, others, machine };
-        core.pipeline.install(id, job);
-        self.jobs.begin(id, key, world_size);
-        Ok(())
+    /// True if a packet comes in by the port of a member of its job.
+    fn is_member(&self, ingress: PortId, packet: &[u8]) -> bool {
+        Common::parse(packet).is_ok_and(|common| self.ports.group(group_of(common.job)).contains(&ingress))
     }
+}
 
-    /// Installs a job that uses its protocol's shared machine. The first such job installs the machine, which then stays
-    /// until other jobs need its memory.
-    fn install_shared(
-        &mut self,
-        protocol: &'static Protocol,
-        shared: &Shared,
-        job: JobConfig,
-        members: Vec<PortId>,
-        core: &mut Core,
-    ) -> Result<(), ShardError> {
-        let JobConfig { job: id, key, world_size, .. } = job;
-        if !core.pipeline.has_shared(protocol.code) {
-            let (elements_per_packet, options) = (longest_elements(protocol), self.switch_options.of(shared));
-            let config = SharedSwitchConfig { node: FabricPlan::STAR, elements_per_packet, options };
-            core.pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
-        }
-        if members.iter().any(|port| port.index() >= PortSet::CAPACITY) {
-            self.ports.remove_group(group_of(id));
-            return Err(ShardError::Crowded(protocol.name));
-        }
-        let servers = members.len().saturating_sub(world_size.into()) as u16;
-        let plan = SharedJob {
-            fabric: FabricPlan::star_with_servers(job.world_size, servers),
-            ports: members.iter().copied().map(Some).collect(),
-            trees: Vec::new(),
-            share_bytes: protocol.share_bytes(&job, job.world_size),
-            job,
-        };
-        core.pipeline.install_shared(&plan, members);
-        self.jobs.begin(id, key, world_size);
-        Ok(())
+/// A job that uses the machine that its protocol's jobs share; `members` has the ports of its ranks, and then those of its
+/// servers.
+fn shared_job(protocol: &Protocol, job: JobConfig, members: Vec<PortId>) -> Result<PreparedJob, ShardError> {
+    if members.iter().any(|port| port.index() >= PortSet::CAPACITY) {
+        return Err(ShardError::Crowded(protocol.name));
     }
-
-    /// Records the progress of a rank, which may be the sender or a rank below it, and forwards it to the parent switch.
-    fn on_progress(&mut self, now: Time, ingress: PortId, packet: &[u8], udp: &mut UdpPort) -> Result<(), DropReason> {
-        let common = Common::parse(packet)?;
-        let group = group_of(common.job);
-        if !self.ports.group(group).contains(&ingress) {
-            return Err(DropReason::NotAMember);
-        }
-        self.jobs.on_progress(now, &common, Progress::parse(packet)?)?;
-        if let Some(parent) = self.ports.parent(group) {
-            udp.send(parent, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, job: JobId, core: &mut Core) -> bool {
-        self.jobs.remove(job);
-        self.uplinks.remove(job);
-        for port in self.ports.remove_group(group_of(job)) {
-            self.reassembly.remove(port);
-        }
-        core.pipeline.remove(job)
-    }
-
-    fn report(&mut self, core: &Core) -> ShardReport {
-        let now = core.clock.now();
-        let jobs = self.jobs.report(now, &core.pipeline);
-        let (rejected_packets, socket) = (core.pipeline.rejected().clone(), *core.udp.counters());
-        let shared = self.shared_machines.report(&core.pipeline);
-        ShardReport { now, jobs, rejected_packets, unroutable: self.forwarder.unroutable(), socket, shared }
-    }
+    let servers = members.len().saturating_sub(job.world_size.into()) as u16;
+    let plan = SharedJob {
+        fabric: FabricPlan::star_with_servers(job.world_size, servers),
+        ports: members.iter().copied().map(Some).collect(),
+        trees: Vec::new(),
+        share_bytes: protocol.share_bytes(&job, job.world_size),
+        job,
+    };
+    Ok(PreparedJob::Shared(plan, members))
 }
 
 /// A job's members are one group, with the job's own number.
@@ -322,22 +277,22 @@ fn group_of(job: JobId) -> GroupId {
 mod tests {
     use tributary_proto::contract::options::Defaults;
 
+    use super::super::testing::{received, socket, transmit_all};
     use super::*;
-    use crate::event_loop::testing::{received, socket, transmit_all};
     use crate::udp::MAX_RUN;
 
     const JOB: JobId = JobId(1);
     const LEN: usize = 1_000;
 
     /// A star with the sockets of a job's members, and the star's own socket.
-    fn star(members: usize) -> (Star, Vec<UdpPort>, UdpPort) {
-        let (mut star, udp) = (Star::new(TreeId(0), None, SwitchOptions::defaults(Defaults::Real)), socket());
+    fn star(members: usize) -> (Site<Star>, Vec<UdpPort>, UdpPort) {
+        let (mut star, udp) = (Star::site(TreeId(0), None, SwitchOptions::defaults(Defaults::Real)), socket());
         let members: Vec<UdpPort> = (0..members).map(|_| socket()).collect();
         let named = members.iter().map(|member| {
             let address = member.local_addr();
             Member { address, destination: udp.destination(address), serves_several: false }
         });
-        star.ports.add_group(group_of(JOB), named.collect()).expect("there are ports");
+        star.forwarding.ports.add_group(group_of(JOB), named.collect()).expect("there are ports");
         (star, members, udp)
     }
 
