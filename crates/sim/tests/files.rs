@@ -289,7 +289,7 @@ fn a_wrong_file_is_refused_with_a_sentence() {
         ),
         (format!("{star}[[traffic]]\npattern = \"poisson\"\nload = 0.5"), "sizes, as in"),
         (format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"hadoop\""), "a load below 100 %"),
-        (format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"web\""), "expected one of `web_search`"),
+        (format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"web\"\nload = 0.5"), "neither \"web_search\""),
         (
             format!("{star}[[traffic]]\npattern = \"poisson\"\nsizes = \"hadoop\"\nload = 0.5\ntransport = \"none\""),
             "need transport",
