@@ -74,7 +74,7 @@ pub struct JobInstall {
     /// The UDP address of each child of the switch, by its `wid`.
     pub members: Vec<SocketAddr>,
     /// The switch's address from which each child takes packets, by the child's `wid`.
-    pub asked_at: Vec<IpAddr>,
+    pub local_ip: Vec<IpAddr>,
     /// The worker or switch behind each child.
     pub below: Vec<Below>,
     /// The job's servers that are processes of their own, by number, if their packets pass the switch.
@@ -92,13 +92,13 @@ impl JobInstall {
         protocol: &'static Protocol,
         config: JobConfig,
         members: Vec<SocketAddr>,
-        asked_at: IpAddr,
+        local_ip: IpAddr,
     ) -> JobInstall {
         let below = Below::workers(members.len() as u16);
-        let (asked_at, most_slots) = (vec![asked_at; members.len()], config.slots);
+        let (local_ip, most_slots) = (vec![local_ip; members.len()], config.slots);
         let servers = Vec::new();
         let (trees, parent) = (None, None);
-        JobInstall { name, protocol, config, most_slots, members, asked_at, below, servers, trees, parent }
+        JobInstall { name, protocol, config, most_slots, members, local_ip, below, servers, trees, parent }
     }
 }
 
@@ -190,8 +190,8 @@ pub trait Shard: Send + Sync {
     /// Frees what the jobs of a protocol share, none of which is there; false if nothing was shared.
     fn unshare(&self, protocol: &'static Protocol) -> Answer<bool>;
     /// Asks, at most `questions` times, whether the process with this incarnation, which asked at our address
-    /// `asked_at`, is at a UDP address. A fabric does not ask: its file says which host is behind which cable.
-    fn challenge(&self, _peer: SocketAddr, _asked_at: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
+    /// `local_ip`, is at a UDP address. A fabric does not ask: its file says which host is behind which cable.
+    fn challenge(&self, _peer: SocketAddr, _local_ip: IpAddr, _incarnation: u64, _questions: u32) -> Answer<bool> {
         Answer::ready(true)
     }
     /// The state of the shard and of its jobs.
@@ -255,8 +255,8 @@ impl Shard for ShardHandle {
         self.0.call(|reply| Command::Unshare(protocol, reply))
     }
 
-    fn challenge(&self, peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
-        self.0.call(|reply| Command::Challenge { peer, asked_at, incarnation, questions, reply })
+    fn challenge(&self, peer: SocketAddr, local_ip: IpAddr, incarnation: u64, questions: u32) -> Answer<bool> {
+        self.0.call(|reply| Command::Challenge { peer, local_ip, incarnation, questions, reply })
     }
 
     fn report(&self) -> Answer<ShardReport> {

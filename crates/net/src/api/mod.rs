@@ -92,12 +92,12 @@ impl JoinBody {
         }
     }
 
-    /// The request as the control plane understands it. It came from the address `from` to our address `asked_at`, and
+    /// The request as the control plane understands it. It came from the address `from` to our address `local_ip`, and
     /// is charged to `client`. Its operators are compiled if the library does not have them, which may take a while.
     pub fn request(
         self,
         from: IpAddr,
-        asked_at: IpAddr,
+        local_ip: IpAddr,
         client: Client,
         library: &Library,
     ) -> Result<JoinRequest, ApiError> {
@@ -124,7 +124,7 @@ impl JoinBody {
             max_elements_per_packet: self.max_elements_per_packet,
             trees: self.trees,
             addr: SocketAddr::new(from, self.udp_port),
-            joined_at: asked_at,
+            joined_at: local_ip,
             incarnation,
             options,
             timeout: to_span(timeout),

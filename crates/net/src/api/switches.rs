@@ -90,7 +90,7 @@ impl SwitchJoinBody {
     pub fn join(
         self,
         from: IpAddr,
-        asked_at: IpAddr,
+        local_ip: IpAddr,
         client: &Client,
         library: &Library,
     ) -> Result<SwitchJoin, ApiError> {
@@ -103,12 +103,12 @@ impl SwitchJoinBody {
             let waited = Duration::try_from_secs_f64(body.waited_s)
                 .map_err(|_| ApiError::bad_request("waited_s is not a number of seconds".into()))?;
             let join = JoinBody { modules: self.modules.clone(), ..body.join };
-            let request = join.request(body.udp.ip(), asked_at, client.clone(), library)?;
+            let request = join.request(body.udp.ip(), local_ip, client.clone(), library)?;
             Ok((JoinRequest { addr: body.udp, ..request }, to_span(waited)))
         };
         Ok(SwitchJoin {
             incarnation,
-            joined_at: asked_at,
+            joined_at: local_ip,
             sequence: self.question,
             shards: self.shards.into_iter().map(|shard| reached(shard, from)).collect(),
             most_slots: self.most_slots,

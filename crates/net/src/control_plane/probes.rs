@@ -42,11 +42,11 @@ impl ControlPlane {
         &self,
         name: &JobName,
         addrs: &[SocketAddr],
-        asked_at: IpAddr,
+        local_ip: IpAddr,
         incarnation: u64,
         attempts: u32,
     ) -> Result<(), Refusal> {
-        match self.first_silent(addrs, asked_at, incarnation, attempts).await {
+        match self.first_silent(addrs, local_ip, incarnation, attempts).await {
             Ok(None) => Ok(()),
             Ok(Some(addr)) => Err(Refusal::AddressUnproven { job: name.clone(), addr }),
             Err(why) => Err(Refusal::NotInstalled { job: name.clone(), why }),
@@ -58,14 +58,14 @@ impl ControlPlane {
     pub(super) async fn first_silent(
         &self,
         addrs: &[SocketAddr],
-        asked_at: IpAddr,
+        local_ip: IpAddr,
         incarnation: u64,
         attempts: u32,
     ) -> Result<Option<SocketAddr>, String> {
         let attempts = attempts.min(MAX_ATTEMPTS);
         let pairs = self.shards.iter().zip(addrs);
         let calls: Vec<_> =
-            pairs.map(|(shard, &addr)| (addr, shard.challenge(addr, asked_at, incarnation, attempts))).collect();
+            pairs.map(|(shard, &addr)| (addr, shard.challenge(addr, local_ip, incarnation, attempts))).collect();
         for (addr, answer) in calls {
             if !answer.receive().await.map_err(|error| error.to_string())? {
                 return Ok(Some(addr));

@@ -19,13 +19,13 @@ const SIGNS_IN_A_LEASE: u32 = 4;
 
 impl ControlPlane {
     /// Asks a server that this switch does not know yet, at the address that the server names.
-    pub async fn validate_server(&self, offer: &ServerOffer, asked_at: IpAddr) -> Result<(), Refusal> {
+    pub async fn validate_server(&self, offer: &ServerOffer, local_ip: IpAddr) -> Result<(), Refusal> {
         /// An offer has more than 130 bytes. This number of questions has fewer than three times as many.
         const QUESTIONS: u32 = 5;
         if self.with_control(|control| control.knows_server(offer)) {
             return Ok(());
         }
-        match self.first_silent(&[offer.addr], asked_at, offer.incarnation, QUESTIONS).await {
+        match self.first_silent(&[offer.addr], local_ip, offer.incarnation, QUESTIONS).await {
             Ok(None) => Ok(()),
             // A shard that has stopped cannot ask.
             Ok(Some(addr)) => Err(Refusal::ServerUnproven { addr }),

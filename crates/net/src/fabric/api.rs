@@ -196,7 +196,7 @@ impl JobBody {
         let divides = divides && self.most_slots >= self.slots;
         let is_complete = self.hosts.len() == self.members.len() && self.job_id != 0 && divides;
         // A switch of a fabric has only one address.
-        let (below, asked_at) = (Below::workers(world_size), Vec::new());
+        let (below, local_ip) = (Below::workers(world_size), Vec::new());
         let (most_slots, members, trees_wanted) = (self.most_slots, self.members, self.trees_wanted);
         let server = |server: &ServerBody| {
             Some(JobServer { addr: server.addr, incarnation: Some(from_hex(&server.incarnation)?) })
@@ -209,7 +209,7 @@ impl JobBody {
             config,
             most_slots,
             members,
-            asked_at,
+            local_ip,
             below,
             servers,
             trees: trees_wanted,

@@ -65,7 +65,7 @@ async fn join(
     let name = JobName::new(&name)?;
     let library = api.plane.library();
     let body: JoinBody = read_join(&permit, body).await?;
-    let read = move |body: JoinBody| body.request(from, peer.asked_at, client, &library);
+    let read = move |body: JoinBody| body.request(from, peer.local_ip, client, &library);
     let mut request = compiling(!body.modules.is_empty(), move || read(body)).await?;
     let (rank, world_size, addr) = (request.rank, request.world_size, request.addr);
     tracing::debug!(job = %name, rank, world_size, %addr, "join");
@@ -101,7 +101,7 @@ async fn join_switch(
     let join = read_long::<SwitchJoinBody>(&permit, body, MAX_SWITCH_BODY).await?;
     let library = api.plane.library();
     let join =
-        compiling(!join.modules.is_empty(), move || join.join(peer.from, peer.asked_at, &client, &library)).await?;
+        compiling(!join.modules.is_empty(), move || join.join(peer.from, peer.local_ip, &client, &library)).await?;
     let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
     let from = peer.from;
     tracing::debug!(job = %name, ranks, %from, "a child switch joins");
@@ -237,9 +237,9 @@ async fn serve(
     let offer = body.offer(from, client)?;
     match &api.fabric {
         Some(fabric) => fabric.may_serve(&offer, from)?,
-        None => api.plane.with_control(|control| control.may_serve(&offer, from, peer.asked_at))?,
+        None => api.plane.with_control(|control| control.may_serve(&offer, from, peer.local_ip))?,
     }
-    api.plane.validate_server(&offer, peer.asked_at).await?;
+    api.plane.validate_server(&offer, peer.local_ip).await?;
     if api.plane.with_control(|control| !control.served_by(offer.incarnation).is_empty()) {
         // Running jobs need this connection. If its client has too many watches, it stays an ordinary one.
         let _ = permit.mark_as_watch();

@@ -55,7 +55,7 @@ const TOO_MANY: &str = "too_many_connections";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub from: IpAddr,
-    pub asked_at: IpAddr,
+    pub local_ip: IpAddr,
 }
 
 /// A value that is dropped when the client closes its end of a connection, although its request was answered before.
@@ -219,7 +219,7 @@ fn reject(stream: &TcpStream, full: Full) {
 
 /// Serves one connection and its one request. Errors are those of the client: it went away, or did not speak HTTP.
 async fn serve_connection(stream: TcpStream, from: SocketAddr, router: Router, permit: Arc<ConnectionPermit>) {
-    let asked_at = match set_timeouts(&stream).and_then(|()| stream.local_addr()) {
+    let local_ip = match set_timeouts(&stream).and_then(|()| stream.local_addr()) {
         Ok(local) => local.ip().to_canonical(),
         Err(error) => {
             tracing::debug!(%error, "a connection has gone before it was served");
@@ -227,7 +227,7 @@ async fn serve_connection(stream: TcpStream, from: SocketAddr, router: Router, p
         }
     };
     let guard = ClosingGuard::default();
-    let peer = Peer { from: from.ip().to_canonical(), asked_at };
+    let peer = Peer { from: from.ip().to_canonical(), local_ip };
     let _permit = Arc::clone(&permit);
     let router = router.layer(Extension(peer)).layer(Extension(guard.clone())).layer(Extension(permit));
     let connection = hyper::server::conn::http1::Builder::new()

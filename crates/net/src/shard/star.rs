@@ -32,7 +32,7 @@ pub enum Command {
     Remove(JobId, oneshot::Sender<bool>),
     Unshare(&'static Protocol, oneshot::Sender<bool>),
     Report(oneshot::Sender<ShardReport>),
-    Challenge { peer: SocketAddr, asked_at: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
+    Challenge { peer: SocketAddr, local_ip: IpAddr, incarnation: u64, questions: u32, reply: oneshot::Sender<bool> },
 }
 
 /// How a shard of a star forwards: straight from the memory into which a packet was received.
@@ -62,27 +62,27 @@ impl Forwarding for Star {
             Command::Remove(job, reply) => drop(reply.send(site.remove(job, core))),
             Command::Unshare(protocol, reply) => drop(reply.send(site.unshare(protocol.code, core))),
             Command::Report(reply) => drop(reply.send(site.report(core))),
-            Command::Challenge { peer, asked_at, incarnation, questions, reply } => {
-                let to = core.udp.destination_from(asked_at, peer);
+            Command::Challenge { peer, local_ip, incarnation, questions, reply } => {
+                let to = core.udp.destination_from(local_ip, peer);
                 site.forwarding.challenges.ask(core.clock.now(), peer, to, incarnation, questions, reply);
             }
         }
     }
 
     fn add_job(&mut self, _now: Time, job: JobInstall, udp: &UdpPort) -> Result<PreparedJob, ShardError> {
-        let JobInstall { protocol, config, members, asked_at, below, servers, parent, .. } = job;
+        let JobInstall { protocol, config, members, local_ip, below, servers, parent, .. } = job;
         let (id, key, group, no_ports) =
             (config.job, config.key, group_of(config.job), || ShardError::NoPorts(self.shard));
-        let to = |((&address, &asked_at), below): ((&SocketAddr, &IpAddr), &Below)| Member {
+        let to = |((&address, &local_ip), below): ((&SocketAddr, &IpAddr), &Below)| Member {
             address,
-            destination: udp.destination_from(asked_at, address),
+            destination: udp.destination_from(local_ip, address),
             serves_several: matches!(below, Below::Switch(_)),
         };
         let to_server = |server: &JobServer| {
             let (address, destination) = (server.addr, udp.destination(server.addr));
             Member { address, destination, serves_several: true }
         };
-        let members = members.iter().zip(&asked_at).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
+        let members = members.iter().zip(&local_ip).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
         let members = self.ports.add_group(group, members).ok_or_else(no_ports)?;
         if protocol.shared.is_some() {
             return shared_job(protocol, config, members);
