@@ -95,7 +95,14 @@ const IDENTIFIERS: &[(&str, &str)] = &[
 ];
 
 /// Phrases in which a banned word of identifiers is the field's word.
-const NATURAL: &[(&str, &str)] = &[("place", "in place"), ("world", "world size")];
+const NATURAL: &[(&str, &str)] = &[
+    ("above", "all above"),
+    ("above", "mark above"),
+    ("above", "pause above"),
+    ("parts", "raw parts"),
+    ("place", "in place"),
+    ("world", "world size"),
+];
 
 /// Turns of phrase that need a second reading. `*` is any word.
 const PHRASES: &[(&str, &str)] = &[
