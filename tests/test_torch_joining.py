@@ -25,8 +25,8 @@ from conftest import Ranks
 from program import ENVIRONMENT
 from tributary.errors import ConnectError
 from tributary.torch import Options, addresses, rendezvous
+from tributary.torch.join_steps import JoinSteps
 from tributary.torch.rendezvous import Rendezvous
-from tributary.torch.steps import Steps
 
 #: Longer than any test here waits: a rank that waits for the timeout fails the test by hanging.
 ONE_HOUR = timedelta(hours=1)
@@ -45,8 +45,8 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(outcome, range(count)))
 
 
-def steps(store: dist.Store, rank: int, size: int, patience: timedelta = ONE_HOUR) -> Steps:
-    return Steps(store, "join", rank, size, patience, ("here", "where", "joined"))
+def steps(store: dist.Store, rank: int, size: int, patience: timedelta = ONE_HOUR) -> JoinSteps:
+    return JoinSteps(store, "join", rank, size, patience, ("here", "where", "joined"))
 
 
 def test_a_failure_at_any_step_ends_the_waits_of_all_others_with_its_sentence() -> None:

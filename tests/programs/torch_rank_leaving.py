@@ -10,20 +10,14 @@ import torch
 import torch.distributed as dist
 
 import tributary
+from torch_world import begin_group
 from tributary.torch import Options, rendezvous
 from tributary.torch.backend import TributaryBackend
 
 
 def group(rank: int, size: int, meet: str, options: str = "", timeout: float = 60.0) -> None:
     """A default group, whose end is the caller's."""
-    dist.init_process_group(
-        "tributary",
-        init_method=f"file://{meet}",
-        rank=rank,
-        world_size=size,
-        timeout=timedelta(seconds=timeout),
-        pg_options=Options(listen="127.0.0.1", options=options),
-    )
+    begin_group(rank, size, meet, timeout, Options(listen="127.0.0.1", options=options))
 
 
 def destroys_with_work_pending(rank: int, size: int, meet: str, options: str) -> list[float]:

@@ -15,19 +15,24 @@ import torch.distributed as dist
 from tributary.torch import Options
 
 
-@contextmanager
-def default_group(rank: int, size: int, meet: str, timeout: float = 20.0, **options: Any) -> Iterator[None]:
-    """A default group that meets in a file."""
-    torch.set_num_threads(1)
-    os.environ["MASTER_ADDR"] = "127.0.0.1"
+def begin_group(rank: int, size: int, meet: str, timeout: float, options: Options | None) -> None:
+    """Make a default group that meets in a file; its end is the caller's."""
     dist.init_process_group(
         "tributary",
         init_method=f"file://{meet}",
         rank=rank,
         world_size=size,
         timeout=timedelta(seconds=timeout),
-        pg_options=Options(**options) if options else None,
+        pg_options=options,
     )
+
+
+@contextmanager
+def default_group(rank: int, size: int, meet: str, timeout: float = 20.0, **options: Any) -> Iterator[None]:
+    """A default group that meets in a file."""
+    torch.set_num_threads(1)
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    begin_group(rank, size, meet, timeout, Options(**options) if options else None)
     try:
         yield
     finally:

@@ -17,8 +17,8 @@ from tributary import _core
 from tributary.errors import ConnectError, RankLostError
 from tributary.torch import addresses, job_name
 from tributary.torch.embedded import EmbeddedSwitch
+from tributary.torch.join_steps import JoinSteps
 from tributary.torch.options import Options
-from tributary.torch.steps import Steps
 
 #: How long rank 0 keeps its switch for ranks that have not left yet: they may have died.
 GRACE_S = 5.0
@@ -69,8 +69,8 @@ class Rendezvous:
             self.leave(orderly=False)
             raise
 
-    def _steps(self, name: str, *waits: str) -> Steps:
-        return Steps(self._store, _steps_of(self._nonce, name), self._rank, self._size, self._patience, waits)
+    def _steps(self, name: str, *waits: str) -> JoinSteps:
+        return JoinSteps(self._store, _steps_of(self._nonce, name), self._rank, self._size, self._patience, waits)
 
     def _invite(self, name: str, options: Options) -> dict[str, str]:
         invitation = _invitation(options.job or job_name.default_job(), name, self._network)
@@ -87,7 +87,7 @@ class Rendezvous:
         invitation: dict[str, str] = json.loads(self._store.get(_KEY))
         return invitation
 
-    def _meet(self, steps: Steps, invitation: dict[str, str], options: Options) -> Meeting:
+    def _meet(self, steps: JoinSteps, invitation: dict[str, str], options: Options) -> Meeting:
         if self._size == 1:
             return Meeting(self._nonce, invitation["job"], [], False, "127.0.0.1")
         store_host = addresses.store_host(self._store)
@@ -192,7 +192,7 @@ def refuse(store: dist.Store, rank: int, size: int, error: Exception) -> None:
         else:
             store.wait([_KEY], patience)
             invitation = json.loads(store.get(_KEY))
-        Steps(store, _steps_of(invitation["nonce"], "meet"), rank, size, patience, MEETING).fail(error)
+        JoinSteps(store, _steps_of(invitation["nonce"], "meet"), rank, size, patience, MEETING).fail(error)
 
 
 def _invitation(job: str, group: str, network: str) -> dict[str, str]:

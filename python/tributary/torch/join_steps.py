@@ -22,7 +22,7 @@ class OtherRankError(ConnectError):
     """Another rank could not join. Its own sentence says why."""
 
 
-class Steps:
+class JoinSteps:
     """One rank's way through a join. All ranks take its steps in the same order."""
 
     def __init__(
