@@ -286,7 +286,7 @@ fn a_broadcast_brings_the_roots_bits_to_every_rank_whatever_they_are() {
                     let mut words = input(rank, round, len);
                     group.broadcast(&mut words, root, PATIENCE).unwrap();
                     assert_eq!(words, input(root, round, len), "rank {rank}, {len} elements");
-                    // Infinities and everything else that is not a number, in a length that is no whole word.
+                    // Infinities and everything else that is not a number; the last word is not whole.
                     let half =
                         |rank| -> Vec<u16> { input(rank, round, len).iter().map(|&x| x as u16 | 0x7c00).collect() };
                     let mut halves: Vec<f16> = half(rank).into_iter().map(f16::from_bits).collect();

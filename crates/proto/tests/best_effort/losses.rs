@@ -39,7 +39,7 @@ fn one_loss_in_the_middle_is_made_good_by_the_ranks_concerned_and_no_sum_of_othe
 }
 
 /// What is overtaken is asked about, which is for nothing where packets change places on the way: then a rank becomes
-/// patient. A part of rank 1 that was lost is no such case, though the result comes to all at once: rank 2 goes on to
+/// patient. A block of rank 1 that was lost is another case, though the result comes to all at once: rank 2 goes on to
 /// find its own losses by what overtakes them, without a silence for each.
 #[test]
 fn losses_of_one_rank_do_not_teach_the_others_that_packets_are_reordered() {
