@@ -18,8 +18,8 @@ import torch_rank_training
 import torch_rank_trouble
 from conftest import Ranks
 from program import Daemon
+from torch_groups import data
 from torch_program import kill_in_the_middle
-from torch_world import data
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts

@@ -68,7 +68,7 @@ warnings.simplefilter("ignore")
 import pytorch_lightning as lightning, torch
 from pytorch_lightning.strategies import DDPStrategy
 from tributary.torch import stats
-from torch_world import digest
+from torch_groups import digest
 
 class Model(lightning.LightningModule):
     def __init__(self):

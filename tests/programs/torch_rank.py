@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 import tributary
 import tributary.torch
-from torch_world import data, datas, default_group, digest
+from torch_groups import data, datas, default_group, digest
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]

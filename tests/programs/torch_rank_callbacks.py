@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook, powerSGD_hook
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
-from torch_world import default_group, digest
+from torch_groups import default_group, digest
 
 #: Every tensor has as many elements, so that ranks that disagree on the order get a wrong sum and no error.
 ELEMENTS = 1000

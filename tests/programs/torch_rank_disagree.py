@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from torch_world import default_group
+from torch_groups import default_group
 
 #: The rank that brings something else.
 ODD = 1

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import tributary.torch
-from torch_world import data, datas, digest
+from torch_groups import data, datas, digest
 from tributary.errors import MismatchError
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import tributary
-from torch_world import begin_group
+from torch_groups import begin_group
 from tributary.torch import Options, rendezvous
 from tributary.torch.backend import TributaryBackend
 

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tributary
 import tributary.torch
-from torch_world import data, default_group, digest
+from torch_groups import data, default_group, digest
 from tributary import Operator
 
 STEPS = 4

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import tributary.torch
-from torch_world import default_group, digest
+from torch_groups import default_group, digest
 
 
 def lacking(rank: int, size: int, meet: str, protocol: str, options: str) -> tuple[list[str], float | None, set[float]]:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import tributary.torch
-from torch_world import data, default_group
+from torch_groups import data, default_group
 
 SIZES = [1, 63, 1000, 4097, 100_003]
 

@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tributary
 import tributary.torch
+from torch_groups import default_group, digest
 from torch_rank import FLOATS, INTEGERS
-from torch_world import default_group, digest
 
 #: Dimensions that have indices, and those that each index stands for.
 SHAPES: list[Any] = [((5000,), ()), ((70, 30), ()), ((400,), (16,)), ((9, 4), (2, 3))]

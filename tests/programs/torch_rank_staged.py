@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torch_world import default_group
+from torch_groups import default_group
 
 
 class LazyStreams:

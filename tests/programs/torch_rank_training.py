@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import tributary.torch
-from torch_world import default_group, digest
+from torch_groups import default_group, digest
 
 
 def hooked(rank: int, size: int, meet: str) -> str:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import tributary
-from torch_world import default_group
+from torch_groups import default_group
 
 
 def missing(rank: int, size: int, meet: str) -> tuple[str, str]:

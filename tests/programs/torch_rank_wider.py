@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 import tributary.torch
-from torch_world import default_group, digest
+from torch_groups import default_group, digest
 
 
 def network() -> nn.Sequential:
