@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 import program
 from program import Daemon
+
+#: What the processes of an operator log; workers have errors instead.
+SOURCES = Path(__file__).parent.parent / "crates" / "net" / "src"
+LOGS = Path(__file__).parent.parent / "docs" / "logs.md"
+EVENT = re.compile(r"tracing::(?:info|warn|error)!\((?:[^;]*?)\"([^\"\\]+)\"\s*,?\s*\)\s*[;,}]", re.DOTALL)
+
+
+def test_every_event_of_the_log_is_on_its_page() -> None:
+    page = LOGS.read_text()
+    files = [file for file in SOURCES.rglob("*.rs") if "group" not in file.parts and file.name != "group.rs"]
+    events = {event for file in files for event in EVENT.findall(file.read_text())}
+    assert len(events) > 30, sorted(events)
+    named = {event.split(":")[0] if "path " in event else event for event in events}
+    missing = {event for event in named if f"`{event}`" not in page and not event.endswith("thread panicked")}
+    assert not missing, f"docs/logs.md lacks {sorted(missing)}"
 
 
 def sum_once(daemon: Daemon, job: str) -> None:

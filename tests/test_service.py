@@ -57,6 +57,45 @@ def test_the_service_may_do_little() -> None:
     assert float(exposure[1]) <= MOST_EXPOSED
 
 
+def test_the_unit_waits_until_the_switch_is_ready_and_a_reload_of_a_wrong_file_fails() -> None:
+    unit = UNIT.read_text()
+    for line in ("Type=notify", "Restart=always", "WatchdogSec=30", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"):
+        assert f"\n{line}\n" in unit
+    reloads = re.findall(r"^ExecReload=.*$", unit, re.MULTILINE)
+    assert [" --check " in line for line in reloads] == [True, False], "checked before it is told"
+    assert "MemoryDenyWriteExecute=no" in (DEPLOY / "operators.conf").read_text()
+
+
+def test_a_switch_tells_its_service_manager_when_it_is_ready_works_reloads_and_stops(tmp_path: Path) -> None:
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(60)
+    environment = {**program.ENVIRONMENT, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "4000000"}
+    command = [program.PROGRAM, "switch", "--listen", "127.0.0.1:0"]
+    switch = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+
+    def until(state: str) -> None:
+        while state not in manager.recv(1000).decode().split("\n"):
+            pass
+
+    until("READY=1")
+    until("WATCHDOG=1")
+    switch.send_signal(signal.SIGHUP)
+    until("RELOADING=1")
+    until("READY=1")
+    switch.terminate()
+    until("STOPPING=1")
+    assert program.finish(switch).returncode == 0
+    manager.close()
+
+
+def test_pods_use_the_network_of_their_host_and_no_variables_of_services() -> None:
+    for file in (DEPLOY / "kubernetes").glob("*.yaml"):
+        text = file.read_text()
+        pods = text.count("containers:")
+        assert pods == text.count("hostNetwork: true") == text.count("enableServiceLinks: false") > 0, file
+
+
 def test_the_unit_gives_up_on_settings_that_a_person_has_to_mend(tmp_path: Path) -> None:
     assert "\nRestartPreventExitStatus=2\n" in UNIT.read_text()
     missing = tmp_path / "missing.toml"
@@ -143,7 +182,7 @@ def test_tokens_are_read_again_on_sighup_and_bad_files_change_nothing(tmp_path: 
         daemon.process.send_signal(signal.SIGHUP)
         assert daemon.process.stdout is not None
         event = json.loads(daemon.process.stdout.readline())
-        assert event["event"] == "renewed"
+        assert event["event"] == "reloaded"
         return str(event["sentence"])
 
     def join(token: str) -> subprocess.CompletedProcess[str]:

@@ -23,12 +23,12 @@ pub enum Failure {
 impl Failure {
     /// A failure with this sentence.
     pub fn new(sentence: impl fmt::Display) -> Failure {
-        Failure::Failed(sentence.to_string())
+        Failure::Failed(output::one_line(&sentence.to_string()))
     }
 
     /// A wrong call, with this sentence.
     pub fn usage(sentence: impl fmt::Display) -> Failure {
-        Failure::Usage(sentence.to_string())
+        Failure::Usage(output::one_line(&sentence.to_string()))
     }
 
     /// The sentence: the error, and what to do about it.
@@ -62,7 +62,7 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
         let any: &(dyn std::error::Error + 'static) = &error;
         match any.downcast_ref::<io::Error>() {
             Some(io) if io.kind() == io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => Failure::Failed(error.to_string()),
+            _ => Failure::new(error),
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::Value;
+
+use crate::log::sink::Sink;
 
 /// Prints a line to stdout.
 pub fn line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
+    writeln!(out, "{}", printable(text))?;
     out.flush()
 }
 
@@ -16,9 +19,41 @@ pub fn json(value: &impl Serialize) -> io::Result<()> {
     line(&serde_json::to_string(value)?)
 }
 
+/// The stdout of a daemon. A daemon goes on whatever becomes of its stdout: lines that nobody takes are lost, and the log
+/// has the same.
+pub struct Announcer {
+    json: bool,
+    sink: Sink,
+}
+
+impl Announcer {
+    /// Announces as JSON or for people.
+    pub fn start(json: bool) -> io::Result<Announcer> {
+        Ok(Announcer { json, sink: Sink::start_with(io::stdout())? })
+    }
+
+    /// Prints one line, unless stdout is closed, full or stuck.
+    pub fn announce(&self, object: &Value, text: &str) {
+        let line = if self.json { object.to_string() } else { printable(text) };
+        self.sink.push(format!("{line}\n").into_bytes());
+        self.sink.flush();
+    }
+}
+
+/// The text without characters that control a terminal, which others may have put into names and reasons.
+pub fn printable(text: &str) -> String {
+    let escape = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
+}
+
+/// The same as one line.
+pub fn one_line(text: &str) -> String {
+    printable(text).replace('\n', "\\n")
+}
+
 /// Prints a line to stderr. If even that fails, the error cannot be reported.
 pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable(text));
 }
 
 /// Formats numbers as `0, 2, 3`; a dash if there are none.
@@ -81,6 +116,12 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_controls_a_terminal_is_printed() {
+        assert_eq!(printable("\u{1b}[2J a\u{7}\nb \u{9b}"), "\\u{1b}[2J a\\u{7}\nb \\u{9b}");
+        assert_eq!(one_line("a\r\nFAKE"), "a\\r\\nFAKE");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right() {

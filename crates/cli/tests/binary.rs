@@ -72,6 +72,93 @@ fn wrong_calls_end_with_2_and_failures_with_1() {
     }
 }
 
+/// Waits until something answers at the address.
+fn until_answered(address: &str) {
+    let start = Instant::now();
+    while std::net::TcpStream::connect(address).is_err() {
+        assert!(start.elapsed() < PATIENCE, "{address} does not answer");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_switch_serves_whatever_becomes_of_its_stdout() {
+    let signal = |switch: &Child, signal: &str| {
+        assert!(Command::new("kill").args([signal, &switch.id().to_string()]).status().unwrap().success());
+    };
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (closed, address) = {
+        let (mut switch, address) = switch();
+        drop(switch.stdout.take());
+        (switch, address)
+    };
+    let on_full_disk = tributary(&["switch", "--listen", &port]).stdout(full()).spawn().unwrap();
+    for (mut switch, address) in [(closed, address), (on_full_disk, port)] {
+        until_answered(&address);
+        signal(&switch, "-HUP");
+        let alone = ["allreduce", "--switch", &address, "--job", "a", "--rank", "0", "--world-size", "1"];
+        let worker = tributary(&[&alone[..], &["--elements", "1000"]].concat()).output().unwrap();
+        assert!(worker.status.success(), "{}", text(&worker.stderr));
+        assert_eq!(switch.try_wait().unwrap(), None, "{address}: it runs on");
+        let output = stop(switch);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn memory_that_the_system_does_not_give_refuses_a_job_and_ends_nothing() {
+    let limited = format!(
+        "ulimit -v 600000; exec '{}' switch --listen 127.0.0.1:0 --memory 8GiB",
+        env!("CARGO_BIN_EXE_tributary")
+    );
+    let mut switch =
+        Command::new("sh").args(["-c", &limited]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(switch.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address =
+        line.strip_prefix("listening on udp+tcp ").and_then(|rest| rest.split(',').next()).unwrap().to_owned();
+    let connect = |job: String| {
+        let mut options = ConnectOptions::new(&address, &job, 0, 1, protocols::named("switchml").unwrap());
+        options.slots = Some(16_384);
+        Group::connect(&options)
+    };
+    let jobs: Vec<_> = (0..8).map(|job| connect(format!("job-{job}"))).collect();
+    assert!(jobs[0].is_ok(), "there is memory for the first");
+    let refused: Vec<String> = jobs.iter().filter_map(|job| Some(job.as_ref().err()?.to_string())).collect();
+    assert!(!refused.is_empty() && refused.iter().all(|why| why.contains("no memory")), "{refused:?}");
+    drop(jobs);
+    assert_eq!(switch.try_wait().unwrap(), None);
+    assert_eq!(stop(switch).status.code(), Some(0));
+}
+
+#[test]
+fn settings_are_checked_without_starting_anything() {
+    let folder = std::env::temp_dir().join(format!("tributary-check-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("switch.toml");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let output = tributary(&["switch", "--check", file.to_str().unwrap()]).output().unwrap();
+        (output.status.code(), text_of(&output))
+    };
+    let (code, said) = check("listen = \"127.0.0.1:1\"\n");
+    assert!(code == Some(0) && said.contains("are right"), "{said}");
+    for (wrong, part) in [
+        ("cores = 0\n", "cores = 0"),
+        ("parent = \"nobody.invalid\"\n", "nobody.invalid"),
+        ("memory = \"100000 GiB\"\n", "this machine lets the switch have"),
+    ] {
+        let (code, said) = check(wrong);
+        assert!(code == Some(2) && said.contains(part), "{wrong}: {code:?} {said}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn text_of(output: &Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
+}
+
 /// Memory of a process that is in RAM, without the pages of its file.
 fn resident_kib(process: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();

@@ -82,4 +82,4 @@ pub use membership::watch::{ProbeResult, ProbeTarget};
 pub use membership::{Departed, Gone, MemberState};
 pub use names::{BadName, Client, JobName};
 pub use report::{JobView, Phase};
-pub use wording::Ranks;
+pub use wording::{Ranks, printable};

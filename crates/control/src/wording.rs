@@ -17,6 +17,23 @@ impl fmt::Display for Ranks<'_> {
     }
 }
 
+/// Words that others have chosen, as one line without characters that control a terminal, and not too long.
+pub fn printable(text: &str) -> String {
+    const LONGEST: usize = 1_000;
+    let mut line = String::new();
+    for c in text.chars() {
+        if line.len() > LONGEST {
+            line.push('…');
+            break;
+        }
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
+}
+
 /// A number of bytes with a unit.
 pub(crate) struct HumanBytes(pub u64);
 
@@ -34,6 +51,14 @@ impl fmt::Display for HumanBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_others_are_one_line_that_controls_no_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\u{7}\r\nFAKE \u{9b}"), "a\\u{1b}[2J\\u{7}\\r\\nFAKE \\u{9b}");
+        let long = printable(&"\u{1b}".repeat(100_000));
+        assert!(long.len() < 1_100 && long.ends_with('…'), "{}", long.len());
+        assert_eq!(printable("ordinary words, 'ä'"), "ordinary words, 'ä'");
+    }
 
     #[test]
     fn only_the_first_ranks_are_listed() {

@@ -135,9 +135,24 @@ fn a_switch_below_speaks_for_its_own_ranks_alone() {
     assert_eq!(top.gone_beside(ID, ChildId(0)), Some(members(&[lost(3)])));
     let key = plan.config.key;
     let nobody = top.watch_from_child(&plan.name, ID, ChildId(2), key, Departed::default());
-    assert!(matches!(nobody, Err(Refusal::BadRank { .. })), "{nobody:?}");
+    assert!(matches!(nobody, Err(Refusal::NotASwitch { .. })), "{nobody:?}");
     let stranger = top.watch_from_child(&plan.name, ID, ChildId(1), JobKey(0), members(&[lost(1)]));
     assert!(matches!(stranger, Err(Refusal::WrongKey { .. })), "{stranger:?}");
+}
+
+#[test]
+fn only_a_switch_of_the_job_speaks_as_one_and_a_member_never() {
+    let (mut top, plan) = top();
+    let key = plan.config.key;
+    let mut check = |wid, incarnation| top.check_child(&plan.name, ID, key, ChildId(wid), incarnation);
+    assert_eq!(check(1, 1_001), Ok(()));
+    for (wid, incarnation) in [(1, 1_000), (1, 0), (2, 1_001), (60_000, 0)] {
+        let refused = check(wid, incarnation);
+        assert!(matches!(refused, Err(Refusal::NotASwitch { .. })), "{wid} {incarnation}: {refused:?}");
+    }
+    let (mut leaf, plan) = leaf();
+    let as_switch = leaf.watch_from_child(&plan.name, ID, ChildId(0), JobKey(7), members(&[lost(0)]));
+    assert!(matches!(as_switch, Err(Refusal::NotASwitch { .. })), "{as_switch:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How ranks come together, and how they are refused when they cannot.
 
 use crate::harness::{MIB, TestSwitch, name, request, secs};
-use tributary_control::{JoinRequest, Limits, Phase, Quota};
+use tributary_control::{JoinRequest, Limits, Phase, Quota, Refusal};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::time::Span;
 use tributary_proto::protocols;
@@ -20,6 +20,21 @@ fn nobody_is_answered_before_the_last_rank_came() {
     assert!(early.iter().all(|&ticket| switch.answer(ticket).as_ref() == Ok(&plan)));
     assert_eq!(plan.workers, [0, 1, 2].map(|rank| request(rank, 3, 1).addr), "by rank, not by arrival");
     assert_eq!(switch.phases(), [("a".into(), Phase::Running)]);
+}
+
+#[test]
+fn the_ranks_that_wait_are_told_at_once_why_another_was_refused() {
+    let mut switch = TestSwitch::new(64 * MIB);
+    let waits = switch.join("a", request(0, 2, 1));
+    let other = switch.join("b", request(0, 2, 1));
+    let (came, job) = (request(1, 2, 1), name("a"));
+    let why = Refusal::AddressUnproven { job: job.clone(), addr: came.addr };
+    // A rank that is there already is no rank that the others wait for.
+    switch.control.rank_refused(&job, &request(0, 2, 1), &why);
+    assert!(switch.waits(waits));
+    switch.control.rank_refused(&job, &came, &why);
+    assert_eq!(switch.answer(waits), Err(Refusal::RankRefused { job, rank: 1, why: why.to_string() }));
+    assert!(switch.waits(other), "another job waits on");
 }
 
 #[test]

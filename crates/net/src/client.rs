@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tributary_control::JobName;
 use tributary_control::config::is_token_byte;
 use tributary_control::levels::ParentAnswer;
+use tributary_control::{JobName, printable};
 use tributary_proto::contract::ids::{JobId, JobKey};
 use ureq::{Agent, RequestBuilder};
 
@@ -130,7 +130,7 @@ impl Client {
             return serde_json::from_slice(&bytes).map_err(|_| self.not_a_switch());
         }
         match serde_json::from_slice(&bytes) {
-            Ok(ErrorBody { error, code, rank }) => Err(ClientError::Refused { error, code, rank }),
+            Ok(ErrorBody { error, code, rank }) => Err(ClientError::Refused { error: printable(&error), code, rank }),
             Err(_) => Err(self.not_a_switch()),
         }
     }
@@ -176,6 +176,11 @@ impl ParentApi {
     /// The address of its control API.
     pub fn addr(&self) -> SocketAddr {
         self.client.switch
+    }
+
+    /// The token that calls show.
+    pub fn token(&self) -> Option<&Token> {
+        self.client.token.as_ref()
     }
 
     /// Joins a job with the ranks that have joined at the child switch. Returns when all ranks of the job are there.
@@ -270,7 +275,7 @@ impl Rendezvous for HttpRendezvous {
         let Some(name) = self.name(job) else { return Watched::Unwatched };
         let body = WatchBody { job_id: job.0, key: hex(key.0), rank, gone: GoneMembers::new(known) };
         match self.client.post::<GoneMembers>(&format!("/jobs/{name}/watch"), &body, WATCH) {
-            Ok(GoneMembers { broken: Some(sentence), .. }) => Watched::Broken(sentence),
+            Ok(GoneMembers { broken: Some(sentence), .. }) => Watched::Broken(printable(&sentence)),
             Ok(gone) => Watched::Gone(gone.table(self.client.switch.ip())),
             Err(ClientError::Refused { code, .. }) if code == "too_many_watches" => Watched::Unwatched,
             Err(ClientError::Refused { code, error, .. }) if code == NO_CONTROLLER => Watched::NoController(error),

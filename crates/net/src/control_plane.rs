@@ -4,6 +4,7 @@
 //! task. The control plane and the shards exchange messages, so no thread waits here. A switch has one thread for each
 //! shard and one for its control plane, however many requests there are.
 
+mod health;
 mod job_totals;
 mod lifecycle;
 mod members;
@@ -14,7 +15,8 @@ mod servers;
 mod shards;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ use tributary_control::{
     Admitted, Control, Effect, JobName, JoinRequest, Limits, ProbeResult, ProbeTarget, Refusal, Ticket,
 };
 use tributary_operators::Library;
-use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
+use tributary_proto::contract::ids::{JobId, JobKey};
 use tributary_proto::contract::time::Time;
 
 use self::job_totals::JobTotals;
@@ -65,6 +67,10 @@ pub(crate) struct ControlPlane {
     /// The operators that jobs bring.
     library: Arc<Library>,
     faults: Mutex<Faults>,
+    /// Why the parent switch is not healthy, as it was asked last.
+    parent_failure: Mutex<Option<String>>,
+    /// When the task last had nothing left to do, as [`Time`].
+    turned_at: AtomicU64,
 }
 
 /// The most hosts that are probed at the same time. Each probe takes some sockets of this process.
@@ -104,7 +110,7 @@ impl ControlPlane {
         let (parent_client, parent_messages) = client.unzip();
         let watches = parent_client.as_ref().map(|parent_client: &ParentClient| {
             let (sender, events) = unbounded_channel();
-            (ParentWatches::new(parent_client.parent(), token.flatten(), sender), events)
+            (ParentWatches::new(parent_client.parent(), parent_client.incarnation(), token.flatten(), sender), events)
         });
         let (parent_watches, parent_events) = watches.unzip();
         ControlPlane {
@@ -122,6 +128,8 @@ impl ControlPlane {
             job_totals: Mutex::default(),
             library: Arc::default(),
             faults: Mutex::default(),
+            parent_failure: Mutex::default(),
+            turned_at: AtomicU64::default(),
         }
     }
 
@@ -156,9 +164,14 @@ impl ControlPlane {
     }
 
     /// Joins a job; returns when the job is complete or the join is refused. Dropping the future withdraws the join.
-    pub async fn join(&self, name: &JobName, mut request: JoinRequest) -> Admitted {
+    /// `own_ip` is the worker's address as its own machine knows it.
+    pub async fn join(&self, name: &JobName, mut request: JoinRequest, own_ip: Option<IpAddr>) -> Admitted {
         self.with_control(|control| control.check(&request))?;
-        self.validate_worker(name, &request).await?;
+        if let Err(refusal) = self.validate_worker(name, &request, own_ip).await {
+            self.state().control.rank_refused(name, &request, &refusal);
+            self.changed.notify_one();
+            return Err(refusal);
+        }
         if self.parent_client.is_none() {
             // A switch below another one does not know yet how many of the ranks join here.
             request.suggested_slots = request.suggested_slots.min(self.largest_pool(&request, request.world_size));
@@ -213,32 +226,6 @@ impl ControlPlane {
         pool_size::largest(buffer, used, senders, packet_bytes)
     }
 
-    /// A member ends its part of the job.
-    pub fn leave(&self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
-        let left = self.state().control.leave(self.now(), name, id, rank, key);
-        self.changed.notify_one();
-        left
-    }
-
-    /// A switch below ends its part of the job.
-    pub fn leave_switch(
-        &self,
-        name: &JobName,
-        id: JobId,
-        key: JobKey,
-        wid: ChildId,
-        lost: bool,
-    ) -> Result<(), Refusal> {
-        let left = self.state().control.leave_switch(self.now(), name, id, key, wid, lost);
-        self.changed.notify_one();
-        left
-    }
-
-    /// An error unless the job is installed and the caller has its key.
-    pub fn standing(&self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
-        self.state().control.check_member(name, id, key)
-    }
-
     /// Reads the state of the state machine.
     pub fn with_control<T>(&self, read: impl FnOnce(&Control) -> T) -> T {
         read(&self.state().control)
@@ -251,6 +238,7 @@ impl ControlPlane {
         let (answers, mut answered) = unbounded_channel();
         loop {
             self.carry_out().await;
+            self.turned_at.store(self.now().0, Ordering::Relaxed);
             self.probe_hosts(&answers);
             tokio::select! {
                 () = self.changed.notified() => {}

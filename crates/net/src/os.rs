@@ -2,7 +2,7 @@
 //! how the heap returns memory.
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::process;
@@ -131,6 +131,37 @@ impl OwnerProcess {
 /// starts.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 128 * 1024;
+
+/// The memory that this process may have: that of the machine, or less if a control group says so.
+pub fn memory_bytes() -> u64 {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
+    });
+    let group = read("/proc/self/cgroup").and_then(|text| {
+        let group = text.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
+        read(&format!("/sys/fs/cgroup{group}/memory.max"))?.trim().parse().ok()
+    });
+    machine.into_iter().chain(group).min().unwrap_or(u64::MAX)
+}
+
+/// True if the system lets this process have so many bytes more. Memory that is missing when a job takes its slots would
+/// end the process, and all jobs with it.
+pub(crate) fn has_memory(bytes: u64) -> bool {
+    /// Slots are several blocks, each with its own overhead.
+    const OVERHEAD: u64 = 4 << 20;
+    let bytes = usize::try_from(bytes.saturating_add(OVERHEAD)).unwrap_or(usize::MAX);
+    Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+}
+
+/// The time of `CLOCK_MONOTONIC`, which service managers compare with their own.
+pub fn monotonic() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a whole timespec that lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
 
 /// Makes the slots of every job come from the kernel, and return to it when the job ends. Only the daemon calls this:
 /// it changes the whole process, so a program that embeds a switch decides for itself.

@@ -78,6 +78,16 @@ impl ParentClient {
         self.parent.addr()
     }
 
+    /// The incarnation by which the parent switch knows this one.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// The headers of requests that need this switch's token.
+    pub fn headers(&self) -> Vec<(&str, &str)> {
+        self.parent.token().iter().map(|token| ("Authorization", token.header())).collect()
+    }
+
     /// Joins, in place of any earlier join for the name. `shards` are the addresses of this switch's shards.
     pub fn join(&self, join: ParentJoin, shards: Vec<SocketAddr>) {
         let (name, number, withdraws) = (join.name.clone(), join.number, join.ranks.is_empty());
@@ -159,7 +169,8 @@ impl ParentClient {
     /// Leaves a job at the parent.
     pub fn leave(&self, name: JobName, job: JobId, key: JobKey, wid: ChildId, lost: bool) {
         let parent = Arc::clone(&self.parent);
-        let body = SwitchLeaveBody { job_id: job.0, key: hex(key.0), wid: wid.0, lost };
+        let body =
+            SwitchLeaveBody { job_id: job.0, key: hex(key.0), wid: wid.0, incarnation: hex(self.incarnation), lost };
         let task = spawn_blocking(move || {
             if let Err(error) = parent.leave(&name, &body) {
                 tracing::debug!(job = %name, %error, "the parent switch did not receive the leave; the lease will end it");

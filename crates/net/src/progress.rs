@@ -15,6 +15,10 @@ use tributary_proto::contract::wire::{self, COMMON_LEN, Common, SPEC_LEN, kind};
 
 /// Bytes after the common header.
 pub const BODY_LEN: usize = 32;
+/// The shortest time between two reports of a rank that count. Ranks report twice a second.
+const INTERVAL: Span = Span::from_millis(100);
+/// The most collectives that a report may name: more than a rank could begin in a century.
+const MOST: u64 = 1 << 50;
 /// Bytes of the packet.
 pub const LEN: usize = COMMON_LEN + BODY_LEN;
 
@@ -63,6 +67,9 @@ impl Progress {
         let body: &[u8; BODY_LEN] = body.try_into().map_err(|_| DropReason::BadLength)?;
         let count = |at| u64::from(wire::u32(body, at)) << 32 | u64::from(wire::u32(body, at + 4));
         let (submitted, completed) = (count(0), count(8));
+        if submitted > MOST {
+            return Err(DropReason::BadField);
+        }
         let spec: &[u8; SPEC_LEN] = body[16..][..SPEC_LEN].try_into().expect("it is as long");
         let age = Span::from_micros(wire::u32(body, 28).into());
         let oldest = match submitted.checked_sub(completed).ok_or(DropReason::BadField)? {
@@ -86,6 +93,9 @@ impl RankProgress {
     /// Records the report of a rank.
     pub fn record(&mut self, now: Time, progress: Progress) -> Result<(), DropReason> {
         let of_rank = self.0.get_mut(progress.rank.index()).ok_or(DropReason::BadField)?;
+        if of_rank.is_some_and(|(last, _)| now.since(last) < INTERVAL) {
+            return Err(DropReason::TooOften);
+        }
         *of_rank = Some((now, progress));
         Ok(())
     }
@@ -117,6 +127,17 @@ mod tests {
             assert_eq!(Common::parse(&bytes), Ok(Common { kind: kind::PROGRESS, ..COMMON }));
             assert_eq!(Progress::parse(&bytes), Ok(progress));
         }
+    }
+
+    #[test]
+    fn a_rank_that_reports_all_the_time_counts_ten_times_a_second_and_never_more_than_is_possible() {
+        let mut ranks = RankProgress::new(1);
+        let report = |submitted| Progress { rank: Rank(0), submitted, completed: submitted, oldest: None };
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let counted = (0..1_000).filter(|&millis| ranks.record(at(millis), report(millis)).is_ok()).count();
+        assert_eq!(counted, 10);
+        let impossible = report(u64::MAX).packet(COMMON);
+        assert_eq!(Progress::parse(&impossible), Err(DropReason::BadField));
     }
 
     proptest! {

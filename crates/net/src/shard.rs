@@ -170,6 +170,9 @@ pub enum ShardError {
     /// There are more members than a shard has ports.
     #[error("shard {0} of the switch has no free ports")]
     NoPorts(TreeId),
+    /// The system has no memory for the job's slots.
+    #[error("the machine has no memory for the {} MiB that it needs here: give the switch less --memory than the machine has", .0 >> 20)]
+    NoMemory(u64),
     /// There are more members than a shared machine can distinguish.
     #[error(
         "{0} distinguishes the first {most} workers of a switch, those of all its jobs together, and they are there: wait \

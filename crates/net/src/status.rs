@@ -37,6 +37,9 @@ pub struct SwitchInfo {
     pub http: Option<SocketAddr>,
     /// The control API of the parent switch, if there is one.
     pub parent: Option<SocketAddr>,
+    /// Why the parent switch is not healthy, if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_failure: Option<String>,
     /// Bytes for all jobs, and for what they share.
     pub memory_bytes: u64,
     /// Bytes that jobs are charged, and what they share; at a switch of a fabric that is not the controller, what machines hold.
@@ -94,6 +97,9 @@ pub struct FabricStatus {
     pub controller: String,
     /// True if the switch knows the running jobs.
     pub ready: bool,
+    /// Seconds since the controller last told this switch its jobs; none at the controller, and before the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller_silent_s: Option<f64>,
     /// The switch's ports, by number.
     pub ports: Vec<PortStatus>,
 }

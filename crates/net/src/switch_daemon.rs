@@ -6,7 +6,9 @@ mod options;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
+use socket2::{Domain, Protocol, Socket, Type};
 use tributary_operators::Library;
 use tributary_proto::contract::ids::TreeId;
 
@@ -55,15 +57,16 @@ impl RunningSwitch {
         };
         let plane = Arc::new(plane.serving(library));
         let viewer = Viewer::new(Arc::clone(&plane), Identity { listen, http: http_addr }, fabric.clone());
-        let api = Api { plane: Arc::clone(&plane), viewer: Arc::new(viewer), listen, fabric };
+        let api =
+            Api { plane: Arc::clone(&plane), viewer: Arc::new(viewer), listen, fabric, compile_queue: Arc::default() };
         // The second address of a switch of a fabric is for other switches.
         let second = if options.fabric.is_some() { Role::Members } else { Role::Operators };
         let listeners = [(tcp, Role::Members)].into_iter().chain(http.map(|http| (http, second))).collect();
         let server = HttpServer::start(&api, &options.access(), listeners).map_err(system)?;
         let (shards, memory_bytes) = (options.shards, options.memory_bytes);
-        let parent = options.parent.map(tracing::field::display);
+        let parent = options.parent.map(|parent| parent.to_string());
         let node = api.fabric.as_ref().map(|switch| switch.layout.name(switch.node));
-        tracing::info!(%listen, parent, node, shards, memory_bytes, "switch started");
+        tracing::info!(%listen, parent = parent.as_deref(), node, shards, memory_bytes, "switch started");
         Ok(RunningSwitch { listen, http: http_addr, server, plane })
     }
 
@@ -82,15 +85,29 @@ impl RunningSwitch {
         self.plane.shard_addrs()
     }
 
-    /// Takes over quotas and tokens that operators have changed. Running jobs are not touched.
-    pub fn renew(&self, options: &SwitchOptions) {
-        self.plane.renew(options.limits());
+    /// Takes over what operators have changed: see [`SwitchOptions::with_changeable`]. Running jobs are not touched.
+    pub fn reload(&self, options: &SwitchOptions) {
+        self.plane.reload(options.limits());
         self.server.change_access(&options.access());
+        let (quotas, tenants) = (options.quotas.len(), options.tenants().count());
         tracing::info!(
-            quotas = options.quotas.len(),
-            tenants = options.tenants().count(),
-            "quotas and tokens taken over"
+            quotas,
+            tenants,
+            memory_bytes = options.memory_bytes,
+            max_jobs = options.max_jobs,
+            "files reloaded"
         );
+    }
+
+    /// Notes for operators that files could not be read again, and that nothing has changed.
+    pub fn reload_failed(&self, error: &str) {
+        self.plane.note_failed_reload();
+        tracing::error!(error, "reload failed");
+    }
+
+    /// How long ago the control plane and the shards last did their turn: a second at most while they work.
+    pub fn last_turn(&self) -> Duration {
+        self.plane.last_turn()
     }
 
     /// Refuses joins from now on, and waits until nothing is being summed any more, for as long as the timers say or
@@ -150,8 +167,16 @@ impl Threads {
     }
 }
 
+/// Listens with the longest queue that the system allows: all ranks of a job may come, or leave, at one moment.
 fn bind_tcp(addr: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
-    TcpListener::bind(addr).map_err(|source| StartError::new("TCP", addr, flag, source))
+    let open = || {
+        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&addr.into())?;
+        socket.listen(i32::MAX)?;
+        Ok(TcpListener::from(socket))
+    };
+    open().map_err(|source| StartError::new("TCP", addr, flag, source))
 }
 
 fn open_shard(

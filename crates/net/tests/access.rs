@@ -84,7 +84,7 @@ fn new_tokens_and_quotas_hold_for_who_joins_from_now_on() {
     options.tokens = Some(file("theirs", THEIRS));
     let small = Quota { jobs: "small-*".into(), memory_bytes: None, max_slots: Some(16), max_world_size: None };
     options.quotas = vec![small];
-    switch.renew(&options);
+    switch.reload(&options);
     assert!(join(addr, "b", Some(OURS), None).unwrap_err().to_string().contains("is not one of this switch's"));
     join(addr, "b", Some(THEIRS), None).unwrap();
     assert_eq!(join(addr, "small-c", Some(THEIRS), None).unwrap().slots, 16);

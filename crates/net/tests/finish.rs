@@ -83,6 +83,26 @@ fn a_rank_that_never_comes_does_not_hold_a_switch_that_is_asked_twice_and_nobody
 }
 
 #[test]
+fn ranks_that_are_still_summing_are_told_that_the_switch_stops() {
+    let switch = start();
+    let [early, absent] = pair(&switch);
+    let addr = switch.listen_addr().to_string();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| early.allreduce_in_place(&mut vec![1i32; ELEMENTS], ReduceOp::Sum, PATIENCE));
+        let mut looks = 0;
+        let rested = switch.finish(|| {
+            looks += 1;
+            looks == 3
+        });
+        assert!(!rested.unwrap(), "a sum is under way");
+        switch.stop();
+        let error = waits.join().unwrap().expect_err("the sum has failed").to_string();
+        assert!(error.contains("is stopping") && error.contains(&addr), "{error}");
+    });
+    drop(absent);
+}
+
+#[test]
 fn a_switch_without_jobs_ends_at_once() {
     let switch = start();
     assert!(switch.finish(|| panic!("there is nothing to wait for")).unwrap());

@@ -64,8 +64,17 @@ impl Module {
                 outline.functions
             )));
         }
-        let code = wasmtime::Module::new(engine, bytes)
-            .map_err(|error| OperatorError::Module(format!("this module is not valid: {}", one_line(&error))))?;
+        let code = wasmtime::Module::new(engine, bytes).map_err(|error| {
+            let is_denied = |io: &std::io::Error| io.kind() == std::io::ErrorKind::PermissionDenied;
+            match error.chain().filter_map(|cause| cause.downcast_ref()).any(is_denied) {
+                true => OperatorError::Source(
+                    "this process may not make memory executable: a switch under systemd needs deploy/operators.conf beside \
+                     its unit (MemoryDenyWriteExecute=no)"
+                        .to_owned(),
+                ),
+                false => OperatorError::Module(format!("this module is not valid: {}", one_line(&error))),
+            }
+        })?;
         let own_bytes = check_exports(&code)?;
         let hash = CustomOpHash(Sha256::digest(bytes).into());
         let (bytes, element) = (bytes.to_vec(), Element::opaque(1));

@@ -11,7 +11,7 @@ use tributary_net::server::{RunningServer, ServerOptions};
 use crate::failure::Failure;
 use crate::flags::{parse_switch, resolve};
 use crate::log::LogArgs;
-use crate::output;
+use crate::output::Announcer;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,26 +66,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
     os::return_slots_to_the_kernel();
     // Before the switch knows the server, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let announcer = Announcer::start(args.json)?;
     let switch = resolve(&args.switch)?;
     let listen = args.listen.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
     let server =
         RunningServer::start(&ServerOptions::new(switch, listen)).map_err(|error| Failure::new(error.to_string()))?;
     let udp = server.udp_addr();
-    match args.json {
-        true => output::json(&json!({
-            "event": "offered", "switch": args.switch, "udp": udp, "pid": std::process::id(),
-        }))?,
-        false => output::line(&format!(
-            "on offer to the jobs of the switch {} at udp {udp}; stop with Ctrl-C or SIGTERM",
-            args.switch
-        ))?,
-    }
+    let object = json!({ "event": "offered", "switch": args.switch, "udp": udp, "pid": std::process::id() });
+    let text = format!("on offer to the jobs of the switch {} at udp {udp}; stop with Ctrl-C or SIGTERM", args.switch);
+    announcer.announce(&object, &text);
     let signal = signals.forever().next();
     server.stop();
     let name = if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" };
-    match args.json {
-        true => output::json(&json!({ "event": "stopped", "signal": name }))?,
-        false => output::line(&format!("stopped by {name}"))?,
-    }
+    announcer.announce(&json!({ "event": "stopped", "signal": name }), &format!("stopped by {name}"));
     Ok(())
 }

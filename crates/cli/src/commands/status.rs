@@ -96,7 +96,8 @@ fn about_switch(switch: &SwitchInfo) -> Vec<String> {
         ),
     ];
     if let Some(parent) = switch.parent {
-        lines.push(format!("below the switch at {parent}"));
+        let down = switch.parent_failure.as_ref().map(|why| format!(", which IS DOWN: {why}")).unwrap_or_default();
+        lines.push(format!("below the switch at {parent}{down}"));
     }
     lines.extend(switch.servers.iter().map(server));
     if !switch.rejected_packets.is_empty() {

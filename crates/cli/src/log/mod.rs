@@ -2,7 +2,7 @@
 //! waits for the reader.
 
 mod limit;
-mod sink;
+pub mod sink;
 
 use clap::ValueEnum;
 use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets};

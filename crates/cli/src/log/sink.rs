@@ -33,7 +33,8 @@ impl Sink {
         Sink::start_with(io::stderr())
     }
 
-    fn start_with(out: impl Write + Send + 'static) -> io::Result<Sink> {
+    /// Starts the thread that writes to `out`.
+    pub fn start_with(out: impl Write + Send + 'static) -> io::Result<Sink> {
         let (orders, received) = sync_channel(QUEUE_LINES);
         let lost = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&lost);

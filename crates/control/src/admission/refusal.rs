@@ -3,10 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use tributary_proto::contract::config::JobConfig;
-use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::time::Span;
-use tributary_proto::protocols;
 
+use crate::admission::refusal_codes::for_fabrics;
 use crate::names::{BadName, Client, JobName};
 use crate::wording::{HumanBytes, Ranks};
 
@@ -157,6 +156,30 @@ pub enum Refusal {
         /// The address.
         addr: SocketAddr,
     },
+    /// The address of the process that joins is translated on the way, so that packets to it do not arrive.
+    #[error(
+        "the process that joins job '{job}' has the address {own}, and its requests come from {seen}: a gateway translates \
+         addresses (NAT), and packets of the switch do not come back through it; give the process the network of its host \
+         (docker run --network host, hostNetwork in Kubernetes), or a route without translation"
+    )]
+    AddressTranslated {
+        /// The job.
+        job: JobName,
+        /// The address as the process knows it.
+        own: IpAddr,
+        /// The address from which its requests come.
+        seen: IpAddr,
+    },
+    /// Another rank of the job cannot take part, so that the job cannot form.
+    #[error("rank {rank} came to job '{job}' and was refused: {why}")]
+    RankRefused {
+        /// The job.
+        job: JobName,
+        /// The rank.
+        rank: u16,
+        /// What that rank was told.
+        why: String,
+    },
     /// The rendezvous is over, and some ranks did not come.
     #[error(
         "{} of {world_size} did not come within {} s (job '{job}'): start {}, or look why {} not reach the switch",
@@ -273,6 +296,14 @@ pub enum Refusal {
         /// The job.
         job: JobName,
     },
+    /// Only a switch below may speak for its ranks.
+    #[error("that is no switch of job '{job}': only the switch that has joined as number {wid} speaks for its ranks")]
+    NotASwitch {
+        /// The job.
+        job: JobName,
+        /// The number that the sender names.
+        wid: u16,
+    },
     /// The same process has sent a newer request.
     #[error("rank {rank} of job '{job}' asked again; the newer request counts")]
     NewerRequest {
@@ -365,10 +396,4 @@ pub enum Refusal {
     /// The switch is ending.
     #[error("the switch is stopping: join again when it is back")]
     Stopping,
-}
-
-/// The protocols that a fabric serves.
-fn for_fabrics() -> Vec<&'static str> {
-    let all = protocols::ALL.iter().filter(|protocol| protocol.placement != Placement::Hosts);
-    all.map(|protocol| protocol.name).collect()
 }

@@ -1,5 +1,8 @@
 //! What programs read of a refusal: its code, and the rank that it is about.
 
+use tributary_proto::contract::protocol::Placement;
+use tributary_proto::protocols;
+
 use crate::admission::job_shape::JobShape;
 use crate::admission::refusal::Refusal;
 use crate::names::JobName;
@@ -37,6 +40,8 @@ impl Refusal {
             Refusal::JobBusy { .. } => "job_busy",
             Refusal::AddressTaken { .. } | Refusal::SwitchTwice { .. } => "address_taken",
             Refusal::AddressUnproven { .. } => "address_unproven",
+            Refusal::AddressTranslated { .. } => "address_translated",
+            Refusal::RankRefused { .. } => "rank_refused",
             Refusal::NotComing { .. } => "rendezvous_timeout",
             Refusal::Full { .. } | Refusal::SharedFull { .. } => "full",
             Refusal::TooManyJobs { .. } => "too_many_jobs",
@@ -46,6 +51,7 @@ impl Refusal {
             Refusal::WatchedAlready { .. } => "too_many_watches",
             Refusal::UnknownJob { .. } => "unknown_job",
             Refusal::WrongKey { .. } => "wrong_key",
+            Refusal::NotASwitch { .. } => "not_a_switch",
             Refusal::NewerRequest { .. } => "newer_request",
             Refusal::NotInstalled { .. } => "not_installed",
             Refusal::ShardsDiffer { .. } => "shards_differ",
@@ -69,4 +75,10 @@ impl Refusal {
             _ => None,
         }
     }
+}
+
+/// The protocols that a fabric serves.
+pub(super) fn for_fabrics() -> Vec<&'static str> {
+    let all = protocols::ALL.iter().filter(|protocol| protocol.placement != Placement::Hosts);
+    all.map(|protocol| protocol.name).collect()
 }

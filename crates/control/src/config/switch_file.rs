@@ -21,8 +21,8 @@ pub struct SwitchConfigFile {
     pub listen: Option<SocketAddr>,
     /// A further TCP address for operators.
     pub http: Option<SocketAddr>,
-    /// The control API of the parent switch, which sums for all racks.
-    pub parent: Option<SocketAddr>,
+    /// The control API of the parent switch, which sums for all racks: `HOST[:PORT]`, by name or address.
+    pub parent: Option<String>,
     /// Threads that sum, each with its own slots.
     pub cores: Option<u16>,
     /// Memory for all jobs.
@@ -140,7 +140,7 @@ impl SwitchConfigFile {
 }
 
 impl QuotaFile {
-    fn quota(&self) -> Quota {
+    pub(crate) fn quota(&self) -> Quota {
         Quota {
             jobs: self.jobs.clone(),
             memory_bytes: self.memory.map(|memory| memory.0),
@@ -163,10 +163,12 @@ mod tests {
         (timers.lease, timers.grace, timers.finish) = (Span::ZERO, Span::ZERO, Span::ZERO);
         example.apply(&mut limits);
         assert_eq!(Limits { quotas: Vec::new(), ..limits }, default);
-        let SwitchConfigFile { listen, http, quotas, .. } = example;
+        let SwitchConfigFile { listen, http, quotas, .. } = example.clone();
         assert!(listen.is_some() && http.is_some());
         let QuotaFile { memory, max_slots, max_world_size, .. } = &quotas[0];
         assert!(memory.is_some() && max_slots.is_some() && max_world_size.is_some());
+        let rack = SwitchConfigFile::parse(include_str!("../../../../docs/switch-rack.toml")).unwrap();
+        assert!(example.parent.is_none() && rack.parent.is_some(), "a switch works as it is installed");
         let page = include_str!("../../../../docs/control.md");
         assert!(page.contains(&format!("(`--memory`, {})", Limits::DEFAULT_MEMORY)), "docs/control.md");
     }

@@ -59,6 +59,9 @@ impl Tokens {
     /// The most characters of a token.
     pub const LONGEST: usize = 256;
 
+    /// The token in `docs/tokens.toml`.
+    const OF_EXAMPLE: &str = "replace-this-with-openssl-rand-hex-32";
+
     /// Reads and checks a file's text. The error names the line, and no token.
     pub fn parse(text: &str) -> Result<Tokens, ConfigError> {
         // The parser's own message may quote the line, which contains a token.
@@ -92,6 +95,11 @@ impl Tokens {
             return fail(format!(
                 "tenant '{name}': a token has {least} to {most} ASCII letters, digits and -_.~+/=; `openssl rand -hex 32` \
                  makes one"
+            ));
+        }
+        if token == Tokens::OF_EXAMPLE {
+            return fail(format!(
+                "tenant '{name}' has the token of the example, which everybody knows: write one of your own"
             ));
         }
         if self.0.iter().any(|other| *other.name == *name) {
@@ -136,7 +144,9 @@ mod tests {
 
     #[test]
     fn the_example_has_a_tenant_with_every_limit() {
-        let tokens = Tokens::parse(include_str!("../../../../docs/tokens.toml")).unwrap();
+        let example = include_str!("../../../../docs/tokens.toml");
+        assert!(Tokens::parse(example).unwrap_err().to_string().contains("the token of the example"));
+        let tokens = Tokens::parse(&example.replace(Tokens::OF_EXAMPLE, TOKEN)).unwrap();
         let ClientLimits { jobs, memory_bytes, max_slots, max_world_size } = tokens.tenants()[0].limits;
         assert!(jobs.is_some() && memory_bytes.is_some() && max_slots.is_some() && max_world_size.is_some());
         assert!(tokens.tenant("of nobody").is_none());

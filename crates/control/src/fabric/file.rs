@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 
-use crate::config::OptionTable;
+use crate::config::{OptionTable, QuotaFile};
 use crate::quantity::{Bytes, DataRate};
 
 /// A fabric's file. The same file is on every machine of the fabric.
@@ -60,6 +60,9 @@ pub struct FabricFile {
     /// The same for switches that have other memory, by name.
     #[serde(default)]
     pub memory_at: BTreeMap<String, Bytes>,
+    /// Limits of jobs by their names; the first quota whose pattern fits counts.
+    #[serde(default, rename = "quota")]
+    pub quotas: Vec<QuotaFile>,
     /// A two-level fat tree: every leaf is connected to every spine.
     pub leaf_spine: Option<LeafSpine>,
     /// Any other network.

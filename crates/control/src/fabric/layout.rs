@@ -10,8 +10,8 @@ use tributary_proto::switch_options::{Given, SwitchOptions};
 use super::file::{Balancing, FabricFile, FabricOperators};
 use super::queues::{Cable, Marks, Thresholds, cables};
 use super::topology::{Node, Shape, check_addresses, check_cabling, levels, node, number};
-use crate::admission::{JoinRequest, Limits, MAX_ELEMENTS_PER_PACKET, SharedMemory, SharedTooLarge};
-use crate::config::{ConfigError, OptionText, SwitchConfigFile, of_switches};
+use crate::admission::{JoinRequest, Limits, MAX_ELEMENTS_PER_PACKET, Quota, SharedMemory, SharedTooLarge};
+use crate::config::{ConfigError, OptionText, QuotaFile, SwitchConfigFile, of_switches};
 use crate::quantity::Bytes;
 use crate::routes::{Cabling, Port};
 use crate::trees::TreePlanner;
@@ -55,6 +55,8 @@ pub struct FabricLayout {
     pub memory_at: BTreeMap<NodeId, u64>,
     /// The memory that jobs share, on each switch.
     pub shared: SharedMemory,
+    /// Limits of jobs by their names.
+    pub quotas: Vec<Quota>,
 }
 
 /// The fewest characters of a secret.
@@ -133,6 +135,7 @@ impl FabricLayout {
             servers,
             elements_per_packet: file.elements_per_packet,
             memory_bytes: file.memory.0,
+            quotas: file.quotas.iter().map(QuotaFile::quota).collect(),
         })
     }
 
@@ -197,6 +200,7 @@ impl FabricLayout {
             planned_trees: Some(self.roots().len() as u16),
             memory_at: self.memory_at.clone(),
             shared: self.shared.clone(),
+            quotas: self.quotas.clone(),
             ..Limits::new(self.memory_bytes, 1)
         }
     }

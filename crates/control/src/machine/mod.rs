@@ -325,10 +325,16 @@ impl Control {
         self.running.values().filter(|job| job.plan.name == *name).map(|job| job.plan.config.world_size).max()
     }
 
-    /// Replaces quotas and tenants' limits. They hold for joins from now on, and when memory is divided next. Running
-    /// jobs are not touched.
-    pub fn renew(&mut self, limits: Limits) {
-        (self.limits.quotas, self.limits.tenants) = (limits.quotas, limits.tenants);
+    /// Replaces all limits but those that the switch's threads follow from. They hold for joins from now on, and when
+    /// memory is divided next. Running jobs are not touched.
+    pub fn reload(&mut self, limits: Limits) {
+        let Limits { shared, shards, planned_trees, memory_at, .. } = self.limits.clone();
+        self.limits = Limits { shared, shards, planned_trees, memory_at, ..limits };
+    }
+
+    /// True if nobody may join any more.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
     }
 
     /// The switch's limits.

@@ -89,6 +89,17 @@ impl Control {
         job.ranks.into_keys().collect()
     }
 
+    /// A rank has come whose packets cannot reach it. The ranks that wait for it are told at once.
+    pub fn rank_refused(&mut self, name: &JobName, request: &crate::admission::JoinRequest, refusal: &Refusal) {
+        let (rank, world_size, client) = (request.rank, request.world_size, &request.client);
+        let waits = |job: &PendingJob| {
+            !job.client.excludes(client) && job.world_size() == world_size && !job.ranks.contains_key(&rank)
+        };
+        if self.pending.get(name).is_some_and(waits) {
+            self.fail_pending(name, &Refusal::RankRefused { job: name.clone(), rank, why: refusal.to_string() });
+        }
+    }
+
     /// Admits the job if all ranks are there and it has no predecessors: whether these are alive is only decided when the
     /// driver has reported the newest packets.
     fn try_complete(&mut self, now: Time, name: &JobName) {

@@ -30,6 +30,24 @@ impl Control {
         self.probes.extend(self.running.get_mut(&id).and_then(|job| job.early_probe(wid)));
     }
 
+    /// An error unless the caller is the child switch of this number. All members have the job's key; the incarnation is
+    /// known to that switch alone.
+    pub fn check_child(
+        &mut self,
+        name: &JobName,
+        id: JobId,
+        key: JobKey,
+        wid: ChildId,
+        incarnation: u64,
+    ) -> Result<(), Refusal> {
+        let job = self.member_of(name, id, key)?;
+        let child = job.plan.children.get(wid.index());
+        match child.is_some_and(|child| child.incarnation == Some(incarnation)) {
+            true => Ok(()),
+            false => Err(Refusal::NotASwitch { job: name.clone(), wid: wid.0 }),
+        }
+    }
+
     /// A child switch has opened such a connection, and reports who is gone below it.
     pub fn watch_from_child(
         &mut self,
@@ -40,8 +58,9 @@ impl Control {
         reported: Departed,
     ) -> Result<(), Refusal> {
         let job = self.member_of(name, id, key)?;
-        let (Some(member), Some(child)) = (job.members.get_mut(wid.index()), job.plan.children.get(wid.index())) else {
-            return Err(Refusal::BadRank { rank: wid.0, world_size: job.plan.config.world_size });
+        let child = job.plan.children.get(wid.index()).filter(|child| child.incarnation.is_some());
+        let (Some(member), Some(child)) = (job.members.get_mut(wid.index()), child) else {
+            return Err(Refusal::NotASwitch { job: name.clone(), wid: wid.0 });
         };
         if !member.watch.open() {
             return Err(Refusal::WatchedAlready { job: name.clone(), rank: wid.0 });

@@ -28,11 +28,20 @@ pub struct Call(TcpStream);
 
 /// Posts a body to another switch; `headers` are names and values without line breaks.
 pub async fn post(to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
+    send("POST", to, path, body, headers).await
+}
+
+/// Asks another switch for something.
+pub async fn get(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> io::Result<Call> {
+    send("GET", to, path, &[], headers).await
+}
+
+async fn send(method: &str, to: SocketAddr, path: &str, body: &[u8], headers: &[(&str, &str)]) -> io::Result<Call> {
     let connected = tokio::time::timeout(CONNECT, TcpStream::connect(to)).await;
     let mut stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: {to}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: {to}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          {HEADER}: {API_VERSION}\r\n{headers}Connection: close\r\n\r\n",
         body.len()
     );

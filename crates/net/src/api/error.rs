@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use tributary_control::{BadName, Refusal};
+use tributary_control::{BadName, Refusal, printable};
 use tributary_proto::contract::wire;
 use tributary_proto::protocols;
 
@@ -19,7 +19,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error with this status.
     pub fn new(status: StatusCode, code: &str, error: String) -> ApiError {
-        ApiError { status, body: ErrorBody { error, code: code.to_owned(), rank: None } }
+        ApiError { status, body: ErrorBody { error: printable(&error), code: code.to_owned(), rank: None } }
     }
 
     /// The request lacks something that it must say.
@@ -71,12 +71,15 @@ impl From<Refusal> for ApiError {
             | Refusal::OverClientLimit { .. }
             | Refusal::OtherTenant { .. }
             | Refusal::WrongKey { .. }
+            | Refusal::NotASwitch { .. }
             | Refusal::AddressUnproven { .. }
+            | Refusal::AddressTranslated { .. }
             | Refusal::NotAServer { .. }
             | Refusal::ServerUnproven { .. } => StatusCode::FORBIDDEN,
             Refusal::UnknownJob { .. } => StatusCode::NOT_FOUND,
             Refusal::PathTooNarrow { .. }
             | Refusal::Disagreement { .. }
+            | Refusal::RankRefused { .. }
             | Refusal::RankTaken { .. }
             | Refusal::JobBusy { .. }
             | Refusal::AddressTaken { .. }

@@ -46,6 +46,9 @@ pub struct JoinBody {
     pub protocol: String,
     /// The UDP port of the worker's packets; the address is that of this request.
     pub udp_port: u16,
+    /// The address of the worker's packets as its own machine knows it; on the way it may be translated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_ip: Option<IpAddr>,
     /// Elements per packet, if the caller insists on a number.
     #[serde(default)]
     pub elements_per_packet: Option<u16>,
@@ -80,6 +83,7 @@ impl JoinBody {
             world_size: request.world_size,
             protocol: request.protocol.name.to_owned(),
             udp_port: request.udp.port(),
+            udp_ip: Some(request.udp.ip()).filter(|ip| !ip.is_unspecified()),
             elements_per_packet: request.elements_per_packet,
             max_elements_per_packet: request.max_elements_per_packet,
             slots: request.slots,
@@ -110,8 +114,7 @@ impl JoinBody {
         let protocol = protocols::named(&self.protocol).ok_or_else(|| ApiError::unknown_protocol(&self.protocol))?;
         let options = protocol.options.read(&self.options).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let options = modules::provide(options, &self.modules, library)?;
-        let incarnation = from_hex(&self.incarnation)
-            .ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))?;
+        let incarnation = parse_incarnation(&self.incarnation)?;
         let timeout = Duration::try_from_secs_f64(self.timeout_s)
             .map_err(|_| ApiError::bad_request("timeout_s is not a number of seconds".into()))?;
         Ok(JoinRequest {
@@ -366,6 +369,12 @@ pub struct ErrorBody {
 /// 64 bits as 16 hexadecimal digits: JSON's numbers lose bits above 53 in many languages.
 pub fn hex(value: u64) -> String {
     format!("{value:016x}")
+}
+
+/// Reads the incarnation of a process.
+pub(crate) fn parse_incarnation(incarnation: &str) -> Result<u64, ApiError> {
+    let wrong = || ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into());
+    from_hex(incarnation).ok_or_else(wrong)
 }
 
 /// Reads what [`hex`] wrote.

@@ -10,7 +10,7 @@ use tributary_proto::contract::ids::ServerId;
 use tributary_proto::contract::wire;
 
 use super::switches::reached;
-use super::{from_hex, hex};
+use super::{hex, parse_incarnation};
 use crate::api::error::ApiError;
 
 /// `POST /servers/watch`: a server offers itself. The answer comes when the server's jobs differ from those that it
@@ -47,7 +47,7 @@ impl OfferBody {
         if self.udp.port() == 0 {
             return Err(ApiError::bad_request("udp has port 0: name the port that packets are received at".into()));
         }
-        let incarnation = incarnation(&self.incarnation)?;
+        let incarnation = parse_incarnation(&self.incarnation)?;
         Ok(ServerOffer { incarnation, addr: reached(self.udp, from), receive_buffer: self.receive_buffer, client })
     }
 }
@@ -63,12 +63,8 @@ pub struct RetireBody {
 impl RetireBody {
     /// The incarnation of the process that ends.
     pub fn incarnation(&self) -> Result<u64, ApiError> {
-        incarnation(&self.incarnation)
+        parse_incarnation(&self.incarnation)
     }
-}
-
-fn incarnation(text: &str) -> Result<u64, ApiError> {
-    from_hex(text).ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))
 }
 
 /// The answer to an offer.

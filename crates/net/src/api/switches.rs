@@ -10,7 +10,7 @@ use tributary_operators::Library;
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 use tributary_proto::contract::wire;
 
-use super::{GoneMembers, JoinBody, from_hex, hex};
+use super::{GoneMembers, JoinBody, from_hex, hex, parse_incarnation};
 use crate::api::error::ApiError;
 use crate::os::to_span;
 
@@ -97,8 +97,7 @@ impl SwitchJoinBody {
         if self.wire_version != wire::VERSION {
             return Err(ApiError::wire_version("the switch below", self.wire_version));
         }
-        let incarnation = from_hex(&self.incarnation)
-            .ok_or_else(|| ApiError::bad_request("incarnation is not of 16 hexadecimal digits".into()))?;
+        let incarnation = parse_incarnation(&self.incarnation)?;
         let rank = |body: RankBody| {
             let waited = Duration::try_from_secs_f64(body.waited_s)
                 .map_err(|_| ApiError::bad_request("waited_s is not a number of seconds".into()))?;
@@ -185,6 +184,8 @@ pub struct SwitchLeaveBody {
     pub key: String,
     /// The switch's number at its parent.
     pub wid: u16,
+    /// The incarnation of its join, which only the switch itself knows.
+    pub incarnation: String,
     /// A member below it was lost.
     pub lost: bool,
 }
@@ -200,6 +201,8 @@ pub struct SwitchWatchBody {
     pub key: String,
     /// The switch's number at its parent.
     pub wid: u16,
+    /// The incarnation of its join, which only the switch itself knows.
+    pub incarnation: String,
     /// What is gone below it.
     pub below: GoneMembers,
     /// What is gone elsewhere, as far as the switch knows.

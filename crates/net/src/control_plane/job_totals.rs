@@ -49,6 +49,10 @@ pub(crate) struct Totals {
     pub lost: u64,
     /// Requests that were answered with an error, by code.
     pub errors: BTreeMap<String, u64>,
+    /// Reloads of the files that succeeded, and that failed.
+    pub reloads: [u64; 2],
+    /// True if the last reload, or the start, has taken over what the files say.
+    pub files_hold: bool,
     /// For each job there is a time for which incomplete sums have waited while none became complete. This is the
     /// longest one, in seconds.
     pub stalled_s: f64,
@@ -69,11 +73,17 @@ struct Entry {
 }
 
 /// The totals of a switch.
-#[derive(Default)]
 pub(crate) struct JobTotals {
     jobs: BTreeMap<JobId, Entry>,
     /// The figures of jobs that have ended, and those of the switch itself.
     past: Totals,
+}
+
+impl Default for JobTotals {
+    /// Before the first job.
+    fn default() -> JobTotals {
+        JobTotals { jobs: BTreeMap::new(), past: Totals { files_hold: true, ..Totals::default() } }
+    }
 }
 
 impl JobTotals {
@@ -171,6 +181,12 @@ impl JobTotals {
     pub fn count_error(&mut self, code: &str) {
         let known = self.past.errors.len() < MAX_CODES || self.past.errors.contains_key(code);
         *self.past.errors.entry(if known { code } else { "other" }.to_owned()).or_default() += 1;
+    }
+
+    /// The files were read again, or could not be.
+    pub fn count_reload(&mut self, succeeded: bool) {
+        self.past.reloads[usize::from(!succeeded)] += 1;
+        self.past.files_hold = succeeded;
     }
 
     /// What has happened so far.

@@ -1,18 +1,23 @@
-//! Jobs and the switch itself begin and end: jobs are installed, adopted and removed, an operator renews the limits, and the
+//! Jobs and the switch itself begin and end: jobs are installed, adopted and removed, an operator changes the limits, and the
 //! switch ends after the collectives under way.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tributary_control::{Limits, Plan};
 use tributary_proto::contract::ids::JobId;
+use tributary_proto::contract::time::Time;
 
 use super::{ControlPlane, shards};
 use crate::os::to_duration;
 
 /// The work of the shards must not change for this time, because ranks ask again for results that were lost.
 const QUIET: Duration = Duration::from_millis(200);
+
+/// The time in which members' open watches are answered.
+const ANNOUNCEMENT: Duration = Duration::from_millis(100);
 
 /// What the shards have done, and what waits in them.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -68,8 +73,20 @@ impl ControlPlane {
     }
 
     /// Takes over limits that operators have changed.
-    pub fn renew(&self, limits: Limits) {
-        self.state().control.renew(limits);
+    pub fn reload(&self, limits: Limits) {
+        self.state().control.reload(limits);
+        self.job_totals().count_reload(true);
+        self.changed.notify_one();
+    }
+
+    /// Notes that limits could not be read again.
+    pub fn note_failed_reload(&self) {
+        self.job_totals().count_reload(false);
+    }
+
+    /// How long ago the task last had nothing left to do.
+    pub fn last_turn(&self) -> Duration {
+        to_duration(self.now().since(Time(self.turned_at.load(Ordering::Relaxed))))
     }
 
     /// Refuses joins from now on. Returns true once nothing is being summed any more, and false when the time for that
@@ -98,12 +115,32 @@ impl ControlPlane {
     pub async fn stop(&self) {
         match self.shards.iter().any(|shard| shard.outlives()) {
             true => self.state().control.stop_joining(),
-            false => self.state().control.stop(),
+            false => {
+                self.announce_stop().await;
+                self.state().control.stop();
+            }
         }
         self.carry_out().await;
         if let Some(parent) = &self.parent_client {
             parent.drain().await;
         }
+    }
+
+    /// Tells the members of all jobs that the switch stops, so that none has to find out by silence.
+    async fn announce_stop(&self) {
+        let jobs: Vec<JobId> = self.with_control(|control| control.jobs().iter().filter_map(|job| job.id).collect());
+        if jobs.is_empty() {
+            return;
+        }
+        let addr = self.shards.first().map_or_else(String::new, |shard| format!(" {}", shard.udp_addr()));
+        let sentence =
+            format!("the switch{addr} is stopping, as its operator has asked it to: connect again when it is back");
+        for id in jobs {
+            self.note_fault(id, sentence.clone());
+        }
+        // The watches of members, and those at the parent switch, take it from here before the jobs are gone.
+        self.carry_out().await;
+        tokio::time::sleep(ANNOUNCEMENT).await;
     }
 
     async fn work(&self) -> Work {

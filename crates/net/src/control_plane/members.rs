@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
-use tributary_control::{Control, Departed, JobName, Refusal};
+use tributary_control::{Control, Departed, JobName, Refusal, printable};
 use tributary_proto::contract::ids::{ChildId, JobId, JobKey};
 
 use super::ControlPlane;
@@ -70,6 +70,46 @@ impl ControlPlane {
     }
 }
 
+impl ControlPlane {
+    /// A member ends its part of the job.
+    pub fn leave(&self, name: &JobName, id: JobId, rank: u16, key: JobKey) -> Result<(), Refusal> {
+        let left = self.state().control.leave(self.now(), name, id, rank, key);
+        self.changed.notify_one();
+        left
+    }
+
+    /// A switch below ends its part of the job.
+    pub fn leave_switch(
+        &self,
+        name: &JobName,
+        id: JobId,
+        key: JobKey,
+        wid: ChildId,
+        lost: bool,
+    ) -> Result<(), Refusal> {
+        let left = self.state().control.leave_switch(self.now(), name, id, key, wid, lost);
+        self.changed.notify_one();
+        left
+    }
+
+    /// An error unless the caller is this child switch of the job.
+    pub fn check_child(
+        &self,
+        name: &JobName,
+        id: JobId,
+        key: JobKey,
+        wid: ChildId,
+        incarnation: u64,
+    ) -> Result<(), Refusal> {
+        self.state().control.check_child(name, id, key, wid, incarnation)
+    }
+
+    /// An error unless the job is installed and the caller has its key.
+    pub fn standing(&self, name: &JobName, id: JobId, key: JobKey) -> Result<(), Refusal> {
+        self.state().control.check_member(name, id, key)
+    }
+}
+
 /// The reason for each job that has failed, because one of its custom operators has.
 pub(super) type Faults = BTreeMap<JobId, String>;
 
@@ -80,6 +120,7 @@ impl ControlPlane {
 
     /// Notes that a job is over. If there is a reason already, that reason stays.
     pub fn note_fault(&self, id: JobId, sentence: String) {
+        let sentence = printable(&sentence);
         if let Entry::Vacant(entry) = self.faults().entry(id) {
             tracing::warn!(id = id.0, sentence, "job failed");
             entry.insert(sentence);

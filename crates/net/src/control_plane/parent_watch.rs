@@ -40,6 +40,8 @@ pub(crate) enum ParentEvent {
 /// All watches of this switch at its parent.
 pub(crate) struct ParentWatches {
     parent: SocketAddr,
+    /// The incarnation by which the parent knows this switch.
+    incarnation: u64,
     token: Option<Token>,
     events: UnboundedSender<(JobId, ParentEvent)>,
     jobs: Mutex<BTreeMap<JobId, Watch>>,
@@ -67,10 +69,11 @@ impl ParentWatches {
     /// No watches. `parent` is the control API of the parent switch, and calls show it the token.
     pub fn new(
         parent: SocketAddr,
+        incarnation: u64,
         token: Option<Token>,
         events: UnboundedSender<(JobId, ParentEvent)>,
     ) -> ParentWatches {
-        ParentWatches { parent, token, events, jobs: Mutex::default() }
+        ParentWatches { parent, incarnation, token, events, jobs: Mutex::default() }
     }
 
     /// Begins and ends watches as jobs come and go, and reports changes below.
@@ -96,6 +99,7 @@ impl ParentWatches {
             job_id: plan.config.job.0,
             key: hex(plan.config.key.0),
             wid: plan.uplink.as_ref().map_or(0, |uplink| uplink.wid.0),
+            incarnation: hex(self.incarnation),
             below: GoneMembers::default(),
             gone: GoneMembers::default(),
         };

@@ -21,9 +21,20 @@ use crate::challenge::{LEN, MAX_ATTEMPTS};
 
 impl ControlPlane {
     /// Validates the address of a worker. It has one socket for all shards, so only the first shard challenges it.
-    pub(super) async fn validate_worker(&self, name: &JobName, request: &JoinRequest) -> Result<(), Refusal> {
+    pub(super) async fn validate_worker(
+        &self,
+        name: &JobName,
+        request: &JoinRequest,
+        own_ip: Option<IpAddr>,
+    ) -> Result<(), Refusal> {
         let JoinRequest { addr, joined_at, incarnation, .. } = *request;
-        self.validate(name, &[addr], joined_at, incarnation, MAX_ATTEMPTS).await
+        let refusal = self.validate(name, &[addr], joined_at, incarnation, MAX_ATTEMPTS).await;
+        refusal.map_err(|refusal| {
+            match own_ip.map(|own| own.to_canonical()).filter(|own| *own != addr.ip().to_canonical()) {
+                Some(own) => Refusal::AddressTranslated { job: name.clone(), own, seen: addr.ip() },
+                None => refusal,
+            }
+        })
     }
 
     /// Each shard challenges the switch's shard of the same number. A switch that withdraws its join needs no validation.

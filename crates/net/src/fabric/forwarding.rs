@@ -13,7 +13,7 @@ use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::pipeline::Pipeline;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::switch::Verdict;
-use tributary_proto::contract::time::Time;
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{self, Common, kind};
 
 use super::crossbar::{Crossbar, HELLO_EVERY, PortReport};
@@ -33,6 +33,8 @@ pub enum Command {
         reply: oneshot::Sender<Vec<JobId>>,
     },
     Report(oneshot::Sender<FabricReport>),
+    /// The switch stops: the jobs that need it fail now. Answers how many these are.
+    Leave(oneshot::Sender<usize>),
 }
 
 /// The jobs that have failed, each with its key and the reason.
@@ -45,6 +47,8 @@ pub struct FabricReport {
     pub shard: ShardReport,
     /// True if the switch knows the running jobs.
     pub ready: bool,
+    /// How long ago the controller last sent the list of jobs, if it has.
+    pub synced_ago: Option<Span>,
     /// The ports, by number.
     pub ports: Vec<PortReport>,
     /// The installed jobs, by ascending id.
@@ -74,6 +78,8 @@ pub struct FabricForwarding {
     /// Packets that came in by no port of this switch, or from the wrong socket behind a port.
     rejected_packets: DropCounters,
     ready: bool,
+    /// When the controller last sent the list of jobs.
+    synced: Option<Time>,
     next_hello: Time,
 }
 
@@ -86,6 +92,7 @@ impl Forwarding for FabricForwarding {
         // Sending an answer fails only if nobody waits for it any more.
         match command {
             Command::Sync { jobs: JobSync { keep, install, shares, shared, broken }, reply } => {
+                site.forwarding.synced = Some(core.clock.now());
                 let lacking = sync(site, &keep, install, core);
                 shares.into_iter().for_each(|(id, slots)| site.forwarding.resize(id, slots, core));
                 for protocol in site.forwarding.idle(&shared, &core.pipeline) {
@@ -98,6 +105,7 @@ impl Forwarding for FabricForwarding {
                 let shard = site.report(core);
                 drop(reply.send(site.forwarding.report(shard)));
             }
+            Command::Leave(reply) => drop(reply.send(site.forwarding.leave())),
         }
     }
 
@@ -174,7 +182,7 @@ impl Forwarding for FabricForwarding {
             self.rejected_packets.count(DropReason::NotAMember);
             return PacketClass::Handled;
         }
-        if common.kind == kind::PROGRESS { PacketClass::Progress } else { PacketClass::Job }
+        if common.kind == kind::PROGRESS { PacketClass::Progress(None) } else { PacketClass::Job }
     }
 
     fn ports(&self) -> &Crossbar {
@@ -264,6 +272,7 @@ impl FabricForwarding {
             broken,
             rejected_packets: DropCounters::default(),
             ready: false,
+            synced: None,
             next_hello: Time::ZERO,
         };
         Site::new(forwarding, node, Some(elements_per_packet), options)
@@ -291,6 +300,21 @@ impl FabricForwarding {
             }
         }
         failed.into_iter().for_each(|id| self.notify_broken(id));
+    }
+
+    /// Fails the jobs that need this switch, because it stops. Those that survive the loss of a tree go on.
+    fn leave(&mut self) -> usize {
+        let (fabric, node) = (self.crossbar.fabric(), self.crossbar.node());
+        let name = fabric.name(node);
+        let why = format!("switch {name} is stopping, as its operator has asked it to: connect again when it is back");
+        let needs = |installed: &Installed| {
+            let job = &installed.job;
+            !job.job.protocol.survives_tree_loss && job.needs(fabric).contains(&node)
+        };
+        let jobs: Vec<_> = self.jobs.iter().filter(|(_, job)| needs(job)).map(|(&id, _)| (id, why.clone())).collect();
+        let count = jobs.len();
+        self.note_broken(jobs);
+        count
     }
 
     /// Notes the jobs that have failed according to the controller.
@@ -322,6 +346,7 @@ impl FabricForwarding {
         };
         FabricReport {
             ready: self.ready,
+            synced_ago: self.synced.map(|synced| shard.now.since(synced)),
             ports: self.crossbar.report(shard.now),
             installed: self.jobs.iter().map(installed).collect(),
             dead_cables: self.crossbar.link_state().dead_cables(),

@@ -41,6 +41,11 @@ impl FabricHandle {
         self.thread.call(|reply| Command::Sync { jobs, reply })
     }
 
+    /// Notes that the switch stops, for the jobs that need it. Answers how many these are.
+    pub fn leave(&self) -> Answer<usize> {
+        self.thread.call(Command::Leave)
+    }
+
     /// Waits until a job can never go on, and returns the reason.
     pub async fn broken(&self, job: JobId, key: JobKey) -> String {
         let mut broken = self.broken.clone();

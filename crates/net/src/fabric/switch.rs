@@ -47,6 +47,11 @@ impl FabricSwitch {
         Ok(FabricSwitch { layout, node, handle, controller })
     }
 
+    /// True at the switch where jobs are formed.
+    pub fn is_controller(&self) -> bool {
+        self.controller.is_some()
+    }
+
     /// The switch in the form in which a control plane knows shards.
     pub fn shard(&self) -> Box<dyn Shard> {
         match &self.controller {
@@ -80,6 +85,12 @@ impl FabricSwitch {
     /// Checks that servers may be where this one is.
     pub fn may_serve(&self, offer: &ServerOffer, from: IpAddr) -> Result<(), ApiError> {
         endpoints::may_serve(&self.layout, offer.addr.ip(), from)
+    }
+
+    /// Tells the members of jobs that need this switch that it stops.
+    pub async fn announce_stop(&self) {
+        // An error means that the thread has ended already.
+        let _ = self.handle.leave().receive().await;
     }
 
     /// Makes the jobs of this switch those of the controller's message.

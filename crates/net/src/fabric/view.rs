@@ -101,6 +101,7 @@ impl FabricSwitch {
             node: name(self.node),
             controller: name(self.layout.controller),
             ready: report.ready,
+            controller_silent_s: report.synced_ago.filter(|_| !self.is_controller()).map(|ago| ago.as_secs_f64()),
             ports: report.ports.iter().enumerate().map(port).collect(),
         }
     }

@@ -70,7 +70,7 @@ pub struct Link {
     /// fragments.
     probes: BTreeMap<Addr, MtuProbe>,
     in_fabric: bool,
-    fragments: Reassembly<Addr>,
+    fragments: Reassembly<Addr, Addr>,
     /// The packet that was reassembled last.
     reassembled: Vec<u8>,
 }
@@ -289,7 +289,7 @@ impl Link {
                 }
                 return None;
             }
-            (kind::FRAGMENT, _) => return self.fragments.add(from, bytes),
+            (kind::FRAGMENT, _) => return self.fragments.add(now, from, from, bytes),
             (kind::PAUSE, Addr::Switch(_)) => {
                 if let (Some(paced_queue), Some(span)) = (&mut self.paced_queue, read_pause(bytes)) {
                     paced_queue.pause(now, span);

@@ -46,18 +46,6 @@ pub(crate) async fn read_join<T: DeserializeOwned>(permit: &ConnectionPermit, bo
     }
 }
 
-/// Runs `work`. If operators must be compiled, which may take long, it runs in a thread of its own.
-pub(crate) async fn compiling<T: Send + 'static>(
-    is_long: bool,
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    if !is_long {
-        return work();
-    }
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(ApiError::bad_request(format!("the module cannot be compiled: {error}"))))
-}
-
 /// A body of at most `most` bytes.
 pub(crate) async fn read_bytes(body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
     match tokio::time::timeout(BODY_TIMEOUT, collect(body, most)).await {

@@ -79,6 +79,7 @@ async fn watch(
     Extension(peer): Extension<Peer>,
     Extension(guard): Extension<ClosingGuard>,
     Extension(permit): Extension<Arc<ConnectionPermit>>,
+    headers: HeaderMap,
     uri: Uri,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -87,7 +88,7 @@ async fn watch(
     tokio::select! {
         biased;
         sentence = switch.handle.broken(id, key) => Ok(Json(GoneMembers::failed(sentence)).into_response()),
-        answer = forward_bytes(&switch, peer, &guard, &uri, &request) => answer,
+        answer = forward_bytes(&switch, peer, (&headers, &guard), &uri, &request) => answer,
     }
 }
 
@@ -95,22 +96,27 @@ async fn forward(
     State(Follower { switch, .. }): State<Follower>,
     Extension(peer): Extension<Peer>,
     Extension(guard): Extension<ClosingGuard>,
+    headers: HeaderMap,
     uri: Uri,
     bytes: Body,
 ) -> Result<Response, ApiError> {
     let request = body::read_bytes(bytes, MAX_BODY + modules::MOST_BYTES).await?;
-    forward_bytes(&switch, peer, &guard, &uri, &request).await
+    forward_bytes(&switch, peer, (&headers, &guard), &uri, &request).await
 }
 
 async fn forward_bytes(
     switch: &FabricSwitch,
     peer: Peer,
-    guard: &ClosingGuard,
+    (received, guard): (&HeaderMap, &ClosingGuard),
     uri: &Uri,
     request: &[u8],
 ) -> Result<Response, ApiError> {
     let (fabric, control, host) = (&switch.layout, switch.controller_addr(), peer.from.to_string());
-    let headers = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, &host)];
+    // The controller charges the job to the tenant whose token the worker shows.
+    let token = received.get(header::AUTHORIZATION).and_then(|token| token.to_str().ok());
+    let token = token.map(|token| (header::AUTHORIZATION.as_str(), token));
+    let own = [(SECRET_HEADER, fabric.secret.as_str()), (HOST_HEADER, host.as_str())];
+    let headers: Vec<(&str, &str)> = own.into_iter().chain(token).collect();
     // A worker that closes its connection drops this future. That closes our connection, and the controller withdraws the join.
     let call = async { call::post(control, uri.path(), request, &headers).await?.answer_and_stay().await };
     match call.await {
@@ -150,7 +156,14 @@ async fn sync(
     check_secret(&switch, &headers)?;
     let bytes = body::read_bytes(bytes, MAX_SYNC_BODY).await?;
     let body: SyncBody = body::from_json(&bytes)?;
-    let jobs = body::compiling(body.has_modules(), move || body.jobs(&library)).await?;
+    // The controller's clients have waited for their turn there.
+    let jobs = match body.has_modules() {
+        false => body.jobs(&library)?,
+        true => {
+            let jobs = tokio::task::spawn_blocking(move || body.jobs(&library)).await;
+            jobs.unwrap_or_else(|error| Err(ApiError::bad_request(format!("its jobs cannot be read: {error}"))))?
+        }
+    };
     Ok(Json(switch.sync(jobs).await.map_err(stopped)?))
 }
 

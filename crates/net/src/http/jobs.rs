@@ -15,13 +15,13 @@ use tributary_proto::contract::protocol::Placement;
 
 use super::{Api, fabric};
 use crate::api::error::ApiError;
-use crate::api::modules;
 use crate::api::{
     Done, GoneMembers, JoinBody, JoinReply, LeaveBody, OfferBody, OfferReply, RetireBody, ServedBody, StandingBody,
     SwitchJoinBody, SwitchJoinReply, SwitchLeaveBody, SwitchWatchBody, WatchBody,
 };
+use crate::api::{modules, parse_incarnation};
 use crate::control_plane::{OpenWatch, used_by};
-use crate::http::body::{compiling, parse_key, read, read_join, read_long};
+use crate::http::body::{parse_key, read, read_join, read_long};
 use crate::http::connection_limits::ConnectionPermit;
 use crate::http::{ClosingGuard, Peer};
 
@@ -65,14 +65,15 @@ async fn join(
     let name = JobName::new(&name)?;
     let library = api.plane.library();
     let body: JoinBody = read_join(&permit, body).await?;
-    let read = move |body: JoinBody| body.request(from, peer.local_ip, client, &library);
-    let mut request = compiling(!body.modules.is_empty(), move || read(body)).await?;
+    let (charged, modules, own_ip) = (client.clone(), body.modules.clone(), body.udp_ip);
+    let read = move || body.request(from, peer.local_ip, client, &library);
+    let mut request = api.compile_queue.run(&charged, &modules, read).await?;
     let (rank, world_size, addr) = (request.rank, request.world_size, request.addr);
     tracing::debug!(job = %name, rank, world_size, %addr, "join");
     if let Some(fabric) = &api.fabric {
         fabric.layout.fit(&mut request);
     }
-    let plan = api.plane.join(&name, request).await?;
+    let plan = api.plane.join(&name, request, own_ip).await?;
     // The job's machine knows a worker by its index among the children. If there is no machine, packets go from rank to
     // rank.
     let aggregates = plan.protocol.placement == Placement::Trees;
@@ -99,9 +100,9 @@ async fn join_switch(
     let client = permit.access().client(peer.from, &headers)?;
     let name = JobName::new(&name)?;
     let join = read_long::<SwitchJoinBody>(&permit, body, MAX_SWITCH_BODY).await?;
-    let library = api.plane.library();
-    let join =
-        compiling(!join.modules.is_empty(), move || join.join(peer.from, peer.local_ip, &client, &library)).await?;
+    let (library, charged, modules) = (api.plane.library(), client.clone(), join.modules.clone());
+    let read = move || join.join(peer.from, peer.local_ip, &client, &library);
+    let join = api.compile_queue.run(&charged, &modules, read).await?;
     let (ranks, incarnation) = (join.ranks.len(), join.incarnation);
     let from = peer.from;
     tracing::debug!(job = %name, ranks, %from, "a child switch joins");
@@ -112,8 +113,10 @@ async fn join_switch(
 
 async fn leave_switch(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Json<Done>, ApiError> {
     let name = JobName::new(&name)?;
-    let SwitchLeaveBody { job_id, key, wid, lost } = read(body).await?;
-    api.plane.leave_switch(&name, JobId(job_id), parse_key(&key)?, ChildId(wid), lost)?;
+    let SwitchLeaveBody { job_id, key, wid, incarnation, lost } = read(body).await?;
+    let (id, key) = (JobId(job_id), parse_key(&key)?);
+    api.plane.check_child(&name, id, key, ChildId(wid), parse_incarnation(&incarnation)?)?;
+    api.plane.leave_switch(&name, id, key, ChildId(wid), lost)?;
     tracing::debug!(job = %name, wid, lost, "a child switch leaves");
     Ok(Json(Done {}))
 }
@@ -176,8 +179,9 @@ async fn watch_from_below(
 ) -> Result<Json<GoneMembers>, ApiError> {
     let name = JobName::new(&name)?;
     let most = most_of_a_watch(&api, &name)?;
-    let SwitchWatchBody { job_id, key, wid, below, gone } = read_long(&permit, body, most).await?;
+    let SwitchWatchBody { job_id, key, wid, incarnation, below, gone } = read_long(&permit, body, most).await?;
     let (id, key, wid) = (JobId(job_id), parse_key(&key)?, ChildId(wid));
+    api.plane.check_child(&name, id, key, wid, parse_incarnation(&incarnation)?)?;
     mark_as_watch(&api, &permit, &name, id, key)?;
     let knows_failure = gone.broken.is_some();
     if let Some(sentence) = below.broken.clone() {

@@ -6,6 +6,7 @@
 
 pub(crate) mod access;
 pub(crate) mod body;
+pub(crate) mod compile_queue;
 pub(crate) mod connection_limits;
 mod fabric;
 mod jobs;
@@ -29,6 +30,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use self::access::Access;
+use self::compile_queue::CompileQueue;
 use self::connection_limits::{ConnectionLimits, ConnectionPermit, Full};
 use self::routes::Role;
 use self::view::Viewer;
@@ -88,6 +90,7 @@ pub(crate) struct Api {
     pub listen: SocketAddr,
     /// The switch as one of its fabric, if it is in one.
     pub fabric: Option<Arc<FabricSwitch>>,
+    pub compile_queue: Arc<CompileQueue>,
 }
 
 impl Api {
@@ -143,7 +146,7 @@ impl Drop for HttpServer {
 }
 
 async fn serve(
-    Api { plane, viewer, .. }: Api,
+    Api { plane, viewer, fabric, .. }: Api,
     served: Vec<(TcpListener, Router, Arc<ConnectionLimits>)>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -162,11 +165,15 @@ async fn serve(
     tokio::select! {
         () = plane.run() => {}
         () = viewer.keep_history() => {}
+        () = plane.watch_parent() => {}
         // An error means that the handle is gone. Then the server stops as well.
         _ = stopped.wait_for(|&stop| stop) => {}
     }
     for (task, _) in &accepting {
         task.abort();
+    }
+    if let Some(fabric) = &fabric {
+        fabric.announce_stop().await;
     }
     plane.stop().await;
     let all_gone = async {

@@ -21,6 +21,8 @@ use crate::http::{PAGE_PATH, Peer, page};
 use crate::metrics;
 use crate::status::{SwitchInfo, SwitchStatus};
 
+/// The controller of a fabric tells each switch its jobs every second.
+const CONTROLLER_SILENT_S: f64 = 5.0;
 /// The most characters of a path that the log repeats. A job's name and the rest of its path fit.
 const LOGGED_PATH: usize = 128;
 
@@ -57,7 +59,9 @@ fn readable() -> Router<Api> {
         .route("/jobs/{name}", get(job))
         .route("/metrics", get(switch_metrics))
         .route("/metrics/jobs", get(job_metrics))
+        .route("/livez", get(livez))
         .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
 }
 
 /// Counts answers that are errors. Logs refused joins and unauthorised clients, for operators.
@@ -90,9 +94,11 @@ async fn authorize(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    // The page has no data of the switch, and asks the user for the token that its own requests need.
-    let is_page = request.uri().path() == PAGE_PATH && matches!(*permit.access(), Access::Tokens(_));
-    if !is_page {
+    // The page has no data of the switch, and asks the user for the token that its own requests need. Switches of a fabric
+    // show each other its secret.
+    let path = request.uri().path();
+    let is_page = path == PAGE_PATH && matches!(*permit.access(), Access::Tokens(_));
+    if !is_page && !path.starts_with("/fabric/") {
         permit.access().check(peer.from, request.headers())?;
     }
     Ok(next.run(request).await)
@@ -137,19 +143,46 @@ fn exposition(text: String) -> ([(HeaderName, &'static str); 1], String) {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
-async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
-    let status = api.viewer.status().await;
-    match status.switch.shards.iter().find(|shard| !shard.alive) {
+/// Whether a restart would help: the switch's own threads have not all stopped.
+async fn livez(State(api): State<Api>) -> Result<&'static str, ApiError> {
+    match api.plane.samples().await.shards.iter().position(|shard| !shard.alive) {
         None => Ok("ok\n"),
         Some(dead) => {
-            let error = format!("shard {} of the switch has stopped: restart the switch", dead.shard);
+            let error = format!("shard {dead} of the switch has stopped: restart the switch");
             Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "shard_stopped", error))
         }
     }
 }
 
+/// Whether jobs can run: the switch above, or the controller of the fabric, must answer too.
+async fn healthz(State(api): State<Api>) -> Result<&'static str, ApiError> {
+    livez(State(api.clone())).await?;
+    if let (Some(parent), Some(why)) = (api.plane.parent(), api.plane.parent_failure()) {
+        let error = format!("jobs are formed at the parent switch {parent}, and it is not healthy: {why}");
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "parent_down", error));
+    }
+    if let Some(fabric) = &api.viewer.status().await.switch.fabric
+        && let Some(silent_s) = fabric.controller_silent_s.filter(|&silent_s| silent_s > CONTROLLER_SILENT_S)
+    {
+        let error = format!(
+            "jobs are formed at switch {}, which has been silent for {silent_s:.0} s: start it again",
+            fabric.controller
+        );
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "controller_down", error));
+    }
+    Ok("ok\n")
+}
+
+/// Whether new jobs may come here.
+async fn readyz(State(api): State<Api>) -> Result<&'static str, ApiError> {
+    if api.plane.with_control(|control| control.is_stopping()) {
+        return Err(Refusal::Stopping.into());
+    }
+    healthz(State(api)).await
+}
+
 async fn nothing_there() -> ApiError {
-    let error = "there is nothing here; GET / in a browser, or /status, /history, /switch, /jobs, /jobs/NAME, /metrics, /metrics/jobs or /healthz";
+    let error = "there is nothing here; GET / in a browser, or /status, /history, /switch, /jobs, /jobs/NAME, /metrics, /metrics/jobs, /livez, /healthz or /readyz";
     ApiError::new(StatusCode::NOT_FOUND, "not_found", error.into())
 }
 

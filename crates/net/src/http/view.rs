@@ -116,6 +116,7 @@ impl Viewer {
                 listen: self.identity.listen,
                 http: self.identity.http,
                 parent: self.plane.parent(),
+                parent_failure: self.plane.parent_failure(),
                 memory_bytes,
                 memory_used_bytes,
                 max_jobs,

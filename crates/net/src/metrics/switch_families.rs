@@ -34,6 +34,24 @@ pub(super) const SWITCH: &[Family] = &[
     Family::new("process_start_time_seconds", Gauge, &[], "When the switch started, in seconds since 1970.", |input| {
         one(input.started_at_s)
     }),
+    Family::new("parent_up", Gauge, &[], "1 while the parent switch is healthy; absent without a parent.", |input| {
+        let switch = &input.status.switch;
+        switch.parent.map_or(Vec::new(), |_| one(u8::from(switch.parent_failure.is_none()).into()))
+    }),
+    Family::new("reloads_total", Counter, &["outcome"], "Times that the files were read again.", |input| {
+        ["taken_over", "failed"]
+            .iter()
+            .zip(input.totals.reloads)
+            .map(|(outcome, count)| (vec![(*outcome).to_owned()], count as f64))
+            .collect()
+    }),
+    Family::new(
+        "last_reload_successful",
+        Gauge,
+        &[],
+        "1 if what the files say holds; 0 after a failed reload.",
+        |input| one(u8::from(input.totals.files_hold).into()),
+    ),
     Family::new("memory_bytes", Gauge, &[], "Memory for all jobs, and for what they share.", |input| {
         one(input.status.switch.memory_bytes as f64)
     }),

@@ -35,7 +35,7 @@ pub struct Job {
     /// How often each worker has pinged recently.
     pub query_limits: HashMap<Addr, QueryLimit>,
     /// Packets that arrive in fragments, and the packet that was reassembled last.
-    pub fragments: Reassembly<Addr>,
+    pub fragments: Reassembly<Addr, Addr>,
     pub reassembled: Vec<u8>,
 }
 

@@ -180,7 +180,7 @@ struct ServerIo<'a> {
     outbox: &'a mut Outbox<RECEIVERS>,
     addresses: &'a mut Addresses,
     query_limits: &'a mut HashMap<Addr, QueryLimit>,
-    fragments: &'a mut Reassembly<Addr>,
+    fragments: &'a mut Reassembly<Addr, Addr>,
     reassembled: &'a mut Vec<u8>,
     header: Common,
     from: Addr,
@@ -205,7 +205,7 @@ impl ServerIo<'_> {
                 self.udp.send(to, &[IoSlice::new(packet)], packet.len(), Ecn::NotCapable);
                 None
             }
-            kind::FRAGMENT => self.fragments.add(self.from, packet),
+            kind::FRAGMENT => self.fragments.add(self.now, self.from, self.from, packet),
             _ => None,
         }
     }

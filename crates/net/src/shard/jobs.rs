@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tributary_proto::contract::config::SharedSwitchConfig;
+use tributary_proto::contract::config::{Below, SharedSwitchConfig};
 use tributary_proto::contract::drop_reason::DropReason;
-use tributary_proto::contract::ids::{JobId, JobKey, NodeId};
+use tributary_proto::contract::ids::{ChildId, JobId, JobKey, NodeId};
 use tributary_proto::contract::metric::{self, Metric, MetricValue};
 use tributary_proto::contract::pipeline::{JobReport, Pipeline};
 use tributary_proto::contract::protocol::Protocol;
@@ -25,15 +25,17 @@ pub struct Jobs(Vec<Job>);
 struct Job {
     id: JobId,
     key: JobKey,
+    /// The worker or switch behind each child.
+    below: Vec<Below>,
     rates: Rates,
     progress: RankProgress,
 }
 
 impl Jobs {
     /// Adds a job that was not installed before.
-    pub fn begin(&mut self, id: JobId, key: JobKey, world_size: u16) {
+    pub fn begin(&mut self, id: JobId, key: JobKey, world_size: u16, below: Vec<Below>) {
         let at = self.0.partition_point(|other| other.id < id);
-        self.0.insert(at, Job { id, key, rates: Rates::default(), progress: RankProgress::new(world_size) });
+        self.0.insert(at, Job { id, key, below, rates: Rates::default(), progress: RankProgress::new(world_size) });
     }
 
     /// Removes a job.
@@ -41,11 +43,23 @@ impl Jobs {
         self.0.retain(|job| job.id != id);
     }
 
-    /// Records a member's report of a rank's progress.
-    pub fn on_progress(&mut self, now: Time, common: &Common, progress: Progress) -> Result<(), DropReason> {
+    /// Records a member's report of a rank's progress. A child speaks for the ranks below it only.
+    pub fn on_progress(
+        &mut self,
+        now: Time,
+        common: &Common,
+        child: Option<ChildId>,
+        progress: Progress,
+    ) -> Result<(), DropReason> {
         let job = self.0.iter_mut().find(|job| job.id == common.job).ok_or(DropReason::UnknownJob)?;
         if job.key != common.key {
             return Err(DropReason::WrongKey);
+        }
+        let speaks = |child: ChildId| {
+            job.below.get(child.index()).is_some_and(|below| below.ranks().binary_search(&progress.rank).is_ok())
+        };
+        if child.is_some_and(|child| !speaks(child)) {
+            return Err(DropReason::NotAMember);
         }
         job.progress.record(now, progress)
     }
@@ -122,6 +136,16 @@ impl SharedMachines {
         let elements_per_packet = self.elements_per_packet.unwrap_or_else(|| longest_elements(protocol));
         let config = SharedSwitchConfig { node: self.node, elements_per_packet, options: self.options.of(shared) };
         pipeline.share(protocol.code, (shared.machine)(Values::Elements, &config));
+    }
+
+    /// The bytes of the machine that the jobs of a protocol share, unless it is there already.
+    pub fn bytes_of_new(&self, protocol: &'static Protocol, pipeline: &Pipeline) -> u64 {
+        let shared = protocol.shared.as_ref().filter(|_| !pipeline.has_shared(protocol.code));
+        shared.map_or(0, |shared| {
+            let elements_per_packet = self.elements_per_packet.unwrap_or_else(|| longest_elements(protocol));
+            let config = SharedSwitchConfig { node: self.node, elements_per_packet, options: self.options.of(shared) };
+            (shared.memory)(Values::Elements, &config)
+        })
     }
 
     /// Removes the machine that the jobs of a protocol share, after the last of these jobs; false if there is none.

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-use tributary_proto::contract::ids::{GroupId, JobId, PortId};
+use tributary_proto::contract::ids::{GroupId, JobId, PortId, PortSet};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::Time;
@@ -47,7 +47,7 @@ pub struct Member {
 #[derive(Default)]
 pub struct Ports {
     ports: Vec<Option<Port>>,
-    /// The lowest free port is taken first, because some machines distinguish only the first ports.
+    /// The lowest free port is taken first.
     free: BTreeSet<PortId>,
     by_address: HashMap<(IpAddr, u16), PortId>,
     groups: BTreeMap<GroupId, Vec<PortId>>,
@@ -84,15 +84,18 @@ impl Ports {
         self.destination(*self.uplinks.get(&group)?)
     }
 
-    /// Adds the members of a group, by rank; `None` if no ports are left, and then nothing has changed.
-    pub fn add_group(&mut self, group: GroupId, members: Vec<Member>) -> Option<Vec<PortId>> {
+    /// Adds the members of a group, by rank; `None` if no ports are left, and then nothing has changed. `shares`: the group's
+    /// job uses a machine that it shares with others. Such a machine distinguishes only the first ports, so that these are
+    /// left to its jobs.
+    pub fn add_group(&mut self, group: GroupId, members: Vec<Member>, shares: bool) -> Option<Vec<PortId>> {
         self.remove_group(group);
-        if members.len() > PortId::UNKNOWN.index() - self.used() {
+        if members.len() > PortId::UNKNOWN.index() - PortSet::CAPACITY - self.used() {
             return None;
         }
+        let first = if shares { 0 } else { PortSet::CAPACITY as u16 };
         let add = |Member { address, destination, serves_several }| {
             let owner = if serves_several { Owner::Switch } else { Owner::Worker(group) };
-            self.add(address, owner, destination)
+            self.add(address, owner, destination, PortId(first))
         };
         let ports: Vec<PortId> = members.into_iter().map(add).collect();
         self.groups.insert(group, ports.clone());
@@ -101,10 +104,10 @@ impl Ports {
 
     /// Adds the parent switch of a group; `None` if no ports are left.
     pub fn add_uplink(&mut self, group: GroupId, parent: SocketAddr, destination: Destination) -> Option<PortId> {
-        if self.used() >= PortId::UNKNOWN.index() {
+        if self.used() + PortSet::CAPACITY >= PortId::UNKNOWN.index() {
             return None;
         }
-        let port = self.add(parent, Owner::Switch, destination);
+        let port = self.add(parent, Owner::Switch, destination, PortId(PortSet::CAPACITY as u16));
         self.uplinks.insert(group, port);
         Some(port)
     }
@@ -135,8 +138,8 @@ impl Ports {
     }
 
     /// Adds an address whose owner has answered there, as the caller has checked. Any other owner of the address is
-    /// gone, because two sockets are never bound to one address.
-    fn add(&mut self, address: SocketAddr, owner: Owner, destination: Destination) -> PortId {
+    /// gone, because two sockets are never bound to one address. A new port is `first` or a later one.
+    fn add(&mut self, address: SocketAddr, owner: Owner, destination: Destination, first: PortId) -> PortId {
         let key = key_of(address);
         if let Some(&port) = self.by_address.get(&key) {
             let used = self.ports[port.index()].as_mut().expect("a named port is in use");
@@ -148,13 +151,26 @@ impl Ports {
             }
             used.destination = None;
         }
-        let port = self.free.pop_first().unwrap_or_else(|| {
-            self.ports.push(None);
-            PortId((self.ports.len() - 1) as u16)
-        });
+        let port = self.take_free(first);
         self.ports[port.index()] = Some(Port { key, owner, destination: Some(destination), jobs: 1 });
         self.by_address.insert(key, port);
         port
+    }
+}
+
+impl Ports {
+    /// The lowest free port from `first` on.
+    fn take_free(&mut self, first: PortId) -> PortId {
+        while self.ports.len() <= first.index() {
+            self.free.insert(PortId(self.ports.len() as u16));
+            self.ports.push(None);
+        }
+        if let Some(&port) = self.free.range(first..).next() {
+            self.free.remove(&port);
+            return port;
+        }
+        self.ports.push(None);
+        PortId((self.ports.len() - 1) as u16)
     }
 }
 
@@ -288,7 +304,7 @@ mod tests {
     fn add(ports: &mut Ports, group: u16, members: &[SocketAddr], serves_several: bool) -> Vec<PortId> {
         let socket = UdpPort::open(address(0), 1 << 16, 1 << 16).unwrap();
         let member = |&address| Member { address, destination: socket.destination(address), serves_several };
-        ports.add_group(GroupId(group), members.iter().map(member).collect()).unwrap()
+        ports.add_group(GroupId(group), members.iter().map(member).collect(), false).unwrap()
     }
 
     #[test]
@@ -304,6 +320,21 @@ mod tests {
         assert_eq!(ports.of(address(6)), second[0]);
         ports.remove_group(GroupId(2));
         assert_eq!(ports.of(address(6)), PortId::UNKNOWN);
+        assert_eq!(ports.used(), 0);
+    }
+
+    #[test]
+    fn jobs_with_machines_of_their_own_leave_the_first_ports_to_machines_that_jobs_share() {
+        let mut ports = Ports::default();
+        let crowd: Vec<SocketAddr> = (1_000..1_000 + 2 * PortSet::CAPACITY as u16).map(address).collect();
+        let crowd = add(&mut ports, 1, &crowd, false);
+        assert!(crowd.iter().all(|port| port.index() >= PortSet::CAPACITY));
+        let socket = UdpPort::open(address(0), 1 << 16, 1 << 16).unwrap();
+        let member = |address| Member { address, destination: socket.destination(address), serves_several: false };
+        let sharing = ports.add_group(GroupId(2), vec![member(address(5)), member(address(6))], true).unwrap();
+        assert_eq!(sharing, [PortId(0), PortId(1)]);
+        ports.remove_group(GroupId(1));
+        ports.remove_group(GroupId(2));
         assert_eq!(ports.used(), 0);
     }
 

@@ -9,9 +9,10 @@ use std::ops::Range;
 
 use tributary_proto::contract::config::SharedJob;
 use tributary_proto::contract::drop_reason::{DropCounters, DropReason};
-use tributary_proto::contract::ids::{JobId, NodeId, PortId};
+use tributary_proto::contract::ids::{ChildId, JobId, NodeId, PortId};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::pipeline::{InstalledJob, Pipeline};
+use tributary_proto::contract::protocol::ShardShape;
 use tributary_proto::contract::switch::{PortView, Verdict};
 use tributary_proto::contract::time::Time;
 use tributary_proto::contract::wire::Common;
@@ -19,7 +20,7 @@ use tributary_proto::switch_options::SwitchOptions;
 
 use super::jobs::{Jobs, SharedMachines};
 use super::{JobInstall, ShardError, ShardReport};
-use crate::os::Clock;
+use crate::os::{self, Clock};
 use crate::progress::Progress;
 use crate::udp::{Message, UdpPort};
 
@@ -49,8 +50,8 @@ pub enum Origin {
 pub enum PacketClass {
     /// A packet for the pipeline.
     Job,
-    /// A member's report of a rank's progress.
-    Progress,
+    /// A member's report of a rank's progress, and the child that sent it if the switch's ports tell.
+    Progress(Option<ChildId>),
     /// A packet that was already handled, or counted as dropped.
     Handled,
 }
@@ -158,9 +159,14 @@ impl<F: Forwarding> Site<F> {
         if self.forwarding.has_job(&job) {
             return Ok(());
         }
-        let JobInstall { protocol, config, .. } = job.as_ref();
+        let JobInstall { protocol, config, below, .. } = job.as_ref();
         let (protocol, id, key, world_size) = (*protocol, config.job, config.key, config.world_size);
+        let below = below.clone();
         self.remove(id, core);
+        let needs = self.bytes_of(job.as_ref(), &core.pipeline);
+        if !os::has_memory(needs) {
+            return Err(ShardError::NoMemory(needs));
+        }
         let prepared = self.forwarding.add_job(core.clock.now(), job, &core.udp);
         match prepared.inspect_err(|_| self.forwarding.remove_job(id))? {
             PreparedJob::Own(job) => core.pipeline.install(id, job),
@@ -169,8 +175,31 @@ impl<F: Forwarding> Site<F> {
                 core.pipeline.install_shared(&plan, members);
             }
         }
-        self.jobs.begin(id, key, world_size);
+        self.jobs.begin(id, key, world_size, below);
         Ok(())
+    }
+
+    /// The bytes that the installation of a job takes.
+    fn bytes_of(&self, JobInstall { protocol, config, members, .. }: &JobInstall, pipeline: &Pipeline) -> u64 {
+        if protocol.shared.is_some() {
+            return self.shared.bytes_of_new(protocol, pipeline);
+        }
+        (protocol.memory)(&ShardShape {
+            slots: config.slots.div_ceil(config.trees.max(1)),
+            elements_per_packet: config.elements_per_packet,
+            children: members.len() as u16,
+            world_size: config.world_size,
+            levels: config.levels,
+            options: &config.options,
+        })
+    }
+
+    /// Gives a job another number of slots; false if it has no machine of its own here, or the system has no memory for
+    /// them.
+    pub fn resize(&mut self, id: JobId, slots: u16, core: &mut Core) -> bool {
+        let now = core.pipeline.report(id).map_or(0, |report| report.memory_bytes as u64);
+        // At worst the memory doubles, since slots are resized in powers of two.
+        os::has_memory(now) && core.pipeline.resize(id, slots)
     }
 
     /// Removes a job and frees its memory; false if there was no such job.
@@ -199,15 +228,21 @@ impl<F: Forwarding> Site<F> {
         match self.forwarding.classify(now, ingress, from, packet, ecn, udp) {
             PacketClass::Job => true,
             // If the packet is wrong, the pipeline counts why.
-            PacketClass::Progress => self.on_progress(now, packet, udp).is_err(),
+            PacketClass::Progress(child) => self.on_progress(now, child, packet, udp).is_err(),
             PacketClass::Handled => false,
         }
     }
 
     /// Records the progress of a rank, which may be the sender or a rank below it.
-    fn on_progress(&mut self, now: Time, packet: &[u8], udp: &mut UdpPort) -> Result<(), DropReason> {
+    fn on_progress(
+        &mut self,
+        now: Time,
+        child: Option<ChildId>,
+        packet: &[u8],
+        udp: &mut UdpPort,
+    ) -> Result<(), DropReason> {
         let common = Common::parse(packet)?;
-        self.jobs.on_progress(now, &common, Progress::parse(packet)?)?;
+        self.jobs.on_progress(now, &common, child, Progress::parse(packet)?)?;
         self.forwarding.forward_progress(common.job, packet, udp);
         Ok(())
     }

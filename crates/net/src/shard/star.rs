@@ -7,7 +7,7 @@ use std::ops::Range;
 use tokio::sync::oneshot;
 use tributary_control::servers::JobServer;
 use tributary_proto::contract::config::{Below, FabricPlan, JobConfig, Parent, SharedJob, SwitchConfig};
-use tributary_proto::contract::ids::{GroupId, JobId, PortId, PortSet, TreeId};
+use tributary_proto::contract::ids::{ChildId, GroupId, JobId, PortId, PortSet, TreeId};
 use tributary_proto::contract::packet::{Ecn, PacketMut};
 use tributary_proto::contract::pipeline::InstalledJob;
 use tributary_proto::contract::protocol::Protocol;
@@ -45,8 +45,8 @@ pub struct Star {
     uplinks: Uplinks,
     challenges: Challenges,
     /// The fragments that have come in this burst.
-    fragments: Vec<(PortId, Ecn, Vec<u8>)>,
-    reassembly: Reassembly<PortId>,
+    fragments: Vec<(PortId, IpAddr, Ecn, Vec<u8>)>,
+    reassembly: Reassembly<PortId, IpAddr>,
 }
 
 impl Forwarding for Star {
@@ -58,7 +58,7 @@ impl Forwarding for Star {
         // Sending an answer fails only if nobody waits for it any more.
         match command {
             Command::Install(job, reply) => drop(reply.send(site.install(*job, core))),
-            Command::Resize(job, slots, reply) => drop(reply.send(core.pipeline.resize(job, slots))),
+            Command::Resize(job, slots, reply) => drop(reply.send(site.resize(job, slots, core))),
             Command::Remove(job, reply) => drop(reply.send(site.remove(job, core))),
             Command::Unshare(protocol, reply) => drop(reply.send(site.unshare(protocol.code, core))),
             Command::Report(reply) => drop(reply.send(site.report(core))),
@@ -83,7 +83,7 @@ impl Forwarding for Star {
             Member { address, destination, serves_several: true }
         };
         let members = members.iter().zip(&local_ip).zip(&below).map(to).chain(servers.iter().map(to_server)).collect();
-        let members = self.ports.add_group(group, members).ok_or_else(no_ports)?;
+        let members = self.ports.add_group(group, members, protocol.shared.is_some()).ok_or_else(no_ports)?;
         if protocol.shared.is_some() {
             return shared_job(protocol, config, members);
         }
@@ -129,14 +129,17 @@ impl Forwarding for Star {
         }
         match packet.get(4) {
             Some(&kind::FRAGMENT) => {
-                self.fragments.push((ingress, ecn, packet.to_vec()));
+                self.fragments.push((ingress, from.ip(), ecn, packet.to_vec()));
                 PacketClass::Handled
             }
             Some(&kind::PONG) => {
                 self.uplinks.on_pong(ingress, packet, &mut self.ports);
                 PacketClass::Job
             }
-            Some(&kind::PROGRESS) if self.is_member(ingress, packet) => PacketClass::Progress,
+            Some(&kind::PROGRESS) => match self.child_at(ingress, packet) {
+                Some(child) => PacketClass::Progress(Some(child)),
+                None => PacketClass::Job,
+            },
             _ => PacketClass::Job,
         }
     }
@@ -180,9 +183,10 @@ impl Forwarding for Star {
     /// Handles packets that came in fragments, after the others.
     fn after(&mut self, now: Time, core: &mut Core) -> bool {
         let fragments = std::mem::take(&mut self.fragments);
-        for (ingress, ecn, fragment) in &fragments {
+        for (ingress, host, ecn, fragment) in &fragments {
             let admitted = core.pipeline.accepts(now, *ingress, fragment);
-            let Some(mut reassembled) = admitted.then(|| self.reassembly.add(*ingress, fragment)).flatten() else {
+            let Some(mut reassembled) = admitted.then(|| self.reassembly.add(now, *ingress, *host, fragment)).flatten()
+            else {
                 continue;
             };
             let mut packet = PacketMut::new(&mut reassembled, *ecn);
@@ -245,9 +249,10 @@ impl Star {
         answer.is_some() || self.challenges.on_response(from, packet)
     }
 
-    /// True if a packet comes in by the port of a member of its job.
-    fn is_member(&self, ingress: PortId, packet: &[u8]) -> bool {
-        Common::parse(packet).is_ok_and(|common| self.ports.group(group_of(common.job)).contains(&ingress))
+    /// The child of its job from which a packet comes.
+    fn child_at(&self, ingress: PortId, packet: &[u8]) -> Option<ChildId> {
+        let group = self.ports.group(group_of(Common::parse(packet).ok()?.job));
+        group.iter().position(|&port| port == ingress).map(|child| ChildId(child as u16))
     }
 }
 
@@ -292,7 +297,7 @@ mod tests {
             let address = member.local_addr();
             Member { address, destination: udp.destination(address), serves_several: false }
         });
-        star.forwarding.ports.add_group(group_of(JOB), named.collect()).expect("there are ports");
+        star.forwarding.ports.add_group(group_of(JOB), named.collect(), true).expect("there are ports");
         (star, members, udp)
     }
 

@@ -100,6 +100,7 @@ impl SwitchOptions {
         SwitchOptions {
             http: layout.nodes[node.index()].control.filter(|&control| control != listen),
             memory_bytes: layout.memory_of(node) as usize,
+            quotas: layout.quotas.clone(),
             open: true,
             switch_options: layout.switch_options.clone(),
             operators: Allowed::None,
@@ -108,10 +109,24 @@ impl SwitchOptions {
         }
     }
 
+    /// These options, with those of `new` that a running switch takes over. What the memory of a fabric's switches is
+    /// follows from their trees, and does not change.
+    pub fn with_changeable(&self, new: &SwitchOptions) -> SwitchOptions {
+        let SwitchOptions { quotas, tokens, open, servers, timers, .. } = new.clone();
+        let (memory_bytes, max_jobs) = match &self.fabric {
+            Some(_) => (self.memory_bytes, self.max_jobs),
+            None => (new.memory_bytes, new.max_jobs),
+        };
+        SwitchOptions { quotas, tokens, open, servers, timers, memory_bytes, max_jobs, ..self.clone() }
+    }
+
     pub(super) fn limits(&self) -> Limits {
+        let (quotas, tenants) =
+            (self.quotas.clone(), self.tenants().map(|tenant| (tenant.name.clone(), tenant.limits)));
+        let tenants = tenants.collect();
         // The memory of a fabric's switches is divided as if all jobs ran over one: only the controller admits jobs.
         if let Some(fabric) = &self.fabric {
-            return fabric.layout.limits();
+            return Limits { quotas, tenants, ..fabric.layout.limits() };
         }
         Limits {
             memory_bytes: self.memory_bytes as u64,
@@ -119,9 +134,9 @@ impl SwitchOptions {
             shared: SharedMemory::of(&self.switch_options, longest_elements),
             shards: self.shards as u16,
             max_jobs: self.max_jobs,
-            quotas: self.quotas.clone(),
+            quotas,
             each_client: ClientLimits::half_of(self.max_jobs, self.memory_bytes as u64),
-            tenants: self.tenants().map(|tenant| (tenant.name.clone(), tenant.limits)).collect(),
+            tenants,
             servers: self.servers.clone(),
             timers: self.timers,
             planned_trees: None,

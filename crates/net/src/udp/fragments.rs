@@ -9,6 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
+use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::{self, COMMON_LEN, kind};
 
 /// Bytes of a fragment's headers.
@@ -17,8 +18,12 @@ pub const HEADER_LEN: usize = COMMON_LEN + 8;
 const INCOMPLETE: usize = 4;
 /// The longest packet that is split: that of the longest frames.
 const LONGEST: usize = 1 << 14;
-/// The most bytes of all incomplete packets of all senders.
+/// The most bytes of all incomplete packets of one owner ...
+const MOST_BYTES_OF_OWNER: usize = 2 << 20;
+/// ... and of all.
 const MOST_BYTES: usize = 16 << 20;
+/// How long a packet may stay incomplete. Its fragments leave together.
+const LIFETIME: Span = Span::from_millis(1_000);
 
 /// Appends the fragments of a packet to `fragments`. Each has `limit` bytes, except the last. False if the packet cannot be
 /// split: its kind is common to all protocols, so that its length has a meaning, or there would be too many fragments.
@@ -42,30 +47,37 @@ pub fn split(packet: &[u8], limit: usize, id: u16, fragments: &mut Vec<u8>) -> b
     true
 }
 
-struct Partial {
+struct Partial<Owner> {
     id: u16,
     bytes: Vec<u8>,
     /// One bit for each fragment that has arrived.
     received: [u64; 4],
     missing: usize,
+    /// Who is charged for the bytes.
+    owner: Owner,
+    since: Time,
 }
 
-/// Incomplete packets, by sender.
-pub struct Reassembly<Sender> {
-    partials: HashMap<Sender, VecDeque<Partial>>,
-    bytes: usize,
+/// Incomplete packets, by sender. Each owner of senders has a bounded share of the memory, and what stays incomplete is
+/// dropped.
+pub struct Reassembly<Sender, Owner> {
+    partials: HashMap<Sender, VecDeque<Partial<Owner>>>,
+    /// Bytes of all incomplete packets, by owner.
+    bytes: HashMap<Owner, usize>,
+    /// When packets were last dropped because they have become too old.
+    expired: Time,
 }
 
-impl<Sender> Default for Reassembly<Sender> {
+impl<Sender, Owner> Default for Reassembly<Sender, Owner> {
     /// No fragment has arrived.
-    fn default() -> Reassembly<Sender> {
-        Reassembly { partials: HashMap::new(), bytes: 0 }
+    fn default() -> Reassembly<Sender, Owner> {
+        Reassembly { partials: HashMap::new(), bytes: HashMap::new(), expired: Time::ZERO }
     }
 }
 
-impl<Sender: Copy + Eq + Hash> Reassembly<Sender> {
-    /// Takes a fragment whose common header was checked; returns the packet that it completes.
-    pub fn add(&mut self, from: Sender, fragment: &[u8]) -> Option<Vec<u8>> {
+impl<Sender: Copy + Eq + Hash, Owner: Copy + Eq + Hash> Reassembly<Sender, Owner> {
+    /// Takes a fragment whose common header was checked, from a sender of this owner; returns the packet that it completes.
+    pub fn add(&mut self, now: Time, from: Sender, owner: Owner, fragment: &[u8]) -> Option<Vec<u8>> {
         let (header, bytes) = fragment.split_at_checked(HEADER_LEN)?;
         let field = |at| usize::from(wire::u16(header, COMMON_LEN + at));
         let (id, offset, total) = (wire::u16(header, COMMON_LEN), field(2), field(4));
@@ -74,21 +86,27 @@ impl<Sender: Copy + Eq + Hash> Reassembly<Sender> {
         if index >= count || end > total || total > LONGEST || bytes.is_empty() {
             return None;
         }
-        let partials = self.partials.entry(from).or_default();
-        let at = match partials.iter().position(|partial| partial.id == id && partial.bytes.len() == total) {
+        self.expire(now);
+        let is_same = |partial: &Partial<Owner>| partial.id == id && partial.bytes.len() == total;
+        let known = self.partials.get(&from).and_then(|partials| partials.iter().position(is_same));
+        let at = match known {
             Some(at) => at,
             None => {
-                if partials.len() == INCOMPLETE {
-                    self.bytes -= partials.pop_front().map_or(0, |oldest| oldest.bytes.len());
+                if self.partials.get(&from).is_some_and(|partials| partials.len() == INCOMPLETE) {
+                    self.drop_first(from);
                 }
-                if self.bytes + total > MOST_BYTES {
+                let own = self.bytes.get(&owner).copied().unwrap_or(0);
+                if own + total > MOST_BYTES_OF_OWNER || self.bytes.values().sum::<usize>() + total > MOST_BYTES {
                     return None;
                 }
-                self.bytes += total;
-                partials.push_back(Partial { id, bytes: vec![0; total], received: [0; 4], missing: count });
+                *self.bytes.entry(owner).or_default() += total;
+                let bytes = vec![0; total];
+                let partials = self.partials.entry(from).or_default();
+                partials.push_back(Partial { id, bytes, received: [0; 4], missing: count, owner, since: now });
                 partials.len() - 1
             }
         };
+        let partials = self.partials.get_mut(&from)?;
         let partial = &mut partials[at];
         let (word, bit) = (&mut partial.received[index / 64], 1 << (index % 64));
         if *word & bit != 0 {
@@ -101,20 +119,55 @@ impl<Sender: Copy + Eq + Hash> Reassembly<Sender> {
             return None;
         }
         let whole = partials.remove(at)?;
-        self.bytes -= whole.bytes.len();
+        self.release(&whole);
         Some(whole.bytes)
     }
 
     /// Drops the fragments of a sender that is gone.
     pub fn remove(&mut self, from: Sender) {
-        let gone = self.partials.remove(&from).unwrap_or_default();
-        self.bytes -= gone.iter().map(|partial| partial.bytes.len()).sum::<usize>();
+        for gone in self.partials.remove(&from).unwrap_or_default() {
+            self.release(&gone);
+        }
+    }
+
+    fn drop_first(&mut self, from: Sender) {
+        let first = self.partials.get_mut(&from).and_then(VecDeque::pop_front);
+        first.into_iter().for_each(|first| self.release(&first));
+    }
+
+    /// Drops what has been incomplete for too long: the sender sends the packet again, under another number.
+    fn expire(&mut self, now: Time) {
+        if now.since(self.expired) < LIFETIME {
+            return;
+        }
+        self.expired = now;
+        let mut old = Vec::new();
+        for partials in self.partials.values_mut() {
+            while partials.front().is_some_and(|partial| now.since(partial.since) >= LIFETIME) {
+                old.extend(partials.pop_front());
+            }
+        }
+        self.partials.retain(|_, partials| !partials.is_empty());
+        old.iter().for_each(|partial| self.release(partial));
+    }
+
+    fn release(&mut self, partial: &Partial<Owner>) {
+        if let Some(bytes) = self.bytes.get_mut(&partial.owner) {
+            *bytes -= partial.bytes.len();
+            if *bytes == 0 {
+                self.bytes.remove(&partial.owner);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn owner(number: u8) -> [u8; 4] {
+        [10, 0, 0, number]
+    }
 
     fn packet(len: usize) -> Vec<u8> {
         let mut packet: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
@@ -138,10 +191,10 @@ mod tests {
             let mut reassembly = Reassembly::default();
             let (last, others) = fragments.split_last().unwrap();
             for fragment in others.iter().chain(others) {
-                assert_eq!(reassembly.add((), fragment), None);
+                assert_eq!(reassembly.add(Time::ZERO, (), owner(1), fragment), None);
             }
-            assert_eq!(reassembly.add((), last), Some(packet));
-            assert_eq!(reassembly.bytes, 0);
+            assert_eq!(reassembly.add(Time::ZERO, (), owner(1), last), Some(packet));
+            assert!(reassembly.bytes.is_empty());
         }
     }
 
@@ -150,21 +203,37 @@ mod tests {
         let (a, b) = (packet(1000), vec![kind::FIRST_OF_PROTOCOL; 1000]);
         let (a, b) = (fragments(&a, 600, 1), fragments(&b, 600, 2));
         let mut reassembly = Reassembly::default();
-        assert_eq!(reassembly.add(0, &a[0]), None);
-        assert_eq!(reassembly.add(0, &b[1]), None);
-        assert_eq!(reassembly.add(1, &a[1]), None);
-        assert_eq!(reassembly.add(0, &a[1]), Some(packet(1000)));
+        assert_eq!(reassembly.add(Time::ZERO, 0, owner(1), &a[0]), None);
+        assert_eq!(reassembly.add(Time::ZERO, 0, owner(1), &b[1]), None);
+        assert_eq!(reassembly.add(Time::ZERO, 1, owner(1), &a[1]), None);
+        assert_eq!(reassembly.add(Time::ZERO, 0, owner(1), &a[1]), Some(packet(1000)));
     }
 
     #[test]
     fn incomplete_packets_take_bounded_memory() {
         let mut reassembly = Reassembly::default();
         for id in 0..10_000 {
-            reassembly.add(0, &fragments(&packet(1472), 1000, id)[0]);
+            reassembly.add(Time::ZERO, 0, owner(1), &fragments(&packet(1472), 1000, id)[0]);
         }
-        assert_eq!(reassembly.bytes, INCOMPLETE * 1472);
+        assert_eq!(reassembly.bytes[&owner(1)], INCOMPLETE * 1472);
         reassembly.remove(0);
-        assert_eq!(reassembly.bytes, 0);
+        assert!(reassembly.bytes.is_empty());
+    }
+
+    #[test]
+    fn the_incomplete_packets_of_one_owner_leave_memory_to_others_and_are_dropped_after_a_while() {
+        let mut reassembly = Reassembly::default();
+        let first = |id| fragments(&packet(LONGEST), 9_000, id).remove(0);
+        for sender in 0..10_000u16 {
+            reassembly.add(Time::ZERO, sender, owner(1), &first(1));
+        }
+        assert_eq!(reassembly.bytes[&owner(1)], MOST_BYTES_OF_OWNER);
+        let whole = packet(1472);
+        let honest = fragments(&whole, 1_000, 7);
+        assert_eq!(reassembly.add(Time::ZERO, 20_000, owner(2), &honest[0]), None);
+        assert_eq!(reassembly.add(Time::ZERO, 20_000, owner(2), &honest[1]), Some(whole));
+        reassembly.add(Time::ZERO + LIFETIME, 20_001, owner(2), &honest[0]);
+        assert_eq!(reassembly.bytes, HashMap::from([(owner(2), 1472)]), "nothing else is left");
     }
 
     #[test]
@@ -173,9 +242,9 @@ mod tests {
         for (at, value) in [(18, 0xff), (HEADER_LEN - 2, 9), (HEADER_LEN - 1, 0), (20, 0xff), (20, 0)] {
             let mut wrong = right.clone();
             wrong[at] = value;
-            assert_eq!(Reassembly::default().add((), &wrong), None, "{at}");
+            assert_eq!(Reassembly::default().add(Time::ZERO, (), owner(1), &wrong), None, "{at}");
         }
-        assert_eq!(Reassembly::default().add((), &right[..HEADER_LEN]), None);
+        assert_eq!(Reassembly::default().add(Time::ZERO, (), owner(1), &right[..HEADER_LEN]), None);
         let mut ping = packet(1472);
         ping[4] = kind::PING;
         assert!(!split(&ping, 1000, 1, &mut Vec::new()), "the length of a ping is what it tests");

@@ -27,7 +27,8 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
     let strangers = client::status(http).unwrap().switch.rejected_packets;
     assert_eq!(strangers.keys().collect::<Vec<_>>(), ["bad_magic", "bad_version", "truncated"]);
     for addr in [switch.listen_addr(), http] {
-        for path in "/ /status /history /switch /jobs /jobs/a /metrics /metrics/jobs /healthz".split(' ') {
+        for path in "/ /status /history /switch /jobs /jobs/a /metrics /metrics/jobs /livez /healthz /readyz".split(' ')
+        {
             let answer = get(addr, path);
             assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
             assert!(!answer.contains(&key), "{path}");
@@ -43,6 +44,56 @@ fn what_operators_read_shows_members_and_strangers_and_never_a_key() {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
     assert!(post(http, "/jobs/a/join", &join_body(0, 1)).starts_with("HTTP/1.1 404"), "operators only read");
+}
+
+#[test]
+fn a_member_that_speaks_as_a_switch_is_refused_and_its_words_reach_nobody() {
+    let switch = switch();
+    let workers = [0, 1].map(|rank| Worker::new(&switch, "a", rank, 2));
+    let answers = join_all(&workers);
+    let answer = answers[0].as_ref().unwrap();
+    let (id, key) = (answer.job_id.0, format!("{:016x}", answer.key.0));
+    let words = "run this as root";
+    for wid in [1, 60_000] {
+        let who = format!(r#""job_id":{id},"key":"{key}","wid":{wid},"incarnation":"0000000000000001""#);
+        let watch =
+            format!(r#"{{{who},"below":{{"left":[],"lost":[],"broken":"{words}"}},"gone":{{"left":[],"lost":[]}}}}"#);
+        let leave = format!(r#"{{{who},"lost":true}}"#);
+        for (path, body) in [("watch", watch), ("leave", leave)] {
+            let refused = post(switch.listen_addr(), &format!("/jobs/a/switches/{path}"), &body);
+            assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("not_a_switch"), "{refused}");
+        }
+    }
+    let status = get(switch.listen_addr(), "/status");
+    assert!(status.contains("\"running\"") && !status.contains(words), "{status}");
+}
+
+#[test]
+fn a_leaf_whose_parent_is_dead_is_not_healthy_but_alive() {
+    let top = switch();
+    let leaf =
+        RunningSwitch::start(&SwitchOptions { parent: Some(top.listen_addr()), ..SwitchOptions::new(any_port()) });
+    let leaf = leaf.unwrap();
+    let answers = |path: &str, status: &str| get(leaf.listen_addr(), path).starts_with(&format!("HTTP/1.1 {status}"));
+    eventually("the leaf is ready", || answers("/readyz", "200"));
+    assert!(get(leaf.listen_addr(), "/metrics").contains("tributary_parent_up 1"));
+    let parent = top.listen_addr().to_string();
+    top.stop();
+    eventually("the leaf knows", || answers("/healthz", "503"));
+    assert!(answers("/readyz", "503") && answers("/livez", "200"));
+    assert!(get(leaf.listen_addr(), "/healthz").contains(&parent), "the parent is named");
+    assert!(get(leaf.listen_addr(), "/metrics").contains("tributary_parent_up 0"));
+    assert!(client::status(leaf.listen_addr()).unwrap().switch.parent_failure.is_some());
+}
+
+#[test]
+fn words_of_clients_are_repeated_without_what_controls_a_terminal() {
+    let switch = switch();
+    let body = join_body(0, 2).replace("ring", r"\u001b[2J\u0007\r\nFAKE");
+    let answer = post(switch.listen_addr(), "/jobs/a/join", &body);
+    let body: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let sentence = body["error"].as_str().unwrap();
+    assert!(sentence.contains("FAKE") && !sentence.chars().any(char::is_control), "{sentence:?}");
 }
 
 #[test]

@@ -1,27 +1,27 @@
-//! `tributary switch`: the aggregation daemon.
+//! `tributary switch`: the aggregation daemon. [`settings`] is what it reads, [`service`] what it tells a service manager.
 
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod service;
+mod settings;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread;
 
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tributary_control::config::Tokens;
-use tributary_control::config::{OperatorsFile, SwitchConfigFile};
 use tributary_control::quantity::Bytes;
 use tributary_control::{IpNetwork, Limits};
 use tributary_net::os;
 use tributary_net::switch_daemon::{FabricNode, RunningSwitch, StartError, SwitchOptions};
 use tributary_operators::Allowed;
-use tributary_proto::protocols;
 
+use self::service::Notifier;
 use super::fabric;
 use crate::failure::Failure;
-use crate::flags::{parse_memory, parse_switch, resolve};
+use crate::flags::{parse_memory, parse_switch};
 use crate::log::LogArgs;
-use crate::output;
+use crate::output::{self, Announcer};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,6 +30,7 @@ Examples:
   tributary switch --http 127.0.0.1:9100             Prometheus: http://127.0.0.1:9100/metrics
   tributary switch --parent 10.9.0.1:17777           below another switch, which sums for all racks
   tributary switch --config /etc/tributary.toml
+  tributary switch --check /etc/tributary.toml       only read it, with the flags beside it; 2 if something is wrong
   tributary switch --servers 10.0.0.7,10.1.0.0/16    where hosts may sum for everybody: tributary ps --help
   tributary switch --tokens /etc/tributary-tokens.toml     only for those who have one in TRIBUTARY_TOKEN
   tributary switch --operators any                   serve operators that jobs bring: tributary operator --help
@@ -58,13 +59,11 @@ The file has these keys; flags win over it:
 
 Packets come by UDP and control by TCP at the same port; with --cores above 1 the further threads
 receive at UDP ports that the system assigns. /status, /jobs and /metrics are served there too.
-On SIGHUP it reads quotas and tokens again; running jobs stay. On SIGTERM it takes no more joins and ends when
-nothing is being summed any more, or after `finish`; on Ctrl-C, and on a second signal, at once.
+On SIGHUP it reads its files again and takes over quotas, tokens, memory, max_jobs, servers and times; running jobs stay.
+On SIGTERM it takes no more joins and ends when nothing is being summed any more, or after `finish`; on Ctrl-C, and on
+a second signal, at once. Whoever is still summing is told that the switch stops.
 The log goes to stderr: jobs that are formed, refused or ended, members that are lost, paths that shrink.
 Exit codes: 0 when it was asked to stop; 2 for settings that a person must correct, such as a port in use.";
-
-/// The option of protocols whose jobs share aggregators.
-const AGGREGATORS: &str = "aggregators";
 
 fn memory_help() -> String {
     format!("Memory for jobs and for what they share [default: {}]", Limits::DEFAULT_MEMORY)
@@ -91,6 +90,9 @@ pub struct Args {
     /// Read the settings from a TOML file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Check the settings of a TOML file, together with the other flags, and end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "fabric"])]
+    pub check: Option<PathBuf>,
     /// Serve only joins with a token of this TOML file (docs/tokens.toml), and give each tenant what the file says
     #[arg(long, value_name = "FILE", conflicts_with = "open")]
     pub tokens: Option<PathBuf>,
@@ -106,7 +108,7 @@ pub struct Args {
     /// Be one switch of the fabric that this file describes
     #[arg(
         long, value_name = "FILE.toml", requires = "node",
-        conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config", "tokens", "open", "servers"]
+        conflicts_with_all = ["listen", "parent", "cores", "memory", "http", "config", "open", "servers"]
     )]
     pub fabric: Option<PathBuf>,
     /// What jobs of a protocol share here, in place of the file's; in a fabric the same at all switches
@@ -127,20 +129,27 @@ pub struct Args {
 
 /// Serves until a signal asks to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
+    if let Some(file) = &args.check {
+        settings::read(&args)?;
+        return Ok(output::line(&format!("'{}' and the flags beside it are right", file.display()))?);
+    }
     os::return_slots_to_the_kernel();
     allow_many_connections();
     // Before the ports are open, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    let options = options(&args)?;
+    let options = settings::read(&args)?;
+    let (notifier, announcer) = (Notifier::of_environment(), Announcer::start(args.json)?);
     let switch = RunningSwitch::start(&options).map_err(not_started)?;
-    print_ready(&switch, &options, args.json)?;
-    let signal = serve(&mut signals, &args, options, &switch)?;
-    switch.stop();
+    announce_ready(&switch, &options, &announcer);
+    notifier.send("READY=1");
+    let signal = thread::scope(|scope| {
+        let _watchdog = notifier.watch_over(scope, &switch);
+        serve(&mut signals, &args, options, &switch, (&notifier, &announcer))
+    })?;
+    notifier.send("STOPPING=1");
     let name = if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" };
-    match args.json {
-        true => output::json(&json!({ "event": "stopped", "signal": name }))?,
-        false => output::line(&format!("stopped by {name}"))?,
-    }
+    switch.stop();
+    announcer.announce(&json!({ "event": "stopped", "signal": name }), &format!("stopped by {name}"));
     Ok(())
 }
 
@@ -152,20 +161,23 @@ fn not_started(error: StartError) -> Failure {
     }
 }
 
-/// Runs until a signal asks to stop, and then until no sum is under way. A switch of a fabric has no quotas and no tokens to
-/// read again, and its jobs outlive it.
+/// Runs until a signal asks to stop, and then until no sum is under way.
 fn serve(
     signals: &mut Signals,
     args: &Args,
     mut running: SwitchOptions,
     switch: &RunningSwitch,
+    (notifier, announcer): (&Notifier, &Announcer),
 ) -> Result<Option<i32>, Failure> {
-    let is_in_fabric = running.fabric.is_some();
     loop {
         match signals.forever().next() {
-            Some(SIGHUP) if is_in_fabric => {}
-            Some(SIGHUP) => renew(args, &mut running, switch)?,
-            Some(SIGTERM) if !is_in_fabric => {
+            Some(SIGHUP) => {
+                notifier.send_reloading();
+                reload(args, &mut running, switch, announcer);
+                notifier.send("READY=1");
+            }
+            Some(SIGTERM) => {
+                notifier.send("STOPPING=1");
                 switch.finish(|| signals.pending().any(|signal| signal != SIGHUP))?;
                 return Ok(Some(SIGTERM));
             }
@@ -174,27 +186,23 @@ fn serve(
     }
 }
 
-/// Reads quotas and tokens again. Invalid files change nothing.
-fn renew(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch) -> Result<(), Failure> {
-    let sentence = match options(args) {
+/// Reads the files again, and takes over what may change while the switch runs. Invalid files change nothing. Nothing
+/// that happens here ends the switch.
+fn reload(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch, announcer: &Announcer) {
+    let sentence = match settings::read(args) {
         Ok(new) => {
-            let same = SwitchOptions { quotas: running.quotas.clone(), tokens: running.tokens.clone(), ..new.clone() };
-            let others = if same == *running { "" } else { "; what else has changed holds when the switch restarts" };
-            (running.quotas, running.tokens) = (new.quotas, new.tokens);
-            switch.renew(running);
-            format!("read quotas and tokens again{others}")
+            let taken = running.with_changeable(&new);
+            let others = if taken == new { "" } else { "; what else has changed holds when the switch restarts" };
+            *running = taken;
+            switch.reload(running);
+            format!("read the files again{others}")
         }
         Err(failure) => {
-            let sentence = format!("quotas and tokens stay as they were: {}", failure.sentence());
-            output::complain(&format!("tributary: error: {sentence}"));
-            sentence
+            switch.reload_failed(failure.sentence());
+            format!("the settings stay as they were: {}", failure.sentence())
         }
     };
-    match args.json {
-        true => output::json(&json!({ "event": "renewed", "sentence": sentence }))?,
-        false => output::line(&sentence)?,
-    }
-    Ok(())
+    announcer.announce(&json!({ "event": "reloaded", "sentence": sentence }), &sentence);
 }
 
 /// Raises the limit of open files: every member keeps a connection, and the usual soft limit is 1,024.
@@ -208,81 +216,6 @@ fn allow_many_connections() {
     }
 }
 
-impl Args {
-    /// Options as `PROTOCOL.NAME=VALUE`; options of one protocol come after those of all.
-    fn switch_options(&self) -> Vec<String> {
-        let shared = protocols::ALL.iter().filter_map(|protocol| protocol.shared.as_ref());
-        let has_some = shared.filter(|shared| shared.options.specs.iter().any(|spec| spec.name == AGGREGATORS));
-        let of_all = self.aggregators.into_iter().flat_map(|count| {
-            let all = has_some.clone().map(|shared| shared.options.protocol);
-            all.map(move |protocol| format!("{protocol}.{AGGREGATORS}={count}"))
-        });
-        of_all.chain(self.switch_options.iter().cloned()).collect()
-    }
-}
-
-/// Defaults, then the file, then the flags.
-fn options(args: &Args) -> Result<SwitchOptions, Failure> {
-    if let (Some(file), Some(node)) = (&args.fabric, &args.node) {
-        return options_in_fabric(args, file, node);
-    }
-    let file = match &args.config {
-        None => SwitchConfigFile::default(),
-        Some(path) => {
-            let text = fs::read_to_string(path);
-            let text = text.map_err(|error| Failure::usage(format!("cannot read '{}': {error}", path.display())))?;
-            SwitchConfigFile::parse(&text).map_err(|error| Failure::usage(format!("'{}': {error}", path.display())))?
-        }
-    };
-    let everywhere = (Ipv4Addr::UNSPECIFIED, SwitchOptions::DEFAULT_PORT).into();
-    let mut options = SwitchOptions::new(args.listen.or(file.listen).unwrap_or(everywhere));
-    options.switch_options = file.switch_options(&args.switch_options()).map_err(Failure::usage)?;
-    let mut limits = Limits::new(options.memory_bytes as u64, options.shards as u16);
-    file.apply(&mut limits);
-    options.shards = args.cores.unwrap_or(limits.shards).into();
-    options.memory_bytes = args.memory.map_or(limits.memory_bytes, |memory| memory.0) as usize;
-    options.http = args.http.or(file.http);
-    options.parent = args.parent.as_deref().map(resolve).transpose()?.or(file.parent);
-    options.max_jobs = limits.max_jobs;
-    options.quotas = limits.quotas;
-    options.timers = limits.timers;
-    options.tokens = args.tokens.as_deref().map(read_tokens).transpose()?;
-    options.open = args.open;
-    let of_file = file.operators.map(|OperatorsFile { allow }| {
-        allow.parse().map_err(|error| Failure::usage(format!("[operators] allow = \"{allow}\": {error}")))
-    });
-    options.operators = operators(args, of_file)?;
-    options.servers = args.servers.clone().unwrap_or(limits.servers);
-    Ok(options)
-}
-
-/// The options of a switch of the fabric that a file describes.
-fn options_in_fabric(args: &Args, file: &Path, node: &str) -> Result<SwitchOptions, Failure> {
-    let file = fabric::ChosenFile { path: file.to_owned(), switch_options: args.switch_options() };
-    let layout = file.read()?;
-    let found = layout.node_named(node).filter(|&found| layout.is_switch(found));
-    let found = found.ok_or_else(|| {
-        let known: Vec<&str> = layout.switches().map(|switch| layout.name(switch)).collect();
-        Failure::usage(format!("the fabric has no switch '{node}'; it has {}", known.join(", ")))
-    })?;
-    let of_file = layout.operators.get(&found).map(|allow| {
-        allow.parse().map_err(|error| Failure::usage(format!("[operators] \"{allow}\" for {node}: {error}")))
-    });
-    let operators = operators(args, of_file)?;
-    Ok(SwitchOptions { operators, ..SwitchOptions::in_fabric(Arc::new(layout), found) })
-}
-
-/// Which operators of jobs' own the switch serves: those of the flag, else those of the file, else none.
-fn operators(args: &Args, of_file: Option<Result<Allowed, Failure>>) -> Result<Allowed, Failure> {
-    args.operators.clone().map(Ok).or(of_file).unwrap_or(Ok(Allowed::None))
-}
-
-fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
-    let text = fs::read_to_string(path);
-    let text = text.map_err(|error| Failure::usage(format!("cannot read '{}': {error}", path.display())))?;
-    Tokens::parse(&text).map_err(|error| Failure::usage(format!("'{}': {error}", path.display())))
-}
-
 /// Which clients the switch serves, in words.
 fn clients(options: &SwitchOptions) -> String {
     match &options.tokens {
@@ -292,39 +225,27 @@ fn clients(options: &SwitchOptions) -> String {
     }
 }
 
-fn print_ready(switch: &RunningSwitch, options: &SwitchOptions, json: bool) -> Result<(), Failure> {
-    let (listen, http) = (switch.listen_addr(), switch.http_addr());
+fn announce_ready(switch: &RunningSwitch, options: &SwitchOptions, announcer: &Announcer) {
+    let (listen, http, pid) = (switch.listen_addr(), switch.http_addr(), std::process::id());
     if let Some(FabricNode { layout, node }) = &options.fabric {
-        return print_ready_in_fabric(layout.name(*node), listen, http, json);
+        let (node, control): (_, Vec<SocketAddr>) = (layout.name(*node), [listen].into_iter().chain(http).collect());
+        let both: Vec<String> = control.iter().map(SocketAddr::to_string).collect();
+        let both = both.join(" and ");
+        let text = format!("{node}: listening on udp {listen}, control on tcp {both}; stop with Ctrl-C or SIGTERM");
+        let object = json!({ "event": "listening", "node": node, "listen": listen, "control": control, "pid": pid });
+        return announcer.announce(&object, &text);
     }
     let memory_mib = options.memory_bytes >> 20;
-    if json {
-        let shards = switch.shard_addrs();
-        output::json(&json!({
-            "event": "listening", "listen": listen, "http": http, "parent": options.parent, "cores": options.shards, "shards": shards,
-            "memory_mib": memory_mib, "clients": clients(options), "pid": std::process::id(),
-        }))?;
-        return Ok(());
-    }
+    let object = json!({
+        "event": "listening", "listen": listen, "http": http, "parent": options.parent, "cores": options.shards,
+        "shards": switch.shard_addrs(), "memory_mib": memory_mib, "clients": clients(options), "pid": pid,
+    });
     let shards = if options.shards == 1 { "1 shard".to_string() } else { format!("{} shards", options.shards) };
     let http = http.map(|http| format!(", http://{http}")).unwrap_or_default();
     let parent = options.parent.map(|parent| format!(", below the switch at {parent}")).unwrap_or_default();
-    output::line(&format!(
+    let text = format!(
         "listening on udp+tcp {listen}{http}, {shards}, {memory_mib} MiB{parent}, {}; stop with Ctrl-C or SIGTERM",
         clients(options)
-    ))?;
-    Ok(())
-}
-
-fn print_ready_in_fabric(node: &str, udp: SocketAddr, other: Option<SocketAddr>, json: bool) -> Result<(), Failure> {
-    let control: Vec<SocketAddr> = [udp].into_iter().chain(other).collect();
-    if json {
-        let pid = std::process::id();
-        output::json(&json!({ "event": "listening", "node": node, "listen": udp, "control": control, "pid": pid }))?;
-        return Ok(());
-    }
-    let control: Vec<String> = control.iter().map(SocketAddr::to_string).collect();
-    let control = control.join(" and ");
-    output::line(&format!("{node}: listening on udp {udp}, control on tcp {control}; stop with Ctrl-C or SIGTERM"))?;
-    Ok(())
+    );
+    announcer.announce(&object, &text);
 }
