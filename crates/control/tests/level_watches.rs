@@ -150,7 +150,7 @@ fn only_a_switch_of_the_job_speaks_as_one_and_a_member_never() {
         let refused = check(wid, incarnation);
         assert!(matches!(refused, Err(Refusal::NotASwitch { .. })), "{wid} {incarnation}: {refused:?}");
     }
-    let (mut leaf, plan) = leaf();
+    let (mut leaf, plan) = below();
     let as_switch = leaf.watch_from_child(&plan.name, ID, ChildId(0), JobKey(7), members(&[lost(0)]));
     assert!(matches!(as_switch, Err(Refusal::NotASwitch { .. })), "{as_switch:?}");
 }
