@@ -13,6 +13,7 @@ mod npy;
 mod output;
 mod program;
 mod python;
+mod sink;
 
 use std::ffi::OsString;
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::log::sink::Sink;
+use crate::sink::Sink;
 
 /// Prints a line to stdout.
 pub fn line(text: &str) -> io::Result<()> {

@@ -119,7 +119,7 @@ fn memory_that_the_system_does_not_give_refuses_a_job_and_ends_nothing() {
     let address =
         line.strip_prefix("listening on udp+tcp ").and_then(|rest| rest.split(',').next()).unwrap().to_owned();
     let connect = |job: String| {
-        let mut options = ConnectOptions::new(&address, &job, 0, 1, protocols::named("switchml").unwrap());
+        let mut options = ConnectOptions::new(&address, &job, 0, 1, protocols::ALL[0]);
         options.slots = Some(16_384);
         Group::connect(&options)
     };

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use tributary_proto::contract::protocol::Placement;
+use tributary_proto::protocols;
+
 /// Ranks in a sentence: `rank 3`, `ranks 0, 1, 5`, or the first sixteen and how many more.
 pub struct Ranks<'a>(pub &'a [u16]);
 
@@ -32,6 +35,12 @@ pub fn printable(text: &str) -> String {
         }
     }
     line
+}
+
+/// The protocols that a fabric serves.
+pub(crate) fn for_fabrics() -> Vec<&'static str> {
+    let all = protocols::ALL.iter().filter(|protocol| protocol.placement != Placement::Hosts);
+    all.map(|protocol| protocol.name).collect()
 }
 
 /// A number of bytes with a unit.

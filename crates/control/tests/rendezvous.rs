@@ -33,6 +33,7 @@ fn the_ranks_that_wait_are_told_at_once_why_another_was_refused() {
     switch.control.rank_refused(&job, &request(0, 2, 1), &why);
     assert!(switch.waits(waits));
     switch.control.rank_refused(&job, &came, &why);
+    switch.carry_out();
     assert_eq!(switch.answer(waits), Err(Refusal::RankRefused { job, rank: 1, why: why.to_string() }));
     assert!(switch.waits(other), "another job waits on");
 }

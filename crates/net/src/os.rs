@@ -163,6 +163,17 @@ pub fn monotonic() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Raises this process's limit of open files: every member keeps a connection, and the usual soft limit is 1,024.
+pub fn allow_many_connections() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a whole rlimit that lives through the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: as above. If it fails, the old limit holds, and connections beyond it wait.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}
+
 /// Makes the slots of every job come from the kernel, and return to it when the job ends. Only the daemon calls this:
 /// it changes the whole process, so a program that embeds a switch decides for itself.
 ///

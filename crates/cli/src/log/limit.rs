@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, Filter};
 
 use super::Format;
-use super::sink::Sink;
+use crate::sink::Sink;
 
 /// How many lines of a kind may come at once.
 const BURST: u32 = 100;

@@ -2,7 +2,6 @@
 //! waits for the reader.
 
 mod limit;
-pub mod sink;
 
 use clap::ValueEnum;
 use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets};
@@ -11,8 +10,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt};
 
 use self::limit::Limit;
-use self::sink::Sink;
 use crate::failure::Failure;
+use crate::sink::Sink;
 
 /// The flags of daemons.
 #[derive(clap::Args, Clone, Debug)]

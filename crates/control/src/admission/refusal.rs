@@ -5,9 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use tributary_proto::contract::config::JobConfig;
 use tributary_proto::contract::time::Span;
 
-use crate::admission::refusal_codes::for_fabrics;
 use crate::names::{BadName, Client, JobName};
-use crate::wording::{HumanBytes, Ranks};
+use crate::wording::{HumanBytes, Ranks, for_fabrics};
 
 /// Why a join or a leave was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,5 @@
 //! What programs read of a refusal: its code, and the rank that it is about.
 
-use tributary_proto::contract::protocol::Placement;
-use tributary_proto::protocols;
-
 use crate::admission::job_shape::JobShape;
 use crate::admission::refusal::Refusal;
 use crate::names::JobName;
@@ -75,10 +72,4 @@ impl Refusal {
             _ => None,
         }
     }
-}
-
-/// The protocols that a fabric serves.
-pub(super) fn for_fabrics() -> Vec<&'static str> {
-    let all = protocols::ALL.iter().filter(|protocol| protocol.placement != Placement::Hosts);
-    all.map(|protocol| protocol.name).collect()
 }

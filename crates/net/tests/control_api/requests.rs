@@ -89,7 +89,7 @@ fn a_leaf_whose_parent_is_dead_is_not_healthy_but_alive() {
 #[test]
 fn words_of_clients_are_repeated_without_what_controls_a_terminal() {
     let switch = switch();
-    let body = join_body(0, 2).replace("ring", r"\u001b[2J\u0007\r\nFAKE");
+    let body = join_body(0, 2).replace(r#""rank":0"#, r#""rank":0,"\u001b[2J\u0007\r\nFAKE":1"#);
     let answer = post(switch.listen_addr(), "/jobs/a/join", &body);
     let body: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     let sentence = body["error"].as_str().unwrap();

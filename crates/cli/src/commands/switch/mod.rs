@@ -134,7 +134,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Ok(output::line(&format!("'{}' and the flags beside it are right", file.display()))?);
     }
     os::return_slots_to_the_kernel();
-    allow_many_connections();
+    os::allow_many_connections();
     // Before the ports are open, so that a signal that comes then is kept and not lost.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let options = settings::read(&args)?;
@@ -203,17 +203,6 @@ fn reload(args: &Args, running: &mut SwitchOptions, switch: &RunningSwitch, anno
         }
     };
     announcer.announce(&json!({ "event": "reloaded", "sentence": sentence }), &sentence);
-}
-
-/// Raises the limit of open files: every member keeps a connection, and the usual soft limit is 1,024.
-fn allow_many_connections() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to a whole rlimit that lives through the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: as above. If it fails, the old limit holds, and connections beyond it wait.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
-    }
 }
 
 /// Which clients the switch serves, in words.

@@ -1,5 +1,5 @@
-//! How lines reach stderr: a thread writes them. If no program reads stderr, lines are lost and counted, and the
-//! logging thread goes on: a switch must not stop because its journal does.
+//! How lines of a daemon reach stdout and stderr: a thread writes them. If no program reads them, lines are lost and
+//! counted, and the daemon goes on: a switch must not stop because its journal does.
 
 use std::io::{self, Write};
 use std::sync::Arc;
