@@ -54,8 +54,8 @@ def test_several_operations_are_in_flight_and_callbacks_start_others(ranks: Rank
     ranks(torch_rank_local.several_in_flight, 3, meet)
 
 
-def test_what_memory_does_not_sum_goes_its_usual_way(ranks: Ranks, meet: str) -> None:
-    ranks(torch_rank_local.custom_and_complex, 3, meet)
+def test_custom_operators_go_through_the_network(ranks: Ranks, meet: str) -> None:
+    ranks(torch_rank_local.custom, 3, meet)
 
 
 def test_one_rank_that_switches_it_off_takes_all_to_the_network_and_they_say_why(ranks: Ranks, meet: str) -> None:

@@ -237,8 +237,13 @@ mod tests {
 
     #[test]
     fn descriptions_are_words_and_back() {
-        let kinds =
-            [Kind::AllReduce, Kind::Reduce { root: 7 }, Kind::ReduceScatter, Kind::AllGather, Kind::Broadcast { root: 9 }];
+        let kinds = [
+            Kind::AllReduce,
+            Kind::Reduce { root: 7 },
+            Kind::ReduceScatter,
+            Kind::AllGather,
+            Kind::Broadcast { root: 9 },
+        ];
         for kind in kinds {
             let all = Description { op: ReduceOp::Bxor, ..description(kind, (1 << 40) + 3, DType::I16) };
             assert_eq!(Description::of_words(all.words()), Some(all));

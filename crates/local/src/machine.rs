@@ -113,7 +113,8 @@ impl Machine {
     /// Takes a step; returns a collective that has ended with it.
     pub fn step(&mut self, layout: &Layout) -> Result<(Step, Option<Arc<Collective>>), LocalError> {
         let shared = Shared { layout, rank: self.rank };
-        let kind = |chunk| active(&self.active, chunk).map_or(ChunkKind { shares: false, opens: true }, Active::kind(chunk));
+        let kind =
+            |chunk| active(&self.active, chunk).map_or(ChunkKind { shares: false, opens: true }, Active::kind(chunk));
         match self.handover.next(&shared, self.end, kind) {
             Next::Idle => Ok((Step::Idle, None)),
             Next::Wait { stage, count, ranks } => Ok((Step::Waits(Wait { stage, count, ranks }), None)),

@@ -170,7 +170,10 @@ fn visit<E>(
     };
     let other = os::peer_user(&stream).map_err(MeetError::separate("the user of rank 0"))?;
     if other != os::own_user() {
-        return Err(MeetError::Separate(format!("rank 0 runs as the user {other}, and this rank as {}", os::own_user())));
+        return Err(MeetError::Separate(format!(
+            "rank 0 runs as the user {other}, and this rank as {}",
+            os::own_user()
+        )));
     }
     os::send(&stream, &greeting(group), &[process.as_fd()])
         .map_err(MeetError::separate("cannot greet rank 0 at its Unix socket"))?;

@@ -52,9 +52,8 @@ impl Memory {
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the kernel chooses an address that nothing else uses.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -88,13 +88,7 @@ pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     let mut len = mem::size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: both outlive the call, and the length is that of the structure.
     let done = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
     };
     if done == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }

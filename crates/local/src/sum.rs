@@ -77,7 +77,11 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Tree<F> {
         let lanes = &mut lanes[..self.lanes];
         if ranks - left == 1 {
             let source = (self.source)(first + left);
-            return if self.is_narrow() { (self.combine.add)(lanes, source) } else { (self.combine.merge)(lanes, source) };
+            return if self.is_narrow() {
+                (self.combine.add)(lanes, source)
+            } else {
+                (self.combine.merge)(lanes, source)
+            };
         }
         self.sum(first + left, ranks - left, rest);
         (self.combine.merge)(lanes, &rest[0][..self.lanes]);

@@ -124,8 +124,7 @@ impl Chunk<'_> {
         let (elements, size) = (self.plan.chunk(self.index).len(), self.size());
         for start in (0..elements).step_by(adder.block()) {
             let count = adder.block().min(elements - start);
-            let result =
-                adder.combined(count, |rank| self.layout.slot(rank, self.number, start * size, count * size));
+            let result = adder.combined(count, |rank| self.layout.slot(rank, self.number, start * size, count * size));
             self.keep(start, result);
         }
     }

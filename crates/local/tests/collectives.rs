@@ -57,7 +57,9 @@ fn run(group: &Group, description: Description, input: Lent, output: Lent) {
     let elements = description.elements;
     let kept = match description.kind {
         Kind::Reduce { root } if usize::from(root) != group.rank() => 0..0,
-        Kind::ReduceScatter => group.rank() * (elements / group.ranks())..(group.rank() + 1) * (elements / group.ranks()),
+        Kind::ReduceScatter => {
+            group.rank() * (elements / group.ranks())..(group.rank() + 1) * (elements / group.ranks())
+        }
         _ => 0..elements,
     };
     let pending = group.submit(description, Operands { input, output, kept }, PATIENCE).unwrap();
@@ -108,7 +110,9 @@ fn reduces_scatters_gathers_and_broadcasts_bring_what_they_say() {
     for ranks in [2, 4] {
         together(ranks, move |group| {
             for elements in [0, 5, 20_000, 300_000] {
-                for (dtype, op) in [(DType::F16, ReduceOp::Sum), (DType::I64, ReduceOp::Max), (DType::F32, ReduceOp::Avg)] {
+                for (dtype, op) in
+                    [(DType::F16, ReduceOp::Sum), (DType::I64, ReduceOp::Max), (DType::F32, ReduceOp::Avg)]
+                {
                     let whole = elements * ranks;
                     let inputs: Vec<Vec<u8>> = (0..ranks).map(|rank| bits(rank, whole * dtype.size())).collect();
                     let sum = expected(dtype, op, &inputs);

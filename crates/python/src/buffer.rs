@@ -47,7 +47,9 @@ impl Buffer {
     /// Some bytes of it, from the byte `start` on.
     pub fn fragment(&self, py: Python<'_>, start: usize, bytes: usize) -> PyResult<Buffer> {
         match start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
-            true => Ok(Buffer { address: self.address + start, bytes, writable: false, owner: self.owner.clone_ref(py) }),
+            true => {
+                Ok(Buffer { address: self.address + start, bytes, writable: false, owner: self.owner.clone_ref(py) })
+            }
             false => Err(PyValueError::new_err(format!("{bytes} bytes from {start} are not in {}", self.bytes))),
         }
     }

@@ -236,7 +236,8 @@ impl LocalPending {
 #[pyfunction]
 pub(crate) fn local_refusal(dtype: &str, op: &str) -> PyResult<Option<String>> {
     let (dtype, op) = (dtype_named(dtype)?, op_named(op)?);
-    Ok((!op.takes(dtype)).then(|| format!("there is no {op} of {dtype}: band, bor and bxor are for integers")))
+    Ok((!op.takes(dtype))
+        .then(|| format!("a host's memory cannot do a {op} of {dtype}: band, bor and bxor are for integers")))
 }
 
 fn is_whole(range: Option<(usize, usize)>, all: usize) -> PyResult<()> {
