@@ -21,7 +21,6 @@ import torch_rank_layouts
 import torch_rank_leaving
 import torch_rank_local
 import torch_rank_training
-import torch_rank_trouble
 from conftest import Ranks
 from test_torch_disagree import OWN
 from torch_program import ROOT, torchrun
@@ -79,9 +78,8 @@ def test_options_of_a_protocol_are_kept_in_the_network(ranks: Ranks, meet: str) 
         (torch_rank_callbacks.among_groups, 3, ()),
         (torch_rank_layouts.moved, 3, (1,)),
         (torch_rank_layouts.reduced, 3, (2,)),
-        (torch_rank_trouble.impatient, 2, ()),
-        (torch_rank_trouble.strict, 2, ()),
-        (torch_rank_trouble.nonfinite, 3, ()),
+        (torch_rank_local.impatient, 2, ()),
+        (torch_rank_local.strict, 2, ()),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -109,7 +107,7 @@ def test_a_rank_that_leaves_says_why(ranks: Ranks, meet: str) -> None:
 
 
 def test_a_rank_that_does_not_come_is_named(ranks: Ranks, meet: str) -> None:
-    for kind, sentence in ranks(called, 3, torch_rank_trouble.missing, meet)[:2]:
+    for kind, sentence in ranks(torch_rank_local.missing, 3, meet)[:2]:
         assert kind == "CollectiveTimeoutError", sentence
         assert sentence.startswith("all_reduce 3 of group 0 timed out, after a timeout of 2 s: rank 2 has not come")
 
@@ -131,13 +129,13 @@ def test_descriptors_and_mappings_are_flat_over_300_groups(ranks: Ranks, meet: s
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "told"),
+    ("how", "kind", "words"),
     [(signal.SIGKILL, "RankLostError", "rank 1 is gone: its process ended")],
     ids=["killed"],
 )
 @pytest.mark.parametrize(("seed", "elements"), [(1, 10), (2, 50_000), (3, 3_000_000), (4, 3_000_000), (5, 800_000)])
 def test_a_rank_killed_at_any_time_is_named_and_no_sum_is_wrong(
-    workers: ProcessPoolExecutor, meet: str, how: signal.Signals, kind: str, told: str, seed: int, elements: int
+    workers: ProcessPoolExecutor, meet: str, how: signal.Signals, kind: str, words: str, seed: int, elements: int
 ) -> None:
     others = [workers.submit(torch_rank_local.bereaved, rank, 3, meet, elements) for rank in (0, 2)]
     call = f"import torch_rank_local; torch_rank_local.bereaved(1, 3, {meet!r}, {elements})"
@@ -149,7 +147,7 @@ def test_a_rank_killed_at_any_time_is_named_and_no_sum_is_wrong(
         doomed.send_signal(how)
     for other in others:
         found, sentence, _ = other.result(timeout=60)
-        assert (found, told in sentence) == (kind, True), sentence
+        assert (found, words in sentence) == (kind, True), sentence
 
 
 def test_a_script_under_torchrun_says_that_it_summed_in_memory(tmp_path: Path) -> None:
@@ -166,7 +164,7 @@ def test_a_script_under_torchrun_says_that_it_summed_in_memory(tmp_path: Path) -
     assert "group 0, rank 0 of 4: in this host's memory 100.0% of 4.0 KiB" in ran.stderr
 
 
-def test_the_ledger_tells_memory_from_network() -> None:
+def test_the_ledger_counts_memory_beside_the_network() -> None:
     ledger = Ledger()
     ledger.network("all_reduce", 3 << 20, is_local=True)
     assert str(ledger.stats(None)) == "in this host's memory 100.0% of 3.0 MiB"

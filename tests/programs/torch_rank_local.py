@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -133,6 +135,46 @@ def custom(rank: int, size: int, meet: str) -> None:
         assert stats.network["all_reduce"].collectives == 1
         assert stats.memory["all_reduce"].collectives == 2
         assert str(stats) == "in this host's memory 81.8%, in network 18.2% of 44 B"
+
+
+def missing(rank: int, size: int, meet: str) -> tuple[str, str]:
+    """The last rank does not come to the third collective; the errors of the others."""
+    with default_group(rank, size, meet, timeout=2.0, local="on"):
+        dist.all_reduce(torch.ones(4))
+        dist.barrier()
+        if rank == size - 1:
+            time.sleep(3.5)
+            return "", ""
+        try:
+            dist.all_reduce(torch.ones(4))
+        except RuntimeError as error:
+            return type(error).__name__, str(error)
+    return "nothing", "went wrong"
+
+
+def impatient(rank: int, size: int, meet: str) -> None:
+    """A wait that is shorter than the collective can be repeated; NaNs and infinities arrive."""
+    with default_group(rank, size, meet):
+        dist.barrier()
+        if rank == 1:
+            time.sleep(0.6)
+        tensor = torch.tensor([1.0, float("inf"), float("nan")])
+        handle = dist.all_reduce(tensor, async_op=True)
+        assert handle is not None
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="all_reduce 2 of group 0 is still under way"):
+                handle.wait(timedelta(milliseconds=50))
+        handle.wait()
+        assert tensor.tolist()[:2] == [size, float("inf")]
+        assert tensor[2].isnan()
+
+
+def strict(rank: int, size: int, meet: str) -> None:
+    """What memory cannot do is an error, if no other way is allowed."""
+    with default_group(rank, size, meet, fallback="error"):
+        with pytest.raises(tributary.UnsupportedError, match=r"cannot do a band of f32: .*; TRIBUTARY_FALLBACK=gloo"):
+            dist.all_reduce(torch.ones(3), op=dist.ReduceOp.BAND)
+        dist.all_reduce(torch.ones(3))
 
 
 def one_off(rank: int, size: int, meet: str, off: int) -> str | None:

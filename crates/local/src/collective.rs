@@ -6,9 +6,10 @@ use std::ops::Range;
 use tributary_numeric::{DType, ReduceOp};
 
 use crate::handover::ChunkKind;
-use crate::layout::SLOT_BYTES;
 
-/// Up to so many bytes in all slots together every rank reduces all elements: to wait for others' shares takes longer.
+/// Bytes of a slot: the chunks of a few ranks fit into a core's second cache together.
+pub const SLOT_BYTES: usize = 128 << 10;
+/// Up to this many bytes in all slots together every rank reduces all elements: to wait for others' shares takes longer.
 const DIRECT_BYTES: usize = 128 << 10;
 /// Shares begin at cache lines.
 const LINE: usize = 64;
@@ -156,7 +157,7 @@ impl Plan {
     /// How many chunks there are; a collective of no elements has one, too.
     pub fn chunks(&self) -> u32 {
         let chunks = self.extent().div_ceil(self.elements_of_chunk()).max(1);
-        u32::try_from(chunks).expect("no memory has so many chunks")
+        u32::try_from(chunks).expect("the memory of a host has fewer chunks")
     }
 
     /// What a chunk is, by its index.
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_cover_every_element_once_and_lie_apart_in_a_slot() {
+    fn shares_cover_every_element_once_and_do_not_overlap_in_a_slot() {
         for ranks in [2, 3, 4, 7, 64] {
             for dtype in DType::ALL {
                 for elements in [0, 1, 63, 1000, 40_003, 1_000_003] {

@@ -15,16 +15,7 @@ use crate::collective::{Description, Kind, Plan};
 use crate::error::LocalError;
 use crate::layout::{Layout, Status};
 use crate::machine::{Machine, NAP, Step};
-use crate::work::Operands;
-
-/// A collective of one rank.
-#[derive(Debug)]
-pub struct Collective {
-    pub(crate) plan: Plan,
-    pub(crate) operands: Operands,
-    pub(crate) deadline: Instant,
-    outcome: OnceLock<Result<(), LocalError>>,
-}
+use crate::work::{Collective, Operands};
 
 /// One rank of a group. All ranks start the same collectives in the same order. Dropping it leaves the group.
 #[derive(Debug)]

@@ -2,14 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::collective::Description;
+use crate::collective::{Description, SLOT_BYTES};
 use crate::handover::Stage;
 use crate::memory::{Doorbell, Memory};
 
 /// The most ranks of a group: each has a bit of a word in errors and waits.
 pub const MAX_RANKS: usize = 64;
-/// Bytes of a slot: the chunks of a few ranks fit into a core's second cache together.
-pub const SLOT_BYTES: usize = 128 << 10;
 /// Slots of a rank: so far may a rank be ahead of the slowest.
 pub const SLOTS: u32 = 8;
 

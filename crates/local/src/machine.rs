@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use tributary_numeric::{DType, ReduceOp};
 
 use crate::error::{LocalError, have_begun};
-use crate::group::Collective;
 use crate::handover::{ChunkKind, Counters, Handover, Next, Stage, has_reached};
 use crate::layout::{Layout, SLOTS, Status};
 use crate::os;
 use crate::sum::Adder;
-use crate::work::Chunk;
+use crate::work::{Chunk, Collective};
 
 /// How long a sleep lasts at most: a death is noticed after one.
 pub const NAP: Duration = Duration::from_millis(50);
@@ -32,7 +31,7 @@ impl Counters for Shared<'_> {
     }
 
     fn publish(&self, stage: Stage, count: u32) {
-        self.layout.counter(self.rank, stage).ring(count);
+        self.layout.counter(self.rank, stage).publish(count);
     }
 }
 

@@ -129,7 +129,7 @@ pub struct Doorbell<'a> {
 
 impl Doorbell<'_> {
     /// Changes the counter, and wakes those that sleep.
-    pub fn ring(&self, value: u32) {
+    pub fn publish(&self, value: u32) {
         // Sequentially consistent on both sides: either this sees the sleeper, or the sleeper sees the new value.
         self.word.store(value, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) != 0 {

@@ -69,7 +69,7 @@ pub fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<
         while let Some(found) = header.as_ref() {
             if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
                 let data = libc::CMSG_DATA(header).cast::<libc::c_int>();
-                let payload = found.cmsg_len as usize - (data.cast::<u8>().offset_from(header.cast::<u8>()) as usize);
+                let payload = found.cmsg_len - (data.cast::<u8>().offset_from(header.cast::<u8>()) as usize);
                 let count = payload / mem::size_of::<libc::c_int>();
                 descriptors.extend((0..count).map(|i| OwnedFd::from_raw_fd(data.add(i).read_unaligned())));
             }

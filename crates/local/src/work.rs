@@ -1,6 +1,10 @@
 //! What a rank does with one chunk in each stage.
 
+use std::sync::OnceLock;
+use std::time::Instant;
+
 use crate::collective::{Kind, Plan, Share};
+use crate::error::LocalError;
 use crate::layout::Layout;
 use crate::memory::Lent;
 use crate::sum::{Adder, is_narrow};
@@ -14,6 +18,15 @@ pub struct Operands {
     pub output: Lent,
     /// Elements of the result that this rank wants.
     pub kept: std::ops::Range<usize>,
+}
+
+/// A collective of one rank.
+#[derive(Debug)]
+pub struct Collective {
+    pub(crate) plan: Plan,
+    pub(crate) operands: Operands,
+    pub(crate) deadline: Instant,
+    pub(crate) outcome: OnceLock<Result<(), LocalError>>,
 }
 
 /// A chunk of a collective on this rank.
