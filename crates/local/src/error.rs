@@ -79,6 +79,7 @@ impl LocalError {
         match self.clone() {
             LocalError::Mismatch(sentence) => LocalError::Mismatch(later(&sentence)),
             LocalError::TimedOut { sentence, missing } => LocalError::TimedOut { sentence: later(&sentence), missing },
+            LocalError::Aborted => LocalError::Closed,
             other => other,
         }
     }

@@ -269,7 +269,7 @@ impl Group {
         drop(inbox);
         let turn = Turn(&self.shared);
         let mut machine = self.shared.machine.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.shared.fail(Some(&mut machine), &LocalError::Closed);
+        self.shared.fail(Some(&mut machine), &LocalError::Aborted);
         drop(machine);
         drop(turn);
         let thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
