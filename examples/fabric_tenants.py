@@ -103,7 +103,7 @@ def look() -> tuple[dict[str, float], dict[str, float], int]:
         in_queues += sum(port["tx_marks"] for port in ports)
         for job in status.get("jobs", []):
             for metric in job.get("metrics", []):
-                if metric["name"] == "held":
+                if metric["name"] == "aggregators_in_use":
                     most[job["name"]] = max(metric["value"], most.get(job["name"], 0.0))
                 if metric["name"] == "aecn_marks":
                     marks[job["name"]] = marks.get(job["name"], 0.0) + metric["value"]
@@ -143,8 +143,8 @@ def inside(way: dict, args: argparse.Namespace) -> None:
                 "goodput_gbps": args.elements * 32 / seconds / 1e9,
                 "iteration_ms": seconds * 1e3,
                 "in_network": sum(report["in_network"] for report in reports) / len(reports),
-                "held_mean": sum(seen[job]) / len(seen[job]) if seen[job] else None,
-                "held_most": max(seen[job], default=None),
+                "blocks_mean": sum(seen[job]) / len(seen[job]) if seen[job] else None,
+                "blocks_most": max(seen[job], default=None),
                 "aecn_marks": marked[job] if seen[job] else None,
                 "queue_marks_of_both": in_queues,
                 "retransmissions": sum(report["retransmissions"] for report in reports),
@@ -180,7 +180,7 @@ def table(lines: list[dict]) -> str:
     def cell(value: float | None, digits: int) -> str:
         return "-" if value is None else f"{value:.{digits}f}"
 
-    head = ["way", "job", "Gbit/s", "ms", "in network", "held, mean", "most", "marks", "sent again"]
+    head = ["way", "job", "Gbit/s", "ms", "in network", "blocks, mean", "most", "marks", "sent again"]
     rows = [
         [
             line["way"],
@@ -188,8 +188,8 @@ def table(lines: list[dict]) -> str:
             cell(line["goodput_gbps"], 3),
             cell(line["iteration_ms"], 1),
             f"{100 * line['in_network']:.1f}%",
-            cell(line["held_mean"], 1),
-            cell(line["held_most"], 0),
+            cell(line["blocks_mean"], 1),
+            cell(line["blocks_most"], 0),
             cell(line["aecn_marks"], 0),
             str(line["retransmissions"]),
         ]

@@ -105,7 +105,7 @@ class Box:
         with urllib.request.urlopen(f"http://{self.switches[0]}/status", timeout=PATIENCE_S) as answer:
             jobs = json.loads(answer.read())["jobs"]
         of_jobs = sum(float(job["memory_bytes"]) for job in jobs)
-        return of_jobs, total("shared_slots_held"), total("operators")
+        return of_jobs, total("shared_slots_in_use"), total("operators")
 
     def sample(self) -> None:
         """Look at everything once."""

@@ -109,7 +109,7 @@ fn hears(fabric: &Arc<FabricLayout>, udp: &UdpPort, mut bytes: &[u8]) {
         }
         let buffers = if fabric.lossless.is_some() { u64::from(PORTS) + 1 } else { 1 };
         assert!(waiting(&crossbar, now).iter().all(|&(_, queued)| queued <= (buffers * QUEUE_KIB) << 10));
-        assert!(crossbar.report(now).iter().all(|port| port.ingress.held_bytes <= QUEUE_KIB << 10));
+        assert!(crossbar.report(now).iter().all(|port| port.ingress.buffered_bytes <= QUEUE_KIB << 10));
         if from % 16 == 0 {
             crossbar.update_links(now, false);
         }

@@ -199,7 +199,7 @@ fn two_tenants_take_turns_with_every_way_to_share_a_switch() {
     for pair in lines.chunks(2) {
         assert_eq!(pair[0]["way"], pair[1]["way"]);
         assert!(pair.iter().all(|line| of(line, "goodput_gbps") > 0.0), "{report}");
-        assert!(pair.iter().all(|line| line["held_most"].as_f64().is_none_or(|held| held <= 64.0)), "{report}");
+        assert!(pair.iter().all(|line| line["blocks_most"].as_f64().is_none_or(|blocks| blocks <= 64.0)), "{report}");
     }
     let own: Vec<f64> = lines[..2].iter().map(|line| of(line, "in_network")).collect();
     assert_eq!(own, [1.0, 1.0], "slots of their own: {report}");

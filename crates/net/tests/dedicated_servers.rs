@@ -86,7 +86,7 @@ fn servers_sum_what_the_switch_has_no_room_for_of_several_jobs_at_once() {
             });
         }
         let status = client::status(switch.listen_addr()).unwrap();
-        assert!(status.switch.shared.iter().all(|shared| shared.slots_held == 0));
+        assert!(status.switch.shared.iter().all(|shared| shared.slots_in_use == 0));
     }
 }
 

@@ -310,7 +310,7 @@ fn status_names_the_port_that_the_head_waits_for_and_the_ranks_behind_it() {
         let ports = part.children.iter().filter(|child| order.waits_for.contains(&child.node));
         let behind: Vec<u16> = ports.flat_map(|child| child.ranks.clone()).collect();
         assert_eq!(behind, order.waits_for_ranks, "{:?} of {:?}", order.waits_for, part.children);
-        let holds = order.held.iter().any(|&held| held > 0);
+        let holds = order.queued.iter().any(|&queued| queued > 0);
         holds.then_some((order.waits_for.len(), order.waits_for_ranks, order.expected_vid))
     };
     let until = |switch: &RunningSwitch, ranks: &[u16]| {

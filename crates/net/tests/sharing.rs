@@ -108,12 +108,12 @@ fn counted(status: &SwitchStatus, protocol: &Protocol, name: &str) -> u64 {
     }
 }
 
-fn nothing_held(status: &SwitchStatus) -> bool {
-    status.jobs.is_empty() && status.switch.shared.iter().all(|shared| shared.slots_held == 0)
+fn nothing_in_use(status: &SwitchStatus) -> bool {
+    status.jobs.is_empty() && status.switch.shared.iter().all(|shared| shared.slots_in_use == 0)
 }
 
 #[test]
-fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stays_held() {
+fn integers_sum_exactly_with_1_2_3_and_8_ranks_for_every_size_and_no_slot_stays_in_use() {
     let switch = switch_with(with_aggregators(), 4096);
     for protocol in sharing() {
         for world_size in [1, 2, 3, 8] {
@@ -124,7 +124,7 @@ fn integers_sum_exactly_in_worlds_of_1_2_3_and_8_for_every_size_and_nothing_stay
             });
         }
     }
-    until(&switch, "the end", nothing_held);
+    until(&switch, "the end", nothing_in_use);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn integers_sum_exactly_under_every_congestion_controller() {
             });
         }
     }
-    until(&switch, "the end", nothing_held);
+    until(&switch, "the end", nothing_in_use);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn with_room_for_all_blocks_the_switch_sums_and_with_room_for_none_servers_do() 
                     assert_eq!(host.blocks_in_network > 0, in_network, "{} with {aggregators}", protocol.name);
                 }
             }
-            let status = until(&switch, "the end", nothing_held);
+            let status = until(&switch, "the end", nothing_in_use);
             // Every rank but the block's own server's has sent it, and each of these found no room.
             let overflowed = counted(&status, protocol, "overflowed");
             assert_eq!(overflowed >= 3 * blocks, !in_network, "{overflowed} of {}", protocol.name);
@@ -201,7 +201,7 @@ fn two_jobs_share_one_aggregator_and_both_are_served() {
                 scope.spawn(move || on_ranks(switch, protocol, job, 3, |group, rank| sum(group, rank, 3, 50_021)));
             }
         });
-        let status = until(&switch, "the end", nothing_held);
+        let status = until(&switch, "the end", nothing_in_use);
         assert_eq!(status.switch.shared[0].slots_peak, 1, "{}", protocol.name);
         assert!(counted(&status, protocol, "overflowed") > 0, "{}", protocol.name);
     }
@@ -251,7 +251,7 @@ fn what_jobs_share_is_part_of_the_switchs_memory_and_gives_way_when_no_job_uses_
             assert!(used < 60 << 20);
             sum(group, rank, 2, 7);
         });
-        let status = until(&switch, "the end", nothing_held);
+        let status = until(&switch, "the end", nothing_in_use);
         assert!(status.switch.memory_used_bytes > 30 << 20, "it stays: {:?}", status.switch.shared);
     }
 }

@@ -51,7 +51,7 @@ pub fn sum_of(file: &str, words: &[&str]) -> Option<Value> {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     for switch in switches(&report) {
         let shared = switch["shared"].as_array().unwrap();
-        assert!(shared.iter().all(|shared| shared["slots_held"] == 0), "{switch}");
+        assert!(shared.iter().all(|shared| shared["slots_in_use"] == 0), "{switch}");
     }
     Some(report)
 }

@@ -57,7 +57,7 @@ fn servers_sum_what_a_fabrics_switches_have_no_room_for() {
             }
             let shared =
                 report["switches"].as_array().unwrap().iter().flat_map(|own| own["shared"].as_array().unwrap());
-            assert!(shared.into_iter().all(|shared| shared["slots_held"] == 0), "{report}");
+            assert!(shared.into_iter().all(|shared| shared["slots_in_use"] == 0), "{report}");
         }
     }
 }

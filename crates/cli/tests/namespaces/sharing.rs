@@ -22,7 +22,7 @@ pub fn served() -> impl Iterator<Item = &'static Protocol> {
 }
 
 fn held(status: &SwitchStatus, protocol: &Protocol) -> u32 {
-    status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).map_or(0, |shared| shared.slots_held)
+    status.switch.shared.iter().find(|shared| shared.protocol == protocol.name).map_or(0, |shared| shared.slots_in_use)
 }
 
 #[test]
