@@ -126,7 +126,7 @@ demo: $(VENV)/.tools ## Watch a switch and four workers sum real tensors, as roo
 	@scripts/apt-install iproute2 nftables
 	@echo "compiling a program for the demo; make build makes the fast one"
 	@$(VENV)/bin/maturin develop --profile demo --quiet
-	$(VENV)/bin/tributary demo
+	$(VENV)/bin/tributary lab demo
 
 bench: build ## Measure ours against host-based allreduce over the same links
 	$(VENV)/bin/tributary lab bench

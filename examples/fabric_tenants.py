@@ -27,7 +27,7 @@ import tomllib
 ROOT = Path(__file__).resolve().parent.parent
 WAYS = ROOT / "experiments/live/tenants.toml"
 PROGRAM = os.environ.get("TRIBUTARY", "tributary")
-# What `tributary fabric --run` tells of nodes: "NS_host0" and so on.
+# What `tributary lab fabric --run` tells of nodes: "NS_host0" and so on.
 NAMESPACES = {name: value for name, value in os.environ.items() if name.startswith("NS_")}
 # Hosts by job: two behind each leaf.
 HOSTS_PER_LEAF = 5
@@ -162,7 +162,9 @@ def measure(way: dict, args: argparse.Namespace) -> list[dict]:
         words += ["--iters", args.iters, "--rate-mbps", args.rate_mbps, "--aggregators", args.aggregators]
         words += ["--traffic", args.traffic, *(["--equal"] if args.equal else [])]
         command = shlex.join(map(str, words))
-        done = subprocess.run([PROGRAM, "fabric", file.name, "--run", command], stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [PROGRAM, "lab", "fabric", file.name, "--run", command], stdout=subprocess.PIPE, text=True
+        )
     lines = [line for line in done.stdout.splitlines() if line.startswith("[{")]
     if done.returncode or not lines:
         sys.exit(f"{way['name']}: the fabric or a job failed (exit code {done.returncode})")

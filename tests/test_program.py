@@ -137,7 +137,7 @@ def test_the_root_gets_the_sum_or_the_others_its_data(
     daemon: Daemon, job: str, command: str, checking: list[int], protocol: str
 ) -> None:
     flags = ["--elements", "100003", "--iters", "3", "--dtype", "f16", "--protocol", protocol, "--json", "--root", "2"]
-    ranks = [[command, *rank_of(daemon, job, number, 3, *flags)[1:]] for number in range(3)]
+    ranks = [["lab", command, *rank_of(daemon, job, number, 3, *flags)[1:]] for number in range(3)]
     reports = [program.last_json(result) for result in program.run_all(*ranks)]
     assert [report["rank"] for report in reports if report["checked"]] == checking
     assert {(report["collective"], report["root"], report.get("op")) for report in reports} == {
@@ -147,9 +147,9 @@ def test_the_root_gets_the_sum_or_the_others_its_data(
 
 def test_a_root_that_the_job_has_not_and_an_output_of_nothing_are_refused(daemon: Daemon, job: str) -> None:
     words = rank_of(daemon, job, 0, 3, "--elements", "3")[1:]
-    refused = program.run("broadcast", *words, "--root", "3")
+    refused = program.run("lab", "broadcast", *words, "--root", "3")
     assert program.sentence(refused, code=2) == "--root 3 is not in 0 to 2 (--world-size 3)"
-    refused = program.run("reduce", *words, "--root", "1", "--output", "x.npy")
+    refused = program.run("lab", "reduce", *words, "--root", "1", "--output", "x.npy")
     assert program.sentence(refused, code=2) == "--output is for rank 1 (--root): rank 0 gets no result to write"
 
 
@@ -219,7 +219,7 @@ def test_no_command_teaches() -> None:
     assert "Examples:" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "top", "doctor", "lab bench", "demo"])
+@pytest.mark.parametrize("command", ["switch", "allreduce", "status", "top", "doctor", "lab bench", "lab demo"])
 def test_every_command_teaches(command: str) -> None:
     result = program.run(*command.split(), "--help")
     assert result.returncode == 0

@@ -1,4 +1,4 @@
-//! `tributary demo` and `tributary lab bench`, small: that they run, check what they sum, and say what they measured.
+//! `tributary lab demo` and `tributary lab bench`, small: that they run, check what they sum, and say what they measured.
 
 use std::process::{Command, Output};
 
@@ -47,7 +47,7 @@ fn check_demo(report: &Value) {
 
 #[test]
 fn the_demo_on_loopback_says_so() {
-    let report = report(&["demo", "--loopback", "--elements", "30007", "--iters", "2", "--json"]);
+    let report = report(&["lab", "demo", "--loopback", "--elements", "30007", "--iters", "2", "--json"]);
     assert!(report["setting"].as_str().unwrap().contains("loopback"));
     check_demo(&report);
 }
@@ -57,7 +57,7 @@ fn the_demo_uses_namespaces_where_it_can() {
     if !namespaces() {
         return;
     }
-    let report = report(&["demo", "--elements", "30007", "--iters", "2", "--json"]);
+    let report = report(&["lab", "demo", "--elements", "30007", "--iters", "2", "--json"]);
     assert!(report["setting"].as_str().unwrap().contains("links of 1 Gbit/s"));
     check_demo(&report);
 }

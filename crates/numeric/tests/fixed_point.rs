@@ -37,7 +37,7 @@ fn exponent_is_the_smallest_power_of_two_that_holds_every_element() {
 /// Theorem 2: the words of `world_size` ranks that all have the block's largest magnitude add up without overflow.
 #[test]
 fn no_world_overflows() {
-    for world_size in 1..=Scale::MAX_WORLD {
+    for world_size in 1..=Scale::MAX_WORLD_SIZE {
         for non_finite in [false, true] {
             for exponent in [i16::MIN, -149, -127, -1, 0, 31, 127, 128] {
                 let block = BlockExponent { exponent, non_finite };
@@ -199,7 +199,7 @@ proptest! {
 
     /// Every rank non-finite at once, with the most ranks: the counters do not run into each other.
     #[test]
-    fn counters_never_overflow(world_size in 1..=Scale::MAX_WORLD_WITH_SIGNS, positive in 0..=1023u16, x in -1f32..=1.0) {
+    fn counters_never_overflow(world_size in 1..=Scale::MAX_WORLD_SIZE_WITH_SIGNS, positive in 0..=1023u16, x in -1f32..=1.0) {
         let positive = positive.min(world_size);
         let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world_size);
         for other in [f32::NEG_INFINITY, f32::NAN, x] {
@@ -228,7 +228,7 @@ proptest! {
     /// The same with more ranks, whose one counter holds no sign: what is not finite is NaN, and the rest stays a sum.
     #[test]
     fn one_counter_never_overflows(
-        world_size in Scale::MAX_WORLD_WITH_SIGNS + 1..=Scale::MAX_WORLD, bad in any::<u16>(), x in -1f32..=1.0,
+        world_size in Scale::MAX_WORLD_SIZE_WITH_SIGNS + 1..=Scale::MAX_WORLD_SIZE, bad in any::<u16>(), x in -1f32..=1.0,
     ) {
         let bad = bad % (world_size + 1);
         let scale = Scale::new(BlockExponent { exponent: 0, non_finite: true }, world_size);

@@ -101,6 +101,8 @@ const NATURAL: &[(&str, &str)] = &[
     ("above", "pause above"),
     ("parts", "raw parts"),
     ("place", "in place"),
+    ("place", "out of place"),
+    ("world", "group world"),
     ("world", "world size"),
 ];
 
@@ -288,7 +290,10 @@ mod tests {
         assert_eq!(uses("a.rs", "// part of a place\nlet part_place = \"the room\";"), [("part", 1), ("place", 1)]);
         assert!(uses("docs/a.md", "Summing takes place in part above the threshold.").is_empty());
         assert_eq!(
-            uses("a.rs", "let world = world_size; struct InPlaceSum; fn found() {} let found = 1;"),
+            uses(
+                "a.rs",
+                "let world = world_size; struct InPlaceSum; out_of_place(group.WORLD); fn found() {} let found = 1;"
+            ),
             [("fn found", 1), ("world", 1)]
         );
     }

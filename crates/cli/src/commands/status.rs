@@ -317,8 +317,14 @@ mod tests {
             metric("lost_feathers", MetricNumber::Counter(3)),
             metric("crashes", MetricNumber::Counter(0)),
         ];
-        let shared =
-            SharedStatus { protocol: "pigeon".into(), slots: 8, slots_in_use: 2, slots_peak: 5, bytes: 3 << 20, metrics };
+        let shared = SharedStatus {
+            protocol: "pigeon".into(),
+            slots: 8,
+            slots_in_use: 2,
+            slots_peak: 5,
+            bytes: 3 << 20,
+            metrics,
+        };
         assert_eq!(
             about_shared(&shared),
             "pigeon: 2 of 8 slots in use (peak 5), 3.0 MiB; wait seconds 0.5, lost feathers 3"

@@ -54,7 +54,7 @@ pub fn script_under(protocol: &str, dir: &Path, script: &str) -> Option<Output> 
     }
     let _turn = turn();
     let mut command = Command::new(PROGRAM);
-    command.args(["fabric", EXAMPLE, "--run", &format!("{WORDS}{script}")]).env_remove("TRIBUTARY_SWITCH");
+    command.args(["lab", "fabric", EXAMPLE, "--run", &format!("{WORDS}{script}")]).env_remove("TRIBUTARY_SWITCH");
     command.env("TRIBUTARY", PROGRAM).env("FILE", EXAMPLE).env("DIR", dir).env("TIMEOUT", TIMEOUT_S.to_string());
     command.env("PROTOCOL", protocol);
     Some(command.output().unwrap())

@@ -243,7 +243,8 @@ mod tests {
             "the switch 10.0.0.2:7 is gone, and rank 1 with it: its process ended or it was cut off; rank 5 is gone: its \
              process ended or its host was cut off; ranks 0, 4 have left the job"
         );
-        let parent = JobFailure::Departed(Departed { switches: vec![switch("10.0.0.9:7", &[])], ..Departed::default() });
+        let parent =
+            JobFailure::Departed(Departed { switches: vec![switch("10.0.0.9:7", &[])], ..Departed::default() });
         let sentence = "the switch above, 10.0.0.9:7, is gone: its process ended or it was cut off";
         assert_eq!((parent.to_string().as_str(), parent.is_orderly()), (sentence, false));
         let servers = vec![ServerAddr { server: 1, addr: "10.0.0.7:4242".parse().unwrap() }];

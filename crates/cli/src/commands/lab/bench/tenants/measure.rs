@@ -129,8 +129,9 @@ fn turn(plan: &Plan, way: &Way, memory: u32, cluster: &mut Cluster) -> Result<[R
     let a_outlasts_b = !a.is_over()?;
     let a = a.finish()?;
     let [of_a, of_b] = blocks;
-    let run =
-        |job, workers: &[WorkerReport], blocks| Run::new(&way.name, job, workers, slowest(workers), blocks, a_outlasts_b);
+    let run = |job, workers: &[WorkerReport], blocks| {
+        Run::new(&way.name, job, workers, slowest(workers), blocks, a_outlasts_b)
+    };
     Ok([run("A", &a, of_a), run("B", &b, of_b)])
 }
 
@@ -153,9 +154,11 @@ fn running<'a>(status: &'a SwitchStatus, name: &str) -> Option<&'a JobStatus> {
 fn blocks_of_memory(job: &JobStatus, way: &Way) -> Option<f64> {
     match way.blocks_per_slot {
         Some(blocks) => Some(f64::from(job.slots) * f64::from(blocks)),
-        None => job.metrics.iter().find(|metric| metric.name == "aggregators_in_use").map(|metric| match metric.value {
-            MetricNumber::Gauge(value) => value,
-            MetricNumber::Counter(value) => value as f64,
-        }),
+        None => {
+            job.metrics.iter().find(|metric| metric.name == "aggregators_in_use").map(|metric| match metric.value {
+                MetricNumber::Gauge(value) => value,
+                MetricNumber::Counter(value) => value as f64,
+            })
+        }
     }
 }
