@@ -88,7 +88,7 @@ def start_traffic(args: argparse.Namespace) -> list[subprocess.Popen]:
     return [subprocess.Popen(command, stdout=subprocess.DEVNULL)]
 
 
-def look() -> tuple[dict[str, float], dict[str, float], int]:
+def sample() -> tuple[dict[str, float], dict[str, float], int]:
     """The most blocks that one switch holds now, and the results that all have marked because memory is short, by job,
     without the jobs of which no switch tells it; and the packets that were marked in queues.
     """
@@ -121,8 +121,8 @@ def inside(way: dict, args: argparse.Namespace) -> None:
     marked = {"A": 0.0, "B": 0.0}
     in_queues = 0
     while any(worker.poll() is None for worker in b):
-        held, marks, in_queues = look()
-        for job, blocks in held.items():
+        blocks_in_use, marks, in_queues = sample()
+        for job, blocks in blocks_in_use.items():
             seen[job].append(blocks)
         marked.update(marks)
         time.sleep(0.05)

@@ -198,8 +198,8 @@ class Stage:
         self.ip("-n", name, "link", "set", "lo", "up")
         for host in sorted(hosts):
             self.ip("-n", name, "address", "add", f"{host}/32", "dev", "lo")
-        for part in ("experiments", "docs", "deploy", "examples"):
-            shutil.copytree(REPO / part, folder / part)
+        for name in ("experiments", "docs", "deploy", "examples"):
+            shutil.copytree(REPO / name, folder / name)
         (folder / "docs/first-sweep.toml").write_text(SWEEP)
 
     @staticmethod

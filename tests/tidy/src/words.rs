@@ -94,7 +94,7 @@ const IDENTIFIERS: &[(&str, &str)] = &[
     ("worlds", "`world_sizes`, `states` or `scenarios`"),
 ];
 
-/// Phrases in which a banned word of identifiers is the field's word.
+/// Phrases in which a banned word of identifiers is the field's word. Two spaces stand for a dot: torch's `group.WORLD`.
 const NATURAL: &[(&str, &str)] = &[
     ("above", "all above"),
     ("above", "mark above"),
@@ -102,7 +102,7 @@ const NATURAL: &[(&str, &str)] = &[
     ("parts", "raw parts"),
     ("place", "in place"),
     ("place", "out of place"),
-    ("world", "group world"),
+    ("world", "group  world"),
     ("world", "world size"),
 ];
 
