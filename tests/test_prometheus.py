@@ -67,7 +67,12 @@ def test_names_and_helps_follow_the_conventions(daemon: Daemon, job: str) -> Non
 
 
 def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
-    known = set(re.findall(r"`(tributary_\w+)`", (REPO / "docs/metrics.md").read_text()))
+    page = (REPO / "docs/metrics.md").read_text()
+    known = set(re.findall(r"`(tributary_\w+)`", page))
+    for figure, protocols, families in re.findall(r"\| `(\w+)` \| \w+ \| (`[^|]*`) \| (`[^|]*`) \| ", page):
+        for protocol in re.findall(r"\w+", protocols):
+            prefixes = [f"{protocol}_{family}_".replace("_shared_", "_") for family in re.findall(r"\w+", families)]
+            known |= {f"tributary_{prefix}{figure}" for prefix in prefixes}
     for file in ("prometheus/tributary.rules.yml", "prometheus/tributary.rules.test.yml", "grafana/tributary.json"):
         used = set(re.findall(r"\btributary_\w+", (REPO / "deploy" / file).read_text()))
         assert used <= known, f"{file}: {sorted(used - known)}"
