@@ -164,7 +164,7 @@ test-torch-oldest: ## The same with the oldest PyTorch that works, in a virtual 
 conformance: build torch ## All of PyTorch's conformance suite against our backend, under PROTOCOL (all) or the default; make test runs a fast part
 	$(PYTHON) tests/conformance/c10d.py $(if $(PROTOCOL),--protocol $(PROTOCOL))
 
-explore: ## All runs of longer small worlds of every protocol: an hour or two; make test takes shorter ones
+explore: ## All runs of longer scenarios of every protocol: an hour or two; make test takes shorter ones
 	cargo run --locked --release --quiet --package tributary-explore --example long
 
 mutants: ## Plant the faults of tests/mutants.txt, one at a time, and see that the tests notice each

@@ -40,11 +40,11 @@ fn every_shell_completes_every_command() {
 fn bash_completes_a_command_and_a_flag() {
     let script = text(&tributary(&["completions", "bash"]));
     let ask = |words: &str, last: usize| {
-        let asked = format!(
+        let commands = format!(
             "{script}\nCOMP_WORDS=({words}); COMP_CWORD={last}; \
              _tributary tributary \"${{COMP_WORDS[{last}]}}\" \"\"; echo \"${{COMPREPLY[*]}}\""
         );
-        text(&Command::new("bash").args(["-c", &asked]).output().unwrap()).trim().to_string()
+        text(&Command::new("bash").args(["-c", &commands]).output().unwrap()).trim().to_string()
     };
     assert_eq!(ask("tributary sw", 1), "switch");
     assert_eq!(ask("tributary switch --cor", 2), "--cores");

@@ -36,7 +36,7 @@ fn exponent_is_the_smallest_power_of_two_that_holds_every_element() {
 
 /// Theorem 2: the words of `world_size` ranks that all have the block's largest magnitude add up without overflow.
 #[test]
-fn no_world_overflows() {
+fn no_number_of_ranks_overflows() {
     for world_size in 1..=Scale::MAX_WORLD_SIZE {
         for non_finite in [false, true] {
             for exponent in [i16::MIN, -149, -127, -1, 0, 31, 127, 128] {
@@ -179,7 +179,7 @@ theorem_1!(theorem_1_holds_for_bf16, bf16, 8, 2f64.powi(-133) * (1.0 + 2f64.powi
 proptest! {
     /// Infinities and NaNs come out where plain sums have them, and nowhere else.
     #[test]
-    fn non_finite_elements_keep_their_places(mut ranks in floats::<f32>(), holes in pairs(64, 12), kinds in pairs(3, 12)) {
+    fn non_finite_elements_keep_their_positions(mut ranks in floats::<f32>(), holes in pairs(64, 12), kinds in pairs(3, 12)) {
         for ((rank, element), (kind, _)) in holes.into_iter().zip(kinds) {
             let rank = rank % ranks.len();
             let element = element % ranks[rank].len();

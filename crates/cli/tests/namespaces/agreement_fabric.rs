@@ -86,8 +86,8 @@ fn every_hop_agrees(mebibytes: &[u64], nearness: &Nearness) -> bool {
 }
 
 #[test]
-fn a_fabric_agrees_but_for_noise() {
-    assert!(every_hop_agrees(&[1, 4], &Nearness::with_room(0.85..=1.6)), "see the table");
+fn a_fabric_agrees_within_noise() {
+    assert!(every_hop_agrees(&[1, 4], &Nearness::within(0.85..=1.6)), "see the table");
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn trees_agree(mebibytes: &[u64], nearness: &Nearness) -> bool {
 }
 
 #[test]
-fn planned_trees_on_a_fabric_agree_but_for_noise() {
-    assert!(trees_agree(&[4], &Nearness::with_room(0.85..=1.6)), "see the table");
+fn planned_trees_on_a_fabric_agree_within_noise() {
+    assert!(trees_agree(&[4], &Nearness::within(0.85..=1.6)), "see the table");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn fabric(dir: &Path, words: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn servers_sum_what_a_fabrics_switches_have_no_room_for() {
+fn servers_sum_what_does_not_fit_a_fabrics_switches() {
     for protocol in served() {
         let dir = tempfile::tempdir().unwrap();
         for (aggregators, expected) in [(0, 0.0..=0.0), (2, 0.0..=0.999)] {

@@ -1,4 +1,4 @@
-//! `tributary sim explore`: all states of a small world, instead of some runs of a large one.
+//! `tributary sim explore`: all states of a small scenario, instead of some runs of a large one.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

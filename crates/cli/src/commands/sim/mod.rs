@@ -43,7 +43,7 @@ enum Command {
     Sweep(sweep::Args),
     /// Run random worlds with faults: nothing wrong may come out, and everything must end
     Swarm(swarm::Args),
-    /// Go through all states of a small world: every order of packets, losses and timers, not only random ones
+    /// Go through all states of a small scenario: every order of packets, losses and timers, not only random ones
     Explore(Box<explore::Args>),
     /// Show what happens in an experiment, packet by packet
     Trace(trace::Args),
