@@ -40,11 +40,11 @@ fn main() -> ExitCode {
             }
         }
     }
-    println!("{wrong} worlds have a run that must not be");
+    println!("{wrong} scenarios have a run that must not be");
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Explores a world and prints what it found; false if a run of it must not be.
+/// Explores a scenario and prints what it found; false if a run of it must not be.
 fn holds(bounds: &Bounds) -> bool {
     let begun = Instant::now();
     let name = bounds.protocol.name;

@@ -134,7 +134,7 @@ impl Bounds {
         self.protocol.options.quorum(&self.options, self.ranks)
     }
 
-    /// Checks that these bounds describe a world.
+    /// Checks that these bounds describe a scenario.
     pub fn check(&self) -> Result<(), BoundsError> {
         let within = |what, given: u64, least, most| match (least..=most).contains(&given) {
             true => Ok(()),

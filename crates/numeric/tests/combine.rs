@@ -282,7 +282,7 @@ macro_rules! sixteen_bits {
                 }
             }
 
-            /// Every element of the type, in one block and alone, in worlds large and small.
+            /// Every element of the type, in one block and alone, with few and with many ranks.
             #[test]
             fn every_element_in_fixed_point_is_that_of_the_hosts() {
                 let all: Vec<$type> = (0..=u16::MAX).map(<$type>::from_bits).collect();

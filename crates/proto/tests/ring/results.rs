@@ -1,4 +1,4 @@
-//! Exact sums, for every size and world, and whatever the network does to packets.
+//! Exact sums, for every length and world size, and whatever the network does to packets.
 
 use half::{bf16, f16};
 use tributary_numeric::{Element, ReduceOp};
