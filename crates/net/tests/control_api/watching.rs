@@ -77,9 +77,9 @@ fn stall_while_a_watch_is_answered(cut: bool) {
     // That somebody has left answers it, as its time's end would.
     thread::sleep(Duration::from_millis(100));
     workers[2].rendezvous.leave(id, key, 2);
-    let mut answer = String::new();
-    watch.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains(r#""left":[2]"#), "{answer}");
+    let mut news = String::new();
+    watch.read_to_string(&mut news).unwrap();
+    assert!(news.contains(r#""left":[2]"#), "{news}");
     let watch = (!cut).then_some(watch);
     let member = || client::status(addr).unwrap().jobs[0].members[1].clone();
     eventually("the rank has been silent for long", || {
