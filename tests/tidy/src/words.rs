@@ -94,7 +94,8 @@ const IDENTIFIERS: &[(&str, &str)] = &[
     ("worlds", "`world_sizes`, `states` or `scenarios`"),
 ];
 
-/// Phrases in which a banned word of identifiers is the field's word. Two spaces stand for a dot: torch's `group.WORLD`.
+/// Phrases in which a banned word of identifiers is the field's word. Two spaces stand for a dot, as in torch's
+/// `dist.group.WORLD`.
 const NATURAL: &[(&str, &str)] = &[
     ("above", "all above"),
     ("above", "mark above"),
@@ -102,7 +103,7 @@ const NATURAL: &[(&str, &str)] = &[
     ("parts", "raw parts"),
     ("place", "in place"),
     ("place", "out of place"),
-    ("world", "group  world"),
+    ("world", "dist  group  world"),
     ("world", "world size"),
 ];
 
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(
             uses(
                 "a.rs",
-                "let world = world_size; struct InPlaceSum; out_of_place(group.WORLD); fn found() {} let found = 1;"
+                "let world = world_size; struct InPlaceSum; out_of_place(dist.group.WORLD); fn found() {} let found = 1;"
             ),
             [("fn found", 1), ("world", 1)]
         );
