@@ -7,6 +7,7 @@ mod errors;
 mod group;
 mod operator;
 mod pending;
+mod plan;
 mod protocol;
 mod recompute;
 mod simulation;
@@ -38,6 +39,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(protocol::refusal, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::sparse_options, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::takes_operators, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan_sums, module)?)?;
     module.add_function(wrap_pyfunction!(recompute::recompute, module)?)?;
     module.add_class::<group::Group>()?;
     module.add_class::<operator::Operator>()?;
