@@ -35,6 +35,8 @@ class Lane:
     sparse: Network | None = None
     #: Jobs of custom operators, by the operators' SHA-256.
     custom: dict[str, Network] = field(default_factory=dict)
+    #: Whether it is settled which share of large sums the ranks' own hosts make.
+    was_spread: bool = False
     #: How many operations there were.
     number: int = 0
 

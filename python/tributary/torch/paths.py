@@ -15,7 +15,7 @@ from torch._C._distributed_c10d import Backend
 from tributary import _core
 from tributary._core import Pending
 from tributary.errors import ClosedError, ConnectError, MismatchError, UnsupportedError
-from tributary.torch import operators, profile
+from tributary.torch import operators, profile, spread
 from tributary.torch.agreement import Agreement
 from tributary.torch.callbacks import Callbacks, is_in_callback
 from tributary.torch.claims import Claim
@@ -84,8 +84,30 @@ class Paths(Backend):
         return members
 
     def _rooted_is_unicast(self, name: str) -> bool:
-        """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all."""
-        return _core.rooted_is_unicast(self._present(name).chosen.protocol)
+        """Whether a reduce for each rank, or a broadcast from each rank, moves less data than one for all.
+
+        Not where ranks' hosts have to help the switches, whose links would carry every rank's shard to every rank.
+        """
+        network = self._lane(name).network
+        return _core.rooted_is_unicast(self._present(name).chosen.protocol) and not (network and network.is_spread)
+
+    def _spread(self, name: str, tensors: Tensors) -> None:
+        """Settle who makes large sums, at the first large operation of a lane, which is the same on all ranks."""
+        if size_in_bytes(tensors) < spread.LEAST_BYTES:
+            return
+        lane, members = self._lane(name), self._present(name)
+        if lane.network is None or not members.may_spread(lane):
+            return
+        with self._order:
+            if members.may_spread(lane):
+                try:
+                    told = members.spread(lane)
+                except ConnectError as error:
+                    # The switch has refused all ranks alike, so no rank tries again.
+                    log.warning("large sums %s are not spread any further: %s", lane.title, error)
+                    return
+                if members.rank == 0:
+                    log.info("large sums %s: %s", lane.title, told)
 
     def _is_alone(self, name: str) -> bool:
         """Whether this rank is alone."""
@@ -141,6 +163,8 @@ class Paths(Backend):
         network: Network | None = None,
     ) -> NetworkWork:
         """Start collectives in a network, by default that of the sums."""
+        if network is None:
+            self._spread(name, tensors)
         lane = self._lane(name)
         network = network or lane.network
         assert network is not None, "groups of one rank take the host path"
