@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use tributary_proto::congestion::Marking;
 use tributary_proto::contract::ids::TreeId;
 use tributary_proto::contract::packet::{Addr, Transmit};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::marking::Marking;
 
 use crate::fabric::egress::Egress;
 use crate::fabric::ingress_buffers::Charge;

@@ -9,7 +9,7 @@ use tributary_net::client;
 use tributary_net::group::{ConnectOptions, Group};
 use tributary_net::switch_daemon::{RunningSwitch, SwitchOptions};
 use tributary_numeric::{DType, ReduceOp, bf16, codec};
-use tributary_proto::aggregation::reference::reference;
+use tributary_proto::aggregation::reference;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::panama::PROTOCOL;
 

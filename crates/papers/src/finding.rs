@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use tributary_sim::figure::{Figure, Series};
+pub use tributary_sim::{Figure, Series};
 
 /// A measured number: one value, or the median and the range of several, over seeds, workers or readings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

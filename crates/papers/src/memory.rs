@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tributary_sim::provenance::Program;
+use tributary_sim::Program;
 use tributary_sim::rng::mix;
 
 /// Results by what decides them: the text of a run's file, and the question.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
-use tributary_proto::aggregation::best_effort::options::LEVELS_OPTION;
+use tributary_proto::aggregation::best_effort::LEVELS_OPTION;
 use tributary_proto::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::contract::config::{
     Below, FabricPlan, JobConfig, Parent, SharedJob, SharedSwitchConfig, SwitchConfig,

@@ -6,9 +6,9 @@ use std::hint::black_box;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_sim::Balancing;
 use tributary_sim::engine::{Settings, Simulation};
 use tributary_sim::net::LosslessSpec;
-use tributary_sim::routing::Balancing;
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
 

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_sim::Balancing;
 use tributary_sim::engine::{Settings, Simulation};
-use tributary_sim::routing::Balancing;
 use tributary_sim::topology::leaf_spine;
 use tributary_sim::topology::{LinkSpec, MarkBytes, Rate};
 

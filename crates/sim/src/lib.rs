@@ -20,26 +20,34 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Start with [`engine`], whose [`Simulation`] is the main loop. Below it: [`events`] (future events), [`net`] (links, their
-//! packets and their faults), [`topology`] (the cables), [`routing`] (the paths of packets), [`transport`] (DCTCP),
-//! [`workload`] (traffic beside jobs), [`cores`] (a switch's processor). Around it: [`config`] and [`experiment`] (a file
-//! and its run, also on several threads), [`report`], [`table`] and [`figure`] (results), [`provenance`] (what made them), [`capture`] (packet traces),
-//! [`check`] and [`swarm`] (rules that every run must keep), [`sweep`] (many runs). The crate `tributary-papers` runs
-//! published results on it.
+//! Start with [`engine`], whose [`Simulation`] is the main loop.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`config`], [`experiment`] | a file, and its run, also on several threads |
+//! | [`events`], [`net`] | future events; links with their packets and faults |
+//! | [`topology`], `routing` | the cables, and the paths of packets |
+//! | [`transport`], [`workload`] | DCTCP and other flows beside jobs, and when they begin |
+//! | [`cores`] | a switch's processor |
+//! | [`report`], [`table`], `figure`, `provenance`, [`capture`] | results, what made them, and packet traces |
+//! | `check`, [`swarm`], [`sweep`] | rules that every run must keep; random runs; many runs |
+//!
+//! Names without a link are private modules. [`cores`], [`events`] and [`workload`] are public only for
+//! `tributary-papers` (which runs published results), for the tables of PsPIN's cycles, benches and tests.
 
 pub mod capture;
-pub mod check;
+mod check;
 pub mod config;
 pub mod cores;
 pub mod engine;
 pub mod events;
 pub mod experiment;
-pub mod figure;
+mod figure;
 pub mod net;
-pub mod provenance;
+mod provenance;
 pub mod report;
 pub mod rng;
-pub mod routing;
+mod routing;
 pub mod swarm;
 pub mod sweep;
 pub mod table;
@@ -51,9 +59,11 @@ pub use check::{Checker, Findings};
 pub use config::{Config, ConfigError};
 pub use engine::{Action, InstallError, JobError, JobErrorKind, JobPlan, Settings, Simulation};
 pub use experiment::{Progress, RunError, run, run_on_threads, run_watched};
-pub use figure::{Figure, Series};
+pub use figure::{Figure, Mark, Series};
 pub use net::{LosslessSpec, PacketEvent, TraceEvent, Tracer};
+pub use provenance::{Program, sha256};
 pub use report::{JobReport, Report, Stop};
+pub use routing::Balancing;
 pub use sweep::{Store, Sweep, SweepPoint};
 pub use table::{Format, Table};
 pub use topology::{Graph, LinkId, LinkSpec, Rate};

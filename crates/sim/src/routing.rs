@@ -13,8 +13,6 @@ use crate::net::{Fabric, Packet};
 use crate::rng::{Purpose, Rng, mix};
 use crate::topology::{Graph, LinkId};
 
-pub use tributary_control::routes::NextHops;
-
 /// Next hops from every switch to every other; hosts are found through their switches.
 pub struct Table(Routes);
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_sim::check::Checker;
+use tributary_sim::Checker;
 use tributary_sim::config::Config;
 use tributary_sim::engine::{JobError, JobErrorKind, Settings, Simulation};
 use tributary_sim::experiment::build;

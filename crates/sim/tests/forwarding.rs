@@ -2,9 +2,9 @@
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
+use tributary_sim::Balancing;
 use tributary_sim::engine::{Settings, Simulation};
 use tributary_sim::net::LossCause;
-use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 use tributary_sim::topology::{LinkId, LinkSpec, MarkBytes, Rate};
 

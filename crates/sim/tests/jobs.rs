@@ -6,10 +6,10 @@ use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::contract::tensor::Spec;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::protocols;
+use tributary_sim::Balancing;
 use tributary_sim::config::Config;
 use tributary_sim::engine::{JobPlan, Settings, Simulation};
 use tributary_sim::experiment::build;
-use tributary_sim::routing::Balancing;
 use tributary_sim::topology::{Clos, Graph, dumbbell, leaf_spine, star};
 use tributary_sim::topology::{LinkSpec, Rate};
 

@@ -2,7 +2,7 @@
 
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_sim::check::Checker;
+use tributary_sim::Checker;
 use tributary_sim::engine::{Action, Holds, Noise, Settings, Simulation};
 use tributary_sim::net::LosslessSpec;
 use tributary_sim::rng::{Purpose, Rng};

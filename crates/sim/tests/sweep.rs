@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tributary_proto::protocols;
-use tributary_sim::provenance::{Program, sha256};
 use tributary_sim::sweep::{Finished, Store, Sweep, SweepPoint, WorkOrder, check, run, summarise, write_tables};
+use tributary_sim::{Program, sha256};
 
 const TEXT: &str = r#"
 [network]

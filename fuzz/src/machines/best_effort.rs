@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tributary_proto::aggregation::best_effort::options::LEVELS_OPTION;
+use tributary_proto::aggregation::best_effort::LEVELS_OPTION;
 use tributary_proto::aggregation::best_effort::wire::{HEADER_LEN, Header, Kind};
 use tributary_proto::contract::config::{FabricPlan, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::drive::record::SwitchRecorder;

@@ -1,6 +1,6 @@
 //! SwitchML: its header, a switch with a parent, and a worker.
 
-use tributary_proto::aggregation::report::Report;
+use tributary_proto::aggregation::Report;
 use tributary_proto::contract::config::FabricPlan;
 use tributary_proto::contract::ids::{Rank, TreeId};
 use tributary_proto::contract::packet::{Addr, Ecn};

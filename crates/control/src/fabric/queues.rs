@@ -1,8 +1,8 @@
 //! The cables of a fabric and their queues: rate and length, which packets queues mark, and when a port pauses its sender.
 //! The thresholds for pauses are the simulator's (docs/simulator-reference.md, *Lossless networks*); the headroom is for processes.
 
+use tributary_proto::congestion::Marking;
 use tributary_proto::contract::ids::{NodeId, PortId};
-use tributary_proto::marking::Marking;
 
 use super::file::{FabricFile, LinkFile};
 use crate::quantity::{Bytes, DataRate};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tributary_control::fabric::{Balancing, FabricLayout, LinkState};
 use tributary_control::routes::Routes;
+use tributary_proto::congestion::Marking;
 use tributary_proto::contract::ids::{GroupId, JobId, NodeId, PortId, PortSet};
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::protocol::Placement;
 use tributary_proto::contract::switch::Verdict;
 use tributary_proto::contract::time::{Span, Time};
 use tributary_proto::contract::wire::Common;
-use tributary_proto::marking::Marking;
 use tributary_proto::protocols;
 
 pub use self::port::PortReport;

@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
+use tributary_proto::congestion::Marking;
 use tributary_proto::contract::ids::JobId;
 use tributary_proto::contract::packet::Ecn;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::marking::Marking;
 
 use super::ingress_buffers::Charge;
 use crate::udp::{Batches, Run};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use tributary_numeric::{DType, Element, ReduceOp, codec};
-use tributary_proto::aggregation::reference::reference;
+use tributary_proto::aggregation::reference;
 use tributary_proto::contract::sum_tree::SumTree;
 use tributary_proto::contract::tensor::Tensor;
 use tributary_proto::tensors::{ElementTensor, SparseElements, VecStorage};

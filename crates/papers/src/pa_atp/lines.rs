@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::{Table, Value};
 use tributary_control::config::{OptionTable, texts};
-use tributary_proto::aggregation::best_effort::options::Memory;
+use tributary_proto::aggregation::best_effort::Memory;
 use tributary_proto::protocols;
 use tributary_sim::config::{Bytes, Config, JobSection, overlay};
 use tributary_sim::report::Report;

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 use tributary_control::config::OptionTable;
-use tributary_proto::aggregation::best_effort::options::Memory;
+use tributary_proto::aggregation::best_effort::Memory;
 use tributary_proto::contract::ids::Rank;
 use tributary_proto::contract::time::Time;
 use tributary_sim::config::Config;

@@ -2,9 +2,9 @@
 //! what is sent and what arrives.
 
 use tributary_numeric::ReduceOp;
+use tributary_proto::aggregation::best_effort::BestEffortHost;
+use tributary_proto::aggregation::best_effort::BestEffortSwitch;
 use tributary_proto::aggregation::best_effort::Rules;
-use tributary_proto::aggregation::best_effort::host::BestEffortHost;
-use tributary_proto::aggregation::best_effort::switch::BestEffortSwitch;
 use tributary_proto::aggregation::best_effort::wire::{Header, Kind};
 use tributary_proto::contract::config::{FabricPlan, HostConfig, JobConfig, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::host::{Collective, Host};

@@ -3,7 +3,7 @@
 
 use criterion::Criterion;
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
-use tributary_proto::aggregation::best_effort::options::LEVELS_OPTION;
+use tributary_proto::aggregation::best_effort::LEVELS_OPTION;
 use tributary_proto::aggregation::best_effort::wire::{Flags, HEADER_LEN, Header, Kind};
 use tributary_proto::contract::config::{FabricPlan, SharedJob, SharedSwitchConfig};
 use tributary_proto::contract::ids::{NodeId, PortId, PortSet, Rank};

@@ -2,7 +2,7 @@
 
 use criterion::Criterion;
 use tributary_numeric::{DType, ReduceOp};
-use tributary_proto::aggregation::agreement::ExponentHint;
+use tributary_proto::aggregation::ExponentHint;
 use tributary_proto::canary::PROTOCOL;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH, RankProof, proof};
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedJob, SharedSwitchConfig};

@@ -40,8 +40,8 @@ pub trait LifeCycle {
     fn life(&self) -> &Life;
     /// The same, mutable.
     fn life_mut(&mut self) -> &mut Life;
-    /// A collective is complete.
-    fn on_complete(&mut self, _completed: Completed) {}
+    /// A collective is complete, and goes back to its caller after this.
+    fn on_complete(&mut self, _op: &Op) {}
     /// Everything has failed: forgets what is under way.
     fn stop(&mut self);
     /// What waits with the earliest block. It is searched for, because it is needed only when something is wrong.
@@ -61,8 +61,11 @@ pub trait LifeCycle {
     /// returns false.
     fn complete_collectives(&mut self) -> bool {
         loop {
-            match self.life_mut().complete_next() {
-                Ok(Some(completed)) => self.on_complete(completed),
+            match self.life_mut().take_complete() {
+                Ok(Some(op)) => {
+                    self.on_complete(&op);
+                    self.life_mut().give_back(op);
+                }
                 Ok(None) => return true,
                 Err(error) => {
                     self.fail(error);
@@ -89,13 +92,6 @@ pub trait LifeCycle {
             None => {}
         }
     }
-}
-
-/// A collective that is complete.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Completed {
-    /// The collective's blocks in the stream.
-    pub blocks: Range<u64>,
 }
 
 impl Life {
@@ -130,7 +126,7 @@ impl Life {
     }
 
     /// The error of the next collective that must fail.
-    pub fn failing(&self) -> Option<&CollectiveError> {
+    fn failing(&self) -> Option<&CollectiveError> {
         self.failing.as_ref().map(|failing| &failing.1)
     }
 
@@ -139,9 +135,9 @@ impl Life {
         self.broken.as_deref()
     }
 
-    /// Ends the oldest collective if all its results have come. An error says that it must fail instead, and all others
+    /// Takes the oldest collective if all its results have come. An error says that it must fail instead, and all others
     /// with it: see [`Life::fail`].
-    pub fn complete_next(&mut self) -> Result<Option<Completed>, CollectiveError> {
+    fn take_complete(&mut self) -> Result<Option<Op>, CollectiveError> {
         let Some(front) = self.stream.front() else { return Ok(None) };
         if let Some((_, error)) = self.failing.as_deref().filter(|(op, _)| *op == front.id) {
             return Err(error.clone());
@@ -149,14 +145,17 @@ impl Life {
         if front.remaining > 0 {
             return Ok(None);
         }
-        let Op { id, tensor, first_block, blocks, .. } = self.stream.pop().expect("there is a front");
+        Ok(self.stream.pop())
+    }
+
+    /// Gives a complete collective back to its caller.
+    fn give_back(&mut self, Op { id, tensor, .. }: Op) {
         self.deadlines.complete(id);
         self.events.push_back(HostEvent::Done { op: id, tensor });
-        Ok(Some(Completed { blocks: first_block..first_block + blocks }))
     }
 
     /// All collectives that have not ended fail, and all later ones.
-    pub fn fail(&mut self, error: CollectiveError) {
+    fn fail(&mut self, error: CollectiveError) {
         while let Some(Op { id, tensor, .. }) = self.stream.pop() {
             self.deadlines.complete(id);
             self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
@@ -165,7 +164,7 @@ impl Life {
     }
 
     /// The deadline or question that is due, if any.
-    pub fn poll_deadline(&mut self, now: Time) -> Option<Due> {
+    fn poll_deadline(&mut self, now: Time) -> Option<Due> {
         self.deadlines.poll(now)
     }
 
@@ -299,7 +298,7 @@ impl Stream {
     }
 
     /// Appends a collective; returns its number and its blocks.
-    pub fn push(&mut self, tensor: Box<dyn Tensor>) -> (OpId, Range<u64>) {
+    fn push(&mut self, tensor: Box<dyn Tensor>) -> (OpId, Range<u64>) {
         let (id, spec, first_block) = (OpId(self.next_op), tensor.spec(), self.next_block);
         let encoding = Encoding::of_job(self.values, self.numbers, &spec, &self.operators);
         let encoding = encoding.expect("a driver asks first what a protocol can");
@@ -353,8 +352,13 @@ impl Stream {
         }
     }
 
+    /// How many blocks all collectives so far have.
+    pub fn blocks(&self) -> u64 {
+        self.next_block
+    }
+
     /// Takes the oldest collective out.
-    pub fn pop(&mut self) -> Option<Op> {
+    fn pop(&mut self) -> Option<Op> {
         self.ops.pop_front()
     }
 }

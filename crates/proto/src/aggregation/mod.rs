@@ -14,15 +14,19 @@
 //! - bodies of notices: [`report`], and [`missing_ranks`], which gathers reports through all levels;
 //! - a switch's bookkeeping: [`block_sizes`], with the format of vectors, [`ranks`], [`modulo`].
 
-pub mod agreement;
+pub(crate) mod agreement;
 pub mod best_effort;
-pub mod block_sizes;
-pub mod life;
-pub mod missing_ranks;
-pub mod modulo;
+pub(crate) mod block_sizes;
+pub(crate) mod life;
+pub(crate) mod missing_ranks;
+pub(crate) mod modulo;
 pub mod ordered;
-pub mod ranks;
-pub mod reference;
-pub mod report;
-pub mod shutdown;
-pub mod slots;
+pub(crate) mod ranks;
+pub(crate) mod reference;
+pub(crate) mod report;
+pub(crate) mod shutdown;
+pub(crate) mod slots;
+
+pub use agreement::ExponentHint;
+pub use reference::reference;
+pub use report::Report;

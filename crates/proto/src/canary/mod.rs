@@ -5,12 +5,12 @@
 //! all jobs share; then the hosts ([`host`]), each of which leads some of the blocks (§3.1.4, §3.3).
 //! `docs/protocols/canary.md` goes through the paper section by section.
 
-pub mod host;
+mod host;
 mod protocol;
-pub mod switch;
+mod switch;
 mod vector;
 pub mod wire;
 
-pub use host::CanaryHost;
+use host::CanaryHost;
 pub use protocol::{PROTOCOL, SWITCH};
 pub use switch::CanarySwitch;

@@ -19,22 +19,30 @@
 //! A protocol whose ranks must all have the same window takes a [`RankSynchronous`] controller instead, whose inputs
 //! have neither a clock nor a round trip.
 
-pub mod aimd;
+pub(crate) mod aimd;
 mod bookkeeping;
 pub mod dctcp;
-pub mod fixed;
-pub mod lead_limit;
-pub mod measured;
-pub mod progress_aware;
-pub mod rank_synchronous;
-pub mod swift;
+pub(crate) mod fixed;
+pub(crate) mod lead_limit;
+mod marking;
+pub(crate) mod measured;
+pub(crate) mod progress_aware;
+pub(crate) mod rank_synchronous;
+mod rtt;
+pub(crate) mod swift;
 
 use std::fmt;
 
 use self::aimd::HalveOn;
-use self::progress_aware::CutRule;
+pub use self::dctcp::Dctcp;
+pub use self::fixed::Fixed;
+pub use self::lead_limit::LeadLimit;
+pub use self::marking::Marking;
+pub use self::progress_aware::{CutRule, ProgressAware};
 pub use self::rank_synchronous::result_clocked::ResultClocked;
 pub use self::rank_synchronous::{RankSynchronous, ResultAck};
+pub use self::rtt::RttEstimator;
+pub use self::swift::Swift;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::time::{Span, Time};
 

@@ -6,7 +6,7 @@
 //! options (`protocol.rs`). Sums of sparse tensors have machines of their own, in [`sparse`].
 //! `docs/protocols/flare.md` goes through the paper section by section.
 
-pub mod design;
+mod design;
 mod protocol;
 pub mod sparse;
 pub mod wire;

@@ -5,10 +5,10 @@
 //! (`switch/recovery.rs`), and the worker: [`host`], whose window (`host/window.rs`) is the paper's figure 5.
 //! `docs/protocols/panama.md` goes through the paper section by section.
 
-pub mod host;
+mod host;
 mod options;
 mod partial;
-pub mod switch;
+mod switch;
 pub mod wire;
 
 use crate::aggregation::reference::reference;

@@ -6,12 +6,11 @@
 //! - [`link`]: a reliable channel between two ranks, with sequence numbers, selective acknowledgements, a congestion
 //!   window and a [`pacer`].
 //!
-//! Both take their timeout from [`rtt`]. [`deadlines`] bounds how long a collective may take as a whole.
+//! Both take their timeout from [`RttEstimator`](crate::congestion::RttEstimator). [`deadlines`] bounds how long a collective may take as a whole.
 
 pub mod deadlines;
 pub mod layout;
 pub mod link;
 pub mod pacer;
 pub mod recovery;
-pub mod rtt;
 pub mod slot_lists;

@@ -97,7 +97,8 @@ impl<I: SlotNumber> SlotLists<I> {
     }
 
     /// The slot behind `slot` in its list.
-    pub fn next(&self, slot: I) -> Option<I> {
+    #[cfg(test)]
+    fn next(&self, slot: I) -> Option<I> {
         let next = self.links[slot.index()].next;
         (next != I::NONE).then_some(next)
     }
@@ -123,7 +124,7 @@ impl<I: SlotNumber> SlotLists<I> {
     }
 
     /// Moves a slot to the end of the list that it is in, if any.
-    pub fn to_end(&mut self, slot: I) {
+    pub fn move_to_end(&mut self, slot: I) {
         let list = self.links[slot.index()].list;
         if list != NO_LIST {
             self.push(list.into(), slot);

@@ -4,12 +4,13 @@
 //! collective, [`link`](crate::reliability::link) is the reliable link between neighbours, [`watch`] finds the rank
 //! that is silent, and [`wire`] has the headers. `docs/protocols/ring.md` states steps, bytes and every field.
 
-pub mod host;
-pub mod layout;
+mod host;
+mod layout;
 mod protocol;
-pub mod running;
-pub mod watch;
+mod running;
+mod watch;
 pub mod wire;
 
-pub use host::RingHost;
+use host::RingHost;
+pub use layout::Layout;
 pub use protocol::PROTOCOL;

@@ -8,13 +8,13 @@
 //! [`link`](crate::reliability::link) to each rank that it exchanges packets with. `docs/protocols/sparcml.md` states
 //! steps, bytes and every field.
 
-pub mod chunk;
-pub mod codec;
-pub mod host;
-pub mod message;
+mod chunk;
+mod codec;
+mod host;
+mod message;
 mod options;
-pub mod plan;
-pub mod running;
+mod plan;
+mod running;
 pub mod wire;
 
 use self::options::Choices;

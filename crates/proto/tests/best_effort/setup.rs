@@ -1,7 +1,7 @@
 //! What jobs and switches of the tests are made from, and which protocols they are of.
 
 use tributary_numeric::{Element, ReduceOp};
-use tributary_proto::aggregation::best_effort::options::LEVELS_OPTION;
+use tributary_proto::aggregation::best_effort::LEVELS_OPTION;
 use tributary_proto::contract::config::{FabricPlan, JobConfig, SharedSwitchConfig, TimerConfig};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::ids::{JobId, JobKey, NodeId};

@@ -1,7 +1,7 @@
 //! The switch by itself: what each packet does to the array (§3.1, §3.2, §3.5).
 
 use tributary_numeric::{BlockExponent, DType, ReduceOp};
-use tributary_proto::aggregation::agreement::ExponentHint;
+use tributary_proto::aggregation::ExponentHint;
 use tributary_proto::canary::wire::{HEADER_LEN, Header, Kind, NO_SWITCH};
 use tributary_proto::contract::config::SharedSwitchConfig;
 use tributary_proto::contract::drive::record::SwitchRecorder;

@@ -2,7 +2,7 @@
 //! that its sums must have.
 
 use tributary_numeric::{DType, Element, ReduceOp, codec};
-use tributary_proto::aggregation::reference::reference;
+use tributary_proto::aggregation::reference;
 use tributary_proto::contract::config::{Below, HostConfig, JobConfig, Parent, SwitchConfig, TreeLeaf};
 use tributary_proto::contract::host::{Collective, Host, HostEvent};
 use tributary_proto::contract::ids::{ChildId, GroupId, PortId, Rank, TreeId};

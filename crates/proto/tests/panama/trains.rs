@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 
-use tributary_proto::congestion::dctcp::Dctcp;
+use tributary_proto::congestion::Dctcp;
+use tributary_proto::congestion::Marking;
 use tributary_proto::congestion::{Ack, Controller, Limits, RankSynchronous, ResultAck, ResultClocked};
-use tributary_proto::marking::Marking;
 
 /// Packets, each of which takes the cable for a tick; the way back takes as many ticks.
 const BACK: u64 = 5;

@@ -6,7 +6,7 @@ use tributary_numeric::{DType, ReduceOp};
 use tributary_proto::contract::host::{Collective, HostEvent};
 use tributary_proto::contract::tensor::{Spec, Tensor};
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::ring::layout::Layout;
+use tributary_proto::ring::Layout;
 use tributary_proto::tensors::{FingerprintTensor, Roster};
 
 use crate::harness::Network;

@@ -9,12 +9,12 @@
 //! packets are all alike, or the switch's own with the prices of [`prices`]. Times are numbers of one unit, which the
 //! caller chooses. Not modelled: banks of memory that two cores access, and the network between clusters.
 
-pub mod counters;
-pub mod handlers;
+pub(crate) mod counters;
+pub(crate) mod handlers;
 pub mod model;
 pub mod operators;
 pub mod prices;
-pub mod shape;
+mod shape;
 pub mod steps;
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,8 @@ use tributary_proto::contract::work::Needs;
 
 use counters::{Counters, Level};
 use handlers::{Blocks, Step, Task};
-pub use shape::{Fetching, Shape, Subset};
+pub(crate) use shape::Fetching;
+pub use shape::{Shape, Subset};
 use steps::{Kind, Machine, Spent};
 
 /// The properties of a packet that matter to the processor.

@@ -18,18 +18,17 @@ mod steps;
 mod switch;
 mod traffic;
 
-pub use cluster::Cluster;
 pub(crate) use cluster::{Arrival, HostLimits};
 pub(crate) use cores::{CoresSpec, SwitchCores};
 pub use custom_op::{CustomOp, Data, Magnitudes};
-pub use endpoint::Endpoint;
-pub use faults::{Action, Failure, Loss};
-pub use host::{Background, Holds, Noise};
-pub use job::{Job, Jobs};
-pub use program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SharedSettings, SwitchMetrics};
+pub use faults::Action;
+pub(crate) use faults::Failure;
+pub(crate) use host::Background;
+pub use host::{Holds, Noise};
+pub(crate) use job::Job;
+pub(crate) use program::{Gauge, Handled, Occupancy, SLOTS_IN_USE, SharedSettings, SwitchMetrics};
 pub use records::{
     EndpointId, InstallError, Iteration, JobError, JobErrorKind, JobIndex, JobLifetime, JobPlan, TooLittleMemory,
 };
 pub use simulation::{Settings, Simulation};
 pub(crate) use steps::assign_partitions;
-pub use traffic::{Flow, FlowId, Flows, Received, Traffic};

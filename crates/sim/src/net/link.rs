@@ -4,9 +4,9 @@
 //! So the queue itself is never stored. Its length is `busy_until - now`, in time; its limit and the lengths from which on it
 //! marks are kept in time too, so that no packet costs a division.
 
+use tributary_proto::congestion::Marking;
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::{Span, Time};
-use tributary_proto::marking::Marking;
 
 use super::packet::{Packet, PacketFlags, Ring};
 use super::payload::PayloadId;

@@ -6,6 +6,6 @@ mod graph;
 mod shapes;
 
 pub(crate) use graph::window_end;
-pub use graph::{Edge, Graph, GraphError, LinkId, LinkSpec, MarkBytes};
+pub use graph::{Graph, LinkId, LinkSpec, MarkBytes};
 pub use shapes::{Clos, dumbbell, leaf_spine, star};
 pub use tributary_control::quantity::Rate;

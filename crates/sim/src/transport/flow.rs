@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use tributary_proto::congestion::RttEstimator;
 use tributary_proto::congestion::{Ack, Controller, Limits, Loss, Progress, Settings};
 use tributary_proto::contract::ids::NodeId;
 use tributary_proto::contract::time::Time;
-use tributary_proto::reliability::rtt::RttEstimator;
 
 use super::{BEYOND_UDP, Body, Segment, TransportSettings};
 

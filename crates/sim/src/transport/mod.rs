@@ -11,7 +11,7 @@
 mod flow;
 mod host;
 
-pub use host::{Arrived, TransportHost};
+pub use host::TransportHost;
 
 use tributary_proto::congestion::{Algorithm, SIMULATED_TARGET_DELAY, dctcp};
 use tributary_proto::contract::config::TimerConfig;

@@ -7,10 +7,11 @@ mod published;
 mod source;
 
 pub(crate) use background::UniformGroup;
-pub use background::{Stream, Uniform};
-pub use list::{FlowList, ListedFlow, read_flows};
-pub use poisson::{PoissonGroup, PoissonSource};
-pub use published::{FlowSizes, Model, SizeTable};
+pub(crate) use background::{Stream, Uniform};
+pub(crate) use list::{FlowList, ListedFlow, read_flows};
+pub use poisson::PoissonGroup;
+pub use published::FlowSizes;
+pub(crate) use published::{Model, SizeTable};
 pub use source::FlowSource;
 
 use crate::rng::{Purpose, Rng};

@@ -14,7 +14,7 @@ use tributary_control::quantity::DataRate;
 use tributary_net::pool_size::packet_bytes;
 use tributary_proto::contract::protocol::Protocol;
 use tributary_proto::protocols;
-use tributary_sim::figure::{Figure, Series};
+use tributary_sim::{Figure, Series};
 
 use crate::cluster::{Interrupt, Process};
 use crate::commands::collective::protocol;

@@ -9,19 +9,20 @@
 //! Start with [`wire`], then [`switch`] and [`host`]; the server is in [`server`]. Protocols differ in [`Rules`]:
 //! whether switches acknowledge gradients, and how far a worker may send ahead.
 
-pub mod codec;
-pub mod dedicated_server;
-pub mod host;
-pub mod options;
-pub mod server;
-pub mod switch;
-pub mod topology;
+pub(crate) mod codec;
+pub(crate) mod dedicated_server;
+pub(crate) mod host;
+pub(crate) mod options;
+pub(crate) mod server;
+pub(crate) mod switch;
+pub(crate) mod topology;
 pub mod wire;
 
 use self::dedicated_server::ServerHost;
-use self::host::BestEffortHost;
+pub use self::host::BestEffortHost;
+pub use self::options::{LEVELS_OPTION, Memory};
 use self::options::{SIMULATED_SWITCH, SWITCH, check, fallback_note, increase, packet_bytes};
-use self::switch::BestEffortSwitch;
+pub use self::switch::BestEffortSwitch;
 use self::switch::job::Job;
 use crate::congestion::lead_limit::LeadLimit;
 use crate::congestion::{Controller, Limits, Settings, TARGET_DELAY};

@@ -8,7 +8,7 @@ use super::lead::State;
 use super::transmit::Outgoing;
 use super::window::Step;
 use super::{CanaryHost, Stage};
-use crate::aggregation::life::{Completed, Life, LifeCycle};
+use crate::aggregation::life::{Life, LifeCycle, Op};
 use crate::aggregation::report::Mismatch;
 use crate::canary::wire::{HEADER_LEN, Header, Report};
 use crate::contract::config::TimerConfig;
@@ -176,9 +176,9 @@ impl LifeCycle for CanaryHost {
         &mut self.life
     }
 
-    fn on_complete(&mut self, Completed { blocks }: Completed) {
-        if blocks.end - blocks.start > u64::from(self.window()) {
-            self.announce(blocks.end);
+    fn on_complete(&mut self, op: &Op) {
+        if op.blocks > u64::from(self.window()) {
+            self.announce(op.first_block + op.blocks);
         }
     }
 

@@ -7,7 +7,7 @@
 //! does not compile here:
 //!
 //! ```compile_fail
-//! use tributary_proto::congestion::{RankSynchronous, swift::Swift};
+//! use tributary_proto::congestion::{RankSynchronous, Swift};
 //!
 //! fn for_panama(_: impl RankSynchronous) {}
 //! fn choose(swift: Swift) {
@@ -33,7 +33,7 @@
 //! for_panama(ResultClocked::new(64));
 //! ```
 
-pub mod result_clocked;
+pub(crate) mod result_clocked;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

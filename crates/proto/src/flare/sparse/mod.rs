@@ -4,11 +4,11 @@
 //! packets that a block becomes, and the [`block`] of a switch: a hash table that spills, or an array.
 //! `docs/protocols/flare.md` has the rules.
 
-pub mod block;
-pub mod host;
-pub mod layout;
-pub mod shards;
-pub mod switch;
+mod block;
+mod host;
+pub(super) mod layout;
+mod shards;
+pub(super) mod switch;
 pub mod wire;
 
 pub use self::host::SparseHost;

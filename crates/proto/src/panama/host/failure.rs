@@ -2,9 +2,9 @@
 
 use super::PanamaHost;
 use super::tree::Tree;
-use crate::aggregation::life::Op;
+use crate::aggregation::life::{Life, LifeCycle, Op};
 use crate::contract::drop_reason::DropReason;
-use crate::contract::host::{CollectiveError, HostEvent};
+use crate::contract::host::CollectiveError;
 use crate::contract::time::Time;
 use crate::panama::wire::{Header, Mismatch};
 
@@ -22,39 +22,50 @@ impl PanamaHost {
             return Err(DropReason::Unexpected);
         }
         let block = self.block(index, vid);
-        let op = self.stream.op_of(block).expect("what was sent and has no result has a collective").id;
-        let Mismatch { a, a_spec, b, b_spec } = mismatch;
-        if self.failing.as_ref().is_none_or(|(earlier, _)| op < *earlier) {
-            self.failing = Some((op, CollectiveError::Mismatch { a, a_spec, b, b_spec, op }));
-        }
-        self.complete_collectives(now);
+        let op = self.life.stream.op_of(block).expect("what was sent and has no result has a collective").id;
+        self.life.dispute(op, mismatch);
+        self.complete_or_leave(now);
         Ok(())
     }
+}
 
-    /// All collectives that are queued fail, and all later ones.
-    pub(super) fn fail(&mut self, error: CollectiveError) {
-        while let Some(Op { id, tensor, .. }) = self.stream.pop() {
-            self.deadlines.complete(id);
-            self.events.push_back(HostEvent::Failed { op: id, tensor, error: error.clone() });
-        }
-        self.broken.get_or_insert(error);
+impl LifeCycle for PanamaHost {
+    /// A tree, and the block that it waits with.
+    type Waiting = (usize, u64);
+
+    fn life(&self) -> &Life {
+        &self.life
     }
 
-    /// The tree that waits with the earliest block, and the block.
-    pub(super) fn oldest_waiting(&self) -> Option<(usize, u64)> {
+    fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    fn on_complete(&mut self, op: &Op) {
+        if self.is_input_left(op) {
+            self.keep_latest(op);
+        }
+    }
+
+    /// The trees stop because the life is broken.
+    fn stop(&mut self) {}
+
+    fn oldest_waiting(&self) -> Option<(usize, u64)> {
         let waiting = |(index, tree): (usize, &Tree)| {
             tree.oldest(self.submitted(index)).map(|vid| (index, self.block(index, vid)))
         };
         self.trees.iter().enumerate().filter_map(waiting).min_by_key(|&(_, block)| block)
     }
 
-    /// Why a deadline has passed.
-    pub(super) fn diagnose(&self) -> CollectiveError {
-        if let Some((_, error)) = &self.failing {
-            return error.clone();
+    fn ask(&mut self, waiting: Option<(usize, u64)>) {
+        if let Some((tree, _)) = waiting {
+            self.trees[tree].ask();
         }
-        let Some((index, block)) = self.oldest_waiting() else { return CollectiveError::Aborted };
-        let (tree, op) = (&self.trees[index], self.stream.op_of(block).expect("a block that waits has a collective"));
+    }
+
+    fn blame(&self, (index, block): (usize, u64)) -> CollectiveError {
+        let (tree, op) =
+            (&self.trees[index], self.life.stream.op_of(block).expect("a block that waits has a collective"));
         let (local, op) = (op.local(block), op.id);
         let blamed = tree.last_report.of(&tree.done()).and_then(|report| report.blame(index as u32, local, op));
         blamed.unwrap_or(CollectiveError::SwitchSilent { tree: tree.id, block: local, op })

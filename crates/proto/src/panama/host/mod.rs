@@ -6,12 +6,10 @@ mod kept;
 mod results;
 mod tree;
 
-use std::collections::VecDeque;
-
 use self::tree::Tree;
 use super::options::Choices;
 use super::wire::{HEADER_LEN, Header, Kind, Mismatch, NO_CAP, epoch, near, put_top};
-use crate::aggregation::life::{Op, Stream};
+use crate::aggregation::life::{Life, LifeCycle, Op, Stream};
 use crate::aggregation::report::Report;
 use crate::congestion::RankSynchronous;
 use crate::contract::config::HostConfig;
@@ -26,7 +24,6 @@ use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::{COMMON_LEN, Common};
-use crate::reliability::deadlines::{Deadlines, Due};
 use crate::reliability::layout;
 
 /// A worker's machine.
@@ -35,20 +32,13 @@ pub struct PanamaHost {
     config: HostConfig,
     common: [u8; COMMON_LEN],
     choices: Choices,
-    stream: Stream,
-    /// How many blocks all collectives so far have.
-    blocks: u64,
+    life: Life,
     trees: Vec<Tree>,
     /// The tree whose turn it is.
     turn: usize,
     /// When a result last came. A packet that is sent at the same time is sent because of it.
     stirred_at: Option<Time>,
-    deadlines: Deadlines,
     is_leaving: bool,
-    /// The collective that must fail as soon as all collectives before it are complete.
-    failing: Option<(OpId, CollectiveError)>,
-    broken: Option<CollectiveError>,
-    events: VecDeque<HostEvent>,
     stats: HostStats,
 }
 
@@ -73,16 +63,11 @@ impl PanamaHost {
         PanamaHost {
             common,
             choices,
-            stream: Stream::new(values, Numbers::Float, NarrowBlocks::fitting(job.levels), job),
-            blocks: 0,
+            life: Life::new(Stream::new(values, Numbers::Float, NarrowBlocks::fitting(job.levels), job)),
             trees: (0..job.trees).map(|id| tree(TreeId(id))).collect(),
             turn: 0,
             stirred_at: None,
-            deadlines: Deadlines::default(),
             is_leaving: false,
-            failing: None,
-            broken: None,
-            events: VecDeque::new(),
             stats: HostStats::default(),
             config: config.clone(),
         }
@@ -106,7 +91,7 @@ impl PanamaHost {
 
     /// The VID behind the last one of a tree whose block was submitted.
     fn submitted(&self, tree: usize) -> u64 {
-        self.vid_from(tree, self.blocks)
+        self.vid_from(tree, self.life.stream.blocks())
     }
 
     /// The tree that sends next, and its VID.
@@ -129,7 +114,7 @@ impl PanamaHost {
         if from != Addr::Switch(tree.id) {
             return Err(DropReason::NotAMember);
         }
-        if self.broken.is_some() {
+        if self.life.broken().is_some() {
             return Err(DropReason::Unexpected);
         }
         let vid = near(tree.done(), header.vid);
@@ -156,27 +141,9 @@ impl PanamaHost {
         Ok(())
     }
 
-    /// Reports collectives that are complete, in their order, and fails the rest if the next one must fail.
-    fn complete_collectives(&mut self, now: Time) {
-        while let Some(front) = self.stream.front() {
-            if let Some((op, error)) = &self.failing
-                && *op == front.id
-            {
-                let error = error.clone();
-                return self.fail(error);
-            }
-            if front.remaining > 0 {
-                return;
-            }
-            let op = self.stream.pop().expect("there is a front");
-            if self.is_input_left(&op) {
-                self.keep_latest(&op);
-            }
-            let Op { id, tensor, .. } = op;
-            self.deadlines.complete(id);
-            self.events.push_back(HostEvent::Done { op: id, tensor });
-        }
-        if self.is_leaving {
+    /// Reports complete collectives, and leaves the trees when no more will come.
+    fn complete_or_leave(&mut self, now: Time) {
+        if self.complete_collectives() && self.is_leaving && self.life.stream.front().is_none() {
             self.trees.iter_mut().for_each(|tree| tree.leave(now));
         }
     }
@@ -206,7 +173,7 @@ impl PanamaHost {
             return (HEADER_LEN + kept.len, HEADER_LEN + kept.wire_len);
         }
         let block = self.block(index, vid);
-        let op = self.stream.op_of(block).expect("a VID that may be sent is a block of a collective");
+        let op = self.life.stream.op_of(block).expect("a VID that may be sent is a block of a collective");
         assert!(!tree.has(vid) || self.is_input_left(op), "what may be wanted again is kept, or still in the input");
         self.header(index, Kind::Contribution, vid, (op.spec, 1), buf);
         let (len, wire_len) = lengths(op, block);
@@ -245,14 +212,7 @@ fn read(op: &Op, block: u64, config: &HostConfig, vector: &mut [u8]) {
 
 impl Host for PanamaHost {
     fn submit(&mut self, now: Time, collective: Collective) -> Result<OpId, SubmitError> {
-        if let Some(error) = self.broken.as_ref().or(self.failing.as_ref().map(|(_, error)| error)) {
-            return Err(SubmitError::Broken(error.clone()));
-        }
-        let (id, blocks) = self.stream.push(collective.tensor);
-        self.blocks = blocks.end;
-        if let Some(at) = collective.deadline {
-            self.deadlines.push(now, id, at);
-        }
+        let (id, blocks) = self.life.submit(now, collective)?;
         if self.choices.quorum.is_some() {
             self.write_early(now, blocks);
         }
@@ -266,18 +226,10 @@ impl Host for PanamaHost {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if self.broken.is_none() {
+        if self.life.broken().is_none() {
             self.trees.iter_mut().for_each(|tree| tree.handle_timeout(now));
         }
-        match self.deadlines.poll(now) {
-            Some(Due::Failed) => self.fail(self.diagnose()),
-            Some(Due::Ask) => {
-                if let Some((tree, _)) = self.oldest_waiting() {
-                    self.trees[tree].ask();
-                }
-            }
-            None => {}
-        }
+        self.check_deadlines(now);
     }
 
     fn abort(&mut self, _now: Time) {
@@ -286,16 +238,16 @@ impl Host for PanamaHost {
 
     fn finish(&mut self, now: Time) {
         self.is_leaving = true;
-        self.complete_collectives(now);
+        self.complete_or_leave(now);
     }
 
     fn may_leave(&self) -> bool {
         let has_parted = |tree: &Tree| tree.has_parted;
-        !self.is_leaving || self.broken.is_some() || self.trees.iter().all(has_parted)
+        !self.is_leaving || self.life.broken().is_some() || self.trees.iter().all(has_parted)
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
-        if self.broken.is_some() {
+        if self.life.broken().is_some() {
             return None;
         }
         if let Some(notice) = self.poll_notice(buf) {
@@ -313,12 +265,12 @@ impl Host for PanamaHost {
     }
 
     fn poll_event(&mut self) -> Option<HostEvent> {
-        self.events.pop_front()
+        self.life.poll_event()
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let trees = self.trees.iter().filter(|_| self.broken.is_none()).filter_map(Tree::due);
-        trees.chain(self.deadlines.next()).min()
+        let trees = self.trees.iter().filter(|_| self.life.broken().is_none()).filter_map(Tree::due);
+        trees.chain(self.life.next_deadline()).min()
     }
 
     fn max_packet_len(&self) -> usize {

@@ -8,14 +8,13 @@ use super::{PanamaHost, lengths, read};
 use crate::aggregation::life::Op;
 use crate::congestion::ResultAck;
 use crate::contract::drop_reason::DropReason;
-use crate::contract::host::CollectiveError;
 use crate::contract::ids::Rank;
 use crate::contract::packet::{Ecn, Packet};
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::panama::options::Quorum;
 use crate::panama::partial::may_lack_ranks;
-use crate::panama::wire::{HEADER_LEN, Header};
+use crate::panama::wire::{HEADER_LEN, Header, Mismatch};
 
 impl PanamaHost {
     /// Takes in a result.
@@ -41,7 +40,7 @@ impl PanamaHost {
         let is_marked = packet.ecn == Ecn::CongestionExperienced;
         tree.window.on_result(ResultAck { vid, is_marked, capacity: header.wnd_cap });
         self.stirred_at = Some(now);
-        self.complete_collectives(now);
+        self.complete_or_leave(now);
         Ok(())
     }
 
@@ -52,7 +51,7 @@ impl PanamaHost {
         if header.contributors != world_size {
             return Err(DropReason::BadField);
         }
-        let op = self.stream.op_of_mut(block).expect("what was sent and has no result has a collective");
+        let op = self.life.stream.op_of_mut(block).expect("what was sent and has no result has a collective");
         let tree = &mut self.trees[index];
         if !op.tensor.leaves_input() {
             tree.kept.keep(vid, op.spec, (len, wire_len), 1, |bytes| read(op, block, &self.config, bytes));
@@ -83,7 +82,7 @@ impl PanamaHost {
 
     /// The lengths of a block's vector in memory and on the wire, if the packet's result has them.
     fn fits(&self, block: u64, spec: &Spec, packet: Packet<'_>) -> Result<(usize, usize), DropReason> {
-        let op = self.stream.op_of(block).expect("what was sent and has no result has a collective");
+        let op = self.life.stream.op_of(block).expect("what was sent and has no result has a collective");
         if *spec != op.spec {
             return Err(DropReason::BadField);
         }
@@ -107,7 +106,7 @@ impl PanamaHost {
         if !(least..=world_size).contains(&header.contributors) {
             return Err(DropReason::BadField);
         }
-        if block < self.blocks {
+        if block < self.life.stream.blocks() {
             self.fits(block, &header.spec, packet)?;
         } else if packet.bytes.len() > HEADER_LEN + self.trees[index].kept.longest() {
             return Err(DropReason::BadLength);
@@ -116,7 +115,7 @@ impl PanamaHost {
         let lengths = (vector.len(), packet.wire_len - HEADER_LEN);
         tree.kept.keep(vid, header.spec, lengths, header.contributors, |bytes| bytes.copy_from_slice(vector));
         tree.on_written(vid);
-        if block < self.blocks {
+        if block < self.life.stream.blocks() {
             self.write_kept(index, vid);
         }
         Ok(())
@@ -126,7 +125,7 @@ impl PanamaHost {
     fn write_kept(&mut self, index: usize, vid: u64) {
         let block = self.block(index, vid);
         let (kept, vector) = self.trees[index].kept.get(vid).expect("a result that has come is kept");
-        let op = self.stream.op_of_mut(block).expect("it was submitted");
+        let op = self.life.stream.op_of_mut(block).expect("it was submitted");
         if !vector.is_empty() && op.spec.primitive.receives(self.config.rank) {
             op.write_partial(block, kept.contributors, vector);
         }
@@ -149,17 +148,17 @@ impl PanamaHost {
                 continue;
             }
             let (kept, _) = self.trees[index].kept.get(vid).expect("a result that has come is kept");
-            let op = self.stream.op_of(block).expect("it was submitted");
+            let op = self.life.stream.op_of(block).expect("it was submitted");
             let is_same = kept.spec == op.spec && kept.wire_len == lengths(op, block).1;
             if !is_same {
                 // All ranks in the result agree, but the result does not name them: the error names any other rank.
                 let (op, b_spec, b) = (op.id, op.spec, self.config.rank);
                 let a = Rank(u16::from(b.0 == 0));
-                self.failing.get_or_insert((op, CollectiveError::Mismatch { a, a_spec: kept.spec, b, b_spec, op }));
+                self.life.dispute(op, Mismatch { a, a_spec: kept.spec, b, b_spec });
                 break;
             }
             self.write_kept(index, vid);
         }
-        self.complete_collectives(now);
+        self.complete_or_leave(now);
     }
 }

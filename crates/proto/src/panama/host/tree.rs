@@ -3,12 +3,12 @@
 use super::kept::Kept;
 use crate::aggregation::report::LastReport;
 use crate::congestion::RankSynchronous;
+use crate::congestion::RttEstimator;
 use crate::contract::config::TimerConfig;
 use crate::contract::ids::{ChildId, TreeId};
 use crate::contract::time::Time;
 use crate::panama::options::Choices;
 use crate::panama::wire::{Kind, slot_of};
-use crate::reliability::rtt::RttEstimator;
 
 /// One tree.
 #[derive(Clone, Hash)]

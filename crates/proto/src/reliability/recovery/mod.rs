@@ -20,11 +20,11 @@ use tributary_numeric::prefetch;
 use self::timers::Gaps;
 use super::layout;
 use super::slot_lists::SendQueue;
+use crate::congestion::RttEstimator;
 use crate::contract::config::{JobConfig, TimerConfig};
 use crate::contract::ids::{JobId, Rank, TreeId};
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::time::{Span, Time};
-use crate::reliability::rtt::RttEstimator;
 use crate::reliability::slot_lists::SlotLists;
 use crate::splitmix::splitmix64;
 
@@ -231,7 +231,7 @@ impl Recovery {
         let tree = self.tree_of_slot(slot).index();
         self.on_progress(now, tree);
         self.flights[usize::from(slot)].stirred_at = now;
-        self.lists.to_end(slot);
+        self.lists.move_to_end(slot);
     }
 
     /// A tree has answered; true if it had seemed quiet, so that the next patience is longer.

@@ -7,7 +7,7 @@ use super::BestEffortHost;
 use crate::aggregation::best_effort::codec::Codec;
 use crate::aggregation::best_effort::server::Standing;
 use crate::aggregation::best_effort::wire::{Flags, Header};
-use crate::aggregation::life::{Completed, Life, LifeCycle};
+use crate::aggregation::life::{Life, LifeCycle, Op};
 use crate::aggregation::report::Mismatch;
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::CollectiveError;
@@ -160,7 +160,7 @@ impl LifeCycle for BestEffortHost {
         &mut self.life
     }
 
-    fn on_complete(&mut self, _completed: Completed) {
+    fn on_complete(&mut self, _op: &Op) {
         self.shutdown.complete();
     }
 

@@ -22,6 +22,7 @@ use super::wire::{HEADER_LEN, bitmap_len};
 use crate::aggregation::life::{Life, LifeCycle, Stream};
 use crate::aggregation::report::Report;
 use crate::aggregation::shutdown::Shutdown;
+use crate::congestion::RttEstimator;
 use crate::congestion::lead_limit::LeadLimit;
 use crate::congestion::{Controller, Progress};
 use crate::contract::config::{HostConfig, JobConfig};
@@ -35,7 +36,6 @@ use crate::contract::state::HostState;
 use crate::contract::time::Time;
 use crate::contract::values::{FINGERPRINT_LEN, Values};
 use crate::contract::wire::COMMON_LEN;
-use crate::reliability::rtt::RttEstimator;
 
 /// The machine of a worker and its server.
 #[derive(Clone, Hash)]

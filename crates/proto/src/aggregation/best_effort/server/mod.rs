@@ -118,11 +118,6 @@ impl Server {
         self.blocks.get(block)
     }
 
-    /// The state of a block, mutable.
-    pub fn get_mut(&mut self, block: u64) -> Option<&mut Served> {
-        self.blocks.get_mut(block)
-    }
-
     /// The first block of this server that is not complete.
     pub fn first_open(&self) -> u64 {
         self.first_open
