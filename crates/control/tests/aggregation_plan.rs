@@ -71,7 +71,8 @@ fn a_switch_whose_link_suffices_sums_everything() {
 #[test]
 fn a_switch_on_twice_the_link_is_better_than_either_alone() {
     let (shares, time) = shares(&star(4, 1.0, &[2.0]));
-    assert!(time < 4.0 / 2.0 && time < 1.5, "{time}");
+    // All hosts without it take 1.5, and it alone 2.
+    assert!(time < 1.5, "{time}");
     assert!(shares[4] > 0.5 && shares[0] > 0.0, "{shares:?}");
 }
 
