@@ -23,7 +23,7 @@ from torch_program import kill_in_the_middle
 from tributary.torch import Options
 from tributary.torch.ledger import Ledger
 from tributary.torch.network import cuts
-from tributary.torch.options import TORCH_DEFAULT, effective_timeout
+from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH, TORCH_DEFAULT, effective_timeout
 from tributary.torch.protocol_choice import choose
 from tributary.torch.tensors import landing, source_of
 
@@ -223,19 +223,19 @@ def test_options_come_from_variables_and_typing_mistakes_are_told() -> None:
 @pytest.mark.parametrize(
     ("hosts", "options", "protocol"),
     [
-        ([0, 0, 0], Options(), "switchml"),
-        ([0, 1], Options(), "ring"),
-        ([0, 0], Options(), "ring"),
-        ([0, 1], Options(options="numbers=fixed"), "ps"),
-        ([0, 1, 2, 3], Options(), "ps"),
-        ([0, 1, 2, 3], Options(options="numbers=fixed"), "ps"),
-        ([0, 0, 1, 1], Options(), "ring"),
-        ([0, 1, 0, 1, 0, 1], Options(), "ps"),
-        ([0, 0, 1], Options(), "ring"),
-        ([0, 1, 2, 3], Options(switch="a:1"), "switchml"),
-        ([0, 1], Options(switch="a:1"), "switchml"),
-        ([0, 1, 2, 3], Options(protocol="switchml"), "switchml"),
-        ([0, 1], Options(protocol="switchml"), "switchml"),
+        ([0, 0, 0], Options(), AT_SWITCH),
+        ([0, 1], Options(), AROUND),
+        ([0, 0], Options(), AROUND),
+        ([0, 1], Options(options="numbers=fixed"), AT_HOSTS),
+        ([0, 1, 2, 3], Options(), AT_HOSTS),
+        ([0, 1, 2, 3], Options(options="numbers=fixed"), AT_HOSTS),
+        ([0, 0, 1, 1], Options(), AROUND),
+        ([0, 1, 0, 1, 0, 1], Options(), AT_HOSTS),
+        ([0, 0, 1], Options(), AROUND),
+        ([0, 1, 2, 3], Options(switch="a:1"), AT_SWITCH),
+        ([0, 1], Options(switch="a:1"), AT_SWITCH),
+        ([0, 1, 2, 3], Options(protocol=AT_SWITCH), AT_SWITCH),
+        ([0, 1], Options(protocol=AT_SWITCH), AT_SWITCH),
     ],
 )
 def test_the_protocol_is_the_one_that_the_ranks_hosts_suit(hosts: list[int], options: Options, protocol: str) -> None:

@@ -32,7 +32,7 @@ pub enum AggregationPlan {
         seconds_per_bit: f64,
     },
     /// A ring over the ranks in their order, which carries less.
-    Ring {
+    Around {
         /// As above.
         seconds_per_bit: f64,
     },
@@ -83,29 +83,29 @@ impl HostLink {
 impl AggregationPlan {
     /// The plan for ranks on these hosts; `None` if none of them may sum and there is no rank to make a ring.
     pub fn new(hosts: &[HostLink]) -> Option<AggregationPlan> {
-        let ring = AggregationPlan::ring(hosts)?;
-        let Some(best) = fewest_seconds(hosts) else { return Some(ring) };
+        let around = AggregationPlan::around(hosts)?;
+        let Some(best) = fewest_seconds(hosts) else { return Some(around) };
         let hosts = without_the_useless(hosts, best);
         let seconds_per_bit = fewest_seconds(&hosts)?;
         let shares = AggregationPlan::Shares { shares: shares_in(&hosts, seconds_per_bit), seconds_per_bit };
         // For the same time the shares: a block takes one round trip, and around a ring as many as there are ranks.
-        Some(if ring.seconds_per_bit() < seconds_per_bit * (1.0 - f64::EPSILON.sqrt()) { ring } else { shares })
+        Some(if around.seconds_per_bit() < seconds_per_bit * (1.0 - f64::EPSILON.sqrt()) { around } else { shares })
     }
 
     /// A ring over the ranks: each sends all tensors but its own part to the next rank, twice.
-    fn ring(hosts: &[HostLink]) -> Option<AggregationPlan> {
+    fn around(hosts: &[HostLink]) -> Option<AggregationPlan> {
         let ranks = ranks_of(hosts);
         let with_ranks = || hosts.iter().filter(|host| host.ranks > 0);
         let needs_links = with_ranks().count() > 1;
         let carried = |host: &HostLink| 2.0 * (ranks - 1.0) / ranks * f64::from(host.exits) / host.bits_per_s();
         let slowest = with_ranks().map(carried).max_by(f64::total_cmp)?;
-        Some(AggregationPlan::Ring { seconds_per_bit: if needs_links { slowest } else { 0.0 } })
+        Some(AggregationPlan::Around { seconds_per_bit: if needs_links { slowest } else { 0.0 } })
     }
 
     /// The predicted time for a bit of a tensor.
     pub fn seconds_per_bit(&self) -> f64 {
         match self {
-            AggregationPlan::Shares { seconds_per_bit, .. } | AggregationPlan::Ring { seconds_per_bit } => {
+            AggregationPlan::Shares { seconds_per_bit, .. } | AggregationPlan::Around { seconds_per_bit } => {
                 *seconds_per_bit
             }
         }

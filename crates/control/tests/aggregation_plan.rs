@@ -7,7 +7,7 @@ use tributary_control::aggregation_plan::{AggregationPlan, HostLink};
 fn shares(hosts: &[HostLink]) -> (Vec<f64>, f64) {
     match AggregationPlan::new(hosts).unwrap() {
         AggregationPlan::Shares { shares, seconds_per_bit } => (shares, seconds_per_bit),
-        ring @ AggregationPlan::Ring { .. } => panic!("{ring:?}"),
+        around @ AggregationPlan::Around { .. } => panic!("{around:?}"),
     }
 }
 
@@ -91,19 +91,19 @@ fn a_switch_that_sums_slowly_gets_what_it_can_sum() {
 }
 
 #[test]
-fn where_many_ranks_share_each_link_a_ring_carries_less() {
+fn where_many_ranks_share_each_link_the_way_around_carries_less() {
     let hosts = vec![HostLink::new(1.0, 4); 4];
-    assert_eq!(AggregationPlan::new(&hosts), Some(AggregationPlan::Ring { seconds_per_bit: 2.0 * 15.0 / 16.0 }));
+    assert_eq!(AggregationPlan::new(&hosts), Some(AggregationPlan::Around { seconds_per_bit: 2.0 * 15.0 / 16.0 }));
     // But a switch that is near enough carries less than either.
     let with_switch: Vec<HostLink> = hosts.into_iter().chain([HostLink::new(100.0, 0)]).collect();
-    assert!(matches!(AggregationPlan::new(&with_switch), Some(AggregationPlan::Ring { .. })), "4 tensors a link");
+    assert!(matches!(AggregationPlan::new(&with_switch), Some(AggregationPlan::Around { .. })), "4 tensors a link");
 }
 
 #[test]
-fn a_ring_that_leaves_a_host_several_times_is_no_better() {
+fn a_way_around_that_leaves_a_host_several_times_is_no_better() {
     let ranks_in_turn = HostLink { exits: 2, ..HostLink::new(1.0, 2) };
     assert!(close(shares(&[ranks_in_turn; 4]).1, 2.0 * 2.0 * 6.0 / 8.0));
-    assert!(matches!(AggregationPlan::new(&[HostLink::new(1.0, 2); 4]), Some(AggregationPlan::Ring { .. })));
+    assert!(matches!(AggregationPlan::new(&[HostLink::new(1.0, 2); 4]), Some(AggregationPlan::Around { .. })));
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn ranks_of_one_host_need_no_link() {
 }
 
 #[test]
-fn without_a_host_that_may_sum_there_is_the_ring_and_without_ranks_nothing() {
+fn without_a_host_that_may_sum_there_is_the_way_around_and_without_ranks_nothing() {
     let closed = HostLink { sum_bits_per_s: 0.0, ..HostLink::new(1.0, 1) };
-    assert_eq!(AggregationPlan::new(&[closed; 4]), Some(AggregationPlan::Ring { seconds_per_bit: 1.5 }));
+    assert_eq!(AggregationPlan::new(&[closed; 4]), Some(AggregationPlan::Around { seconds_per_bit: 1.5 }));
     assert_eq!(AggregationPlan::new(&[HostLink::new(1.0, 0)]), None);
     assert_eq!(AggregationPlan::new(&[]), None);
 }
@@ -143,14 +143,14 @@ proptest! {
     }
 
     #[test]
-    fn no_plan_is_worse_than_the_ring_or_than_all_at_one_host(hosts in prop::collection::vec(any_host(), 1..10)) {
+    fn no_plan_is_worse_than_the_way_around_or_than_all_at_one_host(hosts in prop::collection::vec(any_host(), 1..10)) {
         let Some(plan) = AggregationPlan::new(&hosts) else { return Ok(()) };
         let ranks: u32 = hosts.iter().map(|host| host.ranks).sum();
         let linked = || hosts.iter().filter(|host| host.ranks > 0);
         let slowest = linked().map(|host| host.up_bits_per_s.min(host.down_bits_per_s)).fold(f64::INFINITY, f64::min);
-        let ring = 2.0 * f64::from(ranks - 1) / f64::from(ranks) / slowest;
+        let around = 2.0 * f64::from(ranks - 1) / f64::from(ranks) / slowest;
         if linked().count() > 1 {
-            prop_assert!(plan.seconds_per_bit() <= ring * (1.0 + 1e-9));
+            prop_assert!(plan.seconds_per_bit() <= around * (1.0 + 1e-9));
         }
         for host in (0..hosts.len()).filter(|&host| hosts[host].sum_bits_per_s > 0.0) {
             let mut all_here = vec![0.0; hosts.len()];

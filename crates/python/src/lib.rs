@@ -33,6 +33,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::protocols, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::summed_by_switches, module)?)?;
+    module.add_function(wrap_pyfunction!(protocol::summed_by_servers, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::processed_at_every_hop, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::rooted_is_unicast, module)?)?;
     module.add_function(wrap_pyfunction!(protocol::check_options, module)?)?;

@@ -17,6 +17,6 @@ pub(crate) fn plan_sums(hosts: Vec<(f64, u32, u32, bool)>) -> Option<(Vec<f64>, 
         .collect();
     Some(match AggregationPlan::new(&hosts)? {
         AggregationPlan::Shares { shares, seconds_per_bit } => (shares, seconds_per_bit),
-        AggregationPlan::Ring { seconds_per_bit } => (Vec::new(), seconds_per_bit),
+        AggregationPlan::Around { seconds_per_bit } => (Vec::new(), seconds_per_bit),
     })
 }

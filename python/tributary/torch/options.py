@@ -16,7 +16,8 @@ TORCH_DEFAULT = timedelta(minutes=30)
 FALLBACKS = ("gloo", "error")
 
 #: The default protocol's name, and the protocols that it stands for, by who sums.
-AUTO, AT_SWITCH, AT_HOSTS, AROUND_RING = "auto", "switchml", "ps", "ring"
+AUTO, AT_SWITCH, AROUND = "auto", "switchml", "ring"
+AT_HOSTS = next(protocol for protocol in _core.protocols() if _core.summed_by_servers(protocol))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tributary import _core
-from tributary.torch.options import AROUND_RING, AT_HOSTS, AT_SWITCH, AUTO, Options
+from tributary.torch.options import AROUND, AT_HOSTS, AT_SWITCH, AUTO, Options
 
 
 def choose(given: Options, hosts: Sequence[int]) -> tuple[Options, str]:
@@ -18,7 +18,7 @@ def choose(given: Options, hosts: Sequence[int]) -> tuple[Options, str]:
     if given.switches:
         return at_switch, f"{AT_SWITCH} at {', '.join(given.switches)}"
     if len(hosts) == 2 and not given.options:
-        return replace(given, protocol=AROUND_RING), f"{AROUND_RING}, by which two ranks send the fewest bytes"
+        return replace(given, protocol=AROUND), f"{AROUND}, by which two ranks send the fewest bytes"
     if len(set(hosts)) < 2:
         return at_switch, f"{AT_SWITCH} in rank 0's process: all ranks are on one host"
     protocol, tensors = _over_hosts(hosts)
@@ -53,4 +53,4 @@ def _over_hosts(hosts: Sequence[int]) -> tuple[str, float]:
     plan = _core.plan_sums([(1.0, ranks[host], exits[host], may_sum) for host in sorted(ranks)])
     assert plan is not None, "there are ranks"
     shares, tensors = plan
-    return AT_HOSTS if shares else AROUND_RING, tensors
+    return AT_HOSTS if shares else AROUND, tensors
