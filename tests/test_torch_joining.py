@@ -211,11 +211,11 @@ def test_a_rank_joins_the_switch_that_it_names(ranks: Ranks, leaves: list[str], 
         assert shard["rx_bytes"] > 2 * 400_000, "the leaf has seen the tensors of its two ranks"
 
 
-def test_ranks_that_name_switches_of_no_tree_are_told_so(ranks: Ranks, tmp_path: Path) -> None:
-    apart = [Daemon(), Daemon()]
-    addresses = [daemon.address for daemon in apart]
+def test_ranks_that_name_switches_of_no_tree_learn_that(ranks: Ranks, tmp_path: Path) -> None:
+    unrelated = [Daemon(), Daemon()]
+    addresses = [daemon.address for daemon in unrelated]
     sentences = ranks(torch_rank_joining.unlike_switches, 2, str(tmp_path / "meet"), addresses, 3.0)
-    for daemon in apart:
+    for daemon in unrelated:
         daemon.stop()
     for sentence in sentences:
         assert f"rank 0 names {addresses[0]} and rank 1 {addresses[1]}" in sentence

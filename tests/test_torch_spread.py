@@ -16,7 +16,7 @@ from tributary.torch.spread import plan
 
 
 def close(values: list[float], expected: list[float]) -> bool:
-    """Whether the values are the expected ones, but for rounding."""
+    """Whether the values are the expected ones, except for rounding."""
     return all(abs(value - other) < 1e-6 for value, other in zip(values, expected, strict=True))
 
 
@@ -38,11 +38,11 @@ def test_a_switch_that_is_too_slow_to_help_sums_nothing() -> None:
 
 
 def test_a_tensor_is_cut_between_blocks_and_whole() -> None:
-    pieces = cuts(1_000_003, [0.34, 0.0, 0.66], 358)
-    assert [start for start, _ in pieces] == [0, *(end for _, end in pieces[:-1])]
-    assert pieces[-1][1] == 1_000_003
-    assert all(start % 358 == 0 for start, _ in pieces)
-    assert pieces[1][0] == pieces[1][1]
+    ranges = cuts(1_000_003, [0.34, 0.0, 0.66], 358)
+    assert [start for start, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+    assert ranges[-1][1] == 1_000_003
+    assert all(start % 358 == 0 for start, _ in ranges)
+    assert ranges[1][0] == ranges[1][1]
 
 
 def test_the_bits_are_the_same_whatever_the_shares(ranks: Ranks, daemon: Daemon, tmp_path: Path) -> None:
@@ -50,16 +50,16 @@ def test_the_bits_are_the_same_whatever_the_shares(ranks: Ranks, daemon: Daemon,
     switches = f"{daemon.address},{other.address}"
     try:
         several = [None, [1.0, 0.0, 0.0], [0.3, 0.3, 0.4], [0.0, 0.0, 1.0]]
-        told = [
+        outcomes = [
             ranks(torch_rank_spread.summed, 3, str(tmp_path / str(at)), switches, shares)
             for at, shares in enumerate(several)
         ]
     finally:
         other.stop()
-    assert len({bits for of_ranks in told for bits, _ in of_ranks}) == 1
+    assert len({bits for of_ranks in outcomes for bits, _ in of_ranks}) == 1
     # Shards travel over the host path where the switches' links are too narrow for all ranks' sums.
-    assert "all_gather_single" in told[1][0][1]
-    assert "host all_gather_single" in told[2][0][1]
+    assert "all_gather_single" in outcomes[1][0][1]
+    assert "host all_gather_single" in outcomes[2][0][1]
 
 
 def test_a_switch_without_memory_for_a_wider_job_goes_on_with_the_one_that_it_has(
@@ -67,8 +67,8 @@ def test_a_switch_without_memory_for_a_wider_job_goes_on_with_the_one_that_it_ha
 ) -> None:
     small = Daemon("--memory", "2MiB")
     try:
-        told = ranks(torch_rank_spread.summed, 3, str(tmp_path / "small"), small.address, [0.5, 0.5])
+        outcomes = ranks(torch_rank_spread.summed, 3, str(tmp_path / "small"), small.address, [0.5, 0.5])
     finally:
         small.stop()
     enough = ranks(torch_rank_spread.summed, 3, str(tmp_path / "enough"), daemon.address, [0.5, 0.5])
-    assert len({bits for bits, _ in told + enough}) == 1
+    assert len({bits for bits, _ in outcomes + enough}) == 1

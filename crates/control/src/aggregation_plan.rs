@@ -133,13 +133,13 @@ fn fewest_seconds(hosts: &[HostLink]) -> Option<f64> {
     let slowest = hosts.iter().map(HostLink::bits_per_s).chain(rates(hosts)).min_by(f64::total_cmp)?;
     // In half of this time every link carries all ranks' tensors.
     let most = 2.0 * ranks_of(hosts) / slowest;
-    let (mut too_few, mut enough) = (0.0, most);
+    let (mut too_short, mut enough) = (0.0, most);
     bounds_of(hosts, enough)?;
     for _ in 0..HALVINGS {
-        let middle = f64::midpoint(too_few, enough);
+        let middle = f64::midpoint(too_short, enough);
         match bounds_of(hosts, middle) {
             Some(_) => enough = middle,
-            None => too_few = middle,
+            None => too_short = middle,
         }
     }
     // All ranks are on the host that sums.

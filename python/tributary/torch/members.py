@@ -126,10 +126,10 @@ class Members:
         lane.was_spread = True
         network, options = lane.network, of_shared_links(self.chosen.protocol_options)
         network.take_in(self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, switches=1))
-        told = network.spread(self._rendezvous.meeting.hosts, self._common._timeout.total_seconds())
+        shares = network.spread(self._rendezvous.meeting.hosts, self._common._timeout.total_seconds())
         if network.is_spread:
             network.replace_switches(self._join(f"{lane.suffix}-switches", options))
-        return told
+        return shares
 
     def _join(
         self,

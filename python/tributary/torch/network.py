@@ -142,11 +142,11 @@ class Network:
 
     def _sums(self, elements: int) -> list[tuple[_core.Group, int, int]]:
         """Who sums which of this many elements."""
-        pieces = cuts(elements, self._shares, self.groups[0].info.elements_per_packet)
-        if len(pieces) == 1 and elements < CUT_ELEMENTS * len(self._shares):
-            return [(self._next(), *pieces[0])]
-        groups = zip(self._summing, pieces, strict=True)
-        return [(group._core, *piece) for group, piece in groups if piece[0] < piece[1]]
+        ranges = cuts(elements, self._shares, self.groups[0].info.elements_per_packet)
+        if len(ranges) == 1 and elements < CUT_ELEMENTS * len(self._shares):
+            return [(self._next(), *ranges[0])]
+        groups = zip(self._summing, ranges, strict=True)
+        return [(group._core, *range_) for group, range_ in groups if range_[0] < range_[1]]
 
     def take_in(self, at_hosts: Network) -> None:
         """Take in the worker of a job in which the ranks' own hosts sum."""
@@ -158,7 +158,7 @@ class Network:
         *at_switches, own = measure(self._summing, timeout)
         spread = plan(hosts, at_switches, own)
         self._shares = spread.shares
-        return spread.told([group.info.switch for group in self._at_switches])
+        return spread.sentence([group.info.switch for group in self._at_switches])
 
     def replace_switches(self, at_switches: Network) -> None:
         """Make the switches' shares of large sums in other jobs there."""
@@ -193,7 +193,7 @@ class Network:
 
 
 def cuts(elements: int, shares: Sequence[float], block: int = 1) -> list[tuple[int, int]]:
-    """Where a tensor is cut, between whole blocks, if it is large enough: a piece of each share."""
+    """Where a tensor is cut, between whole blocks, if it is large enough: a range of each share."""
     count = len(shares)
     if elements < count * CUT_ELEMENTS:
         return [(0, elements)]

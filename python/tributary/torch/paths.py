@@ -101,13 +101,13 @@ class Paths(Backend):
         with self._order:
             if members.may_spread(lane):
                 try:
-                    told = members.spread(lane)
+                    shares = members.spread(lane)
                 except ConnectError as error:
                     # The switch has refused all ranks alike, so no rank tries again.
                     log.warning("large sums %s are not spread any further: %s", lane.title, error)
                     return
                 if members.rank == 0:
-                    log.info("large sums %s: %s", lane.title, told)
+                    log.info("large sums %s: %s", lane.title, shares)
 
     def _is_alone(self, name: str) -> bool:
         """Whether this rank is alone."""

@@ -23,7 +23,7 @@ def choose(given: Options, hosts: Sequence[int]) -> tuple[Options, str]:
         return at_switch, f"{AT_SWITCH} in rank 0's process: all ranks are on one host"
     protocol, tensors = _over_hosts(hosts)
     own = Counter(hosts)[hosts[0]]
-    told = (
+    why = (
         f"{protocol}, {tensors:.2f} tensors over each host's link; a switch in rank 0's process would take "
         f"{len(hosts) - own:.2f} over rank 0's"
     )
@@ -31,8 +31,8 @@ def choose(given: Options, hosts: Sequence[int]) -> tuple[Options, str]:
     try:
         _core.check_options(protocol, options)
     except ValueError as error:
-        return at_switch, f"{AT_SWITCH}, though {told}: {error}"
-    return replace(given, protocol=protocol, options=",".join(f"{name}={options[name]}" for name in options)), told
+        return at_switch, f"{AT_SWITCH}, though {why}: {error}"
+    return replace(given, protocol=protocol, options=",".join(f"{name}={options[name]}" for name in options)), why
 
 
 def of_shared_links(options: Mapping[str, str]) -> dict[str, str]:

@@ -109,8 +109,8 @@ class Rendezvous:
             of_ranks = named or [[self._embed(options.listen, ways, is_spread)]] * self._size
             numbers: dict[str, int] = {}
             hosts = [numbers.setdefault(rank["network"], len(numbers)) for rank in ranks]
-            told = {"switches": of_ranks, "embedded": not named, "hosts": hosts}
-            steps.publish("switches", json.dumps(told))
+            agreed = {"switches": of_ranks, "embedded": not named, "hosts": hosts}
+            steps.publish("switches", json.dumps(agreed))
         said = json.loads(steps.receive("switches", "rank 0 has not said where the switch is"))
         self._switches = said["switches"]
         switches = self._switches[self._rank]
@@ -222,7 +222,7 @@ def _steps_of(nonce: str, what: str) -> str:
 def of_all_ranks(named: Sequence[Sequence[str]]) -> list[list[str]]:
     """Each rank's switches, from those that each names: a rank names its own rack's or host's, or rank 0's count.
 
-    Empty if no rank names a switch. Raises `ConnectError` if what the ranks name is no choice of them all.
+    Empty if no rank names a switch. Raises `ConnectError` if what the ranks name is not a choice of them all.
     """
     first = list(named[0])
     for rank, own in enumerate(named):

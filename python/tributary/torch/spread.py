@@ -37,7 +37,7 @@ class Shares:
     #: What the plan promises.
     expected: float
 
-    def told(self, switches: Sequence[str]) -> str:
+    def sentence(self, switches: Sequence[str]) -> str:
         """The shares as a sentence for people."""
         ways = [*(f"at {switch}" for switch in switches), "at the ranks' own hosts"]
         of_each = (
