@@ -62,6 +62,11 @@ def test_the_bits_are_the_same_whatever_the_shares(ranks: Ranks, daemon: Daemon,
     assert "host all_gather_single" in outcomes[2][0][1]
 
 
+def test_links_are_measured_again_after_some_gigabytes(ranks: Ranks, daemon: Daemon, tmp_path: Path) -> None:
+    # Six sums of 1.2 MB; the first is measured before it, and others as soon as 4 MB have passed.
+    assert ranks(torch_rank_spread.measured_again, 3, str(tmp_path / "meet"), daemon.address) == [2] * 3
+
+
 def test_a_switch_without_memory_for_a_wider_job_goes_on_with_the_one_that_it_has(
     ranks: Ranks, daemon: Daemon, tmp_path: Path
 ) -> None:

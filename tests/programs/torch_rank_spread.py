@@ -10,11 +10,29 @@ import torch.distributed as dist
 
 import tributary.torch
 from torch_groups import default_group, digest
-from tributary.torch import network, plugin
+from tributary.torch import network, plugin, spread
 from tributary.torch.spread import Shares
 
 #: Elements of two large tensors, one of which ends in the middle of a block.
 LARGE = (300_000, 1_000_003)
+
+
+def measured_again(rank: int, size: int, meet: str, switches: str) -> int:
+    """Sums between which the shares change, each of which is right; how often switches and hosts were measured."""
+    with default_group(rank, size, meet, timeout=60.0, switch=switches):
+        rendezvous = plugin.groups["0"]._present("")._rendezvous
+        rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
+        shares = [[0.5, 0.5], [1.0, 0.0], [0.2, 0.8]]
+        plans = mock.Mock(side_effect=[Shares(each, [1.0, 1.0], 1.0) for each in shares])
+        with mock.patch.object(network, "plan", plans), mock.patch.object(spread, "AGAIN_BYTES", 4_000_000):
+            for step in range(6):
+                tensor = torch.full((LARGE[0],), float(rank + step))
+                work = dist.all_reduce(tensor, async_op=True)
+                if step % 2:
+                    work.wait()
+        dist.barrier()
+        assert tensor.unique().tolist() == [size * (size - 1) / 2 + size * 5]
+        return plans.call_count
 
 
 def summed(rank: int, size: int, meet: str, switches: str, shares: list[float] | None) -> tuple[str, list[str]]:
@@ -24,7 +42,7 @@ def summed(rank: int, size: int, meet: str, switches: str, shares: list[float] |
         rendezvous = plugin.groups["0"]._present("")._rendezvous
         # As if each rank had a host of its own.
         rendezvous.meeting = replace(rendezvous.meeting, hosts=list(range(size)))
-        planned = network.plan if shares is None else lambda *_: Shares(shares, [1.0] * len(shares), 1.0)
+        planned = spread.plan if shares is None else lambda *_: Shares(shares, [1.0] * len(shares), 1.0)
         draw = torch.Generator().manual_seed(rank)
         tensors = [torch.randn(elements, generator=draw) for elements in LARGE]
         scattered = torch.empty(LARGE[0] // size)

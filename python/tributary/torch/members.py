@@ -107,10 +107,10 @@ class Members:
                 lane.custom[op.sha256] = self._join(suffix, options, protocol, [op])
 
     def may_spread(self, lane: Lane) -> bool:
-        """Whether it is still open if the ranks' own hosts make a share of the lane's large sums."""
+        """Whether the ranks' own hosts may make a share of the lane's large sums."""
         hosts = self._rendezvous.meeting.hosts
         return (
-            not lane.was_spread
+            lane.network is not None
             and self._given.protocol == AUTO
             and bool(self._given.switches)
             and len(set(hosts)) > 2
@@ -123,11 +123,12 @@ class Members:
         Returns the shares as a sentence.
         """
         assert lane.network is not None, "groups of one rank take the host path"
-        lane.was_spread = True
         network, options = lane.network, of_shared_links(self.chosen.protocol_options)
-        network.take_in(self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, switches=1))
+        network.finish()
+        if not network.has_hosts:
+            network.take_in(self._join(f"{lane.suffix}-hosts", options, AT_HOSTS, switches=1))
         shares = network.spread(self._rendezvous.meeting.hosts, self._common._timeout.total_seconds())
-        if network.is_spread:
+        if network.is_spread and not network.has_wide_switches:
             network.replace_switches(self._join(f"{lane.suffix}-switches", options))
         return shares
 

@@ -60,6 +60,8 @@ class Network:
         self._turn = 0
         #: The workers at the switches, which take small tensors and data that is only moved.
         self._at_switches = list(self.groups)
+        #: Whether the switches' shares of large sums are made in jobs that share the hosts' links with others.
+        self.has_wide_switches = False
         #: The workers that make large sums, and which share each makes.
         self._summing, self._shares = list(self.groups), [1.0] * len(self.groups)
         self._last: tributary.GroupStats | None = None
@@ -163,12 +165,18 @@ class Network:
     def replace_switches(self, at_switches: Network) -> None:
         """Make the switches' shares of large sums in other jobs there."""
         self.groups += at_switches.groups
+        self.has_wide_switches = True
         self._summing = [*at_switches.groups, *self._summing[len(self._at_switches) :]]
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether the worker of a job in which the ranks' own hosts sum was taken in."""
+        return len(self._summing) > len(self._at_switches)
 
     @property
     def is_spread(self) -> bool:
         """Whether the ranks' own hosts make a share of large sums: the switches' links are too narrow for all."""
-        return len(self._summing) > len(self._at_switches) and self._shares[-1] > 0
+        return self.has_hosts and self._shares[-1] > 0
 
     def stats(self) -> tributary.GroupStats | None:
         """The workers' counts; after they are closed, their last counts."""

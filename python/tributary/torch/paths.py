@@ -92,22 +92,32 @@ class Paths(Backend):
         return _core.rooted_is_unicast(self._present(name).chosen.protocol) and not (network and network.is_spread)
 
     def _spread(self, name: str, tensors: Tensors) -> None:
-        """Settle who makes large sums, at the first large operation of a lane, which is the same on all ranks."""
-        if size_in_bytes(tensors) < spread.LEAST_BYTES:
+        """Settle who makes large sums, at the lane's first large operation and now and then, alike on all ranks."""
+        size = size_in_bytes(tensors)
+        if size < spread.LEAST_BYTES:
             return
         lane, members = self._lane(name), self._present(name)
-        if lane.network is None or not members.may_spread(lane):
+        if not members.may_spread(lane):
             return
         with self._order:
-            if members.may_spread(lane):
-                try:
-                    shares = members.spread(lane)
-                except ConnectError as error:
-                    # The switch has refused all ranks alike, so no rank tries again.
-                    log.warning("large sums %s are not spread any further: %s", lane.title, error)
-                    return
-                if members.rank == 0:
-                    log.info("large sums %s: %s", lane.title, shares)
+            lane.until_measured -= size
+            if lane.until_measured < 0:
+                lane.until_measured = spread.AGAIN_BYTES
+                self._measure(lane, members)
+
+    def _measure(self, lane: Lane, members: Members) -> None:
+        level = logging.DEBUG if lane.network and lane.network.has_hosts else logging.INFO
+        try:
+            shares = members.spread(lane)
+        except ConnectError as error:
+            # The switch has refused all ranks alike, so no rank tries again soon.
+            log.warning("large sums %s are not spread any further: %s", lane.title, error)
+            return
+        except Exception as error:
+            lane.health.note(error)
+            raise
+        if members.rank == 0:
+            log.log(level, "large sums %s: %s", lane.title, shares)
 
     def _is_alone(self, name: str) -> bool:
         """Whether this rank is alone."""

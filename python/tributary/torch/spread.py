@@ -1,8 +1,8 @@
 """Large sums over switches and the ranks' own hosts, in the shares that suit their links.
 
-Rates are measured once, before the first large operation of a job: how fast each switch alone, and all hosts together,
-sum a tensor. All ranks take part in each measurement, and all reckon with the slowest rank's time, so that they cut
-tensors alike.
+Rates are measured before the first large operation of a job, and again after some gigabytes, since links may have got
+other traffic: how fast each switch alone, and all hosts together, sum a tensor. All ranks take part in a measurement,
+and all reckon with the slowest rank's time, so that they cut tensors alike.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from tributary.torch.tensors import memory
 
 #: Operations of at least this many bytes in a group are spread.
 LEAST_BYTES = 1 << 20
+#: Bytes of such operations from one measurement to the next: some seconds on most links, and many times what it costs.
+AGAIN_BYTES = 2 << 30
 #: The first measured tensor's elements, and the most: it is doubled until a sum takes long enough.
 _ELEMENTS, _MOST_ELEMENTS, _LONG_ENOUGH_S = 1 << 18, 1 << 22, 0.02
 #: A plan that promises less than this over the best way alone is not worth a second way.
