@@ -21,7 +21,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from record import OUTCOMES, Case, Outcome, Record, exceptions
+from record import AUTO, OUTCOMES, Case, Outcome, Record, exceptions
 
 #: Each kind of operation once; no test among them takes longer than about a second, and none is skipped.
 FAST = (
@@ -38,9 +38,6 @@ FAST = (
     "test_reduce_sum",
     "test_scatter",
 )
-
-#: What a group takes if nobody chooses a protocol.
-AUTO = "auto"
 
 
 def arguments() -> argparse.Namespace:
@@ -108,19 +105,19 @@ def main() -> int:
     reasons = exceptions((Path(__file__).parent / "exceptions.txt").read_text(), known) if is_ours else {}
     subject = {"backend": args.backend, "world_size": args.world_size, "torch": version("torch")}
     try:
-        asked = cases(args, known, suite.names())
+        chosen = cases(args, known, suite.names())
         record = Record.open(args.record, subject, args.resume)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     done = {outcome.case for outcome in record.outcomes}
-    left = [case for case in asked if case not in done]
+    left = [case for case in chosen if case not in done]
     for number, raw in enumerate(run_all(left, suite.run, args.lanes), 1):
         outcome = raw.excepted(reasons)
         record.add(outcome)
         show(outcome, number, len(left), args.verbose)
     for case, reason in reasons.items():
-        if case in set(asked):
+        if case in set(chosen):
             print(f"excepted under {case.protocol}: {case.test}: {reason}")
     print(record.table())
     if args.json:

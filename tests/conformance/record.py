@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+#: What a group takes if nobody chooses a protocol; its ranks share this host's memory.
+AUTO = "auto"
+
 #: In the order of the table.
 OUTCOMES = ("passed", "skipped", "excepted", "FAILED")
 
@@ -136,7 +139,7 @@ def _outcomes(lines: Iterable[str]) -> Iterator[Outcome]:
     """What lines say; the last one may have been cut short."""
     for line in lines:
         try:
-            told = json.loads(line)
+            fields = json.loads(line)
         except json.JSONDecodeError:
             return
-        yield Outcome(Case(**told.pop("case")), **told)
+        yield Outcome(Case(**fields.pop("case")), **fields)
