@@ -28,8 +28,8 @@ mod marking;
 pub(crate) mod measured;
 pub(crate) mod progress_aware;
 pub(crate) mod rank_synchronous;
-mod rtt;
 pub(crate) mod swift;
+mod timing;
 
 use std::fmt;
 
@@ -41,8 +41,9 @@ pub use self::marking::Marking;
 pub use self::progress_aware::{CutRule, ProgressAware};
 pub use self::rank_synchronous::result_clocked::ResultClocked;
 pub use self::rank_synchronous::{RankSynchronous, ResultAck};
-pub use self::rtt::RttEstimator;
 pub use self::swift::Swift;
+pub(crate) use self::timing::Pacer;
+pub use self::timing::RttEstimator;
 use crate::contract::options::{Kind, OptionSpec, Options};
 use crate::contract::time::{Span, Time};
 

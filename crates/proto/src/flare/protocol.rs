@@ -10,7 +10,7 @@ use super::sparse::layout::{OPTIONS, of_density, packets_of_a_result};
 use super::sparse::{self, SparseHost, SparseSwitch};
 use super::wire::{self, Order, Says};
 use crate::aggregation::ordered::{Arrangement, nodes_needed};
-use crate::aggregation::reference::reference;
+use crate::aggregation::reference;
 use crate::aggregation::slots::host::{Epochs, SendWindow};
 use crate::aggregation::slots::{Dialect, SlotHost, SlotSwitch, switch};
 use crate::contract::config::{HostConfig, SwitchConfig};
@@ -23,7 +23,7 @@ use crate::contract::sum_tree::{SumOrder, SumTree};
 use crate::contract::switch::Switch;
 use crate::contract::tensor::{Primitive, Spec};
 use crate::contract::values::Values;
-use crate::reliability::layout;
+use crate::reliability::slot_lists;
 
 /// Flare (De Sensi et al., SC 2021): every type and operator in the switch, in one switch or in levels,
 /// of dense tensors or, where a job is for them, of sparse ones.
@@ -42,7 +42,7 @@ pub static PROTOCOL: Protocol = Protocol {
     switch: Some(make_switch),
     recompute: Some(reference),
     describe,
-    tree_of: |job, packet| layout::tree_of(job, describe(packet).slot),
+    tree_of: |job, packet| slot_lists::tree_of(job, describe(packet).slot),
     ..Protocol::BASE
 };
 

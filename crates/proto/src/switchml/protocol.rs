@@ -13,8 +13,8 @@ use crate::contract::options::{OptionSet, Options};
 use crate::contract::protocol::{Placement, Protocol, Refusal};
 use crate::contract::tensor::Spec;
 use crate::contract::values::Values;
-use crate::reliability::layout;
 use crate::reliability::recovery::Order;
+use crate::reliability::slot_lists;
 
 /// SwitchML (Sapio et al., NSDI 2021): self-clocked slots in one switch, or in levels of switches.
 pub static PROTOCOL: Protocol = Protocol {
@@ -34,7 +34,7 @@ pub static PROTOCOL: Protocol = Protocol {
     host: |values, config| Box::new(SwitchMlHost::new(values, config)),
     switch: Some(|values, config| Box::new(SwitchMl::new(values, config))),
     describe: wire::describe,
-    tree_of: |job, packet| layout::tree_of(job, wire::describe(packet).slot),
+    tree_of: |job, packet| slot_lists::tree_of(job, wire::describe(packet).slot),
     ..Protocol::BASE
 };
 

@@ -13,7 +13,7 @@ use crate::contract::packet::{Ecn, Packet};
 use crate::contract::tensor::Spec;
 use crate::contract::time::Time;
 use crate::panama::options::Quorum;
-use crate::panama::partial::may_lack_ranks;
+use crate::panama::options::may_lack_ranks;
 use crate::panama::wire::{HEADER_LEN, Header, Mismatch};
 
 impl PanamaHost {

@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 use super::Numbers;
 use super::receiver::PACKETS_PER_ACK;
 use super::wire::{MAX_ATTEMPT, SeqSet, WINDOW};
+use crate::congestion::Pacer;
 use crate::congestion::RttEstimator;
 use crate::congestion::dctcp::Dctcp;
 use crate::congestion::{Controller, Limits};
 use crate::contract::config::TimerConfig;
 use crate::contract::time::{Span, Time};
-use crate::reliability::pacer::Pacer;
 
 /// A transmission is lost when a transmission that was sent this many later, times the patience, has arrived.
 const LATER_ARRIVALS: u64 = 3;

@@ -228,7 +228,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregation::block_sizes::VectorFormat;
+    use crate::aggregation::ordered::VectorFormat;
     use crate::contract::config::JobConfig;
     use crate::contract::ids::{JobId, JobKey};
     use crate::contract::tensor::Spec;
