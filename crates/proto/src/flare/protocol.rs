@@ -11,7 +11,7 @@ use super::sparse::{self, SparseHost, SparseSwitch};
 use super::wire::{self, Order, Says};
 use crate::aggregation::ordered::{Arrangement, nodes_needed};
 use crate::aggregation::reference;
-use crate::aggregation::slots::host::{Epochs, SendWindow};
+use crate::aggregation::slots::host::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use crate::aggregation::slots::{Dialect, SlotHost, SlotSwitch, switch};
 use crate::contract::config::{HostConfig, SwitchConfig};
 use crate::contract::custom_op::{CustomOp, OrderDependence};
@@ -121,7 +121,7 @@ pub const SET: OptionSet = OptionSet {
     packets_of_a_result,
     custom_ops: Some(of_operators),
     order,
-    simulated: &[SendWindow::SIMULATED],
+    simulated: SIMULATED_WINDOW,
     ..OptionSet::new(
         "flare",
         &[
@@ -154,7 +154,8 @@ pub const SET: OptionSet = OptionSet {
             },
             NarrowBlocks::OPTION,
             OptionSpec::CUSTOM_OPS,
-            SendWindow::OPTION,
+            WINDOW_OPTIONS[0],
+            WINDOW_OPTIONS[1],
             OPTIONS[0],
             OPTIONS[1],
             OPTIONS[2],

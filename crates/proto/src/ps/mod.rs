@@ -13,7 +13,7 @@ mod server;
 
 use self::server::{LEAVING, LEAVING_LEN, PARTED, Server, emit_leaving, is_needed, parse_leaving, word_of};
 use crate::aggregation::shutdown::Shutdown;
-use crate::aggregation::slots::host::SendWindow;
+use crate::aggregation::slots::host::{SIMULATED_WINDOW, WINDOW_OPTIONS};
 use crate::contract::config::{HostConfig, JobConfig};
 use crate::contract::drop_reason::DropReason;
 use crate::contract::host::{Collective, CollectiveError, Host, HostEvent, HostStats, SubmitError};
@@ -27,9 +27,8 @@ use crate::contract::time::Time;
 use crate::contract::values::Values;
 use crate::contract::wire::{Common, kind};
 use crate::reliability::recovery::Order;
-use crate::switchml;
-use crate::switchml::SwitchMlHost;
-use crate::switchml::wire::Kind;
+use crate::switchml::wire::{HEADER_LEN, Kind, describe as describe_packet};
+use crate::switchml::{SwitchMlHost, check};
 
 /// A worker, a server, or both. The server of tree `c` is server `c`.
 #[derive(Clone, Hash)]
@@ -245,13 +244,16 @@ pub static PROTOCOL: Protocol = Protocol {
     code: 4,
     name: "ps",
     about: "parameter servers sum, on hosts of their own or one with each worker",
-    header_len: switchml::wire::HEADER_LEN,
+    header_len: HEADER_LEN,
     options: OptionSet {
-        simulated: &[SendWindow::SIMULATED],
-        ..OptionSet::new("ps", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION, Order::OPTION])
+        simulated: SIMULATED_WINDOW,
+        ..OptionSet::new(
+            "ps",
+            &[Numbers::OPTION, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION],
+        )
     },
     numbers: Numbers::chosen,
-    check: |spec, options| switchml::check("ps", spec, options),
+    check: |spec, options| check("ps", spec, options),
     host: |values, config| Box::new(PsHost::worker(values, config)),
     server: Some(|values, config| Box::new(PsHost::server(values, config))),
     describe,
@@ -262,7 +264,7 @@ fn describe(bytes: &[u8]) -> Description {
     let kind = match bytes.get(kind::AT) {
         Some(&LEAVING) => "Leaving",
         Some(&PARTED) => "Parted",
-        _ => return switchml::wire::describe(bytes),
+        _ => return describe_packet(bytes),
     };
     Description { kind, slot: None, header_len: LEAVING_LEN, has_vector: false }
 }

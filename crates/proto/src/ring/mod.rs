@@ -10,6 +10,7 @@ mod running;
 mod watch;
 pub mod wire;
 
+use crate::congestion;
 use crate::contract::options::OptionSet;
 use crate::contract::protocol::{Protocol, check_meaning};
 use host::RingHost;
@@ -22,7 +23,10 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "the hosts sum, each for its neighbour",
     header_len: wire::DATA_LEN,
     hosts_forward_results: true,
-    options: OptionSet::none("ring"),
+    options: OptionSet {
+        simulated: congestion::SIMULATED,
+        ..OptionSet::new("ring", &[congestion::option("dctcp"), congestion::TARGET_DELAY])
+    },
     check: |spec, _| check_meaning("ring", spec),
     host: |_, config| Box::new(RingHost::new(config)),
     describe: wire::describe,

@@ -16,6 +16,7 @@ mod plan;
 mod running;
 pub mod wire;
 
+use crate::congestion;
 use crate::contract::options::{Kind, OptionSet, OptionSpec, Options};
 use crate::contract::protocol::{Protocol, Refusal, check_meaning};
 use crate::contract::tensor::{Primitive, Spec};
@@ -64,6 +65,7 @@ const MILLION: f64 = 1e6;
 
 /// The options of the protocol.
 pub const SET: OptionSet = OptionSet {
+    simulated: congestion::SIMULATED,
     sparse: Some(of_density),
     ..OptionSet::new(
         "sparcml",
@@ -81,6 +83,8 @@ pub const SET: OptionSet = OptionSet {
                 default: "auto",
                 help: "who sends what to whom; auto takes what should be fastest for the tensor's size and density",
             },
+            congestion::option("dctcp"),
+            congestion::TARGET_DELAY,
         ],
     )
 };

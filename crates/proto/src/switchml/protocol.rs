@@ -5,7 +5,7 @@ use tributary_numeric::BlockExponent;
 use super::wire::{self, ExponentHint, Kind};
 use super::{SwitchMl, SwitchMlHost};
 use crate::aggregation::ordered::{Arrangement, nodes_needed};
-use crate::aggregation::slots::host::{Epochs, SendWindow};
+use crate::aggregation::slots::host::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use crate::aggregation::slots::{self, Dialect};
 use crate::contract::config::HostConfig;
 use crate::contract::numbers::{Encoding, NarrowBlocks, Numbers};
@@ -25,8 +25,11 @@ pub static PROTOCOL: Protocol = Protocol {
     placement: Placement::Trees,
     rooted_is_unicast: true,
     options: OptionSet {
-        simulated: &[SendWindow::SIMULATED],
-        ..OptionSet::new("switchml", &[Numbers::OPTION, NarrowBlocks::OPTION, SendWindow::OPTION, Order::OPTION])
+        simulated: SIMULATED_WINDOW,
+        ..OptionSet::new(
+            "switchml",
+            &[Numbers::OPTION, NarrowBlocks::OPTION, WINDOW_OPTIONS[0], WINDOW_OPTIONS[1], Order::OPTION],
+        )
     },
     numbers: Numbers::chosen,
     check: |spec, options| check("switchml", spec, options),

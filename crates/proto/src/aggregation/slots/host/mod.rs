@@ -11,7 +11,7 @@ mod send_order;
 mod transmit;
 
 use self::send_order::SendGate;
-pub use self::send_order::{Epochs, SendWindow};
+pub use self::send_order::{Epochs, SIMULATED_WINDOW, WINDOW_OPTIONS};
 use super::wire::{Header, Kind, Mismatch, header_len};
 use super::{Dialect, Word};
 use crate::aggregation::agreement::{Agreement, Stage};
@@ -78,7 +78,7 @@ impl<D: Dialect> SlotHost<D> {
         // If hosts send in orders of their own, results come in any order.
         let order = if epochs.is_some() { Order::Any } else { dialect.order() };
         // Hosts with orders of their own would not have the same blocks under way.
-        let measures = SendWindow::chosen(&job.options) == SendWindow::Measured && epochs.is_none();
+        let gate = if epochs.is_none() { SendGate::chosen(job, Self::HEADER_LEN) } else { None };
         let mut common = [0; COMMON_LEN];
         job.common().emit(&mut common);
         let slot = |idx| Slot {
@@ -96,7 +96,7 @@ impl<D: Dialect> SlotHost<D> {
             slots: (0..job.slots).map(slot).collect(),
             dialect,
             epochs,
-            gate: measures.then(|| Box::new(SendGate::new(job, Self::HEADER_LEN))),
+            gate: gate.map(Box::new),
             queue: SendQueue::new(job.slots),
             recovery: Recovery::new(job, config.rank, config.timers, order),
             question: None,
@@ -188,7 +188,7 @@ impl<D: Dialect> SlotHost<D> {
         slot.phase = slot.phase.wrapping_add(1);
         let took = self.recovery.answered(now, header.idx, &mut self.queue);
         if let Some(gate) = &mut self.gate {
-            gate.on_answer(now, took);
+            gate.on_answer(now, header.idx, took);
         }
         self.end_phase(header.idx);
         self.go_on(header.idx);
@@ -277,7 +277,7 @@ impl<D: Dialect> Host for SlotHost<D> {
             slot.in_flight = true;
             if self.recovery.sent(now, idx, slot.in_step) {
                 self.stats.retransmissions += 1;
-                self.be_late(idx);
+                self.be_late(now, idx);
             }
             return Some(self.transmit(idx, written));
         }

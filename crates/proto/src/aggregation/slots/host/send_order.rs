@@ -4,61 +4,58 @@ use std::collections::BTreeSet;
 
 use super::SlotHost;
 use crate::aggregation::slots::Dialect;
-use crate::congestion::measured::Measured;
-use crate::congestion::{Ack, Controller};
+use crate::congestion::{self, Ack, Algorithm, Controller, Limits, Loss, Settings, TARGET_DELAY, fixed, measured};
 use crate::contract::config::JobConfig;
-use crate::contract::options::{Kind, OptionSpec, Options};
+use crate::contract::options::OptionSpec;
 use crate::contract::time::{Span, Time};
 
-/// How many blocks hosts have under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendWindow {
-    /// As many as the path needs. The host measures that.
-    Measured,
-    /// The whole pool, as in the paper.
-    Pool,
-}
+/// The options of a protocol with slots that choose the window.
+pub const WINDOW_OPTIONS: [OptionSpec; 2] = [congestion::option(measured::ALGORITHM.name), TARGET_DELAY];
+/// Simulations use pools that are chosen for their links, and all of them, as in the paper.
+pub const SIMULATED_WINDOW: &[(&str, &str)] = &[(congestion::OPTION, fixed::ALGORITHM.name), congestion::SIMULATED[0]];
 
-impl SendWindow {
-    /// The option of protocols with slots.
-    pub const OPTION: OptionSpec = OptionSpec {
-        name: "window",
-        kind: Kind::Choice(&["measured", "pool"]),
-        default: "measured",
-        help: "a host has as many blocks under way as it measures that the path needs, or the whole pool as in the paper",
-    };
-    /// Simulations use pools that are chosen for their links, as in the paper.
-    pub const SIMULATED: (&str, &str) = (SendWindow::OPTION.name, "pool");
-
-    /// What was chosen.
-    pub fn chosen(options: &Options) -> SendWindow {
-        match options.choice(SendWindow::OPTION.name) {
-            "pool" => SendWindow::Pool,
-            _ => SendWindow::Measured,
-        }
-    }
-}
+/// The first window of controllers that do not measure what the first should be, and their smallest.
+const FIRST_WINDOW: u32 = 16;
+const LEAST_WINDOW: u32 = 2;
 
 /// The gate of one host, through which blocks go when the window allows it.
 #[derive(Clone, Hash)]
 pub struct SendGate {
-    controller: Measured,
+    controller: Box<dyn Controller>,
     under_way: u32,
     /// The blocks that wait.
     waiting: BTreeSet<u64>,
     /// The oldest block without a result.
     oldest: u64,
+    /// The last transmission of each slot.
+    transmissions: Box<[u64]>,
+    next_transmission: u64,
+    newest_arrived: u64,
 }
 
 impl SendGate {
-    /// The gate of a job whose packets have headers of this length.
-    pub fn new(job: &JobConfig, header_len: usize) -> SendGate {
-        SendGate {
-            controller: Measured::new(header_len + job.payload_bytes(), job.slots.into()),
+    /// The gate of a job whose packets have headers of this length; `None` if a window of constant size was chosen,
+    /// which is the whole pool, as in the paper.
+    pub fn chosen(job: &JobConfig, header_len: usize) -> Option<SendGate> {
+        let algorithm = Algorithm::chosen(&job.options);
+        if *algorithm == fixed::ALGORITHM {
+            return None;
+        }
+        let max = u32::from(job.slots.max(1));
+        let settings = Settings {
+            packet_bytes: header_len + job.payload_bytes(),
+            target_delay: job.options.time(TARGET_DELAY.name),
+            ..Settings::new(Limits { initial: FIRST_WINDOW.min(max), min: LEAST_WINDOW.min(max), max })
+        };
+        Some(SendGate {
+            controller: (algorithm.make)(&settings),
             under_way: 0,
             waiting: BTreeSet::new(),
             oldest: 0,
-        }
+            transmissions: vec![0; max as usize].into(),
+            next_transmission: 0,
+            newest_arrived: 0,
+        })
     }
 
     /// Blocks that may be under way now.
@@ -70,10 +67,20 @@ impl SendGate {
         u64::from(self.under_way) < self.controller.window()
     }
 
+    fn slot_of(&self, block: u64) -> usize {
+        (block % self.transmissions.len() as u64) as usize
+    }
+
+    fn transmit(&mut self, block: u64) {
+        self.transmissions[self.slot_of(block)] = self.next_transmission;
+        self.next_transmission += 1;
+    }
+
     /// Begins a block that is ready to be sent. False if it must wait until [`SendGate::release`] names it.
     pub fn begin(&mut self, block: u64) -> bool {
         if block == self.oldest || (self.waiting.is_empty() && self.is_open()) {
             self.under_way += 1;
+            self.transmit(block);
             return true;
         }
         self.waiting.insert(block);
@@ -88,6 +95,7 @@ impl SendGate {
             return None;
         }
         self.under_way += 1;
+        self.transmit(first);
         self.waiting.pop_first()
     }
 
@@ -99,6 +107,14 @@ impl SendGate {
         }
     }
 
+    /// Notes that a block's packet was lost and is sent again, which does not count as under way.
+    pub fn on_loss(&mut self, now: Time, block: u64) {
+        let transmission = self.transmissions[self.slot_of(block)];
+        self.transmit(block);
+        self.controller.on_loss(Loss { now, transmission, next: self.next_transmission });
+        self.on_end();
+    }
+
     /// Moves on to the oldest block that has no result.
     pub fn advance(&mut self, has_result: impl Fn(u64) -> bool) {
         while has_result(self.oldest) {
@@ -106,10 +122,11 @@ impl SendGate {
         }
     }
 
-    /// Notes an answer. `rtt` is the time since its packet was sent, if the packet was sent only once.
-    pub fn on_answer(&mut self, now: Time, rtt: Option<Span>) {
-        let limited = !self.waiting.is_empty();
-        self.controller.on_ack(&Ack { now, rtt, packets: 1, limited, ..Ack::default() });
+    /// Notes a slot's answer. `rtt` is the time since its packet was sent, if the packet was sent only once.
+    pub fn on_answer(&mut self, now: Time, idx: u16, rtt: Option<Span>) {
+        self.newest_arrived = self.newest_arrived.max(self.transmissions[usize::from(idx)]);
+        let (newest, next, limited) = (self.newest_arrived, self.next_transmission, !self.waiting.is_empty());
+        self.controller.on_ack(&Ack { now, rtt, packets: 1, newest, next, limited, ..Ack::default() });
     }
 
     /// Nothing is under way any more, and nothing waits.
@@ -189,10 +206,11 @@ impl<D: Dialect> SlotHost<D> {
 
     /// A lost packet is not under way (RFC 6675's pipe), whether it was lost here or at the rank that others wait for.
     /// In a quiet tree perhaps nothing was lost and some rank is only late.
-    pub(super) fn be_late(&mut self, idx: u16) {
+    pub(super) fn be_late(&mut self, now: Time, idx: u16) {
         let Some(gate) = self.gate.as_mut().filter(|_| !self.recovery.is_quiet(idx)) else { return };
-        if !std::mem::replace(&mut self.slots[usize::from(idx)].is_late, true) {
-            gate.on_end();
+        let slot = &mut self.slots[usize::from(idx)];
+        if !std::mem::replace(&mut slot.is_late, true) {
+            gate.on_loss(now, slot.block);
             self.release();
         }
     }
@@ -214,6 +232,7 @@ impl<D: Dialect> SlotHost<D> {
 mod tests {
     use super::*;
     use crate::contract::ids::{JobId, JobKey};
+    use crate::contract::options::OptionSet;
 
     /// The gate of 1,000 slots of packets of 1,500 bytes. Its least is 64 blocks, and a queue has 500.
     fn gate() -> SendGate {
@@ -226,9 +245,9 @@ mod tests {
             elements_per_packet: 367,
             trees: 1,
             levels: false,
-            options: Options::default(),
+            options: OptionSet::new("any", &WINDOW_OPTIONS).defaults(),
         };
-        SendGate::new(&job, 32)
+        SendGate::chosen(&job, 32).expect("the default measures")
     }
 
     /// A path that answers after `trip`, or later if it gets more than `rate` packets a second.
@@ -243,7 +262,7 @@ mod tests {
         }
         while let Some((block, sent_at, answer_at)) = under_way.pop_front() {
             now = answer_at;
-            gate.on_answer(now, Some(now.since(sent_at)));
+            gate.on_answer(now, (block % 1000) as u16, Some(now.since(sent_at)));
             gate.on_end();
             gate.advance(|oldest| oldest == block);
             while let Some(next) = gate.release() {
