@@ -27,7 +27,7 @@ enum Event {
     Timer(NodeId),
 }
 
-/// Which of so many ways a switch takes for a packet.
+/// Which way a switch takes for a packet, of this number of ways.
 pub type ChoiceOf = Box<dyn FnMut(NodeId, usize) -> usize>;
 /// The machine of a host.
 pub type MachineOf = Box<dyn Fn(usize) -> Box<dyn Host>>;
