@@ -5,8 +5,7 @@ mod poisson;
 mod published;
 mod source;
 
-pub(crate) use background::UniformGroup;
-pub(crate) use background::{Stream, Uniform};
+pub(crate) use background::{Stream, Uniform, UniformGroup};
 pub use poisson::PoissonGroup;
 pub use published::FlowSizes;
 pub(crate) use published::{Model, SizeTable};

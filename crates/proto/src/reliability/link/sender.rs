@@ -11,11 +11,8 @@ use std::collections::VecDeque;
 use super::Numbers;
 use super::receiver::PACKETS_PER_ACK;
 use super::wire::{MAX_ATTEMPT, SeqSet, WINDOW};
-use crate::congestion::Pacer;
-use crate::congestion::RttEstimator;
-use crate::congestion::{Algorithm, Controller, Limits, Settings, TARGET_DELAY};
-use crate::contract::config::JobConfig;
-use crate::contract::config::TimerConfig;
+use crate::congestion::{Algorithm, Controller, Limits, Pacer, RttEstimator, Settings, TARGET_DELAY};
+use crate::contract::config::{JobConfig, TimerConfig};
 use crate::contract::time::{Span, Time};
 
 /// A transmission is lost when a transmission that was sent this many later, times the patience, has arrived.

@@ -11,8 +11,7 @@ pub mod job;
 mod reports;
 
 use self::adding::Misfit;
-use self::aggregators::Aggregators;
-use self::aggregators::Counters;
+use self::aggregators::{Aggregators, Counters};
 use self::job::{Job, Key, State};
 use super::Rules;
 use super::options::Memory;
